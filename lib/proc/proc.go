@@ -1,0 +1,83 @@
+// Package proc knows processes by identity, not by number alone: it tells
+// whether one still lives, waits for its end, and ends what it left.
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+// Identity names one process for good: a number that the system hands out
+// again belongs to another start time.
+type Identity struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // Linux: clock ticks since boot; elsewhere microseconds since 1970
+	Boot  string `json:"boot"`  // the boot, and on Linux the PID namespace, that the number is of
+}
+
+// ErrGone says that there is no such process.
+var ErrGone = errors.New("no such process")
+
+// Of returns the identity of a running process, ErrGone if it has ended (a
+// zombie has).
+func Of(pid int) (Identity, error) {
+	if pid <= 0 {
+		return Identity{}, ErrGone
+	}
+	start, err := startOf(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{PID: pid, Start: start, Boot: Boot()}, nil
+}
+
+// Self returns the identity of this process.
+func Self() Identity {
+	id, err := Of(os.Getpid())
+	if err != nil {
+		return Identity{PID: os.Getpid(), Boot: Boot()}
+	}
+	return id
+}
+
+// Alive reports whether the process lives. One of another PID namespace of
+// this boot can't be judged by its number and counts as alive: who wants to
+// know better holds a file lock.
+func (id Identity) Alive() bool {
+	if id.PID <= 0 {
+		return false
+	}
+	if id.Boot != Boot() {
+		return sameBoot(id.Boot)
+	}
+	now, err := Of(id.PID)
+	return err == nil && now.Start == id.Start
+}
+
+// Local reports whether the identity is of this boot and PID namespace, so
+// that its number means here what it meant where it was written.
+func (id Identity) Local() bool { return id.Boot == Boot() }
+
+// Wait returns when the process has ended, or with the context's error.
+func (id Identity) Wait(ctx context.Context) error {
+	if !id.Local() || !id.Alive() {
+		return nil
+	}
+	return wait(ctx, id)
+}
+
+// poll waits where the system can't tell of a process's end.
+func poll(ctx context.Context, id Identity) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for id.Alive() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stat reads the fields of /proc/PID/stat that follow the command's name,
+// which may itself hold spaces and parentheses: [0] is the state.
+func stat(pid int) ([]string, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, ErrGone
+	}
+	end := bytes.LastIndexByte(b, ')')
+	if end < 0 {
+		return nil, fmt.Errorf("cannot read /proc/%d/stat", pid)
+	}
+	f := strings.Fields(string(b[end+1:]))
+	if len(f) < 20 {
+		return nil, fmt.Errorf("cannot read /proc/%d/stat", pid)
+	}
+	return f, nil
+}
+
+func startOf(pid int) (uint64, error) {
+	f, err := stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	if f[0] == "Z" || f[0] == "X" {
+		return 0, ErrGone
+	}
+	return strconv.ParseUint(f[19], 10, 64)
+}
+
+// Boot names this boot and PID namespace.
+var Boot = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	ns, _ := os.Readlink("/proc/self/ns/pid")
+	return strings.TrimSpace(string(b)) + "/" + strings.Trim(ns, "pid:[]")
+})
+
+func sameBoot(boot string) bool {
+	theirs, _, _ := strings.Cut(boot, "/")
+	ours, _, _ := strings.Cut(Boot(), "/")
+	return theirs == ours
+}
+
+// open returns a descriptor of exactly this process: opened first, compared
+// after, so that the number can't have changed hands in between.
+func (id Identity) open() (int, error) {
+	if !id.Local() {
+		return -1, ErrGone
+	}
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err != nil {
+		if err == unix.ESRCH {
+			err = ErrGone
+		}
+		return -1, err
+	}
+	if !id.Alive() {
+		unix.Close(fd)
+		return -1, ErrGone
+	}
+	return fd, nil
+}
+
+func wait(ctx context.Context, id Identity) error {
+	fd, err := id.open()
+	if err == ErrGone {
+		return nil
+	}
+	if err != nil { // a kernel before 5.3, or a sandbox that forbids it
+		return poll(ctx, id)
+	}
+	defer unix.Close(fd)
+	// The context's end closes the pipe, so that nothing wakes up in vain.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return poll(ctx, id)
+	}
+	defer r.Close()
+	var once sync.Once
+	closeW := func() { once.Do(func() { w.Close() }) }
+	defer closeW()
+	defer context.AfterFunc(ctx, closeW)()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(r.Fd()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, -1)
+		switch {
+		case err != nil && err != unix.EINTR:
+			return poll(ctx, id)
+		case n > 0 && fds[0].Revents != 0:
+			return nil
+		case n > 0:
+			return ctx.Err()
+		}
+	}
+}
+
+// Signal sends a signal to exactly this process.
+func (id Identity) Signal(sig syscall.Signal) error {
+	fd, err := id.open()
+	if err == ErrGone {
+		return err
+	}
+	if err != nil {
+		if !id.Alive() {
+			return ErrGone
+		}
+		return syscall.Kill(id.PID, sig)
+	}
+	defer unix.Close(fd)
+	err = unix.PidfdSendSignal(fd, unix.Signal(sig), nil, 0)
+	if err == unix.ESRCH {
+		return ErrGone
+	}
+	return err
+}
+
+// Subreaper makes the orphans below this process its children.
+func Subreaper() error {
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// each calls f for every process that can be seen.
+func each(f func(pid int)) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			f(pid)
+		}
+	}
+}
+
+// KillDescendants sends SIGKILL to every process below this one and returns
+// their numbers. As a subreaper's orphans stay below it, none escapes by
+// forking; one that forks while it is looked for is met by the next call.
+func KillDescendants() []int {
+	parent := map[int]int{}
+	each(func(pid int) {
+		if f, err := stat(pid); err == nil && f[0] != "Z" {
+			parent[pid], _ = strconv.Atoi(f[1])
+		}
+	})
+	self := os.Getpid()
+	var killed []int
+	for pid := range parent {
+		for p := pid; p > 1; p = parent[p] {
+			if parent[p] == self {
+				if syscall.Kill(pid, syscall.SIGKILL) == nil {
+					killed = append(killed, pid)
+				}
+				break
+			}
+		}
+	}
+	return killed
+}
+
+// Marked finds the processes whose environment holds the assignment, such as
+// "BTOOLS_INSTANCE=inst_…". An unguessable value names its processes even
+// after their parents, group and session are gone.
+func Marked(assignment string) []Identity {
+	want := []byte("\x00" + assignment + "\x00")
+	var found []Identity
+	each(func(pid int) {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if err != nil || !bytes.Contains(append([]byte{0}, env...), want) {
+			return
+		}
+		if id, err := Of(pid); err == nil {
+			found = append(found, id)
+		}
+	})
+	return found
+}
+
+// KillMarked ends the processes that Marked finds, and returns the numbers of
+// those that it had to kill. It gives up after the bound.
+func KillMarked(assignment string, bound time.Duration) ([]int, error) {
+	var killed []int
+	seen := map[int]bool{}
+	for end := time.Now().Add(bound); ; time.Sleep(2 * time.Millisecond) {
+		left := Marked(assignment)
+		if len(left) == 0 {
+			return killed, nil
+		}
+		for _, id := range left {
+			if id.Signal(syscall.SIGKILL) == nil && !seen[id.PID] {
+				seen[id.PID] = true
+				killed = append(killed, id.PID)
+			}
+		}
+		if time.Now().After(end) {
+			return killed, fmt.Errorf("process %d does not die", left[0].PID)
+		}
+	}
+}

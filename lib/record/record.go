@@ -1,0 +1,237 @@
+// Package record is the record that flows through the pipes: one JSON object
+// a line, which grows as each program adds its own member and passes every
+// member that it doesn't know through untouched.
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Version is the schema's version, the member "v". Members may be added to
+// it, never renamed or removed.
+const Version = 1
+
+// MaxSize is the size in bytes of the longest line that a Reader accepts. A
+// record of every program is about 2 KiB; the bound keeps a pipe that carries
+// something else from filling the memory.
+const MaxSize = 1 << 20
+
+// Record is one JSON object. It keeps the order and the bytes of the members
+// that nobody sets. The zero value is an empty record.
+type Record struct {
+	members []member
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// New returns a record that holds only its version.
+func New() *Record {
+	r := &Record{}
+	r.MustSet("v", Version)
+	return r
+}
+
+// Parse reads one JSON object. Of a name that comes twice the last value
+// stays, as in encoding/json.
+func Parse(line []byte) (*Record, error) {
+	r := &Record{}
+	if err := r.UnmarshalJSON(line); err != nil {
+		return nil, err
+	}
+	if raw := r.Raw("v"); raw != nil {
+		var v int
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, fmt.Errorf("member \"v\" is %s, not a version number", clip(raw))
+		}
+		if v > Version {
+			return nil, fmt.Errorf("it is of version %d and this program knows version %d: update btools", v, Version)
+		}
+	}
+	return r, nil
+}
+
+// UnmarshalJSON reads an object, keeping its members' order and bytes.
+func (r *Record) UnmarshalJSON(line []byte) error {
+	if t := bytes.TrimLeft(line, " \t\r\n"); len(t) == 0 || t[0] != '{' {
+		return fmt.Errorf("not a JSON object: %s", clip(line))
+	}
+	if !json.Valid(line) {
+		return fmt.Errorf("not valid JSON: %s", clip(line))
+	}
+	r.members = nil
+	dec := json.NewDecoder(bytes.NewReader(line))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		r.SetRaw(name.(string), value)
+	}
+	return nil
+}
+
+// clip shows the start of something that could not be read, on one line.
+func clip(b []byte) string {
+	const most = 60
+	b = bytes.TrimSpace(b)
+	if len(b) > most {
+		return fmt.Sprintf("%q…", b[:most])
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+// MarshalJSON writes the members in their order.
+func (r *Record) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range r.members {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := json.Marshal(m.name)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// Line returns the record as one line of JSON that ends in a newline. Unlike
+// json.Marshal it leaves the characters <, > and & as they came.
+func (r *Record) Line() []byte {
+	raw, err := r.MarshalJSON()
+	if err != nil { // a string always marshals
+		panic(err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		panic(err) // members are valid JSON: Parse and Set see to it
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// Raw returns the JSON of a member, nil if there is none.
+func (r *Record) Raw(name string) json.RawMessage {
+	for _, m := range r.members {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// SetRaw sets a member to valid JSON, in its place if it is there, else last.
+func (r *Record) SetRaw(name string, value json.RawMessage) {
+	for i := range r.members {
+		if r.members[i].name == name {
+			r.members[i].value = value
+			return
+		}
+	}
+	r.members = append(r.members, member{name, value})
+}
+
+// MustSet sets a member to a value that is known to marshal. A record
+// without a version gets one, as its first member.
+func (r *Record) MustSet(name string, value any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		panic(fmt.Sprintf("record: member %q: %v", name, err))
+	}
+	if name != "v" && r.Raw("v") == nil {
+		r.members = append([]member{{"v", json.RawMessage("1")}}, r.members...)
+	}
+	r.SetRaw(name, bytes.TrimSpace(b.Bytes()))
+}
+
+// Get decodes a member into value. It reports whether the record has it: a
+// member that is null counts as missing.
+func (r *Record) Get(name string, value any) (bool, error) {
+	raw := r.Raw(name)
+	if raw == nil || string(raw) == "null" {
+		return false, nil
+	}
+	if err := json.Unmarshal(raw, value); err != nil {
+		return false, fmt.Errorf("member %q of the record: %w", name, err)
+	}
+	return true, nil
+}
+
+// Clone returns a copy that can be changed by itself.
+func (r *Record) Clone() *Record {
+	return &Record{members: append([]member(nil), r.members...)}
+}
+
+// Reader reads records, one a line. Blank lines are passed over.
+type Reader struct {
+	in   *bufio.Reader
+	line int
+}
+
+// NewReader returns a Reader on in.
+func NewReader(in io.Reader) *Reader {
+	return &Reader{in: bufio.NewReaderSize(in, 32<<10)}
+}
+
+// ErrData marks an error that is the input's: bad data, not a failed read.
+var ErrData = errors.New("bad input")
+
+type dataError struct{ error }
+
+func (e dataError) Is(target error) bool { return target == ErrData }
+func (e dataError) Unwrap() error        { return e.error }
+
+// Read returns the next record, io.EOF after the last. An error that
+// errors.Is(err, ErrData) says which line is bad and why.
+func (r *Reader) Read() (*Record, error) {
+	for {
+		line, err := r.readLine()
+		if len(bytes.TrimSpace(line)) > 0 && (err == nil || err == io.EOF) {
+			rec, perr := Parse(line)
+			if perr != nil {
+				return nil, dataError{fmt.Errorf("line %d of the input is no record: %w", r.line, perr)}
+			}
+			return rec, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *Reader) readLine() ([]byte, error) {
+	r.line++
+	var line []byte
+	for {
+		part, err := r.in.ReadSlice('\n')
+		if len(line)+len(part) > MaxSize {
+			return nil, dataError{fmt.Errorf("line %d of the input is longer than %d bytes: no record is", r.line, MaxSize)}
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}

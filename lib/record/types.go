@@ -1,0 +1,62 @@
+package record
+
+import "time"
+
+// Time is a moment as records hold it: RFC 3339, UTC, milliseconds.
+type Time struct{ time.Time }
+
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// Now is the present as a Time.
+func Now() Time { return Time{time.Now()} }
+
+// MarshalJSON writes the time in UTC with three decimals.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
+}
+
+// Protocols that a browser can be driven with.
+const (
+	CDP  = "cdp"  // Chrome DevTools Protocol
+	BiDi = "bidi" // WebDriver BiDi
+)
+
+// Types of browsers, in the order of preference.
+const (
+	Chrome        = "chrome"
+	Edge          = "edge"
+	Chromium      = "chromium"
+	Brave         = "brave"
+	HeadlessShell = "chrome-headless-shell"
+	Firefox       = "firefox"
+)
+
+// Types lists the types of browsers that can be launched, best first.
+var Types = []string{Chrome, Edge, Chromium, Brave, HeadlessShell, Firefox}
+
+// Browser is an installed browser, the member "browser".
+type Browser struct {
+	Type      string   `json:"type"`
+	Name      string   `json:"name"`
+	Channel   string   `json:"channel"`           // stable, beta, dev, canary, testing …
+	Path      string   `json:"path"`              // the executable to start
+	Version   string   `json:"version,omitempty"` // digits and dots; empty where it can't be read
+	Protocols []string `json:"protocols"`
+	Source    string   `json:"source"` // where it was found
+}
+
+// Instance is a running browser, the member "instance".
+type Instance struct {
+	ID            string `json:"id"`
+	PID           int    `json:"pid"`
+	SupervisorPID int    `json:"supervisor_pid"`
+	Protocol      string `json:"protocol"`
+	Host          string `json:"host"`
+	Port          int    `json:"port"`
+	HTTPURL       string `json:"http_url"`
+	WSURL         string `json:"ws_url"`
+	UserDataDir   string `json:"user_data_dir"`
+	Temporary     bool   `json:"temporary"` // the profile is deleted when the browser ends
+	Headless      bool   `json:"headless"`
+	StartedAt     Time   `json:"started_at"`
+}
