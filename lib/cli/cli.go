@@ -90,7 +90,7 @@ type Context struct {
 	Name    string   // the program's
 	Command []string // after "--"; nil without
 	Log     *slog.Logger
-	dash    bool     // "-" was given
+	dash    bool // "-" was given
 	args    []string
 }
 
@@ -241,15 +241,16 @@ func (c *Context) prepare() error {
 	if c.IsSet("output") && c.IsSet("field") {
 		return c.UsageError("--output and --field exclude each other")
 	}
-	var level slog.Level
-	level.UnmarshalText([]byte(c.String("log-level"))) // checked above
-	c.Log = slog.New(newHandler(c.Stderr, c.Name, level, c.String("log-format")))
+	c.Log = NewLogger(c.Stderr, c.Name, c.String("log-level"), c.String("log-format"))
 	return nil
 }
 
-func newHandler(w io.Writer, name string, level slog.Level, format string) slog.Handler {
+// NewLogger makes the logger of a program's messages.
+func NewLogger(w io.Writer, name, level, format string) *slog.Logger {
+	var l slog.Level
+	l.UnmarshalText([]byte(level)) // one that can't be read is info
 	if format == "json" {
-		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}).WithAttrs([]slog.Attr{slog.String("program", name)})
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})).With("program", name)
 	}
-	return &textHandler{w: w, name: name, level: level}
+	return slog.New(&textHandler{w: w, name: name, level: l})
 }

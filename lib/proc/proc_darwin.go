@@ -74,3 +74,12 @@ func KillDescendants() []int { return nil }
 // KillMarked does nothing here: other processes' environments are not to be
 // read.
 func KillMarked(string, time.Duration) ([]int, error) { return nil, nil }
+
+// StartTime is when the process began.
+func StartTime(id Identity) (time.Time, bool) { return time.UnixMicro(int64(id.Start)), true }
+
+// Childless reports whether this process may reap whatever ends below it.
+func Childless() bool {
+	_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+	return err == syscall.ECHILD
+}

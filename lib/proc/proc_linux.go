@@ -213,3 +213,22 @@ func KillMarked(assignment string, bound time.Duration) ([]int, error) {
 		}
 	}
 }
+
+// StartTime is when the process began, to about 10 ms.
+func StartTime(id Identity) (time.Time, bool) {
+	var mono unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &mono) != nil {
+		return time.Time{}, false
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
+	up := time.Duration(mono.Nano())
+	return time.Now().Add(time.Duration(id.Start)*tick - up), true
+}
+
+// Childless reports whether this process has no children, not even from
+// before it became this program by exec.
+func Childless() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == unix.ECHILD
+}

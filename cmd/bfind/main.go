@@ -1,0 +1,119 @@
+// Bfind lists the installed browsers, best first.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/cli"
+	"btools/lib/find"
+	"btools/lib/record"
+)
+
+func main() {
+	cli.Main(&cli.Program{
+		Command: cli.Command{
+			Name: "bfind", Usage: "list the installed browsers, best first",
+			Flags: []ucli.Flag{
+				&ucli.StringFlag{Name: "path", Usage: "list the executable `FILE` first"},
+				&ucli.StringFlag{Name: "type", Usage: "only these: `TYPE[,TYPE]` of " + strings.Join(record.Types, ", ")},
+				&ucli.StringFlag{Name: "channel", Usage: "only this `CHANNEL`: stable, esr, beta, dev, canary or testing"},
+				&ucli.BoolFlag{Name: "first", Usage: "only the best one"},
+				&ucli.BoolFlag{Name: "all", Usage: "also those that serve neither CDP nor BiDi"},
+				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, at most 3 s"},
+			},
+			Do: run,
+		},
+		About: "As a filter it fills in the browser of each record that has none.",
+	})
+}
+
+func run(c *cli.Context) error {
+	home, _ := os.UserHomeDir()
+	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"), Getenv: c.Getenv, Home: home}
+	if t := c.String("type"); t != "" {
+		o.Types = strings.Split(t, ",")
+		for _, t := range o.Types {
+			if !slices.Contains(record.Types, t) {
+				return c.UsageError("--type is one or more of %s, not %q", strings.Join(record.Types, ", "), t)
+			}
+		}
+	}
+	out, err := c.Output([]cli.Column{
+		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel"}, {Head: "VERSION", Field: "browser.version"},
+		{Head: "PATH", Field: "browser.path"}, {Head: "SOURCE", Field: "browser.source"},
+	}, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	in := c.Input()
+	var rec *record.Record
+	if in != nil {
+		if rec, err = in.Read(); err != nil && err != io.EOF {
+			return cli.InputError(err)
+		}
+	}
+	found, warnings, err := find.Browsers(context.Background(), o)
+	for _, w := range warnings {
+		c.Log.Warn(w.Error())
+	}
+	if err != nil {
+		return &cli.Error{Code: cli.Unavailable, Err: err}
+	}
+	if rec != nil {
+		return filter(c, out, in, rec, found)
+	}
+	if len(found) == 0 {
+		return none(o)
+	}
+	if c.Bool("first") {
+		found = found[:1]
+	}
+	for _, b := range found {
+		r := record.New()
+		r.MustSet("browser", b)
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// filter fills in the browser of rec, which was read already, and of what
+// follows.
+func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Record, found []record.Browser) error {
+	for {
+		var b record.Browser
+		has, err := rec.Get("browser", &b)
+		if err != nil {
+			return cli.Errorf(cli.Data, "%v", err)
+		}
+		if !has {
+			if len(found) == 0 {
+				return none(find.Options{})
+			}
+			rec.MustSet("browser", found[0])
+		}
+		if err := out.Write(rec); err != nil {
+			return err
+		}
+		if rec, err = in.Read(); err == io.EOF {
+			return out.Close()
+		} else if err != nil {
+			return errors.Join(cli.InputError(err), out.Close())
+		}
+	}
+}
+
+func none(o find.Options) error {
+	if len(o.Types) > 0 || o.Channel != "" {
+		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no such browser found"), Hint: "bfind without --type and --channel lists what is there"}
+	}
+	return &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser found"), Hint: "install one (on Debian: apt-get install chromium), or name it with --path or BTOOLS_BROWSER"}
+}

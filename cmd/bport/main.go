@@ -1,0 +1,119 @@
+// Bport prints free TCP ports and reserves them for a while.
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/cli"
+	"btools/lib/port"
+	"btools/lib/record"
+)
+
+func main() {
+	cli.Main(&cli.Program{
+		Command: cli.Command{
+			Name: "bport", Usage: "hand out free TCP ports",
+			Flags: []ucli.Flag{
+				&ucli.IntFlag{Name: "count", Aliases: []string{"n"}, Value: 1, Usage: "hand out `N` distinct ports"},
+				&ucli.StringFlag{Name: "range", Usage: "only ports of `LOW-HIGH`, such as 3301-3399 (default: the system chooses)"},
+				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "free on this `ADDRESS`"},
+				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "give them to nobody else for `DURATION`"},
+			},
+			Do: run,
+		},
+		About: "Prints records with a member \"port\". As a filter it adds a port to each record that it reads.",
+	})
+}
+
+func run(c *cli.Context) error {
+	req, err := request(c)
+	if err != nil {
+		return err
+	}
+	out, err := c.Output([]cli.Column{{Head: "PORT", Field: "port"}}, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	in := c.Input()
+	if in != nil {
+		rec, err := in.Read()
+		if err != nil && err != io.EOF {
+			return cli.InputError(err)
+		}
+		if err == nil {
+			if c.IsSet("count") {
+				return c.UsageError("--count and records on standard input exclude each other: each record gets one port")
+			}
+			return filter(c, out, in, rec, req)
+		}
+	}
+	ports, err := take(c, req)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		rec := record.New()
+		rec.MustSet("port", p)
+		if err := out.Write(rec); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// filter adds a port to rec, which was read already, and to what follows.
+func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Record, req port.Request) error {
+	for {
+		ports, err := take(c, req)
+		if err != nil {
+			return err
+		}
+		rec.MustSet("port", ports[0])
+		if err := out.Write(rec); err != nil {
+			return err
+		}
+		if rec, err = in.Read(); err == io.EOF {
+			return out.Close()
+		} else if err != nil {
+			return errors.Join(cli.InputError(err), out.Close())
+		}
+	}
+}
+
+func take(c *cli.Context, req port.Request) ([]int, error) {
+	ports, err := port.Take(c.State(), req)
+	if errors.Is(err, port.ErrExhausted) {
+		return nil, &cli.Error{Code: cli.TryAgain, Err: err, Hint: "ask for fewer or another --range, or wait until reservations run out"}
+	}
+	return ports, cli.StateError(err)
+}
+
+func request(c *cli.Context) (port.Request, error) {
+	r := port.Request{N: c.Int("count"), Host: c.String("host"), Reserve: c.Duration("reserve")}
+	if r.N < 1 || r.N > 10000 {
+		return r, c.UsageError("--count is 1 to 10000, not %d", r.N)
+	}
+	if r.Reserve < 0 {
+		return r, c.UsageError("--reserve is not negative")
+	}
+	if r.Host != "localhost" && net.ParseIP(r.Host) == nil {
+		return r, c.UsageError("--host is an IP address or localhost, not %q", r.Host)
+	}
+	if s := c.String("range"); s != "" {
+		low, high, ok := strings.Cut(s, "-")
+		var err1, err2 error
+		r.Low, err1 = strconv.Atoi(low)
+		r.Hi, err2 = strconv.Atoi(high)
+		if !ok || err1 != nil || err2 != nil || r.Low < 1 || r.Hi > 65535 || r.Low > r.Hi {
+			return r, c.UsageError("--range is LOW-HIGH with ports from 1 to 65535, not %q", s)
+		}
+	}
+	return r, nil
+}

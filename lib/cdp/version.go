@@ -1,0 +1,66 @@
+// Package cdp speaks to a browser's debugging endpoint.
+package cdp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version is what /json/version tells of a browser.
+type Version struct {
+	Browser string `json:"Browser"` // such as Chrome/156.0.8078.73
+	WSURL   string `json:"webSocketDebuggerUrl"`
+}
+
+// maxBody bounds an answer, in bytes: the real one has about 400.
+const maxBody = 64 << 10
+
+// GetVersion asks the endpoint at a host:port for its version. It speaks the
+// few lines of HTTP itself: net/http would be half of a supervisor's memory.
+func GetVersion(ctx context.Context, addr string) (*Version, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := fmt.Fprintf(conn, "GET /json/version HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr); err != nil {
+		return nil, err
+	}
+	limited := bufio.NewReader(io.LimitReader(conn, maxBody))
+	text := textproto.NewReader(limited)
+	status, err := text.ReadLine()
+	if err != nil {
+		return nil, fmt.Errorf("no answer from %s: %w", addr, err)
+	}
+	if f := strings.Fields(status); len(f) < 2 || f[1] != "200" {
+		return nil, fmt.Errorf("%s answered %q", addr, status)
+	}
+	head, err := text.ReadMIMEHeader()
+	if err != nil {
+		return nil, fmt.Errorf("%s answered with a bad head: %w", addr, err)
+	}
+	// An answer without a length ends with the connection.
+	body := io.Reader(limited)
+	if n, err := strconv.ParseInt(head.Get("Content-Length"), 10, 64); err == nil {
+		body = io.LimitReader(limited, n)
+	}
+	b, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	v := &Version{}
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, fmt.Errorf("%s is no debugging endpoint: %w", addr, err)
+	}
+	return v, nil
+}

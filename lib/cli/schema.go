@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"errors"
+
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// Schema lists the members that records can have, for --field.
+func Schema(also map[string]any) map[string]any {
+	s := map[string]any{"v": nil, "port": nil, "browser": record.Browser{}, "instance": record.Instance{}}
+	for k, v := range also {
+		s[k] = v
+	}
+	return s
+}
+
+// State opens the shared state file of this context; what it mends is told
+// as a warning.
+func (c *Context) State() *state.Store {
+	s := state.Open(c.Getenv)
+	s.Warn = func(msg string) { c.Log.Warn(msg) }
+	return s
+}
+
+// StateError gives an error of the state file its exit code and hint.
+func StateError(err error) error {
+	switch {
+	case errors.Is(err, state.ErrNewer):
+		return &Error{Code: Config, Err: err}
+	case errors.Is(err, state.ErrOwner):
+		return &Error{Code: Config, Err: err, Hint: "set BTOOLS_STATE to a file in a directory of your own"}
+	}
+	return err
+}

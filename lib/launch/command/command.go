@@ -1,0 +1,437 @@
+// Package command is what the commands of blaunch do.
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"btools/lib/cli"
+	"btools/lib/find"
+	"btools/lib/launch"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/run"
+	"btools/lib/state"
+)
+
+var columns = []cli.Column{
+	{Head: "ID", Field: "instance.id"}, {Head: "PID", Field: "instance.pid"}, {Head: "BROWSER", Field: "browser.type"},
+	{Head: "VERSION", Field: "browser.version"}, {Head: "ENDPOINT", Field: "instance.ws_url"}, {Head: "STARTED", Field: "instance.started_at"},
+}
+
+// Launch launches a browser and holds it as the flags say.
+func Launch(c *cli.Context) error {
+	rec, err := input(c)
+	if err != nil {
+		return err
+	}
+	out, err := c.Output(columns, cli.Schema(nil), rec)
+	if err != nil {
+		return err
+	}
+	cmd := ""
+	if c.Command != nil {
+		if c.Bool("wait") {
+			return c.UsageError("--wait and -- CMD exclude each other")
+		}
+		if cmd, err = run.Find(c.Command); err != nil {
+			return err
+		}
+	}
+	spec, err := newSpec(c, rec)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := launch.StopSignals(stop)
+	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
+	switch {
+	case c.Bool("wait") && proc.Childless():
+		return wait(ctx, c, spec, stop, now, print)
+	case c.Bool("wait"):
+		// A shell that became us by exec has left us its children. They are
+		// not ours to reap: let the supervisor be a process of its own.
+		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+			if err := print(r); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+			case <-h.Ended():
+			}
+			return nil
+		})
+	case cmd != "":
+		spec.Bind(ctx, stop)
+		spec.BindPID, spec.BindFD = nil, 0
+		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+			return runCommand(ctx, c, cmd, spec, r)
+		})
+	}
+	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+		if err := print(r); err != nil {
+			return err
+		}
+		return h.Detach()
+	})
+}
+
+// wait is the supervisor in the foreground.
+func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, print func(*record.Record) error) error {
+	signal.Ignore(syscall.SIGPIPE)
+	spec.Bind(ctx, stop)
+	ready := false
+	s := &launch.Supervisor{Spec: spec, Store: c.State(), Log: c.Log, Now: now, Ready: func(r *record.Record) error {
+		ready = true
+		return print(r)
+	}}
+	return interrupted(s.Run(ctx), ready)
+}
+
+// held runs do with a browser under a supervisor of its own, and stops both
+// unless do has let them go.
+func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{}, do func(*launch.Handle, *record.Record) error) error {
+	var bind *os.File
+	if spec.BindFD > 0 {
+		bind = os.NewFile(uintptr(spec.BindFD), "bind-fd")
+	}
+	h, rec, err := launch.Start(ctx, spec, c.State(), bind, c.Stderr)
+	if err != nil {
+		return interrupted(err, false)
+	}
+	if err := do(h, rec); err != nil {
+		if stopErr := h.Stop(now); stopErr != nil {
+			c.Log.Warn(stopErr.Error())
+		}
+		return err
+	}
+	if c.Command == nil && !c.Bool("wait") {
+		return nil
+	}
+	return h.Stop(now)
+}
+
+// interrupted gives a launch that a signal ended that signal's exit code.
+func interrupted(err error, ready bool) error {
+	var i *launch.Interrupted
+	if errors.As(err, &i) && !ready {
+		return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is left running")}
+	}
+	return err
+}
+
+func runCommand(ctx context.Context, c *cli.Context, path string, spec *launch.Spec, r *record.Record) error {
+	var i record.Instance
+	if _, err := r.Get("instance", &i); err != nil {
+		return err
+	}
+	// Until here a signal stops the launch; from here the command is told.
+	return run.Command(ctx, path, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, spec.StopTimeout)
+}
+
+// input is the first record of standard input, nil if there is none.
+func input(c *cli.Context) (*record.Record, error) {
+	in := c.Input()
+	if in == nil {
+		return nil, nil
+	}
+	rec, err := in.Read()
+	if err == io.EOF {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, cli.InputError(err)
+	}
+	return rec, nil
+}
+
+var windowSize = regexp.MustCompile(`^[1-9][0-9]{0,4},[1-9][0-9]{0,4}$`)
+
+func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
+	s := &launch.Spec{
+		Input: rec, Port: c.Int("port"), Headless: !c.Bool("no-headless"), Args: c.StringSlice("arg"),
+		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: c.String("window-size"),
+		Env: c.StringSlice("env"), Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
+		TTL: c.Duration("ttl"), BindFD: c.Int("bind-fd"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
+	}
+	switch {
+	case c.Bool("headless") && c.Bool("no-headless"):
+		return nil, c.UsageError("--headless and --no-headless exclude each other")
+	case s.WindowSize != "" && !windowSize.MatchString(s.WindowSize):
+		return nil, c.UsageError("--window-size is W,H in pixels, such as 1280,720, not %q", s.WindowSize)
+	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
+		return nil, c.UsageError("a duration must be positive, such as 15s")
+	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
+		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
+	case !slices.Contains([]string{"auto", "on", "off"}, c.String("sandbox")):
+		return nil, c.UsageError("--sandbox is auto, on or off, not %q", c.String("sandbox"))
+	}
+	for _, kv := range s.Env {
+		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
+			return nil, c.UsageError("--env is K=V, not %q", kv)
+		}
+	}
+	for _, a := range s.Args {
+		for _, ours := range []string{"--remote-debugging-port", "--user-data-dir", "--remote-debugging-pipe"} {
+			if name, _, _ := strings.Cut(a, "="); name == ours {
+				return nil, c.UsageError("--arg %s: use blaunch's own --port and --profile", a)
+			}
+		}
+	}
+	if p := c.String("profile"); c.IsSet("profile") {
+		abs, err := filepath.Abs(p)
+		if err != nil || p == "" {
+			return nil, c.UsageError("--profile is a directory, not %q", p)
+		}
+		s.Profile = abs
+	}
+	if err := bind(c, s); err != nil {
+		return nil, err
+	}
+	if rec != nil && !c.IsSet("port") {
+		if _, err := rec.Get("port", &s.Port); err != nil {
+			return nil, cli.Errorf(cli.Data, "%v", err)
+		}
+		if s.Port < 0 || s.Port > 65535 {
+			return nil, cli.Errorf(cli.Data, "port %d of the record is not 0 to 65535", s.Port)
+		}
+	}
+	b, err := browser(c, rec)
+	if err != nil {
+		return nil, err
+	}
+	s.Browser = b
+	switch c.String("sandbox") {
+	case "off":
+		s.NoSandbox = true
+	case "auto":
+		if why := launch.SandboxOff(b, c.Getenv); why != "" {
+			s.NoSandbox = true
+			c.Log.Info("sandbox off: " + why + " (--sandbox on keeps it)")
+		}
+	}
+	return s, nil
+}
+
+func bind(c *cli.Context, s *launch.Spec) error {
+	if c.IsSet("bind-pid") {
+		id, err := proc.Of(c.Int("bind-pid"))
+		if err != nil {
+			return c.UsageError("--bind-pid %d: no such process", c.Int("bind-pid"))
+		}
+		s.BindPID = &id
+	}
+	if c.IsSet("bind-fd") {
+		if s.BindFD < 3 {
+			return c.UsageError("--bind-fd is 3 or more, not %d", s.BindFD)
+		}
+		f := os.NewFile(uintptr(s.BindFD), "bind-fd")
+		if _, err := f.Stat(); err != nil {
+			return c.UsageError("--bind-fd %d is not open", s.BindFD)
+		}
+	}
+	return nil
+}
+
+// browser is the one that the flag names, else the record's, else the best.
+// A type that is not installed is an error: nobody gets another browser than
+// they asked for.
+func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
+	var b record.Browser
+	want := c.String("browser")
+	if rec != nil && !flagGiven(c, "browser") {
+		if ok, err := rec.Get("browser", &b); err != nil {
+			return b, cli.Errorf(cli.Data, "%v", err)
+		} else if ok {
+			if b.Path == "" {
+				return b, cli.Errorf(cli.Data, "the record's browser has no path")
+			}
+			if b.Type == "" {
+				return inspect(b.Path, "record")
+			}
+			_, err := inspect(b.Path, b.Source)
+			return b, err
+		}
+	}
+	if strings.ContainsRune(want, filepath.Separator) {
+		abs, err := filepath.Abs(want)
+		if err != nil {
+			return b, err
+		}
+		return inspect(abs, "flag")
+	}
+	o := find.Options{Getenv: c.Getenv, Home: home()}
+	if want != "" {
+		if !slices.Contains(record.Types, want) {
+			return b, c.UsageError("--browser is a path or one of %s, not %q", strings.Join(record.Types, ", "), want)
+		}
+		o.Types = []string{want}
+	}
+	found, _, err := find.Browsers(context.Background(), o)
+	if err != nil {
+		return b, &cli.Error{Code: cli.Unavailable, Err: err}
+	}
+	if len(found) == 0 {
+		if want != "" {
+			return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: "bfind lists what is"}
+		}
+		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"), Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
+	}
+	return found[0], nil
+}
+
+// flagGiven reports whether the flag itself was given, and not only its
+// variable: what comes down the pipe is nearer than the environment.
+func flagGiven(c *cli.Context, name string) bool {
+	return slices.ContainsFunc(c.Env.Args, func(a string) bool {
+		return a == "--"+name || strings.HasPrefix(a, "--"+name+"=") || a == "-"+name
+	})
+}
+
+func inspect(path, source string) (record.Browser, error) {
+	b, err := find.Inspect(path, source)
+	if err != nil {
+		return b, &cli.Error{Code: cli.Unavailable, Err: err, Hint: "bfind lists the browsers that are installed"}
+	}
+	return b, nil
+}
+
+func home() string {
+	h, _ := os.UserHomeDir()
+	return h
+}
+
+// List prints the browsers that run.
+func List(c *cli.Context) error {
+	out, err := c.Output(columns, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	f, err := c.State().Read()
+	if err != nil {
+		return cli.StateError(err)
+	}
+	for _, i := range f.Instances {
+		if i.Record != nil && i.Alive() {
+			if err := out.Write(i.Record); err != nil {
+				return err
+			}
+		}
+	}
+	return out.Close()
+}
+
+var validID = regexp.MustCompile(`^inst_[0-9]+_[0-9a-z]{6}$`)
+
+// Stop stops browsers. One that no longer runs is not an error.
+func Stop(c *cli.Context) error {
+	out, err := c.Output(columns, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	ids := c.Args()
+	if c.Bool("all") && len(ids) > 0 {
+		return c.UsageError("--all and IDs exclude each other")
+	}
+	if !c.Bool("all") && len(ids) == 0 {
+		if ids, err = inputIDs(c); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if !validID.MatchString(id) {
+			return c.UsageError("%q is no instance's ID", id)
+		}
+	}
+	store := c.State()
+	f, err := store.Read()
+	if err != nil {
+		return cli.StateError(err)
+	}
+	if c.Bool("all") {
+		for _, i := range f.Instances {
+			ids = append(ids, i.ID)
+		}
+	}
+	type result struct {
+		entry *state.Instance
+		err   error
+	}
+	results := make(chan result, len(ids))
+	n := 0
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		e := f.Instance(id)
+		if e == nil {
+			c.Log.Info(id + " is not running")
+			continue
+		}
+		n++
+		go func() {
+			results <- result{e, launch.StopInstance(store, *e, c.Duration("stop-timeout"))}
+		}()
+	}
+	var errs []error
+	for range n {
+		r := <-results
+		errs = append(errs, r.err)
+		if r.err == nil && r.entry.Record != nil {
+			errs = append(errs, out.Write(r.entry.Record))
+		}
+	}
+	return errors.Join(append(errs, out.Close())...)
+}
+
+func inputIDs(c *cli.Context) ([]string, error) {
+	in := c.Input()
+	if in == nil {
+		return nil, c.UsageError("name the IDs to stop, or --all")
+	}
+	var ids []string
+	for {
+		rec, err := in.Read()
+		if err == io.EOF {
+			return ids, nil
+		}
+		if err != nil {
+			return nil, cli.InputError(err)
+		}
+		var i record.Instance
+		if ok, err := rec.Get("instance", &i); err != nil || !ok || i.ID == "" {
+			return nil, cli.Errorf(cli.Data, "a record on standard input has no instance to stop")
+		}
+		ids = append(ids, i.ID)
+	}
+}
+
+// GC sweeps and prints what was swept.
+func GC(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "SWEPT", Field: "swept.id"}, {Head: "DIRECTORIES", Field: "swept.dirs"}, {Head: "KILLED", Field: "swept.killed"}},
+		cli.Schema(map[string]any{"swept": state.Swept{}}), nil)
+	if err != nil {
+		return err
+	}
+	swept, err := c.State().GC()
+	if err != nil {
+		return cli.StateError(err)
+	}
+	for _, s := range swept {
+		rec := record.New()
+		rec.MustSet("swept", s)
+		if err := out.Write(rec); err != nil {
+			return err
+		}
+	}
+	if len(swept) == 0 {
+		c.Log.Info("nothing to sweep")
+	}
+	return out.Close()
+}

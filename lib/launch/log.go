@@ -1,0 +1,126 @@
+package launch
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// browserLog reads what the browser prints. It is a pipe that is always
+// drained: a browser that floods it fills no disk and never blocks, and what
+// it announces is read the moment it is written. Its end is the supervisor's,
+// which is the browser's too.
+type browserLog struct {
+	log       *slog.Logger
+	announced chan string   // the endpoint's URL, once
+	noServer  chan struct{} // closed: the browser said that it has no endpoint
+	done      chan struct{} // closed when everything is read
+
+	mu   sync.Mutex
+	tail [][]byte // the last lines
+	size int      // of tail, in bytes
+}
+
+const (
+	maxTail = 32 << 10 // bytes of the log that are kept for an error's reason
+	maxLine = 4 << 10  // bytes of one line that are kept
+)
+
+var (
+	chromeReady   = regexp.MustCompile(`DevTools listening on (ws://\S+)`)
+	firefoxReady  = regexp.MustCompile(`WebDriver BiDi listening on (ws://\S+)`)
+	chromeNoPort  = []byte("Cannot start http server for devtools")
+	uninteresting = regexp.MustCompile(`dbus|Xlib: |DevTools listening on|Gtk-WARNING|Fontconfig`)
+)
+
+func newBrowserLog(log *slog.Logger) *browserLog {
+	return &browserLog{log: log, announced: make(chan string, 1), noServer: make(chan struct{}), done: make(chan struct{})}
+}
+
+// read reads until the end of in.
+func (l *browserLog) read(in io.Reader, ready *regexp.Regexp) {
+	defer close(l.done)
+	buf := make([]byte, 16<<10)
+	var line []byte
+	said := false
+	for {
+		n, err := in.Read(buf)
+		part := buf[:n]
+		for len(part) > 0 {
+			i := bytes.IndexByte(part, '\n')
+			if i < 0 {
+				if room := maxLine - len(line); room > 0 {
+					line = append(line, part[:min(room, len(part))]...)
+				}
+				break
+			}
+			if room := maxLine - len(line); room > 0 {
+				line = append(line, part[:min(room, i)]...)
+			}
+			part = part[i+1:]
+			if m := ready.FindSubmatch(line); m != nil {
+				select {
+				case l.announced <- string(m[1]):
+				default:
+				}
+			}
+			if !said && bytes.Contains(line, chromeNoPort) {
+				said = true
+				close(l.noServer)
+			}
+			l.keep(line)
+			line = line[:0]
+		}
+		if err != nil {
+			if len(line) > 0 {
+				l.keep(line)
+			}
+			return
+		}
+	}
+}
+
+func (l *browserLog) keep(line []byte) {
+	line = bytes.TrimRight(line, "\r")
+	if len(line) == 0 {
+		return
+	}
+	l.log.Debug("browser: " + string(line))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = append(l.tail, bytes.Clone(line))
+	l.size += len(line)
+	drop := 0
+	for l.size > maxTail {
+		l.size -= len(l.tail[drop])
+		drop++
+	}
+	l.tail = l.tail[drop:]
+}
+
+// text is the kept tail, lines joined.
+func (l *browserLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.Join(l.tail, []byte("\n")))
+}
+
+// last returns up to n of the last lines that may tell of a reason.
+func (l *browserLog) last(n int) []string {
+	var out []string
+	for _, s := range strings.Split(l.text(), "\n") {
+		if s = strings.TrimSpace(s); s != "" && !uninteresting.MatchString(s) {
+			if len(s) > 300 {
+				s = s[:300] + "…"
+			}
+			out = append(out, s)
+		}
+	}
+	if len(out) > n {
+		out = out[len(out)-n:]
+	}
+	return out
+}

@@ -1,0 +1,255 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// A supervisor in a process of its own is told what to launch, and let go, on
+// its standard input, and reports on its standard output; a line of JSON
+// each. End of file on its input before it is let go means that its owner is
+// gone: it stops. So a caller that is killed at any moment leaves nothing.
+
+type order struct {
+	Spec   *Spec `json:"spec,omitempty"`
+	Detach bool  `json:"detach,omitempty"`
+}
+
+type report struct {
+	Record *record.Record `json:"record,omitempty"`
+	Error  string         `json:"error,omitempty"`
+	Code   int            `json:"code,omitempty"`
+	Hint   string         `json:"hint,omitempty"`
+}
+
+// Handle is the owner's hold on a supervisor.
+type Handle struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	orders *json.Encoder
+	ended  chan struct{} // closed when the supervisor is gone
+	err    error         // what it reported, valid once ended is closed
+}
+
+// Start runs a supervisor in the background and returns once the browser's
+// endpoint answers. When the context ends first, everything is stopped and
+// the context's cause is the error. The supervisor's messages go to stderr.
+func Start(ctx context.Context, spec *Spec, store *state.Store, bind *os.File, stderr io.Writer) (*Handle, *record.Record, error) {
+	exe, err := executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(exe, "supervise")
+	cmd.Args[0] = "blaunch"
+	cmd.Dir = "/"
+	cmd.SysProcAttr = detached()
+	cmd.Stderr = stderr
+	cmd.Env = append(os.Environ(), "BTOOLS_STATE="+store.Path())
+	if bind != nil {
+		cmd.ExtraFiles = []*os.File{bind}
+		spec.BindFD = 3
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("cannot start the supervisor: %w", err)
+	}
+	h := &Handle{cmd: cmd, in: in, orders: json.NewEncoder(in), ended: make(chan struct{})}
+	first := make(chan *record.Record, 1)
+	go func() {
+		defer close(h.ended)
+		reports := json.NewDecoder(out)
+		for {
+			var r report
+			if err := reports.Decode(&r); err != nil {
+				break
+			}
+			if r.Record != nil {
+				first <- r.Record
+			}
+			if r.Error != "" {
+				h.err = &cli.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
+			}
+		}
+		if err := cmd.Wait(); err != nil && h.err == nil {
+			h.err = fmt.Errorf("the supervisor of the browser ended: %w", err)
+			// It can't have tidied up: do it in its place.
+			store.Update(func(*state.File) error { return nil })
+		}
+	}()
+	if err := h.orders.Encode(order{Spec: spec}); err != nil {
+		in.Close()
+		<-h.ended
+		return nil, nil, errors.Join(h.err, fmt.Errorf("cannot talk to the supervisor: %w", err))
+	}
+	select {
+	case rec := <-first:
+		return h, rec, nil
+	case <-h.ended:
+		select {
+		case rec := <-first:
+			return h, rec, nil
+		default:
+		}
+		if h.err == nil {
+			h.err = errors.New("the supervisor of the browser ended without a word")
+		}
+		return nil, nil, h.err
+	case <-ctx.Done():
+		h.Stop(nil)
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// Detach lets the browser live on when this process ends.
+func (h *Handle) Detach() error {
+	if err := h.orders.Encode(order{Detach: true}); err != nil {
+		<-h.ended
+		return errors.Join(errors.New("the browser ended"), h.err)
+	}
+	return nil
+}
+
+// Stop has the supervisor stop the browser, and returns when both are gone;
+// what is left to wait of a graceful stop is cut short when now is closed.
+func (h *Handle) Stop(now <-chan struct{}) error {
+	h.in.Close()
+	select {
+	case <-h.ended:
+	case <-now:
+		h.cmd.Process.Signal(syscall.SIGTERM) // its second word to stop
+		<-h.ended
+	}
+	return h.err
+}
+
+// Ended is closed when browser and supervisor are gone.
+func (h *Handle) Ended() <-chan struct{} { return h.ended }
+
+// Err is how the supervisor ended, once Ended is closed.
+func (h *Handle) Err() error { return h.err }
+
+// Supervise is the other side of Start: the supervisor's process. It returns
+// the exit code.
+func Supervise(stdin, stdout *os.File, store *state.Store, logger func(level, format string) *slog.Logger) int {
+	// Its owner may be gone, and the pipes with it, while it still tidies up.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	orders := json.NewDecoder(bufio.NewReader(stdin))
+	var o order
+	if err := orders.Decode(&o); err != nil || o.Spec == nil {
+		return 0 // its owner was gone before it said what for
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := StopSignals(stop)
+	out := json.NewEncoder(stdout)
+	go func() {
+		var o order
+		for orders.Decode(&o) == nil {
+			if o.Detach {
+				silence(stdin, stdout, os.Stderr)
+				return
+			}
+		}
+		stop(OwnerGone)
+	}()
+	o.Spec.Bind(ctx, stop)
+	s := &Supervisor{Spec: o.Spec, Store: store, Log: logger(o.Spec.LogLevel, o.Spec.LogFormat), Now: now, Ready: func(r *record.Record) error {
+		if err := out.Encode(report{Record: r}); err != nil {
+			return OwnerGone
+		}
+		return nil
+	}}
+	err := s.Run(ctx)
+	if err == nil {
+		return 0
+	}
+	r := report{Error: err.Error(), Code: cli.Failed}
+	var e *cli.Error
+	if errors.As(err, &e) {
+		r.Code, r.Hint = e.Code, e.Hint
+	}
+	out.Encode(r)
+	return 0
+}
+
+// StopSignals has the first INT or TERM stop with the cause Stopped, and
+// closes the channel at the second.
+func StopSignals(stop context.CancelCauseFunc) <-chan struct{} {
+	now := make(chan struct{})
+	sig := make(chan os.Signal, 4)
+	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-sig
+		stop(&Interrupted{s.(syscall.Signal)})
+		<-sig
+		close(now)
+		for range sig {
+		}
+	}()
+	return now
+}
+
+// Interrupted is the cause of an end by a signal.
+type Interrupted struct{ Signal syscall.Signal }
+
+func (i *Interrupted) Error() string { return "it was told to stop" }
+
+// Is makes it a Stopped.
+func (i *Interrupted) Is(target error) bool { return target == Stopped }
+
+// Bind stops when the owners that the spec names are gone.
+func (s *Spec) Bind(ctx context.Context, stop context.CancelCauseFunc) {
+	if s.BindPID != nil {
+		go func() {
+			if s.BindPID.Wait(ctx) == nil {
+				stop(OwnerGone)
+			}
+		}()
+	}
+	if s.BindFD > 0 {
+		f := os.NewFile(uintptr(s.BindFD), "bind-fd")
+		closeOnExec(s.BindFD)
+		go func() {
+			io.Copy(io.Discard, f)
+			stop(OwnerGone)
+		}()
+	}
+}
+
+// StopInstance ends the instance whose entry it is: it tells the supervisor,
+// waits, and does the supervisor's work if that does not get it done.
+func StopInstance(store *state.Store, e state.Instance, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+killBound+time.Second)
+	defer cancel()
+	if !e.Supervisor.Local() {
+		return fmt.Errorf("cannot stop %s: its supervisor runs in another container (pid %d there)", e.ID, e.Supervisor.PID)
+	}
+	if e.Supervisor.Signal(syscall.SIGTERM) == nil {
+		if err := e.Supervisor.Wait(ctx); err != nil {
+			e.Supervisor.Signal(syscall.SIGKILL)
+			e.Supervisor.Wait(context.Background())
+		}
+	}
+	return store.Update(func(*state.File) error { return nil }) // sweeps what it may have left
+}

@@ -1,0 +1,173 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/proc"
+	"btools/lib/state"
+)
+
+// profileLock is our lock in a persistent profile. It lies in the profile, as
+// containers that share the profile share no other directory.
+const profileLock = ".btools.lock"
+
+// holder is what the lock file says of who holds it.
+type holder struct {
+	ID   string `json:"id"`
+	PID  int    `json:"pid"`
+	Host string `json:"host"`
+}
+
+// maxTemp is the longest TMPDIR, in bytes, that leaves room for the sockets
+// that a browser makes in it: their path is limited to 104 bytes (macOS) or
+// 108, of which org.chromium.Chromium.XXXXXX/SingletonSocket takes 47.
+const maxTemp = 104 - 1 - 47
+
+// instanceDirs returns the directories of an instance: its own in $TMPDIR,
+// and, where that is too long for sockets, a second one in /tmp.
+func instanceDirs(id string) (dirs []string, temp string) {
+	dir := filepath.Join(os.TempDir(), state.DirPrefix+id)
+	temp = filepath.Join(dir, "tmp")
+	if len(temp) <= maxTemp || runtime.GOOS == "windows" {
+		return []string{dir}, temp
+	}
+	short := filepath.Join("/tmp", state.DirPrefix+id)
+	return []string{dir, short}, short
+}
+
+// makeDirs makes an instance's directories and returns the lock on the first
+// one, which whoever sweeps asks whether we live.
+func makeDirs(dirs []string, temp string) (*os.File, error) {
+	for _, d := range dirs {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(dirs[0], state.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
+	}
+	if err := state.Lock(lock, false); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", lock.Name(), err)
+	}
+	if err := os.MkdirAll(temp, 0o700); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
+	}
+	return lock, nil
+}
+
+// lockProfile makes sure that a persistent profile exists, can be written and
+// is nobody else's now. The lock ends with this process.
+func lockProfile(dir, id string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the profile directory: %w", err)
+	}
+	path := filepath.Join(dir, profileLock)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		// Chrome would start with another profile, silently.
+		return nil, fmt.Errorf("cannot write to the profile %s: %w", dir, err)
+	}
+	host, _ := os.Hostname()
+	if err := state.Lock(f, false); err != nil {
+		var h holder
+		if b, rerr := os.ReadFile(path); rerr == nil && json.Unmarshal(b, &h) == nil {
+			err = profileInUse(dir, h.PID, h.Host, h.ID)
+		} else {
+			err = profileInUse(dir, 0, "", "")
+		}
+		f.Close()
+		return nil, err
+	}
+	b, _ := json.Marshal(holder{id, os.Getpid(), host})
+	f.Truncate(0)
+	if _, err := f.WriteAt(b, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("cannot write to the profile %s: %w", dir, err)
+	}
+	if err := freeSingleton(dir, host); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func profileInUse(dir string, pid int, host, id string) error {
+	who := ""
+	if pid > 0 {
+		who = fmt.Sprintf(" by pid %d on host %s", pid, host)
+	}
+	hint := "stop that browser, or use another --profile"
+	if id != "" {
+		hint = "blaunch stop " + id + ", or use another --profile"
+	}
+	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the profile %s is in use%s", dir, who), Hint: hint}
+}
+
+// freeSingleton removes Chrome's own lock, a dangling link to "HOST-PID", if
+// its holder is provably gone: a dead process of this host, or another host's
+// while we hold our lock, which a container that has ended leaves behind and
+// Chrome itself would never remove. A living one's is an error.
+func freeSingleton(dir, host string) error {
+	link := filepath.Join(dir, "SingletonLock")
+	to, err := os.Readlink(link)
+	if err != nil {
+		return nil // none, or another kind of lock: the browser decides
+	}
+	i := strings.LastIndexByte(to, '-')
+	if i < 0 {
+		return nil
+	}
+	pid, err := strconv.Atoi(to[i+1:])
+	if err != nil {
+		return nil
+	}
+	if to[:i] == host {
+		if _, err := proc.Of(pid); err == nil && singletonAnswers(dir) {
+			return profileInUse(dir, pid, host, "")
+		}
+		if id, err := proc.Of(pid); err == nil && !startedAfter(id, link) {
+			return profileInUse(dir, pid, host, "")
+		}
+	}
+	for _, name := range []string{"SingletonLock", "SingletonSocket", "SingletonCookie"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the dead browser's lock: %w", err)
+		}
+	}
+	return nil
+}
+
+// singletonAnswers reports whether a browser listens on the profile's socket.
+func singletonAnswers(dir string) bool {
+	c, err := net.DialTimeout("unix", filepath.Join(dir, "SingletonSocket"), time.Second)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// startedAfter reports whether the process began after the link was made, so
+// that it is a stranger with a recycled number.
+func startedAfter(id proc.Identity, link string) bool {
+	st, err := os.Lstat(link)
+	if err != nil {
+		return false
+	}
+	began, ok := proc.StartTime(id)
+	return ok && began.After(st.ModTime().Add(2*time.Second))
+}

@@ -1,0 +1,50 @@
+// Package launch starts one browser with its debugging endpoint open, holds
+// it, and cleans up after it. A supervisor process owns the browser
+// (Supervise); whoever wants one runs a supervisor (Start) and either keeps
+// hold of it or lets it go.
+package launch
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"btools/lib/proc"
+	"btools/lib/record"
+)
+
+// Spec says what to launch. It travels as JSON to the supervisor.
+type Spec struct {
+	Browser       record.Browser `json:"browser"`
+	Input         *record.Record `json:"input"` // the record that the instance is added to
+	Port          int            `json:"port"`  // 0: the browser chooses
+	Headless      bool           `json:"headless"`
+	Profile       string         `json:"profile"` // "": a temporary one
+	Args          []string       `json:"args"`
+	NoDefaultArgs bool           `json:"no_default_args"`
+	URL           string         `json:"url"`
+	WindowSize    string         `json:"window_size"` // "W,H" in pixels
+	Env           []string       `json:"env"`         // K=V
+	NoSandbox     bool           `json:"no_sandbox"`
+	Timeout       time.Duration  `json:"timeout"`      // from the start to the answering endpoint
+	StopTimeout   time.Duration  `json:"stop_timeout"` // from asking the browser to end to SIGKILL
+	TTL           time.Duration  `json:"ttl"`          // 0: no end
+	BindPID       *proc.Identity `json:"bind_pid"`     // stop when this process has ended
+	BindFD        int            `json:"bind_fd"`      // stop at end of file; 0: none
+	LogLevel      string         `json:"log_level"`
+	LogFormat     string         `json:"log_format"`
+}
+
+func (s *Spec) firefox() bool { return s.Browser.Type == record.Firefox }
+
+// newID makes an instance ID: inst_, the time in milliseconds, six random
+// characters.
+func newID() string {
+	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyz"
+	var b [6]byte
+	rand.Read(b[:]) // never fails
+	for i := range b {
+		b[i] = alphabet[int(b[i])%len(alphabet)]
+	}
+	return fmt.Sprintf("inst_%d_%s", time.Now().UnixMilli(), b[:])
+}

@@ -1,0 +1,397 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/cdp"
+	"btools/lib/cli"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// Stopped is the reason of an end that was asked for.
+var (
+	Stopped   = errors.New("it was told to stop")
+	OwnerGone = errors.New("its owner is gone")
+	Expired   = errors.New("its time to live is over")
+)
+
+// killBound is how long SIGKILL may take to be seen to work.
+const killBound = 10 * time.Second
+
+// Supervisor owns one browser.
+type Supervisor struct {
+	Spec  *Spec
+	Store *state.Store
+	Log   *slog.Logger
+	// Ready is called once, with the record of the browser whose endpoint
+	// answers. Its error stops the browser.
+	Ready func(*record.Record) error
+	// Now, when it is closed, cuts a graceful stop short.
+	Now <-chan struct{}
+
+	entry state.Instance
+	dirs  []string
+	child *child
+	log   *browserLog
+}
+
+// Run launches the browser, holds it until the context ends (its cause is the
+// reason) or the browser does, and cleans up. The error is nil if the browser
+// was told to stop or ended well by itself.
+func (s *Supervisor) Run(ctx context.Context) error {
+	proc.Subreaper() // without it, what the browser leaves is found by its mark
+	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self()}
+	var temp string
+	s.dirs, temp = instanceDirs(s.entry.ID)
+	s.entry.Dirs = s.dirs
+	// Written down first, made second: killed in between, it is swept.
+	if err := s.Store.Update(func(f *state.File) error {
+		f.Instances = append(f.Instances, s.entry)
+		return nil
+	}); err != nil {
+		return cli.StateError(err)
+	}
+	err := s.run(ctx, temp)
+	return errors.Join(err, s.cleanUp(ctx, err))
+}
+
+func (s *Supervisor) run(ctx context.Context, temp string) error {
+	lock, err := makeDirs(s.dirs, temp)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := s.writeEntry(); err != nil {
+		return err
+	}
+	profile := s.Spec.Profile
+	if profile == "" {
+		profile = filepath.Join(s.dirs[0], "profile")
+		if err := os.Mkdir(profile, 0o700); err != nil {
+			return fmt.Errorf("cannot make the profile: %w", err)
+		}
+		if s.Spec.firefox() {
+			if err := os.WriteFile(filepath.Join(profile, "user.js"), []byte(firefoxPrefs), 0o600); err != nil {
+				return fmt.Errorf("cannot make the profile: %w", err)
+			}
+		}
+	} else {
+		plock, err := lockProfile(profile, s.entry.ID)
+		if err != nil {
+			return err
+		}
+		defer plock.Close()
+	}
+	os.Remove(filepath.Join(profile, "DevToolsActivePort"))       // an earlier browser's, which
+	os.Remove(filepath.Join(profile, "WebDriverBiDiServer.json")) // some leave behind
+
+	deadline, cancel := context.WithTimeoutCause(ctx, s.Spec.Timeout, errTimeout)
+	defer cancel()
+	if err := s.start(profile, temp); err != nil {
+		return err
+	}
+	rec, err := s.untilReady(deadline, profile)
+	if err != nil {
+		s.stop(false)
+		return s.explain(ctx, err, profile)
+	}
+	cancel()
+	return s.hold(ctx, rec)
+}
+
+var errTimeout = errors.New("timed out")
+
+// start spawns the browser and notes its process.
+func (s *Supervisor) start(profile, temp string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	ready, args := chromeReady, []string(nil)
+	if s.Spec.firefox() {
+		ready, args = firefoxReady, s.Spec.firefoxCommand(profile)
+	} else {
+		args = s.Spec.chromeCommand(profile, smallShm())
+	}
+	path := s.Spec.Browser.Path
+	env := append(os.Environ(), s.Spec.Env...)
+	env = append(env, "TMPDIR="+temp, state.Mark+"="+s.entry.ID)
+	if s.Spec.firefox() {
+		env = append(env, "MOZ_CRASHREPORTER_DISABLE=1", "MOZ_REMOTE_SETTINGS_DEVTOOLS=1")
+		if s.Spec.NoSandbox {
+			env = append(env, "MOZ_DISABLE_CONTENT_SANDBOX=1")
+		}
+	}
+	s.child, err = spawn(s.Spec, append([]string{path}, args...), dedupe(env), s.dirs[0], w)
+	if err != nil {
+		r.Close()
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot start %s: %w", path, err), Hint: "bfind lists the browsers that are installed"}
+	}
+	s.log = newBrowserLog(s.Log)
+	go func() {
+		s.log.read(r, ready)
+		r.Close()
+	}()
+	// The time in which the browser starts is free.
+	if id, err := proc.Of(s.child.pid); err == nil {
+		s.entry.Browser = &id
+	}
+	return s.writeEntry()
+}
+
+// dedupe keeps the last value of each variable, as a shell would see it.
+func dedupe(env []string) []string {
+	at := map[string]int{}
+	var out []string
+	for _, kv := range env {
+		k, _, _ := strings.Cut(kv, "=")
+		if i, ok := at[k]; ok {
+			out[i] = kv
+			continue
+		}
+		at[k] = len(out)
+		out = append(out, kv)
+	}
+	return out
+}
+
+// writeEntry brings the state file and the copy of the entry in the
+// instance's directory, from which a lost file is made again, up to date.
+func (s *Supervisor) writeEntry() error {
+	b, err := json.Marshal(s.entry)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(s.dirs[0], state.EntryFile+".new")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return fmt.Errorf("cannot write the browser's entry: %w", err)
+	}
+	if err := os.Rename(tmp, strings.TrimSuffix(tmp, ".new")); err != nil {
+		return fmt.Errorf("cannot write the browser's entry: %w", err)
+	}
+	return cli.StateError(s.Store.Update(func(f *state.File) error {
+		if i := f.Instance(s.entry.ID); i != nil {
+			*i = s.entry
+		} else {
+			f.Instances = append(f.Instances, s.entry)
+		}
+		return nil
+	}))
+}
+
+var (
+	errExited   = errors.New("exited")
+	errNoServer = errors.New("no server")
+)
+
+// untilReady waits for the endpoint that the browser itself announces, and
+// makes sure that it is this browser that answers there.
+func (s *Supervisor) untilReady(ctx context.Context, profile string) (*record.Record, error) {
+	var ws string
+	select {
+	case ws = <-s.log.announced:
+	case <-s.log.noServer:
+		return nil, errNoServer
+	case <-s.child.exited:
+		return nil, errExited
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	u, err := url.Parse(ws)
+	if err != nil {
+		return nil, fmt.Errorf("announced %q, which is no URL", ws)
+	}
+	port, _ := strconv.Atoi(u.Port())
+	host := u.Hostname()
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, fmt.Errorf("announced the endpoint %s, which is not on this machine's loopback", ws)
+	}
+	if want := s.Spec.Port; want != 0 && (port != want || host != "127.0.0.1") {
+		// A port that is taken is no error to Chrome: it falls back to [::1].
+		return nil, s.portTaken(fmt.Sprintf("the browser opened %s instead", u.Host))
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- s.verify(ctx, u, profile) }()
+	select {
+	case err = <-answered:
+	case <-s.child.exited:
+		err = errExited
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	return s.record(u, host, port, profile), nil
+}
+
+func (s *Supervisor) portTaken(why string) error {
+	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why), Hint: "leave --port out to let the browser choose, or take one with bport"}
+}
+
+// verify asks the endpoint who it is. A Chromium repeats its GUID; a Firefox
+// has written the port into the profile, which is nobody else's.
+func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) error {
+	if !s.Spec.firefox() {
+		v, err := cdp.GetVersion(ctx, u.Host)
+		if err != nil {
+			return fmt.Errorf("announced %s, but: %w", u, err)
+		}
+		if got, err := url.Parse(v.WSURL); err != nil || got.Path != u.Path {
+			return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)", u.Host, v.WSURL, u)}
+		}
+		return nil
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return fmt.Errorf("announced %s, but: %w", u, err)
+	}
+	c.Close()
+	b, err := os.ReadFile(filepath.Join(profile, "WebDriverBiDiServer.json"))
+	if err != nil {
+		return nil // older ones write none
+	}
+	var own struct {
+		Port int `json:"ws_port"`
+	}
+	if err := json.Unmarshal(b, &own); err == nil && own.Port != 0 && strconv.Itoa(own.Port) != u.Port() {
+		return fmt.Errorf("announced %s, but its profile says port %d", u, own.Port)
+	}
+	return nil
+}
+
+func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *record.Record {
+	rec := record.New()
+	if s.Spec.Input != nil {
+		rec = s.Spec.Input.Clone()
+	}
+	rec.MustSet("browser", s.Spec.Browser)
+	i := record.Instance{
+		ID: s.entry.ID, PID: s.child.pid, SupervisorPID: os.Getpid(), Protocol: record.CDP,
+		Host: host, Port: port, HTTPURL: "http://" + u.Host, WSURL: u.String(), UserDataDir: profile,
+		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, StartedAt: record.Now(),
+	}
+	if s.Spec.firefox() {
+		i.Protocol, i.WSURL = record.BiDi, strings.TrimSuffix(u.String(), "/")+"/session"
+	}
+	rec.MustSet("instance", i)
+	return rec
+}
+
+// hold hands the record over and waits for an end.
+func (s *Supervisor) hold(ctx context.Context, rec *record.Record) error {
+	s.entry.Record = rec
+	if err := s.writeEntry(); err != nil {
+		s.stop(false)
+		return err
+	}
+	if err := s.Ready(rec); err != nil {
+		s.stop(false)
+		return err
+	}
+	if s.Spec.TTL > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.Spec.TTL, Expired)
+		defer cancel()
+	}
+	select {
+	case <-s.child.exited:
+		s.stop(false) // of what it left
+		code, _, words := s.child.ending()
+		if code == 0 {
+			s.Log.Info("the browser ended by itself")
+			return nil
+		}
+		return fmt.Errorf("the browser %s", words)
+	case <-ctx.Done():
+		s.Log.Debug("stopping the browser", "why", context.Cause(ctx))
+		s.stop(true)
+		return nil
+	}
+}
+
+// stop ends the browser: asked first if graceful, then by SIGKILL to all that
+// is left. What counts is that everything is gone, not what was sent.
+func (s *Supervisor) stop(graceful bool) {
+	c := s.child
+	if graceful {
+		end := time.After(s.Spec.StopTimeout)
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			c.ask(s.Spec.Profile != "", s.Spec.StopTimeout)
+		}()
+		select {
+		case <-c.exited:
+		case <-end:
+			s.Log.Warn("the browser does not end when asked: killing it", "pid", c.pid)
+		case <-s.Now:
+		}
+		defer func() { <-asked }()
+	}
+	// With the main process gone its helpers have nothing to save.
+	for end := time.Now().Add(killBound); ; {
+		c.kill()
+		select {
+		case <-c.gone:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return // cleanUp says so
+		}
+	}
+}
+
+// cleanUp deletes what was made and writes down how it ended.
+func (s *Supervisor) cleanUp(ctx context.Context, why error) error {
+	exit := state.Exit{ID: s.entry.ID, ExitedAt: record.Now(), Code: -1, Reason: "it was never started"}
+	if c := s.child; c != nil {
+		select {
+		case <-c.gone:
+		default:
+			// The entry and the directories stay for whoever sweeps.
+			return fmt.Errorf("process %d does not die: %s is left to blaunch gc", c.pid, s.dirs[0])
+		}
+		c.close()
+		exit.PID = c.pid
+		exit.Code, exit.Signal, exit.Reason = c.ending()
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		exit.Reason = cause.Error()
+	} else if why != nil {
+		exit.Reason = why.Error()
+	}
+	var errs []error
+	for _, d := range s.dirs {
+		if _, err := state.RemoveDir(d); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := s.Store.Update(func(f *state.File) error {
+		if len(errs) == 0 {
+			f.Drop(s.entry.ID)
+		}
+		f.Exits = append(f.Exits, exit)
+		return nil
+	}); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,108 @@
+// Package run runs the command after "--": with the browser's addresses in
+// its arguments and environment, its signals forwarded, its exit code ours.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+)
+
+// Endpoint is what a command is told of its browser.
+type Endpoint struct {
+	ID, HTTPURL, WSURL string
+	Port               int
+}
+
+// Find looks the command up before anything is launched for it.
+func Find(argv []string) (string, error) {
+	path, err := exec.LookPath(argv[0])
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrDot):
+		return path, nil // named with its directory in PATH: what a shell would run
+	case errors.Is(err, fs.ErrPermission):
+		return "", cli.Errorf(cli.CannotRun, "cannot run %s: permission denied", argv[0])
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return "", cli.Errorf(cli.NotFound, "cannot run %s: not found", argv[0])
+	}
+	return "", cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
+}
+
+// Command runs argv with the endpoint until it ends. INT, TERM and HUP are
+// forwarded; after one of them that was meant for us, or when the context
+// ends (TERM is sent then), the command has the grace to end before it is
+// killed. A second one kills it at once. The result is nil or a cli.Exit with
+// the command's code.
+func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration) error {
+	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), "{cdp_endpoint}", e.HTTPURL, "{ws_endpoint}", e.WSURL)
+	args := make([]string, len(argv))
+	for i, a := range argv {
+		args[i] = sub.Replace(a)
+	}
+	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd.Env = append(os.Environ(),
+		"BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go start(cmd, started, ended)
+	if err := <-started; err != nil {
+		return cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
+	}
+	var kill <-chan time.Time
+	told := false
+	done := ctx.Done()
+	for {
+		select {
+		case err := <-ended:
+			return exit(argv[0], err)
+		case <-done:
+			done = nil
+			cmd.Process.Signal(syscall.SIGTERM)
+			kill = time.After(grace)
+		case <-kill:
+			cmd.Process.Kill()
+			kill = nil
+		case s := <-signals:
+			if s == syscall.SIGINT && cli.Foreground() {
+				// The terminal has sent it to the command as well, whose
+				// business it is: many live on.
+				continue
+			}
+			if told {
+				cmd.Process.Kill()
+				continue
+			}
+			told = true
+			cmd.Process.Signal(s)
+			kill = time.After(grace)
+		}
+	}
+}
+
+func exit(name string, err error) error {
+	var failed *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed):
+		if ws, ok := failed.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return cli.Exit(cli.Signalled + int(ws.Signal()))
+		}
+		return cli.Exit(failed.ExitCode())
+	}
+	return fmt.Errorf("cannot wait for %s: %w", name, err)
+}
