@@ -1,0 +1,49 @@
+# btools: small Unix programs that find, launch and clean up after browsers.
+# "make help" lists the targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+GO      ?= go
+TAGS     = urfave_cli_no_docs
+PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
+
+.PHONY: help build demo test bench install lint clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
+
+build: ## build the programs into bin/
+	@mkdir -p bin
+	$(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ $(PROGRAMS:%=./cmd/%)
+
+demo: build ## find a browser, launch it, ask it for its version, stop it
+	@scripts/install-deps demo
+	@scripts/demo
+
+test: build ## install what the tests need and run them all, on real browsers
+	@scripts/install-deps test
+	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 15m -p 2 ./...
+
+bench: build ## measure against peers, one table
+	@scripts/install-deps test
+	@scripts/bench/run
+
+lint: ## formatting, vet on three systems, scripts, man pages, completions
+	@scripts/install-deps lint
+	@scripts/lint
+
+install: build ## install programs, man pages and completions (PREFIX=, DESTDIR=)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(PROGRAMS:%=bin/%) $(DESTDIR)$(PREFIX)/bin
+	for n in 1 5 7; do \
+	  install -d $(DESTDIR)$(PREFIX)/share/man/man$$n && \
+	  install -m 644 man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n || exit 1; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 644 completions/bash/* $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 644 completions/zsh/* $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	install -m 644 completions/fish/* $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+clean: ## delete what was built
+	rm -rf bin
