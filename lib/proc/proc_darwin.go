@@ -73,7 +73,7 @@ func KillDescendants() []int { return nil }
 
 // KillMarked does nothing here: other processes' environments are not to be
 // read.
-func KillMarked(string, time.Duration) ([]int, error) { return nil, nil }
+func KillMarked(string, string, time.Duration) ([]int, error) { return nil, nil }
 
 // StartTime is when the process began.
 func StartTime(id Identity) (time.Time, bool) { return time.UnixMicro(int64(id.Start)), true }

@@ -175,15 +175,21 @@ func KillDescendants() []int {
 }
 
 // Marked finds the processes whose environment holds the assignment, such as
-// "BTOOLS_INSTANCE=inst_…". An unguessable value names its processes even
-// after their parents, group and session are gone.
-func Marked(assignment string) []Identity {
+// "BTOOLS_INSTANCE=inst_…", or whose working directory is dir. An unguessable
+// value names its processes even after their parents, group and session are
+// gone; the directory names those that have overwritten their environment
+// with a title, as Chromium's helpers do.
+func Marked(assignment, dir string) []Identity {
 	want := []byte("\x00" + assignment + "\x00")
 	var found []Identity
 	each(func(pid int) {
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if err != nil || !bytes.Contains(append([]byte{0}, env...), want) {
-			return
+		at := "/proc/" + strconv.Itoa(pid)
+		cwd, _ := os.Readlink(at + "/cwd")
+		if strings.TrimSuffix(cwd, " (deleted)") != dir {
+			env, err := os.ReadFile(at + "/environ")
+			if err != nil || !bytes.Contains(append([]byte{0}, env...), want) {
+				return
+			}
 		}
 		if id, err := Of(pid); err == nil {
 			found = append(found, id)
@@ -194,11 +200,11 @@ func Marked(assignment string) []Identity {
 
 // KillMarked ends the processes that Marked finds, and returns the numbers of
 // those that it had to kill. It gives up after the bound.
-func KillMarked(assignment string, bound time.Duration) ([]int, error) {
+func KillMarked(assignment, dir string, bound time.Duration) ([]int, error) {
 	var killed []int
 	seen := map[int]bool{}
 	for end := time.Now().Add(bound); ; time.Sleep(2 * time.Millisecond) {
-		left := Marked(assignment)
+		left := Marked(assignment, dir)
 		if len(left) == 0 {
 			return killed, nil
 		}

@@ -69,7 +69,7 @@ func Subreaper() error { return nil }
 func KillDescendants() []int { return nil }
 
 // KillMarked does nothing: closing the job object ended them.
-func KillMarked(string, time.Duration) ([]int, error) { return nil, nil }
+func KillMarked(string, string, time.Duration) ([]int, error) { return nil, nil }
 
 // StartTime is when the process began.
 func StartTime(id Identity) (time.Time, bool) { return time.UnixMicro(int64(id.Start)), true }

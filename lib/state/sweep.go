@@ -68,7 +68,7 @@ func (i *Instance) Clean() (Swept, error) {
 	if b := i.Browser; b != nil && b.Signal(syscall.SIGKILL) == nil {
 		s.Killed = append(s.Killed, b.PID)
 	}
-	killed, err := proc.KillMarked(Mark+"="+i.ID, killBound)
+	killed, err := proc.KillMarked(Mark+"="+i.ID, i.dir(), killBound)
 	for _, pid := range killed {
 		if !slices.Contains(s.Killed, pid) {
 			s.Killed = append(s.Killed, pid)
@@ -82,6 +82,14 @@ func (i *Instance) Clean() (Swept, error) {
 		err = errors.Join(err, derr)
 	}
 	return s, err
+}
+
+// dir is the instance's own directory, where its processes start.
+func (i *Instance) dir() string {
+	if len(i.Dirs) == 0 {
+		return ""
+	}
+	return i.Dirs[0]
 }
 
 // RemoveDir deletes an instance's directory, and reports whether there was

@@ -1,0 +1,5 @@
+//go:build linux && race
+
+package cmd_test
+
+const race = true

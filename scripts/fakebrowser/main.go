@@ -1,0 +1,104 @@
+//go:build unix
+
+// Fakebrowser plays, for the tests, what a real browser can't be made to do.
+// FAKE says what: see play.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	port := "0"
+	for _, a := range os.Args[1:] {
+		if p, ok := strings.CutPrefix(a, "--remote-debugging-port="); ok {
+			port = p
+		}
+	}
+	play(os.Getenv("FAKE"), port)
+}
+
+func play(what, port string) {
+	switch what {
+	case "exit": // at once, with a reason
+		fmt.Fprintln(os.Stderr, "fake: I would rather not")
+		os.Exit(3)
+	case "hang": // never announces anything
+		select {}
+	case "nodisplay":
+		fmt.Fprintln(os.Stderr, "Missing X server or $DISPLAY")
+		os.Exit(1)
+	case "noserver": // as Chrome does when it can listen nowhere
+		fmt.Fprintln(os.Stderr, "Cannot start http server for devtools.")
+		select {}
+	case "forks": // leaves a process in a session of its own, and exits
+		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		cmd.Env = append(os.Environ(), "FAKE=hang")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	case "daemon": // the same, but lives on itself
+		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		cmd.Env = append(os.Environ(), "FAKE=stubborn-hang")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+	case "stubborn-hang":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		select {}
+	case "stubborn": // ignores SIGTERM and the pipe
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+	case "flood": // never stops to print
+		go func() {
+			line := []byte(strings.Repeat("flood ", 1000) + "\n")
+			for {
+				os.Stderr.Write(line)
+			}
+		}()
+	case "floodline": // one line without an end
+		go func() {
+			for {
+				os.Stderr.Write([]byte(strings.Repeat("flood ", 1000)))
+			}
+		}()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bind() failed: Address already in use")
+		if l, err = net.Listen("tcp", "[::1]:"+port); err != nil {
+			panic(err)
+		}
+	}
+	guid := fmt.Sprintf("fake-%d", os.Getpid())
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if what == "mute" {
+			time.Sleep(time.Hour)
+		}
+		g := guid
+		if what == "stranger" { // somebody else's browser answers
+			g = "another"
+		}
+		fmt.Fprintf(w, `{"Browser":"Fake/1","webSocketDebuggerUrl":"ws://%s/devtools/browser/%s"}`, r.Host, g)
+	}))
+	addr := l.Addr().String()
+	if what == "otherport" {
+		addr = "127.0.0.1:1"
+	}
+	fmt.Fprintf(os.Stderr, "\nDevTools listening on ws://%s/devtools/browser/%s\n", addr, guid)
+	if what == "stubborn" {
+		select {}
+	}
+	io.Copy(io.Discard, os.NewFile(3, "pipe")) // as Chrome does with --remote-debugging-pipe
+}
