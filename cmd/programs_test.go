@@ -64,7 +64,8 @@ func newWorld(t *testing.T) *world {
 			w.env = append(w.env, kv)
 		}
 	}
-	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"), "CI=true")
+	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"), "CI=true",
+		"GORACE=atexit_sleep_ms=0 halt_on_error=1") // a program that is built for -race else waits a second at its end
 	t.Cleanup(func() {
 		w.run("blaunch", "stop", "--all")
 		w.run("blaunch", "gc")
