@@ -228,6 +228,21 @@ func TestPipelineOnRealBrowsers(t *testing.T) {
 	}
 }
 
+// A variable that sets a flag of blaunch is no flag before its commands.
+func TestEnvironmentSetsFlags(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "BTOOLS_LOG_LEVEL=warn", "BTOOLS_BROWSER="+bin+"/fakebrowser")
+	x := parse(t, w.run("blaunch"))
+	if x.Browser.Path != bin+"/fakebrowser" {
+		t.Errorf("%+v", x)
+	}
+	r := w.run("blaunch", "stop", "--all")
+	r.wants(t, 0, "")
+	if r.err != "" {
+		t.Errorf("not quiet: %s", r.err)
+	}
+}
+
 // Each thing that holds the browser is killed; what is left must go.
 func TestDeathOnRealBrowser(t *testing.T) {
 	kill := func(pid int) { syscall.Kill(pid, syscall.SIGKILL) }

@@ -141,8 +141,9 @@ func run(env *Env, p *Program) error {
 			ctx := &Context{Context: u, Env: env, Name: p.Name}
 			rest := u.Args().Slice()
 			if !root {
-				if set := setFlags(u.Lineage()[1]); len(set) > 0 {
-					return usage(p.Name, "flag --%s stands before the command %s: put it after", set[0], c.Name)
+				// By the words, not by what is set: the environment sets flags too.
+				if first := args[1]; first != c.Name {
+					return usage(p.Name, "flag %s stands before the command %s: put it after", first, c.Name)
 				}
 			}
 			for _, a := range rest {
@@ -208,13 +209,6 @@ func argsUsage(c *Command) string {
 		s = " "
 	}
 	return s
-}
-
-func setFlags(u *cli.Context) []string {
-	if u == nil || u.Command == nil {
-		return nil
-	}
-	return u.LocalFlagNames()
 }
 
 func usage(name, format string, args ...any) error {
