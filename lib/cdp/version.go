@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -63,4 +64,30 @@ func GetVersion(ctx context.Context, addr string) (*Version, error) {
 		return nil, fmt.Errorf("%s is no debugging endpoint: %w", addr, err)
 	}
 	return v, nil
+}
+
+// AskNewPage asks the endpoint at a host:port for a page with the URL, and
+// returns once the request is sent; done gets what became of it. The browser
+// takes requests in their order, so that one sent later finds the page.
+func AskNewPage(ctx context.Context, addr, page string) (done <-chan error, err error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "PUT /json/new?%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", url.PathEscape(page), addr); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	answered := make(chan error, 1)
+	go func() {
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+		status, err := textproto.NewReader(bufio.NewReader(io.LimitReader(conn, maxBody))).ReadLine()
+		if f := strings.Fields(status); err == nil && (len(f) < 2 || f[1] != "200") {
+			err = fmt.Errorf("%s answered %q", addr, status)
+		}
+		answered <- err
+	}()
+	return answered, nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"btools/lib/record"
 )
 
 // chromeArgs are what every Chromium gets unless --no-default-args is given:
@@ -75,14 +77,29 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 	if !s.NoDefaultArgs {
 		args = mergeFeatures(args)
 	}
-	url := s.URL
-	if url == "" && !s.NoDefaultArgs {
-		url = "about:blank"
-	}
-	if url != "" {
-		args = append(args, url)
+	switch {
+	case s.pageLater():
+		args = append(args, "--no-startup-window")
+	case s.firstPage() != "":
+		args = append(args, s.firstPage())
 	}
 	return args
+}
+
+// firstPage is the URL to open, "" to leave it to the browser.
+func (s *Spec) firstPage() string {
+	if s.URL == "" && !s.NoDefaultArgs {
+		return "about:blank"
+	}
+	return s.URL
+}
+
+// pageLater reports whether the first page is asked for at the endpoint and
+// not on the command line: the endpoint answers only when a page that the
+// browser starts with is made, 150 to 200 ms later. With a window, the first
+// one is the browser's to make.
+func (s *Spec) pageLater() bool {
+	return s.Headless && !s.NoDefaultArgs && s.Browser.Type != record.HeadlessShell
 }
 
 // mergeFeatures makes one --disable-features of ours and the user's, and one

@@ -109,6 +109,12 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 		return s.explain(ctx, err, profile)
 	}
 	cancel()
+	if !s.Spec.firefox() && s.Spec.pageLater() {
+		if err := s.openFirstPage(ctx, rec); err != nil {
+			s.stop(false)
+			return s.explain(ctx, err, profile)
+		}
+	}
 	return s.hold(ctx, rec)
 }
 
@@ -191,6 +197,24 @@ func (s *Supervisor) writeEntry() error {
 		}
 		return nil
 	}))
+}
+
+// openFirstPage asks for the first page before anybody knows the endpoint.
+func (s *Supervisor) openFirstPage(ctx context.Context, rec *record.Record) error {
+	var i record.Instance
+	if _, err := rec.Get("instance", &i); err != nil {
+		return err
+	}
+	done, err := cdp.AskNewPage(ctx, net.JoinHostPort(i.Host, strconv.Itoa(i.Port)), s.Spec.firstPage())
+	if err != nil {
+		return fmt.Errorf("opened no page: %w", err)
+	}
+	go func() {
+		if err := <-done; err != nil && ctx.Err() == nil {
+			s.Log.Warn("the browser opened no page", "why", err)
+		}
+	}()
+	return nil
 }
 
 var (
