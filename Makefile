@@ -5,6 +5,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 GO      ?= go
 TAGS     = urfave_cli_no_docs
+# Static: no C library to load at each start, and none that has to match.
+export CGO_ENABLED ?= 0
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
 .PHONY: help build demo test bench install lint clean

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"btools/lib/record"
 )
@@ -70,12 +72,14 @@ func identify(path string) kind {
 	return k
 }
 
-// wrappers are the names that distributions give to scripts around a browser.
-var wrapperName = regexp.MustCompile(`^(google-chrome|chromium|microsoft-edge|brave|firefox|chrome-headless|headless)`)
+// wrapperNames are how the names begin that distributions give to scripts
+// around a browser.
+var wrapperNames = []string{"google-chrome", "chromium", "microsoft-edge", "brave", "firefox", "chrome-headless", "headless"}
 
-var absolutePath = regexp.MustCompile(`(?m)^\s*(?:exec\s+)?(?:"|')?(/[^\s"'$]+)(?:"|')?\s`)
-
-var execName = regexp.MustCompile(`(?m)^\s*exec\s+([a-z][a-z0-9-]*)\s`)
+var (
+	absolutePath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*(?:exec\s+)?(?:"|')?(/[^\s"'$]+)(?:"|')?\s`) })
+	execName     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*exec\s+([a-z][a-z0-9-]*)\s`) })
+)
 
 // resolve follows links and the wrapper scripts of distributions to the real
 // executable. Snap's and Flatpak's names are to be run as they are.
@@ -84,7 +88,7 @@ func resolve(path, root string) string {
 	if err != nil || filepath.Base(real) == "snap" {
 		return path
 	}
-	if strings.Contains(filepath.ToSlash(path), "/flatpak/exports/") || !wrapperName.MatchString(filepath.Base(real)) {
+	if strings.Contains(filepath.ToSlash(path), "/flatpak/exports/") || !slices.ContainsFunc(wrapperNames, func(n string) bool { return strings.HasPrefix(filepath.Base(real), n) }) {
 		return real
 	}
 	script, ok := readScript(real)
@@ -94,10 +98,10 @@ func resolve(path, root string) string {
 	name := filepath.Base(real)
 	var tries []string
 	_, script, _ = bytes.Cut(script, []byte("\n")) // its interpreter is not the browser
-	for _, m := range absolutePath.FindAllSubmatch(script, -1) {
+	for _, m := range absolutePath().FindAllSubmatch(script, -1) {
 		tries = append(tries, root+string(m[1]))
 	}
-	for _, m := range execName.FindAllSubmatch(script, -1) {
+	for _, m := range execName().FindAllSubmatch(script, -1) {
 		tries = append(tries, root+"/usr/bin/"+string(m[1]))
 	}
 	dir := filepath.Dir(real)

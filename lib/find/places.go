@@ -2,7 +2,6 @@ package find
 
 import (
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
@@ -31,7 +30,7 @@ func caches(o *Options) []candidate {
 				// From the end: the cache's own path may hold numbers too.
 				parts := strings.Split(filepath.ToSlash(p), "/")
 				for i := len(parts) - 2; i >= 0 && c.version == ""; i-- {
-					c.version = cacheVersion.FindString(parts[i])
+					c.version = number.FindString(parts[i])
 				}
 			}
 			list = append(list, c)
@@ -86,5 +85,3 @@ func caches(o *Options) []candidate {
 	}
 	return list
 }
-
-var cacheVersion = regexp.MustCompile(`[0-9]+(\.[0-9]+)+`)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,24 +15,28 @@ import (
 
 // reasons are what browsers print before they give up, and what to do.
 var reasons = []struct {
-	says *regexp.Regexp
+	says []string // one of them
 	code int
 	text string
 	hint string
 }{
-	{regexp.MustCompile(`Missing X server or \$DISPLAY|cannot open display|no DISPLAY environment variable|Unable to open X display`),
+	{[]string{"Missing X server or $DISPLAY", "cannot open display", "no DISPLAY environment variable", "Unable to open X display"},
 		cli.Unavailable, "there is no display to open a window on", "leave out --no-headless, or run under a display (xvfb-run)"},
-	{regexp.MustCompile(`Running as root without --no-sandbox|No usable sandbox|Failed to move to new namespace|setuid sandbox|sandbox_host_linux|zygote_host_impl_linux`),
+	{[]string{"Running as root without --no-sandbox", "No usable sandbox", "Failed to move to new namespace", "setuid sandbox", "sandbox_host_linux", "zygote_host_impl_linux"},
 		cli.Failed, "its sandbox cannot be set up here", "--sandbox off runs it without"},
-	{regexp.MustCompile(`error while loading shared libraries`),
+	{[]string{"error while loading shared libraries"},
 		cli.Unavailable, "a library that it needs is missing", "install the browser's dependencies"},
-	{regexp.MustCompile(`No space left on device|ENOSPC`),
+	{[]string{"No space left on device", "ENOSPC"},
 		cli.Failed, "the disk is full", ""},
-	{regexp.MustCompile(`Failed To Create Data Directory|Cannot create profile|Your Firefox profile cannot be loaded`),
+	{[]string{"Failed To Create Data Directory", "Cannot create profile", "Your Firefox profile cannot be loaded"},
 		cli.Failed, "its profile directory cannot be used", ""},
 }
 
-var inUse = regexp.MustCompile(`Failed to create a ProcessSingleton|profile appears to be in use|Firefox is already running`)
+var inUse = []string{"Failed to create a ProcessSingleton", "profile appears to be in use", "Firefox is already running"}
+
+func containsAny(s string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
+}
 
 // explain tells why a launch failed, from what the browser did and printed.
 func (s *Supervisor) explain(ctx context.Context, err error, profile string) error {
@@ -49,7 +53,7 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 	if errors.Is(err, errNoServer) {
 		return s.portTaken("the browser could not listen on it")
 	}
-	if errors.Is(err, errExited) && inUse.MatchString(text) {
+	if errors.Is(err, errExited) && containsAny(text, inUse) {
 		host, pid := "", 0
 		if to, err := os.Readlink(filepath.Join(profile, "SingletonLock")); err == nil {
 			if i := strings.LastIndexByte(to, '-'); i > 0 {
@@ -71,7 +75,7 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 		e.Code, e.Hint = cli.TryAgain, "a slow machine may need a longer --timeout"
 	} else {
 		for _, r := range reasons {
-			if r.says.MatchString(text) {
+			if containsAny(text, r.says) {
 				e.Code, e.Hint, what = r.code, r.hint, what+": "+r.text
 				break
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -30,10 +29,10 @@ const (
 )
 
 var (
-	chromeReady   = regexp.MustCompile(`DevTools listening on (ws://\S+)`)
-	firefoxReady  = regexp.MustCompile(`WebDriver BiDi listening on (ws://\S+)`)
+	chromeReady   = []byte("DevTools listening on ")
+	firefoxReady  = []byte("WebDriver BiDi listening on ")
 	chromeNoPort  = []byte("Cannot start http server for devtools")
-	uninteresting = regexp.MustCompile(`dbus|Xlib: |DevTools listening on|Gtk-WARNING|Fontconfig`)
+	uninteresting = []string{"dbus", "Xlib: ", "DevTools listening on", "Gtk-WARNING", "Fontconfig"}
 )
 
 func newBrowserLog(log *slog.Logger) *browserLog {
@@ -41,7 +40,7 @@ func newBrowserLog(log *slog.Logger) *browserLog {
 }
 
 // read reads until the end of in.
-func (l *browserLog) read(in io.Reader, ready *regexp.Regexp) {
+func (l *browserLog) read(in io.Reader, ready []byte) {
 	defer close(l.done)
 	buf := make([]byte, 16<<10)
 	var line []byte
@@ -61,9 +60,9 @@ func (l *browserLog) read(in io.Reader, ready *regexp.Regexp) {
 				line = append(line, part[:min(room, i)]...)
 			}
 			part = part[i+1:]
-			if m := ready.FindSubmatch(line); m != nil {
+			if url := announced(line, ready); url != "" {
 				select {
-				case l.announced <- string(m[1]):
+				case l.announced <- url:
 				default:
 				}
 			}
@@ -81,6 +80,15 @@ func (l *browserLog) read(in io.Reader, ready *regexp.Regexp) {
 			return
 		}
 	}
+}
+
+// announced is the endpoint's URL if the line announces it, else "".
+func announced(line, ready []byte) string {
+	_, rest, _ := bytes.Cut(line, ready)
+	if !bytes.HasPrefix(rest, []byte("ws://")) {
+		return ""
+	}
+	return string(bytes.Fields(rest)[0])
 }
 
 func (l *browserLog) keep(line []byte) {
@@ -112,7 +120,7 @@ func (l *browserLog) text() string {
 func (l *browserLog) last(n int) []string {
 	var out []string
 	for _, s := range strings.Split(l.text(), "\n") {
-		if s = strings.TrimSpace(s); s != "" && !uninteresting.MatchString(s) {
+		if s = strings.TrimSpace(s); s != "" && !containsAny(s, uninteresting) {
 			if len(s) > 300 {
 				s = s[:300] + "…"
 			}

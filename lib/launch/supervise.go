@@ -182,11 +182,7 @@ func (s *Supervisor) writeEntry() error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(s.dirs[0], state.EntryFile+".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return fmt.Errorf("cannot write the browser's entry: %w", err)
-	}
-	if err := os.Rename(tmp, strings.TrimSuffix(tmp, ".new")); err != nil {
+	if err := state.WriteFile(filepath.Join(s.dirs[0], state.EntryFile), b); err != nil {
 		return fmt.Errorf("cannot write the browser's entry: %w", err)
 	}
 	return cli.StateError(s.Store.Update(func(f *state.File) error {

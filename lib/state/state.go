@@ -274,16 +274,24 @@ func (s *Store) locked(change func(*File) error) error {
 	// One name for all writers: they hold the lock, and what a killed one
 	// left is overwritten by the next. No fsync: after a crash of the machine
 	// nothing that the file lists is alive.
-	tmp := s.path + ".new"
-	if err := os.WriteFile(tmp, f.bytes(), 0o600); err != nil {
-		os.Remove(tmp)
-		return s.fail("write", err)
-	}
-	if err := os.Rename(tmp, s.path); err != nil {
-		os.Remove(tmp)
+	if err := WriteFile(s.path, f.bytes()); err != nil {
 		return s.fail("write", err)
 	}
 	return nil
+}
+
+// WriteFile writes a file, mode 0600, that readers see whole: the old one or
+// the new one. Writers must not race.
+func WriteFile(path string, b []byte) error {
+	next := path + ".new"
+	err := os.WriteFile(next, b, 0o600)
+	if err == nil {
+		err = replace(next, path)
+	}
+	if err != nil {
+		os.Remove(next)
+	}
+	return err
 }
 
 // lockName is "state.lock" for state.json.

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +25,19 @@ const (
 	deleteBound = time.Second     // files that come back while a killed browser's helpers end
 )
 
-var dirName = regexp.MustCompile(`^btools-inst_[0-9]+_[0-9a-z]{6}$`)
+// ValidID reports whether id has the shape of an instance's ID: inst_, digits,
+// _, six of 0-9 and a-z.
+func ValidID(id string) bool {
+	const digits, letters = "0123456789", "abcdefghijklmnopqrstuvwxyz"
+	id, ok := strings.CutPrefix(id, "inst_")
+	ms, random, ok2 := strings.Cut(id, "_")
+	return ok && ok2 && ms != "" && strings.Trim(ms, digits) == "" && len(random) == 6 && strings.Trim(random, digits+letters) == ""
+}
+
+func isInstanceDir(name string) bool {
+	id, ok := strings.CutPrefix(name, DirPrefix)
+	return ok && ValidID(id)
+}
 
 // Swept tells what was swept of one dead instance.
 type Swept struct {
@@ -96,7 +108,7 @@ func (i *Instance) dir() string {
 // one. It refuses a path that no instance's directory has: the path comes
 // from a file.
 func RemoveDir(dir string) (bool, error) {
-	if !filepath.IsAbs(dir) || !dirName.MatchString(filepath.Base(dir)) {
+	if !filepath.IsAbs(dir) || !isInstanceDir(filepath.Base(dir)) {
 		return false, fmt.Errorf("refused to delete %q: it is no instance's directory", dir)
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +192,7 @@ func instanceDirs() []string {
 		}
 		for _, e := range entries {
 			dir := filepath.Join(tmp, e.Name())
-			if e.IsDir() && dirName.MatchString(e.Name()) && checkOwner(dir) == nil {
+			if e.IsDir() && isInstanceDir(e.Name()) && checkOwner(dir) == nil {
 				dirs = append(dirs, dir)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -154,7 +154,15 @@ func input(c *cli.Context) (*record.Record, error) {
 	return rec, nil
 }
 
-var windowSize = regexp.MustCompile(`^[1-9][0-9]{0,4},[1-9][0-9]{0,4}$`)
+func validSize(s string) bool {
+	w, h, _ := strings.Cut(s, ",")
+	for _, n := range []string{w, h} {
+		if px, err := strconv.ParseUint(n, 10, 16); err != nil || px == 0 {
+			return false
+		}
+	}
+	return true
+}
 
 func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	s := &launch.Spec{
@@ -166,7 +174,7 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	switch {
 	case c.Bool("headless") && c.Bool("no-headless"):
 		return nil, c.UsageError("--headless and --no-headless exclude each other")
-	case s.WindowSize != "" && !windowSize.MatchString(s.WindowSize):
+	case s.WindowSize != "" && !validSize(s.WindowSize):
 		return nil, c.UsageError("--window-size is W,H in pixels, such as 1280,720, not %q", s.WindowSize)
 	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
@@ -330,8 +338,6 @@ func List(c *cli.Context) error {
 	return out.Close()
 }
 
-var validID = regexp.MustCompile(`^inst_[0-9]+_[0-9a-z]{6}$`)
-
 // Stop stops browsers. One that no longer runs is not an error.
 func Stop(c *cli.Context) error {
 	out, err := c.Output(columns, cli.Schema(nil), nil)
@@ -348,7 +354,7 @@ func Stop(c *cli.Context) error {
 		}
 	}
 	for _, id := range ids {
-		if !validID.MatchString(id) {
+		if !state.ValidID(id) {
 			return c.UsageError("%q is no instance's ID", id)
 		}
 	}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package state
+
+import "os"
+
+// replace puts the file next into the place of path, all at once.
+func replace(next, path string) error { return os.Rename(next, path) }
