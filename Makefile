@@ -24,7 +24,7 @@ demo: build ## find a browser, launch it, ask it for its version, stop it
 
 test: build ## install what the tests need and run them all, on real browsers
 	@scripts/install-deps test
-	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 15m -p 2 ./...
+	CGO_ENABLED=1 $(GO) test -race -count=1 -tags $(TAGS) -timeout 15m -p 2 ./...
 
 bench: build ## measure against peers, one table
 	@scripts/install-deps test

@@ -41,17 +41,18 @@ type Handle struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	orders *json.Encoder
+	ready  chan *record.Record
 	ended  chan struct{} // closed when the supervisor is gone
 	err    error         // what it reported, valid once ended is closed
 }
 
-// Start runs a supervisor in the background and returns once the browser's
-// endpoint answers. When the context ends first, everything is stopped and
-// the context's cause is the error. The supervisor's messages go to stderr.
-func Start(ctx context.Context, spec *Spec, store *state.Store, bind *os.File, stderr io.Writer) (*Handle, *record.Record, error) {
+// Start starts a supervisor in the background, which waits to be told what to
+// launch: it comes up while its owner still finds that out. Its messages go
+// to stderr; bind, if not nil, becomes its --bind-fd.
+func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error) {
 	exe, err := executable()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cmd := exec.Command(exe, "supervise")
 	cmd.Args[0] = "blaunch"
@@ -61,21 +62,19 @@ func Start(ctx context.Context, spec *Spec, store *state.Store, bind *os.File, s
 	cmd.Env = append(os.Environ(), "BTOOLS_STATE="+store.Path())
 	if bind != nil {
 		cmd.ExtraFiles = []*os.File{bind}
-		spec.BindFD = 3
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, fmt.Errorf("cannot start the supervisor: %w", err)
+		return nil, fmt.Errorf("cannot start the supervisor: %w", err)
 	}
-	h := &Handle{cmd: cmd, in: in, orders: json.NewEncoder(in), ended: make(chan struct{})}
-	first := make(chan *record.Record, 1)
+	h := &Handle{cmd: cmd, in: in, orders: json.NewEncoder(in), ready: make(chan *record.Record, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(h.ended)
 		reports := json.NewDecoder(out)
@@ -85,7 +84,7 @@ func Start(ctx context.Context, spec *Spec, store *state.Store, bind *os.File, s
 				break
 			}
 			if r.Record != nil {
-				first <- r.Record
+				h.ready <- r.Record
 			}
 			if r.Error != "" {
 				h.err = &cli.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
@@ -97,27 +96,36 @@ func Start(ctx context.Context, spec *Spec, store *state.Store, bind *os.File, s
 			store.Update(func(*state.File) error { return nil })
 		}
 	}()
+	return h, nil
+}
+
+// Launch returns once the browser's endpoint answers. When the context ends
+// first, everything is stopped and the context's cause is the error.
+func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error) {
+	if spec.BindFD > 0 {
+		spec.BindFD = 3 // the supervisor's number of it
+	}
 	if err := h.orders.Encode(order{Spec: spec}); err != nil {
-		in.Close()
+		h.in.Close()
 		<-h.ended
-		return nil, nil, errors.Join(h.err, fmt.Errorf("cannot talk to the supervisor: %w", err))
+		return nil, errors.Join(h.err, fmt.Errorf("cannot talk to the supervisor: %w", err))
 	}
 	select {
-	case rec := <-first:
-		return h, rec, nil
+	case rec := <-h.ready:
+		return rec, nil
 	case <-h.ended:
 		select {
-		case rec := <-first:
-			return h, rec, nil
+		case rec := <-h.ready:
+			return rec, nil
 		default:
 		}
 		if h.err == nil {
 			h.err = errors.New("the supervisor of the browser ended without a word")
 		}
-		return nil, nil, h.err
+		return nil, h.err
 	case <-ctx.Done():
 		h.Stop(nil)
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 

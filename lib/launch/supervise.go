@@ -74,7 +74,7 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 		return err
 	}
 	defer lock.Close()
-	if err := s.writeEntry(); err != nil {
+	if err := s.writeCopy(); err != nil {
 		return err
 	}
 	profile := s.Spec.Profile
@@ -156,7 +156,10 @@ func (s *Supervisor) start(profile, temp string) error {
 	if id, err := proc.Of(s.child.pid); err == nil {
 		s.entry.Browser = &id
 	}
-	return s.writeEntry()
+	if err := s.writeCopy(); err != nil {
+		return err
+	}
+	return s.updateEntry()
 }
 
 // dedupe keeps the last value of each variable, as a shell would see it.
@@ -175,9 +178,9 @@ func dedupe(env []string) []string {
 	return out
 }
 
-// writeEntry brings the state file and the copy of the entry in the
-// instance's directory, from which a lost file is made again, up to date.
-func (s *Supervisor) writeEntry() error {
+// writeCopy writes the copy of the entry in the instance's directory, from
+// which a lost state file is made again.
+func (s *Supervisor) writeCopy() error {
 	b, err := json.Marshal(s.entry)
 	if err != nil {
 		return err
@@ -185,6 +188,11 @@ func (s *Supervisor) writeEntry() error {
 	if err := state.WriteFile(filepath.Join(s.dirs[0], state.EntryFile), b); err != nil {
 		return fmt.Errorf("cannot write the browser's entry: %w", err)
 	}
+	return nil
+}
+
+// updateEntry brings the state file up to date.
+func (s *Supervisor) updateEntry() error {
 	return cli.StateError(s.Store.Update(func(f *state.File) error {
 		if i := f.Instance(s.entry.ID); i != nil {
 			*i = s.entry
@@ -246,6 +254,10 @@ func (s *Supervisor) untilReady(ctx context.Context, profile string) (*record.Re
 	}
 	answered := make(chan error, 1)
 	go func() { answered <- s.verify(ctx, u, profile) }()
+	s.entry.Record = s.record(u, host, port, profile)
+	if err := s.writeCopy(); err != nil { // the time in which it answers is free
+		return nil, err
+	}
 	select {
 	case err = <-answered:
 	case <-s.child.exited:
@@ -257,7 +269,7 @@ func (s *Supervisor) untilReady(ctx context.Context, profile string) (*record.Re
 		}
 		return nil, err
 	}
-	return s.record(u, host, port, profile), nil
+	return s.entry.Record, nil
 }
 
 func (s *Supervisor) portTaken(why string) error {
@@ -316,8 +328,7 @@ func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *
 
 // hold hands the record over and waits for an end.
 func (s *Supervisor) hold(ctx context.Context, rec *record.Record) error {
-	s.entry.Record = rec
-	if err := s.writeEntry(); err != nil {
+	if err := s.updateEntry(); err != nil {
 		s.stop(false)
 		return err
 	}

@@ -56,6 +56,9 @@ func Launch(c *cli.Context) error {
 	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
 	switch {
 	case c.Bool("wait") && proc.Childless():
+		if err := setBrowser(c, spec); err != nil {
+			return err
+		}
 		return wait(ctx, c, spec, stop, now, print)
 	case c.Bool("wait"):
 		// A shell that became us by exec has left us its children. They are
@@ -104,7 +107,15 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 	if spec.BindFD > 0 {
 		bind = os.NewFile(uintptr(spec.BindFD), "bind-fd")
 	}
-	h, rec, err := launch.Start(ctx, spec, c.State(), bind, c.Stderr)
+	h, err := launch.Start(c.State(), bind, c.Stderr)
+	if err != nil {
+		return err
+	}
+	if err := setBrowser(c, spec); err != nil {
+		h.Stop(nil)
+		return err
+	}
+	rec, err := h.Launch(ctx, spec)
 	if err != nil {
 		return interrupted(err, false)
 	}
@@ -164,6 +175,8 @@ func validSize(s string) bool {
 	return true
 }
 
+// newSpec is the launch that the flags and the record ask for, all but the
+// browser.
 func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	s := &launch.Spec{
 		Input: rec, Port: c.Int("port"), Headless: !c.Bool("no-headless"), Args: c.StringSlice("arg"),
@@ -213,9 +226,14 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 			return nil, cli.Errorf(cli.Data, "port %d of the record is not 0 to 65535", s.Port)
 		}
 	}
-	b, err := browser(c, rec)
+	return s, nil
+}
+
+// setBrowser finds the browser and decides on its sandbox.
+func setBrowser(c *cli.Context, s *launch.Spec) error {
+	b, err := browser(c, s.Input)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.Browser = b
 	switch c.String("sandbox") {
@@ -227,7 +245,7 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 			c.Log.Info("sandbox off: " + why + " (--sandbox on keeps it)")
 		}
 	}
-	return s, nil
+	return nil
 }
 
 func bind(c *cli.Context, s *launch.Spec) error {
