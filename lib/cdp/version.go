@@ -37,18 +37,27 @@ func GetVersion(ctx context.Context, addr string) (*Version, error) {
 	if _, err := fmt.Fprintf(conn, "GET /json/version HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr); err != nil {
 		return nil, err
 	}
-	limited := bufio.NewReader(io.LimitReader(conn, maxBody))
+	v, err := readVersion(conn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", addr, err)
+	}
+	return v, nil
+}
+
+// readVersion reads the answer to a request for /json/version.
+func readVersion(in io.Reader) (*Version, error) {
+	limited := bufio.NewReader(io.LimitReader(in, maxBody))
 	text := textproto.NewReader(limited)
 	status, err := text.ReadLine()
 	if err != nil {
-		return nil, fmt.Errorf("no answer from %s: %w", addr, err)
+		return nil, fmt.Errorf("no answer: %w", err)
 	}
 	if f := strings.Fields(status); len(f) < 2 || f[1] != "200" {
-		return nil, fmt.Errorf("%s answered %q", addr, status)
+		return nil, fmt.Errorf("it answered %q", status)
 	}
 	head, err := text.ReadMIMEHeader()
 	if err != nil {
-		return nil, fmt.Errorf("%s answered with a bad head: %w", addr, err)
+		return nil, fmt.Errorf("it answered with a bad head: %w", err)
 	}
 	// An answer without a length ends with the connection.
 	body := io.Reader(limited)
@@ -61,7 +70,7 @@ func GetVersion(ctx context.Context, addr string) (*Version, error) {
 	}
 	v := &Version{}
 	if err := json.Unmarshal(b, v); err != nil {
-		return nil, fmt.Errorf("%s is no debugging endpoint: %w", addr, err)
+		return nil, fmt.Errorf("no debugging endpoint: %w", err)
 	}
 	return v, nil
 }

@@ -20,7 +20,7 @@ type browserLog struct {
 
 	mu   sync.Mutex
 	tail [][]byte // the last lines
-	size int      // of tail, in bytes
+	size int      // of tail, in bytes, with line ends
 }
 
 const (
@@ -100,10 +100,10 @@ func (l *browserLog) keep(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tail = append(l.tail, bytes.Clone(line))
-	l.size += len(line)
+	l.size += len(line) + 1
 	drop := 0
 	for l.size > maxTail {
-		l.size -= len(l.tail[drop])
+		l.size -= len(l.tail[drop]) + 1
 		drop++
 	}
 	l.tail = l.tail[drop:]

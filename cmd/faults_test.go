@@ -1,0 +1,272 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// state reads the entries of the state file.
+func (w *world) state() (f struct {
+	Instances []struct {
+		ID                  string
+		Supervisor, Browser struct{ PID int }
+	}
+}) {
+	b, _ := os.ReadFile(w.dir + "/state/state.json")
+	json.Unmarshal(b, &f)
+	return f
+}
+
+// The browser is killed at many moments of its launch: the launch fails or
+// the browser ends, and nothing is left.
+func TestBrowserKilledDuringLaunch(t *testing.T) {
+	w := newWorld(t)
+	for ms := 0; ms < 200; ms += 20 {
+		c := w.cmd("blaunch")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := 0
+		until(t, "the browser is started", func() bool {
+			for _, i := range w.state().Instances {
+				pid = i.Browser.PID
+			}
+			return pid != 0
+		})
+		time.Sleep(time.Duration(ms) * time.Millisecond) // the moment is what varies
+		syscall.Kill(pid, syscall.SIGKILL)
+		c.Wait()
+		w.clean()
+	}
+}
+
+func TestUnusableDirectories(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/file", nil, 0o600)
+	w.run("blaunch", "--profile", "/proc/x").wants(t, 1, "cannot make the profile directory")
+	w.run("blaunch", "--profile", w.dir+"/file").wants(t, 1, "cannot make the profile directory")
+	env := w.env
+	w.env = append(env, "TMPDIR="+w.dir+"/nowhere")
+	w.run("blaunch").wants(t, 1, "cannot make the browser's directory")
+	w.env = append(env, "BTOOLS_STATE=/proc/x/state.json")
+	w.run("blaunch").wants(t, 1, "cannot lock the state file")
+	w.run("bport").wants(t, 1, "cannot lock the state file")
+	w.env = env
+	w.clean()
+}
+
+func TestFullDisk(t *testing.T) {
+	w := newWorld(t)
+	full := w.dir + "/full"
+	os.Mkdir(full, 0o700)
+	if err := syscall.Mount("none", full, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer syscall.Unmount(full, syscall.MNT_DETACH)
+	fill := func(left int) {
+		os.WriteFile(full+"/ballast", make([]byte, 256<<10-left), 0o600)
+	}
+	env := w.env
+	t.Run("state", func(t *testing.T) {
+		w.env = append(env, "BTOOLS_STATE="+full+"/s/state.json")
+		w.run("bport").wants(t, 0, "")
+		before, _ := os.ReadFile(full + "/s/state.json")
+		fill(0)
+		w.run("bport").wants(t, 1, "no space left on device")
+		w.run("blaunch", "--browser", bin+"/fakebrowser").wants(t, 1, "no space left on device")
+		if after, _ := os.ReadFile(full + "/s/state.json"); !bytes.Equal(before, after) {
+			t.Errorf("the state file was changed: %s", after)
+		}
+		os.Remove(full + "/ballast")
+	})
+	t.Run("temporary directory", func(t *testing.T) {
+		w.env = append(env, "TMPDIR="+full)
+		for _, left := range []int{0, 4 << 10, 32 << 10} {
+			fill(left)
+			if r := w.run("blaunch"); r.code == 0 || r.out != "" {
+				t.Errorf("%d bytes left: %+v", left, r)
+			}
+			if dirs, _ := filepath.Glob(full + "/btools-*"); len(dirs) > 0 {
+				t.Errorf("directories are left: %v", dirs)
+			}
+		}
+		os.Remove(full + "/ballast")
+	})
+	w.env = env
+	w.clean()
+}
+
+// What a running browser lives in is deleted under it.
+func TestVanishingDirectories(t *testing.T) {
+	w := newWorld(t)
+	x := parse(t, w.run("blaunch"))
+	os.RemoveAll(filepath.Dir(x.Instance.UserDataDir))
+	os.RemoveAll(w.dir + "/state")
+	syscall.Kill(x.Instance.PID, syscall.SIGKILL)
+	w.clean()
+}
+
+// A browser that somebody else started holds the profile.
+func TestProfileOfAStranger(t *testing.T) {
+	w := newWorld(t)
+	path := parse(t, w.run("bfind", "--type", "chromium", "--first")).Browser.Path
+	profile := w.dir + "/p"
+	c := w.cmd(path, "--headless", "--no-sandbox", "--disable-background-networking", "--disable-crashpad-for-testing", "--remote-debugging-port=0", "--user-data-dir="+profile)
+	c.Env = append(c.Env, "TMPDIR="+t.TempDir()) // what it leaves is not ours
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		c.Wait()
+	}()
+	until(t, "it has locked its profile", func() bool {
+		_, err := os.Readlink(profile + "/SingletonLock")
+		return err == nil
+	})
+	w.run("blaunch", "--profile", profile).wants(t, 75, fmt.Sprintf("is in use by pid %d on host ", c.Process.Pid))
+	if c.Process.Signal(syscall.Signal(0)) != nil {
+		t.Error("the stranger was ended")
+	}
+}
+
+func TestInputRules(t *testing.T) {
+	w := newWorld(t)
+	for _, from := range []string{": |", "</dev/null", "<&-", "printf '\\n\\n' |"} {
+		script := from + " bport -f port"
+		if strings.HasPrefix(from, "<") {
+			script = "bport -f port " + from
+		}
+		if r := w.run("sh", "-c", script); r.code != 0 || r.err != "" || len(strings.Fields(r.out)) != 1 {
+			t.Errorf("%s: %+v", script, r)
+		}
+	}
+	if r := w.run("sh", "-c", `echo '{"x":1}' >`+w.dir+`/f; bport <`+w.dir+`/f`); !strings.HasPrefix(r.out, `{"v":1,"x":1,"port":`) {
+		t.Errorf("a file is not read: %+v", r)
+	}
+	if r := w.pipe(`{"x":1}`, "bport", "--no-input"); strings.Contains(r.out, "x") {
+		t.Errorf("--no-input reads: %+v", r)
+	}
+	// With -- CMD the input is the command's, unless - says otherwise.
+	r := w.run("sh", "-c", `bfind --type chromium | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
+	if len(strings.Fields(r.out)) != 1 || r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Who waits for input that does not come is told so.
+func TestSaysWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	c := w.cmd("bport")
+	in, _ := c.StdinPipe()
+	errs, _ := c.StderrPipe()
+	var out bytes.Buffer
+	c.Stdout = &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 200)
+	n, _ := errs.Read(line)
+	if !strings.Contains(string(line[:n]), "waiting for") {
+		t.Errorf("%s", line[:n])
+	}
+	in.Close()
+	if err := c.Wait(); err != nil || out.Len() == 0 {
+		t.Errorf("%v %s", err, out.String())
+	}
+}
+
+// The second signal ends a browser that takes its time.
+func TestSecondSignal(t *testing.T) {
+	w := newWorld(t)
+	for _, mode := range []string{"--wait", "--ttl=1h"} {
+		c := w.cmd("sh", "-c", `exec blaunch `+mode+` --browser fakebrowser --env FAKE=stubborn --stop-timeout 10m`)
+		c.Args[2] = strings.Replace(c.Args[2], "fakebrowser", bin+"/fakebrowser", 1)
+		out, _ := c.StdoutPipe()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var x rec
+		if err := json.NewDecoder(out).Decode(&x); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		stop, _ := os.FindProcess(x.Instance.SupervisorPID)
+		for stop.Signal(syscall.SIGTERM) == nil && time.Since(began) < 20*time.Second && len(w.ours()) > 0 {
+			time.Sleep(20 * time.Millisecond) // again and again, as an impatient user does
+		}
+		c.Wait()
+		w.clean()
+	}
+}
+
+func TestListOutputs(t *testing.T) {
+	w := newWorld(t)
+	a, b := parse(t, w.fake("")), parse(t, w.fake(""))
+	table := w.run("blaunch", "list", "--output", "table")
+	if l := strings.Split(table.out, "\n"); len(l) != 4 || !strings.HasPrefix(l[0], "ID ") || !strings.HasPrefix(l[1], a.Instance.ID) || !strings.HasPrefix(l[2], b.Instance.ID) {
+		t.Errorf("%s", table.out)
+	}
+	f := w.run("blaunch", "list", "-f", "instance.pid,instance.nothing")
+	f.wants(t, 64, "no record has a field")
+	f = w.run("blaunch", "list", "-f", "instance.pid,instance.temporary")
+	if want := fmt.Sprintf("%d\ttrue\n%d\ttrue\n", a.Instance.PID, b.Instance.PID); f.out != want {
+		t.Errorf("got %q want %q", f.out, want)
+	}
+	r := w.run("sh", "-c", "blaunch list | blaunch stop -f instance.id")
+	if len(strings.Fields(r.out)) != 2 || r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	w.clean()
+}
+
+func TestRefusalsOfRealBrowsers(t *testing.T) {
+	w := newWorld(t)
+	w.run("blaunch", "--no-headless", "--browser", "chromium").wants(t, 69, "there is no display")
+	if os.Getuid() == 0 {
+		w.run("blaunch", "--sandbox", "on", "--browser", "chromium").wants(t, 1, "--sandbox off")
+		r := w.run("blaunch", "--browser", "chromium")
+		r.wants(t, 0, "sandbox off: ")
+	}
+}
+
+// Every package says what it is for, and small programs carry no large
+// libraries.
+func TestPackages(t *testing.T) {
+	list := func(args ...string) string {
+		out, err := exec.Command("go", append([]string{"list", "-tags", "urfave_cli_no_docs"}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(list("-f", "{{.ImportPath}}\t{{.Doc}}", "../...")), "\n") {
+		if path, doc, _ := strings.Cut(line, "\t"); doc == "" && path != "btools/cmd" {
+			t.Errorf("package %s has no comment", path)
+		}
+	}
+	for program, never := range map[string][]string{
+		"bfind":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch"},
+		"bport":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch", "btools/lib/find"},
+		"blaunch": {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi"},
+	} {
+		for _, dep := range strings.Fields(list("-deps", "./"+program)) {
+			for _, n := range never {
+				if strings.Contains(dep, n) {
+					t.Errorf("%s links %s", program, dep)
+				}
+			}
+		}
+	}
+}
