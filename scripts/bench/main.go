@@ -19,6 +19,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"btools/lib/record"
+	"btools/lib/state"
 )
 
 const bin = "../../bin/"
@@ -49,6 +52,10 @@ func median(d []float64) float64 {
 func row(what, value, goal string) { fmt.Printf("%-62s %14s   %s\n", what, value, goal) }
 
 func main() {
+	if n := os.Getenv(writer); n != "" {
+		write(n)
+		return
+	}
 	var err error
 	if dir, err = os.MkdirTemp("/tmp", "bt-"); err != nil {
 		panic(err)
@@ -62,6 +69,7 @@ func main() {
 	row("bport, whole process, median of 20", fmt.Sprintf("%.1f ms", whole("bport")), "≤ 6 ms")
 	memory()
 	ports()
+	writers()
 	kills()
 }
 
@@ -169,6 +177,81 @@ func ports() {
 	}
 	wg.Wait()
 	row("200 concurrent bport -n 5: distinct ports", strconv.Itoa(len(seen)), "1000")
+}
+
+// writer holds the first port that this program, run again, is to write.
+const writer = "BTOOLS_BENCH_WRITER"
+
+// write makes 50 updates of the state and prints each that is done.
+func write(first string) {
+	n, _ := strconv.Atoi(first)
+	s := state.Open(os.Getenv)
+	for i := range 50 {
+		p := state.Port{Port: n + i, Until: record.Time{Time: time.Now().Add(time.Hour)}}
+		if err := s.Update(func(f *state.File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
+			panic(err)
+		}
+		fmt.Println(p.Port)
+	}
+}
+
+// writers runs 64 processes that write at once, and kills every fourth of
+// them, while the file is read over and over.
+func writers() {
+	const n = 64
+	path := dir + "/state/many.json"
+	done := make(chan struct{})
+	bad := make(chan int)
+	go func() {
+		unreadable := 0
+		for {
+			select {
+			case <-done:
+				bad <- unreadable
+				return
+			default:
+			}
+			if b, err := os.ReadFile(path); !os.IsNotExist(err) && !json.Valid(b) {
+				unreadable++
+			}
+		}
+	}()
+	var said [n]bytes.Buffer
+	var wg sync.WaitGroup
+	for i := range n {
+		c := command(os.Args[0])
+		c.Env = append(c.Env, writer+"="+strconv.Itoa(1000*i), "BTOOLS_STATE="+path)
+		c.Stdout, c.Stderr = &said[i], os.Stderr
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		wg.Go(func() {
+			if i%4 == 0 {
+				time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+				c.Process.Kill()
+			}
+			c.Wait()
+		})
+	}
+	wg.Wait()
+	close(done)
+	unreadable := <-bad
+	there := map[string]bool{}
+	b, _ := os.ReadFile(path)
+	for _, p := range regexp.MustCompile(`"port":(\d+)`).FindAllSubmatch(b, -1) {
+		there[string(p[1])] = true
+	}
+	updates, lost := 0, 0
+	for i := range n {
+		for _, p := range strings.Fields(said[i].String()) {
+			updates++
+			if !there[p] {
+				lost++
+			}
+		}
+	}
+	row(fmt.Sprintf("64 processes, %d updates of the state, 16 killed: lost", updates), strconv.Itoa(lost), "0")
+	row("the same: reads that saw no whole file", strconv.Itoa(unreadable), "0")
 }
 
 // mine counts processes and directories that are left.
