@@ -344,8 +344,20 @@ func TestWaitAndBind(t *testing.T) {
 	r := w.run("sh", "-c", "blaunch --bind-pid $$")
 	parse(t, r)
 	w.clean()
-	r = w.run("sh", "-c", "sleep 0.5 | blaunch --no-input --bind-fd 5 5<&0")
-	parse(t, r)
+	end, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = w.cmd("blaunch", "--no-input", "--bind-fd", "3", "-f", "instance.id")
+	c.ExtraFiles = []*os.File{end}
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.ours()); n == 0 {
+		t.Error("the browser ended before the descriptor")
+	}
+	end.Close()
+	other.Close()
 	w.clean()
 	parse(t, w.run("blaunch", "--ttl", "100ms"))
 	w.clean()
