@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/life"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -48,7 +49,7 @@ type Handle struct {
 
 // Start starts a supervisor in the background, which waits to be told what to
 // launch: it comes up while its owner still finds that out. Its messages go
-// to stderr; bind, if not nil, becomes its --bind-fd.
+// to stderr; bind, if not nil, is the descriptor at whose end it stops.
 func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error) {
 	exe, err := executable()
 	if err != nil {
@@ -62,6 +63,7 @@ func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error)
 	cmd.Env = append(os.Environ(), "BTOOLS_STATE="+store.Path())
 	if bind != nil {
 		cmd.ExtraFiles = []*os.File{bind}
+		cmd.Args = append(cmd.Args, "--bind-fd", "3")
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -102,9 +104,6 @@ func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error)
 // Launch returns once the browser's endpoint answers. When the context ends
 // first, everything is stopped and the context's cause is the error.
 func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error) {
-	if spec.BindFD > 0 {
-		spec.BindFD = 3 // the supervisor's number of it
-	}
 	if err := h.orders.Encode(order{Spec: spec}); err != nil {
 		h.in.Close()
 		<-h.ended
@@ -157,9 +156,9 @@ func (h *Handle) Ended() <-chan struct{} { return h.ended }
 // Err is how the supervisor ended, once Ended is closed.
 func (h *Handle) Err() error { return h.err }
 
-// Supervise is the other side of Start: the supervisor's process. It returns
-// the exit code.
-func Supervise(stdin, stdout *os.File, store *state.Store, logger func(level, format string) *slog.Logger) int {
+// Supervise is the other side of Start: the supervisor's process. Owner is
+// the one of the descriptor that Start was given. It returns the exit code.
+func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, logger func(level, format string) *slog.Logger) int {
 	// Its owner may be gone, and the pipes with it, while it still tidies up.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	orders := json.NewDecoder(bufio.NewReader(stdin))
@@ -169,7 +168,7 @@ func Supervise(stdin, stdout *os.File, store *state.Store, logger func(level, fo
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := StopSignals(stop)
+	now := life.Signals(stop)
 	out := json.NewEncoder(stdout)
 	go func() {
 		var o order
@@ -179,12 +178,13 @@ func Supervise(stdin, stdout *os.File, store *state.Store, logger func(level, fo
 				return
 			}
 		}
-		stop(OwnerGone)
+		stop(life.OwnerGone)
 	}()
-	o.Spec.Bind(ctx, stop)
+	owner.PID = o.Spec.Owner.PID
+	owner.Watch(ctx, stop)
 	s := &Supervisor{Spec: o.Spec, Store: store, Log: logger(o.Spec.LogLevel, o.Spec.LogFormat), Now: now, Ready: func(r *record.Record) error {
 		if err := out.Encode(report{Record: r}); err != nil {
-			return OwnerGone
+			return life.OwnerGone
 		}
 		return nil
 	}}
@@ -199,50 +199,6 @@ func Supervise(stdin, stdout *os.File, store *state.Store, logger func(level, fo
 	}
 	out.Encode(r)
 	return 0
-}
-
-// StopSignals has the first INT or TERM stop with the cause Stopped, and
-// closes the channel at the second.
-func StopSignals(stop context.CancelCauseFunc) <-chan struct{} {
-	now := make(chan struct{})
-	sig := make(chan os.Signal, 4)
-	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		s := <-sig
-		stop(&Interrupted{s.(syscall.Signal)})
-		<-sig
-		close(now)
-		for range sig {
-		}
-	}()
-	return now
-}
-
-// Interrupted is the cause of an end by a signal.
-type Interrupted struct{ Signal syscall.Signal }
-
-func (i *Interrupted) Error() string { return "it was told to stop" }
-
-// Is makes it a Stopped.
-func (i *Interrupted) Is(target error) bool { return target == Stopped }
-
-// Bind stops when the owners that the spec names are gone.
-func (s *Spec) Bind(ctx context.Context, stop context.CancelCauseFunc) {
-	if s.BindPID != nil {
-		go func() {
-			if s.BindPID.Wait(ctx) == nil {
-				stop(OwnerGone)
-			}
-		}()
-	}
-	if s.BindFD > 0 {
-		f := os.NewFile(uintptr(s.BindFD), "bind-fd")
-		closeOnExec(s.BindFD)
-		go func() {
-			io.Copy(io.Discard, f)
-			stop(OwnerGone)
-		}()
-	}
 }
 
 // StopInstance ends the instance whose entry it is: it tells the supervisor,

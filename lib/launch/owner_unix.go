@@ -6,8 +6,6 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // executable is this program, even after its file was replaced or deleted.
@@ -32,5 +30,3 @@ func silence(files ...*os.File) {
 		dup2(int(null.Fd()), fd)
 	}
 }
-
-func closeOnExec(fd int) { unix.CloseOnExec(fd) }

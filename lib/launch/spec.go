@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"btools/lib/proc"
+	"btools/lib/life"
 	"btools/lib/record"
 )
 
@@ -29,8 +29,7 @@ type Spec struct {
 	Timeout       time.Duration  `json:"timeout"`      // from the start to the answering endpoint
 	StopTimeout   time.Duration  `json:"stop_timeout"` // from asking the browser to end to SIGKILL
 	TTL           time.Duration  `json:"ttl"`          // 0: no end
-	BindPID       *proc.Identity `json:"bind_pid"`     // stop when this process has ended
-	BindFD        int            `json:"bind_fd"`      // stop at end of file; 0: none
+	Owner         life.Owner     `json:"owner"`        // stop when it is gone; its descriptor does not travel
 	LogLevel      string         `json:"log_level"`
 	LogFormat     string         `json:"log_format"`
 }

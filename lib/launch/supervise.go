@@ -21,12 +21,8 @@ import (
 	"btools/lib/state"
 )
 
-// Stopped is the reason of an end that was asked for.
-var (
-	Stopped   = errors.New("it was told to stop")
-	OwnerGone = errors.New("its owner is gone")
-	Expired   = errors.New("its time to live is over")
-)
+// Expired is the reason of an end after the time to live.
+var Expired = errors.New("its time to live is over")
 
 // killBound is how long SIGKILL may take to be seen to work.
 const killBound = 10 * time.Second

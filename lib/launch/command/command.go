@@ -16,6 +16,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/find"
 	"btools/lib/launch"
+	"btools/lib/life"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
@@ -52,7 +53,7 @@ func Launch(c *cli.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := launch.StopSignals(stop)
+	now := life.Signals(stop)
 	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
 	switch {
 	case c.Bool("wait") && proc.Childless():
@@ -74,8 +75,8 @@ func Launch(c *cli.Context) error {
 			return nil
 		})
 	case cmd != "":
-		spec.Bind(ctx, stop)
-		spec.BindPID, spec.BindFD = nil, 0
+		spec.Owner.Watch(ctx, stop)
+		spec.Owner = life.Owner{}
 		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
 			return runCommand(ctx, c, cmd, spec, r)
 		})
@@ -91,7 +92,7 @@ func Launch(c *cli.Context) error {
 // wait is the supervisor in the foreground.
 func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, print func(*record.Record) error) error {
 	signal.Ignore(syscall.SIGPIPE)
-	spec.Bind(ctx, stop)
+	spec.Owner.Watch(ctx, stop)
 	ready := false
 	s := &launch.Supervisor{Spec: spec, Store: c.State(), Log: c.Log, Now: now, Ready: func(r *record.Record) error {
 		ready = true
@@ -103,11 +104,7 @@ func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.C
 // held runs do with a browser under a supervisor of its own, and stops both
 // unless do has let them go.
 func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{}, do func(*launch.Handle, *record.Record) error) error {
-	var bind *os.File
-	if spec.BindFD > 0 {
-		bind = os.NewFile(uintptr(spec.BindFD), "bind-fd")
-	}
-	h, err := launch.Start(c.State(), bind, c.Stderr)
+	h, err := launch.Start(c.State(), spec.Owner.FD, c.Stderr)
 	if err != nil {
 		return err
 	}
@@ -133,7 +130,7 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 
 // interrupted gives a launch that a signal ended that signal's exit code.
 func interrupted(err error, ready bool) error {
-	var i *launch.Interrupted
+	var i *life.Interrupted
 	if errors.As(err, &i) && !ready {
 		return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is left running")}
 	}
@@ -182,7 +179,7 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		Input: rec, Port: c.Int("port"), Headless: !c.Bool("no-headless"), Args: c.StringSlice("arg"),
 		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: c.String("window-size"),
 		Env: c.StringSlice("env"), Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
-		TTL: c.Duration("ttl"), BindFD: c.Int("bind-fd"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
+		TTL: c.Duration("ttl"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
 	switch {
 	case c.Bool("headless") && c.Bool("no-headless"):
@@ -215,7 +212,8 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		}
 		s.Profile = abs
 	}
-	if err := bind(c, s); err != nil {
+	var err error
+	if s.Owner, err = life.FromFlags(c); err != nil {
 		return nil, err
 	}
 	if rec != nil && !c.IsSet("port") {
@@ -243,26 +241,6 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 		if why := launch.SandboxOff(b, c.Getenv); why != "" {
 			s.NoSandbox = true
 			c.Log.Info("sandbox off: " + why + " (--sandbox on keeps it)")
-		}
-	}
-	return nil
-}
-
-func bind(c *cli.Context, s *launch.Spec) error {
-	if c.IsSet("bind-pid") {
-		id, err := proc.Of(c.Int("bind-pid"))
-		if err != nil {
-			return c.UsageError("--bind-pid %d: no such process", c.Int("bind-pid"))
-		}
-		s.BindPID = &id
-	}
-	if c.IsSet("bind-fd") {
-		if s.BindFD < 3 {
-			return c.UsageError("--bind-fd is 3 or more, not %d", s.BindFD)
-		}
-		f := os.NewFile(uintptr(s.BindFD), "bind-fd")
-		if _, err := f.Stat(); err != nil {
-			return c.UsageError("--bind-fd %d is not open", s.BindFD)
 		}
 	}
 	return nil

@@ -1,0 +1,104 @@
+// Package life tells a program when to end: a signal came, or the owner that
+// it is bound to is gone.
+package life
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/cli"
+	"btools/lib/proc"
+)
+
+// Reasons of an end that was asked for.
+var (
+	Stopped   = errors.New("it was told to stop")
+	OwnerGone = errors.New("its owner is gone")
+)
+
+// Interrupted is the cause of an end by a signal.
+type Interrupted struct{ Signal syscall.Signal }
+
+func (i *Interrupted) Error() string { return Stopped.Error() }
+
+// Is makes it a Stopped.
+func (i *Interrupted) Is(target error) bool { return target == Stopped }
+
+// Signals has the first INT or TERM stop with the cause Interrupted, and
+// closes the channel at the second.
+func Signals(stop context.CancelCauseFunc) <-chan struct{} {
+	now := make(chan struct{})
+	sig := make(chan os.Signal, 4)
+	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-sig
+		stop(&Interrupted{s.(syscall.Signal)})
+		<-sig
+		close(now)
+		for range sig {
+		}
+	}()
+	return now
+}
+
+// Owner is somebody whose end is ours. The zero value is nobody.
+type Owner struct {
+	PID *proc.Identity `json:"pid,omitempty"`
+	FD  *os.File       `json:"-"` // end of file there is the owner's end
+}
+
+// Watch stops with the cause OwnerGone when the owner is gone.
+func (o Owner) Watch(ctx context.Context, stop context.CancelCauseFunc) {
+	if o.PID != nil {
+		go func() {
+			if o.PID.Wait(ctx) == nil {
+				stop(OwnerGone)
+			}
+		}()
+	}
+	if o.FD != nil {
+		go func() {
+			io.Copy(io.Discard, o.FD)
+			stop(OwnerGone)
+		}()
+	}
+}
+
+// Flags name the owner.
+func Flags(category, what string) []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.IntFlag{Name: "bind-pid", Category: category, Usage: "stop " + what + "when process `PID` has ended"},
+		&ucli.IntFlag{Name: "bind-fd", Category: category, Usage: "stop " + what + "at end of file on descriptor `N`"},
+	}
+}
+
+// FromFlags is the owner that the flags name. What is started from here does
+// not inherit the descriptor.
+func FromFlags(c *cli.Context) (o Owner, err error) {
+	if c.IsSet("bind-pid") {
+		id, err := proc.Of(c.Int("bind-pid"))
+		if err != nil {
+			return o, c.UsageError("--bind-pid %d: no such process", c.Int("bind-pid"))
+		}
+		o.PID = &id
+	}
+	if c.IsSet("bind-fd") {
+		n := c.Int("bind-fd")
+		if n < 3 {
+			return o, c.UsageError("--bind-fd is 3 or more, not %d", n)
+		}
+		f := os.NewFile(uintptr(n), "bind-fd")
+		if _, err := f.Stat(); err != nil {
+			return o, c.UsageError("--bind-fd %d is not open", n)
+		}
+		closeOnExec(n)
+		o.FD = f
+	}
+	return o, nil
+}
