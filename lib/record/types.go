@@ -45,6 +45,15 @@ type Browser struct {
 	Source    string   `json:"source"` // where it was found
 }
 
+// Proxy is a bproxy that listens, the member "proxy".
+type Proxy struct {
+	PID     int    `json:"pid"`
+	Host    string `json:"host"`
+	Port    int    `json:"port"`
+	HTTPURL string `json:"http_url"`
+	WSURL   string `json:"ws_url"` // reaches whatever browser runs behind it
+}
+
 // Instance is a running browser, the member "instance".
 type Instance struct {
 	ID            string `json:"id"`

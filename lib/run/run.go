@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/proc"
 )
 
 // Endpoint is what a command is told of its browser.
 type Endpoint struct {
-	ID, HTTPURL, WSURL string
+	ID, HTTPURL, WSURL string // ID may be ""
 	Port               int
 }
 
@@ -52,14 +53,15 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 		args[i] = sub.Replace(a)
 	}
 	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	cmd.Env = append(os.Environ(),
-		"BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
+	cmd.Env = append(os.Environ(), "BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL)
+	if e.ID != "" {
+		cmd.Env = append(cmd.Env, "BTOOLS_ID="+e.ID)
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go start(cmd, started, ended)
-	if err := <-started; err != nil {
+	ended, err := proc.StartTied(cmd, syscall.SIGTERM) // told when we are killed
+	if err != nil {
 		return cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
 	}
 	var kill <-chan time.Time

@@ -25,6 +25,7 @@ const Version = 1
 type File struct {
 	V         int        `json:"v"`
 	Instances []Instance `json:"instances"`
+	Proxies   []Proxy    `json:"proxies"`
 	Ports     []Port     `json:"ports"`
 	Exits     []Exit     `json:"exits"`
 
@@ -169,6 +170,7 @@ func (f *File) bytes() []byte {
 	}
 	out.MustSet("v", Version)
 	out.MustSet("instances", notNil(f.Instances))
+	out.MustSet("proxies", notNil(f.Proxies))
 	out.MustSet("ports", notNil(f.Ports))
 	out.MustSet("exits", notNil(f.Exits))
 	return out.Line()
@@ -206,6 +208,7 @@ func (s *Store) Update(change func(*File) error) error {
 func (f *File) tidy() (dead []Instance) {
 	now := time.Now()
 	f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return !p.Until.After(now) })
+	f.tidyProxies()
 	for _, i := range f.Instances {
 		if !i.Alive() {
 			dead = append(dead, i)

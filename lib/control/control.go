@@ -1,0 +1,216 @@
+// Package control is the control protocol: one JSON object a line each way
+// on a Unix socket. A request is {"id":1,"method":"status","params":{…}}, its
+// answer {"id":1,"result":{…}} or {"id":1,"error":{"code":"…","message":"…"}}.
+// Answers may come out of order; a connection that drops cancels what it
+// waits for.
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"btools/lib/cli"
+)
+
+// MaxLine is the size in bytes of the longest request or answer.
+const MaxLine = 1 << 20
+
+// maxPending bounds the requests of one connection that are being answered.
+const maxPending = 64
+
+// Codes of errors, a closed list that btools(7) documents.
+const (
+	BadRequest    = "bad_request"    // the line or the parameters make no sense
+	UnknownMethod = "unknown_method" // this program has no such method
+	NotOwned      = "not_owned"      // the browser is somebody else's to launch and stop
+	Unavailable   = "unavailable"    // no such browser, no display
+	TryAgain      = "try_again"      // timed out, profile in use, shutting down
+	Failed        = "failed"         // anything else
+)
+
+// exits maps the codes to exit codes.
+var exits = map[string]int{
+	BadRequest: cli.Usage, UnknownMethod: cli.Usage, NotOwned: cli.Usage,
+	Unavailable: cli.Unavailable, TryAgain: cli.TryAgain, Failed: cli.Failed,
+}
+
+// Error is an error as it travels.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error.
+func Errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// ErrorOf is the Error that an error travels as: itself, or one with the
+// code that fits its exit code.
+func ErrorOf(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	code := Failed
+	var c *cli.Error
+	if errors.As(err, &c) {
+		switch c.Code {
+		case cli.Usage, cli.Data:
+			code = BadRequest
+		case cli.Unavailable, cli.NotFound, cli.CannotRun:
+			code = Unavailable
+		case cli.TryAgain:
+			code = TryAgain
+		}
+	}
+	return &Error{Code: code, Message: err.Error()}
+}
+
+// Exit is the error with its exit code.
+func (e *Error) Exit() error {
+	code, ok := exits[e.Code]
+	if !ok {
+		code = cli.Failed
+	}
+	return &cli.Error{Code: code, Err: e}
+}
+
+type request struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+type answer struct {
+	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+// Handler answers one request. The context ends with the connection.
+type Handler func(ctx context.Context, method string, params json.RawMessage) (any, error)
+
+// Listen opens a control socket, mode 0600, in a directory that is nobody
+// else's. What a dead process left at the path is replaced.
+func Listen(path string) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("somebody listens on %s", path)
+	}
+	os.Remove(path)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the control socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Serve answers the requests of all connections until the listener is
+// closed and the context has ended; it returns when nobody is being answered.
+func Serve(ctx context.Context, l net.Listener, handle Handler) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		wg.Go(func() { serve(ctx, c, handle) })
+	}
+}
+
+func serve(ctx context.Context, c net.Conn, handle Handler) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	var mu sync.Mutex
+	write := func(a answer) {
+		b, err := json.Marshal(a)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			c.Write(append(b, '\n'))
+		}
+	}
+	pending := make(chan struct{}, maxPending)
+	lines := bufio.NewScanner(c)
+	lines.Buffer(nil, MaxLine)
+	for lines.Scan() {
+		var r request
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			write(answer{Error: Errorf(BadRequest, "no request: %v", err)})
+			continue
+		}
+		pending <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-pending }()
+			a := answer{ID: r.ID}
+			result, err := handle(ctx, r.Method, r.Params)
+			if err == nil {
+				a.Result, err = json.Marshal(result)
+			}
+			if err != nil {
+				a.Error, a.Result = ErrorOf(err), nil
+			}
+			write(a)
+		})
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		write(answer{Error: Errorf(BadRequest, "a request is longer than %d bytes", MaxLine)})
+	}
+}
+
+// Call makes one request on a connection of its own. An error of the other
+// side is an *Error. Result may be nil.
+func Call(ctx context.Context, path, method string, params, result any) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	r := request{ID: json.RawMessage("1"), Method: method}
+	if params != nil {
+		if r.Params, err = json.Marshal(params); err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(c).Encode(r); err != nil {
+		return err
+	}
+	var a answer
+	if err := json.NewDecoder(io.LimitReader(c, MaxLine)).Decode(&a); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%s: no answer: %w", path, err)
+	}
+	if a.Error != nil {
+		return a.Error
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(a.Result, result)
+}

@@ -1,0 +1,85 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"btools/lib/cli"
+)
+
+func serveFor(t *testing.T, handle Handler) string {
+	t.Helper()
+	path := t.TempDir() + "/s"
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { Serve(ctx, l, handle) })
+	t.Cleanup(func() {
+		l.Close()
+		cancel()
+		wg.Wait()
+	})
+	return path
+}
+
+func TestCall(t *testing.T) {
+	path := serveFor(t, func(_ context.Context, method string, params json.RawMessage) (any, error) {
+		switch method {
+		case "echo":
+			return params, nil
+		case "missing":
+			return nil, &cli.Error{Code: cli.Unavailable, Err: errors.New("none")}
+		}
+		return nil, Errorf(UnknownMethod, "no %s", method)
+	})
+	var got string
+	if err := Call(t.Context(), path, "echo", "x", &got); err != nil || got != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for method, want := range map[string]string{"missing": Unavailable, "other": UnknownMethod} {
+		var e *Error
+		if err := Call(t.Context(), path, method, nil, nil); !errors.As(err, &e) || e.Code != want {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if _, err := Listen(path); err == nil {
+		t.Error("two listen on one path")
+	}
+}
+
+// Answers come as they are ready, garbage is answered, and a connection that
+// drops cancels what it waits for.
+func TestConnection(t *testing.T) {
+	cancelled := make(chan struct{})
+	path := serveFor(t, func(ctx context.Context, method string, _ json.RawMessage) (any, error) {
+		if method == "wait" {
+			<-ctx.Done()
+			close(cancelled)
+		}
+		return method, nil
+	})
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewScanner(c)
+	c.Write([]byte("{\"id\":\"a\",\"method\":\"wait\"}\nwhat?\n"))
+	if !in.Scan() || !strings.Contains(in.Text(), BadRequest) {
+		t.Error(in.Text())
+	}
+	c.Write([]byte("{\"id\":7,\"method\":\"now\"}\n"))
+	if !in.Scan() || in.Text() != `{"id":7,"result":"now"}` {
+		t.Error(in.Text())
+	}
+	c.Close()
+	<-cancelled
+}
