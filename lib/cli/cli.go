@@ -223,6 +223,14 @@ func (c *Context) UsageError(format string, args ...any) error {
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }
 
+// Given reports whether the flag itself was given, and not only its variable:
+// what comes down the pipe is nearer than the environment.
+func (c *Context) Given(name string) bool {
+	return slices.ContainsFunc(c.Env.Args, func(a string) bool {
+		return a == "--"+name || strings.HasPrefix(a, "--"+name+"=") || a == "-"+name
+	})
+}
+
 func (c *Context) prepare() error {
 	for _, f := range []struct {
 		name string

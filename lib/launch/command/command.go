@@ -9,13 +9,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"btools/lib/cli"
 	"btools/lib/find"
 	"btools/lib/launch"
+	"btools/lib/launch/options"
 	"btools/lib/life"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -162,57 +162,25 @@ func input(c *cli.Context) (*record.Record, error) {
 	return rec, nil
 }
 
-func validSize(s string) bool {
-	w, h, _ := strings.Cut(s, ",")
-	for _, n := range []string{w, h} {
-		if px, err := strconv.ParseUint(n, 10, 16); err != nil || px == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // newSpec is the launch that the flags and the record ask for, all but the
 // browser.
 func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
+	o, err := options.FromFlags(c)
+	if err != nil {
+		return nil, err
+	}
 	s := &launch.Spec{
-		Input: rec, Port: c.Int("port"), Headless: !c.Bool("no-headless"), Args: c.StringSlice("arg"),
-		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: c.String("window-size"),
-		Env: c.StringSlice("env"), Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
+		Input: rec, Port: c.Int("port"), Headless: o.Headless == nil || *o.Headless, Args: o.Args, Profile: o.Profile,
+		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: o.WindowSize,
+		Env: o.Env, Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
 		TTL: c.Duration("ttl"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
 	switch {
-	case c.Bool("headless") && c.Bool("no-headless"):
-		return nil, c.UsageError("--headless and --no-headless exclude each other")
-	case s.WindowSize != "" && !validSize(s.WindowSize):
-		return nil, c.UsageError("--window-size is W,H in pixels, such as 1280,720, not %q", s.WindowSize)
 	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
 		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
-	case !slices.Contains([]string{"auto", "on", "off"}, c.String("sandbox")):
-		return nil, c.UsageError("--sandbox is auto, on or off, not %q", c.String("sandbox"))
 	}
-	for _, kv := range s.Env {
-		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
-			return nil, c.UsageError("--env is K=V, not %q", kv)
-		}
-	}
-	for _, a := range s.Args {
-		for _, ours := range []string{"--remote-debugging-port", "--user-data-dir", "--remote-debugging-pipe"} {
-			if name, _, _ := strings.Cut(a, "="); name == ours {
-				return nil, c.UsageError("--arg %s: use blaunch's own --port and --profile", a)
-			}
-		}
-	}
-	if p := c.String("profile"); c.IsSet("profile") {
-		abs, err := filepath.Abs(p)
-		if err != nil || p == "" {
-			return nil, c.UsageError("--profile is a directory, not %q", p)
-		}
-		s.Profile = abs
-	}
-	var err error
 	if s.Owner, err = life.FromFlags(c); err != nil {
 		return nil, err
 	}
@@ -237,7 +205,7 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	switch c.String("sandbox") {
 	case "off":
 		s.NoSandbox = true
-	case "auto":
+	case "", "auto":
 		if why := launch.SandboxOff(b, c.Getenv); why != "" {
 			s.NoSandbox = true
 			c.Log.Info("sandbox off: " + why + " (--sandbox on keeps it)")
@@ -252,7 +220,7 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	var b record.Browser
 	want := c.String("browser")
-	if rec != nil && !flagGiven(c, "browser") {
+	if rec != nil && !c.Given("browser") {
 		if ok, err := rec.Get("browser", &b); err != nil {
 			return b, cli.Errorf(cli.Data, "%v", err)
 		} else if ok {
@@ -275,9 +243,6 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	}
 	o := find.Options{Getenv: c.Getenv, Home: home()}
 	if want != "" {
-		if !slices.Contains(record.Types, want) {
-			return b, c.UsageError("--browser is a path or one of %s, not %q", strings.Join(record.Types, ", "), want)
-		}
 		o.Types = []string{want}
 	}
 	found, _, err := find.Browsers(context.Background(), o)
@@ -291,14 +256,6 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"), Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
 	}
 	return found[0], nil
-}
-
-// flagGiven reports whether the flag itself was given, and not only its
-// variable: what comes down the pipe is nearer than the environment.
-func flagGiven(c *cli.Context, name string) bool {
-	return slices.ContainsFunc(c.Env.Args, func(a string) bool {
-		return a == "--"+name || strings.HasPrefix(a, "--"+name+"=") || a == "-"+name
-	})
 }
 
 func inspect(path, source string) (record.Browser, error) {
