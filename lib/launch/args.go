@@ -32,7 +32,6 @@ var chromeArgs = []string{
 	"--disable-hang-monitor",                               // no dialog over a busy page
 	"--disable-prompt-on-repost",                           // reloading a form's result does not ask
 	"--hide-crash-restore-bubble",                          // no bubble after a kill
-	"--disable-crashpad-for-testing",                       // its handlers escape the process group (facts: two a browser)
 	"--password-store=basic",                               // no keyring, which would ask
 	"--use-mock-keychain",                                  // the same on macOS
 	"--force-color-profile=srgb",                           // screenshots alike on every screen

@@ -138,6 +138,10 @@ func (s *Supervisor) start(profile, temp string) error {
 			env = append(env, "MOZ_DISABLE_CONTENT_SANDBOX=1")
 		}
 	}
+	// Crash dumps go to the home directory else, whatever the profile is. To
+	// have none, --disable-crashpad-for-testing would do, but together with
+	// the pipe it crashes the network service again and again (rubycdp/ferrum#619).
+	env = append(env, "BREAKPAD_DUMP_LOCATION="+filepath.Join(s.dirs[0], "crashes"))
 	s.child, err = spawn(s.Spec, append([]string{path}, args...), dedupe(env), s.dirs[0], w)
 	if err != nil {
 		r.Close()

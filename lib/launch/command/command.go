@@ -30,7 +30,7 @@ var columns = []cli.Column{
 
 // Launch launches a browser and holds it as the flags say.
 func Launch(c *cli.Context) error {
-	rec, err := input(c)
+	rec, err := c.FirstRecord()
 	if err != nil {
 		return err
 	}
@@ -144,22 +144,6 @@ func runCommand(ctx context.Context, c *cli.Context, path string, spec *launch.S
 	}
 	// Until here a signal stops the launch; from here the command is told.
 	return run.Command(ctx, path, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, spec.StopTimeout)
-}
-
-// input is the first record of standard input, nil if there is none.
-func input(c *cli.Context) (*record.Record, error) {
-	in := c.Input()
-	if in == nil {
-		return nil, nil
-	}
-	rec, err := in.Read()
-	if err == io.EOF {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, cli.InputError(err)
-	}
-	return rec, nil
 }
 
 // newSpec is the launch that the flags and the record ask for, all but the
