@@ -29,6 +29,22 @@ func (c *Context) Input() *record.Reader {
 	}})
 }
 
+// FirstRecord is the first record of standard input, nil if there is none.
+func (c *Context) FirstRecord() (*record.Record, error) {
+	in := c.Input()
+	if in == nil {
+		return nil, nil
+	}
+	rec, err := in.Read()
+	if err == io.EOF {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, InputError(err)
+	}
+	return rec, nil
+}
+
 func readable(f *os.File) bool {
 	st, err := f.Stat()
 	return err == nil && (st.Mode().IsRegular() || st.Mode()&fs.ModeNamedPipe != 0)

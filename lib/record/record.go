@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Version is the schema's version, the member "v". Members may be added to
@@ -149,6 +150,11 @@ func (r *Record) SetRaw(name string, value json.RawMessage) {
 		}
 	}
 	r.members = append(r.members, member{name, value})
+}
+
+// Delete removes a member.
+func (r *Record) Delete(name string) {
+	r.members = slices.DeleteFunc(r.members, func(m member) bool { return m.name == name })
 }
 
 // MustSet sets a member to a value that is known to marshal. A record

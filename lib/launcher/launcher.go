@@ -1,0 +1,337 @@
+// Package launcher runs a program that launches a browser and holds it, such
+// as "blaunch --wait": the program prints the browser's record, and the
+// browser is there until the program ends.
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/proc"
+	"btools/lib/record"
+)
+
+// Spec says what to run.
+type Spec struct {
+	Argv    []string        // the program and its arguments
+	Input   *record.Record  // on its standard input; nil: none
+	Timeout time.Duration   // from its start to the record
+	Grace   time.Duration   // from SIGTERM to SIGKILL, to it and its process group
+	Now     <-chan struct{} // closed: no grace any more
+	Stderr  io.Writer       // gets its messages
+}
+
+// killBound is how long SIGKILL may take to be seen to work.
+const killBound = 5 * time.Second
+
+// maxMessages is how much of the program's messages is kept, in bytes, to
+// say why it failed.
+const maxMessages = 4 << 10
+
+// Browser is a browser and the program that holds it.
+type Browser struct {
+	Record   *record.Record
+	Instance record.Instance // its host, port and protocol are always set
+
+	spec     Spec
+	cmd      *exec.Cmd
+	bind     *os.File      // its end is the program's
+	ended    chan struct{} // closed when the program has ended
+	err      error         // how, valid then
+	messages tail
+}
+
+// Sibling finds a program of this project: beside this one, else on PATH.
+func Sibling(name string) (string, error) {
+	if exe, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(exe), name+filepath.Ext(exe))
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
+	}
+	return path, nil
+}
+
+// Foreign is a browser that somebody else holds: it never ends, and Stop does
+// nothing.
+func Foreign(rec *record.Record) (*Browser, error) {
+	i, err := Endpoint(rec)
+	if err != nil {
+		return nil, err
+	}
+	return &Browser{Record: rec, Instance: i, ended: make(chan struct{})}, nil
+}
+
+// Launch runs the program and returns once it has printed a record. When it
+// fails, the time is over, or the context ends, the program is stopped first.
+func Launch(ctx context.Context, spec Spec) (*Browser, error) {
+	b := &Browser{spec: spec, ended: make(chan struct{})}
+	read, bind, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	b.bind = bind
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd.SysProcAttr = group()
+	cmd.WaitDelay = time.Second // somebody else may hold its streams
+	cmd.Stderr = io.MultiWriter(&b.messages, spec.Stderr)
+	if spec.Input != nil {
+		cmd.Stdin = bytes.NewReader(spec.Input.Line())
+	}
+	inherit(cmd, read)
+	lines := newFirstLine()
+	cmd.Stdout = lines
+	b.cmd = cmd
+	// Killed with us, should it not watch the descriptor.
+	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
+	if err != nil {
+		bind.Close()
+		code := cli.Unavailable
+		return nil, &cli.Error{Code: code, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], err)}
+	}
+	go func() {
+		b.err = <-wait
+		bind.Close()
+		close(b.ended)
+	}()
+	late := time.NewTimer(spec.Timeout)
+	defer late.Stop()
+	select {
+	case line := <-lines.first:
+		err = b.take(line)
+	case <-b.ended:
+		select {
+		case line := <-lines.first:
+			if err = b.take(line); err == nil {
+				err = b.failure("ended at once")
+			}
+		default:
+			err = b.failure("printed no record")
+		}
+	case <-late.C:
+		err = &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(), spec.Timeout)}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		b.Stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Browser) name() string { return filepath.Base(b.spec.Argv[0]) }
+
+// take reads the record.
+func (b *Browser) take(line []byte) error {
+	rec, err := record.Parse(line)
+	if err == nil {
+		b.Record = rec
+		b.Instance, err = Endpoint(rec)
+	}
+	if err != nil {
+		return &cli.Error{Code: cli.Failed, Err: fmt.Errorf("%s printed no record of a browser: %w", b.name(), err)}
+	}
+	return nil
+}
+
+// Endpoint is the instance of a record with its host, port and protocol
+// filled in, from its addresses if need be.
+func Endpoint(rec *record.Record) (record.Instance, error) {
+	var i record.Instance
+	if ok, err := rec.Get("instance", &i); err != nil {
+		return i, err
+	} else if !ok {
+		return i, errors.New("it has no instance")
+	}
+	for _, s := range []string{i.WSURL, i.HTTPURL} {
+		if s == "" || i.Port != 0 && i.Host != "" {
+			continue
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "ws" && u.Scheme != "http" {
+			return i, fmt.Errorf("its instance has the address %q, which is neither ws:// nor http://", s)
+		}
+		if i.Host == "" {
+			i.Host = u.Hostname()
+		}
+		if i.Port == 0 {
+			if i.Port, _ = strconv.Atoi(u.Port()); u.Port() == "" {
+				i.Port = 80
+			}
+		}
+	}
+	if i.Host == "" {
+		i.Host = "127.0.0.1"
+	}
+	if i.Port < 1 || i.Port > 65535 {
+		return i, errors.New("its instance has no port and no ws_url")
+	}
+	if i.Protocol == "" {
+		i.Protocol = record.CDP
+	}
+	return i, nil
+}
+
+// Addr is the host:port of an instance.
+func Addr(i record.Instance) string { return net.JoinHostPort(i.Host, strconv.Itoa(i.Port)) }
+
+// failure says why the program ended without a browser, by its own messages.
+func (b *Browser) failure(what string) error {
+	code := cli.Failed
+	words := "exited with 0"
+	var exit *exec.ExitError
+	if errors.As(b.err, &exit) {
+		words = exit.Error()
+		switch exit.ExitCode() {
+		case cli.Unavailable, cli.TryAgain, cli.Config:
+			code = exit.ExitCode()
+		case cli.Usage, cli.Data:
+			code = exit.ExitCode()
+		case cli.NotFound, cli.CannotRun: // a shell's
+			code = cli.Unavailable
+		}
+	}
+	reason, hint := b.messages.reason()
+	if reason == "" {
+		reason = fmt.Sprintf("%s %s (%s)", b.name(), what, words)
+	}
+	return &cli.Error{Code: code, Err: errors.New(reason), Hint: hint}
+}
+
+// Ended is closed when the program has ended, and the browser with it.
+func (b *Browser) Ended() <-chan struct{} { return b.ended }
+
+// Err is how the program ended, once Ended is closed: nil if well.
+func (b *Browser) Err() error {
+	var exit *exec.ExitError
+	if errors.As(b.err, &exit) {
+		if reason, _ := b.messages.reason(); reason != "" && exit.ExitCode() > 0 {
+			return errors.New(reason)
+		}
+	}
+	if errors.Is(b.err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return b.err
+}
+
+// Stop tells the program to end and returns when it has, or can't be killed.
+func (b *Browser) Stop() {
+	if b.cmd == nil {
+		return
+	}
+	defer b.bind.Close()
+	select {
+	case <-b.ended: // and its number may be somebody else's
+		return
+	default:
+	}
+	terminate(b.cmd)
+	grace := time.NewTimer(b.spec.Grace)
+	defer grace.Stop()
+	select {
+	case <-b.ended:
+		return
+	case <-grace.C:
+	case <-b.spec.Now:
+		// It has one of its own, which a second word cuts short.
+		terminate(b.cmd)
+		select {
+		case <-b.ended:
+			return
+		case <-time.After(killBound):
+		}
+	}
+	b.bind.Close()
+	kill(b.cmd)
+	select {
+	case <-b.ended:
+	case <-time.After(killBound):
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if n := len(t.b) - maxMessages; n > 0 {
+		t.b = append(t.b[:0], t.b[n:]...)
+	}
+	return len(p), nil
+}
+
+// reason is the last messages, in one line, and the hint among them.
+func (t *tail) reason() (reason, hint string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	const most = 4 // lines: more is a log
+	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
+	if n := len(lines) - most; n > 0 {
+		lines = lines[n:]
+	}
+	var said []string
+	for _, l := range lines {
+		l = strings.TrimSpace(l)
+		if _, h, ok := strings.Cut(l, ": hint: "); ok {
+			hint = h
+		} else if l != "" {
+			said = append(said, l)
+		}
+	}
+	return strings.ToValidUTF8(strings.Join(said, "; "), "?"), hint
+}
+
+// firstLine hands over the first line that is written to it, and drops the
+// rest: the writer never blocks.
+type firstLine struct {
+	first chan []byte
+	line  []byte
+	done  bool
+}
+
+func newFirstLine() *firstLine { return &firstLine{first: make(chan []byte, 1)} }
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	if f.done {
+		return len(p), nil
+	}
+	line, _, found := bytes.Cut(p, []byte("\n"))
+	f.line = append(f.line, line...)
+	if found && len(bytes.TrimSpace(f.line)) == 0 {
+		f.line = nil // a blank line
+		rest := p[len(line)+1:]
+		_, err := f.Write(rest)
+		return len(p), err
+	}
+	if found || len(f.line) > record.MaxSize {
+		f.done = true
+		f.first <- f.line
+	}
+	return len(p), nil
+}

@@ -1,0 +1,346 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/proc"
+	"btools/lib/record"
+)
+
+// backend is the browser behind the proxy: launched when somebody needs it,
+// by one launch however many wait for it.
+type backend struct {
+	launch  func(context.Context, options.Options, string) (*launcher.Browser, error)
+	owned   bool          // false: somebody else launches and stops it
+	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
+	log     *slog.Logger
+	changed func() // told of every launch and end
+
+	mu        sync.Mutex
+	cur       *generation // the last one, nil before the first
+	opts      options.Options
+	typ       string // the last browser's type
+	launches  int
+	lastExit  string
+	lastError string
+	closed    bool
+	running   sync.WaitGroup // the generations and their tunnels
+}
+
+// generation is the life of one browser: from the decision to launch it to
+// its end.
+type generation struct {
+	ready   chan struct{} // closed when it is launched, or has failed to
+	browser *launcher.Browser
+	err     error         // of the launch
+	end     chan struct{} // closed: it is to end
+	gone    chan struct{} // closed when nothing of it is left
+
+	// Under the backend's lock:
+	over   bool // it is ending, or gone: not for new users
+	users  int  // who wait for it, or just now use it
+	kept   bool // launched on demand of nobody who waits
+	open   map[*tunnel]bool
+	idle   *time.Timer
+	ending sync.Mutex // held while a BiDi session is ended
+}
+
+// errClosed is what waiters get when the proxy ends.
+var errClosed = &cli.Error{Code: cli.TryAgain, Err: errors.New("the proxy is stopping")}
+
+// acquire returns the browser's generation, launched if need be; release it.
+func (b *backend) acquire(ctx context.Context) (*generation, error) {
+	b.mu.Lock()
+	g, err := b.currentLocked()
+	if err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	g.users++
+	b.mu.Unlock()
+	return b.await(ctx, g)
+}
+
+// currentLocked is the generation for new users.
+func (b *backend) currentLocked() (*generation, error) {
+	if b.closed {
+		return nil, errClosed
+	}
+	if b.cur == nil || b.cur.over {
+		b.beginLocked()
+	}
+	return b.cur, nil
+}
+
+// await waits for a launch, as one of its users.
+func (b *backend) await(ctx context.Context, g *generation) (*generation, error) {
+	select {
+	case <-g.ready:
+		if g.err != nil {
+			b.release(g)
+			return nil, g.err
+		}
+		return g, nil
+	case <-ctx.Done():
+		b.release(g)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (b *backend) release(g *generation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.users--
+	select {
+	case <-g.ready:
+	default:
+		if g.users == 0 && !g.kept {
+			b.endLocked(g) // nobody waits for it any more
+		}
+	}
+}
+
+func (b *backend) beginLocked() {
+	prev := b.cur
+	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}}
+	b.cur = g
+	b.running.Go(func() { b.run(g, prev) })
+}
+
+// endLocked has a generation end; it is gone a while later.
+func (b *backend) endLocked(g *generation) {
+	if !g.over {
+		g.over = true
+		close(g.end)
+	}
+}
+
+// run is a generation's life.
+func (b *backend) run(g, prev *generation) {
+	defer close(g.gone)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-g.end:
+			cancel()
+		case <-g.ready:
+		}
+	}()
+	b.mu.Lock()
+	opts, typ := b.opts, b.typ
+	b.mu.Unlock()
+	if prev != nil {
+		<-prev.gone // two at once would fight over a profile
+	}
+	began := time.Now()
+	browser, err := b.launch(ctx, opts, typ)
+	b.mu.Lock()
+	g.browser, g.err = browser, err
+	if err != nil {
+		if ctx.Err() != nil {
+			g.err = &cli.Error{Code: cli.TryAgain, Err: errors.New("the launch was cancelled")}
+		} else {
+			b.lastError = err.Error()
+			b.log.Error("cannot launch the browser: " + err.Error())
+		}
+		g.over = true
+		close(g.ready)
+		b.mu.Unlock()
+		return
+	}
+	b.launches++
+	b.lastError = ""
+	var br record.Browser
+	if ok, err := browser.Record.Get("browser", &br); ok && err == nil {
+		b.typ = br.Type
+	}
+	if b.idle > 0 {
+		g.idle = time.AfterFunc(b.idle, func() { b.idled(g) })
+	}
+	close(g.ready)
+	b.mu.Unlock()
+	if b.owned {
+		b.log.Info("launched "+browser.Instance.ID, "browser", br.Type, "endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
+	}
+	b.changed()
+
+	asked := false
+	select {
+	case <-browser.Ended():
+	case <-g.end:
+		asked = true
+	}
+	b.mu.Lock()
+	g.over = true
+	if g.idle != nil {
+		g.idle.Stop()
+	}
+	tunnels := make([]*tunnel, 0, len(g.open))
+	for t := range g.open {
+		tunnels = append(tunnels, t)
+	}
+	b.mu.Unlock()
+	for _, t := range tunnels {
+		t.close()
+	}
+	browser.Stop()
+	exit := "it was told to stop"
+	if !asked {
+		exit = "it ended by itself"
+		if err := browser.Err(); err != nil {
+			exit = err.Error()
+		} else {
+			b.stopLeft(browser)
+		}
+		b.log.Info("the browser ended: " + exit)
+	}
+	b.mu.Lock()
+	b.lastExit = exit
+	b.mu.Unlock()
+	b.changed()
+}
+
+// stopLeft ends the browser of a launcher that does not wait for it: nobody
+// else would.
+func (b *backend) stopLeft(browser *launcher.Browser) {
+	if id, err := proc.Of(browser.Instance.SupervisorPID); err == nil && id.Signal(syscall.SIGTERM) == nil {
+		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as blaunch --wait does", "pid", id.PID)
+	}
+}
+
+// enter counts a WebSocket as use of the browser; false if that is ending.
+func (b *backend) enter(g *generation, t *tunnel) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g.over {
+		return false
+	}
+	g.open[t] = true
+	b.running.Add(1) // not from zero: the generation runs
+	return true
+}
+
+func (b *backend) leave(g *generation, t *tunnel) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.running.Done()
+	delete(g.open, t)
+	if len(g.open) == 0 && g.idle != nil && !g.over {
+		g.idle.Reset(b.idle)
+	}
+}
+
+func (b *backend) idled(g *generation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case g.over || len(g.open) > 0: // leave starts it anew
+	case g.users > 0:
+		g.idle.Reset(b.idle)
+	default:
+		b.log.Info("no WebSocket for " + b.idle.String() + ": stopping the browser")
+		b.endLocked(g)
+	}
+}
+
+// goneBound is how long a browser whose endpoint is gone may take to be seen
+// to end.
+const goneBound = 2 * time.Second
+
+// distrust is told that a browser's endpoint does not answer. It reports
+// whether that browser has ended, so that another one may be asked.
+func (b *backend) distrust(g *generation, refused bool) bool {
+	if !b.owned {
+		return false
+	}
+	select {
+	case <-g.gone:
+		return true
+	case <-time.After(goneBound):
+	}
+	if refused {
+		// It listens no more, whatever else it does.
+		b.mu.Lock()
+		b.endLocked(g)
+		b.mu.Unlock()
+	}
+	return refused
+}
+
+// relaunch launches the browser with these options over the last ones. One
+// that runs is replaced if the options differ or if force says so.
+func (b *backend) relaunch(ctx context.Context, over options.Options, force bool) error {
+	if !b.owned {
+		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
+	}
+	b.mu.Lock()
+	before := b.opts
+	b.opts = before.With(over)
+	wanted := b.opts
+	if b.cur != nil && (force || !reflect.DeepEqual(before, wanted)) {
+		b.endLocked(b.cur)
+	}
+	g, err := b.currentLocked()
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	g.kept = true
+	g.users++
+	b.mu.Unlock()
+	if _, err := b.await(ctx, g); err != nil {
+		b.mu.Lock()
+		if reflect.DeepEqual(b.opts, wanted) {
+			b.opts = before // those are known to work, or were asked for first
+		}
+		b.mu.Unlock()
+		return err
+	}
+	b.release(g)
+	return nil
+}
+
+// stop stops the browser and returns when it is gone. The next user launches
+// another one.
+func (b *backend) stop(ctx context.Context) error {
+	if !b.owned {
+		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
+	}
+	b.mu.Lock()
+	g := b.cur
+	if g != nil {
+		b.endLocked(g)
+	}
+	b.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	select {
+	case <-g.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close stops the browser for good.
+func (b *backend) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.cur != nil {
+		b.endLocked(b.cur)
+	}
+	b.mu.Unlock()
+	b.running.Wait()
+}

@@ -1,0 +1,426 @@
+// Package command is what the commands of bproxy do.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/life"
+	"btools/lib/proc"
+	"btools/lib/proxy"
+	"btools/lib/record"
+	"btools/lib/run"
+	"btools/lib/state"
+	"btools/lib/systemd"
+)
+
+var columns = []cli.Column{
+	{Head: "PORT", Field: "proxy.port"}, {Head: "PID", Field: "proxy.pid"}, {Head: "STATE", Field: "status.state"},
+	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"}, {Head: "WEBSOCKETS", Field: "status.websockets"},
+	{Head: "ENDPOINT", Field: "proxy.http_url"},
+}
+
+func schema() map[string]any { return cli.Schema(map[string]any{"status": proxy.Status{}}) }
+
+// Run serves until told to stop, or as long as a command runs.
+func Run(c *cli.Context) error {
+	rec, err := c.FirstRecord()
+	if err != nil {
+		return err
+	}
+	out, err := c.Output(columns, schema(), rec)
+	if err != nil {
+		return err
+	}
+	cmd := ""
+	if c.Command != nil {
+		if cmd, err = run.Find(c.Command); err != nil {
+			return err
+		}
+	}
+	p, err := newProxy(c, rec)
+	if err != nil {
+		return err
+	}
+	owner, err := life.FromFlags(c)
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(c, rec)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := make(<-chan struct{})
+	if cmd == "" {
+		now = life.Signals(stop)
+		signal.Ignore(syscall.SIGPIPE)
+	}
+	owner.Watch(ctx, stop)
+	if p.Launch == nil {
+		p.Launch = launch(c, rec, now)
+	}
+
+	s := &service{c: c, proxy: p, store: c.State(), record: withProxy(rec, listeners[0].Addr())}
+	p.Changed = s.restore
+	p.Start()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	defer s.close()
+	notify := systemd.NewNotifier()
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, listeners...) }()
+	if cmd == "" {
+		if err = errors.Join(out.Write(s.record), out.Close()); err == nil {
+			notify.Tell("READY=1")
+			err = <-served
+			notify.Tell("STOPPING=1")
+			return err
+		}
+	} else {
+		var e record.Proxy
+		s.record.Get("proxy", &e)
+		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port}, c.Duration("stop-timeout"))
+	}
+	stop(nil)
+	if serveErr := <-served; err == nil {
+		err = serveErr
+	}
+	return err
+}
+
+// newProxy is the proxy that the flags and the record ask for.
+func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
+	o, err := options.FromFlags(c)
+	if err != nil {
+		return nil, err
+	}
+	if rec != nil && rec.Raw("browser") != nil && !c.Given("browser") {
+		o.Browser = "" // the record's is nearer than the variable's
+	}
+	p := &proxy.Proxy{
+		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
+		Origins: c.StringSlice("allow-origin"), MaxConnections: c.Int("max-connections"), Log: c.Log,
+	}
+	switch {
+	case p.Idle < 0 || c.Duration("timeout") <= 0 || c.Duration("stop-timeout") < 0:
+		return nil, c.UsageError("a duration must be positive, such as 15s")
+	case p.MaxConnections < 1:
+		return nil, c.UsageError("--max-connections is 1 or more, not %d", p.MaxConnections)
+	}
+	foreign, err := target(c, rec)
+	if err != nil {
+		return nil, err
+	}
+	if foreign != nil {
+		for _, f := range []string{"launch", "idle", "eager"} {
+			if c.IsSet(f) {
+				return nil, c.UsageError("--%s is for a browser that bproxy launches, not for one that is there already", f)
+			}
+		}
+		b, err := launcher.Foreign(foreign)
+		if err != nil {
+			return nil, cli.Errorf(cli.Data, "cannot use the record: %v", err)
+		}
+		p.Foreign = true
+		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
+	}
+	if path := c.String("token-file"); c.IsSet("token-file") {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, cli.Errorf(cli.Config, "cannot read the token: %v", err)
+		}
+		if p.Token = strings.TrimSpace(string(b)); p.Token == "" || strings.ContainsAny(p.Token, " \t\n&#") {
+			return nil, cli.Errorf(cli.Config, "%s holds no token: one word without & and #", path)
+		}
+	}
+	if path := c.String("trace"); c.IsSet("trace") {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // it holds what pages hold
+		if err != nil {
+			return nil, fmt.Errorf("cannot write the trace: %w", err)
+		}
+		p.Trace = &proxy.Trace{Out: f, Log: c.Log}
+	}
+	return p, nil
+}
+
+// target is the record of a browser that somebody else holds: of --target, or
+// the one on standard input; nil if there is none.
+func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
+	t := c.String("target")
+	if !c.IsSet("target") {
+		if rec != nil && rec.Raw("instance") != nil {
+			return rec, nil
+		}
+		return nil, nil
+	}
+	u, err := url.Parse(t)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "ws" {
+		return nil, c.UsageError("--target is http://HOST:PORT or ws://HOST:PORT/PATH, not %q", t)
+	}
+	var i record.Instance
+	if u.Scheme == "ws" {
+		i.WSURL = t
+	} else {
+		i.HTTPURL = t
+	}
+	if u.Path == "/session" || strings.HasPrefix(u.Path, "/session/") {
+		i.Protocol = record.BiDi
+	}
+	r := record.New()
+	r.MustSet("instance", i)
+	return r, nil
+}
+
+// listen opens the address of --listen, or takes the sockets of systemd.
+func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
+	ls, err := systemd.Listeners()
+	if err != nil {
+		return nil, cli.Errorf(cli.Config, "%v", err)
+	}
+	if len(ls) > 0 {
+		for _, l := range ls {
+			if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() && !c.IsSet("token-file") {
+				return nil, cli.Errorf(cli.Config, "systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
+			}
+		}
+		return ls, nil
+	}
+	addr := c.String("listen")
+	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		addr = "127.0.0.1:" + addr
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
+		return nil, c.UsageError("--listen is HOST:PORT or PORT, not %q", addr)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil && host != "" {
+		return nil, c.UsageError("--listen takes an IP address or localhost, not %q", host)
+	} else if (ip == nil || !ip.IsLoopback()) && !c.IsSet("token-file") {
+		return nil, c.UsageError("--listen %s would let other machines drive the browser: give --token-file too, or listen on 127.0.0.1", addr)
+	}
+	if rec != nil && rec.Raw("port") != nil && !c.IsSet("listen") {
+		var n int
+		if _, err := rec.Get("port", &n); err != nil || n < 0 || n > 65535 {
+			return nil, cli.Errorf(cli.Data, "the record's port is no port: %s", rec.Raw("port"))
+		}
+		port = strconv.Itoa(n)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host), Hint: "leave --listen out to let the system choose, or take one with bport"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	return []net.Listener{l}, nil
+}
+
+// withProxy is the record with the proxy's addresses.
+func withProxy(rec *record.Record, addr net.Addr) *record.Record {
+	if rec == nil {
+		rec = record.New()
+	}
+	rec = rec.Clone()
+	a := addr.(*net.TCPAddr)
+	host := a.IP.String()
+	reach := host
+	if a.IP.IsUnspecified() {
+		reach = "127.0.0.1"
+	}
+	at := net.JoinHostPort(reach, strconv.Itoa(a.Port))
+	rec.MustSet("proxy", record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, WSURL: "ws://" + at + "/devtools/browser"})
+	return rec
+}
+
+// launch launches with --launch, or with blaunch.
+func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(context.Context, options.Options, string) (*launcher.Browser, error) {
+	input := record.New()
+	if rec != nil {
+		input = rec.Clone()
+		input.Delete("port") // it is the proxy's
+	}
+	timeout, grace := c.Duration("timeout"), c.Duration("stop-timeout")
+	const margin = 5 * time.Second // for the launcher's own bounds to hold first
+	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
+		spec := launcher.Spec{Input: input, Timeout: timeout, Grace: grace + margin, Now: now, Stderr: os.Stderr}
+		if line := c.String("launch"); line != "" {
+			spec.Argv = shell(line, o.Argv())
+			return launcher.Launch(ctx, spec)
+		}
+		blaunch, err := launcher.Sibling("blaunch")
+		if err != nil {
+			return nil, err
+		}
+		if o.Browser == "" && input.Raw("browser") == nil {
+			o.Browser = typ // a restart changes nothing that nobody asked for
+		}
+		level := c.String("log-level")
+		if level == "info" {
+			level = "warn" // its usual words are ours to say
+		}
+		spec.Timeout += margin
+		spec.Argv = slices.Concat([]string{blaunch, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
+			"--log-level=" + level, "--log-format=" + c.String("log-format")}, launcher.BindArgs(), o.Argv())
+		return launcher.Launch(ctx, spec)
+	}
+}
+
+// shell is a command line with more arguments, as the shell runs it.
+func shell(line string, more []string) []string {
+	if runtime.GOOS == "windows" {
+		return append([]string{"cmd", "/c", line}, more...)
+	}
+	for _, a := range more {
+		line += " '" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return []string{"/bin/sh", "-c", line}
+}
+
+// service is what others on this machine see of the proxy: its entry in the
+// state file and its control socket.
+type service struct {
+	c      *cli.Context
+	proxy  *proxy.Proxy
+	store  *state.Store
+	record *record.Record
+	entry  state.Proxy
+
+	ctx     context.Context
+	mu      sync.Mutex
+	control net.Listener
+	serving sync.WaitGroup
+	closed  bool
+}
+
+func (s *service) open(ctx context.Context) error {
+	var p record.Proxy
+	s.record.Get("proxy", &p)
+	path, err := s.store.Socket(fmt.Sprintf("bproxy-%d-%d", p.Port, p.PID))
+	if err != nil {
+		return cli.StateError(err)
+	}
+	s.ctx = ctx
+	s.entry = state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
+	return s.restoreLocked()
+}
+
+// restore makes the entry and the socket again if somebody has deleted them.
+func (s *service) restore() {
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			return
+		}
+		if err := s.restoreLocked(); err != nil {
+			s.c.Log.Warn(err.Error())
+		}
+	}()
+}
+
+func (s *service) restoreLocked() error {
+	f, err := s.store.Read()
+	if err == nil && slices.ContainsFunc(f.Proxies, func(p state.Proxy) bool { return p.Process == s.entry.Process }) {
+		if _, err := os.Lstat(s.entry.Control); err == nil {
+			return nil
+		}
+	}
+	// Listed first, made second: killed in between, it is swept.
+	if err := s.store.Update(func(f *state.File) error {
+		f.SetProxy(s.entry)
+		return nil
+	}); err != nil {
+		return cli.StateError(err)
+	}
+	if _, err := os.Lstat(s.entry.Control); err == nil && s.control != nil {
+		return nil
+	}
+	l, err := control.Listen(s.entry.Control)
+	if err != nil {
+		return err
+	}
+	if s.control != nil {
+		s.control.(*net.UnixListener).SetUnlinkOnClose(false) // the path is the new one's
+		s.control.Close()
+	}
+	s.control = l
+	s.serving.Go(func() { control.Serve(s.ctx, l, s.handle) })
+	return nil
+}
+
+func (s *service) close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.control != nil {
+		s.control.Close()
+	}
+	s.mu.Unlock()
+	if err := s.store.Update(func(f *state.File) error {
+		f.DropProxy(s.entry.Process)
+		return nil
+	}); err != nil {
+		s.c.Log.Warn(err.Error())
+	}
+}
+
+// handle answers the control socket. Each answer is the status, a record.
+func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	var over options.Options
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &over); err != nil {
+			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+		}
+		if wrong := over.Check(); wrong != "" {
+			return nil, control.Errorf(control.BadRequest, "%s", wrong)
+		}
+	}
+	var err error
+	switch method {
+	case "status":
+	case "launch":
+		err = s.proxy.Relaunch(ctx, over, false)
+	case "restart":
+		err = s.proxy.Relaunch(ctx, options.Options{}, true)
+	case "stop":
+		err = s.proxy.Stop(ctx)
+	default:
+		return nil, control.Errorf(control.UnknownMethod, "bproxy has no method %q: it has status, launch, restart and stop", method)
+	}
+	if err != nil {
+		return nil, err
+	}
+	status, browser := s.proxy.Status()
+	r := s.record.Clone()
+	if browser != nil {
+		for _, member := range []string{"browser", "instance"} {
+			if raw := browser.Raw(member); raw != nil {
+				r.SetRaw(member, raw)
+			}
+		}
+	}
+	r.MustSet("status", status)
+	return r, nil
+}

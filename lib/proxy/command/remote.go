@@ -1,0 +1,142 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// statusTimeout is how long a proxy may take to say how it is.
+const statusTimeout = 5 * time.Second
+
+// proxies lists the proxies that live.
+func proxies(c *cli.Context) ([]state.Proxy, error) {
+	f, err := c.State().Read()
+	if err != nil {
+		return nil, cli.StateError(err)
+	}
+	var alive []state.Proxy
+	for _, p := range f.Proxies {
+		if p.Process.Alive() {
+			alive = append(alive, p)
+		}
+	}
+	return alive, nil
+}
+
+// List prints the status of every proxy.
+func List(c *cli.Context) error {
+	out, err := c.Output(columns, schema(), nil)
+	if err != nil {
+		return err
+	}
+	ps, err := proxies(c)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		r, err := call(c, p, "status", nil, statusTimeout)
+		if err != nil {
+			c.Log.Warn(err.Error())
+			r = p.Record
+		}
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// Remote returns the command that has one proxy do something and prints its
+// status.
+func Remote(method string) func(*cli.Context) error {
+	return func(c *cli.Context) error {
+		out, err := c.Output(columns, schema(), nil)
+		if err != nil {
+			return err
+		}
+		var params any
+		if method == "launch" {
+			if params, err = options.FromFlags(c); err != nil {
+				return err
+			}
+		}
+		p, err := one(c)
+		if err != nil {
+			return err
+		}
+		// The proxy itself bounds how long a launch or a stop takes.
+		r, err := call(c, p, method, params, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(out.Write(r), out.Close())
+	}
+}
+
+func call(c *cli.Context, p state.Proxy, method string, params any, timeout time.Duration) (*record.Record, error) {
+	ctx := context.Background()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the proxy with pid %d does not answer", p.Process.PID))
+		defer cancel()
+	}
+	r := &record.Record{}
+	err := control.Call(ctx, p.Control, method, params, r)
+	var e *control.Error
+	switch {
+	case errors.As(err, &e):
+		return nil, e.Exit()
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
+	case err != nil:
+		return nil, &cli.Error{Code: cli.TryAgain, Err: err}
+	}
+	return r, nil
+}
+
+// one is the proxy that the argument names by its port, or the only one.
+func one(c *cli.Context) (state.Proxy, error) {
+	args := c.Args()
+	if len(args) > 1 {
+		return state.Proxy{}, c.UsageError("name one port, not %d", len(args))
+	}
+	ps, err := proxies(c)
+	if err != nil {
+		return state.Proxy{}, err
+	}
+	var ports []string
+	for _, p := range ps {
+		var m record.Proxy
+		p.Record.Get("proxy", &m)
+		port := strconv.Itoa(m.Port)
+		if len(args) == 1 && args[0] == port {
+			return p, nil
+		}
+		ports = append(ports, port)
+	}
+	if len(args) == 1 {
+		if _, err := strconv.ParseUint(args[0], 10, 16); err != nil {
+			return state.Proxy{}, c.UsageError("%q is no port", args[0])
+		}
+		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: errors.New("no bproxy listens on port " + args[0]), Hint: "bproxy list shows those that run"}
+	}
+	switch len(ps) {
+	case 0:
+		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: errors.New("no bproxy runs")}
+	case 1:
+		return ps[0], nil
+	}
+	return state.Proxy{}, c.UsageError("several run, name one of their ports: %s", strings.Join(ports, ", "))
+}

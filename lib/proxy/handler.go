@@ -1,0 +1,315 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cdp"
+	"btools/lib/control"
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+const (
+	maxHead       = 64 << 10 // bytes of a request's head
+	headTimeout   = 10 * time.Second
+	idleTimeout   = 2 * time.Minute // of a kept-alive connection
+	answerTimeout = 30 * time.Second
+	maxJSON       = 64 << 20 // bytes of an answer that is rewritten
+	tries         = 3        // browsers that are asked, should one die just then
+)
+
+// ServeHTTP answers one request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if no := p.check(r); no != nil {
+		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.error.Message)
+		answerError(w, no.status, no.error)
+		return
+	}
+	if isUpgrade(r) {
+		p.upgrade(w, r)
+		return
+	}
+	began := time.Now()
+	p.plain.ServeHTTP(w, r)
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
+}
+
+// answerError answers in the shape of the control protocol's errors.
+func answerError(w http.ResponseWriter, status int, e *control.Error) {
+	b, _ := json.Marshal(map[string]any{"error": e})
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(status)
+	w.Write(append(b, '\n'))
+}
+
+// noBrowser answers a request for which there is no browser.
+func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody reads it
+	}
+	answerError(w, http.StatusBadGateway, control.ErrorOf(err))
+}
+
+// reverse makes the reverse proxy of plain requests.
+func (p *Proxy) reverse() *httputil.ReverseProxy {
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: answerTimeout}
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			p.clean(r.Out)
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", "browser"
+			r.Out.Host = r.In.Host
+		},
+		Transport:    roundTripper(func(r *http.Request) (*http.Response, error) { return p.roundTrip(transport, r) }),
+		ErrorHandler: noBrowser,
+		ErrorLog:     p.errorLog(),
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		g, err := p.backend.acquire(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		out := r.Clone(r.Context())
+		out.URL.Host = launcher.Addr(g.browser.Instance)
+		out.Host = p.hostFor(r.Host, out.URL.Host)
+		resp, err := transport.RoundTrip(out)
+		p.backend.release(g)
+		if err == nil {
+			if out.Host != r.Host && !p.Direct && strings.HasPrefix(out.URL.Path, "/json") {
+				err = ownAddress(resp, out.Host, r.Host)
+			}
+			return resp, err
+		}
+		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, refused(err)) {
+			return nil, fmt.Errorf("the browser does not answer: %w", err)
+		}
+	}
+}
+
+// hostFor is the Host that the browser is told: the client's, which it names
+// in its answers, so that they show the proxy's address; its own if that is
+// to be shown, or if the client's is a name, which Chrome refuses.
+func (p *Proxy) hostFor(client, browser string) string {
+	if p.Direct || !localHost(client) {
+		return browser
+	}
+	return client
+}
+
+// ownAddress has an answer show the proxy's address where the browser was
+// told its own.
+func ownAddress(resp *http.Response, browser, proxy string) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
+	resp.Body.Close()
+	if err != nil {
+		return err
+	}
+	for _, before := range []string{"ws://", "ws="} {
+		b = bytes.ReplaceAll(b, []byte(before+browser+"/"), []byte(before+proxy+"/"))
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	resp.ContentLength = int64(len(b))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))
+	return nil
+}
+
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// upgrade opens a WebSocket to the browser and joins the client to it.
+func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	client := r.RemoteAddr
+	p.clean(r)
+	for try := 1; ; try++ {
+		g, err := p.backend.acquire(r.Context())
+		if err != nil {
+			noBrowser(w, r, err)
+			return
+		}
+		up, err := p.ask(g, r)
+		if err == nil {
+			defer p.backend.release(g)
+			if up.resp.StatusCode != http.StatusSwitchingProtocols {
+				up.pass(w)
+				return
+			}
+			if t, err := p.join(w, up); err != nil {
+				p.Log.Debug("client lost", "client", client, "why", err)
+			} else if p.backend.enter(g, t) {
+				path := r.URL.Path
+				go func() {
+					sent, received := t.run()
+					p.limit.left()
+					p.endSession(g, up)
+					p.Log.Debug("connection", "client", client, "path", path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
+					p.backend.leave(g, t)
+				}()
+			} else {
+				t.close()
+				p.limit.left()
+			}
+			return
+		}
+		p.backend.release(g)
+		if r.Context().Err() != nil {
+			return
+		}
+		if try == tries || !p.backend.distrust(g, refused(err)) {
+			noBrowser(w, r, fmt.Errorf("the browser does not answer: %w", err))
+			return
+		}
+	}
+}
+
+// upgraded is a browser's answer to an upgrade.
+type upgraded struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	resp    *http.Response
+	session *session // of a BiDi browser, else nil
+}
+
+// ask sends the upgrade to the browser and reads the head of its answer.
+func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
+	i := g.browser.Instance
+	bidi := i.Protocol == record.BiDi
+	if bidi {
+		g.ending.Lock()   // a session that is being ended makes room for the next
+		g.ending.Unlock() //lint:ignore SA2001 only to have waited
+	}
+	path, err := p.path(r, i)
+	if err != nil {
+		return nil, err
+	}
+	addr := launcher.Addr(i)
+	var d net.Dialer
+	c, err := d.DialContext(r.Context(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(r.Context(), func() { c.SetDeadline(time.Unix(1, 0)) })
+	resp, in, err := p.handshake(c, r, path, addr)
+	if !stop() && err == nil {
+		err = context.Cause(r.Context())
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.SetDeadline(time.Time{})
+	up := &upgraded{conn: c, in: in, resp: resp}
+	if bidi {
+		up.session = newSession(path)
+	}
+	return up, nil
+}
+
+// path is where the browser has what the client asks for.
+func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	if i.Protocol == record.BiDi && (browserPath(path) || path == "/session") {
+		return "/session", nil
+	}
+	if !browserPath(path) {
+		return r.URL.EscapedPath(), nil
+	}
+	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
+		return u.Path, nil
+	}
+	v, err := cdp.GetVersion(r.Context(), launcher.Addr(i))
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(v.WSURL)
+	if err != nil || u.Path == "" {
+		return "", fmt.Errorf("it has no WebSocket, but %q", v.WSURL)
+	}
+	return u.Path, nil
+}
+
+func (p *Proxy) handshake(c net.Conn, r *http.Request, path, addr string) (*http.Response, *bufio.Reader, error) {
+	c.SetDeadline(time.Now().Add(answerTimeout))
+	header := r.Header.Clone()
+	if p.Trace != nil {
+		header.Del("Sec-WebSocket-Extensions") // no compression: it is to be read
+	}
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, p.hostFor(r.Host, addr))
+	header.Write(&head)
+	head.WriteString("\r\n")
+	if _, err := c.Write(head.Bytes()); err != nil {
+		return nil, nil, err
+	}
+	in := bufio.NewReader(c)
+	resp, err := http.ReadResponse(in, r)
+	return resp, in, err
+}
+
+// pass gives the client an answer that is no WebSocket.
+func (u *upgraded) pass(w http.ResponseWriter) {
+	defer u.conn.Close()
+	for k, v := range u.resp.Header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(u.resp.StatusCode)
+	u.conn.SetDeadline(time.Now().Add(answerTimeout))
+	io.Copy(w, io.LimitReader(u.resp.Body, maxJSON))
+}
+
+// join takes the client's connection over and gives each side what the
+// other one has already sent.
+func (p *Proxy) join(w http.ResponseWriter, u *upgraded) (*tunnel, error) {
+	client, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		u.conn.Close()
+		return nil, err
+	}
+	t := &tunnel{client: client, browser: u.conn}
+	p.tap(t, u)
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	u.resp.Header.Write(&head)
+	head.WriteString("\r\n")
+	if err := errors.Join(early(client, head.Bytes(), u.in, t.toClient), early(u.conn, nil, buf.Reader, t.toBrowser)); err != nil {
+		t.close()
+		p.limit.left()
+		return nil, err
+	}
+	return t, nil
+}
+
+// early passes on what was read too far, after head.
+func early(to net.Conn, head []byte, from *bufio.Reader, tap io.Writer) error {
+	b, _ := from.Peek(from.Buffered())
+	if tap != nil {
+		tap.Write(b)
+	}
+	if b = append(head, b...); len(b) == 0 {
+		return nil
+	}
+	_, err := to.Write(b)
+	return err
+}

@@ -1,0 +1,157 @@
+// Package proxy is one stable debugging port, behind which the browser is
+// launched only when somebody connects: it accepts, checks, launches on
+// demand, and joins the connections.
+package proxy
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+// Proxy is a proxy. Set its fields before Serve.
+type Proxy struct {
+	// Launch launches a browser with these options; typ is the type of the
+	// one before it, "" at first.
+	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
+	// Foreign says that Launch only finds a browser that somebody else holds.
+	Foreign bool
+	// Options are the options of the first launch.
+	Options options.Options
+	// Eager launches at once, not at the first connection.
+	Eager bool
+	// Idle is how long a browser is kept without a WebSocket; 0: for good.
+	Idle time.Duration
+	// Direct has /json show the browser's own address.
+	Direct bool
+	// Token is what every request must bring; "": none is asked for.
+	Token string
+	// Origins are the web pages' origins that may connect; "*" is any.
+	Origins []string
+	// MaxConnections bounds the client connections that are open.
+	MaxConnections int
+	// Trace, if not nil, writes every message down.
+	Trace *Trace
+	// Changed, if not nil, is told of every launch and end of a browser.
+	Changed func()
+	Log     *slog.Logger
+
+	backend backend
+	plain   *httputil.ReverseProxy
+	limit   limit
+	server  *http.Server
+}
+
+// Start makes the proxy ready to Serve.
+func (p *Proxy) Start() {
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, log: p.Log, changed: p.Changed, opts: p.Options}
+	if p.Changed == nil {
+		p.backend.changed = func() {}
+	}
+	p.limit.most = p.MaxConnections
+	p.plain = p.reverse()
+	p.server = &http.Server{
+		Handler: p, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
+		ConnState: p.limit.state, ErrorLog: p.errorLog(), DisableGeneralOptionsHandler: true,
+	}
+}
+
+// errorLog has what net/http says about bad clients at level debug.
+func (p *Proxy) errorLog() *log.Logger { return slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug) }
+
+// Serve serves the listeners until the context ends. It then closes them and
+// all connections, stops the browser, and returns when that is gone.
+func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
+	failed := make(chan error, len(listeners))
+	var wg sync.WaitGroup
+	for _, l := range listeners {
+		wg.Go(func() { failed <- p.server.Serve(&limited{l, &p.limit}) })
+	}
+	if p.Eager {
+		wg.Go(func() { p.backend.relaunch(ctx, options.Options{}, false) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	p.server.Close()
+	p.backend.close()
+	wg.Wait()
+	return err
+}
+
+// Relaunch launches the browser with these options over the last ones, if it
+// does not run so already; force replaces it regardless.
+func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) error {
+	return p.backend.relaunch(ctx, over, force)
+}
+
+// Stop stops the browser and returns when it is gone. The next connection
+// launches another one.
+func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
+
+// States of the browser.
+const (
+	Stopped   = "stopped"
+	Launching = "launching"
+	Ready     = "ready"
+	Stopping  = "stopping"
+)
+
+// Status is how a proxy is.
+type Status struct {
+	State       string          `json:"state"`       // stopped, launching, ready or stopping
+	Owned       bool            `json:"owned"`       // false: somebody else launches and stops the browser
+	Connections int             `json:"connections"` // of clients, WebSockets included
+	WebSockets  int             `json:"websockets"`
+	Launches    int             `json:"launches"` // so far
+	Options     options.Options `json:"options"`
+	LastExit    string          `json:"last_exit,omitempty"`  // why the last browser ended
+	LastError   string          `json:"last_error,omitempty"` // why the last launch failed, if it did
+}
+
+// Status returns how the proxy is, and the browser's record if it is ready.
+func (p *Proxy) Status() (Status, *record.Record) {
+	b := &p.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.count(), Launches: b.launches, Options: b.opts, LastExit: b.lastExit, LastError: b.lastError}
+	g := b.cur
+	if g == nil {
+		return s, nil
+	}
+	s.WebSockets = len(g.open)
+	launched := false
+	select {
+	case <-g.ready:
+		launched = g.err == nil
+	default:
+	}
+	gone := false
+	select {
+	case <-g.gone:
+		gone = true
+	default:
+	}
+	switch {
+	case gone || g.over && !launched:
+	case g.over:
+		s.State = Stopping
+	case launched:
+		s.State = Ready
+		return s, g.browser.Record
+	default:
+		s.State = Launching
+	}
+	return s, nil
+}
