@@ -3,7 +3,6 @@ module btools
 go 1.26.0
 
 require (
-	github.com/coder/websocket v1.8.15
 	github.com/urfave/cli/v2 v2.27.7
 	golang.org/x/sys v0.49.0
 )

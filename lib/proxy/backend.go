@@ -270,12 +270,21 @@ func (b *backend) distrust(g *generation, refused bool) bool {
 	case <-time.After(goneBound):
 	}
 	if refused {
-		// It listens no more, whatever else it does.
-		b.mu.Lock()
-		b.endLocked(g)
-		b.mu.Unlock()
+		b.restart(g) // it listens no more, whatever else it does
 	}
 	return refused
+}
+
+// restart ends a browser of our own for the next user to launch another one.
+// It reports whether it did.
+func (b *backend) restart(g *generation) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.owned || g.over {
+		return false
+	}
+	b.endLocked(g)
+	return true
 }
 
 // relaunch launches the browser with these options over the last ones. One

@@ -1,82 +1,154 @@
 package proxy
 
 import (
-	"context"
 	"encoding/json"
-	"strings"
+	"errors"
+	"io"
+	"sync"
 	"time"
-
-	"github.com/coder/websocket"
-
-	"btools/lib/launcher"
 )
 
-// session is what one client's connection to a BiDi browser reveals of its
-// session. Firefox has one session at a time, and keeps it when its client's
-// connection drops: nobody else gets one until somebody ends it.
+// Firefox has one BiDi session at a time. One that was made on a connection
+// is reachable by no other, and outlives it: were the connection of a client
+// that is gone just closed, nobody would get a session any more. So the proxy
+// ends the session on the browser's connection, which it still has.
+
+// endBound is how long a session may take to end.
+const endBound = 5 * time.Second
+
+// endID is the id of our own command: the largest that BiDi allows, which no
+// client reaches by counting.
+const endID = 1<<53 - 1
+
+const endSession = `{"id":9007199254740991,"method":"session.end","params":{}}`
+
+// session joins a client to a BiDi browser for the life of its session.
 type session struct {
-	frames frames
-	id     string // "" until it is known
+	*tunnel
+	ended  chan struct{} // closed when the browser says that the session has, or closes
+	once   sync.Once     // for that
+	answer frames        // of the browser
 }
 
-// newSession watches a connection to this path: /session, or /session/ID of
-// one that is there already.
-func newSession(path string) *session {
-	s := &session{}
-	s.id, _ = strings.CutPrefix(path, "/session/")
-	if s.id == path {
-		s.id = ""
-	}
-	s.frames.message = func(_ bool, payload []byte, _ int64) {
-		if s.id != "" {
-			return
-		}
-		// The answer to session.new is the only one with a sessionId.
+func newSession(t *tunnel) *session {
+	s := &session{tunnel: t, ended: make(chan struct{})}
+	s.answer.message = func(_ bool, payload []byte, _ int64) {
 		var m struct {
-			Type   string `json:"type"`
-			Result struct {
-				SessionID string `json:"sessionId"`
-			} `json:"result"`
+			ID int64 `json:"id"`
 		}
-		if json.Unmarshal(payload, &m) == nil && m.Type == "success" {
-			s.id = m.Result.SessionID
+		if json.Unmarshal(payload, &m) == nil && m.ID == endID {
+			s.once.Do(func() { close(s.ended) })
 		}
 	}
 	return s
 }
 
-// Write takes what the browser sends.
-func (s *session) Write(b []byte) (int, error) { return s.frames.Write(b) }
-
-// endBound is how long a session may take to end.
-const endBound = 5 * time.Second
-
-// endSession ends the session of a client that has left without doing so.
-func (p *Proxy) endSession(g *generation, u *upgraded) {
-	if u.session == nil || u.session.id == "" {
-		return
-	}
-	g.ending.Lock()
-	defer g.ending.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), endBound)
-	defer cancel()
+// run joins the connections, and ends the session when the client is gone.
+// left is called when it is. It reports whether the session is certainly over.
+func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, over bool) {
+	defer s.close()
+	down := make(chan int64, 1)
+	go func() { down <- s.toTheClient() }()
+	g := &gate{to: s.browser, tap: s.toBrowser}
+	up := make(chan struct{})
 	go func() {
-		select {
-		case <-g.end:
-			cancel()
-		case <-ctx.Done():
-		}
+		defer close(up)
+		sent, _ = io.Copy(g, struct{ io.Reader }{s.client})
 	}()
-	c, _, err := websocket.Dial(ctx, "ws://"+launcher.Addr(g.browser.Instance)+"/session/"+u.session.id, nil)
-	if err != nil {
-		p.Log.Debug("session is ended already", "session", u.session.id, "answer", err)
-		return
+	select {
+	case <-up:
+	case received = <-down: // the browser is gone
+		s.close()
+		<-up
+		return sent, received, true
 	}
-	defer c.CloseNow()
-	if err := c.Write(ctx, websocket.MessageText, []byte(`{"id":1,"method":"session.end","params":{}}`)); err == nil {
-		_, _, err = c.Read(ctx)
+	left()
+	err := g.rest()
+	if err == nil {
+		_, err = s.browser.Write(textFrame(endSession))
 	}
-	if err != nil {
-		p.Log.Warn("cannot end the session that a client has left", "session", u.session.id, "why", err)
+	if err == nil {
+		select {
+		case <-s.ended:
+			over = true
+		case received = <-down: // it is gone itself
+			return sent, received, true
+		case <-cut:
+		case <-time.After(endBound):
+		}
 	}
+	if g.frames.closed {
+		s.client.Write([]byte{0x80 | closeFrame, 0}) // the other half of its close
+	}
+	s.close()
+	return sent, <-down, over
+}
+
+// toTheClient copies what the browser sends, on and on even when the client
+// is gone.
+func (s *session) toTheClient() (n int64) {
+	buf := make([]byte, 32<<10)
+	for gone := false; ; {
+		k, err := s.browser.Read(buf)
+		n += int64(k)
+		s.answer.Write(buf[:k])
+		if s.answer.closed { // it does after session.end, a client's or ours
+			s.once.Do(func() { close(s.ended) })
+		}
+		if s.toClient != nil {
+			s.toClient.Write(buf[:k])
+		}
+		if !gone {
+			_, werr := s.client.Write(buf[:k])
+			gone = werr != nil
+		}
+		if err != nil {
+			return n
+		}
+	}
+}
+
+var errClientClosed = errors.New("the client has closed the WebSocket")
+
+// gate passes a client's frames on as whole heads, up to one that closes.
+type gate struct {
+	to     io.Writer
+	tap    io.Writer
+	frames frames
+	held   []byte // an incomplete head
+}
+
+// Write takes the next bytes.
+func (g *gate) Write(b []byte) (int, error) {
+	if g.tap != nil {
+		g.tap.Write(b)
+	}
+	n := len(b)
+	for len(b) > 0 {
+		used, head := g.frames.step(b)
+		if head && g.frames.closed {
+			g.frames.left = 0
+			return n - len(b), errClientClosed
+		}
+		g.held = append(g.held, b[:used]...)
+		b = b[used:]
+		if len(g.frames.head) > 0 {
+			continue
+		}
+		if _, err := g.to.Write(g.held); err != nil {
+			return n - len(b), err
+		}
+		g.held = g.held[:0]
+	}
+	return n, nil
+}
+
+// rest completes a frame that the client has begun, so that another may
+// follow.
+func (g *gate) rest() error {
+	if g.frames.broken || g.frames.left > maxMessage {
+		return errors.New("what the client has sent is no frame")
+	}
+	_, err := g.to.Write(make([]byte, g.frames.left))
+	return err
 }

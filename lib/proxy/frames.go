@@ -1,12 +1,13 @@
 package proxy
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // maxMessage is the size in bytes of the longest message that a frame reader
 // puts together. Longer ones are cut there.
 const maxMessage = 16 << 20
+
+// closeFrame is the opcode of a frame that closes (RFC 6455, 5.2).
+const closeFrame = 8
 
 // frames reads the WebSocket messages of one direction as they pass by. What
 // it is given may be cut anywhere. It never fails: after what is no frame it
@@ -17,58 +18,65 @@ type frames struct {
 	message func(text bool, payload []byte, size int64)
 
 	head    []byte // an incomplete head of a frame
-	left    int64  // of the present frame's payload
-	mask    [4]byte
-	masked  bool
-	at      int // in the mask
-	control bool
+	opcode  byte   // of the present frame
+	left    int64  // of its payload
 	final   bool
+	masked  bool
+	mask    [4]byte
+	at      int // in the mask
 	text    bool
-	payload []byte
+	payload []byte // of the message so far
 	size    int64
+	closed  bool // a frame that closes has come
 	broken  bool
 }
 
 // Write takes the next bytes.
 func (f *frames) Write(b []byte) (int, error) {
 	n := len(b)
-	for len(b) > 0 && !f.broken {
-		if f.left == 0 {
-			used := f.readHead(b)
-			b = b[used:]
-			continue
-		}
-		part := b[:min(int64(len(b)), f.left)]
-		b = b[len(part):]
-		f.left -= int64(len(part))
-		if !f.control {
-			f.keep(part)
-		}
-		if f.left == 0 {
-			f.endFrame()
-		}
+	for len(b) > 0 {
+		used, _ := f.step(b)
+		b = b[used:]
 	}
 	return n, nil
 }
 
-// readHead takes bytes of a frame's head (RFC 6455, 5.2) and returns how
-// many.
-func (f *frames) readHead(b []byte) int {
+// step takes bytes of one head or of one payload, and returns how many, and
+// whether they have completed a head.
+func (f *frames) step(b []byte) (used int, head bool) {
+	if f.broken {
+		return len(b), false
+	}
+	if f.left == 0 {
+		return f.readHead(b)
+	}
+	part := b[:min(int64(len(b)), f.left)]
+	f.left -= int64(len(part))
+	if f.opcode < closeFrame {
+		f.keep(part)
+	}
+	if f.left == 0 {
+		f.endFrame()
+	}
+	return len(part), false
+}
+
+// readHead takes bytes of a frame's head (RFC 6455, 5.2).
+func (f *frames) readHead(b []byte) (used int, complete bool) {
 	need := 2
 	if len(f.head) >= 2 {
 		need = headSize(f.head)
 	}
-	used := min(need-len(f.head), len(b))
+	used = min(need-len(f.head), len(b))
 	f.head = append(f.head, b[:used]...)
 	if len(f.head) < 2 || len(f.head) < headSize(f.head) {
-		return used
+		return used, false
 	}
 	h := f.head
-	f.final, f.masked, f.at = h[0]&0x80 != 0, h[1]&0x80 != 0, 0
-	opcode := h[0] & 0x0f
-	f.control = opcode >= 8
-	if !f.control && opcode != 0 {
-		f.text, f.payload, f.size = opcode == 1, f.payload[:0], 0
+	f.head = f.head[:0]
+	f.final, f.opcode, f.masked, f.at = h[0]&0x80 != 0, h[0]&0x0f, h[1]&0x80 != 0, 0
+	if f.opcode == 1 || f.opcode == 2 {
+		f.text, f.payload, f.size = f.opcode == 1, f.payload[:0], 0
 	}
 	switch n := h[1] & 0x7f; n {
 	case 126:
@@ -81,12 +89,12 @@ func (f *frames) readHead(b []byte) int {
 	if f.masked {
 		copy(f.mask[:], h[len(h)-4:])
 	}
+	f.closed = f.closed || f.opcode == closeFrame
 	f.broken = f.left < 0
-	f.head = f.head[:0]
 	if f.left == 0 {
 		f.endFrame()
 	}
-	return used
+	return used, true
 }
 
 // headSize is the length of a head that begins so.
@@ -107,9 +115,9 @@ func headSize(h []byte) int {
 // keep adds a part of the payload to the message.
 func (f *frames) keep(part []byte) {
 	f.size += int64(len(part))
-	part = part[:min(len(part), maxMessage-len(f.payload))]
+	kept := part[:min(len(part), maxMessage-len(f.payload))]
 	from := len(f.payload)
-	f.payload = append(f.payload, part...)
+	f.payload = append(f.payload, kept...)
 	if f.masked {
 		for i := range f.payload[from:] {
 			f.payload[from+i] ^= f.mask[(f.at+i)&3]
@@ -119,12 +127,27 @@ func (f *frames) keep(part []byte) {
 }
 
 func (f *frames) endFrame() {
-	if f.control || !f.final {
+	if f.opcode >= closeFrame || !f.final {
 		return
 	}
-	f.message(f.text, f.payload, f.size)
+	if f.message != nil {
+		f.message(f.text, f.payload, f.size)
+	}
 	if cap(f.payload) > 1<<20 {
 		f.payload = nil // a rare long one is not kept for
 	}
 	f.payload = f.payload[:0]
+}
+
+// textFrame is a message in one frame, as a client sends it.
+func textFrame(message string) []byte {
+	if len(message) > 125 {
+		panic("proxy: no short message: " + message)
+	}
+	mask := [4]byte{1, 2, 3, 4} // not of zeros: Firefox hangs up then
+	b := append([]byte{0x81, 0x80 | byte(len(message))}, mask[:]...)
+	for i := range len(message) {
+		b = append(b, message[i]^mask[i&3])
+	}
+	return b
 }

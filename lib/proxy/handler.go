@@ -93,7 +93,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		}
 		out := r.Clone(r.Context())
 		out.URL.Host = launcher.Addr(g.browser.Instance)
-		out.Host = p.hostFor(r.Host, out.URL.Host)
+		out.Host = p.hostFor(r.Host, g.browser.Instance)
 		resp, err := transport.RoundTrip(out)
 		p.backend.release(g)
 		if err == nil {
@@ -110,10 +110,11 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 
 // hostFor is the Host that the browser is told: the client's, which it names
 // in its answers, so that they show the proxy's address; its own if that is
-// to be shown, or if the client's is a name, which Chrome refuses.
-func (p *Proxy) hostFor(client, browser string) string {
-	if p.Direct || !localHost(client) {
-		return browser
+// to be shown, or if the client's is a name, which Chrome refuses. Firefox
+// refuses every other port than its own.
+func (p *Proxy) hostFor(client string, i record.Instance) string {
+	if p.Direct || !localHost(client) || i.Protocol == record.BiDi {
+		return launcher.Addr(i)
 	}
 	return client
 }
@@ -160,9 +161,8 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 			} else if p.backend.enter(g, t) {
 				path := r.URL.Path
 				go func() {
-					sent, received := t.run()
+					sent, received := p.run(g, t)
 					p.limit.left()
-					p.endSession(g, up)
 					p.Log.Debug("connection", "client", client, "path", path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
 					p.backend.leave(g, t)
 				}()
@@ -183,19 +183,36 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// run joins a client and its browser until one of them is gone.
+func (p *Proxy) run(g *generation, t *tunnel) (sent, received int64) {
+	if g.browser.Instance.Protocol != record.BiDi {
+		return t.run()
+	}
+	locked := false
+	sent, received, over := newSession(t).run(func() {
+		g.ending.Lock() // who comes now waits for it
+		locked = true
+	}, g.end)
+	if !over && p.backend.restart(g) {
+		p.Log.Warn("a client has left a session that can't be ended: the browser is stopped")
+	}
+	if locked {
+		g.ending.Unlock()
+	}
+	return sent, received
+}
+
 // upgraded is a browser's answer to an upgrade.
 type upgraded struct {
-	conn    net.Conn
-	in      *bufio.Reader
-	resp    *http.Response
-	session *session // of a BiDi browser, else nil
+	conn net.Conn
+	in   *bufio.Reader
+	resp *http.Response
 }
 
 // ask sends the upgrade to the browser and reads the head of its answer.
 func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
 	i := g.browser.Instance
-	bidi := i.Protocol == record.BiDi
-	if bidi {
+	if i.Protocol == record.BiDi {
 		g.ending.Lock()   // a session that is being ended makes room for the next
 		g.ending.Unlock() //lint:ignore SA2001 only to have waited
 	}
@@ -210,7 +227,7 @@ func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(r.Context(), func() { c.SetDeadline(time.Unix(1, 0)) })
-	resp, in, err := p.handshake(c, r, path, addr)
+	resp, in, err := p.handshake(c, r, path, p.hostFor(r.Host, i))
 	if !stop() && err == nil {
 		err = context.Cause(r.Context())
 	}
@@ -219,11 +236,7 @@ func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
 		return nil, err
 	}
 	c.SetDeadline(time.Time{})
-	up := &upgraded{conn: c, in: in, resp: resp}
-	if bidi {
-		up.session = newSession(path)
-	}
-	return up, nil
+	return &upgraded{conn: c, in: in, resp: resp}, nil
 }
 
 // path is where the browser has what the client asks for.
@@ -249,14 +262,14 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	return u.Path, nil
 }
 
-func (p *Proxy) handshake(c net.Conn, r *http.Request, path, addr string) (*http.Response, *bufio.Reader, error) {
+func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {
 	c.SetDeadline(time.Now().Add(answerTimeout))
 	header := r.Header.Clone()
 	if p.Trace != nil {
 		header.Del("Sec-WebSocket-Extensions") // no compression: it is to be read
 	}
 	var head bytes.Buffer
-	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, p.hostFor(r.Host, addr))
+	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, host)
 	header.Write(&head)
 	head.WriteString("\r\n")
 	if _, err := c.Write(head.Bytes()); err != nil {
@@ -288,7 +301,9 @@ func (p *Proxy) join(w http.ResponseWriter, u *upgraded) (*tunnel, error) {
 		return nil, err
 	}
 	t := &tunnel{client: client, browser: u.conn}
-	p.tap(t, u)
+	if p.Trace != nil {
+		t.toBrowser, t.toClient = p.Trace.connection()
+	}
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	u.resp.Header.Write(&head)

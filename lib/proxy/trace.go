@@ -33,12 +33,12 @@ type traceLine struct {
 }
 
 // connection returns what takes the bytes of a new connection, each way.
-func (t *Trace) connection() (toBrowser, toClient *frames) {
+func (t *Trace) connection() (toBrowser, toClient io.Writer) {
 	t.mu.Lock()
 	t.last++
 	n := t.last
 	t.mu.Unlock()
-	way := func(direction string) *frames {
+	way := func(direction string) io.Writer {
 		return &frames{message: func(text bool, payload []byte, size int64) {
 			l := traceLine{Time: record.Now(), Connection: n, Direction: direction}
 			switch {
@@ -65,25 +65,5 @@ func (t *Trace) write(l traceLine) {
 	if err != nil && !t.failed {
 		t.failed = true // say so once: the traffic goes on
 		t.Log.Warn("cannot write the trace: " + err.Error())
-	}
-}
-
-// tap has a tunnel copy what passes to whoever wants to read it.
-func (p *Proxy) tap(t *tunnel, u *upgraded) {
-	var toBrowser, toClient []io.Writer
-	if p.Trace != nil {
-		b, c := p.Trace.connection()
-		toBrowser, toClient = append(toBrowser, b), append(toClient, c)
-	}
-	if u.session != nil {
-		toClient = append(toClient, u.session)
-	}
-	for _, way := range []struct {
-		to   *io.Writer
-		taps []io.Writer
-	}{{&t.toBrowser, toBrowser}, {&t.toClient, toClient}} {
-		if len(way.taps) > 0 {
-			*way.to = io.MultiWriter(way.taps...)
-		}
 	}
 }
