@@ -146,11 +146,6 @@ func run(env *Env, p *Program) error {
 					return usage(p.Name, "flag %s stands before the command %s: put it after", first, c.Name)
 				}
 			}
-			for _, a := range rest {
-				if len(a) > 1 && a[0] == '-' {
-					return usage(p.Name, "flag %s stands after an argument: put flags first", a)
-				}
-			}
 			if n := slices.Index(rest, "-"); n >= 0 {
 				ctx.dash = true
 				rest = slices.DeleteFunc(slices.Clone(rest), func(a string) bool { return a == "-" })
@@ -190,7 +185,39 @@ func run(env *Env, p *Program) error {
 			Flags: append(slices.Clone(c.Flags), commonFlags()...), Action: action(c, false), OnUsageError: onUsage,
 		})
 	}
-	return app.RunContext(context.Background(), args)
+	return app.RunContext(context.Background(), flagsFirst(p, args))
+}
+
+// flagsFirst puts the flags before the arguments: the library takes what
+// follows the first argument for arguments.
+func flagsFirst(p *Program, args []string) []string {
+	n, c := 1, &p.Command
+	if len(args) > 1 {
+		if i := slices.IndexFunc(p.Commands, func(c *Command) bool { return c.Name == args[1] }); i >= 0 {
+			n, c = 2, p.Commands[i]
+		}
+	}
+	withValue := map[string]bool{}
+	for _, f := range append(slices.Clone(c.Flags), commonFlags()...) {
+		_, isBool := f.(*cli.BoolFlag)
+		for _, name := range f.Names() {
+			withValue[name] = !isBool
+		}
+	}
+	flags, rest := slices.Clone(args[:min(n, len(args))]), []string(nil)
+	for i := n; i < len(args); i++ {
+		a := args[i]
+		if len(a) < 2 || a[0] != '-' {
+			rest = append(rest, a)
+			continue
+		}
+		flags = append(flags, a)
+		if withValue[strings.TrimLeft(a, "-")] && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return append(flags, rest...)
 }
 
 func init() {
