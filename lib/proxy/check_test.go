@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"bufio"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func request(t *testing.T, head string) *http.Request {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n")))
+	if err != nil {
+		t.Fatalf("%q: %v", head, err)
+	}
+	return r
+}
+
+const ws = "\nConnection: keep-alive, Upgrade\nUpgrade: websocket"
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		head   string
+	}{
+		{0, "GET /json/version HTTP/1.1\nHost: 127.0.0.1:1"},
+		{0, "GET /json/version/ HTTP/1.1\nHost: localhost"},
+		{0, "GET /json HTTP/1.1\nHost: [::1]:1"},
+		{0, "GET /json/list?t=1 HTTP/1.1\nHost: LOCALHOST:1"},
+		{0, "GET /json/protocol HTTP/1.1\nHost: 10.0.0.1"},
+		{0, "PUT /json/new?http://x/ HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 0"},
+		{0, "GET /json/close/ABC HTTP/1.1\nHost: 127.0.0.1\nSec-Fetch-Site: none"},
+		{0, "GET / HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{0, "GET /devtools/browser HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{0, "GET /devtools/browser/old-guid HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{0, "GET /devtools/page/ABC HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{0, "GET /session HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{0, "GET / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://good.example" + ws},
+		{0, "GET /json HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://good.example\nSec-Fetch-Site: cross-site"},
+
+		{403, "GET /json/version HTTP/1.1\nHost: evil.example"},
+		{403, "GET /json/version HTTP/1.1\nHost: 127.0.0.1.evil.example:80"},
+		{403, "GET /json/version HTTP/1.1\nHost: localhost.evil.example"},
+		{403, "GET /json/version HTTP/1.0"},
+		{403, "GET http://evil.example/json/version HTTP/1.1\nHost: 127.0.0.1"},
+		{403, "GET / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://evil.example" + ws},
+		{403, "GET / HTTP/1.1\nHost: 127.0.0.1\nOrigin: null" + ws},
+		{403, "GET / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://good.example\nOrigin: http://evil.example" + ws},
+		{403, "GET /json/version HTTP/1.1\nHost: 127.0.0.1\nSec-Fetch-Site: cross-site"},
+		{403, "GET /json/version HTTP/1.1\nHost: 127.0.0.1\nSec-Fetch-Site: same-site"},
+		{403, "GET /json/version HTTP/1.1\nHost: 127.0.0.1\nSec-Fetch-Site: same-origin"},
+		{404, "GET / HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "GET /favicon.ico HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "GET //json/version HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "GET /json/close/ HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "OPTIONS * HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "CONNECT 127.0.0.1:80 HTTP/1.1\nHost: 127.0.0.1"},
+		{404, "GET /json/version HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{405, "POST /json/version HTTP/1.1\nHost: 127.0.0.1"},
+		{405, "DELETE /json/version HTTP/1.1\nHost: 127.0.0.1"},
+		{405, "GET /json/new HTTP/1.1\nHost: 127.0.0.1"},
+		{405, "POST / HTTP/1.1\nHost: 127.0.0.1" + ws},
+		{413, "PUT /json/new HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 5"},
+		{413, "PUT /json/new HTTP/1.1\nHost: 127.0.0.1\nTransfer-Encoding: chunked"},
+	} {
+		p := &Proxy{Origins: []string{"http://good.example"}}
+		got := 0
+		if no := p.check(request(t, c.head)); no != nil {
+			got = no.status
+		}
+		if got != c.status {
+			t.Errorf("%q: %d, want %d", c.head, got, c.status)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	p := &Proxy{Token: "secret"}
+	for head, want := range map[string]int{
+		"GET /json HTTP/1.1\nHost: farm.example":                                        401,
+		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: Bearer secreT":          401,
+		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: secret":                 401,
+		"GET /json?token=secre HTTP/1.1\nHost: farm.example":                            401,
+		"GET /json?xtoken=secret HTTP/1.1\nHost: farm.example":                          401,
+		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: bearer secret":          0,
+		"GET /json?a=1&token=secret&b HTTP/1.1\nHost: farm.example":                     0,
+		"GET /json?token=secret HTTP/1.1\nHost: farm.example\nOrigin: http://x.example": 403,
+	} {
+		got := 0
+		if no := p.check(request(t, head)); no != nil {
+			got = no.status
+		}
+		if got != want {
+			t.Errorf("%q: %d, want %d", head, got, want)
+		}
+	}
+	r := request(t, "PUT /json/new?token=secret&http://site/?token=its&x HTTP/1.1\nHost: x\nAuthorization: Bearer secret\nOrigin: y")
+	p.clean(r)
+	if r.URL.RawQuery != "http://site/?token=its&x" || r.Header.Get("Authorization") != "" || r.Header.Get("Origin") != "" {
+		t.Errorf("%s %v", r.URL.RawQuery, r.Header)
+	}
+}
+
+// Whatever the head is, what a web page can send never gets through, and
+// nothing panics.
+func FuzzHead(f *testing.F) {
+	for _, s := range []string{
+		"GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://evil\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+		"GET /json?token=x HTTP/1.1\r\nHost: evil.example\r\nSec-Fetch-Site: cross-site\r\nAuthorization: Bearer\r\n\r\n",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, head string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
+		if err != nil {
+			return
+		}
+		p := &Proxy{}
+		if p.check(r) != nil {
+			return
+		}
+		site := r.Header.Get("Sec-Fetch-Site")
+		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !localHost(r.Host) || r.ContentLength != 0 && !isUpgrade(r) {
+			t.Errorf("let through: %q", head)
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodPut {
+			t.Errorf("let through: %q", head)
+		}
+		(&Proxy{Token: "t"}).clean(r)
+	})
+}
