@@ -34,7 +34,7 @@ lint: ## formatting, vet on three systems, scripts, man pages, completions
 	@scripts/install-deps lint
 	@scripts/lint
 
-install: build ## install programs, man pages and completions (PREFIX=, DESTDIR=)
+install: build ## install programs, man pages, completions and units (PREFIX=, DESTDIR=)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(PROGRAMS:%=bin/%) $(DESTDIR)$(PREFIX)/bin
 	for n in 1 5 7; do \
@@ -46,6 +46,16 @@ install: build ## install programs, man pages and completions (PREFIX=, DESTDIR=
 	install -m 644 completions/bash/* $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 644 completions/zsh/* $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 completions/fish/* $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	for m in system user; do \
+	  install -d $(DESTDIR)$(PREFIX)/lib/systemd/$$m && \
+	  for u in scripts/systemd/*.socket scripts/systemd/*.service; do \
+	    sed 's|/usr/local/bin|$(PREFIX)/bin|' $$u >$(DESTDIR)$(PREFIX)/lib/systemd/$$m/$${u##*/} || exit 1; \
+	  done; \
+	done
+	for d in scripts/systemd/*.d; do \
+	  install -d $(DESTDIR)$(PREFIX)/lib/systemd/system/$${d##*/} && \
+	  install -m 644 $$d/* $(DESTDIR)$(PREFIX)/lib/systemd/system/$${d##*/} || exit 1; \
+	done
 
 clean: ## delete what was built
 	rm -rf bin

@@ -15,12 +15,12 @@ var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
 // Pages and completions name exactly the flags that the programs have.
 func TestDocumentsNameTheFlags(t *testing.T) {
 	w := newWorld(t)
-	for _, p := range []string{"bfind", "bport", "blaunch"} {
+	for p, commands := range map[string][]string{
+		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"}, "bproxy": {"list", "status", "launch", "stop", "restart"},
+	} {
 		help := w.run(p, "--help").out
-		if p == "blaunch" {
-			for _, c := range []string{"list", "stop", "gc"} {
-				help += w.run(p, c, "--help").out
-			}
+		for _, c := range commands {
+			help += w.run(p, c, "--help").out
 		}
 		var has []string
 		for _, line := range strings.Split(help, "\n") {

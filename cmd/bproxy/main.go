@@ -21,7 +21,7 @@ func main() {
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port, with a browser behind it when it is needed", TakesCommand: true,
 			Flags: slices.Concat([]ucli.Flag{
-				&ucli.StringFlag{Name: "listen", Category: listen, Value: "127.0.0.1:0", Usage: "listen on `HOST:PORT` (port 0: the record's on standard input, else the system chooses)"},
+				&ucli.StringFlag{Name: "listen", Category: listen, DefaultText: "127.0.0.1:0", Usage: "listen on `HOST:PORT` or PORT (default: the port of the record on standard input, else the system chooses one)"},
 				&ucli.BoolFlag{Name: "direct", Category: listen, Usage: "have /json name the browser's own address, past the proxy"},
 				&ucli.StringFlag{Name: "trace", Category: listen, Usage: "append every message, both ways, to `FILE`"},
 				&ucli.StringFlag{Name: "launch", Category: browser, Usage: "launch with the shell's `CMDLINE`, which prints a record and stays (default: blaunch --wait)"},

@@ -45,6 +45,7 @@ var exits = map[string]int{
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"` // what to do
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -61,9 +62,10 @@ func ErrorOf(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	code := Failed
+	code, hint := Failed, ""
 	var c *cli.Error
 	if errors.As(err, &c) {
+		hint = c.Hint
 		switch c.Code {
 		case cli.Usage, cli.Data:
 			code = BadRequest
@@ -73,7 +75,7 @@ func ErrorOf(err error) *Error {
 			code = TryAgain
 		}
 	}
-	return &Error{Code: code, Message: err.Error()}
+	return &Error{Code: code, Message: err.Error(), Hint: hint}
 }
 
 // Exit is the error with its exit code.
@@ -82,7 +84,7 @@ func (e *Error) Exit() error {
 	if !ok {
 		code = cli.Failed
 	}
-	return &cli.Error{Code: code, Err: e}
+	return &cli.Error{Code: code, Err: e, Hint: e.Hint}
 }
 
 type request struct {

@@ -181,7 +181,7 @@ func dedupe(env []string) []string {
 // writeCopy writes the copy of the entry in the instance's directory, from
 // which a lost state file is made again.
 func (s *Supervisor) writeCopy() error {
-	b, err := json.Marshal(s.entry)
+	b, err := json.Marshal(state.Copy{Instance: s.entry, State: s.Store.Path()})
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,9 @@ func (b *backend) run(g, prev *generation) {
 		b.mu.Unlock()
 		return
 	}
-	b.launches++
+	if b.owned {
+		b.launches++
+	}
 	b.lastError = ""
 	var br record.Browser
 	if ok, err := browser.Record.Get("browser", &br); ok && err == nil {
@@ -171,7 +173,7 @@ func (b *backend) run(g, prev *generation) {
 	close(g.ready)
 	b.mu.Unlock()
 	if b.owned {
-		b.log.Info("launched "+browser.Instance.ID, "browser", br.Type, "endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
+		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID, "endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
 	}
 	b.changed()
 

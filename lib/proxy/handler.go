@@ -29,7 +29,7 @@ const (
 	idleTimeout   = 2 * time.Minute // of a kept-alive connection
 	answerTimeout = 30 * time.Second
 	maxJSON       = 64 << 20 // bytes of an answer that is rewritten
-	tries         = 3        // browsers that are asked, should one die just then
+	tries         = 2        // browsers that are asked, should the first die just then
 )
 
 // ServeHTTP answers one request.

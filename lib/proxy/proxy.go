@@ -102,6 +102,7 @@ func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
 
 // States of the browser.
 const (
+	Foreign   = "foreign" // somebody else's: how it is isn't known
 	Stopped   = "stopped"
 	Launching = "launching"
 	Ready     = "ready"
@@ -110,7 +111,7 @@ const (
 
 // Status is how a proxy is.
 type Status struct {
-	State       string          `json:"state"`       // stopped, launching, ready or stopping
+	State       string          `json:"state"`       // stopped, launching, ready, stopping, or foreign
 	Owned       bool            `json:"owned"`       // false: somebody else launches and stops the browser
 	Connections int             `json:"connections"` // of clients, WebSockets included
 	WebSockets  int             `json:"websockets"`
@@ -127,6 +128,9 @@ func (p *Proxy) Status() (Status, *record.Record) {
 	defer b.mu.Unlock()
 	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.count(), Launches: b.launches, Options: b.opts, LastExit: b.lastExit, LastError: b.lastError}
 	g := b.cur
+	if !b.owned {
+		s.State = Foreign
+	}
 	if g == nil {
 		return s, nil
 	}
@@ -144,6 +148,9 @@ func (p *Proxy) Status() (Status, *record.Record) {
 	default:
 	}
 	switch {
+	case !b.owned && launched:
+		return s, g.browser.Record
+	case !b.owned:
 	case gone || g.over && !launched:
 	case g.over:
 		s.State = Stopping

@@ -43,6 +43,13 @@ type Instance struct {
 	Record     *record.Record `json:"record,omitempty"`  // once it is ready
 }
 
+// Copy is what an instance's own directory keeps of its entry, and which
+// state file lists it.
+type Copy struct {
+	Instance
+	State string `json:"state"`
+}
+
 // Port is one that was handed out and must not be again before Until.
 type Port struct {
 	Host  string      `json:"host"`
@@ -265,11 +272,11 @@ func (s *Store) locked(change func(*File) error) error {
 			s.Warn(fmt.Sprintf("the state file %s is damaged (%v): kept as %s, a new one begun", s.path, bad, aside))
 		}
 		f = &File{V: Version}
-		recoverInstances(f)
+		s.recoverInstances(f)
 	case err != nil:
 		return s.fail("read", err)
 	case f.other == nil: // there was no file
-		recoverInstances(f)
+		s.recoverInstances(f)
 	}
 	if err := change(f); err != nil {
 		return err

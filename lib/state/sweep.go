@@ -202,15 +202,15 @@ func instanceDirs() []string {
 
 // recoverInstances fills a new state file with the instances that live: what
 // was lost is only the list of them.
-func recoverInstances(f *File) {
+func (s *Store) recoverInstances(f *File) {
 	for _, dir := range instanceDirs() {
 		b, err := os.ReadFile(filepath.Join(dir, EntryFile))
 		if err != nil {
 			continue
 		}
-		var i Instance
-		if json.Unmarshal(b, &i) == nil && DirPrefix+i.ID == filepath.Base(dir) && i.Alive() && f.Instance(i.ID) == nil {
-			f.Instances = append(f.Instances, i)
+		var i Copy
+		if json.Unmarshal(b, &i) == nil && i.State == s.path && DirPrefix+i.ID == filepath.Base(dir) && i.Alive() && f.Instance(i.ID) == nil {
+			f.Instances = append(f.Instances, i.Instance)
 		}
 	}
 }

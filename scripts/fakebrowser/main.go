@@ -34,6 +34,8 @@ func play(what, port string) {
 		os.Exit(3)
 	case "hang": // never announces anything
 		select {}
+	case "slow": // to start
+		time.Sleep(time.Second)
 	case "nodisplay":
 		fmt.Fprintln(os.Stderr, "Missing X server or $DISPLAY")
 		os.Exit(1)
@@ -85,6 +87,16 @@ func play(what, port string) {
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if what == "mute" {
 			time.Sleep(time.Hour)
+		}
+		if r.Header.Get("Upgrade") != "" { // no WebSocket, but what comes goes back
+			c, buf, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			io.Copy(c, buf)
+			return
 		}
 		g := guid
 		if what == "stranger" { // somebody else's browser answers

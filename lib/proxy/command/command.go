@@ -87,14 +87,13 @@ func Run(c *cli.Context) error {
 	}
 	defer s.close()
 	notify := systemd.NewNotifier()
+	defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ctx, listeners...) }()
 	if cmd == "" {
 		if err = errors.Join(out.Write(s.record), out.Close()); err == nil {
 			notify.Tell("READY=1")
-			err = <-served
-			notify.Tell("STOPPING=1")
-			return err
+			return <-served
 		}
 	} else {
 		var e record.Proxy
@@ -177,14 +176,10 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "ws" {
 		return nil, c.UsageError("--target is http://HOST:PORT or ws://HOST:PORT/PATH, not %q", t)
 	}
-	var i record.Instance
-	if u.Scheme == "ws" {
-		i.WSURL = t
-	} else {
-		i.HTTPURL = t
-	}
+	// All that is known of it.
+	i := map[string]string{"protocol": record.CDP, u.Scheme + "_url": t}
 	if u.Path == "/session" || strings.HasPrefix(u.Path, "/session/") {
-		i.Protocol = record.BiDi
+		i["protocol"] = record.BiDi
 	}
 	r := record.New()
 	r.MustSet("instance", i)
@@ -206,6 +201,9 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 		return ls, nil
 	}
 	addr := c.String("listen")
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
 	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
 		addr = "127.0.0.1:" + addr
 	}
@@ -228,7 +226,11 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 		}
 		port = strconv.Itoa(n)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	network := "tcp"
+	if ip := net.ParseIP(host); ip.To4() != nil {
+		network = "tcp4" // 0.0.0.0 is not [::]
+	}
+	l, err := net.Listen(network, net.JoinHostPort(host, port))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host), Hint: "leave --listen out to let the system choose, or take one with bport"}
 	}

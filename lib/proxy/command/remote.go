@@ -68,9 +68,14 @@ func Remote(method string) func(*cli.Context) error {
 		}
 		var params any
 		if method == "launch" {
-			if params, err = options.FromFlags(c); err != nil {
+			o, err := options.FromFlags(c)
+			if err != nil {
 				return err
 			}
+			if !c.Given("browser") {
+				o.Browser = "" // the variable is for who starts a proxy
+			}
+			params = o
 		}
 		p, err := one(c)
 		if err != nil {

@@ -1,0 +1,741 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// proxy is a bproxy that runs.
+type proxy struct {
+	t    *testing.T
+	w    *world
+	cmd  *exec.Cmd
+	errs syncBuffer
+	addr string
+	url  string
+}
+
+// syncBuffer is what a program that runs has said so far.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// proxy starts a bproxy; its end is the test's.
+func (w *world) proxy(args ...string) *proxy {
+	w.t.Helper()
+	p := &proxy{t: w.t, w: w}
+	p.cmd = w.cmd("bproxy", append([]string{"--no-input"}, args...)...)
+	p.start()
+	return p
+}
+
+func (p *proxy) start() {
+	p.t.Helper()
+	p.cmd.Stderr = &p.errs
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	var x struct {
+		Proxy struct {
+			Port    int
+			HTTPURL string `json:"http_url"`
+		}
+	}
+	if err := json.NewDecoder(out).Decode(&x); err != nil {
+		p.cmd.Wait()
+		p.t.Fatalf("no record: %v\n%s", err, p.errs.String())
+	}
+	p.url, p.addr = x.Proxy.HTTPURL, "127.0.0.1:"+strconv.Itoa(x.Proxy.Port)
+	p.t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			p.stop()
+		}
+		if p.t.Failed() {
+			p.t.Logf("bproxy says:\n%s", p.errs.String())
+		}
+	})
+}
+
+// stop has it end, and asserts that it does so well.
+func (p *proxy) stop() {
+	p.t.Helper()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("bproxy ended with %v", err)
+	}
+}
+
+type status struct {
+	Browser  struct{ Type string }
+	Instance struct {
+		ID        string
+		PID, Port int
+	}
+	Status struct {
+		State                string
+		WebSockets, Launches int
+		LastExit             string `json:"last_exit"`
+		LastError            string `json:"last_error"`
+	}
+}
+
+// do runs a command of bproxy on it.
+func (p *proxy) do(args ...string) (s status) {
+	p.t.Helper()
+	r := p.w.run("bproxy", append(args, strings.TrimPrefix(p.addr, "127.0.0.1:"))...)
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 0 {
+		p.t.Fatalf("%v: exit %d %s", args, r.code, r.err)
+	}
+	return s
+}
+
+// socket opens a WebSocket, or what passes for one with the fake browser.
+func (p *proxy) socket(path string, headers ...string) (net.Conn, *http.Response) {
+	p.t.Helper()
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { c.Close() })
+	head := "GET " + path + " HTTP/1.1\r\nHost: " + p.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for _, h := range headers {
+		head += h + "\r\n"
+	}
+	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
+		p.t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
+	if err != nil {
+		p.t.Fatalf("%s: %v", path, err)
+	}
+	return c, resp
+}
+
+// closed waits for the other side to end a connection.
+func closed(t *testing.T, c net.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) {
+		t.Error("the connection stays open")
+	}
+}
+
+func fakeFlags(what string) []string {
+	return []string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what, "--stop-timeout", "300ms"}
+}
+
+func TestProxyOnRealBrowser(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy()
+	if s := p.do("status"); s.Status.State != "stopped" || s.Status.Launches != 0 || len(w.state().Instances) != 0 {
+		t.Errorf("before the first connection: %+v", s)
+	}
+	_, version := get(t, "GET", p.url+"/json/version")
+	if !strings.Contains(version, "ws://"+p.addr+"/devtools/browser/") {
+		t.Errorf("/json/version does not show the proxy's address: %s", version)
+	}
+	if _, list := get(t, "GET", p.url+"/json/list"); !strings.Contains(list, "ws://"+p.addr+"/devtools/page/") || !strings.Contains(list, "ws="+p.addr+"/") {
+		t.Errorf("/json/list does not show the proxy's address: %s", list)
+	}
+	if code, _ := get(t, "PUT", p.url+"/json/new?about:blank"); code != 200 {
+		t.Errorf("/json/new: %d", code)
+	}
+	pid := 0
+	for round := 1; round <= 3; round++ {
+		var conns []net.Conn
+		for _, path := range []string{"/", "/devtools/browser", "/devtools/browser/", "/devtools/browser/a-guid-of-old?x=y"} {
+			c, resp := p.socket(path)
+			if resp.StatusCode != 101 {
+				t.Fatalf("%s: %s", path, resp.Status)
+			}
+			conns = append(conns, c)
+		}
+		if _, resp := p.socket("/devtools/page/none"); resp.StatusCode == 101 {
+			t.Error("a page that is not there is found")
+		}
+		s := p.do("status")
+		if s.Status.State != "ready" || s.Status.WebSockets != 4 || s.Status.Launches != round || s.Instance.PID == pid {
+			t.Errorf("round %d: %+v", round, s)
+		}
+		pid = s.Instance.PID
+		syscall.Kill(pid, syscall.SIGKILL)
+		for _, c := range conns {
+			closed(t, c)
+		}
+		until(t, "the status tells the end", func() bool {
+			s = p.do("status")
+			return s.Status.State == "stopped" && strings.Contains(s.Status.LastExit, "signal 9")
+		})
+	}
+	p.stop()
+	w.clean()
+	if left, _ := filepath.Glob(w.dir + "/state/*.sock"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestProxyCommands(t *testing.T) {
+	w := newWorld(t)
+	w.run("bproxy", "status").wants(t, 69, "no bproxy runs")
+	p := w.proxy("--browser", "chrome-headless-shell")
+	if s := p.do("launch"); s.Status.State != "ready" || s.Browser.Type != "chrome-headless-shell" {
+		t.Errorf("%+v", s)
+	}
+	c, _ := p.socket("/")
+	before := p.do("launch").Instance.ID
+	if s := p.do("launch", "--browser", "chrome-headless-shell"); s.Instance.ID != before {
+		t.Error("the same options replace the browser")
+	}
+	s := p.do("launch", "--browser", "chromium", "--window-size", "300,200")
+	if s.Browser.Type != "chromium" || s.Status.Launches != 2 {
+		t.Errorf("%+v", s)
+	}
+	closed(t, c)
+	args := func() string {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.do("launch").Instance.PID))
+		return string(b)
+	}
+	if s := p.do("restart"); s.Browser.Type != "chromium" || s.Status.Launches != 3 || !strings.Contains(args(), "--window-size=300,200") {
+		t.Errorf("a restart changes the browser: %+v", s)
+	}
+	if s := p.do("stop"); s.Status.State != "stopped" || len(w.state().Instances) != 0 {
+		t.Errorf("%+v", s)
+	}
+	w.run("bproxy", "launch", "--browser", "edge").wants(t, 69, "no edge is installed")
+	w.run("bproxy", "launch", "--browser", "netscape").wants(t, 64, "one of chrome, edge")
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 || !strings.Contains(args(), "--window-size=300,200") {
+		t.Errorf("after a launch that failed: %d", code)
+	}
+	q := w.proxy()
+	w.run("bproxy", "status").wants(t, 64, "name one of their ports")
+	w.run("bproxy", "status", "1").wants(t, 69, "no bproxy listens on port 1")
+	w.run("bproxy", "status", "x").wants(t, 64, "no port")
+	if r := w.run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.out)) != 4 {
+		t.Errorf("%+v", r)
+	}
+	w.run("bproxy", "--listen", q.addr).wants(t, 75, "is taken")
+	w.run("bproxy", "--listen", "0.0.0.0:0").wants(t, 64, "--token-file")
+	w.run("bproxy", "--listen", "example.com:1").wants(t, 64, "IP address")
+	w.run("bproxy", "--target", "wss://x").wants(t, 64, "--target is")
+	w.run("bproxy", "--window-size", "big").wants(t, 64, "--window-size")
+}
+
+func TestProxyCommandAfterDashes(t *testing.T) {
+	w := newWorld(t)
+	r := w.pipe("in", "bproxy", append(fakeFlags(""), "--", "sh", "-c", `cat; echo " $BTOOLS_PORT $1 $2 $3 $BTOOLS_CDP_URL $BTOOLS_WS_URL"; bproxy list -f status.state; exit 7`, "sh", "{cdp_port}", "{cdp_endpoint}", "{ws_endpoint}")...)
+	f := strings.Fields(r.out)
+	if r.code != 7 || len(f) != 8 || f[0] != "in" || f[1] != f[2] || f[3] != f[5] || f[4] != f[6] || f[7] != "stopped" {
+		t.Errorf("%+v", r)
+	}
+	r = w.run("bproxy", append(fakeFlags(""), "--", "bproxy", "launch", "-f", "status.state")...)
+	if r.code != 0 || r.out != "ready\n" {
+		t.Errorf("%+v", r)
+	}
+	w.clean()
+	w.run("bproxy", "--", "/nonexistent").wants(t, 127, "not found")
+}
+
+// However many come first, there is one launch, and one that fails is told to
+// each of them.
+func TestProxyOneLaunchForMany(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(fakeFlags("slow")...)
+	many := func(want int) (bodies []string) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 100 {
+			wg.Go(func() {
+				code, body := get(t, "GET", p.url+"/json/version")
+				mu.Lock()
+				defer mu.Unlock()
+				if bodies = append(bodies, body); code != want {
+					t.Errorf("%d %s", code, body)
+				}
+			})
+		}
+		wg.Wait()
+		return bodies
+	}
+	many(200)
+	if s := p.do("status"); s.Status.Launches != 1 {
+		t.Errorf("%+v", s)
+	}
+	p.stop()
+	p = w.proxy(append(fakeFlags("hang"), "--timeout", "500ms")...)
+	for _, b := range many(502) {
+		if !strings.Contains(b, `"code":"try_again"`) || !strings.Contains(b, "no endpoint after 500ms") {
+			t.Fatalf("%s", b)
+		}
+	}
+}
+
+func TestProxyLaunchers(t *testing.T) {
+	w := newWorld(t)
+	for line, want := range map[string]string{
+		"/nonexistent/launcher":               `"code":"unavailable"`,
+		"echo I would rather not >&2; exit 1": `"message":"I would rather not"`,
+		"echo garbage; sleep 1000":            "printed no record",
+		`echo '{"v":1,"port":7}'; sleep 1000`: "it has no instance",
+		"exit 0":                              "printed no record",
+		"sleep 1000":                          "printed no record within 500ms",
+		"echo; yes 2>/dev/null":               "printed no record",
+		`echo '{"v":1,"instance":{"port":1}}'; exec sleep 1000`: "the browser does not answer",
+	} {
+		p := w.proxy("--launch", line, "--timeout", "500ms", "--stop-timeout", "300ms")
+		for range 2 { // the next one tries again
+			if code, body := get(t, "GET", p.url+"/json/version"); code != 502 || !strings.Contains(body, want) {
+				t.Errorf("%s: %d %s", line, code, body)
+			}
+		}
+		p.stop()
+		w.clean()
+	}
+	// Any command will do, a pipeline too.
+	p := w.proxy("--launch", "bfind --type chromium | blaunch --wait --bind-fd 3")
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
+		t.Error("a pipeline does not launch")
+	}
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	w.clean()
+	// One that doesn't stay leaves its browser to nobody.
+	p = w.proxy("--launch", "blaunch --browser "+bin+"/fakebrowser")
+	get(t, "GET", p.url+"/json/version")
+	until(t, "the browser is stopped", func() bool { return strings.Contains(p.errs.String(), "a launcher stays as long as its browser") })
+	p.stop()
+	w.clean()
+}
+
+// Who leaves while the launch is under way takes it along only if nobody else
+// waits for it.
+func TestProxyClientLeaves(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(append(fakeFlags("hang"), "--timeout", "60s")...)
+	ask := func() net.Conn {
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET /json/version HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
+		return c
+	}
+	c := ask()
+	until(t, "the launch is under way", func() bool { return p.do("status").Status.State == "launching" && len(w.state().Instances) > 0 })
+	c.Close()
+	until(t, "the launch is cancelled", func() bool { return p.do("status").Status.State == "stopped" && len(w.state().Instances) == 0 })
+	p.stop()
+
+	p = w.proxy(fakeFlags("slow")...)
+	c, d := ask(), ask()
+	until(t, "the launch is under way", func() bool { return len(w.state().Instances) > 0 })
+	c.Close()
+	if resp, err := http.ReadResponse(bufio.NewReader(d), nil); err != nil || resp.StatusCode != 200 {
+		t.Errorf("the other one gets %v, %v", resp, err)
+	}
+	if s := p.do("status"); s.Status.Launches != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestProxyBrowserKilled(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(fakeFlags("")...)
+	t.Run("again and again", func(t *testing.T) {
+		for i := range 50 {
+			if code, body := get(t, "GET", p.url+"/json/version"); code != 200 {
+				t.Fatalf("%d: %d %s", i, code, body)
+			}
+			syscall.Kill(p.do("status").Instance.PID, syscall.SIGKILL)
+		}
+	})
+	t.Run("during a message", func(t *testing.T) {
+		c, _ := p.socket("/")
+		go c.Write(make([]byte, 64<<20))
+		io.ReadFull(c, make([]byte, 1<<20))
+		syscall.Kill(p.do("status").Instance.PID, syscall.SIGKILL)
+		closed(t, c)
+	})
+	t.Run("during a launch", func(t *testing.T) {
+		q := w.proxy(fakeFlags("hang")...)
+		go func() {
+			until(t, "it is started", func() bool {
+				for _, i := range w.state().Instances {
+					b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", i.Browser.PID))
+					if i.Browser.PID != 0 && strings.Contains(string(b), "FAKE=hang") {
+						return syscall.Kill(i.Browser.PID, syscall.SIGKILL) == nil
+					}
+				}
+				return false
+			})
+		}()
+		if code, body := get(t, "GET", q.url+"/json/version"); code != 502 || !strings.Contains(body, "signal 9") {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+}
+
+func TestProxyDeath(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy()
+	c, _ := p.socket("/")
+	open, _ := net.Dial("tcp", p.addr)
+	p.stop()
+	closed(t, c)
+	closed(t, open)
+	w.clean()
+
+	for _, launching := range []bool{false, true} {
+		p = w.proxy("--timeout", "60s")
+		if launching {
+			open, _ := net.Dial("tcp", p.addr)
+			fmt.Fprintf(open, "GET /json/version HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
+			until(t, "the launch is under way", func() bool { return len(w.state().Instances) > 0 })
+		} else {
+			c, _ = p.socket("/")
+		}
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		if !launching {
+			closed(t, c)
+		}
+		w.clean()
+		w.run("bproxy", "list").wants(t, 0, "")
+	}
+	// What the killed ones left is swept by who comes next.
+	p = w.proxy()
+	if left, _ := filepath.Glob(w.dir + "/state/*.sock"); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+
+	// Its own end is that of the shell, and of a descriptor.
+	r := w.run("sh", "-c", "bproxy --eager --bind-pid $$ >/dev/null 2>&1 & until bproxy list -f status.state | grep -q ready; do :; done")
+	r.wants(t, 0, "")
+	p.stop()
+	w.clean()
+}
+
+func TestProxyStateIsLost(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(fakeFlags("")...)
+	os.RemoveAll(w.dir + "/state")
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
+		t.Fatal(code)
+	}
+	until(t, "the proxy is listed again", func() bool { return w.run("bproxy", "list", "-f", "status.state").out == "ready\n" })
+	p.do("stop")
+}
+
+func TestProxyBadClients(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(append(fakeFlags(""), "--max-connections", "20")...)
+	dial := func(text string) net.Conn {
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, text)
+		return c
+	}
+	answer := func(c net.Conn) string {
+		defer c.Close()
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		b, _ := io.ReadAll(c)
+		return string(b)
+	}
+	slow := dial("GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") // and never more
+	silent := dial("")
+	for text, want := range map[string]string{
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": "400 Bad Request",
+		"what?\r\n\r\n": "400 Bad Request",
+		"GET /json/version HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10):        "431 ",
+		"GET /json/version HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                "400 ",
+		"GET /json/version HTTP/1.1\r\nHost: evil.example\r\n\r\n":                "403 ",
+		"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n":                              "404 ",
+		"POST /json/new HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n": "413 ",
+	} {
+		if got := answer(dial(text)); !strings.Contains(got, want) {
+			t.Errorf("%.50q: %q", text, got)
+		}
+	}
+	half := dial("GET /json")
+	half.(*net.TCPConn).CloseWrite()
+	answer(half)
+	if s := p.do("status"); s.Status.Launches != 0 || s.Status.State != "stopped" {
+		t.Errorf("a bad client has launched a browser: %+v", s)
+	}
+	// Pipelined requests are answered one after the other, an upgrade last.
+	one := "GET /json/version HTTP/1.1\r\nHost: 127.0.0.1:1\r\n"
+	c := dial(one + "\r\n" + one + "\r\n" + one + "Connection: close\r\n\r\n")
+	if got := answer(c); strings.Count(got, "200 OK") != 3 || !strings.Contains(got, "ws://127.0.0.1:1/") {
+		t.Errorf("%s", got)
+	}
+	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nand what comes with it")
+	in := bufio.NewReader(c)
+	http.ReadResponse(in, nil)
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for _, want := range []string{"101", "and what comes with it"} {
+		for line := ""; !strings.Contains(line, want); {
+			var err error
+			b := make([]byte, 100)
+			n, err := in.Read(b)
+			if line += string(b[:n]); err != nil {
+				t.Fatalf("%q, %v", line, err)
+			}
+			if strings.Contains(line, "and what comes with it") {
+				break
+			}
+		}
+		if want == "101" {
+			break
+		}
+	}
+	// A client that has sent all still gets its answers.
+	c, _ = p.socket("/")
+	io.WriteString(c, "echo")
+	c.(*net.TCPConn).CloseWrite()
+	if got := answer(c); got != "echo" {
+		t.Errorf("%q", got)
+	}
+	// One too many is told so.
+	var held []net.Conn
+	for range 20 {
+		held = append(held, dial(""))
+	}
+	until(t, "the limit is met", func() bool {
+		return strings.HasPrefix(answer(dial(one+"Connection: close\r\n\r\n")), "HTTP/1.1 503")
+	})
+	for _, c := range held {
+		c.Close()
+	}
+	until(t, "there is room again", func() bool {
+		return strings.HasPrefix(answer(dial(one+"Connection: close\r\n\r\n")), "HTTP/1.1 200")
+	})
+	closed(t, slow)
+	closed(t, silent)
+	p.stop()
+	w.clean()
+}
+
+// A web page that knows the port can't have a browser started, whatever it
+// tries.
+func TestProxyAgainstWebPage(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(fakeFlags("")...)
+	tried := make(chan string, 1)
+	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tried" {
+			select {
+			case tried <- r.URL.RawQuery:
+			default:
+			}
+			return
+		}
+		fmt.Fprintf(rw, `<title>x</title><script>
+const at = %q, got = []
+const tries = [
+	fetch('http://' + at + '/json/version').then(() => got.push('fetch'), () => 0),
+	fetch('http://' + at + '/json/version', { mode: 'no-cors' }).then(() => 0, () => 0),
+	fetch('http://' + at + '/json/new', { method: 'PUT' }).then(() => got.push('put'), () => 0),
+	...['/json/version', '/json/list'].map(u => new Promise(r => { const i = new Image(); i.onload = i.onerror = r; i.src = 'http://' + at + u })),
+	...['script', 'iframe'].map(n => new Promise(r => { const e = document.createElement(n); e.onload = e.onerror = r; e.src = 'http://' + at + '/json/version'; document.head.append(e) })),
+	...['/', '/devtools/browser', '/session'].map(u => new Promise(r => { const s = new WebSocket('ws://' + at + u); s.onopen = () => { got.push(u); r() }; s.onerror = r })),
+]
+Promise.all(tries).then(() => fetch('/tried?' + got))
+</script>`, p.addr)
+	}))
+	defer site.Close()
+	w.run("blaunch", "--url", site.URL).wants(t, 0, "")
+	select {
+	case got := <-tried:
+		if got != "" {
+			t.Errorf("the page got %s", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the page did not try")
+	}
+	if s := p.do("status"); s.Status.Launches != 0 || s.Status.State != "stopped" {
+		t.Errorf("%+v", s)
+	}
+	// Unless it is allowed to.
+	q := w.proxy("--allow-origin", site.URL)
+	if _, resp := q.socket("/", "Origin: "+site.URL); resp.StatusCode != 101 {
+		t.Error(resp.Status)
+	}
+	if _, resp := q.socket("/", "Origin: http://evil.example"); resp.StatusCode != 403 {
+		t.Error(resp.Status)
+	}
+}
+
+func TestProxyToken(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/token", []byte("abc123\n"), 0o600)
+	os.WriteFile(w.dir+"/empty", nil, 0o600)
+	w.run("bproxy", "--token-file", w.dir+"/none").wants(t, 78, "cannot read the token")
+	w.run("bproxy", "--token-file", w.dir+"/empty").wants(t, 78, "no token")
+	p := w.proxy("--listen", "0.0.0.0:0", "--token-file", w.dir+"/token")
+	if code, body := get(t, "GET", p.url+"/json/version"); code != 401 || !strings.Contains(body, "unauthorized") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := get(t, "GET", p.url+"/json/version?token=abc123"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	if _, resp := p.socket("/", "Authorization: Bearer abc123", "Host: x"); resp.StatusCode != 400 {
+		t.Errorf("two hosts: %s", resp.Status)
+	}
+	if _, resp := p.socket("/?token=abc123"); resp.StatusCode != 101 {
+		t.Error(resp.Status)
+	}
+	if _, resp := p.socket("/", "Authorization: Bearer wrong"); resp.StatusCode != 401 {
+		t.Error(resp.Status)
+	}
+	// With a token a name will do as well, and is what the answers show.
+	req, _ := http.NewRequest("GET", p.url+"/json/version", nil)
+	req.Host = "farm.example:99"
+	req.Header.Set("Authorization", "Bearer abc123")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), "ws://farm.example:99/devtools/browser/") {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestProxyIdleAndEager(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(append(fakeFlags(""), "--eager", "--idle", "500ms")...)
+	until(t, "the browser is there", func() bool { return p.do("status").Status.State == "ready" })
+	until(t, "it is stopped", func() bool { return p.do("status").Status.State == "stopped" })
+	c, _ := p.socket("/")
+	get(t, "GET", p.url+"/json/version") // whose connection stays open
+	began := time.Now()
+	c.SetReadDeadline(began.Add(time.Second))
+	if _, err := c.Read(make([]byte, 1)); !os.IsTimeout(err) {
+		t.Errorf("in use, the browser was stopped: %v", err)
+	}
+	c.Close()
+	until(t, "it is stopped again", func() bool { return p.do("status").Status.State == "stopped" })
+	if s := p.do("status"); s.Status.Launches != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestProxyTargets(t *testing.T) {
+	w := newWorld(t)
+	x := parse(t, w.run("blaunch"))
+	browser := fmt.Sprintf("127.0.0.1:%d", x.Instance.Port)
+	for _, args := range [][]string{{"--target", x.Instance.HTTPURL}, {"--target", x.Instance.WSURL}, nil} {
+		p := &proxy{t: t, w: w, cmd: w.cmd("bproxy", append(args, "--trace", w.dir+"/trace")...)}
+		if args == nil {
+			p.cmd.Stdin = strings.NewReader(w.run("blaunch", "list").out)
+			r, in, _ := os.Pipe()
+			io.WriteString(in, w.run("blaunch", "list").out)
+			in.Close()
+			p.cmd.Stdin = r
+		}
+		p.start()
+		if _, v := get(t, "GET", p.url+"/json/version"); !strings.Contains(v, "ws://"+p.addr+"/") {
+			t.Errorf("%v: %s", args, v)
+		}
+		c, resp := p.socket("/")
+		if resp.StatusCode != 101 {
+			t.Errorf("%v: %s", args, resp.Status)
+		}
+		c.Write(append([]byte{0x81, 0x80 | 38, 0, 0, 0, 0}, `{"id":1,"method":"Browser.getVersion"}`...))
+		c.Read(make([]byte, 100))
+		c.Close()
+		w.run("bproxy", "stop").wants(t, 64, "not its own")
+		w.run("bproxy", "launch").wants(t, 64, "not its own")
+		p.stop()
+	}
+	if b, _ := os.ReadFile(w.dir + "/trace"); strings.Count(string(b), `"direction":"to_browser","message":{"id":1,"method":"Browser.getVersion"}}`) != 3 ||
+		strings.Count(string(b), `"direction":"to_client","message":{"id":1,"result":{`) != 3 {
+		t.Errorf("trace:\n%s", b)
+	}
+	p := w.proxy("--target", x.Instance.HTTPURL, "--direct")
+	if _, v := get(t, "GET", p.url+"/json/version"); !strings.Contains(v, "ws://"+browser+"/") {
+		t.Errorf("%s", v)
+	}
+	w.run("blaunch", "stop", "--all")
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 502 {
+		t.Error(code)
+	}
+	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64, "--idle is for")
+}
+
+// What systemd does: it listens, starts the service, and hears that it is
+// ready.
+func TestProxySystemd(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _ := l.(*net.TCPListener).File()
+	defer f.Close()
+	defer l.Close()
+	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.dir + "/notify", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heard.Close()
+	p := &proxy{t: t, w: w, cmd: w.cmd("sh", append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`, w.dir + "/notify"}, fakeFlags("")...)...)}
+	p.cmd.ExtraFiles = []*os.File{f}
+	p.start()
+	hear := func(want string) {
+		b := make([]byte, 100)
+		heard.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := heard.Read(b); string(b[:n]) != want {
+			t.Errorf("told %q, %v", b[:n], err)
+		}
+	}
+	hear("READY=1")
+	if p.addr != l.Addr().String() {
+		t.Errorf("listens on %s", p.addr)
+	}
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
+		t.Error(code)
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.do("status").Instance.PID))
+	if strings.Contains(string(b), "LISTEN_") || strings.Contains(string(b), "NOTIFY_") {
+		t.Error("the browser is told of systemd")
+	}
+	p.stop()
+	hear("STOPPING=1")
+}

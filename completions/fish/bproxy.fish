@@ -1,0 +1,47 @@
+# fish completion for bproxy; it runs nothing.
+complete -c bproxy -f
+
+function __bproxy_ports
+	set state $BTOOLS_STATE
+	test -n "$state"; or set -q XDG_RUNTIME_DIR; and test -z "$state"; and set state $XDG_RUNTIME_DIR/btools/state.json
+	test -n "$state"; or set state (test -n "$TMPDIR"; and echo $TMPDIR; or echo /tmp)/btools-(id -u)/state.json
+	test -r "$state"; or return
+	string match -r '"proxies":.*' <$state | string match -ar '"proxy":\{"pid":[0-9]+,"host":"[^"]*","port":\K[0-9]+'
+end
+
+complete -c bproxy -n __fish_use_subcommand -a list -d 'list the proxies that run'
+complete -c bproxy -n __fish_use_subcommand -a status -d 'tell how a proxy is'
+complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
+complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
+complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
+complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
+complete -c bproxy -l listen -d 'HOST:PORT' -x
+complete -c bproxy -l direct -d 'name the browser\'s own address'
+complete -c bproxy -l trace -d 'append every message to this file' -rF
+complete -c bproxy -l launch -d 'launch with this command line' -x
+complete -c bproxy -l target -d 'URL of a browser that runs' -x
+complete -c bproxy -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
+complete -c bproxy -l headless -d 'without a window'
+complete -c bproxy -l no-headless -d 'with a window'
+complete -c bproxy -l profile -d 'use and keep this profile' -xa '(__fish_complete_directories)'
+complete -c bproxy -l arg -d 'pass to the browser' -x
+complete -c bproxy -l no-default-args -d 'only what is needed'
+complete -c bproxy -l window-size -d 'W,H in pixels' -x
+complete -c bproxy -l env -d 'K=V for the browser' -x
+complete -c bproxy -l sandbox -d 'auto, on or off' -xa 'auto on off'
+complete -c bproxy -l eager -d 'launch at once'
+complete -c bproxy -l idle -d 'stop the browser when unused' -x
+complete -c bproxy -l timeout -d 'until a launch is given up' -x
+complete -c bproxy -l stop-timeout -d 'until it is killed' -x
+complete -c bproxy -l bind-pid -d 'stop with this process' -x
+complete -c bproxy -l bind-fd -d 'stop at end of file' -x
+complete -c bproxy -l token-file -d 'ask for the token in this file' -rF
+complete -c bproxy -l allow-origin -d 'let its web pages connect' -x
+complete -c bproxy -l max-connections -d 'at once' -x
+complete -c bproxy -l output -d 'json or table' -xa 'json table'
+complete -c bproxy -l field -s f -d 'bare values by name' -x
+complete -c bproxy -l no-input -d 'do not read standard input'
+complete -c bproxy -l log-level -d 'which messages' -xa 'debug info warn error'
+complete -c bproxy -l log-format -d 'how messages look' -xa 'text json'
+complete -c bproxy -l help -s h -d 'show a summary'
+complete -c bproxy -l version -d 'print the version'
