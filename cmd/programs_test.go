@@ -326,19 +326,21 @@ func TestInterruptedDuringLaunch(t *testing.T) {
 
 func TestWaitAndBind(t *testing.T) {
 	w := newWorld(t)
-	c := w.cmd("blaunch", "--wait")
-	out, _ := c.StdoutPipe()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
+	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		c := w.cmd("blaunch", "--wait")
+		out, _ := c.StdoutPipe()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		c.Process.Signal(sig)
+		if err := c.Wait(); err != nil {
+			t.Errorf("told to stop by %v, --wait ends with %v", sig, err)
+		}
+		w.clean()
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	c.Process.Signal(syscall.SIGTERM)
-	if err := c.Wait(); err != nil {
-		t.Errorf("told to stop, --wait ends with %v", err)
-	}
-	w.clean()
 
 	// The shell's end is the browser's.
 	r := w.run("sh", "-c", "blaunch --bind-pid $$")
@@ -348,7 +350,7 @@ func TestWaitAndBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = w.cmd("blaunch", "--no-input", "--bind-fd", "3", "-f", "instance.id")
+	c := w.cmd("blaunch", "--no-input", "--bind-fd", "3", "-f", "instance.id")
 	c.ExtraFiles = []*os.File{end}
 	if err := c.Run(); err != nil {
 		t.Fatal(err)

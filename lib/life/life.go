@@ -30,12 +30,15 @@ func (i *Interrupted) Error() string { return Stopped.Error() }
 // Is makes it a Stopped.
 func (i *Interrupted) Is(target error) bool { return target == Stopped }
 
-// Signals has the first INT or TERM stop with the cause Interrupted, and
-// closes the channel at the second.
+// Signals has the first INT, TERM or HUP stop with the cause Interrupted, and
+// closes the channel at the second. A HUP that nohup has ignored stays so.
 func Signals(stop context.CancelCauseFunc) <-chan struct{} {
 	now := make(chan struct{})
 	sig := make(chan os.Signal, 4)
 	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(sig, syscall.SIGHUP)
+	}
 	go func() {
 		s := <-sig
 		stop(&Interrupted{s.(syscall.Signal)})

@@ -62,6 +62,10 @@ func main() {
 	}
 	defer os.RemoveAll(dir)
 	row("what", "measured", "goal")
+	if len(os.Args) > 1 && os.Args[1] == "bproxy" { // only its rows
+		proxies()
+		return
+	}
 	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
 		launches(typ, output(bin+"bfind", "--no-input", "--type", typ, "--first", "-f", "browser.path"))
 	}
@@ -71,6 +75,7 @@ func main() {
 	ports()
 	writers()
 	kills()
+	proxies()
 }
 
 var wsLine = regexp.MustCompile(`DevTools listening on ws://`)

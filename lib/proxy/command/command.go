@@ -311,6 +311,7 @@ type service struct {
 	entry  state.Proxy
 
 	ctx     context.Context
+	cancel  context.CancelFunc
 	mu      sync.Mutex
 	control net.Listener
 	serving sync.WaitGroup
@@ -324,7 +325,7 @@ func (s *service) open(ctx context.Context) error {
 	if err != nil {
 		return cli.StateError(err)
 	}
-	s.ctx = ctx
+	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.entry = state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
 	return s.restoreLocked()
 }
@@ -380,6 +381,8 @@ func (s *service) close() {
 		s.control.Close()
 	}
 	s.mu.Unlock()
+	s.cancel()
+	s.serving.Wait()
 	if err := s.store.Update(func(f *state.File) error {
 		f.DropProxy(s.entry.Process)
 		return nil
