@@ -1,0 +1,354 @@
+// Package config is the configuration of pools: from the environment and
+// from a TOML file, instance over pool over global, and environment over file
+// at each of these. It reports everything that is wrong with it at once.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Prefix begins the names of the environment's variables: PREFIX KEY is
+// global, PREFIX _POOL_KEY a pool's, PREFIX _POOL__ID_KEY an instance's.
+const Prefix = "PW_MCP_PROXY_"
+
+// Default is the pool that there is if none is configured.
+const Default = "DEFAULT"
+
+// Config is what is to run.
+type Config struct {
+	Pools []Pool // in the order of their names
+	File  string // that was read, "" if none
+}
+
+// Pool is one pool. Its settings are those that its instances share; the
+// others are per instance.
+type Pool struct {
+	Name      string
+	IsDefault bool
+	Settings
+	Instances []Settings
+	all       *settings
+}
+
+// Settings are the values for one instance, or, of those that instances
+// share, for a pool.
+type Settings struct {
+	ID          string // of the instance: its number
+	Alias       string // "": none
+	Description string
+	Browser     string // a type or an absolute path
+	Headless    bool
+	Isolated    bool // each lease gets a fresh profile
+	WSLWindows  bool
+	Timeout     time.Duration // of a launch, and of a tool's call
+	Launch      bool          // false: the slot holds no browser of ours
+	Args        []string
+	UserDataDir string // "": temporary
+	Sandbox     string // auto, on or off
+	Start       string // eager or lazy
+	Restart     string // always or never
+	MaxUses     int    // leases, then another browser; 0: no limit
+	MaxAge      time.Duration
+	IdleTimeout time.Duration
+
+	LeaseTimeout   time.Duration // how long a request may wait
+	LeaseTTL       time.Duration // how long a lease lasts unrenewed
+	QueueLimit     int           // requests that may wait
+	HealthInterval time.Duration
+	HealthTimeout  time.Duration
+}
+
+// Value is one value as it was written, and where.
+type Value struct {
+	Key, Text, Source string
+}
+
+// entry is a value with its place.
+type entry struct {
+	level    level
+	pool, id string
+	key      *key
+	text     string
+	source   string
+	file     bool
+}
+
+// settings are all entries.
+type settings struct{ entries []entry }
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	What   string
+	Source string // where it was set, "" if it is missing
+}
+
+// Error is everything that is wrong.
+type Error struct{ Problems []Problem }
+
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.What
+		if p.Source != "" {
+			lines[i] += " (" + p.Source + ")"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e *Error) add(source, format string, args ...any) {
+	e.Problems = append(e.Problems, Problem{fmt.Sprintf(format, args...), source})
+}
+
+// Path is the file that is read: the one that is named, else the user's, else
+// the system's, "" if there is none.
+func Path(named string, getenv func(string) string, home string) string {
+	if named != "" {
+		return named
+	}
+	dir := getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(home, ".config")
+	}
+	for _, p := range []string{filepath.Join(dir, "btools", "pool.toml"), "/etc/btools/pool.toml"} {
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// Load reads the file, if there is one, and the environment (as os.Environ
+// has it). Its error is an *Error with everything that is wrong.
+func Load(file string, environ []string) (*Config, error) {
+	all, bad := &settings{}, &Error{}
+	if file != "" {
+		all.readFile(file, bad)
+	}
+	all.readEnvironment(environ, bad)
+	c := all.resolve(bad)
+	c.File = file
+	if len(bad.Problems) > 0 {
+		return nil, bad
+	}
+	return c, nil
+}
+
+func (s *settings) readEnvironment(environ []string, bad *Error) {
+	environ = slices.Sorted(slices.Values(environ))
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		rest, ok := strings.CutPrefix(name, Prefix)
+		if !ok || value == "" { // an empty variable is as good as none
+			continue
+		}
+		e := entry{text: value, source: name}
+		if rest[:min(1, len(rest))] != "_" {
+			e.level = global
+			s.add(e, rest, bad)
+			continue
+		}
+		body := rest[1:]
+		if p, tail, two := strings.Cut(body, "__"); two {
+			id, key, _ := strings.Cut(tail, "_")
+			e.level, e.pool, e.id = instance, p, id
+			s.add(e, key, bad)
+			continue
+		}
+		e.level = pool
+		var key string
+		if e.pool, key, ok = splitPool(body); !ok {
+			bad.add(name, "unknown key in %s%s", body, suggestion(lastParts(body)...))
+			continue
+		}
+		s.add(e, key, bad)
+	}
+}
+
+// splitPool finds the key at the end of POOL_KEY. Both may have underscores:
+// the longest key that fits is meant.
+func splitPool(body string) (pool, key string, ok bool) {
+	for _, k := range keys {
+		if p, fits := strings.CutSuffix(body, "_"+k.name); fits && len(k.name) > len(key) {
+			pool, key, ok = p, k.name, true
+		}
+	}
+	return pool, key, ok
+}
+
+// lastParts are what may be meant as the key of POOL_KEY.
+func lastParts(body string) (parts []string) {
+	for i := range len(body) {
+		if body[i] == '_' {
+			parts = append(parts, body[i+1:])
+		}
+	}
+	return parts
+}
+
+// suggestion names the known key that one of the names resembles most.
+func suggestion(names ...string) string {
+	best, distance := "", 1<<30
+	for _, n := range names {
+		if k := nearest(n); k != "" && edits(n, k) < distance {
+			best, distance = k, edits(n, k)
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ": did you mean " + best + "?"
+}
+
+// add adds an entry once its place and key are known to be good.
+func (s *settings) add(e entry, name string, bad *Error) {
+	if e.key = keyNamed(name); e.key == nil {
+		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
+		return
+	}
+	if e.level != global && !validName(e.pool) {
+		bad.add(e.source, "%q is no name of a pool: capital letters, digits and single underscores, not ending in the name of a key", e.pool)
+		return
+	}
+	if e.level == instance && !isNumber(e.id) {
+		bad.add(e.source, "%q is no instance's ID: they are 0, 1, 2 and so on", e.id)
+		return
+	}
+	if e.key.levels&e.level == 0 {
+		switch {
+		case e.level == global && e.key.levels == pool:
+			bad.add(e.source, "%s defined globally: set it for a pool, %s_POOL_%s", e.key.name, Prefix, e.key.name)
+		case e.level == global:
+			bad.add(e.source, "%s defined globally: set it for an instance, %s_POOL__ID_%s", e.key.name, Prefix, e.key.name)
+		default:
+			bad.add(e.source, "%s can't be set for %s", e.key.name, map[level]string{pool: "a pool", instance: "an instance"}[e.level])
+		}
+		return
+	}
+	if e.key.read != nil {
+		if err := e.key.read(&Settings{}, e.text); err != nil {
+			bad.add(e.source, "%s is %q: %v", e.key.name, e.text, err)
+			return
+		}
+	}
+	s.entries = append(s.entries, e)
+}
+
+func validName(name string) bool {
+	if name == "" || strings.Contains(name, "__") || strings.HasPrefix(name, "_") || strings.HasSuffix(name, "_") ||
+		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return false
+	}
+	_, _, key := splitPool(name)
+	return !key
+}
+
+func isNumber(id string) bool {
+	return id != "" && len(id) <= 5 && strings.Trim(id, "0123456789") == "" && (id == "0" || id[0] != '0')
+}
+
+// readFile reads the TOML file: keys in lower case at the top, in
+// [pool.NAME], and in [pool.NAME.instance.ID].
+func (s *settings) readFile(file string, bad *Error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		bad.add(file, "cannot read the configuration: %v", err)
+		return
+	}
+	var top map[string]any
+	if _, err := toml.Decode(string(b), &top); err != nil {
+		var pe toml.ParseError
+		if errors.As(err, &pe) {
+			bad.add(fmt.Sprintf("%s:%d:%d", file, pe.Position.Line, pe.Position.Col), "malformed TOML: %s", pe.Message)
+		} else {
+			bad.add(file, "malformed TOML: %v", err)
+		}
+		return
+	}
+	s.readTable(top, entry{level: global, source: file, file: true}, "", bad)
+}
+
+// readTable reads the keys of one table, and those below it.
+func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error) {
+	for _, name := range slices.Sorted(mapKeys(t)) {
+		at := e
+		full := path + name
+		at.source = e.source + ": " + full
+		if sub, ok := t[name].(map[string]any); ok {
+			switch {
+			case e.level == global && name == "pool", e.level == pool && name == "instance":
+				for _, n := range slices.Sorted(mapKeys(sub)) {
+					below, ok := sub[n].(map[string]any)
+					inner := e
+					if inner.level = pool; e.level == pool {
+						inner.level, inner.id = instance, n
+					} else {
+						inner.pool = n
+					}
+					if !ok {
+						bad.add(at.source+"."+n, "%s.%s is no table", full, n)
+						continue
+					}
+					s.readTable(below, inner, full+"."+n+".", bad)
+				}
+			default:
+				bad.add(at.source, "unknown table [%s]", full)
+			}
+			continue
+		}
+		text, ok := asText(t[name])
+		if !ok || name != strings.ToLower(name) {
+			bad.add(at.source, "unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
+			continue
+		}
+		at.text = text
+		s.add(at, strings.ToUpper(name), bad)
+	}
+}
+
+func mapKeys(m map[string]any) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// asText is a TOML value as the environment would have it.
+func asText(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case []any:
+		var quoted []string
+		for _, w := range v {
+			s, ok := w.(string)
+			if !ok {
+				return "", false
+			}
+			quoted = append(quoted, "'"+strings.ReplaceAll(s, "'", `'\''`)+"'")
+		}
+		return strings.Join(quoted, " "), true
+	}
+	return "", false
+}

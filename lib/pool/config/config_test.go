@@ -1,0 +1,183 @@
+package config
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func load(t *testing.T, file string, environ ...string) (*Config, error) {
+	t.Helper()
+	path := ""
+	if file != "" {
+		path = t.TempDir() + "/pool.toml"
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range environ {
+		environ[i] = "PW_MCP_PROXY_" + environ[i]
+	}
+	return Load(path, append(environ, "PATH=/bin", "PLAYWRIGHT_X=1"))
+}
+
+func TestNothingConfigured(t *testing.T) {
+	c, err := load(t, "")
+	if err != nil || len(c.Pools) != 1 {
+		t.Fatal(c, err)
+	}
+	p := c.Pools[0]
+	if p.Name != "DEFAULT" || !p.IsDefault || len(p.Instances) != 1 || p.LeaseTimeout != time.Minute || p.LeaseTTL != time.Hour {
+		t.Errorf("%+v", p)
+	}
+	if i := p.Instances[0]; i.Browser != "chromium" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second || i.Start != "eager" {
+		t.Errorf("%+v", i)
+	}
+	if c, err = load(t, "", "HEADLESS=false"); err != nil || c.Pools[0].Instances[0].Headless {
+		t.Error("a global key alone is not heeded", err)
+	}
+}
+
+// Example 3 of the specification, whose table says where each value is from.
+func TestHierarchy(t *testing.T) {
+	c, err := load(t, "", "HEADLESS=true", "BROWSER=chromium", "TIMEOUT=30000",
+		"_BROWSERS_INSTANCES=3", "_BROWSERS_IS_DEFAULT=true",
+		"_BROWSERS__0_BROWSER=msedge", "_BROWSERS__0_ALIAS=edge_main",
+		"_BROWSERS__1_BROWSER=firefox", "_BROWSERS__1_ALIAS=firefox_debug", "_BROWSERS__1_HEADLESS=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Pools[0]
+	for i, want := range []struct {
+		alias, browser string
+		headless       bool
+		sources        string
+	}{
+		{"edge_main", "msedge", true, "instance global global"},
+		{"firefox_debug", "firefox", false, "instance instance global"},
+		{"", "chromium", true, "global global global"},
+	} {
+		got := p.Instances[i]
+		if got.Alias != want.alias || got.Browser != want.browser || got.Headless != want.headless || got.Timeout != 30*time.Second {
+			t.Errorf("%d: %+v", i, got)
+		}
+		var sources []string
+		for _, key := range []string{"BROWSER", "HEADLESS", "TIMEOUT"} {
+			for _, v := range p.InstanceValues(got.ID) {
+				if v.Key == key {
+					level, _, _ := strings.Cut(v.Source, ",")
+					sources = append(sources, level)
+				}
+			}
+		}
+		if s := strings.Join(sources, " "); s != want.sources {
+			t.Errorf("%d: from %s, want %s", i, s, want.sources)
+		}
+	}
+}
+
+// The other examples of the specification, and names that are easily split
+// at the wrong place.
+func TestNames(t *testing.T) {
+	c, err := load(t, "", "HEADLESS=true", "_SESSIONLESS_INSTANCES=5", "_SESSIONLESS_IS_DEFAULT=true",
+		"_ISOLATED_INSTANCES=2", "_ISOLATED_HEADLESS=false", "_ISOLATED_BROWSER=firefox", "_ISOLATED_ISOLATED=true",
+		"_MY_POOL_2_INSTANCES=1", "_MY_POOL_2_LEASE_TIMEOUT=5s", "_MY_POOL_2__0_USER_DATA_DIR=/x", "_MY_POOL_2_ARGS=--a 'b c'",
+		"_WEB_KIT_INSTANCES=1", "_WEB_KIT_BROWSER=webkit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range c.Pools {
+		names = append(names, p.Name)
+	}
+	if want := []string{"ISOLATED", "MY_POOL_2", "SESSIONLESS", "WEB_KIT"}; !slices.Equal(names, want) {
+		t.Fatalf("%v", names)
+	}
+	if i := c.Pools[0].Instances[1]; i.Headless || !i.Isolated || i.Browser != "firefox" {
+		t.Errorf("%+v", i)
+	}
+	if p := c.Pools[1]; p.LeaseTimeout != 5*time.Second || p.Instances[0].UserDataDir != "/x" || !slices.Equal(p.Instances[0].Args, []string{"--a", "b c"}) {
+		t.Errorf("%+v", p)
+	}
+	if c.Pools[3].Instances[0].Launch {
+		t.Error("a webkit is to be launched")
+	}
+}
+
+func TestFile(t *testing.T) {
+	const file = `
+browser = "firefox"
+timeout = 5000
+[pool.A]
+instances = 2
+is_default = true
+args = ["--one", "it's two"]
+[pool.A.instance.1]
+browser = "chrome"
+alias = "c"
+`
+	c, err := load(t, file, "BROWSER=brave", "_A_TIMEOUT=7000", "_A__1_ALIAS=other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.Pools[0].Instances
+	if a[0].Browser != "brave" || a[1].Browser != "chrome" || a[0].Timeout != 7*time.Second || a[1].Alias != "other" || !slices.Equal(a[0].Args, []string{"--one", "it's two"}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Every mistake is told, all at once, with what to do.
+func TestProblems(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		env  []string
+		want []string
+	}{
+		{"", []string{"_A_BROWSER=chrome"}, []string{"Pool missing INSTANCES configuration: A needs", "No default pool defined"}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=true", "_B_INSTANCES=1", "_B_IS_DEFAULT=1"}, []string{"Multiple default pools defined", "_B_IS_DEFAULT"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__5_BROWSER=chrome"}, []string{"Invalid instance ID in override", "IDs 0 to 2, not 5"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=x", "_A__2_ALIAS=x"}, []string{"Duplicate alias in pool A"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=12"}, []string{"looks like an instance's ID"}},
+		{"", []string{"INSTANCES=1", "IS_DEFAULT=true", "ALIAS=x"}, []string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally", "ALIAS defined globally: set it for an instance"}},
+		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"}, []string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`, `IS_DEFAULT is "maybe"`}},
+		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"}, []string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?", "unknown key QUARK (PW"}},
+		{"", []string{"BROWSER=netscape", "TIMEOUT=0", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
+		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is no name of a pool`, `"MY_BROWSER" is no name of a pool`, `"x" is no instance's ID`, `"01" is no instance's ID`}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
+		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
+		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "unknown key pool.B.instances"}},
+	} {
+		_, err := load(t, c.file, slices.Clone(c.env)...)
+		if err == nil {
+			t.Errorf("%q %v: no error", c.file, c.env)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q %v: misses %q in\n%v", c.file, c.env, want, err)
+			}
+		}
+	}
+	if _, err := Load("/nonexistent/pool.toml", nil); err == nil || !strings.Contains(err.Error(), "cannot read the configuration: no such file") {
+		t.Error(err)
+	}
+}
+
+func FuzzEnvironment(f *testing.F) {
+	f.Add("_A_INSTANCES=3\n_A_IS_DEFAULT=true\n_A__1_ALIAS=x\nARGS=a 'b' \\c")
+	f.Fuzz(func(t *testing.T, lines string) {
+		var env []string
+		for _, l := range strings.Split(lines, "\n") {
+			env = append(env, Prefix+l)
+		}
+		c, err := Load("", env)
+		if (c == nil) == (err == nil) {
+			t.Errorf("%v, %v", c, err)
+		}
+		if err == nil && !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.IsDefault && len(p.Instances) > 0 }) {
+			t.Errorf("no default: %+v", c)
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// level is where a key may stand.
+type level int
+
+const (
+	global level = 1 << iota
+	pool
+	instance
+)
+
+func (l level) String() string {
+	switch l {
+	case global:
+		return "global"
+	case pool:
+		return "pool"
+	}
+	return "instance"
+}
+
+// key is one setting: where it may stand, and how its value is read.
+type key struct {
+	name   string
+	levels level
+	kind   string // for people
+	def    string // the default, as it is written
+	read   func(*Settings, string) error
+}
+
+const (
+	anywhere = global | pool | instance
+	shared   = global | pool // what a pool's queue needs, which its instances share
+)
+
+// Limits of what can be asked for.
+const (
+	MaxInstances = 10000
+	maxCount     = 1 << 30
+)
+
+// Browsers are the types that BROWSER takes: those of the seed, and ours.
+var Browsers = []string{"chromium", "chrome", "msedge", "edge", "brave", "chrome-headless-shell", "firefox", "webkit"}
+
+var keys = []key{
+	{"INSTANCES", pool, "1 to 10000", "", nil},
+	{"IS_DEFAULT", pool, "true or false", "false", nil},
+	{"DESCRIPTION", pool, "a text", "", func(s *Settings, v string) error { s.Description = v; return nil }},
+	{"ALIAS", instance, "a name", "", func(s *Settings, v string) error { s.Alias = v; return nil }},
+	{"BROWSER", anywhere, "a type or a path", "chromium", func(s *Settings, v string) error {
+		if !slices.Contains(Browsers, v) && !filepath.IsAbs(v) {
+			return fmt.Errorf("it is an absolute path or one of %s", strings.Join(Browsers, ", "))
+		}
+		s.Browser = v
+		return nil
+	}},
+	{"HEADLESS", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Headless })},
+	{"ISOLATED", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.Isolated })},
+	{"WSL_WINDOWS", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.WSLWindows })},
+	{"TIMEOUT", anywhere, "milliseconds", "30000", func(s *Settings, v string) error {
+		ms, err := count(v, 1, 24*60*60*1000)
+		s.Timeout = time.Duration(ms) * time.Millisecond
+		return err
+	}},
+	{"LAUNCH", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Launch })},
+	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) { s.Args, err = words(v); return err }},
+	{"USER_DATA_DIR", anywhere, "an absolute path", "", func(s *Settings, v string) error {
+		if !filepath.IsAbs(v) {
+			return fmt.Errorf("it is an absolute path")
+		}
+		s.UserDataDir = v
+		return nil
+	}},
+	{"SANDBOX", anywhere, "auto, on or off", "auto", oneOf(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
+	{"START", anywhere, "eager or lazy", "eager", oneOf(func(s *Settings) *string { return &s.Start }, "eager", "lazy")},
+	{"RESTART", anywhere, "always or never", "always", oneOf(func(s *Settings) *string { return &s.Restart }, "always", "never")},
+	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", number(func(s *Settings) *int { return &s.MaxUses })},
+	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
+	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
+	{"LEASE_TTL", shared, "a duration", "1h0m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
+	{"QUEUE_LIMIT", shared, "a number", "1024", number(func(s *Settings) *int { return &s.QueueLimit })},
+	{"HEALTH_INTERVAL", shared, "a duration", "20s", duration(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
+	{"HEALTH_TIMEOUT", shared, "a duration", "5s", duration(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
+}
+
+func boolean(of func(*Settings) *bool) func(*Settings, string) error {
+	return func(s *Settings, v string) (err error) { *of(s), err = truth(v); return err }
+}
+
+// truth reads a boolean as people write it in the environment.
+func truth(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "true", "1", "yes", "on":
+		return true, nil
+	case "false", "0", "no", "off":
+		return false, nil
+	}
+	return false, fmt.Errorf("it is true or false")
+}
+
+func oneOf(of func(*Settings) *string, values ...string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		if !slices.Contains(values, v) {
+			return fmt.Errorf("it is %s", strings.Join(values, " or "))
+		}
+		*of(s) = v
+		return nil
+	}
+}
+
+func number(of func(*Settings) *int) func(*Settings, string) error {
+	return func(s *Settings, v string) (err error) { *of(s), err = count(v, 0, maxCount); return err }
+}
+
+func count(v string, low, high int) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("it is a number from %d to %d", low, high)
+	}
+	return n, nil
+}
+
+func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < low {
+			return fmt.Errorf("it is a duration such as 90s, 5m or 1h30m, at least %v", low)
+		}
+		*of(s) = d
+		return nil
+	}
+}
+
+// words splits a line at its spaces; quotes of either kind hold words
+// together, a backslash takes the next character as it is, but not in single
+// quotes.
+func words(line string) ([]string, error) {
+	var out []string
+	var word strings.Builder
+	in, open := false, rune(0)
+	escaped := false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && open != '\'':
+			escaped, in = true, true
+		case open != 0:
+			if r == open {
+				open = 0
+			} else {
+				word.WriteRune(r)
+			}
+		case r == '\'' || r == '"':
+			open, in = r, true
+		case r == ' ' || r == '\t' || r == '\n':
+			if in {
+				out = append(out, word.String())
+				word.Reset()
+				in = false
+			}
+		default:
+			word.WriteRune(r)
+			in = true
+		}
+	}
+	if open != 0 || escaped {
+		return nil, fmt.Errorf("a quote in it is not closed")
+	}
+	if in {
+		out = append(out, word.String())
+	}
+	return out, nil
+}
+
+// keyNamed returns the key with the name, nil if there is none.
+func keyNamed(name string) *key {
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// nearest is the known key that a name resembles most, "" if none does.
+func nearest(name string) string {
+	best, distance := "", 1+len(name)/3
+	for _, k := range keys {
+		if d := edits(name, k.name); d < distance {
+			best, distance = k.name, d
+		}
+	}
+	return best
+}
+
+// edits is how many characters have to change between a and b (Levenshtein).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			up := row[j+1]
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			row[j+1] = min(cost, up+1, row[j]+1)
+			diagonal = up
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// find is the entry that holds for a key of an instance (or of a pool, with
+// id ""), nil if it is left to the default.
+func (s *settings) find(poolName, id, keyName string) *entry {
+	var best *entry
+	for i := range s.entries {
+		e := &s.entries[i]
+		if e.key.name != keyName || e.level >= pool && e.pool != poolName || e.level == instance && e.id != id {
+			continue
+		}
+		if best == nil || e.level > best.level || e.level == best.level && best.file && !e.file {
+			best = e
+		}
+	}
+	return best
+}
+
+// resolve makes the configuration of what is set.
+func (s *settings) resolve(bad *Error) *Config {
+	names := map[string]string{} // of the pools, with where each is first named
+	for _, e := range s.entries {
+		if e.level != global && names[e.pool] == "" {
+			names[e.pool] = e.source
+		}
+	}
+	c := &Config{}
+	if len(names) == 0 {
+		p := s.pool(Default, 1, bad)
+		p.IsDefault = true
+		c.Pools = []Pool{p}
+		return c
+	}
+	var defaults []string
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for n := range names {
+			if !yield(n) {
+				return
+			}
+		}
+	}) {
+		n, isDefault := 0, false
+		if e := s.find(name, "", "INSTANCES"); e == nil {
+			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES", name, Prefix, name)
+		} else if k, err := count(e.text, 1, MaxInstances); err != nil {
+			bad.add(e.source, "INSTANCES is %q: %v", e.text, err)
+		} else {
+			n = k
+		}
+		if e := s.find(name, "", "IS_DEFAULT"); e != nil {
+			var err error
+			if isDefault, err = truth(e.text); err != nil {
+				bad.add(e.source, "IS_DEFAULT is %q: %v", e.text, err)
+			}
+		}
+		p := s.pool(name, n, bad)
+		if p.IsDefault = isDefault; isDefault {
+			defaults = append(defaults, name)
+		}
+		c.Pools = append(c.Pools, p)
+	}
+	switch {
+	case len(defaults) > 1:
+		for _, d := range defaults {
+			bad.add(s.find(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
+		}
+	case len(defaults) == 0:
+		bad.add("", "No default pool defined: set IS_DEFAULT=true for one of them")
+	}
+	return c
+}
+
+// pool makes one pool with n instances; n is 0 if that is not known.
+func (s *settings) pool(name string, n int, bad *Error) Pool {
+	p := Pool{Name: name, all: s, Settings: s.of(name, "")}
+	aliases := map[string]string{}
+	for i := range n {
+		set := s.of(name, strconv.Itoa(i))
+		p.Instances = append(p.Instances, set)
+		if set.Alias == "" {
+			continue
+		}
+		source := s.find(name, set.ID, "ALIAS").source
+		if isDigits(set.Alias) {
+			bad.add(source, "alias %q looks like an instance's ID: take one that is not all digits", set.Alias)
+		}
+		if other, ok := aliases[set.Alias]; ok {
+			bad.add(source, "Duplicate alias in pool %s: %q is that of instance %s too", name, set.Alias, other)
+		}
+		aliases[set.Alias] = set.ID
+	}
+	for _, e := range s.entries {
+		if e.level == instance && e.pool == name && n > 0 {
+			if id, _ := strconv.Atoi(e.id); id >= n {
+				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s", name, n, n-1, e.id)
+			}
+		}
+	}
+	return p
+}
+
+func isDigits(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// of is the settings of an instance, or, with id "", of its pool.
+func (s *settings) of(pool, id string) Settings {
+	set := Settings{ID: id}
+	for _, k := range keys {
+		if k.read == nil {
+			continue
+		}
+		if v := s.value(pool, id, &k); v.Text != "" {
+			k.read(&set, v.Text) // is known to be good
+		}
+	}
+	return set
+}
+
+// value is a key's value and where it comes from.
+func (s *settings) value(pool, id string, k *key) Value {
+	if e := s.find(pool, id, k.name); e != nil {
+		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source)}
+	}
+	v := Value{k.name, k.def, "default"}
+	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
+		v.Text, v.Source = "false", "default for webkit" // which no DevTools drives
+	}
+	return v
+}
+
+// Values are the pool's settings, each with its source.
+func (p *Pool) Values() (values []Value) {
+	for _, k := range keys {
+		if k.levels&instance == 0 {
+			v := p.all.value(p.Name, "", &k)
+			if k.name == "INSTANCES" && v.Text == "" {
+				v.Text = strconv.Itoa(len(p.Instances))
+			}
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// InstanceValues are an instance's settings, each with its source.
+func (p *Pool) InstanceValues(id string) (values []Value) {
+	for _, k := range keys {
+		if k.levels&instance != 0 {
+			values = append(values, p.all.value(p.Name, id, &k))
+		}
+	}
+	return values
+}
