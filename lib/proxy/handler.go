@@ -36,6 +36,10 @@ const (
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.check(r); no != nil {
 		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.error.Message)
+		if r.ContentLength != 0 {
+			// The server else waits for the body, which may never come.
+			http.NewResponseController(w).SetReadDeadline(time.Now())
+		}
 		answerError(w, no.status, no.error)
 		return
 	}
