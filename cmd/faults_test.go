@@ -260,6 +260,7 @@ func TestPackages(t *testing.T) {
 		"bfind":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch"},
 		"bport":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch", "btools/lib/find"},
 		"blaunch": {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi"},
+		"bproxy":  {"cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/find"},
 	} {
 		for _, dep := range strings.Fields(list("-deps", "./"+program)) {
 			for _, n := range never {
