@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,6 +69,26 @@ func Sibling(name string) (string, error) {
 		return "", &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
 	}
 	return path, nil
+}
+
+// Margin is how much longer a program of this project gets than its own
+// bounds, which are to hold first.
+const Margin = 5 * time.Second
+
+// Blaunch is the Spec that launches by blaunch --wait, bound to us, with
+// these arguments besides. The level "info" is raised to "warn": its usual
+// words are ours to say.
+func Blaunch(timeout, grace time.Duration, level, format string, args []string) (Spec, error) {
+	blaunch, err := Sibling("blaunch")
+	if err != nil {
+		return Spec{}, err
+	}
+	if level == "info" {
+		level = "warn"
+	}
+	argv := []string{blaunch, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
+		"--log-level=" + level, "--log-format=" + format}
+	return Spec{Argv: slices.Concat(argv, BindArgs(), args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: os.Stderr}, nil
 }
 
 // Foreign is a browser that somebody else holds: it never ends, and Stop does

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -188,14 +190,8 @@ func (b *backend) run(g, prev *generation) {
 	if g.idle != nil {
 		g.idle.Stop()
 	}
-	tunnels := make([]*tunnel, 0, len(g.open))
-	for t := range g.open {
-		tunnels = append(tunnels, t)
-	}
 	b.mu.Unlock()
-	for _, t := range tunnels {
-		t.close()
-	}
+	b.cut(g)
 	browser.Stop()
 	exit := "it was told to stop"
 	if !asked {
@@ -240,6 +236,16 @@ func (b *backend) leave(g *generation, t *tunnel) {
 	delete(g.open, t)
 	if len(g.open) == 0 && g.idle != nil && !g.over {
 		g.idle.Reset(b.idle)
+	}
+}
+
+// cut closes a browser's WebSockets.
+func (b *backend) cut(g *generation) {
+	b.mu.Lock()
+	open := slices.Collect(maps.Keys(g.open))
+	b.mu.Unlock()
+	for _, t := range open {
+		t.close()
 	}
 }
 

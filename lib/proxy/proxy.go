@@ -100,6 +100,16 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 // launches another one.
 func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
 
+// Cut closes the WebSockets that are open.
+func (p *Proxy) Cut() {
+	p.backend.mu.Lock()
+	g := p.backend.cur
+	p.backend.mu.Unlock()
+	if g != nil {
+		p.backend.cut(g)
+	}
+}
+
 // States of the browser.
 const (
 	Foreign   = "foreign" // somebody else's: how it is isn't known

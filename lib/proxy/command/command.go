@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -265,27 +264,20 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(contex
 		input.Delete("port") // it is the proxy's
 	}
 	timeout, grace := c.Duration("timeout"), c.Duration("stop-timeout")
-	const margin = 5 * time.Second // for the launcher's own bounds to hold first
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
-		spec := launcher.Spec{Input: input, Timeout: timeout, Grace: grace + margin, Now: now, Stderr: os.Stderr}
+		var spec launcher.Spec
 		if line := c.String("launch"); line != "" {
-			spec.Argv = shell(line, o.Argv())
-			return launcher.Launch(ctx, spec)
+			spec = launcher.Spec{Argv: shell(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: os.Stderr}
+		} else {
+			if o.Browser == "" && input.Raw("browser") == nil {
+				o.Browser = typ // a restart changes nothing that nobody asked for
+			}
+			var err error
+			if spec, err = launcher.Blaunch(timeout, grace, c.String("log-level"), c.String("log-format"), o.Argv()); err != nil {
+				return nil, err
+			}
 		}
-		blaunch, err := launcher.Sibling("blaunch")
-		if err != nil {
-			return nil, err
-		}
-		if o.Browser == "" && input.Raw("browser") == nil {
-			o.Browser = typ // a restart changes nothing that nobody asked for
-		}
-		level := c.String("log-level")
-		if level == "info" {
-			level = "warn" // its usual words are ours to say
-		}
-		spec.Timeout += margin
-		spec.Argv = slices.Concat([]string{blaunch, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
-			"--log-level=" + level, "--log-format=" + c.String("log-format")}, launcher.BindArgs(), o.Argv())
+		spec.Input, spec.Now = input, now
 		return launcher.Launch(ctx, spec)
 	}
 }
