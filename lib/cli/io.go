@@ -109,6 +109,9 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 	return o, nil
 }
 
+// Table reports whether the output is a table for people.
+func (o *Output) Table() bool { return o.table != nil }
+
 func fieldExists(name string, schema map[string]any, known *record.Record) bool {
 	if known != nil {
 		if _, ok := lookup(known.Line(), name); ok {

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 
 	"btools/lib/cli"
@@ -33,12 +34,21 @@ const (
 	Unavailable   = "unavailable"    // no such browser, no display
 	TryAgain      = "try_again"      // timed out, profile in use, shutting down
 	Failed        = "failed"         // anything else
+
+	PoolNotFound     = "pool_not_found"
+	InstanceNotFound = "instance_not_found"
+	LeaseNotFound    = "lease_not_found"
+	NoneHealthy      = "no_healthy_instances" // every instance of the pool has failed
+	LeaseTimeout     = "lease_timeout"        // none came free in time
+	QueueFull        = "queue_full"           // as many wait as may
 )
 
 // exits maps the codes to exit codes.
 var exits = map[string]int{
 	BadRequest: cli.Usage, UnknownMethod: cli.Usage, NotOwned: cli.Usage,
 	Unavailable: cli.Unavailable, TryAgain: cli.TryAgain, Failed: cli.Failed,
+	PoolNotFound: cli.Unavailable, InstanceNotFound: cli.Unavailable, LeaseNotFound: cli.Unavailable,
+	NoneHealthy: cli.Unavailable, LeaseTimeout: cli.TryAgain, QueueFull: cli.TryAgain,
 }
 
 // Error is an error as it travels.
@@ -107,7 +117,7 @@ type Handler func(ctx context.Context, method string, params json.RawMessage) (a
 func Listen(path string) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return nil, fmt.Errorf("somebody listens on %s", path)
+		return nil, cli.Errorf(cli.TryAgain, "somebody listens on %s already", path)
 	}
 	os.Remove(path)
 	l, err := net.Listen("unix", path)
@@ -182,37 +192,67 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 	}
 }
 
-// Call makes one request on a connection of its own. An error of the other
-// side is an *Error. Result may be nil.
-func Call(ctx context.Context, path, method string, params, result any) error {
+// Client is a connection to a control socket, for one request at a time.
+type Client struct {
+	conn net.Conn
+	in   *json.Decoder
+	last int
+}
+
+// Dial connects to a control socket.
+func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	r := request{ID: json.RawMessage("1"), Method: method}
+	return &Client{conn: c, in: json.NewDecoder(c)}, nil
+}
+
+// Close ends the connection, and what is bound to it.
+func (c *Client) Close() { c.conn.Close() }
+
+// Gone returns when the other side has ended the connection. It must be the
+// last call but Close.
+func (c *Client) Gone() { io.Copy(io.Discard, c.conn) }
+
+// Call makes one request. An error of the other side is an *Error; after any
+// other one, or the context's end, the connection is of no use. Result may be
+// nil.
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
+	c.last++
+	r := request{ID: json.RawMessage(strconv.Itoa(c.last)), Method: method}
 	if params != nil {
+		var err error
 		if r.Params, err = json.Marshal(params); err != nil {
 			return err
 		}
 	}
-	if err := json.NewEncoder(c).Encode(r); err != nil {
-		return err
-	}
 	var a answer
-	if err := json.NewDecoder(io.LimitReader(c, MaxLine)).Decode(&a); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("%s: no answer: %w", path, err)
+	err := json.NewEncoder(c.conn).Encode(r)
+	if err == nil {
+		err = c.in.Decode(&a)
 	}
-	if a.Error != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("no answer: %w", err)
+	case a.Error != nil:
 		return a.Error
-	}
-	if result == nil {
+	case result == nil:
 		return nil
 	}
 	return json.Unmarshal(a.Result, result)
+}
+
+// Call makes one request on a connection of its own.
+func Call(ctx context.Context, path, method string, params, result any) error {
+	c, err := Dial(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, method, params, result)
 }

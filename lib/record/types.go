@@ -54,6 +54,15 @@ type Proxy struct {
 	WSURL   string `json:"ws_url"` // reaches whatever browser runs behind it
 }
 
+// Lease is the right to an instance of a pool, the member "lease".
+type Lease struct {
+	ID        string  `json:"id"`
+	Pool      string  `json:"pool"`
+	Instance  string  `json:"instance"` // its ID in the pool
+	Alias     *string `json:"alias"`
+	ExpiresAt Time    `json:"expires_at"` // unless it is renewed
+}
+
 // Instance is a running browser, the member "instance".
 type Instance struct {
 	ID            string `json:"id"`

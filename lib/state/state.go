@@ -23,11 +23,12 @@ const Version = 1
 
 // File is the content of the state file.
 type File struct {
-	V         int        `json:"v"`
-	Instances []Instance `json:"instances"`
-	Proxies   []Proxy    `json:"proxies"`
-	Ports     []Port     `json:"ports"`
-	Exits     []Exit     `json:"exits"`
+	V         int           `json:"v"`
+	Instances []Instance    `json:"instances"`
+	Proxies   []Proxy       `json:"proxies"`
+	Pools     []PoolService `json:"pools"`
+	Ports     []Port        `json:"ports"`
+	Exits     []Exit        `json:"exits"`
 
 	// Other holds the members that this program doesn't know.
 	other *record.Record
@@ -178,6 +179,7 @@ func (f *File) bytes() []byte {
 	out.MustSet("v", Version)
 	out.MustSet("instances", notNil(f.Instances))
 	out.MustSet("proxies", notNil(f.Proxies))
+	out.MustSet("pools", notNil(f.Pools))
 	out.MustSet("ports", notNil(f.Ports))
 	out.MustSet("exits", notNil(f.Exits))
 	return out.Line()
@@ -215,7 +217,7 @@ func (s *Store) Update(change func(*File) error) error {
 func (f *File) tidy() (dead []Instance) {
 	now := time.Now()
 	f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return !p.Until.After(now) })
-	f.tidyProxies()
+	f.tidyServices()
 	for _, i := range f.Instances {
 		if !i.Alive() {
 			dead = append(dead, i)

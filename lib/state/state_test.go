@@ -110,11 +110,11 @@ func TestUnknownMembersStay(t *testing.T) {
 	if err := s.Update(func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	os.WriteFile(s.Path(), []byte(`{"v":1,"pools":[{"name":"P"}],"instances":[],"proxies":[],"ports":[],"exits":[]}`), 0o600)
+	os.WriteFile(s.Path(), []byte(`{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`), 0o600)
 	if err := s.Update(func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := os.ReadFile(s.Path()); string(b) != `{"v":1,"pools":[{"name":"P"}],"instances":[],"proxies":[],"ports":[],"exits":[]}`+"\n" {
+	if b, _ := os.ReadFile(s.Path()); string(b) != `{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`+"\n" {
 		t.Errorf("%s", b)
 	}
 }

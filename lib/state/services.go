@@ -1,6 +1,7 @@
 package state
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,16 +51,45 @@ func (f *File) DropProxy(process proc.Identity) {
 	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return p.Process == process })
 }
 
-// tidyProxies drops the entries of dead proxies, and their sockets.
-func (f *File) tidyProxies() {
-	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool {
-		if p.Process.Alive() {
-			return false
-		}
-		// The path comes from a file: only what can be a socket of ours goes.
-		if st, err := os.Lstat(p.Control); err == nil && st.Mode()&os.ModeSocket != 0 && strings.HasSuffix(p.Control, socketSuffix) {
-			os.Remove(p.Control)
-		}
+// PoolService is a bpool that runs.
+type PoolService struct {
+	Process proc.Identity `json:"process"`
+	Control string        `json:"control"`
+	Names   []string      `json:"names"` // of its pools
+}
+
+// SetPools lists the service, in the place of an entry of the same process.
+func (f *File) SetPools(p PoolService) {
+	f.DropPools(p.Process)
+	f.Pools = append(f.Pools, p)
+}
+
+// DropPools removes the process's entry.
+func (f *File) DropPools(process proc.Identity) {
+	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return p.Process == process })
+}
+
+// tidyServices drops the entries of dead services, and their sockets.
+func (f *File) tidyServices() {
+	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return dead(p.Process, p.Control) })
+	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return dead(p.Process, p.Control) })
+}
+
+// dead reports whether a service has ended; its socket goes then, unless
+// another one listens there by now.
+func dead(process proc.Identity, control string) bool {
+	if process.Alive() {
+		return false
+	}
+	// The path comes from a file: only what can be a socket of ours goes.
+	st, err := os.Lstat(control)
+	if err != nil || st.Mode()&os.ModeSocket == 0 || !strings.HasSuffix(control, socketSuffix) {
 		return true
-	})
+	}
+	if c, err := net.Dial("unix", control); err == nil {
+		c.Close()
+		return true
+	}
+	os.Remove(control)
+	return true
 }

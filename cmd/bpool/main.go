@@ -1,0 +1,43 @@
+// Bpool runs named pools of browsers as a service, and leases them first in,
+// first out.
+package main
+
+import (
+	"slices"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/cli"
+	"btools/lib/life"
+	"btools/lib/pool/command"
+)
+
+func main() {
+	socket := &ucli.StringFlag{Name: "socket", Usage: "the service's control socket is `FILE` (default: beside the state file)"}
+	config := &ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $XDG_CONFIG_HOME/btools/pool.toml, else /etc/btools/pool.toml)"}
+	ttl := &ucli.DurationFlag{Name: "ttl", Usage: "it ends after `DURATION` unless renewed (default: the pool's LEASE_TTL)"}
+	stopTimeout := func(what string) ucli.Flag {
+		return &ucli.DurationFlag{Name: "stop-timeout", Value: 5 * time.Second, Usage: "give " + what + " `DURATION` to end before it is killed"}
+	}
+	cli.Main(&cli.Program{
+		Command: cli.Command{Name: "bpool", Usage: "named pools of browsers, leased first in, first out", Do: func(c *cli.Context) error {
+			return c.UsageError("name a command, such as bpool serve or bpool lease")
+		}},
+		About: "The service keeps browsers ready; the other commands speak to it.",
+		Commands: []*cli.Command{
+			{Name: "serve", Usage: "run the service", Do: command.Serve, Flags: slices.Concat([]ucli.Flag{config, socket,
+				&ucli.DurationFlag{Name: "drain-timeout", Value: 30 * time.Second, Usage: "give leases `DURATION` to end when told to stop"},
+				stopTimeout("a browser")}, life.Flags("", ""))},
+			{Name: "check", Usage: "print the effective configuration, each value with its source", Do: command.Check, Flags: []ucli.Flag{config}},
+			{Name: "status", Usage: "tell how the pools are", ArgsUsage: "[POOL]", Do: command.Status, Flags: []ucli.Flag{socket}},
+			{Name: "lease", Usage: "lease an instance", ArgsUsage: "[POOL]", TakesCommand: true, Do: command.Lease, Flags: slices.Concat([]ucli.Flag{socket,
+				&ucli.StringFlag{Name: "instance", Usage: "this one: `ID|ALIAS` (default: the one that came back earliest)"},
+				&ucli.DurationFlag{Name: "timeout", Usage: "wait at most `DURATION`, 0 not at all (default: the pool's LEASE_TIMEOUT)"},
+				ttl, &ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")}, life.Flags("", "the lease "))},
+			{Name: "release", Usage: "end leases, named by ID or by records on standard input", ArgsUsage: "[LEASE…]", Do: command.Release, Flags: []ucli.Flag{socket,
+				&ucli.BoolFlag{Name: "all", Usage: "end all of them"}}},
+			{Name: "renew", Usage: "have a lease last from now on", ArgsUsage: "LEASE", Do: command.Renew, Flags: []ucli.Flag{socket, ttl}},
+		},
+	})
+}

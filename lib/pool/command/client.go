@@ -1,0 +1,293 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/life"
+	"btools/lib/pool"
+	"btools/lib/record"
+	"btools/lib/run"
+	"btools/lib/state"
+)
+
+// dial connects to the service: of --socket, else the one that the state file
+// lists.
+func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
+	path := c.String("socket")
+	if path == "" {
+		f, err := c.State().Read()
+		if err != nil {
+			return nil, cli.StateError(err)
+		}
+		var alive []state.PoolService
+		for _, p := range f.Pools {
+			if p.Process.Alive() {
+				alive = append(alive, p)
+			}
+		}
+		if len(alive) > 1 {
+			return nil, c.UsageError("several services run, name one by --socket: %s and %s", alive[0].Control, alive[1].Control)
+		}
+		if len(alive) == 0 {
+			return nil, none(errors.New("no bpool service runs"))
+		}
+		path = alive[0].Control
+	}
+	cl, err := control.Dial(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, none(fmt.Errorf("no bpool service listens on %s", path))
+	}
+	return cl, err
+}
+
+func none(err error) error {
+	return &cli.Error{Code: cli.Unavailable, Err: err, Hint: "start one with bpool serve, or systemctl --user start bpool"}
+}
+
+// call makes one call to the service.
+func call(c *cli.Context, method string, params, result any) error {
+	ctx := context.Background()
+	cl, err := dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	return answered(cl.Call(ctx, method, params, result))
+}
+
+// answered gives an error of the service its exit code.
+func answered(err error) error {
+	var e *control.Error
+	if errors.As(err, &e) {
+		return e.Exit()
+	}
+	return err
+}
+
+var statusColumns = []cli.Column{
+	{Head: "POOL", Field: "status.pool"}, {Head: "INSTANCE", Field: "status.id"}, {Head: "ALIAS", Field: "status.alias"}, {Head: "BROWSER", Field: "status.browser"},
+	{Head: "STATE", Field: "status.status"}, {Head: "LEASE", Field: "status.lease"}, {Head: "HELD MS", Field: "status.lease_duration_ms"},
+	{Head: "PID", Field: "status.process_id"}, {Head: "USES", Field: "status.uses"}, {Head: "ENDPOINT", Field: "status.http_url"},
+}
+
+// instanceRow is one instance in the table of status.
+type instanceRow struct {
+	Pool string `json:"pool"`
+	pool.InstanceStatus
+}
+
+// Status prints how the pools are: to a terminal a row for each instance,
+// else the JSON of the specification on one line.
+func Status(c *cli.Context) error {
+	name, err := oneArg(c, "pool")
+	if err != nil {
+		return err
+	}
+	out, err := c.Output(statusColumns, cli.Schema(map[string]any{"pools": nil, "summary": pool.Summary{}}), nil)
+	if err != nil {
+		return err
+	}
+	var st pool.Status
+	if err := call(c, "status", map[string]string{"pool_name": name}, &st); err != nil {
+		return err
+	}
+	if !out.Table() {
+		r := record.New()
+		r.MustSet("pools", st.Pools)
+		r.MustSet("summary", st.Summary)
+		return errors.Join(out.Write(r), out.Close())
+	}
+	for _, p := range st.Pools {
+		for _, i := range p.Instances {
+			r := record.New()
+			r.MustSet("status", instanceRow{p.Name, i})
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+	}
+	return out.Close()
+}
+
+// oneArg is the argument, "" if there is none.
+func oneArg(c *cli.Context, what string) (string, error) {
+	switch args := c.Args(); len(args) {
+	case 0:
+		return "", nil
+	case 1:
+		return args[0], nil
+	default:
+		return "", c.UsageError("name one %s, not %d", what, len(args))
+	}
+}
+
+// Lease leases an instance and prints its record, or runs a command with it.
+func Lease(c *cli.Context) error {
+	name, err := oneArg(c, "pool")
+	if err != nil {
+		return err
+	}
+	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"}, {Head: "INSTANCE", Field: "lease.instance"},
+		{Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "EXPIRES", Field: "lease.expires_at"}}, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	cmd := ""
+	if c.Command != nil {
+		if cmd, err = run.Find(c.Command); err != nil {
+			return err
+		}
+	}
+	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(), Hold: cmd != "" || c.Bool("wait")}
+	if c.IsSet("timeout") {
+		ms := c.Duration("timeout").Milliseconds()
+		p.Timeout = &ms
+	}
+	if c.Duration("timeout") < 0 || c.Duration("ttl") < 0 || c.IsSet("ttl") && p.TTL == 0 {
+		return c.UsageError("a duration must be positive, such as 15s")
+	}
+	owner, err := life.FromFlags(c)
+	if err != nil {
+		return err
+	}
+	p.Owner = owner.PID
+	if owner.FD != nil && !p.Hold {
+		return c.UsageError("--bind-fd needs --wait or a command: somebody has to watch it")
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	if cmd == "" {
+		life.Signals(stop)
+	}
+	life.Owner{FD: owner.FD}.Watch(ctx, stop)
+	cl, err := dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	r := &record.Record{}
+	if err := cl.Call(ctx, "lease", p, r); err != nil {
+		var i *life.Interrupted
+		if errors.As(err, &i) {
+			return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
+		}
+		return answered(err)
+	}
+	if cmd != "" {
+		var i record.Instance
+		if _, err := r.Get("instance", &i); err != nil {
+			return err
+		}
+		return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, c.Duration("stop-timeout"))
+	}
+	if err := errors.Join(out.Write(r), out.Close()); err != nil {
+		var l record.Lease
+		if _, e := r.Get("lease", &l); e == nil && !p.Hold {
+			cl.Call(context.Background(), "release", idParams{Lease: l.ID}, nil) // nobody knows of it
+		}
+		return err
+	}
+	if !p.Hold {
+		return nil
+	}
+	gone := make(chan struct{})
+	go func() {
+		cl.Gone()
+		close(gone)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-gone:
+		return &cli.Error{Code: cli.Unavailable, Err: errors.New("the service has ended, and the lease with it")}
+	}
+}
+
+// Release ends leases. One that has ended already is no error.
+func Release(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "RELEASED", Field: "lease.id"}}, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	ids := c.Args()
+	if c.Bool("all") == (len(ids) > 0) {
+		if ids, err = inputLeases(c); err != nil {
+			return err
+		}
+	}
+	var done []string
+	if c.Bool("all") {
+		var r released
+		if err := call(c, "release", idParams{All: true}, &r); err != nil {
+			return err
+		}
+		done = r.Released
+	}
+	for _, id := range ids {
+		var r released
+		if err := call(c, "release", idParams{Lease: id}, &r); err != nil {
+			return err
+		}
+		if len(r.Released) == 0 {
+			c.Log.Info("there is no lease " + id + " (any more)")
+		}
+		done = append(done, r.Released...)
+	}
+	for _, id := range done {
+		r := record.New()
+		r.MustSet("lease", map[string]string{"id": id})
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// inputLeases are the leases of the records on standard input.
+func inputLeases(c *cli.Context) (ids []string, err error) {
+	in := c.Input()
+	if in == nil || len(c.Args()) > 0 {
+		return nil, c.UsageError("name the leases to release, or --all")
+	}
+	for {
+		rec, err := in.Read()
+		if err == io.EOF {
+			return ids, nil
+		}
+		if err != nil {
+			return nil, cli.InputError(err)
+		}
+		var l record.Lease
+		if ok, err := rec.Get("lease", &l); err != nil || !ok || l.ID == "" {
+			return nil, cli.Errorf(cli.Data, "a record on standard input has no lease to release")
+		}
+		ids = append(ids, l.ID)
+	}
+}
+
+// Renew has a lease last longer, and prints its record.
+func Renew(c *cli.Context) error {
+	id, err := oneArg(c, "lease")
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		return c.UsageError("name the lease to renew")
+	}
+	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at"}}, cli.Schema(nil), nil)
+	if err != nil {
+		return err
+	}
+	r := &record.Record{}
+	if err := call(c, "renew", idParams{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
+		return err
+	}
+	return errors.Join(out.Write(r), out.Close())
+}

@@ -1,0 +1,308 @@
+// Package command is what the commands of bpool do.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/life"
+	"btools/lib/pool"
+	"btools/lib/pool/config"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/state"
+	"btools/lib/systemd"
+)
+
+// load reads the configuration; everything that is wrong is told at once.
+func load(c *cli.Context) (*config.Config, error) {
+	home, _ := os.UserHomeDir()
+	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, home), os.Environ())
+	var bad *config.Error
+	if errors.As(err, &bad) {
+		for _, p := range bad.Problems {
+			args := []any{}
+			if p.Source != "" {
+				args = append(args, "source", p.Source)
+			}
+			c.Log.Error(p.What, args...)
+		}
+		return nil, &cli.Error{Code: cli.Config, Err: errors.New("the configuration is not valid: nothing is started"), Hint: "bpool check prints a valid one with where each value comes from"}
+	}
+	return cfg, err
+}
+
+// Check prints the effective configuration, a record for each pool and each
+// of its instances.
+func Check(c *cli.Context) error {
+	type setting struct {
+		Pool     string `json:"pool"`
+		Instance string `json:"instance,omitempty"`
+		Key      string `json:"key"`
+		Value    string `json:"value"`
+		Source   string `json:"source"`
+	}
+	out, err := c.Output([]cli.Column{{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"}, {Head: "KEY", Field: "setting.key"},
+		{Head: "VALUE", Field: "setting.value"}, {Head: "SOURCE", Field: "setting.source"}}, cli.Schema(map[string]any{"setting": setting{}}), nil)
+	if err != nil {
+		return err
+	}
+	cfg, err := load(c)
+	if err != nil {
+		return err
+	}
+	write := func(pool, instance string, values []config.Value) error {
+		for _, v := range values {
+			r := record.New()
+			r.MustSet("setting", setting{pool, instance, v.Key, v.Text, v.Source})
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, p := range cfg.Pools {
+		if err := write(p.Name, "", p.Values()); err != nil {
+			return err
+		}
+		for _, i := range p.Instances {
+			if err := write(p.Name, i.ID, p.InstanceValues(i.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return out.Close()
+}
+
+// service is the member that serve prints.
+type service struct {
+	PID    int      `json:"pid"`
+	Socket string   `json:"socket"`
+	Pools  []string `json:"pools"`
+}
+
+// Serve runs the service until told to stop.
+func Serve(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"}, {Head: "SOCKET", Field: "service.socket"}},
+		cli.Schema(map[string]any{"service": service{}}), nil)
+	if err != nil {
+		return err
+	}
+	cfg, err := load(c)
+	if err != nil {
+		return err
+	}
+	if c.Duration("drain-timeout") < 0 || c.Duration("stop-timeout") < 0 {
+		return c.UsageError("a duration must be positive, such as 15s")
+	}
+	owner, err := life.FromFlags(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := life.Signals(stop)
+	signal.Ignore(syscall.SIGPIPE)
+	owner.Watch(ctx, stop)
+
+	store := c.State()
+	l, path, err := listen(c, store)
+	if err != nil {
+		return err
+	}
+	entry := state.PoolService{Process: proc.Self(), Control: path}
+	for _, p := range cfg.Pools {
+		entry.Names = append(entry.Names, p.Name)
+	}
+	if err := store.Update(func(f *state.File) error { f.SetPools(entry); return nil }); err != nil {
+		l.Close()
+		return cli.StateError(err)
+	}
+	notify := systemd.NewNotifier()
+	v := &pool.Service{Config: cfg, Log: c.Log, Launch: launch(c, now)}
+	h := &handler{service: v}
+	// Held apart from ctx: who is being answered still is while it drains.
+	serving, end := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	err = v.Start(serving, func() {
+		go func() {
+			defer close(served)
+			control.Serve(serving, l, h.handle)
+		}()
+	})
+	if err == nil {
+		r := record.New()
+		r.MustSet("service", service{os.Getpid(), path, entry.Names})
+		err = errors.Join(out.Write(r), out.Close())
+	}
+	if err == nil {
+		notify.Tell("READY=1")
+		<-ctx.Done()
+		notify.Tell("STOPPING=1")
+		drain(v, c.Duration("drain-timeout"), now)
+	}
+	v.Stop()
+	l.Close()
+	end()
+	<-served
+	return errors.Join(err, store.Update(func(f *state.File) error { f.DropPools(entry.Process); return nil }))
+}
+
+// drain gives the leases time to end.
+func drain(v *pool.Service, timeout time.Duration, now <-chan struct{}) {
+	v.Drain()
+	late := time.After(timeout)
+	for v.Leases() > 0 {
+		select {
+		case <-now:
+			return
+		case <-late:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// listen opens the control socket, or takes the one of systemd.
+func listen(c *cli.Context, store *state.Store) (net.Listener, string, error) {
+	ls, err := systemd.Listeners()
+	if err != nil {
+		return nil, "", cli.Errorf(cli.Config, "%v", err)
+	}
+	if len(ls) > 0 {
+		a, ok := ls[0].Addr().(*net.UnixAddr)
+		if !ok || len(ls) > 1 {
+			return nil, "", cli.Errorf(cli.Config, "systemd is to hand over one Unix socket")
+		}
+		return ls[0], a.Name, nil
+	}
+	path := c.String("socket")
+	if path == "" {
+		if path, err = store.Socket("bpool"); err != nil {
+			return nil, "", cli.StateError(err)
+		}
+	}
+	l, err := control.Listen(path)
+	return l, path, err
+}
+
+// launch launches an instance's browser by blaunch.
+func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
+	grace := c.Duration("stop-timeout")
+	return func(ctx context.Context, set config.Settings, o options.Options) (*launcher.Browser, error) {
+		spec, err := launcher.Blaunch(set.Timeout, grace, c.String("log-level"), c.String("log-format"), o.Argv())
+		if err != nil {
+			return nil, err
+		}
+		spec.Now = now
+		return launcher.Launch(ctx, spec)
+	}
+}
+
+// handler answers the control socket.
+type handler struct{ service *pool.Service }
+
+// leaseParams are the parameters of lease.
+type leaseParams struct {
+	Pool     string         `json:"pool,omitempty"`
+	Instance string         `json:"instance,omitempty"` // an ID or alias
+	Timeout  *int64         `json:"timeout_ms,omitempty"`
+	TTL      int64          `json:"ttl_ms,omitempty"`
+	Hold     bool           `json:"hold,omitempty"`  // the lease ends with the connection
+	Owner    *proc.Identity `json:"owner,omitempty"` // or with this process
+}
+
+// idParams are the parameters of release and renew.
+type idParams struct {
+	Lease string `json:"lease,omitempty"`
+	All   bool   `json:"all,omitempty"`
+	TTL   int64  `json:"ttl_ms,omitempty"`
+}
+
+// released is the answer to release.
+type released struct {
+	Released []string `json:"released"`
+}
+
+func (h *handler) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	read := func(into any) error {
+		if len(params) == 0 {
+			return nil
+		}
+		if err := json.Unmarshal(params, into); err != nil {
+			return control.Errorf(control.BadRequest, "bad parameters: %v", err)
+		}
+		return nil
+	}
+	switch method {
+	case "status":
+		var p struct {
+			Pool string `json:"pool_name"`
+		}
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return h.service.Status(p.Pool)
+	case "lease":
+		var p leaseParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return h.lease(ctx, p)
+	case "release":
+		var p idParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		if p.All {
+			return released{h.service.ReleaseAll()}, nil
+		}
+		if h.service.Release(p.Lease) {
+			return released{[]string{p.Lease}}, nil
+		}
+		return released{[]string{}}, nil
+	case "renew":
+		var p idParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
+	}
+	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release and renew", method)
+}
+
+func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond}
+	if p.Timeout != nil {
+		d := time.Duration(*p.Timeout) * time.Millisecond
+		r.Timeout = &d
+	}
+	rec, id, err := h.service.Lease(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil { // its client has gone at this very moment
+		h.service.Release(id)
+		return nil, context.Cause(ctx)
+	}
+	if p.Hold {
+		context.AfterFunc(ctx, func() { h.service.Release(id) })
+	}
+	if p.Owner != nil {
+		go func() {
+			p.Owner.Wait(context.Background())
+			h.service.Release(id)
+		}()
+	}
+	return rec, nil
+}

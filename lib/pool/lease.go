@@ -1,0 +1,195 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/pool/queue"
+	"btools/lib/record"
+)
+
+// lease is the right of one holder to one instance, until it ends.
+type lease struct {
+	id      string
+	slot    *slot
+	ttl     time.Duration
+	started time.Time
+	expires time.Time
+	timer   *time.Timer // of the expiry
+}
+
+// Request asks for a lease.
+type Request struct {
+	Pool     string         // "": the default one
+	Instance string         // an ID or alias; "": any
+	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
+	TTL      time.Duration  // 0: the pool's
+}
+
+// Lease returns the record of an instance that is the caller's from now on,
+// with its lease. If it has to wait, the context's end cancels it.
+func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string, error) {
+	v.mu.Lock()
+	p, err := v.find(r.Pool)
+	if err != nil {
+		v.mu.Unlock()
+		return nil, "", err
+	}
+	n := queue.Any
+	if r.Instance != "" {
+		s, err := p.slot(r.Instance)
+		if err != nil {
+			v.mu.Unlock()
+			return nil, "", err
+		}
+		n = s.n
+	}
+	if r.Instance == "" && p.allFailed() {
+		v.mu.Unlock()
+		if r.Pool == "" {
+			return nil, "", control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
+		}
+		return nil, "", control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
+	}
+	v.mu.Unlock()
+
+	timeout, limit := p.cfg.LeaseTimeout, p.cfg.QueueLimit
+	if r.Timeout != nil {
+		timeout = *r.Timeout
+	}
+	if timeout <= 0 {
+		limit = -1
+	}
+	late := control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, max(timeout, time.Nanosecond), late)
+	defer cancel()
+	got, err := p.queue.Get(ctx, n, limit)
+	switch {
+	case errors.Is(err, queue.ErrFull):
+		return nil, "", control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), limit)
+	case errors.Is(err, queue.ErrBusy):
+		return nil, "", control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
+	case err != nil:
+		return nil, "", err
+	}
+	ttl := p.cfg.LeaseTTL
+	if r.TTL > 0 {
+		ttl = r.TTL
+	}
+	return v.grant(p.slots[got], ttl)
+}
+
+// what is a pool, or one of its instances, in a message.
+func (p *pool) what(instance string) string {
+	if instance == "" {
+		return "an instance of pool " + p.cfg.Name
+	}
+	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
+}
+
+func (p *pool) allFailed() bool {
+	for _, s := range p.slots {
+		if s.state != Failed {
+			return false
+		}
+	}
+	return true
+}
+
+// grant makes the lease of a slot that the queue has given out.
+func (v *Service) grant(s *slot, ttl time.Duration) (*record.Record, string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	l := &lease{id: newLeaseID(now), slot: s, ttl: ttl, started: now, expires: now.Add(ttl)}
+	l.timer = time.AfterFunc(ttl, func() {
+		if v.Release(l.id) {
+			v.Log.Info("lease expired", "lease", l.id, "pool", s.pool.cfg.Name, "instance", s.set.ID)
+		}
+	})
+	s.lease = l
+	s.uses++
+	v.leases[l.id] = l
+	return l.record(), l.id, nil
+}
+
+// record is what the holder gets.
+func (l *lease) record() *record.Record {
+	s := l.slot
+	r := s.record()
+	out := record.Lease{ID: l.id, Pool: s.pool.cfg.Name, Instance: s.set.ID, ExpiresAt: record.Time{Time: l.expires}}
+	if s.set.Alias != "" {
+		out.Alias = &s.set.Alias
+	}
+	r.MustSet("lease", out)
+	return r
+}
+
+// newLeaseID makes a lease's ID: lease_, the time in milliseconds, sixteen
+// random characters, as whoever knows it can release the lease.
+func newLeaseID(now time.Time) string {
+	return fmt.Sprintf("lease_%d_%s", now.UnixMilli(), strings.ToLower(rand.Text()[:16]))
+}
+
+// Release ends a lease: its connections are cut, and the instance goes to who
+// is next. It reports whether there was one: a lease that has ended already
+// is no error.
+func (v *Service) Release(id string) bool {
+	v.mu.Lock()
+	l := v.leases[id]
+	if l == nil {
+		v.mu.Unlock()
+		return false
+	}
+	delete(v.leases, id) // whoever takes it out is the one that releases
+	l.timer.Stop()
+	v.mu.Unlock()
+	s := l.slot
+	if s.proxy != nil {
+		s.proxy.Cut()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s.lease = nil
+	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.since) >= s.set.MaxAge
+	if s.proxy != nil && (s.set.Isolated || old) {
+		s.recycle = true
+		s.poke()
+	}
+	s.settleLocked()
+	return true
+}
+
+// ReleaseAll ends all leases, and returns their IDs.
+func (v *Service) ReleaseAll() (ids []string) {
+	v.mu.Lock()
+	for id := range v.leases {
+		ids = append(ids, id)
+	}
+	v.mu.Unlock()
+	for _, id := range ids {
+		v.Release(id)
+	}
+	return ids
+}
+
+// Renew has a lease last for its time to live, or for another one, from now.
+func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := v.leases[id]
+	if l == nil || !l.timer.Stop() {
+		return nil, control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
+	}
+	if ttl > 0 {
+		l.ttl = ttl
+	}
+	l.expires = time.Now().Add(l.ttl)
+	l.timer.Reset(l.ttl)
+	return l.record(), nil
+}

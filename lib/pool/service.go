@@ -1,0 +1,296 @@
+// Package pool runs pools of browsers and leases them: each instance is a
+// browser of its own behind an endpoint that stays, and has one holder at a
+// time.
+package pool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/pool/config"
+	"btools/lib/pool/queue"
+	"btools/lib/proxy"
+	"btools/lib/record"
+)
+
+// Service is the pools of one configuration. Set its fields before Start.
+type Service struct {
+	Config *config.Config
+	// Launch launches the browser of an instance.
+	Launch func(context.Context, config.Settings, options.Options) (*launcher.Browser, error)
+	Log    *slog.Logger
+
+	mu      sync.Mutex
+	pools   []*pool // in the order of their names
+	leases  map[string]*lease
+	closing bool
+	running sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+// pool is one pool.
+type pool struct {
+	service *Service
+	cfg     config.Pool
+	queue   queue.Queue
+	slots   []*slot
+}
+
+// Start starts all instances side by side, and returns when each is up or has
+// failed; begun is called when there are leases to wait for.
+func (v *Service) Start(ctx context.Context, begun func()) error {
+	ctx, v.stop = context.WithCancel(ctx)
+	v.leases = map[string]*lease{}
+	var up sync.WaitGroup
+	for _, cfg := range v.Config.Pools {
+		p := &pool{service: v, cfg: cfg}
+		v.pools = append(v.pools, p)
+		for n, set := range cfg.Instances {
+			s := &slot{pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
+			p.slots = append(p.slots, s)
+			if !set.Launch {
+				v.mu.Lock()
+				s.setLocked(Healthy)
+				v.mu.Unlock()
+				continue
+			}
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				v.stop()
+				return fmt.Errorf("cannot open the endpoint of %s/%s: %w", cfg.Name, set.ID, err)
+			}
+			s.addr = l.Addr().String()
+			s.proxy = &proxy.Proxy{
+				Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+					return v.Launch(ctx, set, o)
+				},
+				Options: launchOptions(set), MaxConnections: 512, Changed: s.poke,
+				Log: v.Log.With("pool", cfg.Name, "instance", set.ID),
+			}
+			s.proxy.Start()
+			v.running.Go(func() { s.proxy.Serve(ctx, l) })
+			up.Add(1)
+			started := sync.OnceFunc(up.Done)
+			v.running.Go(func() {
+				defer started()
+				s.run(ctx, started)
+			})
+		}
+	}
+	begun()
+	up.Wait()
+	return nil
+}
+
+// launchOptions are what blaunch is told of an instance's settings.
+func launchOptions(set config.Settings) options.Options {
+	browser := set.Browser
+	if browser == "msedge" { // as Playwright calls it
+		browser = record.Edge
+	}
+	return options.Options{Browser: browser, Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
+}
+
+// Drain gives no more leases: who waits is told so.
+func (v *Service) Drain() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closing = true
+	for _, p := range v.pools {
+		p.queue.Close(control.Errorf(control.TryAgain, "the service is stopping"))
+		for _, s := range p.slots {
+			s.settleLocked()
+		}
+	}
+}
+
+// Stop stops everything, and returns when it is gone.
+func (v *Service) Stop() {
+	v.Drain()
+	v.stop()
+	v.running.Wait()
+}
+
+// Leases returns how many leases there are.
+func (v *Service) Leases() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.leases)
+}
+
+// find returns the pool with the name, or the default one.
+func (v *Service) find(name string) (*pool, error) {
+	var names []string
+	for _, p := range v.pools {
+		if p.cfg.Name == name || name == "" && p.cfg.IsDefault {
+			return p, nil
+		}
+		names = append(names, p.cfg.Name)
+	}
+	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: there are %v", name, names)
+}
+
+// slot returns the instance with the ID or alias.
+func (p *pool) slot(name string) (*slot, error) {
+	for _, s := range p.slots {
+		if s.set.ID == name || s.set.Alias == name && name != "" {
+			return s, nil
+		}
+	}
+	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has 0 to %d%s", p.cfg.Name, name, len(p.slots)-1, p.aliases())
+}
+
+func (p *pool) aliases() string {
+	var names []string
+	for _, s := range p.slots {
+		if s.set.Alias != "" {
+			names = append(names, s.set.Alias)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %v", names)
+}
+
+// Status is how the pools are, as the specification's browser_pool_status has
+// it.
+type Status struct {
+	Pools   []PoolStatus `json:"pools"`
+	Summary Summary      `json:"summary"`
+}
+
+// Summary counts over all pools that are shown.
+type Summary struct {
+	Pools     int `json:"total_pools"`
+	Total     int `json:"total_instances"`
+	Healthy   int `json:"healthy_instances"`
+	Failed    int `json:"failed_instances"`
+	Leased    int `json:"leased_instances"`
+	Available int `json:"available_instances"`
+	Waiting   int `json:"waiting"`
+}
+
+// PoolStatus is how one pool is.
+type PoolStatus struct {
+	Name        string           `json:"name"`
+	Description string           `json:"description"`
+	IsDefault   bool             `json:"is_default"`
+	Total       int              `json:"total_instances"`
+	Healthy     int              `json:"healthy_instances"`
+	Leased      int              `json:"leased_instances"`
+	Available   int              `json:"available_instances"`
+	Waiting     int              `json:"waiting"` // requests
+	Instances   []InstanceStatus `json:"instances"`
+}
+
+// InstanceStatus is how one instance is.
+type InstanceStatus struct {
+	ID            string       `json:"id"`
+	Alias         *string      `json:"alias"`
+	Status        string       `json:"status"` // starting, healthy, failed or draining
+	Leased        bool         `json:"leased"`
+	LeaseDuration *int64       `json:"lease_duration_ms"`
+	LeaseStarted  *record.Time `json:"lease_started_at"`
+	Browser       string       `json:"browser"`
+	Headless      bool         `json:"headless"`
+	ProcessID     *int         `json:"process_id"`
+	Health        HealthStatus `json:"health_check"`
+	Uses          int          `json:"uses"` // leases of this browser
+	Restarts      int          `json:"restarts"`
+	Lease         string       `json:"lease,omitempty"`
+	Endpoint      string       `json:"http_url,omitempty"`
+}
+
+// HealthStatus is what the last check of an instance saw.
+type HealthStatus struct {
+	LastCheck  *record.Time `json:"last_check"`
+	Responsive bool         `json:"responsive"`
+	Error      *string      `json:"error"`
+}
+
+// Status tells how the pool with the name is, or, with "", all of them.
+func (v *Service) Status(name string) (*Status, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	shown := v.pools
+	if name != "" {
+		p, err := v.find(name)
+		if err != nil {
+			return nil, err
+		}
+		shown = []*pool{p}
+	}
+	st := &Status{Pools: []PoolStatus{}, Summary: Summary{Pools: len(shown)}}
+	for _, p := range shown {
+		ps := p.status()
+		st.Pools = append(st.Pools, ps)
+		st.Summary.Total += ps.Total
+		st.Summary.Healthy += ps.Healthy
+		st.Summary.Leased += ps.Leased
+		st.Summary.Available += ps.Available
+		st.Summary.Waiting += ps.Waiting
+		for _, i := range ps.Instances {
+			if i.Status == Failed {
+				st.Summary.Failed++
+			}
+		}
+	}
+	slices.SortFunc(st.Pools, func(a, b PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return st, nil
+}
+
+func (p *pool) status() PoolStatus {
+	_, waiting := p.queue.Len()
+	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: waiting, Instances: []InstanceStatus{}}
+	for _, s := range p.slots {
+		i := s.status()
+		if i.Status == Healthy {
+			ps.Healthy++
+			if !i.Leased {
+				ps.Available++
+			}
+		}
+		if i.Leased {
+			ps.Leased++
+		}
+		ps.Instances = append(ps.Instances, i)
+	}
+	return ps
+}
+
+func (s *slot) status() InstanceStatus {
+	i := InstanceStatus{ID: s.set.ID, Status: s.state, Browser: s.set.Browser, Headless: s.set.Headless, Uses: s.uses, Restarts: s.restarts}
+	if s.set.Alias != "" {
+		i.Alias = &s.set.Alias
+	}
+	if l := s.lease; l != nil {
+		ms := time.Since(l.started).Milliseconds()
+		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
+	}
+	if s.proxy != nil {
+		i.Endpoint = "http://" + s.addr
+		if _, rec := s.proxy.Status(); rec != nil {
+			var in record.Instance
+			if ok, err := rec.Get("instance", &in); ok && err == nil && in.PID != 0 {
+				i.ProcessID = &in.PID
+			}
+		}
+	}
+	if !s.check.at.IsZero() {
+		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
+		if s.check.err != "" {
+			i.Health.Error = &s.check.err
+		}
+	}
+	return i
+}

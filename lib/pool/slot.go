@@ -1,0 +1,239 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/pool/config"
+	"btools/lib/proxy"
+	"btools/lib/record"
+)
+
+// States of an instance.
+const (
+	Starting = "starting"
+	Healthy  = "healthy"
+	Failed   = "failed"
+	Draining = "draining"
+)
+
+// Restarts are delayed after the first: twice as long each time, until a
+// browser has been well for a while.
+const (
+	firstDelay = time.Second
+	maxDelay   = time.Minute
+	wellAfter  = 5 * time.Minute
+)
+
+// slot is one instance of a pool: its endpoint stays, the browser behind it
+// comes and goes.
+type slot struct {
+	pool  *pool
+	n     int
+	set   config.Settings
+	proxy *proxy.Proxy // nil if no browser of ours is launched
+	addr  string       // of the proxy
+	wake  chan struct{}
+
+	// Under the service's lock:
+	state    string
+	lease    *lease
+	uses     int // leases of this browser
+	restarts int
+	since    time.Time // when its browser was launched
+	recycle  bool      // another browser before the next lease
+	check    check
+}
+
+// check is what the last look at its health saw.
+type check struct {
+	at         time.Time
+	responsive bool
+	err        string
+}
+
+// poke has the slot look at its state again.
+func (s *slot) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// set puts the slot into a state, and into the queue if it may be leased.
+func (s *slot) setLocked(state string) {
+	if s.state != state {
+		s.pool.service.Log.Debug("instance is "+state, "pool", s.pool.cfg.Name, "instance", s.set.ID)
+	}
+	s.state = state
+	s.settleLocked()
+}
+
+// settleLocked has the slot in the queue exactly while it may be leased.
+func (s *slot) settleLocked() {
+	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.service.closing {
+		s.pool.queue.Put(s.n)
+	} else {
+		s.pool.queue.Remove(s.n)
+	}
+}
+
+// run keeps a browser behind the endpoint until the context ends. started is
+// called when the first one is up, or has failed.
+func (s *slot) run(ctx context.Context, started func()) {
+	v := s.pool.service
+	delay := time.Duration(0)
+	for ctx.Err() == nil {
+		if delay > 0 && !s.sleep(ctx, delay) {
+			break
+		}
+		v.mu.Lock()
+		s.setLocked(Starting)
+		s.recycle = false
+		v.mu.Unlock()
+		began := time.Now()
+		err := s.proxy.Relaunch(ctx, options.Options{}, false)
+		if ctx.Err() != nil {
+			break
+		}
+		v.mu.Lock()
+		s.check = check{at: time.Now(), responsive: err == nil}
+		if err != nil {
+			s.check.err = err.Error()
+			s.setLocked(Failed)
+		} else {
+			s.uses, s.since = 0, time.Now()
+			s.setLocked(Healthy)
+		}
+		v.mu.Unlock()
+		started()
+		recycled := false
+		if err == nil {
+			recycled = s.hold(ctx)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if !recycled && s.set.Restart == "never" {
+			s.fail(errors.New("the browser ended, and RESTART is never"))
+			<-ctx.Done()
+			break
+		}
+		v.mu.Lock()
+		s.restarts++
+		v.mu.Unlock()
+		switch {
+		case recycled, time.Since(began) > wellAfter:
+			delay = 0
+		case delay == 0 && err == nil:
+			delay = time.Millisecond // at once, the first time
+		default:
+			delay = min(max(2*delay, firstDelay), maxDelay)
+		}
+	}
+	v.mu.Lock()
+	s.setLocked(Failed)
+	v.mu.Unlock()
+}
+
+// fail notes that the instance has failed.
+func (s *slot) fail(err error) {
+	v := s.pool.service
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s.check = check{at: time.Now(), err: err.Error()}
+	s.setLocked(Failed)
+}
+
+func (s *slot) sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// hold watches a browser until it ends, does not answer, or is to be replaced
+// by another one, which it reports.
+func (s *slot) hold(ctx context.Context) (recycled bool) {
+	v := s.pool.service
+	interval := time.NewTicker(s.set.HealthInterval)
+	defer interval.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.wake:
+		case <-interval.C:
+			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
+				v.Log.Warn("the browser does not answer: stopping it", "pool", s.pool.cfg.Name, "instance", s.set.ID, "why", err)
+				s.fail(err)
+				s.proxy.Stop(ctx)
+				return false
+			}
+			v.mu.Lock()
+			s.check = check{at: time.Now(), responsive: true}
+			v.mu.Unlock()
+		}
+		if st, _ := s.proxy.Status(); st.State != proxy.Ready {
+			if st.State == proxy.Launching {
+				continue // a client was first
+			}
+			s.fail(errors.New("the browser ended: " + st.LastExit))
+			return false
+		}
+		v.mu.Lock()
+		recycle := s.recycle && s.lease == nil
+		v.mu.Unlock()
+		if recycle {
+			s.proxy.Stop(ctx)
+			return true
+		}
+	}
+}
+
+// ping asks the browser whether it is well.
+func (s *slot) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.set.HealthTimeout, errors.New("no answer within "+s.set.HealthTimeout.String()))
+	defer cancel()
+	_, rec := s.proxy.Status()
+	if rec == nil {
+		return nil // it is between two browsers: whoever notes its end says so
+	}
+	i, err := launcher.Endpoint(rec)
+	if err != nil {
+		return err
+	}
+	if err := ping(ctx, i); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	return nil
+}
+
+// record is the instance as its holder sees it: at the endpoint that stays.
+func (s *slot) record() *record.Record {
+	out := record.New()
+	if s.proxy == nil {
+		return out
+	}
+	_, rec := s.proxy.Status()
+	i := record.Instance{Host: s.addr, Headless: s.set.Headless, Protocol: protocol(s.set.Browser), Temporary: s.set.UserDataDir == ""}
+	if rec != nil {
+		if raw := rec.Raw("browser"); raw != nil {
+			out.SetRaw("browser", raw)
+		}
+		rec.Get("instance", &i)
+	}
+	s.stable(&i)
+	out.MustSet("instance", i)
+	return out
+}
