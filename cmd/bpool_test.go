@@ -1,0 +1,418 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pool is a bpool service that runs.
+type pool struct {
+	t    *testing.T
+	w    *world
+	cmd  *exec.Cmd
+	errs syncBuffer
+	sock string
+}
+
+// pool starts a service with these variables, without their prefix; its
+// browsers are fake unless one says otherwise.
+func (w *world) pool(vars ...string) *pool {
+	w.t.Helper()
+	p := &pool{t: w.t, w: w, cmd: w.cmd("bpool", "serve", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
+	for _, v := range vars {
+		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
+	}
+	p.cmd.Stderr = &p.errs
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	var x struct{ Service struct{ Socket string } }
+	if err := json.NewDecoder(out).Decode(&x); err != nil {
+		p.cmd.Wait()
+		w.t.Fatalf("no record: %v\n%s", err, p.errs.String())
+	}
+	p.sock = x.Service.Socket
+	w.t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			p.stop()
+		}
+		if w.t.Failed() {
+			w.t.Logf("bpool says:\n%s", p.errs.String())
+		}
+	})
+	return p
+}
+
+func (p *pool) stop() {
+	p.t.Helper()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("bpool ended with %v", err)
+	}
+}
+
+type poolStatus struct {
+	Pools []struct {
+		Name      string
+		Waiting   int
+		Instances []struct {
+			ID, Status, Lease string
+			Leased            bool
+			Uses, Restarts    int
+			PID               int                    `json:"process_id"`
+			Health            struct{ Error string } `json:"health_check"`
+		}
+	}
+	Summary struct {
+		Total     int `json:"total_instances"`
+		Healthy   int `json:"healthy_instances"`
+		Failed    int `json:"failed_instances"`
+		Leased    int `json:"leased_instances"`
+		Available int `json:"available_instances"`
+		Waiting   int
+	}
+}
+
+func (p *pool) status() (s poolStatus) {
+	p.t.Helper()
+	r := p.w.run("bpool", "status")
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 0 {
+		p.t.Fatalf("status: %+v", r)
+	}
+	return s
+}
+
+type leased struct {
+	Instance struct {
+		PID     int
+		HTTPURL string `json:"http_url"`
+		WSURL   string `json:"ws_url"`
+	}
+	Lease struct{ ID, Pool, Instance, Alias string }
+}
+
+// lease leases, and asserts that there is one.
+func (p *pool) lease(args ...string) (l leased) {
+	p.t.Helper()
+	r := p.w.run("bpool", append([]string{"lease"}, args...)...)
+	if err := json.Unmarshal([]byte(r.out), &l); err != nil || r.code != 0 {
+		p.t.Fatalf("lease %v: %+v", args, r)
+	}
+	return l
+}
+
+func TestPoolOnRealBrowsers(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("BROWSER=chromium", "_A_INSTANCES=2", "_A_IS_DEFAULT=true", "_A__1_ALIAS=second", "_F_INSTANCES=1", "_F_BROWSER=firefox", "_F_TIMEOUT=60000")
+	l := p.lease("--instance", "second")
+	if l.Lease.Pool != "A" || l.Lease.Instance != "1" || l.Lease.Alias != "second" {
+		t.Errorf("%+v", l)
+	}
+	if _, v := get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(v, strings.TrimPrefix(l.Instance.HTTPURL, "http://")+"/devtools/browser/") {
+		t.Errorf("%s", v)
+	}
+	// A browser that dies comes back behind the same endpoint and lease.
+	syscall.Kill(l.Instance.PID, syscall.SIGKILL)
+	until(t, "the browser is back", func() bool {
+		i := p.status().Pools[0].Instances[1]
+		return i.Status == "healthy" && i.PID != l.Instance.PID && i.Lease == l.Lease.ID && i.Restarts == 1
+	})
+	if code, _ := get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 200 {
+		t.Error(code)
+	}
+	if f := p.lease("F"); !strings.HasSuffix(f.Instance.WSURL, "/session") {
+		t.Errorf("%+v", f)
+	}
+	p.stop()
+	w.clean()
+}
+
+func TestPoolLeases(t *testing.T) {
+	w := newWorld(t)
+	w.run("bpool", "lease").wants(t, 69, "no bpool service runs")
+	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1", "_B_INSTANCES=1")
+	if s := p.status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
+		t.Errorf("%+v", s)
+	}
+	w.run("bpool", "lease", "C").wants(t, 69, `no pool is named "C"`)
+	w.run("bpool", "lease", "--instance", "3").wants(t, 69, `pool A has no instance "3": it has 0 to 2 and [last]`)
+	w.run("bpool", "status", "C").wants(t, 69, "no pool is named")
+
+	// An ID and its alias are one instance.
+	l := p.lease("--instance", "last")
+	w.run("bpool", "lease", "--instance", "2").wants(t, 75, "none came free within 200ms")
+	w.run("bpool", "lease", "--instance", "2", "--timeout", "0").wants(t, 75, "none is free")
+	// The others are not held up, and the one that came back earliest goes first.
+	a, b := p.lease(), p.lease()
+	w.run("bpool", "release", b.Lease.ID, a.Lease.ID).wants(t, 0, "")
+	if x, y := p.lease(), p.lease(); x.Lease.Instance != b.Lease.Instance || y.Lease.Instance != a.Lease.Instance {
+		t.Errorf("%s %s, want %s %s", x.Lease.Instance, y.Lease.Instance, b.Lease.Instance, a.Lease.Instance)
+	}
+	// One waits, and as many as may.
+	c := w.cmd("bpool", "lease", "--timeout", "1m", "-f", "lease.instance")
+	var got strings.Builder
+	c.Stdout = &got
+	c.Start()
+	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+	w.run("bpool", "lease").wants(t, 75, "1 requests wait already")
+	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+	c.Wait()
+	if got.String() != "2\n" {
+		t.Errorf("who waits gets %q", got.String())
+	}
+	// A release of what is no more is no error; a stranger's changes nothing.
+	w.run("bpool", "release", l.Lease.ID, "lease_1_x").wants(t, 0, "there is no lease")
+	w.run("bpool", "renew", l.Lease.ID).wants(t, 69, "there is no lease")
+	if s := p.status().Summary; s.Leased != 3 {
+		t.Errorf("%+v", s)
+	}
+	w.run("bpool", "release").wants(t, 64, "name the leases")
+	w.run("bpool", "release", "--all").wants(t, 0, "")
+	if s := p.status().Summary; s.Leased != 0 || s.Available != 4 {
+		t.Errorf("%+v", s)
+	}
+	r := w.run("sh", "-c", "bpool lease B | bpool release -f lease.id")
+	if r.code != 0 || !strings.HasPrefix(r.out, "lease_") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A lease ends with whoever holds it, and with its time; its connections too.
+func TestPoolLeaseEnds(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	free := func() {
+		t.Helper()
+		until(t, "the lease has ended", func() bool { return p.status().Summary.Leased == 0 })
+	}
+	r := w.run("bpool", "lease", "--", "sh", "-c", `bpool status -f summary.leased_instances; echo "$BTOOLS_CDP_URL"; exit 7`)
+	if f := strings.Fields(r.out); r.code != 7 || len(f) != 2 || f[0] != "1" || !strings.HasPrefix(f[1], "http://127.0.0.1:") {
+		t.Errorf("%+v", r)
+	}
+	free()
+	// A holder that is killed.
+	c := w.cmd("bpool", "lease", "--wait")
+	out, _ := c.StdoutPipe()
+	c.Start()
+	bufio.NewReader(out).ReadString('\n')
+	if p.status().Summary.Leased != 1 {
+		t.Error("--wait does not hold")
+	}
+	c.Process.Kill()
+	c.Wait()
+	free()
+	// A process that it is bound to.
+	sleep := exec.Command("sleep", "1000")
+	sleep.Start()
+	p.lease("--bind-pid", fmt.Sprint(sleep.Process.Pid))
+	sleep.Process.Kill()
+	sleep.Wait()
+	free()
+	// Its time; what is open is cut.
+	l := p.lease("--ttl", "300ms")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(l.Instance.HTTPURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	closed(t, conn)
+	free()
+	l = p.lease("--ttl", "300ms")
+	w.run("bpool", "renew", "--ttl", "1h", l.Lease.ID).wants(t, 0, "")
+	time.Sleep(400 * time.Millisecond) // longer than it had
+	if p.status().Summary.Leased != 1 {
+		t.Error("a renewed lease has expired")
+	}
+	w.run("bpool", "release", "--all")
+	// Who goes away while waiting takes nothing along.
+	p.lease()
+	c = w.cmd("bpool", "lease", "--timeout", "1m")
+	c.Start()
+	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+	c.Process.Kill()
+	c.Wait()
+	until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })
+	w.run("bpool", "release", "--all")
+	p.lease()
+	// As a launcher of bproxy.
+	w.run("bpool", "release", "--all")
+	q := w.proxy("--launch", "exec bpool lease --wait")
+	if code, body := get(t, "GET", q.url+"/json/version"); code != 200 || p.status().Summary.Leased != 1 {
+		t.Errorf("%d %s", code, body)
+	}
+	q.stop()
+	free()
+}
+
+func TestPoolHealth(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("BROWSER=chrome-headless-shell", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_HEALTH_INTERVAL=100ms", "_A_HEALTH_TIMEOUT=300ms")
+	i := p.status().Pools[0].Instances[0]
+	syscall.Kill(i.PID, syscall.SIGSTOP) // it hangs
+	until(t, "another one has taken its place", func() bool {
+		now := p.status().Pools[0].Instances[0]
+		return now.Status == "healthy" && now.PID != i.PID
+	})
+	p.stop()
+	w.clean()
+
+	p = w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never", "_A_ISOLATED=true", "_B_INSTANCES=1", "_B_MAX_USES=2")
+	l := p.lease("A")
+	w.run("bpool", "release", l.Lease.ID)
+	until(t, "the next lease has a fresh browser", func() bool {
+		for _, i := range p.status().Pools[0].Instances {
+			if i.ID == l.Lease.Instance {
+				return i.Status == "healthy" && i.PID != l.Instance.PID
+			}
+		}
+		return false
+	})
+	first := p.lease("B")
+	w.run("bpool", "release", first.Lease.ID)
+	if again := p.lease("B"); again.Instance.PID != first.Instance.PID {
+		t.Error("a browser is replaced before its last use")
+	}
+	w.run("bpool", "release", "--all")
+	until(t, "it is replaced after that", func() bool {
+		i := p.status().Pools[1].Instances[0]
+		return i.Status == "healthy" && i.PID != first.Instance.PID
+	})
+	for _, i := range p.status().Pools[0].Instances {
+		syscall.Kill(i.PID, syscall.SIGKILL)
+	}
+	until(t, "all have failed", func() bool { return p.status().Summary.Failed == 2 })
+	w.run("bpool", "lease").wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances.")
+	p.lease("B")
+}
+
+func TestPoolDeath(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	w.run("bpool", "serve").wants(t, 75, "somebody listens on")
+	waiter := func() (*exec.Cmd, *strings.Builder) {
+		c := w.cmd("bpool", "lease", "--timeout", "1m")
+		var errs strings.Builder
+		c.Stderr = &errs
+		c.Start()
+		return c, &errs
+	}
+	p.lease()
+	p.lease()
+	c, errs := waiter()
+	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+	p.stop()
+	if c.Wait(); c.ProcessState.ExitCode() != 75 || !strings.Contains(errs.String(), "the service is stopping") {
+		t.Errorf("who waits is told %s", errs.String())
+	}
+	w.clean()
+
+	p = w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	p.lease("--instance", "0")
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	w.clean()
+	w.run("bpool", "status").wants(t, 69, "no bpool service")
+	p = w.pool() // takes over its socket
+	if s := p.status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What is no request does no harm.
+func TestPoolBadClients(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n", "{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 2<<20)} {
+		c, err := net.Dial("unix", p.sock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, text)
+		c.(*net.UnixConn).CloseWrite()
+		b, _ := io.ReadAll(c)
+		if strings.HasSuffix(text, "\n") && !strings.Contains(string(b), `"code":"`) {
+			t.Errorf("%.30q is answered by %q", text, b)
+		}
+		c.Close()
+	}
+	p.lease()
+}
+
+// Under load, with browsers that die, nobody shares an instance and everybody
+// is answered.
+func TestPoolUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=4", "_A_IS_DEFAULT=1")
+	stop := make(chan struct{})
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				if i := p.status().Pools[0].Instances[rand.IntN(4)]; i.PID > 1 {
+					syscall.Kill(i.PID, syscall.SIGKILL)
+				}
+			}
+		}
+	})
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for range 6 {
+				// The directory is the proof that nobody else is there.
+				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c", `d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
+				if r.code != 0 {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	killer.Wait()
+	until(t, "all is well again", func() bool {
+		s := p.status().Summary
+		return s.Available == 4 && s.Waiting == 0 && s.Leased == 0
+	})
+	p.stop()
+	w.clean()
+}
+
+func TestPoolCheck(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/pool.toml", []byte("headless = false\n[pool.A]\ninstances = 2\nis_default = true\n"), 0o600)
+	w.env = append(w.env, "PW_MCP_PROXY__A__1_BROWSER=firefox")
+	r := w.run("bpool", "check", "--config", w.dir+"/pool.toml", "-f", "setting.instance,setting.key,setting.value,setting.source")
+	for _, want := range []string{"1\tBROWSER\tfirefox\tinstance, PW_MCP_PROXY__A__1_BROWSER\n", "0\tHEADLESS\tfalse\tglobal, " + w.dir + "/pool.toml: headless\n", "\tINSTANCES\t2\tpool, ", "0\tTIMEOUT\t30000\tdefault\n"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("misses %q in\n%s", want, r.out)
+		}
+	}
+	w.env = append(w.env, "PW_MCP_PROXY_INSTANCES=2", "PW_MCP_PROXY__A_HEADLES=1")
+	for _, command := range []string{"check", "serve"} {
+		r := w.run("bpool", command, "--config", w.dir+"/pool.toml")
+		r.wants(t, 78, "INSTANCES defined globally")
+		r.wants(t, 78, "did you mean HEADLESS?")
+	}
+	w.run("bpool").wants(t, 64, "name a command")
+}
