@@ -416,3 +416,81 @@ func TestPoolCheck(t *testing.T) {
 	}
 	w.run("bpool").wants(t, 64, "name a command")
 }
+
+func TestPoolLazyAndIdle(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_START=lazy", "_A_IDLE_TIMEOUT=300ms")
+	if i := p.status().Pools[0].Instances[0]; i.PID != 0 || i.Status != "healthy" {
+		t.Errorf("%+v", i)
+	}
+	l := p.lease()
+	for range 2 {
+		if code, _ := get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 200 {
+			t.Error(code)
+		}
+		if i := p.status().Pools[0].Instances[0]; i.PID == 0 {
+			t.Errorf("%+v", i)
+		}
+		until(t, "the idle browser is stopped", func() bool {
+			i := p.status().Pools[0].Instances[0]
+			return i.PID == 0 && i.Status == "healthy" && i.Restarts == 0 && i.Lease == l.Lease.ID
+		})
+	}
+}
+
+func TestPoolRestartDrainWatch(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_LEASE_TIMEOUT=100ms")
+	c := w.cmd("bpool", "watch", "-f", "event.event,event.instance,event.lease")
+	out, _ := c.StdoutPipe()
+	c.Start()
+	defer c.Wait()
+	defer c.Process.Kill()
+	lines := make(chan string, 100)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+	}()
+	seen := func(want string) {
+		t.Helper()
+		for end := time.After(20 * time.Second); ; {
+			select {
+			case l := <-lines:
+				if strings.HasPrefix(l, want) {
+					return
+				}
+			case <-end:
+				t.Fatalf("no event %q", want)
+			}
+		}
+	}
+	until(t, "it watches", func() bool {
+		w.run("bpool", "release", p.lease().Lease.ID)
+		return len(lines) > 0
+	})
+	l := p.lease()
+	seen("leased\t" + l.Lease.Instance + "\t" + l.Lease.ID)
+	w.run("bpool", "restart", "A/"+l.Lease.Instance).wants(t, 0, "restarting 1")
+	seen("restarted\t" + l.Lease.Instance)
+	seen("healthy\t" + l.Lease.Instance)
+	if i := p.status(); i.Summary.Leased != 1 {
+		t.Errorf("a restart ends the lease: %+v", i)
+	}
+	w.run("bpool", "drain", "A").wants(t, 0, "")
+	seen("drained")
+	w.run("bpool", "lease").wants(t, 75, "none came free")
+	if i := p.status().Pools[0].Instances[1]; i.Status != "draining" {
+		t.Errorf("%+v", i)
+	}
+	w.run("bpool", "drain", "--off").wants(t, 0, "")
+	p.lease()
+	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+	seen("released\t" + l.Lease.Instance)
+	p.lease("--ttl", "50ms")
+	seen("expired")
+	w.run("bpool", "restart", "B").wants(t, 69, "no pool is named")
+	w.run("bpool", "restart").wants(t, 64, "name the pool")
+	p.stop()
+}

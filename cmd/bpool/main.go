@@ -37,6 +37,10 @@ func main() {
 				ttl, &ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")}, life.Flags("", "the lease "))},
 			{Name: "release", Usage: "end leases, named by ID or by records on standard input", ArgsUsage: "[LEASE…]", Do: command.Release, Flags: []ucli.Flag{socket,
 				&ucli.BoolFlag{Name: "all", Usage: "end all of them"}}},
+			{Name: "restart", Usage: "replace browsers at once, under their leases too", ArgsUsage: "POOL[/ID]", Do: command.Restart, Flags: []ucli.Flag{socket}},
+			{Name: "drain", Usage: "give no more leases of a pool, or of all", ArgsUsage: "[POOL]", Do: command.Drain, Flags: []ucli.Flag{socket,
+				&ucli.BoolFlag{Name: "off", Usage: "give leases again"}}},
+			{Name: "watch", Usage: "print what happens, an event a line", Do: command.Watch, Flags: []ucli.Flag{socket}},
 			{Name: "renew", Usage: "have a lease last from now on", ArgsUsage: "LEASE", Do: command.Renew, Flags: []ucli.Flag{socket, ttl}},
 		},
 	})

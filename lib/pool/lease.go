@@ -108,13 +108,12 @@ func (v *Service) grant(s *slot, ttl time.Duration) (*record.Record, string, err
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, ttl: ttl, started: now, expires: now.Add(ttl)}
 	l.timer = time.AfterFunc(ttl, func() {
-		if v.Release(l.id) {
-			v.Log.Info("lease expired", "lease", l.id, "pool", s.pool.cfg.Name, "instance", s.set.ID)
-		}
+		v.end(l.id, "expired")
 	})
 	s.lease = l
 	s.uses++
 	v.leases[l.id] = l
+	v.eventLocked("leased", s, l.id, "")
 	return l.record(), l.id, nil
 }
 
@@ -139,7 +138,10 @@ func newLeaseID(now time.Time) string {
 // Release ends a lease: its connections are cut, and the instance goes to who
 // is next. It reports whether there was one: a lease that has ended already
 // is no error.
-func (v *Service) Release(id string) bool {
+func (v *Service) Release(id string) bool { return v.end(id, "released") }
+
+// end ends a lease, for the reason that the event tells.
+func (v *Service) end(id, event string) bool {
 	v.mu.Lock()
 	l := v.leases[id]
 	if l == nil {
@@ -147,6 +149,7 @@ func (v *Service) Release(id string) bool {
 		return false
 	}
 	delete(v.leases, id) // whoever takes it out is the one that releases
+	v.eventLocked(event, l.slot, id, "")
 	l.timer.Stop()
 	v.mu.Unlock()
 	s := l.slot
@@ -176,6 +179,69 @@ func (v *Service) ReleaseAll() (ids []string) {
 		v.Release(id)
 	}
 	return ids
+}
+
+// Restart replaces the browsers of a pool, or of one instance, at once and
+// under their leases, too. It returns how many.
+func (v *Service) Restart(poolName, instance string) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	slots, err := v.some(poolName, instance)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, s := range slots {
+		if s.proxy == nil {
+			continue
+		}
+		n++
+		s.recycle, s.force = true, true
+		s.settleLocked()
+		s.poke()
+	}
+	return n, nil
+}
+
+// some are the instances of a pool, or one of them.
+func (v *Service) some(poolName, instance string) ([]*slot, error) {
+	p, err := v.find(poolName)
+	if err != nil || instance == "" {
+		if err != nil {
+			return nil, err
+		}
+		return p.slots, nil
+	}
+	s, err := p.slot(instance)
+	return []*slot{s}, err
+}
+
+// Drain has a pool, or all of them, give no more leases, or, with on false,
+// give them again; those that there are go on. It returns how many instances
+// that are.
+func (v *Service) Drain(poolName string, on bool) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	pools := v.pools
+	if poolName != "" {
+		p, err := v.find(poolName)
+		if err != nil {
+			return 0, err
+		}
+		pools = []*pool{p}
+	}
+	n := 0
+	for _, p := range pools {
+		for _, s := range p.slots {
+			n++
+			s.drained = on
+			s.settleLocked()
+			if on {
+				v.eventLocked("drained", s, "", "")
+			}
+		}
+	}
+	return n, nil
 }
 
 // Renew has a lease last for its time to live, or for another one, from now.

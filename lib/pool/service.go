@@ -33,6 +33,7 @@ type Service struct {
 	pools   []*pool // in the order of their names
 	leases  map[string]*lease
 	closing bool
+	events  events
 	running sync.WaitGroup
 	stop    context.CancelFunc
 }
@@ -73,7 +74,7 @@ func (v *Service) Start(ctx context.Context, begun func()) error {
 				Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
 					return v.Launch(ctx, set, o)
 				},
-				Options: launchOptions(set), MaxConnections: 512, Changed: s.poke,
+				Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
 				Log: v.Log.With("pool", cfg.Name, "instance", set.ID),
 			}
 			s.proxy.Start()
@@ -100,8 +101,8 @@ func launchOptions(set config.Settings) options.Options {
 	return options.Options{Browser: browser, Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
 }
 
-// Drain gives no more leases: who waits is told so.
-func (v *Service) Drain() {
+// Refuse gives no more leases for good: who waits is told so.
+func (v *Service) Refuse() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closing = true
@@ -115,7 +116,7 @@ func (v *Service) Drain() {
 
 // Stop stops everything, and returns when it is gone.
 func (v *Service) Stop() {
-	v.Drain()
+	v.Refuse()
 	v.stop()
 	v.running.Wait()
 }
@@ -269,7 +270,11 @@ func (p *pool) status() PoolStatus {
 }
 
 func (s *slot) status() InstanceStatus {
-	i := InstanceStatus{ID: s.set.ID, Status: s.state, Browser: s.set.Browser, Headless: s.set.Headless, Uses: s.uses, Restarts: s.restarts}
+	state := s.state
+	if s.drained && state == Healthy {
+		state = Draining
+	}
+	i := InstanceStatus{ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, Uses: s.uses, Restarts: s.restarts}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
 	}

@@ -45,6 +45,8 @@ type slot struct {
 	restarts int
 	since    time.Time // when its browser was launched
 	recycle  bool      // another browser before the next lease
+	force    bool      // even under a lease
+	drained  bool      // no more leases
 	check    check
 }
 
@@ -66,7 +68,7 @@ func (s *slot) poke() {
 // set puts the slot into a state, and into the queue if it may be leased.
 func (s *slot) setLocked(state string) {
 	if s.state != state {
-		s.pool.service.Log.Debug("instance is "+state, "pool", s.pool.cfg.Name, "instance", s.set.ID)
+		s.pool.service.eventLocked(state, s, "", s.check.err)
 	}
 	s.state = state
 	s.settleLocked()
@@ -74,7 +76,7 @@ func (s *slot) setLocked(state string) {
 
 // settleLocked has the slot in the queue exactly while it may be leased.
 func (s *slot) settleLocked() {
-	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.service.closing {
+	if s.state == Healthy && s.lease == nil && !s.recycle && !s.drained && !s.pool.service.closing {
 		s.pool.queue.Put(s.n)
 	} else {
 		s.pool.queue.Remove(s.n)
@@ -82,20 +84,27 @@ func (s *slot) settleLocked() {
 }
 
 // run keeps a browser behind the endpoint until the context ends. started is
-// called when the first one is up, or has failed.
+// called when the first one is up, or has failed, or is left to the first
+// connection.
 func (s *slot) run(ctx context.Context, started func()) {
 	v := s.pool.service
 	delay := time.Duration(0)
+	launch := s.set.Start == "eager"
 	for ctx.Err() == nil {
 		if delay > 0 && !s.sleep(ctx, delay) {
 			break
 		}
 		v.mu.Lock()
-		s.setLocked(Starting)
-		s.recycle = false
+		s.recycle, s.force = false, false
+		if launch {
+			s.setLocked(Starting)
+		}
 		v.mu.Unlock()
 		began := time.Now()
-		err := s.proxy.Relaunch(ctx, options.Options{}, false)
+		var err error
+		if launch {
+			err = s.proxy.Relaunch(ctx, options.Options{}, false)
+		}
 		if ctx.Err() != nil {
 			break
 		}
@@ -110,23 +119,29 @@ func (s *slot) run(ctx context.Context, started func()) {
 		}
 		v.mu.Unlock()
 		started()
-		recycled := false
+		why := crashed
 		if err == nil {
-			recycled = s.hold(ctx)
+			why = s.hold(ctx, launch)
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		if !recycled && s.set.Restart == "never" {
+		if why == crashed && s.set.Restart == "never" {
 			s.fail(errors.New("the browser ended, and RESTART is never"))
-			<-ctx.Done()
-			break
+			if !s.untilRecycled(ctx) {
+				break
+			}
+			why = replaced
 		}
 		v.mu.Lock()
-		s.restarts++
+		if why != idled {
+			s.restarts++
+			s.pool.service.eventLocked("restarted", s, "", "")
+		}
 		v.mu.Unlock()
+		launch = s.set.Start == "eager" && why != idled
 		switch {
-		case recycled, time.Since(began) > wellAfter:
+		case why != crashed, time.Since(began) > wellAfter:
 			delay = 0
 		case delay == 0 && err == nil:
 			delay = time.Millisecond // at once, the first time
@@ -137,6 +152,23 @@ func (s *slot) run(ctx context.Context, started func()) {
 	v.mu.Lock()
 	s.setLocked(Failed)
 	v.mu.Unlock()
+}
+
+// untilRecycled waits until somebody asks for another browser.
+func (s *slot) untilRecycled(ctx context.Context) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.wake:
+		}
+		s.pool.service.mu.Lock()
+		recycle := s.recycle
+		s.pool.service.mu.Unlock()
+		if recycle {
+			return true
+		}
+	}
 }
 
 // fail notes that the instance has failed.
@@ -159,41 +191,59 @@ func (s *slot) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hold watches a browser until it ends, does not answer, or is to be replaced
-// by another one, which it reports.
-func (s *slot) hold(ctx context.Context) (recycled bool) {
+// Why a browser is no more.
+type reason int
+
+const (
+	crashed  reason = iota // it ended by itself, or did not answer
+	replaced               // another one is to take its place
+	idled                  // nobody has used it: the next connection launches one
+)
+
+// hold watches a browser until it is no more. running is whether there is one
+// yet.
+func (s *slot) hold(ctx context.Context, running bool) reason {
 	v := s.pool.service
 	interval := time.NewTicker(s.set.HealthInterval)
 	defer interval.Stop()
 	for {
+		st, _ := s.proxy.Status()
+		switch {
+		case st.State == proxy.Ready:
+			running = true
+		case st.State == proxy.Launching || st.State == proxy.Stopping:
+		case !running && st.LastError == "": // it is left to the first connection
+		case running && st.LastExit == proxy.ToldToStop:
+			return idled
+		default:
+			why := "the browser ended: " + st.LastExit
+			if st.LastError != "" {
+				why = st.LastError
+			}
+			s.fail(errors.New(why))
+			return crashed
+		}
+		v.mu.Lock()
+		recycle := s.recycle && (s.lease == nil || s.force)
+		v.mu.Unlock()
+		if recycle {
+			s.proxy.Stop(ctx)
+			return replaced
+		}
 		select {
 		case <-ctx.Done():
-			return false
+			return crashed
 		case <-s.wake:
 		case <-interval.C:
 			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.pool.cfg.Name, "instance", s.set.ID, "why", err)
 				s.fail(err)
 				s.proxy.Stop(ctx)
-				return false
+				return crashed
 			}
 			v.mu.Lock()
 			s.check = check{at: time.Now(), responsive: true}
 			v.mu.Unlock()
-		}
-		if st, _ := s.proxy.Status(); st.State != proxy.Ready {
-			if st.State == proxy.Launching {
-				continue // a client was first
-			}
-			s.fail(errors.New("the browser ended: " + st.LastExit))
-			return false
-		}
-		v.mu.Lock()
-		recycle := s.recycle && s.lease == nil
-		v.mu.Unlock()
-		if recycle {
-			s.proxy.Stop(ctx)
-			return true
 		}
 	}
 }

@@ -129,6 +129,7 @@ func (b *backend) endLocked(g *generation) {
 
 // run is a generation's life.
 func (b *backend) run(g, prev *generation) {
+	defer b.changed()
 	defer close(g.gone)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -193,7 +194,7 @@ func (b *backend) run(g, prev *generation) {
 	b.mu.Unlock()
 	b.cut(g)
 	browser.Stop()
-	exit := "it was told to stop"
+	exit := ToldToStop
 	if !asked {
 		exit = "it ended by itself"
 		if err := browser.Err(); err != nil {
@@ -206,7 +207,6 @@ func (b *backend) run(g, prev *generation) {
 	b.mu.Lock()
 	b.lastExit = exit
 	b.mu.Unlock()
-	b.changed()
 }
 
 // stopLeft ends the browser of a launcher that does not wait for it: nobody

@@ -119,6 +119,9 @@ const (
 	Stopping  = "stopping"
 )
 
+// ToldToStop is the last exit of a browser that did not end by itself.
+const ToldToStop = "it was told to stop"
+
 // Status is how a proxy is.
 type Status struct {
 	State       string          `json:"state"`       // stopped, launching, ready, stopping, or foreign

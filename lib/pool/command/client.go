@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"btools/lib/cli"
@@ -290,4 +292,68 @@ func Renew(c *cli.Context) error {
 		return err
 	}
 	return errors.Join(out.Write(r), out.Close())
+}
+
+// Restart replaces the browsers of a pool, or of one instance: POOL[/ID].
+func Restart(c *cli.Context) error {
+	target, err := oneArg(c, "pool or instance")
+	if err != nil {
+		return err
+	}
+	if target == "" {
+		return c.UsageError("name the pool or the instance: POOL or POOL/ID")
+	}
+	name, instance, _ := strings.Cut(target, "/")
+	var n struct{ Instances int }
+	if err := call(c, "restart", map[string]string{"pool": name, "instance": instance}, &n); err != nil {
+		return err
+	}
+	c.Log.Info("restarting " + strconv.Itoa(n.Instances) + " browsers")
+	return nil
+}
+
+// Drain has pools give no more leases.
+func Drain(c *cli.Context) error {
+	name, err := oneArg(c, "pool")
+	if err != nil {
+		return err
+	}
+	return call(c, "drain", map[string]any{"pool": name, "off": c.Bool("off")}, nil)
+}
+
+// Watch prints what happens, as it does.
+func Watch(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time"}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},
+		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease"}, {Head: "WHY", Field: "event.why"}},
+		cli.Schema(map[string]any{"event": pool.Event{}}), nil)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	cl, err := dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for after := int64(-1); ; {
+		var got struct{ Events []pool.Event }
+		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
+			var e *control.Error
+			if !errors.As(err, &e) {
+				return &cli.Error{Code: cli.Unavailable, Err: errors.New("the service has ended")}
+			}
+			return answered(err)
+		}
+		for _, e := range got.Events {
+			after = e.Number
+			r := record.New()
+			r.MustSet("event", e)
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+		if err := out.Close(); err != nil { // as they come, to a table too
+			return err
+		}
+	}
 }

@@ -160,7 +160,7 @@ func Serve(c *cli.Context) error {
 
 // drain gives the leases time to end.
 func drain(v *pool.Service, timeout time.Duration, now <-chan struct{}) {
-	v.Drain()
+	v.Refuse()
 	late := time.After(timeout)
 	for v.Leases() > 0 {
 		select {
@@ -271,6 +271,31 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return released{[]string{p.Lease}}, nil
 		}
 		return released{[]string{}}, nil
+	case "restart", "drain":
+		var p struct {
+			Pool     string `json:"pool"`
+			Instance string `json:"instance"` // of restart: an ID or alias
+			Off      bool   `json:"off"`      // of drain: lease again
+		}
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		n, err := 0, error(nil)
+		if method == "restart" {
+			n, err = h.service.Restart(p.Pool, p.Instance)
+		} else {
+			n, err = h.service.Drain(p.Pool, !p.Off)
+		}
+		return map[string]int{"instances": n}, err
+	case "watch":
+		var p struct {
+			After int64 `json:"after"` // the number of the last event that is known; -1: only new ones
+		}
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		events, err := h.service.Events(ctx, p.After)
+		return map[string]any{"events": events}, err
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -278,7 +303,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
-	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release and renew", method)
+	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release, renew, restart, drain and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {

@@ -1,0 +1,72 @@
+package pool
+
+import (
+	"context"
+	"slices"
+
+	"btools/lib/record"
+)
+
+// keptEvents is how many events are kept for who asks late.
+const keptEvents = 1024
+
+// Event is something that happened to an instance.
+type Event struct {
+	Number   int64       `json:"number"` // of the service's events, from 1
+	Time     record.Time `json:"time"`
+	Event    string      `json:"event"` // leased, released, expired, restarted, drained, or the state that it is in now
+	Pool     string      `json:"pool"`
+	Instance string      `json:"instance"`
+	Lease    string      `json:"lease,omitempty"`
+	Why      string      `json:"why,omitempty"` // it failed
+}
+
+// events are the last events, under the service's lock.
+type events struct {
+	list []Event
+	last int64
+	more chan struct{} // closed at the next event; nil while nobody waits
+}
+
+// eventLocked notes an event.
+func (v *Service) eventLocked(event string, s *slot, lease, why string) {
+	e := &v.events
+	e.last++
+	if len(e.list) >= 2*keptEvents {
+		e.list = slices.Delete(e.list, 0, keptEvents)
+	}
+	e.list = append(e.list, Event{e.last, record.Now(), event, s.pool.cfg.Name, s.set.ID, lease, why})
+	if e.more != nil {
+		close(e.more)
+		e.more = nil
+	}
+}
+
+// Events returns the events after the one with the number, of which the
+// oldest may be lost; it waits until there is one. After -1 it returns only
+// new ones.
+func (v *Service) Events(ctx context.Context, after int64) ([]Event, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e := &v.events
+	if after < 0 {
+		after = e.last
+	}
+	for e.last <= after {
+		if e.more == nil {
+			e.more = make(chan struct{})
+		}
+		more := e.more
+		v.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		v.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	from := max(0, len(e.list)-int(e.last-after))
+	return slices.Clone(e.list[from:]), nil
+}
