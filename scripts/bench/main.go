@@ -62,8 +62,8 @@ func main() {
 	}
 	defer os.RemoveAll(dir)
 	row("what", "measured", "goal")
-	if len(os.Args) > 1 && os.Args[1] == "bproxy" { // only its rows
-		proxies()
+	if len(os.Args) > 1 { // only the rows of one
+		map[string]func(){"bproxy": proxies, "bpool": pools}[os.Args[1]]()
 		return
 	}
 	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
@@ -76,6 +76,7 @@ func main() {
 	writers()
 	kills()
 	proxies()
+	pools()
 }
 
 var wsLine = regexp.MustCompile(`DevTools listening on ws://`)

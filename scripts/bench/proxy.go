@@ -116,18 +116,19 @@ func proxies() {
 
 // waiting measures a proxy that has no browser.
 func waiting(p daemon) {
-	proc := "/proc/" + strconv.Itoa(p.Process.Pid)
-	cpu := func() float64 {
-		b, _ := os.ReadFile(proc + "/stat")
-		f := strings.Fields(string(b[strings.LastIndex(string(b), ")"):]))
-		user, _ := strconv.Atoi(f[12])
-		sys, _ := strconv.Atoi(f[13])
-		return float64(user+sys) * 10 // ticks are 10 ms
-	}
-	before := cpu()
+	before := cpu(p.Process.Pid)
 	time.Sleep(60 * time.Second)
-	row("bproxy waiting without a browser: CPU time over 60 s", fmt.Sprintf("%.0f ms", cpu()-before), "≤ 10 ms")
+	row("bproxy waiting without a browser: CPU time over 60 s", fmt.Sprintf("%.0f ms", cpu(p.Process.Pid)-before), "≤ 10 ms")
 	row("the same: memory, Rss", fmt.Sprintf("%.1f MiB", rss(p.Process.Pid)), "≤ 14 MiB")
+}
+
+// cpu is the CPU time that a process has had, in ms.
+func cpu(pid int) float64 {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	f := strings.Fields(string(b[strings.LastIndex(string(b), ")"):]))
+	user, _ := strconv.Atoi(f[12])
+	sys, _ := strconv.Atoi(f[13])
+	return float64(user+sys) * 10 // ticks are 10 ms
 }
 
 // rss is a process's memory in MiB.
