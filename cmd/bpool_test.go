@@ -36,6 +36,13 @@ func (w *world) pool(vars ...string) *pool {
 	for _, v := range vars {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
+	p.start()
+	return p
+}
+
+func (p *pool) start() {
+	w := p.w
+	w.t.Helper()
 	p.cmd.Stderr = &p.errs
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -58,7 +65,6 @@ func (w *world) pool(vars ...string) *pool {
 			w.t.Logf("bpool says:\n%s", p.errs.String())
 		}
 	})
-	return p
 }
 
 func (p *pool) stop() {
@@ -369,7 +375,8 @@ func TestPoolUnderLoad(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Millisecond):
-				if i := p.status().Pools[0].Instances[rand.IntN(4)]; i.PID > 1 {
+				// One lives: with all of them failed at once, nobody gets a lease.
+				if i := p.status().Pools[0].Instances[rand.IntN(3)]; i.PID > 1 {
 					syscall.Kill(i.PID, syscall.SIGKILL)
 				}
 			}
@@ -493,4 +500,48 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	w.run("bpool", "restart", "B").wants(t, 69, "no pool is named")
 	w.run("bpool", "restart").wants(t, 64, "name the pool")
 	p.stop()
+}
+
+// A new configuration is taken over live; one that is wrong changes nothing.
+func TestPoolReloadAndScale(t *testing.T) {
+	w := newWorld(t)
+	file := w.dir + "/pool.toml"
+	write := func(text string) { os.WriteFile(file, []byte("browser = \""+bin+"/fakebrowser\"\n"+text), 0o600) }
+	write("[pool.A]\ninstances = 2\nis_default = true\n[pool.B]\ninstances = 1\n")
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s")}
+	p.start()
+	l, b := p.lease("--instance", "0"), p.lease("B")
+	other := p.status().Pools[0].Instances[1]
+
+	write("[pool.A]\ninstances = -1\n")
+	w.run("bpool", "reload").wants(t, 78, `INSTANCES is "-1"`)
+	if s := p.status().Summary; s.Total != 3 || s.Leased != 2 {
+		t.Errorf("%+v", s)
+	}
+	// Instance 1 changes, 2 is new, pool B goes.
+	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.A.instance.1]\nalias = \"x\"\n")
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	until(t, "it is reloaded", func() bool { return p.status().Summary.Healthy == 3 })
+	s := p.status()
+	if i := s.Pools[0].Instances; len(s.Pools) != 1 || i[0].PID != l.Instance.PID || i[0].Lease != l.Lease.ID || i[1].PID == other.PID {
+		t.Errorf("%+v", s)
+	}
+	// What is gone lives as long as its lease.
+	if code, _ := get(t, "GET", b.Instance.HTTPURL+"/json/version"); code != 200 {
+		t.Error(code)
+	}
+	w.run("bpool", "release", b.Lease.ID).wants(t, 0, "")
+	until(t, "its browser is stopped", func() bool { return syscall.Kill(b.Instance.PID, 0) != nil })
+
+	w.run("bpool", "scale", "A", "5").wants(t, 0, "")
+	until(t, "there are more", func() bool { return p.status().Summary.Healthy == 5 })
+	w.run("bpool", "scale", "A", "1").wants(t, 0, "")
+	if s := p.status(); s.Summary.Total != 1 || s.Pools[0].Instances[0].Lease != l.Lease.ID {
+		t.Errorf("%+v", s)
+	}
+	w.run("bpool", "scale", "A", "0").wants(t, 64, "1 to 10000")
+	w.run("bpool", "scale", "C", "1").wants(t, 69, "no pool is named")
+	until(t, "the others are stopped", func() bool { return len(w.state().Instances) == 1 })
+	p.stop()
+	w.clean()
 }

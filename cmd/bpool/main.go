@@ -40,6 +40,8 @@ func main() {
 			{Name: "restart", Usage: "replace browsers at once, under their leases too", ArgsUsage: "POOL[/ID]", Do: command.Restart, Flags: []ucli.Flag{socket}},
 			{Name: "drain", Usage: "give no more leases of a pool, or of all", ArgsUsage: "[POOL]", Do: command.Drain, Flags: []ucli.Flag{socket,
 				&ucli.BoolFlag{Name: "off", Usage: "give leases again"}}},
+			{Name: "scale", Usage: "give a pool another number of instances", ArgsUsage: "POOL N", Do: command.Scale, Flags: []ucli.Flag{socket}},
+			{Name: "reload", Usage: "have the service read its configuration again, as SIGHUP does", Do: command.Reload, Flags: []ucli.Flag{socket}},
 			{Name: "watch", Usage: "print what happens, an event a line", Do: command.Watch, Flags: []ucli.Flag{socket}},
 			{Name: "renew", Usage: "have a lease last from now on", ArgsUsage: "LEASE", Do: command.Renew, Flags: []ucli.Flag{socket, ttl}},
 		},

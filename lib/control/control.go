@@ -41,6 +41,7 @@ const (
 	NoneHealthy      = "no_healthy_instances" // every instance of the pool has failed
 	LeaseTimeout     = "lease_timeout"        // none came free in time
 	QueueFull        = "queue_full"           // as many wait as may
+	BadConfig        = "bad_config"           // the configuration is not valid
 )
 
 // exits maps the codes to exit codes.
@@ -48,7 +49,7 @@ var exits = map[string]int{
 	BadRequest: cli.Usage, UnknownMethod: cli.Usage, NotOwned: cli.Usage,
 	Unavailable: cli.Unavailable, TryAgain: cli.TryAgain, Failed: cli.Failed,
 	PoolNotFound: cli.Unavailable, InstanceNotFound: cli.Unavailable, LeaseNotFound: cli.Unavailable,
-	NoneHealthy: cli.Unavailable, LeaseTimeout: cli.TryAgain, QueueFull: cli.TryAgain,
+	NoneHealthy: cli.Unavailable, LeaseTimeout: cli.TryAgain, QueueFull: cli.TryAgain, BadConfig: cli.Config,
 }
 
 // Error is an error as it travels.
@@ -83,6 +84,8 @@ func ErrorOf(err error) *Error {
 			code = Unavailable
 		case cli.TryAgain:
 			code = TryAgain
+		case cli.Config:
+			code = BadConfig
 		}
 	}
 	return &Error{Code: code, Message: err.Error(), Hint: hint}

@@ -159,6 +159,10 @@ func (v *Service) end(id, event string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease = nil
+	if s.retired {
+		s.stop()
+		return true
+	}
 	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.since) >= s.set.MaxAge
 	if s.proxy != nil && (s.set.Isolated || old) {
 		s.recycle = true

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Service struct {
 	closing bool
 	events  events
 	running sync.WaitGroup
+	ctx     context.Context
 	stop    context.CancelFunc
 }
 
@@ -42,54 +44,140 @@ type Service struct {
 type pool struct {
 	service *Service
 	cfg     config.Pool
-	queue   queue.Queue
+	queue   *queue.Queue
 	slots   []*slot
 }
 
 // Start starts all instances side by side, and returns when each is up or has
 // failed; begun is called when there are leases to wait for.
 func (v *Service) Start(ctx context.Context, begun func()) error {
-	ctx, v.stop = context.WithCancel(ctx)
+	v.ctx, v.stop = context.WithCancel(ctx)
 	v.leases = map[string]*lease{}
-	var up sync.WaitGroup
-	for _, cfg := range v.Config.Pools {
-		p := &pool{service: v, cfg: cfg}
-		v.pools = append(v.pools, p)
-		for n, set := range cfg.Instances {
-			s := &slot{pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
-			p.slots = append(p.slots, s)
-			if !set.Launch {
-				v.mu.Lock()
-				s.setLocked(Healthy)
-				v.mu.Unlock()
-				continue
-			}
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
-			if err != nil {
-				v.stop()
-				return fmt.Errorf("cannot open the endpoint of %s/%s: %w", cfg.Name, set.ID, err)
-			}
-			s.addr = l.Addr().String()
-			s.proxy = &proxy.Proxy{
-				Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
-					return v.Launch(ctx, set, o)
-				},
-				Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
-				Log: v.Log.With("pool", cfg.Name, "instance", set.ID),
-			}
-			s.proxy.Start()
-			v.running.Go(func() { s.proxy.Serve(ctx, l) })
-			up.Add(1)
-			started := sync.OnceFunc(up.Done)
-			v.running.Go(func() {
-				defer started()
-				s.run(ctx, started)
-			})
-		}
+	up, err := v.Apply(v.Config)
+	if err != nil {
+		v.stop()
+		return err
 	}
 	begun()
 	up.Wait()
 	return nil
+}
+
+// Apply makes the pools those of a configuration. An instance whose settings
+// are the same keeps its browser and its lease; one that is changed or gone
+// ends when its lease does. What is returned waits for the new ones to be up
+// or to have failed. On an error nothing is changed.
+func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	// First what can fail.
+	var fresh []*slot
+	var kept []*slot
+	pools := make([]*pool, len(cfg.Pools))
+	for k, pc := range cfg.Pools {
+		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
+		old := v.named(pc.Name)
+		if old != nil {
+			p.queue = old.queue // who waits stays in line
+		}
+		pools[k] = p
+		for n, set := range pc.Instances {
+			if old != nil && n < len(old.slots) && reflect.DeepEqual(old.slots[n].set, set) {
+				p.slots = append(p.slots, old.slots[n])
+				kept = append(kept, old.slots[n])
+				continue
+			}
+			s, err := v.newSlot(p, n, set)
+			if err != nil {
+				for _, s := range fresh {
+					s.close()
+				}
+				return nil, err
+			}
+			p.slots = append(p.slots, s)
+			fresh = append(fresh, s)
+		}
+	}
+	// Then the rest.
+	for _, p := range v.pools {
+		for _, s := range p.slots {
+			if !slices.Contains(kept, s) {
+				s.retireLocked()
+			}
+		}
+		if !slices.ContainsFunc(pools, func(q *pool) bool { return q.queue == p.queue }) {
+			p.queue.Close(control.Errorf(control.PoolNotFound, "pool %s is gone", p.cfg.Name))
+		}
+	}
+	for _, p := range pools {
+		for _, s := range p.slots {
+			s.pool = p
+		}
+	}
+	v.Config, v.pools = cfg, pools
+	up := &sync.WaitGroup{}
+	for _, s := range fresh {
+		s.startLocked(up)
+	}
+	for _, s := range kept {
+		s.settleLocked()
+	}
+	return up, nil
+}
+
+// Scale gives a pool another number of instances.
+func (v *Service) Scale(name string, n int) error {
+	if n < 1 || n > config.MaxInstances {
+		return control.Errorf(control.BadRequest, "a pool has 1 to %d instances, not %d", config.MaxInstances, n)
+	}
+	v.mu.Lock()
+	p, err := v.find(name)
+	if err != nil {
+		v.mu.Unlock()
+		return err
+	}
+	cfg := *v.Config
+	cfg.Pools = slices.Clone(cfg.Pools)
+	for i := range cfg.Pools {
+		if cfg.Pools[i].Name == p.cfg.Name {
+			cfg.Pools[i] = cfg.Pools[i].Resize(n)
+		}
+	}
+	v.mu.Unlock()
+	_, err = v.Apply(&cfg)
+	return err
+}
+
+func (v *Service) named(name string) *pool {
+	for _, p := range v.pools {
+		if p.cfg.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// newSlot makes an instance, with its endpoint open.
+func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
+	s := &slot{pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
+	s.ctx, s.stop = context.WithCancel(v.ctx)
+	if !set.Launch {
+		return s, nil
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the endpoint of %s/%s: %w", p.cfg.Name, set.ID, err)
+	}
+	s.listener, s.addr = l, l.Addr().String()
+	s.proxy = &proxy.Proxy{
+		Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+			return v.Launch(ctx, set, o)
+		},
+		Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
+		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
+	}
+	s.proxy.Start()
+	return s, nil
 }
 
 // launchOptions are what blaunch is told of an instance's settings.

@@ -3,6 +3,8 @@ package pool
 import (
 	"context"
 	"errors"
+	"net"
+	"sync"
 	"time"
 
 	"btools/lib/launch/options"
@@ -38,6 +40,10 @@ type slot struct {
 	addr  string       // of the proxy
 	wake  chan struct{}
 
+	listener net.Listener
+	ctx      context.Context // its life
+	stop     context.CancelFunc
+
 	// Under the service's lock:
 	state    string
 	lease    *lease
@@ -47,6 +53,7 @@ type slot struct {
 	recycle  bool      // another browser before the next lease
 	force    bool      // even under a lease
 	drained  bool      // no more leases
+	retired  bool      // it ends with its lease
 	check    check
 }
 
@@ -55,6 +62,40 @@ type check struct {
 	at         time.Time
 	responsive bool
 	err        string
+}
+
+// startLocked has the instance live; it is done with up when its first
+// browser is there, or has failed.
+func (s *slot) startLocked(up *sync.WaitGroup) {
+	if s.proxy == nil {
+		s.setLocked(Healthy)
+		return
+	}
+	v := s.pool.service
+	up.Add(1)
+	started := sync.OnceFunc(up.Done)
+	v.running.Go(func() { s.proxy.Serve(s.ctx, s.listener) })
+	v.running.Go(func() {
+		defer started()
+		s.run(s.ctx, started)
+	})
+}
+
+// close ends an instance that was never started.
+func (s *slot) close() {
+	s.stop()
+	if s.listener != nil {
+		s.listener.Close()
+	}
+}
+
+// retireLocked has the instance end, with its lease if it has one.
+func (s *slot) retireLocked() {
+	s.retired = true
+	s.pool.queue.Remove(s.n)
+	if s.lease == nil {
+		s.stop()
+	}
 }
 
 // poke has the slot look at its state again.
@@ -76,6 +117,9 @@ func (s *slot) setLocked(state string) {
 
 // settleLocked has the slot in the queue exactly while it may be leased.
 func (s *slot) settleLocked() {
+	if s.retired {
+		return // the queue's slot is another one's
+	}
 	if s.state == Healthy && s.lease == nil && !s.recycle && !s.drained && !s.pool.service.closing {
 		s.pool.queue.Put(s.n)
 	} else {

@@ -321,6 +321,22 @@ func Drain(c *cli.Context) error {
 	return call(c, "drain", map[string]any{"pool": name, "off": c.Bool("off")}, nil)
 }
 
+// Scale gives a pool another number of instances.
+func Scale(c *cli.Context) error {
+	args := c.Args()
+	if len(args) != 2 {
+		return c.UsageError("name the pool and the number: bpool scale POOL N")
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return c.UsageError("%q is no number of instances", args[1])
+	}
+	return call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil)
+}
+
+// Reload has the service read its configuration again.
+func Reload(c *cli.Context) error { return call(c, "reload", nil, nil) }
+
 // Watch prints what happens, as it does.
 func Watch(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time"}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},

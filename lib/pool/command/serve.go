@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/signal"
@@ -30,14 +31,7 @@ func load(c *cli.Context) (*config.Config, error) {
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, home), os.Environ())
 	var bad *config.Error
 	if errors.As(err, &bad) {
-		for _, p := range bad.Problems {
-			args := []any{}
-			if p.Source != "" {
-				args = append(args, "source", p.Source)
-			}
-			c.Log.Error(p.What, args...)
-		}
-		return nil, &cli.Error{Code: cli.Config, Err: errors.New("the configuration is not valid: nothing is started"), Hint: "bpool check prints a valid one with where each value comes from"}
+		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool check prints a valid one with where each value comes from"}
 	}
 	return cfg, err
 }
@@ -111,7 +105,10 @@ func Serve(c *cli.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
+	signal.Ignore(syscall.SIGHUP) // it does not stop: it reloads
 	now := life.Signals(stop)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 
@@ -130,7 +127,16 @@ func Serve(c *cli.Context) error {
 	}
 	notify := systemd.NewNotifier()
 	v := &pool.Service{Config: cfg, Log: c.Log, Launch: launch(c, now)}
-	h := &handler{service: v}
+	h := &handler{v, func() error {
+		cfg, err := load(c)
+		if err == nil {
+			_, err = v.Apply(cfg)
+		}
+		if err == nil {
+			c.Log.Info("the configuration is read again")
+		}
+		return err
+	}}
 	// Held apart from ctx: who is being answered still is while it drains.
 	serving, end := context.WithCancel(context.Background())
 	served := make(chan struct{})
@@ -147,7 +153,16 @@ func Serve(c *cli.Context) error {
 	}
 	if err == nil {
 		notify.Tell("READY=1")
-		<-ctx.Done()
+		for stopped := false; !stopped; {
+			select {
+			case <-ctx.Done():
+				stopped = true
+			case <-hup:
+				if err := h.reload(); err != nil {
+					c.Log.Error("nothing is changed: " + err.Error())
+				}
+			}
+		}
 		notify.Tell("STOPPING=1")
 		drain(v, c.Duration("drain-timeout"), now)
 	}
@@ -210,7 +225,10 @@ func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Se
 }
 
 // handler answers the control socket.
-type handler struct{ service *pool.Service }
+type handler struct {
+	service *pool.Service
+	reload  func() error
+}
 
 // leaseParams are the parameters of lease.
 type leaseParams struct {
@@ -287,6 +305,17 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			n, err = h.service.Drain(p.Pool, !p.Off)
 		}
 		return map[string]int{"instances": n}, err
+	case "scale":
+		var p struct {
+			Pool      string `json:"pool"`
+			Instances int    `json:"instances"`
+		}
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return map[string]int{"instances": p.Instances}, h.service.Scale(p.Pool, p.Instances)
+	case "reload":
+		return struct{}{}, h.reload()
 	case "watch":
 		var p struct {
 			After int64 `json:"after"` // the number of the last event that is known; -1: only new ones
@@ -303,7 +332,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
-	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release, renew, restart, drain and watch", method)
+	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release, renew, restart, drain, scale, reload and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {

@@ -140,6 +140,13 @@ func (s *settings) value(pool, id string, k *key) Value {
 	return v
 }
 
+// Resize is the pool with another number of instances.
+func (p Pool) Resize(n int) Pool {
+	q := p.all.pool(p.Name, n, &Error{})
+	q.IsDefault = p.IsDefault
+	return q
+}
+
 // Values are the pool's settings, each with its source.
 func (p *Pool) Values() (values []Value) {
 	for _, k := range keys {
