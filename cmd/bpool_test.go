@@ -545,3 +545,40 @@ func TestPoolReloadAndScale(t *testing.T) {
 	p.stop()
 	w.clean()
 }
+
+// What systemd does: it holds the control socket, hears that the service is
+// ready, and that it is well.
+func TestPoolSystemd(t *testing.T) {
+	w := newWorld(t)
+	os.Mkdir(w.dir+"/s", 0o700)
+	l, err := net.Listen("unix", w.dir+"/s/bpool.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, _ := l.(*net.UnixListener).File()
+	defer f.Close()
+	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.dir + "/notify", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heard.Close()
+	p := &pool{t: t, w: w, cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec bpool serve`, w.dir+"/notify")}
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
+	p.cmd.ExtraFiles = []*os.File{f}
+	p.start()
+	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
+		b := make([]byte, 100)
+		heard.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := heard.Read(b); string(b[:n]) != want {
+			t.Errorf("told %q, %v, not %q", b[:n], err, want)
+		}
+	}
+	if p.sock != w.dir+"/s/bpool.sock" || p.status().Summary.Healthy != 1 {
+		t.Errorf("%s %+v", p.sock, p.status())
+	}
+	p.stop()
+	if _, err := os.Stat(p.sock); err != nil {
+		t.Errorf("systemd's socket is gone: %v", err)
+	}
+}

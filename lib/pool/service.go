@@ -209,6 +209,21 @@ func (v *Service) Stop() {
 	v.running.Wait()
 }
 
+// Stuck names an instance whose health has not been looked at for far too
+// long, "" if there is none: what a watchdog is to know.
+func (v *Service) Stuck() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range v.pools {
+		for _, s := range p.slots {
+			if s.state == Healthy && s.proxy != nil && time.Since(s.check.at) > 3*(s.set.HealthInterval+s.set.HealthTimeout) {
+				return p.cfg.Name + "/" + s.set.ID
+			}
+		}
+	}
+	return ""
+}
+
 // Leases returns how many leases there are.
 func (v *Service) Leases() int {
 	v.mu.Lock()

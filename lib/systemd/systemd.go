@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 )
 
 // firstFD is the descriptor of the first socket (sd_listen_fds(3)).
@@ -40,13 +41,23 @@ func Listeners() ([]net.Listener, error) {
 }
 
 // Notifier tells systemd of a change, as sd_notify(3) does.
-type Notifier struct{ path string }
+type Notifier struct {
+	path     string
+	Watchdog time.Duration // how often it wants to hear WATCHDOG=1; 0: not at all
+}
 
 // NewNotifier returns the notifier that the environment names. What is
 // started from here does not see it.
 func NewNotifier() *Notifier {
-	n := &Notifier{os.Getenv("NOTIFY_SOCKET")}
-	os.Unsetenv("NOTIFY_SOCKET")
+	n := &Notifier{path: os.Getenv("NOTIFY_SOCKET")}
+	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+		if us, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
+			n.Watchdog = time.Duration(us) * time.Microsecond
+		}
+	}
+	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"} {
+		os.Unsetenv(name)
+	}
 	return n
 }
 

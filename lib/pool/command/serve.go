@@ -153,8 +153,18 @@ func Serve(c *cli.Context) error {
 	}
 	if err == nil {
 		notify.Tell("READY=1")
+		var watchdog <-chan time.Time
+		if notify.Watchdog > 0 {
+			watchdog = time.Tick(notify.Watchdog / 2)
+		}
 		for stopped := false; !stopped; {
 			select {
+			case <-watchdog:
+				if slow := v.Stuck(); slow == "" {
+					notify.Tell("WATCHDOG=1")
+				} else {
+					c.Log.Error("the health checks of " + slow + " have stopped")
+				}
 			case <-ctx.Done():
 				stopped = true
 			case <-hup:
