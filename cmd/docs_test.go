@@ -17,6 +17,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	w := newWorld(t)
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"}, "bproxy": {"list", "status", "launch", "stop", "restart"},
+		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload", "watch"},
 	} {
 		help := w.run(p, "--help").out
 		for _, c := range commands {

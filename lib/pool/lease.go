@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/pool/queue"
+	"btools/lib/proc"
 	"btools/lib/record"
 )
 
@@ -21,6 +23,8 @@ type lease struct {
 	started time.Time
 	expires time.Time
 	timer   *time.Timer // of the expiry
+	over    context.Context
+	cancel  context.CancelFunc // of over: it has ended
 }
 
 // Request asks for a lease.
@@ -68,20 +72,30 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	late := control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, max(timeout, time.Nanosecond), late)
 	defer cancel()
-	got, err := p.queue.Get(ctx, n, limit)
-	switch {
-	case errors.Is(err, queue.ErrFull):
-		return nil, "", control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), limit)
-	case errors.Is(err, queue.ErrBusy):
-		return nil, "", control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
-	case err != nil:
-		return nil, "", err
-	}
 	ttl := p.cfg.LeaseTTL
 	if r.TTL > 0 {
 		ttl = r.TTL
 	}
-	return v.grant(p.slots[got], ttl)
+	for {
+		got, err := p.queue.Get(ctx, n, limit)
+		if err != nil {
+			return nil, "", p.refusal(err, r.Instance, limit)
+		}
+		if l := v.grant(p.queue, got, ttl); l != nil {
+			return l.record(), l.id, nil
+		}
+	}
+}
+
+// refusal gives an error of the queue its words.
+func (p *pool) refusal(err error, instance string, limit int) error {
+	switch {
+	case errors.Is(err, queue.ErrFull):
+		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(instance), limit)
+	case errors.Is(err, queue.ErrBusy):
+		return control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(instance))
+	}
+	return err
 }
 
 // what is a pool, or one of its instances, in a message.
@@ -101,10 +115,17 @@ func (p *pool) allFailed() bool {
 	return true
 }
 
-// grant makes the lease of a slot that the queue has given out.
-func (v *Service) grant(s *slot, ttl time.Duration) (*record.Record, string, error) {
+// grant makes the lease of a slot that the queue has given out. It is nil if
+// another configuration has put another instance there meanwhile, which is
+// leased already.
+func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration) *lease {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
+	if i < 0 || n >= len(v.pools[i].slots) || v.pools[i].slots[n].lease != nil {
+		return nil
+	}
+	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, ttl: ttl, started: now, expires: now.Add(ttl)}
 	l.timer = time.AfterFunc(ttl, func() {
@@ -113,8 +134,24 @@ func (v *Service) grant(s *slot, ttl time.Duration) (*record.Record, string, err
 	s.lease = l
 	s.uses++
 	v.leases[l.id] = l
+	l.over, l.cancel = context.WithCancel(context.Background())
 	v.eventLocked("leased", s, l.id, "")
-	return l.record(), l.id, nil
+	return l
+}
+
+// Bind has a lease end when a process does.
+func (v *Service) Bind(id string, owner proc.Identity) {
+	v.mu.Lock()
+	l := v.leases[id]
+	v.mu.Unlock()
+	if l == nil {
+		return
+	}
+	go func() {
+		if owner.Wait(l.over) == nil {
+			v.Release(id)
+		}
+	}()
 }
 
 // record is what the holder gets.
@@ -151,6 +188,7 @@ func (v *Service) end(id, event string) bool {
 	delete(v.leases, id) // whoever takes it out is the one that releases
 	v.eventLocked(event, l.slot, id, "")
 	l.timer.Stop()
+	l.cancel()
 	v.mu.Unlock()
 	s := l.slot
 	if s.proxy != nil {

@@ -193,9 +193,6 @@ func (s *slot) run(ctx context.Context, started func()) {
 			delay = min(max(2*delay, firstDelay), maxDelay)
 		}
 	}
-	v.mu.Lock()
-	s.setLocked(Failed)
-	v.mu.Unlock()
 }
 
 // untilRecycled waits until somebody asks for another browser.

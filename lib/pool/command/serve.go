@@ -363,10 +363,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 		context.AfterFunc(ctx, func() { h.service.Release(id) })
 	}
 	if p.Owner != nil {
-		go func() {
-			p.Owner.Wait(context.Background())
-			h.service.Release(id)
-		}()
+		h.service.Bind(id, *p.Owner)
 	}
 	return rec, nil
 }
