@@ -168,6 +168,7 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 		}
 	}
 	pending := make(chan struct{}, maxPending)
+	next := make(chan request)
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
@@ -176,20 +177,34 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			write(answer{Error: Errorf(BadRequest, "no request: %v", err)})
 			continue
 		}
-		pending <- struct{}{}
+		// One that has just answered takes the next, its stack grown already.
+		select {
+		case next <- r:
+			continue
+		default:
+		}
+		select {
+		case pending <- struct{}{}:
+		default:
+			write(answer{ID: r.ID, Error: Errorf(TryAgain, "%d requests of this connection are being answered already", maxPending)})
+			continue
+		}
 		wg.Go(func() {
 			defer func() { <-pending }()
-			a := answer{ID: r.ID}
-			result, err := handle(ctx, r.Method, r.Params)
-			if err == nil {
-				a.Result, err = json.Marshal(result)
+			for ok := true; ok; r, ok = <-next {
+				a := answer{ID: r.ID}
+				result, err := handle(ctx, r.Method, r.Params)
+				if err == nil {
+					a.Result, err = json.Marshal(result)
+				}
+				if err != nil {
+					a.Error, a.Result = ErrorOf(err), nil
+				}
+				write(a)
 			}
-			if err != nil {
-				a.Error, a.Result = ErrorOf(err), nil
-			}
-			write(a)
 		})
 	}
+	close(next)
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		write(answer{Error: Errorf(BadRequest, "a request is longer than %d bytes", MaxLine)})
 	}
