@@ -225,6 +225,10 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Process.Kill()
 	c.Wait()
 	free()
+	// A command is told that its time is over.
+	if r := w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000"); r.code != 143 {
+		t.Errorf("%+v", r)
+	}
 	// A process that it is bound to.
 	sleep := exec.Command("sleep", "1000")
 	sleep.Start()
@@ -340,6 +344,22 @@ func TestPoolDeath(t *testing.T) {
 	if s := p.status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TERM does not wait for a launch that hangs.
+func TestPoolStoppedDuringStart(t *testing.T) {
+	w := newWorld(t)
+	c := w.cmd("bpool", "serve", "--stop-timeout", "300ms")
+	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000", "FAKE=hang")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the launch is under way", func() bool { return len(w.state().Instances) == 1 })
+	c.Process.Signal(syscall.SIGTERM)
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	w.clean()
 }
 
 // What is no request does no harm.
@@ -550,8 +570,8 @@ func TestPoolReloadAndScale(t *testing.T) {
 // ready, and that it is well.
 func TestPoolSystemd(t *testing.T) {
 	w := newWorld(t)
-	os.Mkdir(w.dir+"/s", 0o700)
-	l, err := net.Listen("unix", w.dir+"/s/bpool.sock")
+	os.Mkdir(w.dir+"/state", 0o700)
+	l, err := net.Listen("unix", w.dir+"/state/bpool.sock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -566,7 +586,12 @@ func TestPoolSystemd(t *testing.T) {
 	p := &pool{t: t, w: w, cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec bpool serve`, w.dir+"/notify")}
 	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
 	p.cmd.ExtraFiles = []*os.File{f}
+	asked := make(chan result)
+	go func() { asked <- w.run("bpool", "status", "-f", "summary.total_instances") }() // it waits for the service
 	p.start()
+	if r := <-asked; r.out != "1\n" {
+		t.Errorf("who asks before the service is there: %+v", r)
+	}
 	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
 		b := make([]byte, 100)
 		heard.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -574,7 +599,7 @@ func TestPoolSystemd(t *testing.T) {
 			t.Errorf("told %q, %v, not %q", b[:n], err, want)
 		}
 	}
-	if p.sock != w.dir+"/s/bpool.sock" || p.status().Summary.Healthy != 1 {
+	if p.sock != w.dir+"/state/bpool.sock" || p.status().Summary.Healthy != 1 {
 		t.Errorf("%s %+v", p.sock, p.status())
 	}
 	p.stop()

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
@@ -229,10 +228,6 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 
 // Close ends the connection, and what is bound to it.
 func (c *Client) Close() { c.conn.Close() }
-
-// Gone returns when the other side has ended the connection. It must be the
-// last call but Close.
-func (c *Client) Gone() { io.Copy(io.Discard, c.conn) }
 
 // Call makes one request. An error of the other side is an *Error; after any
 // other one, or the context's end, the connection is of no use. Result may be

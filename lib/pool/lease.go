@@ -27,12 +27,16 @@ type lease struct {
 	cancel  context.CancelFunc // of over: it has ended
 }
 
+// forGood is the time to live of a lease that is held by a connection.
+const forGood = 10 * 365 * 24 * time.Hour
+
 // Request asks for a lease.
 type Request struct {
 	Pool     string         // "": the default one
 	Instance string         // an ID or alias; "": any
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
-	TTL      time.Duration  // 0: the pool's
+	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
+	Held     bool           // by a connection, which is its renewal
 }
 
 // Lease returns the record of an instance that is the caller's from now on,
@@ -75,6 +79,8 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	ttl := p.cfg.LeaseTTL
 	if r.TTL > 0 {
 		ttl = r.TTL
+	} else if r.Held {
+		ttl = forGood
 	}
 	for {
 		got, err := p.queue.Get(ctx, n, limit)
@@ -137,6 +143,18 @@ func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration) *lease {
 	l.over, l.cancel = context.WithCancel(context.Background())
 	v.eventLocked("leased", s, l.id, "")
 	return l
+}
+
+// Over is closed when the lease has ended, or if there is none.
+func (v *Service) Over(id string) <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.leases[id]; l != nil {
+		return l.over.Done()
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
 }
 
 // Bind has a lease end when a process does.

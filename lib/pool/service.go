@@ -23,7 +23,8 @@ import (
 	"btools/lib/record"
 )
 
-// Service is the pools of one configuration. Set its fields before Start.
+// Service is the pools of one configuration. Make it by New, and set Launch
+// before Start.
 type Service struct {
 	Config *config.Config
 	// Launch launches the browser of an instance.
@@ -48,19 +49,28 @@ type pool struct {
 	slots   []*slot
 }
 
-// Start starts all instances side by side, and returns when each is up or has
-// failed; begun is called when there are leases to wait for.
-func (v *Service) Start(ctx context.Context, begun func()) error {
+// New makes a service whose pools Start starts.
+func New(cfg *config.Config, log *slog.Logger) *Service {
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}}
+}
+
+// Start starts all instances side by side. The channel is closed when each is
+// up or has failed.
+func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) {
+	v.mu.Lock()
 	v.ctx, v.stop = context.WithCancel(ctx)
-	v.leases = map[string]*lease{}
+	v.mu.Unlock()
 	up, err := v.Apply(v.Config)
 	if err != nil {
 		v.stop()
-		return err
+		return nil, err
 	}
-	begun()
-	up.Wait()
-	return nil
+	done := make(chan struct{})
+	go func() {
+		up.Wait()
+		close(done)
+	}()
+	return done, nil
 }
 
 // Apply makes the pools those of a configuration. An instance whose settings

@@ -68,6 +68,7 @@ type check struct {
 // browser is there, or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
 	if s.proxy == nil {
+		s.check = check{at: time.Now(), responsive: true}
 		s.setLocked(Healthy)
 		return
 	}
@@ -171,7 +172,6 @@ func (s *slot) run(ctx context.Context, started func()) {
 			break
 		}
 		if why == crashed && s.set.Restart == "never" {
-			s.fail(errors.New("the browser ended, and RESTART is never"))
 			if !s.untilRecycled(ctx) {
 				break
 			}

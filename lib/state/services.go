@@ -26,18 +26,24 @@ const maxSocket = 103
 // socketSuffix ends the names of control sockets.
 const socketSuffix = ".sock"
 
-// Socket returns the path of the control socket with this name, beside the
-// state file, or in a directory with a short path where that is too long. It
-// makes the directory.
-func (s *Store) Socket(name string) (string, error) {
+// SocketPath returns the path of the control socket with this name, beside
+// the state file, or in a directory with a short path where that is too long.
+func (s *Store) SocketPath(name string) string {
 	dir := filepath.Dir(s.path)
 	if len(filepath.Join(dir, name+socketSuffix)) > maxSocket {
 		dir = filepath.Join(shortTemp, "btools-"+strconv.Itoa(os.Getuid()))
 	}
-	if err := makeDir(dir); err != nil {
+	return filepath.Join(dir, name+socketSuffix)
+}
+
+// Socket returns the path of the control socket with this name, whose
+// directory it makes.
+func (s *Store) Socket(name string) (string, error) {
+	path := s.SocketPath(name)
+	if err := makeDir(filepath.Dir(path)); err != nil {
 		return "", s.fail("open a socket beside", err)
 	}
-	return filepath.Join(dir, name+socketSuffix), nil
+	return path, nil
 }
 
 // SetProxy lists the proxy, in the place of an entry of the same process.

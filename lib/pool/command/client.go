@@ -23,6 +23,7 @@ import (
 // lists.
 func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 	path := c.String("socket")
+	fallback := ""
 	if path == "" {
 		f, err := c.State().Read()
 		if err != nil {
@@ -38,11 +39,16 @@ func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 			return nil, c.UsageError("several services run, name one by --socket: %s and %s", alive[0].Control, alive[1].Control)
 		}
 		if len(alive) == 0 {
-			return nil, none(errors.New("no bpool service runs"))
+			// systemd may listen for one that is not started yet.
+			path, fallback = c.State().SocketPath("bpool"), "no bpool service runs"
+		} else {
+			path = alive[0].Control
 		}
-		path = alive[0].Control
 	}
 	cl, err := control.Dial(ctx, path)
+	if err != nil && fallback != "" {
+		return nil, none(errors.New(fallback))
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, none(fmt.Errorf("no bpool service listens on %s", path))
 	}
@@ -187,6 +193,7 @@ func Lease(c *cli.Context) error {
 		if _, err := r.Get("instance", &i); err != nil {
 			return err
 		}
+		go held(cl, r, stop)
 		return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, c.Duration("stop-timeout"))
 	}
 	if err := errors.Join(out.Write(r), out.Close()); err != nil {
@@ -199,17 +206,25 @@ func Lease(c *cli.Context) error {
 	if !p.Hold {
 		return nil
 	}
-	gone := make(chan struct{})
-	go func() {
-		cl.Gone()
-		close(gone)
-	}()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-gone:
-		return &cli.Error{Code: cli.Unavailable, Err: errors.New("the service has ended, and the lease with it")}
+	go held(cl, r, stop)
+	<-ctx.Done()
+	if cause := context.Cause(ctx); errors.Is(cause, errLeaseOver) {
+		return &cli.Error{Code: cli.Unavailable, Err: cause}
 	}
+	return nil
+}
+
+var errLeaseOver = errors.New("the lease has ended")
+
+// held stops when the lease has ended, or the service.
+func held(cl *control.Client, r *record.Record, stop context.CancelCauseFunc) {
+	var l record.Lease
+	r.Get("lease", &l)
+	if err := cl.Call(context.Background(), "held", idParams{Lease: l.ID}, nil); err != nil {
+		stop(fmt.Errorf("%w with its service", errLeaseOver))
+		return
+	}
+	stop(errLeaseOver)
 }
 
 // Release ends leases. One that has ended already is no error.
@@ -288,6 +303,9 @@ func Renew(c *cli.Context) error {
 		return err
 	}
 	r := &record.Record{}
+	if c.Duration("ttl") < 0 {
+		return c.UsageError("a duration must be positive, such as 15s")
+	}
 	if err := call(c, "renew", idParams{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
 		return err
 	}

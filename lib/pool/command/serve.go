@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -126,7 +127,8 @@ func Serve(c *cli.Context) error {
 		return cli.StateError(err)
 	}
 	notify := systemd.NewNotifier()
-	v := &pool.Service{Config: cfg, Log: c.Log, Launch: launch(c, now)}
+	v := pool.New(cfg, c.Log)
+	v.Launch = launch(c, now)
 	h := &handler{v, func() error {
 		cfg, err := load(c)
 		if err == nil {
@@ -140,16 +142,19 @@ func Serve(c *cli.Context) error {
 	// Held apart from ctx: who is being answered still is while it drains.
 	serving, end := context.WithCancel(context.Background())
 	served := make(chan struct{})
-	err = v.Start(serving, func() {
-		go func() {
-			defer close(served)
-			control.Serve(serving, l, h.handle)
-		}()
-	})
+	ready, err := v.Start(serving)
+	go func() {
+		defer close(served)
+		control.Serve(serving, l, h.handle)
+	}()
 	if err == nil {
-		r := record.New()
-		r.MustSet("service", service{os.Getpid(), path, entry.Names})
-		err = errors.Join(out.Write(r), out.Close())
+		select {
+		case <-ready:
+			r := record.New()
+			r.MustSet("service", service{os.Getpid(), path, entry.Names})
+			err = errors.Join(out.Write(r), out.Close())
+		case <-ctx.Done():
+		}
 	}
 	if err == nil {
 		notify.Tell("READY=1")
@@ -212,7 +217,11 @@ func listen(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 		return ls[0], a.Name, nil
 	}
 	path := c.String("socket")
-	if path == "" {
+	if path != "" {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, "", err
+		}
+	} else {
 		if path, err = store.Socket("bpool"); err != nil {
 			return nil, "", cli.StateError(err)
 		}
@@ -299,6 +308,17 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return released{[]string{p.Lease}}, nil
 		}
 		return released{[]string{}}, nil
+	case "held": // answered when the lease has ended
+		var p idParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		select {
+		case <-h.service.Over(p.Lease):
+			return struct{}{}, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	case "restart", "drain":
 		var p struct {
 			Pool     string `json:"pool"`
@@ -342,11 +362,11 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
-	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, release, renew, restart, drain, scale, reload and watch", method)
+	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, held, release, renew, restart, drain, scale, reload and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -84,7 +84,10 @@ type entry struct {
 }
 
 // settings are all entries.
-type settings struct{ entries []entry }
+type settings struct {
+	entries []entry
+	named   map[string]string // pools that the file has a table of, and where
+}
 
 // Problem is one thing that is wrong.
 type Problem struct {
@@ -298,6 +301,10 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 						inner.level, inner.id = instance, n
 					} else {
 						inner.pool = n
+						if s.named == nil {
+							s.named = map[string]string{}
+						}
+						s.named[n] = at.source + "." + n
 					}
 					if !ok {
 						bad.add(at.source+"."+n, "%s.%s is no table", full, n)

@@ -146,6 +146,8 @@ func TestProblems(t *testing.T) {
 		{"", []string{"BROWSER=netscape", "TIMEOUT=0", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
 		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is no name of a pool`, `"MY_BROWSER" is no name of a pool`, `"x" is no instance's ID`, `"01" is no instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
+		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
+		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
 		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "unknown key pool.B.instances"}},
 	} {

@@ -24,7 +24,10 @@ func (s *settings) find(poolName, id, keyName string) *entry {
 
 // resolve makes the configuration of what is set.
 func (s *settings) resolve(bad *Error) *Config {
-	names := map[string]string{} // of the pools, with where each is first named
+	names := s.named // of the pools, with where each is first named
+	if names == nil {
+		names = map[string]string{}
+	}
 	for _, e := range s.entries {
 		if e.level != global && names[e.pool] == "" {
 			names[e.pool] = e.source
@@ -64,6 +67,20 @@ func (s *settings) resolve(bad *Error) *Config {
 			defaults = append(defaults, name)
 		}
 		c.Pools = append(c.Pools, p)
+	}
+	dirs := map[string]string{}
+	for _, p := range c.Pools {
+		for _, i := range p.Instances {
+			if i.UserDataDir == "" || !i.Launch {
+				continue
+			}
+			at := p.Name + "/" + i.ID
+			if other, ok := dirs[i.UserDataDir]; ok {
+				bad.add(s.find(p.Name, i.ID, "USER_DATA_DIR").source, "USER_DATA_DIR %s is that of both %s and %s: a profile is for one browser at a time", i.UserDataDir, other, at)
+				break
+			}
+			dirs[i.UserDataDir] = at
+		}
 	}
 	switch {
 	case len(defaults) > 1:
@@ -152,6 +169,9 @@ func (p *Pool) Values() (values []Value) {
 	for _, k := range keys {
 		if k.levels&instance == 0 {
 			v := p.all.value(p.Name, "", &k)
+			if k.name == "IS_DEFAULT" && p.IsDefault && v.Text == k.def {
+				v.Text = "true" // the only one
+			}
 			if k.name == "INSTANCES" && v.Text == "" {
 				v.Text = strconv.Itoa(len(p.Instances))
 			}
