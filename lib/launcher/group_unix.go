@@ -15,6 +15,10 @@ func group() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 func terminate(c *exec.Cmd) { syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 func kill(c *exec.Cmd)      { syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 
+// groupLives reports whether there is a process in the group. No other group
+// gets its number before.
+func groupLives(c *exec.Cmd) bool { return syscall.Kill(-c.Process.Pid, 0) != syscall.ESRCH }
+
 // BindArgs are the arguments that bind a program of this project to its
 // owner.
 func BindArgs() []string { return []string{"--bind-fd=3"} }

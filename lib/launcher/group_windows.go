@@ -15,6 +15,8 @@ func group() *syscall.SysProcAttr {
 func terminate(c *exec.Cmd) { c.Process.Kill() }
 func kill(c *exec.Cmd)      { c.Process.Kill() }
 
+func groupLives(*exec.Cmd) bool { return false }
+
 // BindArgs are the arguments that bind a program of this project to its
 // owner.
 func BindArgs() []string { return []string{"--bind-pid=" + strconv.Itoa(os.Getpid())} }

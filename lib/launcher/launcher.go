@@ -122,6 +122,10 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	lines := newFirstLine()
 	cmd.Stdout = lines
 	b.cmd = cmd
+	if ctx.Err() != nil {
+		bind.Close()
+		return nil, context.Cause(ctx)
+	}
 	// Killed with us, should it not watch the descriptor.
 	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
 	if err != nil {
@@ -132,6 +136,7 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	go func() {
 		b.err = <-wait
 		bind.Close()
+		b.sweep()
 		close(b.ended)
 	}()
 	late := time.NewTimer(spec.Timeout)
@@ -288,6 +293,26 @@ func (b *Browser) Stop() {
 	select {
 	case <-b.ended:
 	case <-time.After(killBound):
+	}
+}
+
+// sweep ends what the program has left of its process group.
+func (b *Browser) sweep() {
+	gone := func(within time.Duration) bool {
+		for end := time.Now().Add(within); groupLives(b.cmd); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				return false
+			}
+		}
+		return true
+	}
+	if gone(0) {
+		return
+	}
+	terminate(b.cmd)
+	if !gone(b.spec.Grace) {
+		kill(b.cmd)
+		gone(killBound)
 	}
 }
 

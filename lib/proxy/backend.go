@@ -54,7 +54,7 @@ type generation struct {
 	kept   bool // launched on demand of nobody who waits
 	open   map[*tunnel]bool
 	idle   *time.Timer
-	ending sync.Mutex // held while a BiDi session is ended
+	ending chan struct{} // full while a BiDi session is ended
 }
 
 // errClosed is what waiters get when the proxy ends.
@@ -114,7 +114,7 @@ func (b *backend) release(g *generation) {
 
 func (b *backend) beginLocked() {
 	prev := b.cur
-	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}}
+	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}, ending: make(chan struct{}, 1)}
 	b.cur = g
 	b.running.Go(func() { b.run(g, prev) })
 }
@@ -147,7 +147,15 @@ func (b *backend) run(g, prev *generation) {
 		<-prev.gone // two at once would fight over a profile
 	}
 	began := time.Now()
-	browser, err := b.launch(ctx, opts, typ)
+	var browser *launcher.Browser
+	var err error
+	select {
+	case <-g.end: // meanwhile everybody has left
+		err = context.Canceled
+		cancel()
+	default:
+		browser, err = b.launch(ctx, opts, typ)
+	}
 	b.mu.Lock()
 	g.browser, g.err = browser, err
 	if err != nil {
@@ -317,6 +325,11 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	g.users++
 	b.mu.Unlock()
 	if _, err := b.await(ctx, g); err != nil {
+		select {
+		case <-g.ready:
+		default:
+			return err // whoever asked is gone; the launch goes on
+		}
 		b.mu.Lock()
 		if reflect.DeepEqual(b.opts, wanted) {
 			b.opts = before // those are known to work, or were asked for first

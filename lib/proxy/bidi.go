@@ -27,6 +27,7 @@ type session struct {
 	*tunnel
 	ended  chan struct{} // closed when the browser says that the session has, or closes
 	once   sync.Once     // for that
+	made   bool          // the client has got a session
 	answer frames        // of the browser
 }
 
@@ -34,9 +35,16 @@ func newSession(t *tunnel) *session {
 	s := &session{tunnel: t, ended: make(chan struct{})}
 	s.answer.message = func(_ bool, payload []byte, _ int64) {
 		var m struct {
-			ID int64 `json:"id"`
+			ID     int64 `json:"id"`
+			Result struct {
+				SessionID string `json:"sessionId"`
+			} `json:"result"`
 		}
-		if json.Unmarshal(payload, &m) == nil && m.ID == endID {
+		if json.Unmarshal(payload, &m) != nil {
+			return
+		}
+		s.made = s.made || m.Result.SessionID != ""
+		if m.ID == endID {
 			s.once.Do(func() { close(s.ended) })
 		}
 	}
@@ -60,9 +68,10 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 	case received = <-down: // the browser is gone
 		s.close()
 		<-up
-		return sent, received, true
+		return sent, received, s.isOver()
 	}
 	left()
+	s.browser.SetWriteDeadline(time.Now().Add(endBound))
 	err := g.rest()
 	if err == nil {
 		_, err = s.browser.Write(textFrame(endSession))
@@ -72,7 +81,7 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 		case <-s.ended:
 			over = true
 		case received = <-down: // it is gone itself
-			return sent, received, true
+			return sent, received, s.isOver()
 		case <-cut:
 		case <-time.After(endBound):
 		}
@@ -84,6 +93,18 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 	return sent, <-down, over
 }
 
+// isOver reports, once the browser has closed the connection, whether there
+// is no session left. After what it takes for an error it closes the
+// connection, and keeps the session.
+func (s *session) isOver() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return !s.made
+	}
+}
+
 // toTheClient copies what the browser sends, on and on even when the client
 // is gone.
 func (s *session) toTheClient() (n int64) {
@@ -92,7 +113,7 @@ func (s *session) toTheClient() (n int64) {
 		k, err := s.browser.Read(buf)
 		n += int64(k)
 		s.answer.Write(buf[:k])
-		if s.answer.closed { // it does after session.end, a client's or ours
+		if s.answer.closed && s.answer.status == 1000 { // it does after session.end, a client's or ours
 			s.once.Do(func() { close(s.ended) })
 		}
 		if s.toClient != nil {
@@ -150,5 +171,8 @@ func (g *gate) rest() error {
 		return errors.New("what the client has sent is no frame")
 	}
 	_, err := g.to.Write(make([]byte, g.frames.left))
+	if err == nil && (g.frames.open || g.frames.left > 0 && !g.frames.final) {
+		_, err = g.to.Write(lastFragment())
+	}
 	return err
 }

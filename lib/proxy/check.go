@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"btools/lib/control"
@@ -38,8 +41,8 @@ func (p *Proxy) check(r *http.Request) *refusal {
 		if !p.authorized(r) {
 			return refuse(http.StatusUnauthorized, Unauthorized, "no valid token: send Authorization: Bearer TOKEN, or ?token=TOKEN")
 		}
-	} else if !localHost(r.Host) {
-		return refuse(http.StatusForbidden, Forbidden, "the Host %q is neither an IP address nor localhost", r.Host)
+	} else if !loopbackHost(r.Host) {
+		return refuse(http.StatusForbidden, Forbidden, "the Host %q is neither a loopback address nor localhost: others need --token-file", r.Host)
 	}
 	origins := r.Header.Values("Origin")
 	allowed := len(origins) == 1 && (slices.Contains(p.Origins, origins[0]) || slices.Contains(p.Origins, "*"))
@@ -48,6 +51,9 @@ func (p *Proxy) check(r *http.Request) *refusal {
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && !allowed {
 		return refuse(http.StatusForbidden, Forbidden, "a web page may not ask (Sec-Fetch-Site is %q): see --allow-origin", site)
+	}
+	if r.ContentLength != 0 {
+		return refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "no request of DevTools has a body")
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if isUpgrade(r) {
@@ -58,9 +64,6 @@ func (p *Proxy) check(r *http.Request) *refusal {
 			return nil
 		}
 		return refuse(http.StatusNotFound, NotFound, "no WebSocket has the path %q", r.URL.Path)
-	}
-	if r.ContentLength != 0 {
-		return refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "no request of DevTools has a body")
 	}
 	method := http.MethodGet
 	switch {
@@ -103,14 +106,31 @@ func hasWord(values []string, word string) bool {
 	return false
 }
 
-// localHost reports whether a Host header is an IP address or localhost: what
-// no DNS rebinding can be, and all that Chrome accepts.
-func localHost(host string) bool {
-	name, _, err := net.SplitHostPort(host)
+// loopbackHost reports whether a Host header is localhost or a loopback
+// address, which no DNS rebinding can be. Others that reach us too, such as
+// 0.0.0.0 and [::ffff:127.0.0.1], are not trustworthy to browsers: from there
+// they say nothing of the page that asks.
+func loopbackHost(host string) bool {
+	name, ok := hostName(host)
+	a, err := netip.ParseAddr(name)
+	return ok && (strings.EqualFold(name, "localhost") || err == nil && a.IsLoopback() && !a.Is4In6())
+}
+
+// chromeHost reports whether Chrome accepts a Host header: an IP address or
+// localhost.
+func chromeHost(host string) bool {
+	name, ok := hostName(host)
+	return ok && (strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil)
+}
+
+// hostName is a Host header without its port; false if that is no number.
+func hostName(host string) (string, bool) {
+	name, port, err := net.SplitHostPort(host)
 	if err != nil {
-		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), true
 	}
-	return strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil
+	_, err = strconv.ParseUint(port, 10, 16)
+	return name, err == nil
 }
 
 func (p *Proxy) authorized(r *http.Request) bool {
@@ -124,7 +144,11 @@ func queryParts(r *http.Request) []string { return strings.Split(r.URL.RawQuery,
 
 func (p *Proxy) isTokenPart(part string) bool {
 	v, ok := strings.CutPrefix(part, "token=")
-	return ok && p.isToken(v)
+	if !ok || p.isToken(v) {
+		return ok
+	}
+	v, err := url.QueryUnescape(v)
+	return err == nil && p.isToken(v)
 }
 
 func (p *Proxy) isToken(s string) bool {
@@ -139,6 +163,7 @@ func (p *Proxy) clean(r *http.Request) {
 		return
 	}
 	r.Header.Del("Authorization")
+	r.Header.Del("Referer") // which may hold the address with the token
 	r.URL.RawQuery = strings.Join(slices.DeleteFunc(queryParts(r), p.isTokenPart), "&")
 }
 

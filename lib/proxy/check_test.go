@@ -27,7 +27,14 @@ func TestCheck(t *testing.T) {
 		{0, "GET /json/version/ HTTP/1.1\nHost: localhost"},
 		{0, "GET /json HTTP/1.1\nHost: [::1]:1"},
 		{0, "GET /json/list?t=1 HTTP/1.1\nHost: LOCALHOST:1"},
-		{0, "GET /json/protocol HTTP/1.1\nHost: 10.0.0.1"},
+		{0, "GET /json/protocol HTTP/1.1\nHost: 127.9.9.9"},
+		{403, "GET /json/protocol HTTP/1.1\nHost: 10.0.0.1"},
+		{403, "GET /json/version HTTP/1.1\nHost: 0.0.0.0:1"},
+		{403, "GET /json/version HTTP/1.1\nHost: [::]:1"},
+		{403, "GET /json/version HTTP/1.1\nHost: [::ffff:127.0.0.1]:1"},
+		{403, "GET /json/version HTTP/1.1\nHost: [::ffff:7f00:1]"},
+		{403, "GET /json/version HTTP/1.1\nHost: 127.0.0.1:abc"},
+		{413, "GET / HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 5" + ws},
 		{0, "PUT /json/new?http://x/ HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 0"},
 		{0, "GET /json/close/ABC HTTP/1.1\nHost: 127.0.0.1\nSec-Fetch-Site: none"},
 		{0, "GET / HTTP/1.1\nHost: 127.0.0.1" + ws},
@@ -84,6 +91,7 @@ func TestToken(t *testing.T) {
 		"GET /json?xtoken=secret HTTP/1.1\nHost: farm.example":                          401,
 		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: bearer secret":          0,
 		"GET /json?a=1&token=secret&b HTTP/1.1\nHost: farm.example":                     0,
+		"GET /json?token=%73ecret HTTP/1.1\nHost: farm.example":                         0,
 		"GET /json?token=secret HTTP/1.1\nHost: farm.example\nOrigin: http://x.example": 403,
 	} {
 		got := 0
@@ -121,7 +129,7 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		site := r.Header.Get("Sec-Fetch-Site")
-		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !localHost(r.Host) || r.ContentLength != 0 && !isUpgrade(r) {
+		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !loopbackHost(r.Host) || r.ContentLength != 0 {
 			t.Errorf("let through: %q", head)
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodPut {

@@ -21,6 +21,7 @@ type frames struct {
 	opcode  byte   // of the present frame
 	left    int64  // of its payload
 	final   bool
+	open    bool // a message is not complete: more fragments follow
 	masked  bool
 	mask    [4]byte
 	at      int // in the mask
@@ -28,6 +29,8 @@ type frames struct {
 	payload []byte // of the message so far
 	size    int64
 	closed  bool // a frame that closes has come
+	status  int  // of that, as far as it is unmasked: 1000 is a normal one
+	reason  int  // bytes of it that have come
 	broken  bool
 }
 
@@ -52,8 +55,14 @@ func (f *frames) step(b []byte) (used int, head bool) {
 	}
 	part := b[:min(int64(len(b)), f.left)]
 	f.left -= int64(len(part))
-	if f.opcode < closeFrame {
+	switch {
+	case f.opcode < closeFrame:
 		f.keep(part)
+	case f.opcode == closeFrame:
+		for _, c := range part[:min(len(part), max(0, 2-f.reason))] {
+			f.status = f.status<<8 | int(c)
+		}
+		f.reason += len(part)
 	}
 	if f.left == 0 {
 		f.endFrame()
@@ -127,7 +136,10 @@ func (f *frames) keep(part []byte) {
 }
 
 func (f *frames) endFrame() {
-	if f.opcode >= closeFrame || !f.final {
+	if f.opcode >= closeFrame {
+		return
+	}
+	if f.open = !f.final; f.open {
 		return
 	}
 	if f.message != nil {
@@ -140,12 +152,17 @@ func (f *frames) endFrame() {
 }
 
 // textFrame is a message in one frame, as a client sends it.
-func textFrame(message string) []byte {
+func textFrame(message string) []byte { return clientFrame(0x81, message) }
+
+// lastFragment is an empty end of a message in fragments.
+func lastFragment() []byte { return clientFrame(0x80, "") }
+
+func clientFrame(first byte, message string) []byte {
 	if len(message) > 125 {
 		panic("proxy: no short message: " + message)
 	}
 	mask := [4]byte{1, 2, 3, 4} // not of zeros: Firefox hangs up then
-	b := append([]byte{0x81, 0x80 | byte(len(message))}, mask[:]...)
+	b := append([]byte{first, 0x80 | byte(len(message))}, mask[:]...)
 	for i := range len(message) {
 		b = append(b, message[i]^mask[i&3])
 	}

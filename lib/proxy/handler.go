@@ -75,6 +75,7 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: answerTimeout}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
 			p.clean(r.Out)
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "browser"
 			r.Out.Host = r.In.Host
@@ -117,7 +118,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 // to be shown, or if the client's is a name, which Chrome refuses. Firefox
 // refuses every other port than its own.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
-	if p.Direct || !localHost(client) || i.Protocol == record.BiDi {
+	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi {
 		return launcher.Addr(i)
 	}
 	return client
@@ -194,14 +195,18 @@ func (p *Proxy) run(g *generation, t *tunnel) (sent, received int64) {
 	}
 	locked := false
 	sent, received, over := newSession(t).run(func() {
-		g.ending.Lock() // who comes now waits for it
-		locked = true
+		select {
+		case g.ending <- struct{}{}: // who comes now waits for it
+			locked = true
+		case <-g.end:
+		}
 	}, g.end)
-	if !over && p.backend.restart(g) {
-		p.Log.Warn("a client has left a session that can't be ended: the browser is stopped")
+	if !over {
+		p.Log.Debug("a client has left a session that can't be ended", "instance", g.browser.Instance.ID)
+		p.backend.distrust(g, true)
 	}
 	if locked {
-		g.ending.Unlock()
+		<-g.ending
 	}
 	return sent, received
 }
@@ -217,8 +222,15 @@ type upgraded struct {
 func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
 	i := g.browser.Instance
 	if i.Protocol == record.BiDi {
-		g.ending.Lock()   // a session that is being ended makes room for the next
-		g.ending.Unlock() //lint:ignore SA2001 only to have waited
+		// A session that is being ended makes room for the next.
+		select {
+		case g.ending <- struct{}{}:
+			<-g.ending
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		case <-g.end:
+			return nil, errors.New("the browser is being stopped")
+		}
 	}
 	path, err := p.path(r, i)
 	if err != nil {

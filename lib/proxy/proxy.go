@@ -85,6 +85,10 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	case err = <-failed:
 	}
 	p.server.Close()
+	if p.Trace != nil {
+		// A trace that nobody reads holds up its connections.
+		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
+	}
 	p.backend.close()
 	wg.Wait()
 	return err

@@ -15,7 +15,7 @@ import (
 // text, if it is no JSON; or bytes, its size, if it is binary or longer than
 // 16 MiB).
 type Trace struct {
-	Out io.Writer
+	Out io.WriteCloser
 	Log *slog.Logger
 
 	mu     sync.Mutex

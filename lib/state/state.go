@@ -211,6 +211,20 @@ func (s *Store) Update(change func(*File) error) error {
 	return nil
 }
 
+// UpdateWithin is Update by a program that ends: it does not wait for longer
+// than that for a lock that somebody holds. What it leaves is swept by the
+// next one.
+func (s *Store) UpdateWithin(bound time.Duration, change func(*File) error) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Update(change) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(bound):
+		return s.fail("update", errors.New("somebody holds its lock"))
+	}
+}
+
 // tidy drops what has run out and returns the instances whose supervisor is
 // dead. They stay in the file until they are swept, so that a sweeper that
 // is killed loses nothing.

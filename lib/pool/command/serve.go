@@ -185,7 +185,7 @@ func Serve(c *cli.Context) error {
 	l.Close()
 	end()
 	<-served
-	return errors.Join(err, store.Update(func(f *state.File) error { f.DropPools(entry.Process); return nil }))
+	return errors.Join(err, store.UpdateWithin(2*time.Second, func(f *state.File) error { f.DropPools(entry.Process); return nil }))
 }
 
 // drain gives the leases time to end.

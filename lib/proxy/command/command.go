@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -306,9 +307,11 @@ type service struct {
 	cancel  context.CancelFunc
 	mu      sync.Mutex
 	control net.Listener
-	serving sync.WaitGroup
 	closed  bool
 }
+
+// lastUpdate is how long the entry's removal may take.
+const lastUpdate = 2 * time.Second
 
 func (s *service) open(ctx context.Context) error {
 	var p record.Proxy
@@ -362,20 +365,20 @@ func (s *service) restoreLocked() error {
 		s.control.Close()
 	}
 	s.control = l
-	s.serving.Go(func() { control.Serve(s.ctx, l, s.handle) })
+	go control.Serve(s.ctx, l, s.handle)
 	return nil
 }
 
 func (s *service) close() {
-	s.mu.Lock()
-	s.closed = true
-	if s.control != nil {
-		s.control.Close()
+	if s.mu.TryLock() { // else it is being restored, and waits for the state's lock
+		s.closed = true
+		if s.control != nil {
+			s.control.Close()
+		}
+		s.mu.Unlock()
 	}
-	s.mu.Unlock()
 	s.cancel()
-	s.serving.Wait()
-	if err := s.store.Update(func(f *state.File) error {
+	if err := s.store.UpdateWithin(lastUpdate, func(f *state.File) error {
 		f.DropProxy(s.entry.Process)
 		return nil
 	}); err != nil {
