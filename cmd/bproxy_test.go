@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // proxy is a bproxy that runs.
@@ -174,6 +176,10 @@ func TestProxyOnRealBrowser(t *testing.T) {
 	}
 	if code, _ := get(t, "PUT", p.url+"/json/new?about:blank"); code != 200 {
 		t.Errorf("/json/new: %d", code)
+	}
+	get(t, "PUT", p.url+"/json/new?data:text/html;charset=utf-8,a;b")
+	if _, list := get(t, "GET", p.url+"/json/list"); !strings.Contains(list, "data:text/html;charset=utf-8,a;b") {
+		t.Errorf("the new page's URL is not what was asked for: %s", list)
 	}
 	pid := 0
 	for round := 1; round <= 3; round++ {
@@ -566,17 +572,19 @@ func TestProxyAgainstWebPage(t *testing.T) {
 			return
 		}
 		fmt.Fprintf(rw, `<title>x</title><script>
-const at = %q, got = []
-const tries = [
+const port = %q, got = []
+const tries = ['127.0.0.1', 'localhost', '0.0.0.0', '[::ffff:127.0.0.1]'].flatMap(host => {
+const at = host + ':' + port
+return [
 	fetch('http://' + at + '/json/version').then(() => got.push('fetch'), () => 0),
 	fetch('http://' + at + '/json/version', { mode: 'no-cors' }).then(() => 0, () => 0),
 	fetch('http://' + at + '/json/new', { method: 'PUT' }).then(() => got.push('put'), () => 0),
 	...['/json/version', '/json/list'].map(u => new Promise(r => { const i = new Image(); i.onload = i.onerror = r; i.src = 'http://' + at + u })),
 	...['script', 'iframe'].map(n => new Promise(r => { const e = document.createElement(n); e.onload = e.onerror = r; e.src = 'http://' + at + '/json/version'; document.head.append(e) })),
 	...['/', '/devtools/browser', '/session'].map(u => new Promise(r => { const s = new WebSocket('ws://' + at + u); s.onopen = () => { got.push(u); r() }; s.onerror = r })),
-]
+]})
 Promise.all(tries).then(() => fetch('/tried?' + got))
-</script>`, p.addr)
+</script>`, strings.TrimPrefix(p.addr, "127.0.0.1:"))
 	}))
 	defer site.Close()
 	w.run("blaunch", "--url", site.URL).wants(t, 0, "")
@@ -738,4 +746,121 @@ func TestProxySystemd(t *testing.T) {
 	}
 	p.stop()
 	hear("STOPPING=1")
+}
+
+// Launches that nobody waits for any more are not made up for later.
+func TestProxyCancelledLaunches(t *testing.T) {
+	w := newWorld(t)
+	count := w.dir + "/count"
+	p := w.proxy("--launch", `trap "" TERM; echo x >>`+count+`; while :; do sleep 0.1; done`, "--stop-timeout", "0s", "--timeout", "60s")
+	for range 5 {
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET /json/version HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
+		until(t, "a launch is under way", func() bool {
+			b, _ := os.ReadFile(count)
+			return len(b) > 0 && p.do("status").Status.State == "launching"
+		})
+		c.Close()
+		until(t, "nobody waits for it", func() bool { return p.do("status").Status.State != "launching" })
+	}
+	p.stop()
+	if b, _ := os.ReadFile(count); len(b) != 2 {
+		t.Errorf("launched %d times", len(b)/2)
+	}
+	w.clean()
+}
+
+// What a launcher leaves in its process group goes with it.
+func TestProxyLauncherLeaves(t *testing.T) {
+	w := newWorld(t)
+	for _, line := range []string{
+		`sh -c 'trap "" TERM; sleep 977 & while :; do sleep 1; done' >/dev/null 2>&1 & echo '{"v":1,"instance":{"port":1}}'; wait`,
+		`sleep 977 & echo '{"v":1,"instance":{"port":1}}'; sleep 0.1`,
+	} {
+		p := w.proxy("--launch", line, "--stop-timeout", "0s")
+		p.do("launch")
+		p.do("stop")
+		p.stop()
+		w.clean()
+	}
+}
+
+// It ends when it is told to, though somebody holds the state's lock and
+// nobody reads its trace.
+func TestProxyStopsRegardless(t *testing.T) {
+	w := newWorld(t)
+	fifo := w.dir + "/fifo"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unread, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	p := w.proxy(append(fakeFlags(""), "--trace", fifo)...)
+	c, _ := p.socket("/")
+	go func() {
+		message := append([]byte{0x82, 0x80 | 126, 0x10, 0, 0, 0, 0, 0}, make([]byte, 4096)...)
+		for range 2000 {
+			if _, err := c.Write(message); err != nil {
+				return
+			}
+		}
+	}()
+	until(t, "the trace is stuck", func() bool {
+		n, _ := unix.IoctlGetInt(int(unread.Fd()), unix.TIOCINQ)
+		return n > 60000
+	})
+	lock, err := os.OpenFile(w.dir+"/state/state.lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	p.do("stop")
+	syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	began := time.Now()
+	p.stop()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
+}
+
+// A client of Firefox that breaks the protocol, or leaves in the middle of a
+// message, locks nobody out.
+func TestProxyBadBiDiClients(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy("--browser", "firefox", "--timeout", "60s")
+	frame := func(first byte, text string) []byte {
+		b := []byte{first, 0x80 | byte(len(text)), 1, 2, 3, 4}
+		for i := range len(text) {
+			b = append(b, text[i]^byte(i&3+1))
+		}
+		return b
+	}
+	for _, bad := range [][]byte{
+		frame(0x01, `{"id":2,`),     // a fragment, and no more
+		frame(0x81, `{"id":2,`)[:9], // half a frame
+		{0x81, 0x02, 'h', 'i'},      // not masked
+		frame(0x83, "reserved"),
+		frame(0x81, "\xff\xfe"), // not UTF-8
+	} {
+		c, resp := p.socket("/session")
+		if resp.StatusCode != 101 {
+			t.Fatal(resp.Status)
+		}
+		c.Write(frame(0x81, `{"id":1,"method":"session.new","params":{"capabilities":{}}}`))
+		b := make([]byte, 4096)
+		n, err := c.Read(b)
+		if !strings.Contains(string(b[:n]), `"sessionId"`) {
+			t.Errorf("before % x: %q, %v", bad, b[:n], err)
+		}
+		c.Write(bad)
+		c.Close()
+		until(t, "the session is over", func() bool { return p.do("status").Status.WebSockets == 0 })
+	}
 }
