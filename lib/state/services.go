@@ -66,7 +66,7 @@ type PoolService struct {
 
 // SetPools lists the service, in the place of an entry of the same process.
 func (f *File) SetPools(p PoolService) {
-	f.DropPools(p.Process)
+	f.Pools = slices.DeleteFunc(f.Pools, func(old PoolService) bool { return old.Process == p.Process || old.Control == p.Control })
 	f.Pools = append(f.Pools, p)
 }
 
@@ -81,8 +81,7 @@ func (f *File) tidyServices() {
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return dead(p.Process, p.Control) })
 }
 
-// dead reports whether a service has ended; its socket goes then, unless
-// another one listens there by now.
+// dead reports whether a service has ended; its socket goes then.
 func dead(process proc.Identity, control string) bool {
 	if process.Alive() {
 		return false
@@ -93,8 +92,10 @@ func dead(process proc.Identity, control string) bool {
 		return true
 	}
 	if c, err := net.Dial("unix", control); err == nil {
+		// Its first thread has ended, and others are about to; or another
+		// service has the path, whose entry takes this one's place.
 		c.Close()
-		return true
+		return false
 	}
 	os.Remove(control)
 	return true

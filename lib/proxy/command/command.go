@@ -370,13 +370,18 @@ func (s *service) restoreLocked() error {
 }
 
 func (s *service) close() {
-	if s.mu.TryLock() { // else it is being restored, and waits for the state's lock
-		s.closed = true
-		if s.control != nil {
-			s.control.Close()
+	// Whoever restores the entry may wait for the state's lock.
+	for end := time.Now().Add(lastUpdate); !s.mu.TryLock(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.c.Log.Warn("somebody holds the lock of the state file: the proxy's entry is left to whoever is next")
+			return
 		}
-		s.mu.Unlock()
 	}
+	s.closed = true
+	if s.control != nil {
+		s.control.Close()
+	}
+	s.mu.Unlock()
 	s.cancel()
 	if err := s.store.UpdateWithin(lastUpdate, func(f *state.File) error {
 		f.DropProxy(s.entry.Process)
