@@ -45,6 +45,31 @@ func (c *Context) FirstRecord() (*record.Record, error) {
 	return rec, nil
 }
 
+// InputIDs are the IDs that a member of the records on standard input has.
+// Without an input it is a usage error, which says what to name.
+func (c *Context) InputIDs(member, name string) (ids []string, err error) {
+	in := c.Input()
+	if in == nil {
+		return nil, c.UsageError("%s", name)
+	}
+	for {
+		rec, err := in.Read()
+		if err == io.EOF {
+			return ids, nil
+		}
+		if err != nil {
+			return nil, InputError(err)
+		}
+		var m struct {
+			ID string `json:"id"`
+		}
+		if ok, err := rec.Get(member, &m); err != nil || !ok || m.ID == "" {
+			return nil, Errorf(Data, "a record on standard input has no %s with an id", member)
+		}
+		ids = append(ids, m.ID)
+	}
+}
+
 func readable(f *os.File) bool {
 	st, err := f.Stat()
 	return err == nil && (st.Mode().IsRegular() || st.Mode()&fs.ModeNamedPipe != 0)

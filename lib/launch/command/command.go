@@ -4,7 +4,6 @@ package command
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -286,7 +285,7 @@ func Stop(c *cli.Context) error {
 		return c.UsageError("--all and IDs exclude each other")
 	}
 	if !c.Bool("all") && len(ids) == 0 {
-		if ids, err = inputIDs(c); err != nil {
+		if ids, err = c.InputIDs("instance", "name the IDs to stop, or --all"); err != nil {
 			return err
 		}
 	}
@@ -331,28 +330,6 @@ func Stop(c *cli.Context) error {
 		}
 	}
 	return errors.Join(append(errs, out.Close())...)
-}
-
-func inputIDs(c *cli.Context) ([]string, error) {
-	in := c.Input()
-	if in == nil {
-		return nil, c.UsageError("name the IDs to stop, or --all")
-	}
-	var ids []string
-	for {
-		rec, err := in.Read()
-		if err == io.EOF {
-			return ids, nil
-		}
-		if err != nil {
-			return nil, cli.InputError(err)
-		}
-		var i record.Instance
-		if ok, err := rec.Get("instance", &i); err != nil || !ok || i.ID == "" {
-			return nil, cli.Errorf(cli.Data, "a record on standard input has no instance to stop")
-		}
-		ids = append(ids, i.ID)
-	}
 }
 
 // GC sweeps and prints what was swept.

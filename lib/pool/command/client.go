@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -235,7 +234,10 @@ func Release(c *cli.Context) error {
 	}
 	ids := c.Args()
 	if c.Bool("all") == (len(ids) > 0) {
-		if ids, err = inputLeases(c); err != nil {
+		if len(ids) > 0 {
+			return c.UsageError("--all and leases exclude each other")
+		}
+		if ids, err = c.InputIDs("lease", "name the leases to release, or --all"); err != nil {
 			return err
 		}
 	}
@@ -265,28 +267,6 @@ func Release(c *cli.Context) error {
 		}
 	}
 	return out.Close()
-}
-
-// inputLeases are the leases of the records on standard input.
-func inputLeases(c *cli.Context) (ids []string, err error) {
-	in := c.Input()
-	if in == nil || len(c.Args()) > 0 {
-		return nil, c.UsageError("name the leases to release, or --all")
-	}
-	for {
-		rec, err := in.Read()
-		if err == io.EOF {
-			return ids, nil
-		}
-		if err != nil {
-			return nil, cli.InputError(err)
-		}
-		var l record.Lease
-		if ok, err := rec.Get("lease", &l); err != nil || !ok || l.ID == "" {
-			return nil, cli.Errorf(cli.Data, "a record on standard input has no lease to release")
-		}
-		ids = append(ids, l.ID)
-	}
 }
 
 // Renew has a lease last longer, and prints its record.
