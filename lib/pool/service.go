@@ -407,7 +407,7 @@ func (s *slot) status() InstanceStatus {
 	if !s.check.at.IsZero() {
 		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
 		if s.check.err != "" {
-			i.Health.Error = &s.check.err
+			i.Health.Error = new(s.check.err) // a copy: the answer is written without the lock
 		}
 	}
 	return i
