@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -22,7 +23,7 @@ import (
 // MaxLine is the size in bytes of the longest request or answer.
 const MaxLine = 1 << 20
 
-// maxPending bounds the requests of one connection that are being answered.
+// maxPending bounds the requests of one connection that wait.
 const maxPending = 64
 
 // Codes of errors, a closed list that btools(7) documents.
@@ -111,8 +112,27 @@ type answer struct {
 	Error  *Error          `json:"error,omitempty"`
 }
 
-// Handler answers one request. The context ends with the connection.
+// line is the answer as a line; its parts are checked already.
+func (a answer) line() []byte {
+	id := a.ID
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	name, value := `,"result":`, a.Result
+	if a.Error != nil {
+		name = `,"error":`
+		value, _ = json.Marshal(a.Error) // strings always marshal
+	}
+	return slices.Concat([]byte(`{"id":`), id, []byte(name), value, []byte("}\n"))
+}
+
+// Handler answers one request. The context ends with the connection, whose
+// next request is read when it returns: what has to wait for something it
+// returns as a Later.
 type Handler func(ctx context.Context, method string, params json.RawMessage) (any, error)
+
+// Later is a result that comes when the function returns.
+type Later func() (any, error)
 
 // Listen opens a control socket, mode 0600, in a directory that is nobody
 // else's. What a dead process left at the path is replaced.
@@ -159,15 +179,17 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var mu sync.Mutex
 	write := func(a answer) {
-		b, err := json.Marshal(a)
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			c.Write(append(b, '\n'))
-		}
+		line := a.line()
+		mu.Lock()
+		defer mu.Unlock()
+		c.Write(line)
 	}
 	pending := make(chan struct{}, maxPending)
-	next := make(chan request)
+	type waiting struct {
+		id    json.RawMessage
+		later Later
+	}
+	next := make(chan waiting)
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
@@ -176,30 +198,29 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			write(answer{Error: Errorf(BadRequest, "no request: %v", err)})
 			continue
 		}
+		result, err := handle(ctx, r.Method, r.Params)
+		later, ok := result.(Later)
+		if !ok {
+			write(answered(r.ID, result, err))
+			continue
+		}
 		// One that has just answered takes the next, its stack grown already.
 		select {
-		case next <- r:
+		case next <- waiting{r.ID, later}:
 			continue
 		default:
 		}
 		select {
 		case pending <- struct{}{}:
 		default:
-			write(answer{ID: r.ID, Error: Errorf(TryAgain, "%d requests of this connection are being answered already", maxPending)})
+			write(answer{ID: r.ID, Error: Errorf(TryAgain, "%d requests of this connection wait already", maxPending)})
 			continue
 		}
 		wg.Go(func() {
 			defer func() { <-pending }()
-			for ok := true; ok; r, ok = <-next {
-				a := answer{ID: r.ID}
-				result, err := handle(ctx, r.Method, r.Params)
-				if err == nil {
-					a.Result, err = json.Marshal(result)
-				}
-				if err != nil {
-					a.Error, a.Result = ErrorOf(err), nil
-				}
-				write(a)
+			for w, ok := (waiting{r.ID, later}), true; ok; w, ok = <-next {
+				result, err := w.later()
+				write(answered(w.id, result, err))
 			}
 		})
 	}
@@ -207,6 +228,17 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		write(answer{Error: Errorf(BadRequest, "a request is longer than %d bytes", MaxLine)})
 	}
+}
+
+func answered(id json.RawMessage, result any, err error) answer {
+	a := answer{ID: id}
+	if err == nil {
+		a.Result, err = json.Marshal(result)
+	}
+	if err != nil {
+		a.Error, a.Result = ErrorOf(err), nil
+	}
+	return a
 }
 
 // Client is a connection to a control socket, for one request at a time.

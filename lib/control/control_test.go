@@ -62,8 +62,11 @@ func TestConnection(t *testing.T) {
 	cancelled := make(chan struct{})
 	path := serveFor(t, func(ctx context.Context, method string, _ json.RawMessage) (any, error) {
 		if method == "wait" {
-			<-ctx.Done()
-			close(cancelled)
+			return Later(func() (any, error) {
+				<-ctx.Done()
+				close(cancelled)
+				return nil, ctx.Err()
+			}), nil
 		}
 		return method, nil
 	})

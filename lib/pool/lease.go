@@ -37,7 +37,11 @@ type Request struct {
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
 	Held     bool           // by a connection, which is its renewal
+	Now      bool           // at once, or the error is ErrWait
 }
+
+// ErrWait says that a request would have to wait.
+var ErrWait = errors.New("none is free now")
 
 // Lease returns the record of an instance that is the caller's from now on,
 // with its lease. If it has to wait, the context's end cancels it.
@@ -66,38 +70,43 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	}
 	v.mu.Unlock()
 
-	timeout, limit := p.cfg.LeaseTimeout, p.cfg.QueueLimit
+	timeout := p.cfg.LeaseTimeout
 	if r.Timeout != nil {
 		timeout = *r.Timeout
 	}
-	if timeout <= 0 {
-		limit = -1
-	}
-	late := control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, max(timeout, time.Nanosecond), late)
-	defer cancel()
 	ttl := p.cfg.LeaseTTL
 	if r.TTL > 0 {
 		ttl = r.TTL
 	} else if r.Held {
 		ttl = forGood
 	}
+	limit := -1 // the first time round nobody waits
 	for {
 		got, err := p.queue.Get(ctx, n, limit)
-		if err != nil {
-			return nil, "", p.refusal(err, r.Instance, limit)
-		}
-		if l := v.grant(p.queue, got, ttl); l != nil {
-			return l.record(), l.id, nil
+		switch {
+		case err == nil:
+			if l := v.grant(p.queue, got, ttl); l != nil {
+				return l.record(), l.id, nil
+			}
+		case !errors.Is(err, queue.ErrBusy) || timeout <= 0:
+			return nil, "", p.refusal(err, r.Instance)
+		case r.Now:
+			return nil, "", ErrWait
+		default:
+			limit = p.cfg.QueueLimit
+			late := control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
+			defer cancel()
 		}
 	}
 }
 
 // refusal gives an error of the queue its words.
-func (p *pool) refusal(err error, instance string, limit int) error {
+func (p *pool) refusal(err error, instance string) error {
 	switch {
 	case errors.Is(err, queue.ErrFull):
-		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(instance), limit)
+		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(instance), p.cfg.QueueLimit)
 	case errors.Is(err, queue.ErrBusy):
 		return control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(instance))
 	}

@@ -313,12 +313,14 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		if err := read(&p); err != nil {
 			return nil, err
 		}
-		select {
-		case <-h.service.Over(p.Lease):
-			return struct{}{}, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		return control.Later(func() (any, error) {
+			select {
+			case <-h.service.Over(p.Lease):
+				return struct{}{}, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}), nil
 	case "restart", "drain":
 		var p struct {
 			Pool     string `json:"pool"`
@@ -353,8 +355,10 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		if err := read(&p); err != nil {
 			return nil, err
 		}
-		events, err := h.service.Events(ctx, p.After)
-		return map[string]any{"events": events}, err
+		return control.Later(func() (any, error) {
+			events, err := h.service.Events(ctx, p.After)
+			return map[string]any{"events": events}, err
+		}), nil
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -371,7 +375,20 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
 	}
+	r.Now = true
 	rec, id, err := h.service.Lease(ctx, r)
+	if err == pool.ErrWait {
+		return control.Later(func() (any, error) {
+			r.Now = false
+			rec, id, err := h.service.Lease(ctx, r)
+			return h.leased(ctx, p, rec, id, err)
+		}), nil
+	}
+	return h.leased(ctx, p, rec, id, err)
+}
+
+// leased binds a new lease to its holder.
+func (h *handler) leased(ctx context.Context, p leaseParams, rec *record.Record, id string, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}

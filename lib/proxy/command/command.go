@@ -402,21 +402,29 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 			return nil, control.Errorf(control.BadRequest, "%s", wrong)
 		}
 	}
-	var err error
+	var act func() error
 	switch method {
 	case "status":
+		return s.status(), nil
 	case "launch":
-		err = s.proxy.Relaunch(ctx, over, false)
+		act = func() error { return s.proxy.Relaunch(ctx, over, false) }
 	case "restart":
-		err = s.proxy.Relaunch(ctx, options.Options{}, true)
+		act = func() error { return s.proxy.Relaunch(ctx, options.Options{}, true) }
 	case "stop":
-		err = s.proxy.Stop(ctx)
+		act = func() error { return s.proxy.Stop(ctx) }
 	default:
 		return nil, control.Errorf(control.UnknownMethod, "bproxy has no method %q: it has status, launch, restart and stop", method)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return control.Later(func() (any, error) {
+		if err := act(); err != nil {
+			return nil, err
+		}
+		return s.status(), nil
+	}), nil
+}
+
+// status is the service's record as it is now.
+func (s *service) status() *record.Record {
 	status, browser := s.proxy.Status()
 	r := s.record.Clone()
 	if browser != nil {
@@ -427,5 +435,5 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		}
 	}
 	r.MustSet("status", status)
-	return r, nil
+	return r
 }
