@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/control"
+	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/record"
 )
@@ -35,12 +35,12 @@ const (
 // ServeHTTP answers one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.check(r); no != nil {
-		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.error.Message)
+		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.Error.Message)
 		if r.ContentLength != 0 {
 			// The server else waits for the body, which may never come.
 			http.NewResponseController(w).SetReadDeadline(time.Now())
 		}
-		answerError(w, no.status, no.error)
+		no.Answer(w)
 		return
 	}
 	if isUpgrade(r) {
@@ -52,22 +52,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
 
-// answerError answers in the shape of the control protocol's errors.
-func answerError(w http.ResponseWriter, status int, e *control.Error) {
-	b, _ := json.Marshal(map[string]any{"error": e})
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
-	w.Header().Set("Connection", "close")
-	w.WriteHeader(status)
-	w.Write(append(b, '\n'))
-}
-
 // noBrowser answers a request for which there is no browser.
 func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // nobody reads it
 	}
-	answerError(w, http.StatusBadGateway, control.ErrorOf(err))
+	(&guard.Refusal{Status: http.StatusBadGateway, Error: control.ErrorOf(err)}).Answer(w)
 }
 
 // reverse makes the reverse proxy of plain requests.
@@ -76,7 +66,7 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
-			p.clean(r.Out)
+			p.Guard.Clean(r.Out)
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "browser"
 			r.Out.Host = r.In.Host
 		},
@@ -147,7 +137,7 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	client := r.RemoteAddr
-	p.clean(r)
+	p.Guard.Clean(r)
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context())
 		if err != nil {

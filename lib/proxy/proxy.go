@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
@@ -33,10 +34,8 @@ type Proxy struct {
 	Idle time.Duration
 	// Direct has /json show the browser's own address.
 	Direct bool
-	// Token is what every request must bring; "": none is asked for.
-	Token string
-	// Origins are the web pages' origins that may connect; "*" is any.
-	Origins []string
+	// Guard checks every request before anything else.
+	Guard guard.Guard
 	// MaxConnections bounds the client connections that are open.
 	MaxConnections int
 	// Trace, if not nil, writes every message down.

@@ -20,6 +20,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
@@ -118,7 +119,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	}
 	p := &proxy.Proxy{
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
-		Origins: c.StringSlice("allow-origin"), MaxConnections: c.Int("max-connections"), Log: c.Log,
+		Guard: guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
 	}
 	switch {
 	case p.Idle < 0 || c.Duration("timeout") <= 0 || c.Duration("stop-timeout") < 0:
@@ -143,14 +144,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
 	}
-	if path := c.String("token-file"); c.IsSet("token-file") {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, cli.Errorf(cli.Config, "cannot read the token: %v", err)
-		}
-		if p.Token = strings.TrimSpace(string(b)); p.Token == "" || strings.ContainsAny(p.Token, " \t\n&#") {
-			return nil, cli.Errorf(cli.Config, "%s holds no token: one word without & and #", path)
-		}
+	if p.Guard.Token, err = guard.ReadToken(c); err != nil {
+		return nil, err
 	}
 	if path := c.String("trace"); c.IsSet("trace") {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // it holds what pages hold
@@ -204,38 +199,17 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
-	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
-		addr = "127.0.0.1:" + addr
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
-		return nil, c.UsageError("--listen is HOST:PORT or PORT, not %q", addr)
-	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	if ip := net.ParseIP(host); ip == nil && host != "" {
-		return nil, c.UsageError("--listen takes an IP address or localhost, not %q", host)
-	} else if (ip == nil || !ip.IsLoopback()) && !c.IsSet("token-file") {
-		return nil, c.UsageError("--listen %s would let other machines drive the browser: give --token-file too, or listen on 127.0.0.1", addr)
-	}
 	if rec != nil && rec.Raw("port") != nil && !c.IsSet("listen") {
 		var n int
 		if _, err := rec.Get("port", &n); err != nil || n < 0 || n > 65535 {
 			return nil, cli.Errorf(cli.Data, "the record's port is no port: %s", rec.Raw("port"))
 		}
-		port = strconv.Itoa(n)
+		host, _, _ := net.SplitHostPort(addr)
+		addr = net.JoinHostPort(host, strconv.Itoa(n))
 	}
-	network := "tcp"
-	if ip := net.ParseIP(host); ip.To4() != nil {
-		network = "tcp4" // 0.0.0.0 is not [::]
-	}
-	l, err := net.Listen(network, net.JoinHostPort(host, port))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host), Hint: "leave --listen out to let the system choose, or take one with bport"}
-	}
+	l, err := guard.Listen(c, "listen", addr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, err
 	}
 	return []net.Listener{l}, nil
 }

@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"btools/lib/cli"
+)
+
+// ReadToken reads the token of --token-file, "" without the flag.
+func ReadToken(c *cli.Context) (string, error) {
+	path := c.String("token-file")
+	if !c.IsSet("token-file") {
+		return "", nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", cli.Errorf(cli.Config, "cannot read the token: %v", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" || strings.ContainsAny(token, " \t\n&#") {
+		return "", cli.Errorf(cli.Config, "%s holds no token: one word without & and #", path)
+	}
+	return token, nil
+}
+
+// Listen listens on the HOST:PORT or PORT that a flag gives. Without a token
+// that must be an address of this machine's loopback. Port 0 is left to the
+// system.
+func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
+	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		addr = "127.0.0.1:" + addr
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
+		return nil, c.UsageError("--%s is HOST:PORT or PORT, not %q", flag, addr)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil && host != "" {
+		return nil, c.UsageError("--%s takes an IP address or localhost, not %q", flag, host)
+	} else if (ip == nil || !ip.IsLoopback()) && !c.IsSet("token-file") {
+		return nil, c.UsageError("--%s %s would let other machines in: give --token-file too, or listen on 127.0.0.1", flag, addr)
+	}
+	network := "tcp"
+	if ip := net.ParseIP(host); ip.To4() != nil {
+		network = "tcp4" // 0.0.0.0 is not [::]
+	}
+	l, err := net.Listen(network, net.JoinHostPort(host, port))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host), Hint: "port 0 lets the system choose; bport finds a free one"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	return l, nil
+}
