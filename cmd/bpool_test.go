@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,6 +26,7 @@ type pool struct {
 	cmd  *exec.Cmd
 	errs syncBuffer
 	sock string
+	http string
 }
 
 // pool starts a service with these variables, without their prefix; its
@@ -51,12 +53,17 @@ func (p *pool) start() {
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	var x struct{ Service struct{ Socket string } }
+	var x struct {
+		Service struct {
+			Socket string
+			HTTP   string `json:"http_url"`
+		}
+	}
 	if err := json.NewDecoder(out).Decode(&x); err != nil {
 		p.cmd.Wait()
 		w.t.Fatalf("no record: %v\n%s", err, p.errs.String())
 	}
-	p.sock = x.Service.Socket
+	p.sock, p.http = x.Service.Socket, x.Service.HTTP
 	w.t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
 			p.stop()
@@ -366,7 +373,12 @@ func TestPoolStoppedDuringStart(t *testing.T) {
 func TestPoolBadClients(t *testing.T) {
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1")
-	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n", "{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 2<<20)} {
+	silent, err := net.Dial("unix", p.sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n", "{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 100<<20)} {
 		c, err := net.Dial("unix", p.sock)
 		if err != nil {
 			t.Fatal(err)
@@ -380,6 +392,128 @@ func TestPoolBadClients(t *testing.T) {
 		c.Close()
 	}
 	p.lease()
+}
+
+// How the service is, by HTTP: for programs of this machine only.
+func TestPoolHTTP(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/token", []byte("secret\n"), 0o600)
+	w.run("bpool", "serve", "--http", "0.0.0.0:0").wants(t, 64, "--token-file")
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "127.0.0.1:0", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2", "PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_RESTART=never")
+	p.start()
+	w.run("bpool", "serve", "--socket", w.dir+"/other.sock", "--http", strings.TrimPrefix(p.http, "http://")).wants(t, 75, "is taken")
+	l := p.lease()
+	if code, body := get(t, "GET", p.http+"/healthz"); code != 200 || body != "ok\n" {
+		t.Errorf("%d %s", code, body)
+	}
+	var s poolStatus
+	if _, body := get(t, "GET", p.http+"/status?pool=A"); json.Unmarshal([]byte(body), &s) != nil || s.Summary.Leased != 1 {
+		t.Errorf("%+v", s)
+	}
+	if code, body := get(t, "GET", p.http+"/status?pool=B"); code != 404 || !strings.Contains(body, "pool_not_found") {
+		t.Errorf("%d %s", code, body)
+	}
+	w.run("bpool", "release", l.Lease.ID)
+	_, metrics := get(t, "GET", p.http+"/metrics")
+	for _, want := range []string{`bpool_instances{pool="A",state="healthy"} 2`, `bpool_leases{pool="A"} 0`, `bpool_launches_total{pool="A"} 2`,
+		`bpool_restarts_total{pool="A"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 1`, `bpool_lease_wait_seconds_count{pool="A"} 1`, "go_goroutines"} {
+		if !strings.Contains(metrics, want+"\n") && !strings.Contains(metrics, want+" ") {
+			t.Errorf("no %s in\n%s", want, metrics)
+		}
+	}
+	if code, _ := get(t, "POST", p.http+"/status"); code != 405 {
+		t.Error(code)
+	}
+	r, _ := http.NewRequest("GET", p.http+"/status", nil)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 403 {
+		t.Errorf("a web page gets %+v, %v", a, err)
+	}
+	for _, i := range p.status().Pools[0].Instances {
+		syscall.Kill(i.PID, syscall.SIGKILL)
+	}
+	until(t, "it says that it is not well", func() bool {
+		code, body := get(t, "GET", p.http+"/healthz")
+		return code == 503 && strings.Contains(body, "pool A has no healthy instances")
+	})
+}
+
+// Who waits is told when there is nothing left to wait for, but not when a
+// browser is only being replaced.
+func TestPoolWaitersOfTheDead(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_B_INSTANCES=1", "_B_RESTART=never")
+	for _, pool := range []string{"A", "B"} {
+		l := p.lease(pool)
+		waiter := make(chan result)
+		go func() { waiter <- w.run("bpool", "lease", "--timeout", "1m", pool) }()
+		until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+		syscall.Kill(l.Instance.PID, syscall.SIGKILL)
+		if pool == "B" {
+			(<-waiter).wants(t, 69, "Pool 'B' has no healthy instances. Specify another pool or restart failed instances.")
+			continue
+		}
+		until(t, "the browser is back", func() bool {
+			i := p.status().Pools[0].Instances[0]
+			return i.Status == "healthy" && i.PID != l.Instance.PID
+		})
+		w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+		(<-waiter).wants(t, 0, "")
+	}
+}
+
+// A full disk keeps browsers from being launched, not the service from
+// answering; with room again they are.
+func TestPoolOnAFullDisk(t *testing.T) {
+	w := newWorld(t)
+	full := w.dir + "/full"
+	os.Mkdir(full, 0o700)
+	if err := syscall.Mount("none", full, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer syscall.Unmount(full, syscall.MNT_DETACH)
+	env := w.env
+	w.env = append(env, "TMPDIR="+full)
+	os.WriteFile(full+"/ballast", make([]byte, 256<<10), 0o600)
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	w.env = env
+	w.run("bpool", "lease").wants(t, 69, "Default pool 'A' has no healthy instances")
+	if s := p.status(); s.Summary.Failed != 2 || !strings.Contains(s.Pools[0].Instances[0].Health.Error, "no space left") {
+		t.Errorf("%+v", s)
+	}
+	os.Remove(full + "/ballast")
+	w.run("bpool", "restart", "A").wants(t, 0, "")
+	until(t, "there are browsers", func() bool { return p.status().Summary.Healthy == 2 })
+	p.lease()
+	p.stop()
+	w.clean()
+}
+
+// The table for people: on a terminal, with colors unless they are refused.
+func TestPoolStatusForPeople(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false")
+	p.lease("--bind-pid", fmt.Sprint(os.Getpid()))
+	if out := w.run("bpool", "status", "--output", "table").out; !strings.Contains(out, "healthy  lease_") || !strings.Contains(out, fmt.Sprintf("(%d)", os.Getpid())) {
+		t.Error(out)
+	}
+	terminal := func(line string) string {
+		c := w.cmd("script", "-qec", line, "/dev/null")
+		c.Env = append(c.Env, "TERM=xterm")
+		b, _ := c.CombinedOutput()
+		return string(b)
+	}
+	if out := terminal("bpool status"); !strings.Contains(out, "\x1b[32mhealthy\x1b[39m") {
+		t.Errorf("%q", out)
+	}
+	if out := terminal("NO_COLOR=1 bpool status"); strings.Contains(out, "\x1b") || !strings.Contains(out, "healthy") {
+		t.Errorf("%q", out)
+	}
+	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out, "2 healthy, 0 failed, 1 leased, 1 available; 0 waiting") < 2 {
+		t.Errorf("%q", out)
+	}
+	w.run("bpool", "status", "--watch").wants(t, 64, "--watch is for a terminal")
 }
 
 // Under load, with browsers that die, nobody shares an instance and everybody
@@ -442,6 +576,37 @@ func TestPoolCheck(t *testing.T) {
 		r.wants(t, 78, "did you mean HEADLESS?")
 	}
 	w.run("bpool").wants(t, 64, "name a command")
+}
+
+// The configurations that README shows are valid.
+func TestPoolReadme(t *testing.T) {
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples [][]string
+	in := false
+	for line := range strings.Lines(string(b)) {
+		v, ok := strings.CutPrefix(line, "    PW_MCP_PROXY_")
+		if ok && !in {
+			examples = append(examples, nil)
+		}
+		if in = ok; ok {
+			last := &examples[len(examples)-1]
+			*last = append(*last, "PW_MCP_PROXY_"+strings.TrimSpace(v))
+		}
+	}
+	if len(examples) != 5 {
+		t.Errorf("%d configurations", len(examples))
+	}
+	w := newWorld(t)
+	env := w.env
+	for _, e := range examples {
+		w.env = append(env[:len(env):len(env)], e...)
+		if r := w.run("bpool", "check"); r.code != 0 {
+			t.Errorf("%v: %+v", e, r)
+		}
+	}
 }
 
 func TestPoolLazyAndIdle(t *testing.T) {

@@ -101,7 +101,22 @@ func InputError(err error) error {
 
 // Column is one of a table's columns: a heading and the dotted name of its
 // value.
-type Column struct{ Head, Field string }
+type Column struct {
+	Head, Field string
+	// Color is the color that a value is shown in on a terminal; nil: none.
+	Color func(value string) Color
+}
+
+// Color is a color of the terminal's palette.
+type Color string
+
+// Colors, as the SGR control sequence numbers them.
+const (
+	Plain  Color = "39"
+	Red    Color = "31"
+	Green  Color = "32"
+	Yellow Color = "33"
+)
 
 // Output writes records to standard output in the form that was asked for.
 type Output struct {
@@ -110,6 +125,7 @@ type Output struct {
 	table  *tabwriter.Writer
 	cols   []Column
 	headed bool
+	colors bool
 }
 
 // Output returns the writer of results; cols are the table's columns. Names
@@ -129,9 +145,30 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 		return o, nil
 	}
 	if c.String("output") == "table" || c.String("output") == "" && isTerminal(c.Stdout) {
-		o.table = tabwriter.NewWriter(c.Stdout, 0, 0, 2, ' ', 0)
+		return c.Table(c.Stdout, cols), nil
 	}
 	return o, nil
+}
+
+// Table returns a writer of records as a table. It has colors on a terminal
+// that can show them, unless NO_COLOR is set.
+func (c *Context) Table(w io.Writer, cols []Column) *Output {
+	return &Output{
+		c: c, cols: cols, table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0),
+		colors: isTerminal(c.Stdout) && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb",
+	}
+}
+
+// Height is how many lines the terminal has, 0 if that is not known.
+func (c *Context) Height() int { return height(c.Stdout) }
+
+// paint shows a column's heading or value. Each cell of a column that has
+// colors has one, as tabwriter counts their bytes too.
+func (o *Output) paint(c Column, s string, color Color) string {
+	if c.Color == nil || !o.colors {
+		return s
+	}
+	return "\x1b[" + string(color) + "m" + s + "\x1b[39m"
 }
 
 // Table reports whether the output is a table for people.
@@ -208,7 +245,7 @@ func (o *Output) Write(r *record.Record) error {
 			o.headed = true
 			heads := make([]string, len(o.cols))
 			for i, c := range o.cols {
-				heads[i] = c.Head
+				heads[i] = o.paint(c, c.Head, Plain)
 			}
 			fmt.Fprintln(o.table, strings.Join(heads, "\t"))
 		}
@@ -216,6 +253,9 @@ func (o *Output) Write(r *record.Record) error {
 		for i, c := range o.cols {
 			raw, _ := lookup(line, c.Field)
 			vals[i] = bare(raw)
+			if c.Color != nil {
+				vals[i] = o.paint(c, vals[i], c.Color(vals[i]))
+			}
 		}
 		fmt.Fprintln(o.table, strings.Join(vals, "\t"))
 		return nil

@@ -13,6 +13,14 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
+func height(f *os.File) int {
+	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(ws.Row)
+}
+
 // Foreground reports whether this process's group is the one that the
 // terminal sends its signals to, so that a child in the group has had them.
 func Foreground() bool {

@@ -19,6 +19,7 @@ import (
 type lease struct {
 	id      string
 	slot    *slot
+	holder  string
 	ttl     time.Duration
 	started time.Time
 	expires time.Time
@@ -37,6 +38,7 @@ type Request struct {
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
 	Held     bool           // by a connection, which is its renewal
+	Holder   string         // what the status calls it
 	Now      bool           // at once, or the error is ErrWait
 }
 
@@ -63,10 +65,7 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	}
 	if r.Instance == "" && p.allFailed() {
 		v.mu.Unlock()
-		if r.Pool == "" {
-			return nil, "", control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
-		}
-		return nil, "", control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
+		return nil, "", p.refusal(errLost, r)
 	}
 	v.mu.Unlock()
 
@@ -80,16 +79,18 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	} else if r.Held {
 		ttl = forGood
 	}
+	began := time.Now()
 	limit := -1 // the first time round nobody waits
 	for {
 		got, err := p.queue.Get(ctx, n, limit)
 		switch {
 		case err == nil:
-			if l := v.grant(p.queue, got, ttl); l != nil {
+			if l := v.grant(p.queue, got, ttl, r.Holder); l != nil {
+				v.metrics.wait.WithLabelValues(p.cfg.Name).Observe(l.started.Sub(began).Seconds())
 				return l.record(), l.id, nil
 			}
 		case !errors.Is(err, queue.ErrBusy) || timeout <= 0:
-			return nil, "", p.refusal(err, r.Instance)
+			return nil, "", p.refusal(err, r)
 		case r.Now:
 			return nil, "", ErrWait
 		default:
@@ -103,12 +104,16 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 }
 
 // refusal gives an error of the queue its words.
-func (p *pool) refusal(err error, instance string) error {
+func (p *pool) refusal(err error, r Request) error {
 	switch {
+	case errors.Is(err, errLost) && r.Pool == "":
+		return control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
+	case errors.Is(err, errLost):
+		return control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(instance), p.cfg.QueueLimit)
+		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), p.cfg.QueueLimit)
 	case errors.Is(err, queue.ErrBusy):
-		return control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(instance))
+		return control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
 	}
 	return err
 }
@@ -119,6 +124,17 @@ func (p *pool) what(instance string) string {
 		return "an instance of pool " + p.cfg.Name
 	}
 	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
+}
+
+// errLost says that every instance of a pool has failed.
+var errLost = errors.New("no healthy instances")
+
+// lostLocked tells who waits if every instance has failed, and not only for
+// the moment of a first restart.
+func (p *pool) lostLocked() {
+	if p.allFailed() {
+		p.queue.Fail(errLost)
+	}
 }
 
 func (p *pool) allFailed() bool {
@@ -133,7 +149,7 @@ func (p *pool) allFailed() bool {
 // grant makes the lease of a slot that the queue has given out. It is nil if
 // another configuration has put another instance there meanwhile, which is
 // leased already.
-func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration) *lease {
+func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration, holder string) *lease {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
@@ -142,7 +158,7 @@ func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration) *lease {
 	}
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, ttl: ttl, started: now, expires: now.Add(ttl)}
+	l := &lease{id: newLeaseID(now), slot: s, holder: holder, ttl: ttl, started: now, expires: now.Add(ttl)}
 	l.timer = time.AfterFunc(ttl, func() {
 		v.end(l.id, "expired")
 	})
@@ -214,6 +230,7 @@ func (v *Service) end(id, event string) bool {
 	}
 	delete(v.leases, id) // whoever takes it out is the one that releases
 	v.eventLocked(event, l.slot, id, "")
+	v.metrics.hold.WithLabelValues(l.slot.pool.cfg.Name).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.cancel()
 	v.mu.Unlock()
@@ -301,9 +318,9 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 	}
 	n := 0
 	for _, p := range pools {
+		p.drained = on
 		for _, s := range p.slots {
 			n++
-			s.drained = on
 			s.settleLocked()
 			if on {
 				v.eventLocked("drained", s, "", "")

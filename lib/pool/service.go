@@ -36,6 +36,7 @@ type Service struct {
 	leases  map[string]*lease
 	closing bool
 	events  events
+	metrics *metrics
 	running sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -47,11 +48,12 @@ type pool struct {
 	cfg     config.Pool
 	queue   *queue.Queue
 	slots   []*slot
+	drained bool // no more leases
 }
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, metrics: newMetrics()}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
@@ -88,9 +90,10 @@ func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
 		old := v.named(pc.Name)
 		if old != nil {
-			p.queue = old.queue // who waits stays in line
+			p.queue, p.drained = old.queue, old.drained // who waits stays in line
 		}
 		pools[k] = p
+		v.metrics.show(pc.Name)
 		for n, set := range pc.Instances {
 			if old != nil && n < len(old.slots) && reflect.DeepEqual(old.slots[n].set, set) {
 				p.slots = append(p.slots, old.slots[n])
@@ -181,7 +184,12 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	s.listener, s.addr = l, l.Addr().String()
 	s.proxy = &proxy.Proxy{
 		Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
-			return v.Launch(ctx, set, o)
+			b, err := v.Launch(ctx, set, o)
+			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
+			if err != nil {
+				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
+			}
+			return b, err
 		},
 		Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
@@ -229,6 +237,26 @@ func (v *Service) Stuck() string {
 			if s.state == Healthy && s.proxy != nil && time.Since(s.check.at) > 3*(s.set.HealthInterval+s.set.HealthTimeout) {
 				return p.cfg.Name + "/" + s.set.ID
 			}
+		}
+	}
+	return ""
+}
+
+// Sick says what is wrong with the service as a whole, "" if nothing is: it
+// is stopping, its health checks have stopped, or all instances of a pool
+// have failed.
+func (v *Service) Sick() string {
+	if s := v.Stuck(); s != "" {
+		return "the health checks of " + s + " have stopped"
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closing {
+		return "the service is stopping"
+	}
+	for _, p := range v.pools {
+		if p.allFailed() {
+			return "pool " + p.cfg.Name + " has no healthy instances"
 		}
 	}
 	return ""
@@ -322,6 +350,7 @@ type InstanceStatus struct {
 	Uses          int          `json:"uses"` // leases of this browser
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
+	Holder        string       `json:"holder,omitempty"` // of the lease, as it calls itself
 	Endpoint      string       `json:"http_url,omitempty"`
 }
 
@@ -384,7 +413,7 @@ func (p *pool) status() PoolStatus {
 
 func (s *slot) status() InstanceStatus {
 	state := s.state
-	if s.drained && state == Healthy {
+	if s.pool.drained && state == Healthy {
 		state = Draining
 	}
 	i := InstanceStatus{ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, Uses: s.uses, Restarts: s.restarts}
@@ -394,6 +423,7 @@ func (s *slot) status() InstanceStatus {
 	if l := s.lease; l != nil {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
+		i.Holder = l.holder
 	}
 	if s.proxy != nil {
 		i.Endpoint = "http://" + s.addr

@@ -52,7 +52,6 @@ type slot struct {
 	since    time.Time // when its browser was launched
 	recycle  bool      // another browser before the next lease
 	force    bool      // even under a lease
-	drained  bool      // no more leases
 	retired  bool      // it ends with its lease
 	check    check
 }
@@ -121,7 +120,7 @@ func (s *slot) settleLocked() {
 	if s.retired {
 		return // the queue's slot is another one's
 	}
-	if s.state == Healthy && s.lease == nil && !s.recycle && !s.drained && !s.pool.service.closing {
+	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.drained && !s.pool.service.closing {
 		s.pool.queue.Put(s.n)
 	} else {
 		s.pool.queue.Remove(s.n)
@@ -158,6 +157,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 		if err != nil {
 			s.check.err = err.Error()
 			s.setLocked(Failed)
+			s.pool.lostLocked()
 		} else {
 			s.uses, s.since = 0, time.Now()
 			s.setLocked(Healthy)
@@ -172,6 +172,9 @@ func (s *slot) run(ctx context.Context, started func()) {
 			break
 		}
 		if why == crashed && s.set.Restart == "never" {
+			v.mu.Lock()
+			s.pool.lostLocked()
+			v.mu.Unlock()
 			if !s.untilRecycled(ctx) {
 				break
 			}
@@ -180,6 +183,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 		v.mu.Lock()
 		if why != idled {
 			s.restarts++
+			v.metrics.restarts.WithLabelValues(s.pool.cfg.Name).Inc()
 			s.pool.service.eventLocked("restarted", s, "", "")
 		}
 		v.mu.Unlock()

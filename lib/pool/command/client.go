@@ -1,18 +1,24 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/life"
 	"btools/lib/pool"
+	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/state"
@@ -80,13 +86,26 @@ func answered(err error) error {
 
 var statusColumns = []cli.Column{
 	{Head: "POOL", Field: "status.pool"}, {Head: "INSTANCE", Field: "status.id"}, {Head: "ALIAS", Field: "status.alias"}, {Head: "BROWSER", Field: "status.browser"},
-	{Head: "STATE", Field: "status.status"}, {Head: "LEASE", Field: "status.lease"}, {Head: "HELD MS", Field: "status.lease_duration_ms"},
-	{Head: "PID", Field: "status.process_id"}, {Head: "USES", Field: "status.uses"}, {Head: "ENDPOINT", Field: "status.http_url"},
+	{Head: "STATE", Field: "status.status", Color: stateColor}, {Head: "LEASE", Field: "status.lease"}, {Head: "HELD", Field: "status.held"},
+	{Head: "HOLDER", Field: "status.holder"}, {Head: "PID", Field: "status.process_id"}, {Head: "USES", Field: "status.uses"},
+	{Head: "ENDPOINT", Field: "status.http_url"}, {Head: "ERROR", Field: "status.error"},
+}
+
+func stateColor(state string) cli.Color {
+	switch state {
+	case pool.Healthy:
+		return cli.Green
+	case pool.Failed:
+		return cli.Red
+	}
+	return cli.Yellow
 }
 
 // instanceRow is one instance in the table of status.
 type instanceRow struct {
-	Pool string `json:"pool"`
+	Pool  string `json:"pool"`
+	Held  string `json:"held,omitempty"`  // for how long, such as 1m30s
+	Error string `json:"error,omitempty"` // of the last check
 	pool.InstanceStatus
 }
 
@@ -101,8 +120,17 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var st pool.Status
-	if err := call(c, "status", map[string]string{"pool_name": name}, &st); err != nil {
+	ask := func() (st pool.Status, err error) {
+		return st, call(c, "status", map[string]string{"pool_name": name}, &st)
+	}
+	if c.Bool("watch") {
+		if !out.Table() {
+			return c.UsageError("--watch is for a terminal: bpool watch prints what happens, an event a line")
+		}
+		return watchStatus(c, ask)
+	}
+	st, err := ask()
+	if err != nil {
 		return err
 	}
 	if !out.Table() {
@@ -111,16 +139,73 @@ func Status(c *cli.Context) error {
 		r.MustSet("summary", st.Summary)
 		return errors.Join(out.Write(r), out.Close())
 	}
+	return table(out, st)
+}
+
+// table writes a row for each instance.
+func table(out *cli.Output, st pool.Status) error {
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
+			row := instanceRow{Pool: p.Name, InstanceStatus: i}
+			if i.LeaseDuration != nil {
+				row.Held = (time.Duration(*i.LeaseDuration) * time.Millisecond).Round(time.Second).String()
+			}
+			if i.Health.Error != nil {
+				row.Error = *i.Health.Error
+			}
 			r := record.New()
-			r.MustSet("status", instanceRow{p.Name, i})
+			r.MustSet("status", row)
 			if err := out.Write(r); err != nil {
 				return err
 			}
 		}
 	}
 	return out.Close()
+}
+
+// watchStatus shows the status in place, each second anew.
+func watchStatus(c *cli.Context, ask func() (pool.Status, error)) error {
+	const home, toEndOfLine, toEndOfScreen, cut, wrap = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?7l", "\x1b[?7h"
+	for ; ; time.Sleep(time.Second) {
+		st, err := ask()
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		s := st.Summary
+		fmt.Fprintf(&b, "%s  %d instances: %d healthy, %d failed, %d leased, %d available; %d waiting\n\n",
+			time.Now().Format(time.TimeOnly), s.Total, s.Healthy, s.Failed, s.Leased, s.Available, s.Waiting)
+		if err := table(c.Table(&b, statusColumns), st); err != nil {
+			return err
+		}
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if height := c.Height(); height > 2 && len(lines) >= height {
+			lines = append(lines[:height-2], fmt.Sprintf("and %d more", len(lines)-height+2))
+		}
+		for i, l := range lines {
+			lines[i] = l + toEndOfLine + "\n"
+		}
+		if _, err := io.WriteString(c.Stdout, home+cut+strings.Join(lines, "")+wrap+toEndOfScreen); err != nil {
+			return fmt.Errorf("cannot write the result: %w", err)
+		}
+	}
+}
+
+// holder is what the status calls who leases: a command, the process that a
+// lease is bound to, else who runs bpool.
+func holder(cmd string, owner *proc.Identity) string {
+	pid := os.Getppid()
+	switch {
+	case cmd != "":
+		return fmt.Sprintf("%s (%d)", filepath.Base(cmd), os.Getpid())
+	case owner != nil:
+		pid = owner.PID
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil { // no Linux
+		return fmt.Sprintf("process %d", pid)
+	}
+	return fmt.Sprintf("%s (%d)", strings.TrimSpace(string(name)), pid)
 }
 
 // oneArg is the argument, "" if there is none.
@@ -165,6 +250,7 @@ func Lease(c *cli.Context) error {
 		return err
 	}
 	p.Owner = owner.PID
+	p.Holder = holder(cmd, owner.PID)
 	if owner.FD != nil && !p.Hold {
 		return c.UsageError("--bind-fd needs --wait or a command: somebody has to watch it")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
@@ -81,9 +82,10 @@ func Check(c *cli.Context) error {
 
 // service is the member that serve prints.
 type service struct {
-	PID    int      `json:"pid"`
-	Socket string   `json:"socket"`
-	Pools  []string `json:"pools"`
+	PID     int      `json:"pid"`
+	Socket  string   `json:"socket"`
+	HTTPURL string   `json:"http_url,omitempty"` // of --http
+	Pools   []string `json:"pools"`
 }
 
 // Serve runs the service until told to stop.
@@ -103,6 +105,19 @@ func Serve(c *cli.Context) error {
 	owner, err := life.FromFlags(c)
 	if err != nil {
 		return err
+	}
+	g := &guard.Guard{}
+	if g.Token, err = guard.ReadToken(c); err != nil {
+		return err
+	}
+	var web net.Listener
+	webURL := ""
+	if addr := c.String("http"); addr != "" {
+		if web, err = guard.Listen(c, "http", addr); err != nil {
+			return err
+		}
+		defer web.Close()
+		webURL = "http://" + web.Addr().String()
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -147,11 +162,14 @@ func Serve(c *cli.Context) error {
 		defer close(served)
 		control.Serve(serving, l, h.handle)
 	}()
+	if web != nil {
+		go serveHTTP(web, v, g, c.Log)
+	}
 	if err == nil {
 		select {
 		case <-ready:
 			r := record.New()
-			r.MustSet("service", service{os.Getpid(), path, entry.Names})
+			r.MustSet("service", service{os.Getpid(), path, webURL, entry.Names})
 			err = errors.Join(out.Write(r), out.Close())
 		case <-ctx.Done():
 		}
@@ -255,8 +273,9 @@ type leaseParams struct {
 	Instance string         `json:"instance,omitempty"` // an ID or alias
 	Timeout  *int64         `json:"timeout_ms,omitempty"`
 	TTL      int64          `json:"ttl_ms,omitempty"`
-	Hold     bool           `json:"hold,omitempty"`  // the lease ends with the connection
-	Owner    *proc.Identity `json:"owner,omitempty"` // or with this process
+	Hold     bool           `json:"hold,omitempty"`   // the lease ends with the connection
+	Holder   string         `json:"holder,omitempty"` // what the status calls it
+	Owner    *proc.Identity `json:"owner,omitempty"`  // or with this process
 }
 
 // idParams are the parameters of release and renew.
@@ -370,7 +389,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Holder: p.Holder}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -47,7 +47,8 @@ type waiter struct {
 	node    node[*waiter]
 	arrival uint64
 	in      *list[*waiter] // nil once it is served
-	got     chan int       // the slot; closed without one with the queue
+	got     chan int       // the slot; closed without one if there is an err
+	err     error
 }
 
 func (q *Queue) slot(n int) *slot {
@@ -100,8 +101,8 @@ func (q *Queue) Get(ctx context.Context, n, limit int) (int, error) {
 	q.mu.Unlock()
 
 	select {
-	case got, ok := <-w.got:
-		return q.served(got, ok)
+	case got := <-w.got:
+		return got, w.err
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
@@ -111,16 +112,7 @@ func (q *Queue) Get(ctx context.Context, n, limit int) (int, error) {
 		return 0, context.Cause(ctx)
 	}
 	q.mu.Unlock()
-	return q.served(<-w.got, true) // at the same moment: it is the caller's to put back
-}
-
-func (q *Queue) served(n int, ok bool) (int, error) {
-	if ok {
-		return n, nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return 0, q.closed
+	return <-w.got, w.err // at the same moment: it is the caller's to put back
 }
 
 // take takes a slot that is free.
@@ -182,12 +174,20 @@ func (q *Queue) Len() (free, waiting int) {
 // Close ends all waiting, now and later, with this error.
 func (q *Queue) Close(err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.closed = err
+	q.mu.Unlock()
+	q.Fail(err)
+}
+
+// Fail ends all waiting with this error, for now.
+func (q *Queue) Fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	end := func(l *list[*waiter]) {
 		for l.first != nil {
 			w := l.first.of
 			q.unqueue(w)
+			w.err = err
 			close(w.got)
 		}
 	}

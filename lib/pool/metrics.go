@@ -1,0 +1,70 @@
+package pool
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics count what has happened, for Prometheus; how things are now is
+// collected when it asks.
+type metrics struct {
+	wait, hold         *prometheus.HistogramVec // by pool, of seconds
+	launches, restarts *prometheus.CounterVec   // by pool
+	failures           *prometheus.CounterVec   // of launches, by pool
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help}, []string{"pool"})
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help, Buckets: buckets}, []string{"pool"})
+	}
+	return &metrics{
+		wait:     histogram("lease_wait_seconds", "How long a lease was waited for.", prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
+		hold:     histogram("lease_hold_seconds", "How long a lease was held.", prometheus.ExponentialBuckets(0.1, 4, 9)),         // to 1.8 h
+		launches: counter("launches_total", "Browsers that were launched."),
+		failures: counter("launch_failures_total", "Launches that failed."),
+		restarts: counter("restarts_total", "Browsers that were replaced by another one, whatever the reason."),
+	}
+}
+
+// show has a pool's counts told from the start, as zeros.
+func (m *metrics) show(pool string) {
+	for _, c := range []*prometheus.CounterVec{m.launches, m.failures, m.restarts} {
+		c.WithLabelValues(pool)
+	}
+	m.wait.WithLabelValues(pool)
+	m.hold.WithLabelValues(pool)
+}
+
+var (
+	instancesDesc = prometheus.NewDesc("bpool_instances", "Instances by state.", []string{"pool", "state"}, nil)
+	leasesDesc    = prometheus.NewDesc("bpool_leases", "Leases that are held.", []string{"pool"}, nil)
+	waitingDesc   = prometheus.NewDesc("bpool_waiting", "Requests that wait for a lease.", []string{"pool"}, nil)
+)
+
+// Describe makes the service a prometheus.Collector.
+func (v *Service) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(v, ch) }
+
+// Collect tells Prometheus how the pools are, and what has happened.
+func (v *Service) Collect(ch chan<- prometheus.Metric) {
+	m := v.metrics
+	for _, c := range []prometheus.Collector{m.wait, m.hold, m.launches, m.failures, m.restarts} {
+		c.Collect(ch)
+	}
+	st, _ := v.Status("") // of all pools there always is one
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	for _, p := range st.Pools {
+		states := map[string]int{}
+		for _, i := range p.Instances {
+			states[i.Status]++
+		}
+		for _, state := range []string{Starting, Healthy, Failed, Draining} {
+			gauge(instancesDesc, states[state], p.Name, state)
+		}
+		gauge(leasesDesc, p.Leased, p.Name)
+		gauge(waitingDesc, p.Waiting, p.Name)
+	}
+}
