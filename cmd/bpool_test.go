@@ -34,7 +34,7 @@ type pool struct {
 func (w *world) pool(vars ...string) *pool {
 	w.t.Helper()
 	p := &pool{t: w.t, w: w, cmd: w.cmd("bpool", "serve", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
-	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h") // it answers no ping
 	for _, v := range vars {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
@@ -516,30 +516,40 @@ func TestPoolStatusForPeople(t *testing.T) {
 	w.run("bpool", "status", "--watch").wants(t, 64, "--watch is for a terminal")
 }
 
-// Under load, with browsers that die, nobody shares an instance and everybody
-// is answered.
+// Under load, while browsers die and the pool is scaled, drained and reloaded,
+// nobody shares an instance and everybody is answered. SOAK is for how long.
 func TestPoolUnderLoad(t *testing.T) {
+	soak, err := time.ParseDuration(os.Getenv("SOAK"))
+	if err != nil {
+		soak = 5 * time.Second
+	}
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=4", "_A_IS_DEFAULT=1")
-	stop := make(chan struct{})
-	var killer sync.WaitGroup
-	killer.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-				// One lives: with all of them failed at once, nobody gets a lease.
-				if i := p.status().Pools[0].Instances[rand.IntN(3)]; i.PID > 1 {
+	end := time.Now().Add(soak)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for time.Now().Before(end) {
+			time.Sleep(50 * time.Millisecond)
+			// Instance 0 stays: with all failed at once, nobody gets a lease.
+			instances := p.status().Pools[0].Instances[1:]
+			switch n := rand.IntN(10); {
+			case n < 7:
+				if i := instances[rand.IntN(len(instances))]; i.PID > 1 {
 					syscall.Kill(i.PID, syscall.SIGKILL)
 				}
+			case n < 8:
+				w.run("bpool", "scale", "A", fmt.Sprint(2+rand.IntN(4))).wants(t, 0, "")
+			case n < 9:
+				w.run("bpool", "drain", "A").wants(t, 0, "")
+				w.run("bpool", "drain", "--off").wants(t, 0, "")
+			default:
+				w.run("bpool", "reload").wants(t, 0, "")
 			}
 		}
 	})
-	var clients sync.WaitGroup
-	for range 16 {
-		clients.Go(func() {
-			for range 6 {
+	for range 32 {
+		all.Go(func() {
+			for time.Now().Before(end) {
 				// The directory is the proof that nobody else is there.
 				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c", `d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
 				if r.code != 0 {
@@ -548,12 +558,12 @@ func TestPoolUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	clients.Wait()
-	close(stop)
-	killer.Wait()
+	all.Wait()
+	w.run("bpool", "reload").wants(t, 0, "")
+	w.run("bpool", "restart", "A").wants(t, 0, "") // those that wait longer and longer too
 	until(t, "all is well again", func() bool {
 		s := p.status().Summary
-		return s.Available == 4 && s.Waiting == 0 && s.Leased == 0
+		return s.Total == 4 && s.Available == 4 && s.Waiting == 0 && s.Leased == 0
 	})
 	p.stop()
 	w.clean()

@@ -3,7 +3,10 @@
 package cmd_test
 
 import (
+	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +42,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		for path, text := range map[string]string{
 			"man":  strings.ReplaceAll(read("man/"+p+".1"), "Fl Fl ", "--"),
 			"bash": read("completions/bash/" + p), "zsh": read("completions/zsh/_" + p),
-			"fish": strings.ReplaceAll(read("completions/fish/"+p+".fish"), " -l ", " --"),
+			"fish": strings.NewReplacer("set -l ", "", " -l ", " --").Replace(read("completions/fish/" + p + ".fish")),
 		} {
 			var named []string
 			for _, m := range flagName.FindAllStringSubmatch(text, -1) {
@@ -59,12 +62,142 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	}
 }
 
-// Bash, zsh and fish offer what they should, and launch nothing.
+// Bash offers the instances that run.
 func TestCompletionOfInstances(t *testing.T) {
 	w := newWorld(t)
 	x := parse(t, w.fake(""))
 	script := `source ../completions/bash/blaunch; COMP_WORDS=(blaunch stop inst); COMP_CWORD=2; _blaunch; echo "${COMPREPLY[@]}"`
 	if r := w.run("bash", "-c", script); strings.TrimSpace(r.out) != x.Instance.ID {
 		t.Errorf("%+v", r)
+	}
+}
+
+// offering are the scripts by which each shell tells what it offers at the end
+// of the command lines that are its arguments: a line each, and "=" after the
+// last. Zsh does so only on a terminal.
+var offering = map[string]string{
+	"bash": `source ../completions/bash/bpool
+for line; do
+	line=${line//=/ = } COMP_WORDS=()
+	while [[ $line == *" "* ]]; do COMP_WORDS+=("${line%% *}"); line=${line#* }; done
+	COMP_WORDS+=("$line") COMP_CWORD=${#COMP_WORDS[@]} COMPREPLY=()
+	((COMP_CWORD--))
+	_bpool
+	for x in "${COMPREPLY[@]}"; do eval "printf '%s\n' $x"; done
+	echo =
+done`,
+	"fish": `source ../completions/fish/bpool.fish
+for line in $argv[2..]
+	complete -C $line | string replace -r '\t.*' '' | string replace -r '^--instance=' ''
+	echo =
+end`,
+	"zsh": `export OUT=$TMPDIR/offers OFFER=${(F)@} ZDOTDIR=$TMPDIR/zsh
+mkdir -p $ZDOTDIR && : >$OUT && cat >$ZDOTDIR/.zshrc <<'END'
+fpath=($PWD/../completions/zsh $fpath)
+autoload -Uz compinit && compinit -D -u
+compadd() {
+	local -a added
+	if [[ ${@[1,(i)(-|--)]} != *-[OAD]\ * ]]; then
+		builtin compadd -O added "$@"
+		print -rl -- $added >>$OUT
+	fi
+	builtin compadd "$@"
+}
+zle-line-init() {
+	for BUFFER in ${(f)OFFER}; do
+		CURSOR=$#BUFFER
+		zle list-choices
+		print = >>$OUT
+	done
+	exit
+}
+zle -N zle-line-init
+END
+zmodload zsh/zpty && zpty z zsh -d -i && zpty -r z all '*no end*'
+cat $OUT`,
+}
+
+// Bash, zsh and fish offer what a running service has, and start none.
+func TestCompletionOfPools(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1", "_B__0_ALIAS=it's $(touch hacked)")
+	a, b := p.lease("--instance", "second").Lease.ID, p.lease("B").Lease.ID
+	offers := func(lines map[string][]string) {
+		t.Helper()
+		for shell, script := range offering {
+			if _, err := exec.LookPath(shell); err != nil {
+				t.Logf("not tested: %v", err)
+				continue
+			}
+			order := slices.Sorted(maps.Keys(lines))
+			r := w.run(shell, append([]string{"-c", script, shell}, order...)...)
+			got := strings.Split(r.out, "=\n")
+			if r.code != 0 || r.err != "" || len(got) != len(order)+1 {
+				t.Fatalf("%s: %+v", shell, r)
+			}
+			for n, line := range order {
+				want := lines[line]
+				have := slices.DeleteFunc(strings.Split(got[n], "\n"), func(s string) bool { return s == "" || s[0] == '-' }) // flags are another test's
+				slices.Sort(have)
+				slices.Sort(want)
+				if !slices.Equal(have, want) {
+					t.Errorf("%s: %q offers %q, not %q", shell, line, have, want)
+				}
+			}
+		}
+	}
+	odd := "it's $(touch hacked)"
+	offers(map[string][]string{
+		"bpool status ": {"A", "B"}, "bpool drain --off ": {"A", "B"}, "bpool scale ": {"A", "B"}, "bpool lease --ttl 1m ": {"A", "B"},
+		"bpool status A ": nil, "bpool drain A ": nil, "bpool scale A ": nil, "bpool restart A ": nil, "bpool reload ": nil, "bpool status C": nil,
+		"bpool restart ": {"A", "B", "A/0", "A/1", "A/second", "B/0", "B/" + odd}, "bpool restart A/s": {"A/second"},
+		"bpool lease --instance ": {"0", "1", "second"}, "bpool lease A --instance s": {"second"}, "bpool lease --instance=s": {"second"},
+		"bpool lease B --instance ": {"0", odd}, "bpool lease --timeout 5s B --wait --instance ": {"0", odd}, "bpool lease C --instance ": nil,
+		"bpool renew ": {a, b}, "bpool renew " + a + " ": nil, "bpool release lease_": {a, b}, "bpool release " + a + " lease_": {b},
+		"bpool status --socket " + p.sock + " ": {"A", "B"}, "bpool renew --socket=" + p.sock + " ": {a, b},
+		"bpool status --socket " + w.dir + "/none.sock ": nil, "bpool lease --socket=/ --instance ": nil,
+	})
+	if _, err := os.Stat("hacked"); err == nil {
+		t.Error("an alias is executed")
+		os.Remove("hacked")
+	}
+	if s := p.status().Summary; s.Leased != 2 {
+		t.Errorf("%+v", s)
+	}
+
+	// One beside another state file, and two of which neither is named.
+	other := *w
+	other.env = append(slices.Clone(w.env), "BTOOLS_STATE="+w.dir+"/other/state.json")
+	o := other.pool("LAUNCH=false", "_O_INSTANCES=1", "_O_IS_DEFAULT=1")
+	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": {"A", "B"}})
+	o.stop()
+	o = &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--socket", w.dir+"/o")}
+	o.cmd.Env = append(o.cmd.Env, "PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__O_INSTANCES=1", "PW_MCP_PROXY__O_IS_DEFAULT=1")
+	o.start()
+	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": nil})
+	o.stop()
+
+	// One that was killed, at whose socket systemd listens.
+	state, _ := os.ReadFile(w.dir + "/state/state.json")
+	p.stop()
+	if err := os.WriteFile(w.dir+"/state/state.json", state, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", p.sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			t.Error("a completion would start the service")
+			c.Close()
+		}
+	}()
+	offers(map[string][]string{"bpool status ": nil, "bpool renew --socket " + p.sock + " ": nil})
+	os.RemoveAll(w.dir + "/state")
+	offers(map[string][]string{"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.sock + " ": nil})
+	if _, err := os.Stat(w.dir + "/state"); err == nil {
+		t.Error("a completion writes a state")
 	}
 }

@@ -35,7 +35,7 @@ func (v *Service) eventLocked(event string, s *slot, lease, why string) {
 	if len(e.list) >= 2*keptEvents {
 		e.list = slices.Delete(e.list, 0, keptEvents)
 	}
-	e.list = append(e.list, Event{e.last, record.Now(), event, s.pool.cfg.Name, s.set.ID, lease, why})
+	e.list = append(e.list, Event{e.last, record.Now(), event, s.poolName, s.set.ID, lease, why})
 	if e.more != nil {
 		close(e.more)
 		e.more = nil

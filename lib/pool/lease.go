@@ -87,7 +87,7 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 		case err == nil:
 			if l := v.grant(p.queue, got, ttl, r.Holder); l != nil {
 				v.metrics.wait.WithLabelValues(p.cfg.Name).Observe(l.started.Sub(began).Seconds())
-				return l.record(), l.id, nil
+				return l.record(l.started.Add(ttl)), l.id, nil
 			}
 		case !errors.Is(err, queue.ErrBusy) || timeout <= 0:
 			return nil, "", p.refusal(err, r)
@@ -198,10 +198,10 @@ func (v *Service) Bind(id string, owner proc.Identity) {
 }
 
 // record is what the holder gets.
-func (l *lease) record() *record.Record {
+func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
 	r := s.record()
-	out := record.Lease{ID: l.id, Pool: s.pool.cfg.Name, Instance: s.set.ID, ExpiresAt: record.Time{Time: l.expires}}
+	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires}}
 	if s.set.Alias != "" {
 		out.Alias = &s.set.Alias
 	}
@@ -230,7 +230,7 @@ func (v *Service) end(id, event string) bool {
 	}
 	delete(v.leases, id) // whoever takes it out is the one that releases
 	v.eventLocked(event, l.slot, id, "")
-	v.metrics.hold.WithLabelValues(l.slot.pool.cfg.Name).Observe(time.Since(l.started).Seconds())
+	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.cancel()
 	v.mu.Unlock()
@@ -343,5 +343,5 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	}
 	l.expires = time.Now().Add(l.ttl)
 	l.timer.Reset(l.ttl)
-	return l.record(), nil
+	return l.record(l.expires), nil
 }

@@ -172,7 +172,7 @@ func (v *Service) named(name string) *pool {
 
 // newSlot makes an instance, with its endpoint open.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
+	s := &slot{service: v, poolName: p.cfg.Name, pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil

@@ -33,18 +33,20 @@ const (
 // slot is one instance of a pool: its endpoint stays, the browser behind it
 // comes and goes.
 type slot struct {
-	pool  *pool
-	n     int
-	set   config.Settings
-	proxy *proxy.Proxy // nil if no browser of ours is launched
-	addr  string       // of the proxy
-	wake  chan struct{}
+	service  *Service
+	poolName string
+	n        int
+	set      config.Settings
+	proxy    *proxy.Proxy // nil if no browser of ours is launched
+	addr     string       // of the proxy
+	wake     chan struct{}
 
 	listener net.Listener
 	ctx      context.Context // its life
 	stop     context.CancelFunc
 
 	// Under the service's lock:
+	pool     *pool // of the configuration that holds now
 	state    string
 	lease    *lease
 	uses     int // leases of this browser
@@ -71,7 +73,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 		s.setLocked(Healthy)
 		return
 	}
-	v := s.pool.service
+	v := s.service
 	up.Add(1)
 	started := sync.OnceFunc(up.Done)
 	v.running.Go(func() { s.proxy.Serve(s.ctx, s.listener) })
@@ -109,7 +111,7 @@ func (s *slot) poke() {
 // set puts the slot into a state, and into the queue if it may be leased.
 func (s *slot) setLocked(state string) {
 	if s.state != state {
-		s.pool.service.eventLocked(state, s, "", s.check.err)
+		s.service.eventLocked(state, s, "", s.check.err)
 	}
 	s.state = state
 	s.settleLocked()
@@ -120,7 +122,7 @@ func (s *slot) settleLocked() {
 	if s.retired {
 		return // the queue's slot is another one's
 	}
-	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.drained && !s.pool.service.closing {
+	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.drained && !s.service.closing {
 		s.pool.queue.Put(s.n)
 	} else {
 		s.pool.queue.Remove(s.n)
@@ -131,11 +133,11 @@ func (s *slot) settleLocked() {
 // called when the first one is up, or has failed, or is left to the first
 // connection.
 func (s *slot) run(ctx context.Context, started func()) {
-	v := s.pool.service
+	v := s.service
 	delay := time.Duration(0)
 	launch := s.set.Start == "eager"
 	for ctx.Err() == nil {
-		if delay > 0 && !s.sleep(ctx, delay) {
+		if delay > 0 && !s.untilRecycled(ctx, time.After(delay)) {
 			break
 		}
 		v.mu.Lock()
@@ -175,7 +177,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 			v.mu.Lock()
 			s.pool.lostLocked()
 			v.mu.Unlock()
-			if !s.untilRecycled(ctx) {
+			if !s.untilRecycled(ctx, nil) {
 				break
 			}
 			why = replaced
@@ -183,8 +185,8 @@ func (s *slot) run(ctx context.Context, started func()) {
 		v.mu.Lock()
 		if why != idled {
 			s.restarts++
-			v.metrics.restarts.WithLabelValues(s.pool.cfg.Name).Inc()
-			s.pool.service.eventLocked("restarted", s, "", "")
+			v.metrics.restarts.WithLabelValues(s.poolName).Inc()
+			s.service.eventLocked("restarted", s, "", "")
 		}
 		v.mu.Unlock()
 		launch = s.set.Start == "eager" && why != idled
@@ -199,17 +201,19 @@ func (s *slot) run(ctx context.Context, started func()) {
 	}
 }
 
-// untilRecycled waits until somebody asks for another browser.
-func (s *slot) untilRecycled(ctx context.Context) bool {
+// untilRecycled waits until somebody asks for another browser, or until then.
+func (s *slot) untilRecycled(ctx context.Context, then <-chan time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-then:
+			return true
 		case <-s.wake:
 		}
-		s.pool.service.mu.Lock()
+		s.service.mu.Lock()
 		recycle := s.recycle
-		s.pool.service.mu.Unlock()
+		s.service.mu.Unlock()
 		if recycle {
 			return true
 		}
@@ -218,22 +222,11 @@ func (s *slot) untilRecycled(ctx context.Context) bool {
 
 // fail notes that the instance has failed.
 func (s *slot) fail(err error) {
-	v := s.pool.service
+	v := s.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.check = check{at: time.Now(), err: err.Error()}
 	s.setLocked(Failed)
-}
-
-func (s *slot) sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Why a browser is no more.
@@ -248,7 +241,7 @@ const (
 // hold watches a browser until it is no more. running is whether there is one
 // yet.
 func (s *slot) hold(ctx context.Context, running bool) reason {
-	v := s.pool.service
+	v := s.service
 	interval := time.NewTicker(s.set.HealthInterval)
 	defer interval.Stop()
 	for {
@@ -281,7 +274,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		case <-s.wake:
 		case <-interval.C:
 			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
-				v.Log.Warn("the browser does not answer: stopping it", "pool", s.pool.cfg.Name, "instance", s.set.ID, "why", err)
+				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
 				s.fail(err)
 				s.proxy.Stop(ctx)
 				return crashed
