@@ -1,12 +1,69 @@
-# fish completion for bpool; it runs nothing.
+# fish completion for bpool. It asks the service by bpool status, but only one
+# that the state file says is running: at a socket of systemd's it would start
+# one.
 complete -c bpool -f
 
-function __bpool_names
-	set state $BTOOLS_STATE
+# [FILE]: the control socket of the service that runs, or of the one at FILE
+function __bpool_socket
+	set -l state $BTOOLS_STATE
 	test -n "$state"; or set -q XDG_RUNTIME_DIR; and test -z "$state"; and set state $XDG_RUNTIME_DIR/btools/state.json
 	test -n "$state"; or set state (test -n "$TMPDIR"; and echo $TMPDIR; or echo /tmp)/btools-(id -u)/state.json
-	test -r "$state"; or return
-	string match -r '"pools":.*' <$state | string match -ar '"names":\[\K[A-Z0-9_",]+' | string match -ar '[A-Z0-9_]+'
+	test -n "$argv"; and set -a state (dirname -- "$argv")/state.json (string replace -r '\.sock$' '' -- "$argv")/state.json
+	set -l found
+	for file in $state
+		test -r "$file"; or continue
+		for entry in (string match -ar '"process":\{"pid":[0-9]+[^{}]*\},"control":"[^"\\\\]+","names":' <$file)
+			kill -0 (string match -r '"pid":\K[0-9]+' -- $entry) 2>/dev/null; or continue
+			set -l control (string match -r '"control":"\K[^"]+' -- $entry)
+			test -z "$argv"; or test "$control" -ef "$argv"; and set -a found $control
+		end
+	end
+	# Of several bpool takes none but by --socket.
+	test -n "$argv" -o (count $found) = 1; and echo $found[1]
+end
+
+# WORD…: the arguments among them
+function __bpool_args
+	set -l value
+	for word in $argv[3..]
+		if test -n "$value"
+			set value
+			continue
+		end
+		switch $word
+			case --
+				return
+			case --socket --instance --config --http --token-file --drain-timeout --stop-timeout --timeout --ttl --bind-pid --bind-fd --output --field -f --log-level --log-format
+				set value yes
+			case '-*'
+			case '*'
+				echo $word
+		end
+	end
+end
+
+# pools|targets|instances|leases
+function __bpool_ask
+	set -l words (commandline -opc)
+	set -l args (__bpool_args $words)
+	contains -- -- $words; and return
+	contains $argv instances; or contains release $words; or test -z "$args"; or return
+	set -l file
+	set -l i (contains -i -- --socket $words); and set file $words[(math $i + 1)]
+	set -a file (string replace -f -- --socket= '' $words)
+	set -l socket (__bpool_socket (string replace -r '^~/' "$HOME/" -- "$file[1]"))
+	test -n "$socket"; and command -q bpool; or return
+	for found in (command bpool status --socket $socket -f pools 2>/dev/null </dev/null |
+		grep -oE '"(name|id|alias|lease)":"[^"\\\\]*"|"is_default":true' |
+		awk -F '"' -v what=$argv -v pool="$args[1]" '
+			$2 == "name" { name = $4; mine = name == pool }
+			$2 == "is_default" && pool == "" { mine = 1 }
+			$2 == "name" && what ~ /pools|targets/ { print name }
+			$2 ~ /id|alias/ && what == "targets" && $4 != "" { print name "/" $4 }
+			$2 ~ /id|alias/ && what == "instances" && mine { print $4 }
+			$2 == "lease" && what == "leases" { print $4 }')
+		contains leases $argv; and contains $found $args; or echo $found # not twice
+	end
 end
 
 complete -c bpool -n __fish_use_subcommand -a serve -d 'run the service'
@@ -20,14 +77,19 @@ complete -c bpool -n __fish_use_subcommand -a drain -d 'give no more leases'
 complete -c bpool -n __fish_use_subcommand -a scale -d 'another number of instances'
 complete -c bpool -n __fish_use_subcommand -a reload -d 'read the configuration again'
 complete -c bpool -n __fish_use_subcommand -a watch -d 'print what happens'
-complete -c bpool -n '__fish_seen_subcommand_from status lease restart drain scale' -a '(__bpool_names)'
+complete -c bpool -n '__fish_seen_subcommand_from status lease drain scale' -a '(__bpool_ask pools)'
+complete -c bpool -n '__fish_seen_subcommand_from restart' -a '(__bpool_ask targets)'
+complete -c bpool -n '__fish_seen_subcommand_from renew release' -a '(__bpool_ask leases)'
 complete -c bpool -n '__fish_seen_subcommand_from serve check' -l config -d 'read this file' -rF
 complete -c bpool -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from check' -l socket -d 'the control socket' -rF
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'until leases are ended' -x
+complete -c bpool -n '__fish_seen_subcommand_from serve' -l http -d 'serve status and metrics there' -x
+complete -c bpool -n '__fish_seen_subcommand_from serve' -l token-file -d 'ask for the token in this file' -rF
+complete -c bpool -n '__fish_seen_subcommand_from status' -l watch -d 'show it again and again'
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l stop-timeout -d 'until it is killed' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-pid -d 'end with this process' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-fd -d 'end at end of file' -x
-complete -c bpool -n '__fish_seen_subcommand_from lease' -l instance -d 'ID or alias' -x
+complete -c bpool -n '__fish_seen_subcommand_from lease' -l instance -d 'ID or alias' -xa '(__bpool_ask instances)'
 complete -c bpool -n '__fish_seen_subcommand_from lease' -l timeout -d 'how long to wait' -x
 complete -c bpool -n '__fish_seen_subcommand_from lease' -l wait -d 'hold it until told to stop'
 complete -c bpool -n '__fish_seen_subcommand_from lease renew' -l ttl -d 'until it ends unless renewed' -x
