@@ -48,60 +48,95 @@ var ErrWait = errors.New("none is free now")
 // Lease returns the record of an instance that is the caller's from now on,
 // with its lease. If it has to wait, the context's end cancels it.
 func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string, error) {
+	began := time.Now()
 	v.mu.Lock()
 	p, err := v.find(r.Pool)
+	n := queue.Any
+	if err == nil && r.Instance != "" {
+		var s *slot
+		if s, err = p.slot(r.Instance); err == nil {
+			n = s.n
+		}
+	}
+	if err == nil {
+		err = p.closedLocked(r)
+	}
 	if err != nil {
 		v.mu.Unlock()
 		return nil, "", err
 	}
-	n := queue.Any
-	if r.Instance != "" {
-		s, err := p.slot(r.Instance)
-		if err != nil {
-			v.mu.Unlock()
-			return nil, "", err
-		}
-		n = s.n
-	}
-	if r.Instance == "" && p.allFailed() {
-		v.mu.Unlock()
-		return nil, "", p.refusal(errLost, r)
-	}
-	v.mu.Unlock()
-
-	timeout := p.cfg.LeaseTimeout
-	if r.Timeout != nil {
-		timeout = *r.Timeout
-	}
-	ttl := p.cfg.LeaseTTL
+	ttl, timeout := p.cfg.LeaseTTL, p.cfg.LeaseTimeout
 	if r.TTL > 0 {
 		ttl = r.TTL
 	} else if r.Held {
 		ttl = forGood
 	}
-	began := time.Now()
-	limit := -1 // the first time round nobody waits
-	for {
-		got, err := p.queue.Get(ctx, n, limit)
-		switch {
-		case err == nil:
-			if l := v.grant(p.queue, got, ttl, r.Holder); l != nil {
-				v.metrics.wait.WithLabelValues(p.cfg.Name).Observe(l.started.Sub(began).Seconds())
-				return l.record(l.started.Add(ttl)), l.id, nil
-			}
-		case !errors.Is(err, queue.ErrBusy) || timeout <= 0:
-			return nil, "", p.refusal(err, r)
-		case r.Now:
+	if r.Timeout != nil {
+		timeout = *r.Timeout
+	}
+	var l *lease
+	if got, ok := p.queue.Take(n); ok {
+		l = v.grantLocked(p.queue, got, ttl, r.Holder)
+		v.mu.Unlock()
+	} else if timeout <= 0 || r.Now {
+		v.mu.Unlock()
+		if timeout > 0 {
 			return nil, "", ErrWait
-		default:
-			limit = p.cfg.QueueLimit
-			late := control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
-			defer cancel()
+		}
+		return nil, "", control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
+	} else {
+		served := make(chan error, 1)
+		w, err := p.queue.Wait(n, p.cfg.QueueLimit, func(got int, err error) {
+			if err == nil {
+				l = v.grantLocked(p.queue, got, ttl, r.Holder)
+			}
+			served <- err
+		})
+		v.mu.Unlock()
+		if err == nil {
+			err = v.wait(ctx, p, w, served, timeout, r)
+		}
+		if err != nil {
+			return nil, "", p.refusal(err, r)
 		}
 	}
+	v.metrics.wait.WithLabelValues(p.cfg.Name).Observe(l.started.Sub(began).Seconds())
+	return l.record(l.started.Add(ttl)), l.id, nil
 }
+
+// wait waits until a request is served, or its time is over.
+func (v *Service) wait(ctx context.Context, p *pool, w *queue.Waiter, served <-chan error, timeout time.Duration, r Request) (err error) {
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-late.C:
+		err = control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
+	}
+	v.mu.Lock()
+	cancelled := p.queue.Cancel(w)
+	v.mu.Unlock()
+	if cancelled {
+		return err
+	}
+	return <-served // at the same moment: it is the caller's
+}
+
+// closedLocked is why the pool serves nobody now, nil if it does.
+func (p *pool) closedLocked(r Request) error {
+	switch {
+	case p.service.closing:
+		return errStopping
+	case r.Instance == "" && p.allFailed():
+		return p.refusal(errLost, r)
+	}
+	return nil
+}
+
+var errStopping = control.Errorf(control.TryAgain, "the service is stopping")
 
 // refusal gives an error of the queue its words.
 func (p *pool) refusal(err error, r Request) error {
@@ -112,8 +147,6 @@ func (p *pool) refusal(err error, r Request) error {
 		return control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
 		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), p.cfg.QueueLimit)
-	case errors.Is(err, queue.ErrBusy):
-		return control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
 	}
 	return err
 }
@@ -146,16 +179,9 @@ func (p *pool) allFailed() bool {
 	return true
 }
 
-// grant makes the lease of a slot that the queue has given out. It is nil if
-// another configuration has put another instance there meanwhile, which is
-// leased already.
-func (v *Service) grant(q *queue.Queue, n int, ttl time.Duration, holder string) *lease {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// grantLocked makes the lease of a slot that the queue gives out.
+func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, holder string) *lease {
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
-	if i < 0 || n >= len(v.pools[i].slots) || v.pools[i].slots[n].lease != nil {
-		return nil
-	}
 	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: holder, ttl: ttl, started: now, expires: now.Add(ttl)}
@@ -180,6 +206,16 @@ func (v *Service) Over(id string) <-chan struct{} {
 	ended := make(chan struct{})
 	close(ended)
 	return ended
+}
+
+// Hold has a lease end with the context.
+func (v *Service) Hold(ctx context.Context, id string) {
+	stop := context.AfterFunc(ctx, func() { v.Release(id) })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.leases[id]; l != nil {
+		context.AfterFunc(l.over, func() { stop() }) // the context may live much longer
+	}
 }
 
 // Bind has a lease end when a process does.
@@ -261,10 +297,7 @@ func (v *Service) ReleaseAll() (ids []string) {
 		ids = append(ids, id)
 	}
 	v.mu.Unlock()
-	for _, id := range ids {
-		v.Release(id)
-	}
-	return ids
+	return slices.DeleteFunc(ids, func(id string) bool { return !v.Release(id) })
 }
 
 // Restart replaces the browsers of a pool, or of one instance, at once and

@@ -82,9 +82,16 @@ func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) 
 func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.applyLocked(cfg)
+}
+
+func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
+	if v.closing {
+		return nil, errStopping
+	}
 	// First what can fail.
 	var fresh []*slot
-	var kept []*slot
+	kept := map[*slot]bool{}
 	pools := make([]*pool, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
 		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
@@ -95,9 +102,9 @@ func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 		pools[k] = p
 		v.metrics.show(pc.Name)
 		for n, set := range pc.Instances {
-			if old != nil && n < len(old.slots) && reflect.DeepEqual(old.slots[n].set, set) {
+			if old != nil && n < len(old.slots) && sameInstance(old.slots[n].set, set) {
 				p.slots = append(p.slots, old.slots[n])
-				kept = append(kept, old.slots[n])
+				kept[old.slots[n]] = true
 				continue
 			}
 			s, err := v.newSlot(p, n, set)
@@ -114,12 +121,15 @@ func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 	// Then the rest.
 	for _, p := range v.pools {
 		for _, s := range p.slots {
-			if !slices.Contains(kept, s) {
+			if !kept[s] {
 				s.retireLocked()
 			}
 		}
-		if !slices.ContainsFunc(pools, func(q *pool) bool { return q.queue == p.queue }) {
-			p.queue.Close(control.Errorf(control.PoolNotFound, "pool %s is gone", p.cfg.Name))
+		k := slices.IndexFunc(pools, func(q *pool) bool { return q.queue == p.queue })
+		if k < 0 {
+			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s is gone", p.cfg.Name))
+		} else if n := len(pools[k].slots); n < len(p.slots) {
+			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance is gone: pool %s has 0 to %d now", p.cfg.Name, n-1))
 		}
 	}
 	for _, p := range pools {
@@ -132,10 +142,23 @@ func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 	for _, s := range fresh {
 		s.startLocked(up)
 	}
-	for _, s := range kept {
-		s.settleLocked()
+	for _, p := range pools {
+		for _, s := range p.slots {
+			if kept[s] {
+				s.settleLocked()
+			}
+		}
 	}
 	return up, nil
+}
+
+// sameInstance reports whether an instance can go on with other settings:
+// what its pool alone goes by may differ.
+func sameInstance(a, b config.Settings) bool {
+	for _, s := range []*config.Settings{&a, &b} {
+		s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Description = 0, 0, 0, ""
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // Scale gives a pool another number of instances.
@@ -144,9 +167,9 @@ func (v *Service) Scale(name string, n int) error {
 		return control.Errorf(control.BadRequest, "a pool has 1 to %d instances, not %d", config.MaxInstances, n)
 	}
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	p, err := v.find(name)
 	if err != nil {
-		v.mu.Unlock()
 		return err
 	}
 	cfg := *v.Config
@@ -156,8 +179,7 @@ func (v *Service) Scale(name string, n int) error {
 			cfg.Pools[i] = cfg.Pools[i].Resize(n)
 		}
 	}
-	v.mu.Unlock()
-	_, err = v.Apply(&cfg)
+	_, err = v.applyLocked(&cfg)
 	return err
 }
 
@@ -213,7 +235,7 @@ func (v *Service) Refuse() {
 	defer v.mu.Unlock()
 	v.closing = true
 	for _, p := range v.pools {
-		p.queue.Close(control.Errorf(control.TryAgain, "the service is stopping"))
+		p.queue.Fail(errStopping)
 		for _, s := range p.slots {
 			s.settleLocked()
 		}
@@ -393,8 +415,7 @@ func (v *Service) Status(name string) (*Status, error) {
 }
 
 func (p *pool) status() PoolStatus {
-	_, waiting := p.queue.Len()
-	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: waiting, Instances: []InstanceStatus{}}
+	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Instances: []InstanceStatus{}}
 	for _, s := range p.slots {
 		i := s.status()
 		if i.Status == Healthy {

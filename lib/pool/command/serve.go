@@ -416,7 +416,7 @@ func (h *handler) leased(ctx context.Context, p leaseParams, rec *record.Record,
 		return nil, context.Cause(ctx)
 	}
 	if p.Hold {
-		context.AfterFunc(ctx, func() { h.service.Release(id) })
+		h.service.Hold(ctx, id)
 	}
 	if p.Owner != nil {
 		h.service.Bind(id, *p.Owner)

@@ -5,33 +5,22 @@
 // slots and waiters there are.
 package queue
 
-import (
-	"context"
-	"errors"
-	"sync"
-)
+import "errors"
 
 // Any is the slot of a request that takes whichever is free.
 const Any = -1
 
-// Errors of Get.
-var (
-	// ErrFull says that as many wait as may.
-	ErrFull = errors.New("too many wait already")
-	// ErrBusy says that none is free, to who does not wait.
-	ErrBusy = errors.New("none is free")
-)
+// ErrFull says that as many wait as may.
+var ErrFull = errors.New("too many wait already")
 
 // Queue is a queue of slots, numbered from 0. The zero value has none free:
-// Put adds them.
+// Put adds them. It has no lock: its methods are called one at a time.
 type Queue struct {
-	mu      sync.Mutex
 	slots   []*slot
 	free    list[*slot]   // by the time they came back
-	any     list[*waiter] // for any slot, by arrival: empty while one is free
+	any     list[*Waiter] // for any slot, by arrival: empty while one is free
 	arrived uint64        // requests so far
 	waiting int
-	closed  error
 }
 
 // slot is one of the pool's.
@@ -39,16 +28,15 @@ type slot struct {
 	node   node[*slot]
 	number int
 	free   bool
-	wanted list[*waiter] // who wants this one, by arrival
+	wanted list[*Waiter] // who wants this one, by arrival
 }
 
-// waiter is one request that waits.
-type waiter struct {
-	node    node[*waiter]
+// Waiter is one request that waits.
+type Waiter struct {
+	node    node[*Waiter]
 	arrival uint64
-	in      *list[*waiter] // nil once it is served
-	got     chan int       // the slot; closed without one if there is an err
-	err     error
+	in      *list[*Waiter] // nil once it is served
+	serve   func(n int, err error)
 }
 
 func (q *Queue) slot(n int) *slot {
@@ -60,59 +48,20 @@ func (q *Queue) slot(n int) *slot {
 	return q.slots[n]
 }
 
-// Get takes a slot: this one, or with Any the one that came back earliest.
-// If it has to wait it does so until the context ends, whose cause is the
-// error, or until the queue is closed. When limit others wait already, the
-// error is ErrFull at once; a negative limit never waits: ErrBusy.
-func (q *Queue) Get(ctx context.Context, n, limit int) (int, error) {
-	q.mu.Lock()
-	if q.closed != nil {
-		defer q.mu.Unlock()
-		return 0, q.closed
+// Take takes a slot: this one, or with Any the one that came back earliest.
+// It reports whether it was free.
+func (q *Queue) Take(n int) (int, bool) {
+	s := (*slot)(nil)
+	if n != Any {
+		s = q.slot(n)
+	} else if q.free.first != nil {
+		s = q.free.first.of
 	}
-	in := &q.any
-	if n == Any {
-		if first := q.free.first; first != nil {
-			defer q.mu.Unlock()
-			q.take(first.of)
-			return first.of.number, nil
-		}
-	} else {
-		s := q.slot(n)
-		if s.free {
-			defer q.mu.Unlock()
-			q.take(s)
-			return n, nil
-		}
-		in = &s.wanted
+	if s == nil || !s.free {
+		return 0, false
 	}
-	if limit < 0 || q.waiting >= limit {
-		defer q.mu.Unlock()
-		if limit < 0 {
-			return 0, ErrBusy
-		}
-		return 0, ErrFull
-	}
-	q.arrived++
-	w := &waiter{arrival: q.arrived, in: in, got: make(chan int, 1)}
-	w.node.of = w
-	in.push(&w.node)
-	q.waiting++
-	q.mu.Unlock()
-
-	select {
-	case got := <-w.got:
-		return got, w.err
-	case <-ctx.Done():
-	}
-	q.mu.Lock()
-	if w.in != nil {
-		q.unqueue(w)
-		q.mu.Unlock()
-		return 0, context.Cause(ctx)
-	}
-	q.mu.Unlock()
-	return <-w.got, w.err // at the same moment: it is the caller's to put back
+	q.take(s)
+	return s.number, true
 }
 
 // take takes a slot that is free.
@@ -121,7 +70,35 @@ func (q *Queue) take(s *slot) {
 	q.free.remove(&s.node)
 }
 
-func (q *Queue) unqueue(w *waiter) {
+// Wait has a request wait for a slot that is not free: serve is called once,
+// from within Put with the slot, or from within Fail with the error. When
+// limit others wait already, the error is ErrFull.
+func (q *Queue) Wait(n, limit int, serve func(n int, err error)) (*Waiter, error) {
+	if q.waiting >= limit {
+		return nil, ErrFull
+	}
+	in := &q.any
+	if n != Any {
+		in = &q.slot(n).wanted
+	}
+	q.arrived++
+	w := &Waiter{arrival: q.arrived, in: in, serve: serve}
+	w.node.of = w
+	in.push(&w.node)
+	q.waiting++
+	return w, nil
+}
+
+// Cancel has a request wait no more, and reports whether it still did.
+func (q *Queue) Cancel(w *Waiter) bool {
+	if w.in == nil {
+		return false
+	}
+	q.unqueue(w)
+	return true
+}
+
+func (q *Queue) unqueue(w *Waiter) {
 	w.in.remove(&w.node)
 	w.in = nil
 	q.waiting--
@@ -131,8 +108,6 @@ func (q *Queue) unqueue(w *waiter) {
 // it or for any, else to the end of those that are free. One that is free
 // already stays where it is.
 func (q *Queue) Put(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	s := q.slot(n)
 	if s.free {
 		return
@@ -143,7 +118,7 @@ func (q *Queue) Put(n int) {
 	}
 	if w != nil {
 		q.unqueue(w.of)
-		w.of.got <- n
+		w.of.serve(n, nil)
 		return
 	}
 	s.free = true
@@ -152,8 +127,6 @@ func (q *Queue) Put(n int) {
 
 // Remove takes a slot out if it is free, and reports whether it was.
 func (q *Queue) Remove(n int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if n >= len(q.slots) || !q.slots[n].free {
 		return false
 	}
@@ -163,36 +136,32 @@ func (q *Queue) Remove(n int) bool {
 
 // Len returns how many slots are free, and how many requests wait.
 func (q *Queue) Len() (free, waiting int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for s := q.free.first; s != nil; s = s.next {
 		free++
 	}
 	return free, q.waiting
 }
 
-// Close ends all waiting, now and later, with this error.
-func (q *Queue) Close(err error) {
-	q.mu.Lock()
-	q.closed = err
-	q.mu.Unlock()
-	q.Fail(err)
-}
+// Waiting returns how many requests wait.
+func (q *Queue) Waiting() int { return q.waiting }
 
 // Fail ends all waiting with this error, for now.
 func (q *Queue) Fail(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	end := func(l *list[*waiter]) {
-		for l.first != nil {
-			w := l.first.of
-			q.unqueue(w)
-			w.err = err
-			close(w.got)
-		}
+	q.fail(&q.any, err)
+	q.FailFrom(0, err)
+}
+
+// FailFrom ends the waiting for the slots from this number on.
+func (q *Queue) FailFrom(n int, err error) {
+	for ; n < len(q.slots); n++ {
+		q.fail(&q.slots[n].wanted, err)
 	}
-	end(&q.any)
-	for _, s := range q.slots {
-		end(&s.wanted)
+}
+
+func (q *Queue) fail(l *list[*Waiter], err error) {
+	for l.first != nil {
+		w := l.first.of
+		q.unqueue(w)
+		w.serve(0, err)
 	}
 }
