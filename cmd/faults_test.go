@@ -21,6 +21,7 @@ func (w *world) state() (f struct {
 		ID                  string
 		Supervisor, Browser struct{ PID int }
 	}
+	Proxies, Pools []struct{ Process struct{ PID int } }
 }) {
 	b, _ := os.ReadFile(w.dir + "/state/state.json")
 	json.Unmarshal(b, &f)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if race {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, "./bfind", "./bport", "./blaunch", "./bproxy", "./bpool", "../scripts/fakebrowser")...)
+	build := exec.Command("go", append(args, "./bfind", "./bport", "./blaunch", "./bproxy", "./bpool", "./bmcp", "../scripts/fakebrowser", "../scripts/fakechild")...)
 	build.Stderr = os.Stderr
 	code := 1
 	if err := build.Run(); err == nil {

@@ -34,6 +34,7 @@ type Spec struct {
 	Grace   time.Duration   // from SIGTERM to SIGKILL, to it and its process group
 	Now     <-chan struct{} // closed: no grace any more
 	Stderr  io.Writer       // gets its messages
+	Service bool            // it holds something else than a browser: any record will do
 }
 
 // killBound is how long SIGKILL may take to be seen to work.
@@ -172,6 +173,9 @@ func (b *Browser) take(line []byte) error {
 	rec, err := record.Parse(line)
 	if err == nil {
 		b.Record = rec
+		if b.spec.Service {
+			return nil
+		}
 		b.Instance, err = Endpoint(rec)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -30,6 +31,11 @@ func (i *Interrupted) Error() string { return Stopped.Error() }
 // Is makes it a Stopped.
 func (i *Interrupted) Is(target error) bool { return target == Stopped }
 
+// Burst is how long the signals after the first one count as the same: a
+// parent's death is signalled once for each of its threads that is the parent
+// for a moment while they die, one after the other.
+const Burst = 200 * time.Millisecond
+
 // Signals has the first INT, TERM or HUP stop with the cause Interrupted, and
 // closes the channel at the second. A HUP that nohup has ignored stays so.
 func Signals(stop context.CancelCauseFunc) <-chan struct{} {
@@ -42,7 +48,12 @@ func Signals(stop context.CancelCauseFunc) <-chan struct{} {
 	go func() {
 		s := <-sig
 		stop(&Interrupted{s.(syscall.Signal)})
-		<-sig
+		first := time.Now()
+		for range sig {
+			if time.Since(first) > Burst {
+				break
+			}
+		}
 		close(now)
 		for range sig {
 		}

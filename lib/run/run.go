@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/life"
 	"btools/lib/proc"
 )
 
@@ -63,7 +64,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 		return cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
 	}
 	var kill <-chan time.Time
-	told := false
+	var told time.Time
 	done := ctx.Done()
 	for {
 		select {
@@ -82,11 +83,13 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 				// business it is: many live on.
 				continue
 			}
-			if told {
-				cmd.Process.Kill()
+			if !told.IsZero() {
+				if time.Since(told) > life.Burst {
+					cmd.Process.Kill()
+				}
 				continue
 			}
-			told = true
+			told = time.Now()
 			cmd.Process.Signal(s)
 			kill = time.After(grace)
 		}

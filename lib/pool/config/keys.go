@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"btools/lib/words"
 )
 
 // level is where a key may stand.
@@ -72,7 +74,7 @@ var keys = []key{
 		return err
 	}},
 	{"LAUNCH", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Launch })},
-	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) { s.Args, err = words(v); return err }},
+	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) { s.Args, err = words.Split(v); return err }},
 	{"USER_DATA_DIR", anywhere, "an absolute path", "", func(s *Settings, v string) error {
 		if !filepath.IsAbs(v) {
 			return fmt.Errorf("it is an absolute path")
@@ -139,49 +141,6 @@ func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settin
 		*of(s) = d
 		return nil
 	}
-}
-
-// words splits a line at its spaces; quotes of either kind hold words
-// together, a backslash takes the next character as it is, but not in single
-// quotes.
-func words(line string) ([]string, error) {
-	var out []string
-	var word strings.Builder
-	in, open := false, rune(0)
-	escaped := false
-	for _, r := range line {
-		switch {
-		case escaped:
-			word.WriteRune(r)
-			escaped = false
-		case r == '\\' && open != '\'':
-			escaped, in = true, true
-		case open != 0:
-			if r == open {
-				open = 0
-			} else {
-				word.WriteRune(r)
-			}
-		case r == '\'' || r == '"':
-			open, in = r, true
-		case r == ' ' || r == '\t' || r == '\n':
-			if in {
-				out = append(out, word.String())
-				word.Reset()
-				in = false
-			}
-		default:
-			word.WriteRune(r)
-			in = true
-		}
-	}
-	if open != 0 || escaped {
-		return nil, fmt.Errorf("a quote in it is not closed")
-	}
-	if in {
-		out = append(out, word.String())
-	}
-	return out, nil
 }
 
 // keyNamed returns the key with the name, nil if there is none.

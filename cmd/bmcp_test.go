@@ -1,0 +1,635 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// mcp is a bmcp whose host is the test.
+type mcp struct {
+	t     *testing.T
+	w     *world
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+	errs  syncBuffer
+	last  int
+}
+
+// rpc is a message.
+type rpc struct {
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+		Data    json.RawMessage
+	}
+	line string
+}
+
+// toolResult is what a tool says.
+type toolResult struct {
+	Content []struct{ Text string }
+	IsError bool
+	Meta    map[string]any `json:"_meta"`
+	Struct  map[string]any `json:"structuredContent"`
+}
+
+func (r *rpc) tool(t *testing.T) (x toolResult) {
+	t.Helper()
+	if r.Error != nil || json.Unmarshal(r.Result, &x) != nil {
+		t.Fatalf("no result of a tool: %.500s", r.line)
+	}
+	return x
+}
+
+func (r *rpc) text(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, c := range r.tool(t).Content {
+		all = append(all, c.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// startMCP starts a bmcp with variables of its own.
+func (w *world) startMCP(env []string, args ...string) *mcp {
+	w.t.Helper()
+	m := &mcp{t: w.t, w: w, cmd: w.cmd("bmcp", args...), lines: make(chan string, 10000)}
+	m.cmd.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache"}, env)
+	m.cmd.Dir = w.dir
+	m.cmd.Stderr = &m.errs
+	m.in, _ = m.cmd.StdinPipe()
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		defer close(m.lines)
+		for r := bufio.NewReaderSize(out, 1<<20); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			m.lines <- line
+		}
+	}()
+	w.t.Cleanup(func() {
+		m.in.Close()
+		if m.cmd.ProcessState == nil {
+			m.cmd.Process.Signal(syscall.SIGTERM)
+			m.wait()
+		}
+		if w.t.Failed() {
+			w.t.Logf("bmcp says:\n%s", m.errs.String())
+		}
+	})
+	return m
+}
+
+// mcp starts a bmcp and greets it; its browser is fake.
+func (w *world) mcp(env []string, args ...string) *mcp {
+	w.t.Helper()
+	m := w.startMCP(slices.Concat([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, env), args...)
+	m.greet(`{"roots":{},"sampling":{},"elicitation":{}}`)
+	return m
+}
+
+func (m *mcp) greet(capabilities string) *rpc {
+	m.t.Helper()
+	r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test","version":"1"}}`)
+	m.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return r
+}
+
+func (m *mcp) send(line string) {
+	m.t.Helper()
+	if _, err := io.WriteString(m.in, line+"\n"); err != nil {
+		m.t.Fatalf("cannot send: %v", err)
+	}
+}
+
+func (m *mcp) wait() {
+	done := make(chan error, 1)
+	go func() { done <- m.cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(40 * time.Second):
+		m.t.Error("bmcp does not end")
+		m.cmd.Process.Kill()
+		<-done
+	}
+}
+
+// next is the next message.
+func (m *mcp) next() *rpc {
+	m.t.Helper()
+	select {
+	case line, ok := <-m.lines:
+		r := &rpc{line: line}
+		if !ok {
+			m.t.Fatal("bmcp says nothing any more")
+		}
+		if err := json.Unmarshal([]byte(line), r); err != nil {
+			m.t.Fatalf("no message: %v: %.200q", err, line)
+		}
+		return r
+	case <-time.After(30 * time.Second):
+		m.t.Fatal("no message came")
+		return nil
+	}
+}
+
+// answer is the answer to a request; notifications that come before it are
+// skipped.
+func (m *mcp) answer(id string) *rpc {
+	m.t.Helper()
+	for {
+		if r := m.next(); r.Method == "" && string(r.ID) == id {
+			return r
+		} else if r.Method == "" {
+			m.t.Fatalf("an answer to %s, not to %s: %.300s", r.ID, id, r.line)
+		}
+	}
+}
+
+func (m *mcp) start(method, params string) (id string) {
+	m.t.Helper()
+	m.last++
+	id = fmt.Sprintf(`"r%d"`, m.last)
+	m.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
+	return id
+}
+
+func (m *mcp) call(method, params string) *rpc {
+	m.t.Helper()
+	return m.answer(m.start(method, params))
+}
+
+func (m *mcp) startTool(name, args string) string {
+	m.t.Helper()
+	return m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
+}
+
+func (m *mcp) tool(name, args string) *rpc {
+	m.t.Helper()
+	return m.answer(m.startTool(name, args))
+}
+
+func (m *mcp) tools() (names []string) {
+	m.t.Helper()
+	var x struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal(m.call("tools/list", "{}").Result, &x); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, t := range x.Tools {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+var fake = func() string { return bin + "/fakechild {cdp_endpoint}" }
+
+// Every byte of a call and of its result goes through as it is, and what runs
+// at the end is nothing.
+func TestMCPRelay(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp(nil, "--mcp", "kid="+fake())
+	names := m.tools()
+	if i := slices.Index(names, "echo"); i < 6 || names[0] != "coordinator_list_browsers" {
+		t.Errorf("%v", names)
+	}
+	list := m.call("tools/list", "{}").line
+	if !strings.Contains(list, `"description":"does <echo>","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`) {
+		t.Errorf("a tool is not as its child has it: %s", list)
+	}
+	args := `{"name":"echo","arguments":{"n":1.10,"big":123456789012345678901234567890,"u":"\u00e9<\/>"},"_meta":{"progressToken":7,"x":[]},"odd":null}`
+	r := m.call("tools/call", args)
+	want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echo"},{"type":"x-unknown","v":1e400}],"structuredContent":{"params":%s},"precise":12345678901234567890.10,"_meta":{"a":1}}}`+"\n", r.ID, args)
+	if r.line != want {
+		t.Errorf("got  %s\nwant %s", r.line, want)
+	}
+	if r := m.tool("error", "{}"); r.Error == nil || r.Error.Code != -32042 || string(r.Error.Data) != `{"why":[1,2]}` {
+		t.Errorf("%s", r.line)
+	}
+	if r := m.tool("nonesuch", "{}"); r.Error == nil || r.Error.Code != -32602 || !strings.Contains(r.Error.Message, "Unknown tool: nonesuch") {
+		t.Errorf("%s", r.line)
+	}
+	// Progress comes before the answer, all of it and in order.
+	id := m.start("tools/call", `{"name":"progress","arguments":{"n":150},"_meta":{"progressToken":"tok"}}`)
+	for i := range 150 {
+		if r := m.next(); r.Method != "notifications/progress" || string(r.Params) != fmt.Sprintf(`{"progressToken":"tok","progress":%d}`, i) {
+			t.Fatalf("%d: %s", i, r.line)
+		}
+	}
+	if r := m.next(); string(r.ID) != id {
+		t.Errorf("%s", r.line)
+	}
+	// What a child asks the host.
+	for _, method := range []string{"sampling/createMessage", "elicitation/create", "roots/list"} {
+		id := m.startTool("ask", `{"method":"`+method+`","params":{"x":1.50}}`)
+		ask := m.next()
+		if ask.Method != method || string(ask.Params) != `{"x":1.50}` {
+			t.Fatalf("%s", ask.line)
+		}
+		m.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"answer":"yes"}}`, ask.ID))
+		if a := m.answer(id).text(t); !strings.Contains(a, `"result":{"answer":"yes"}`) {
+			t.Error(a)
+		}
+	}
+	if a := m.tool("ask", `{"method":"ping"}`).text(t); !strings.Contains(a, `"result":{}`) {
+		t.Error(a)
+	}
+	for method, want := range map[string]string{
+		"resources/list": `{"resources":[{"uri":"fake://a","name":"a"}]}`, "prompts/list": `{"prompts":[{"name":"greet"}]}`,
+		"resources/read": `{"contents":[{"uri":"fake://a","text":"the text"}]}`, "ping": "{}", "logging/setLevel": "{}",
+	} {
+		if r := m.call(method, `{"uri":"fake://a","level":"info"}`); string(r.Result) != want {
+			t.Errorf("%s: %s", method, r.line)
+		}
+	}
+	if size := len(m.tool("big", `{"n":16777216}`).text(t)); size != 16<<20 {
+		t.Error(size)
+	}
+	if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") || strings.Fields(r)[0] != strings.Fields(r)[1] {
+		t.Error(r)
+	}
+	// At the end of the host's messages what is asked is answered first.
+	id = m.startTool("sleep", `{"ms":300}`)
+	m.in.Close()
+	if r := m.answer(id).text(t); r != "slept" {
+		t.Error(r)
+	}
+	m.wait()
+	w.clean()
+}
+
+// A real browser, by way of a real child, whatever dies meanwhile.
+func TestMCPOnRealBrowsers(t *testing.T) {
+	w := newWorld(t)
+	site, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--mcp", site+"/playwright-mcp", "--mcp", site+"/chrome-devtools-mcp --no-usage-statistics --no-performance-crux")
+	m.greet("{}")
+	names := m.tools()
+	for _, want := range []string{"browser_navigate", "navigate_page", "coordinator_status"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s in %v", want, names)
+		}
+	}
+	type st struct {
+		Running bool
+		Port    int `json:"proxy_port"`
+		Browser struct{ Instance struct{ PID int } }
+	}
+	status := func() (s st) {
+		json.Unmarshal([]byte(m.tool("coordinator_status", "{}").text(t)), &s)
+		return s
+	}
+	if s := status(); s.Running {
+		t.Errorf("a browser runs before it is needed: %+v", s)
+	}
+	load := func() {
+		t.Helper()
+		if r := m.tool("browser_navigate", `{"url":"data:text/html,<title>one</title>"}`).text(t); !strings.Contains(r, "Page Title: one") {
+			t.Error(r)
+		}
+	}
+	load()
+	if r := m.tool("list_pages", "{}").text(t); !strings.Contains(r, "<title>one</title>") {
+		t.Errorf("the two do not share a browser: %s", r)
+	}
+	first := status()
+	// Killed between calls.
+	syscall.Kill(first.Browser.Instance.PID, syscall.SIGKILL)
+	until(t, "its end is seen", func() bool { return !status().Running })
+	load()
+	second := status()
+	if second.Port != first.Port || second.Browser.Instance.PID == first.Browser.Instance.PID {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	// During a call, which fails at once.
+	id := m.startTool("browser_evaluate", `{"function":"() => new Promise(() => {})"}`)
+	time.Sleep(300 * time.Millisecond)
+	syscall.Kill(second.Browser.Instance.PID, syscall.SIGKILL)
+	began := time.Now()
+	if r := m.answer(id).tool(t); !r.IsError || time.Since(began) > 5*time.Second {
+		t.Errorf("%+v after %v", r, time.Since(began))
+	}
+	load()
+	// The proxy under it.
+	syscall.Kill(w.state().Proxies[0].Process.PID, syscall.SIGKILL)
+	until(t, "there is another one", func() bool {
+		return strings.Contains(m.tool("browser_navigate", `{"url":"data:text/html,<title>two</title>"}`).text(t), "Page Title: two")
+	})
+	if r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"browser_navigate","args":{"url":"data:text/html,<title>three</title>"}},{"tool":"browser_tabs","args":{"action":"list"},"return_result":true}]}`).tool(t); r.IsError || r.Struct["success"] != true || !strings.Contains(fmt.Sprint(r.Struct["results"]), "three") {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("coordinator_launch_browser", `{"browserType":"brave"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "brave") {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("coordinator_stop_browser", "{}").tool(t); r.IsError || r.Struct["running"] != false {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("coordinator_list_browsers", "{}").text(t); !strings.Contains(r, `"type":"chromium"`) {
+		t.Error(r)
+	}
+	m.in.Close()
+	m.wait()
+	w.clean()
+}
+
+// With pools a call has an instance of its own, and its result says which.
+func TestMCPPools(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h", "PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+		"PW_MCP_PROXY__A__2_ALIAS=last", "PW_MCP_PROXY__B_INSTANCES=1"}, "--mcp", "kid="+fake())
+	if list := m.call("tools/list", "{}").line; !strings.Contains(list, `"browser_pool":{"type":"string"`) || !strings.Contains(list, "browser_pool_status") || strings.Contains(list, "coordinator_launch") {
+		t.Errorf("%.3000s", list)
+	}
+	if r := m.tool("echo", `{"browser_pool":"A","browser_instance":"last","n":1}`); !strings.Contains(r.line, `"arguments":{"n":1}`) || !strings.Contains(r.line, `"btools/pool":"A"`) || !strings.Contains(r.line, `"btools/instance":"2"`) || !strings.Contains(r.line, `"a":1`) {
+		t.Errorf("%s", r.line)
+	}
+	// Three at once, on three instances.
+	began := time.Now()
+	ids := map[string]bool{}
+	for range 3 {
+		ids[m.startTool("sleep", `{"ms":500}`)] = true
+	}
+	if r := m.call("ping", "{}"); r.Error != nil || time.Since(began) > 400*time.Millisecond {
+		t.Errorf("calls hold up a ping: %v", time.Since(began))
+	}
+	seen := map[string]bool{}
+	for range 3 {
+		r := m.next()
+		seen[fmt.Sprint(r.tool(t).Meta["btools/instance"])] = true
+	}
+	if len(seen) != 3 {
+		t.Error("three calls at once are on", seen)
+	}
+	type bulk struct {
+		Success  bool
+		Executed int `json:"executed_count"`
+		Results  []*toolResult
+		Errors   []struct {
+			Index int
+			Error string
+		}
+		Stopped *int `json:"stopped_at"`
+	}
+	run := func(args string) (b bulk) {
+		t.Helper()
+		x := m.tool("browser_execute_bulk", args).tool(t)
+		raw, _ := json.Marshal(x.Struct)
+		if err := json.Unmarshal(raw, &b); err != nil {
+			t.Fatal(err, string(raw))
+		}
+		return b
+	}
+	b := run(`{"commands":[{"tool":"env","return_result":true},{"tool":"echo"},{"tool":"env","return_result":true}]}`)
+	if !b.Success || b.Executed != 3 || len(b.Results) != 3 || b.Results[1] != nil || b.Results[0].Content[0].Text != b.Results[2].Content[0].Text {
+		t.Errorf("%+v", b)
+	}
+	b = run(`{"commands":[{"tool":"echo"},{"tool":"error"},{"tool":"echo"}],"browser_pool":"B"}`)
+	if b.Success || b.Executed != 2 || b.Stopped == nil || *b.Stopped != 1 || b.Errors[0].Index != 1 || b.Errors[0].Error != "refused" {
+		t.Errorf("%+v", b)
+	}
+	b = run(`{"commands":[{"tool":"nonesuch"},{"tool":"env"}],"stop_on_error":false,"return_all_results":true}`)
+	if b.Success || b.Executed != 2 || b.Stopped != nil || b.Results[1] == nil {
+		t.Errorf("%+v", b)
+	}
+	if r := m.tool("echo", `{"browser_pool":"C"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, `no pool is named "C"`) {
+		t.Errorf("%+v", r)
+	}
+	until(t, "no lease is left", func() bool {
+		var s poolStatus
+		json.Unmarshal([]byte(m.tool("browser_pool_status", "{}").text(t)), &s)
+		return s.Summary.Total == 4 && s.Summary.Leased == 0
+	})
+	// The service is killed under it.
+	pids := w.state()
+	if len(pids.Pools) != 1 {
+		t.Fatalf("%+v", pids)
+	}
+	syscall.Kill(pids.Pools[0].Process.PID, syscall.SIGKILL)
+	if r := m.tool("echo", "{}"); r.tool(t).IsError {
+		t.Errorf("%s", r.line)
+	}
+	m.in.Close()
+	m.wait()
+	w.clean()
+}
+
+// Children that are slow, missing, or die.
+func TestMCPBadChildren(t *testing.T) {
+	w := newWorld(t)
+	// A tool that two have; one that can't be run, one that ends at once.
+	m := w.mcp([]string{"FAKE_TOOLS=same,crash"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(), "--mcp", "gone=/nonexistent/server", "--mcp", "sick=sh -c 'FAKE=crash exec "+bin+"/fakechild'")
+	if names := m.tools(); !slices.Contains(names, "same") || !slices.Contains(names, "b__same") {
+		t.Error(names)
+	}
+	if r := m.tool("b__same", "{}"); r.tool(t).IsError {
+		t.Error(r.line)
+	}
+	status := m.tool("coordinator_status", "{}").text(t)
+	for _, want := range []string{"cannot start child gone", "b__same: there is one already"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("no %q in %s", want, status)
+		}
+	}
+	// A crash is told with its last words; the next call has a new child.
+	if r := m.tool("crash", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "child a ended (exit status 7): out of luck") {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("same", "{}").tool(t); r.IsError {
+		t.Errorf("%+v", r)
+	}
+	m.tool("crash", "{}")
+	if r := m.tool("same", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "started again in") {
+		t.Errorf("a child that crashes again and again: %+v", r)
+	}
+	m.in.Close()
+	m.wait()
+
+	// Nonsense on its output, and deafness.
+	m = w.mcp(nil, "--mcp", "a="+fake())
+	for tool, want := range map[string]string{"wrongid": "right", "twice": "once", "garbage": "clean"} {
+		if r := m.tool(tool, "{}").text(t); r != want {
+			t.Errorf("%s: %s", tool, r)
+		}
+	}
+	if r := m.tool("flood", `{"n":20000}`).text(t); r != "dry" {
+		t.Error(r)
+	}
+	// A change of its tools is told, and a storm of them is not.
+	m.tools()
+	id := m.startTool("change", `{"names":["new"]}`)
+	changes := 0
+	for done := false; changes == 0 || !done; {
+		r := m.next()
+		done = done || string(r.ID) == id
+		if r.Method == "notifications/tools/list_changed" {
+			changes++
+		}
+	}
+	if names := m.tools(); !slices.Contains(names, "new") || changes > 3 {
+		t.Error(changes, names)
+	}
+	silent := m.startTool("silent", "{}")
+	if m.call("ping", "{}").Error != nil {
+		t.Error("a silent child holds up a ping")
+	}
+	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + silent + `,"reason":"enough"}}`)
+	until(t, "the child hears of it", func() bool { return strings.Contains(m.errs.String(), `"reason":"enough"`) })
+	pid := 0
+	fmt.Sscan(m.tool("fork", "{}").text(t), &pid)
+	m.startTool("deaf", "{}")
+	for range 5 {
+		m.startTool("echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+	}
+	if r := m.tool("coordinator_status", "{}").tool(t); r.IsError {
+		t.Errorf("%+v", r)
+	}
+	m.cmd.Process.Signal(syscall.SIGTERM)
+	m.wait()
+	until(t, "what it has started is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+	w.clean()
+}
+
+// The list of the last run is served until the child has said its own.
+func TestMCPCachedList(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp(nil, "--mcp", "a="+fake())
+	if names := m.tools(); !slices.Contains(names, "echo") {
+		t.Error(names)
+	}
+	m.in.Close()
+	m.wait()
+	m = w.mcp([]string{"FAKE=silent"}, "--mcp", "a="+fake())
+	began := time.Now()
+	if names := m.tools(); !slices.Contains(names, "echo") || time.Since(began) > 5*time.Second {
+		t.Error(names, time.Since(began))
+	}
+	m.cmd.Process.Signal(syscall.SIGTERM)
+	m.wait()
+	m = w.mcp([]string{"FAKE=many"}, "--mcp", "a="+fake())
+	m.tools()
+	for m.next().Method != "notifications/tools/list_changed" {
+	}
+	if names := m.tools(); len(names) < 1000 {
+		t.Error(len(names))
+	}
+}
+
+// Hosts that speak badly: every request is answered once, and nothing else.
+func TestMCPBadHosts(t *testing.T) {
+	w := newWorld(t)
+	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake())
+	for line, want := range map[string]int{
+		"garbage": -32700, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":}}`: -32700, "[]": -32600, "42": -32600, `{"id":1}`: -32600,
+		`{"id":{},"method":"ping"}`: -32600, `{"id":1,"method":7}`: -32600, `{"jsonrpc":"2.0","id":null,"method":"ping"}`: -32600,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`: -32600, // before it has initialized
+	} {
+		m.send(line)
+		if r := m.next(); r.Error == nil || r.Error.Code != want {
+			t.Errorf("%s: %s", line, r.line)
+		}
+	}
+	m.greet("{}")
+	for _, id := range []string{"0", "-1", "1.5", `""`, `"ü\n"`, "123456789012345678901234567890"} {
+		m.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo"}}`)
+		if r := m.next(); string(r.ID) != id || r.Error != nil {
+			t.Errorf("%s: %.300s", id, r.line)
+		}
+	}
+	if r := m.call("nonesuch/method", "{}"); r.Error == nil || r.Error.Code != -32601 {
+		t.Error(r.line)
+	}
+	// Two with one ID: the first one is answered in its time.
+	m.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":300}}}`)
+	m.send(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
+	if a, b := m.next(), m.next(); a.Error == nil || a.Error.Code != -32600 || b.Error != nil {
+		t.Errorf("%s %s", a.line, b.line)
+	}
+	// Cancelled before, during and after; and what is asked of it by nobody.
+	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
+	m.send(`{"jsonrpc":"2.0","id":78,"result":{}}`)
+	m.send(`{"jsonrpc":"2.0","method":"notifications/nonesuch"}`)
+	// A host without sampling is asked for none.
+	if r := m.tool("ask", `{"method":"sampling/createMessage"}`).text(t); !strings.Contains(r, "the host has no sampling") {
+		t.Error(r)
+	}
+	// A long line, and half of one at the end.
+	m.send(`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"tool","arguments":{"x":"` + strings.Repeat("x", 64<<20) + `"}}}`)
+	if r := m.next(); string(r.ID) != "6" {
+		t.Errorf("%.200s", r.line)
+	}
+	// The stateless protocol has no greeting.
+	r := m.call("tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`)
+	for _, want := range []string{`"resultType":"complete"`, `"ttlMs":0`, `"cacheScope":"private"`} {
+		if !strings.Contains(r.line, want) {
+			t.Errorf("no %s in %.300s", want, r.line)
+		}
+	}
+	if r := m.call("server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`); r.Error != nil || !strings.Contains(r.line, "2026-07-28") {
+		t.Errorf("%s", r.line)
+	}
+	io.WriteString(m.in, `{"jsonrpc":"2.0","id":9,"met`)
+	m.in.Close()
+	if r := m.next(); r.Error == nil || r.Error.Code != -32700 {
+		t.Errorf("%s", r.line)
+	}
+	m.wait()
+	w.clean()
+}
+
+// Whatever is killed, nothing is left when the host is gone; and as long as
+// it is there, the next call works.
+func TestMCPDeath(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp([]string{"FAKE=stubborn"}, "--mcp", "a="+fake())
+	works := func() {
+		t.Helper()
+		until(t, "a call works", func() bool { return !m.tool("env", "{}").tool(t).IsError })
+	}
+	works()
+	m.cmd.Process.Kill()
+	m.cmd.Wait()
+	w.clean()
+	for i := range 12 {
+		m = w.mcp([]string{"FAKE=stubborn"}, "--mcp", "a="+fake())
+		works()
+		victims := w.ours()
+		if len(victims) < 6 { // bmcp, hold, the child, bproxy, blaunch, the browser
+			t.Fatalf("only %v run", victims)
+		}
+		pid := 0
+		fmt.Sscan(victims[i%len(victims)], &pid)
+		syscall.Kill(pid, syscall.SIGKILL)
+		if pid != m.cmd.Process.Pid {
+			works()
+		}
+		m.in.Close()
+		m.wait()
+		w.clean()
+	}
+}

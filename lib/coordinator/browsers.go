@@ -1,0 +1,520 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// place is a browser for one call.
+type place struct {
+	Browser
+	died    <-chan struct{} // closed when this browser is no more; nil: not known
+	release func()
+}
+
+// Browsers are where calls find their browsers: those of Single, Pooled or
+// Left.
+type Browsers interface {
+	// acquire returns a browser that is up. Pool and instance may be "".
+	acquire(ctx context.Context, pool, instance string) (*place, error)
+	// ready is acquire where nothing has to be waited for, else nil.
+	ready() *place
+	// any is where a child can be started before it is called.
+	any(ctx context.Context) (Browser, error)
+	close()
+}
+
+// service is a program of this project that runs for us.
+type service struct {
+	held *launcher.Browser
+	path string // of its control socket
+}
+
+// startService runs a program that prints a record and stays.
+func startService(ctx context.Context, log io.Writer, name string, args ...string) (*launcher.Browser, error) {
+	path, err := launcher.Sibling(name)
+	if err != nil {
+		return nil, err
+	}
+	argv := slices.Concat([]string{path}, args, []string{"--output=json"}, launcher.BindArgs())
+	return launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: 5 * time.Minute, Grace: 30 * time.Second, Stderr: log, Service: true})
+}
+
+// watch returns a channel that is closed when a process has ended.
+func watch(ctx context.Context, pid int) <-chan struct{} {
+	id, err := proc.Of(pid)
+	died := make(chan struct{})
+	if err != nil {
+		close(died)
+		return died
+	}
+	go func() {
+		if id.Wait(ctx) == nil {
+			close(died)
+		}
+	}()
+	return died
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// single is one browser behind one bproxy.
+type single struct {
+	ctx    context.Context
+	stop   context.CancelFunc
+	store  *state.Store
+	log    io.Writer
+	flags  []string // of bproxy
+	mu     sync.Mutex
+	proxy  *service
+	at     record.Proxy
+	cur    *place         // nil: none is known to be up
+	record *record.Record // of cur
+}
+
+// Single is one browser behind a bproxy that is started with these flags when
+// it is needed.
+func Single(store *state.Store, log io.Writer, flags []string) Browsers {
+	s := &single{store: store, log: log, flags: flags}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *single) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	if s.proxy != nil {
+		s.proxy.held.Stop()
+	}
+}
+
+// upLocked has a proxy run, on the port of the one before if there was one.
+func (s *single) upLocked(ctx context.Context) error {
+	if err := s.ctx.Err(); err != nil {
+		return errors.New("bmcp is stopping")
+	}
+	if s.proxy != nil && !isClosed(s.proxy.held.Ended()) {
+		return nil
+	}
+	listen := "127.0.0.1:" + strconv.Itoa(s.at.Port)
+	held, err := startService(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
+	if err != nil && s.at.Port != 0 {
+		held, err = startService(ctx, s.log, "bproxy", s.flags...)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot start bproxy: %w", err)
+	}
+	if _, err := held.Record.Get("proxy", &s.at); err != nil {
+		held.Stop()
+		return err
+	}
+	f, err := s.store.Read()
+	if err != nil {
+		held.Stop()
+		return err
+	}
+	s.proxy, s.cur = &service{held: held}, nil
+	for _, p := range f.Proxies {
+		if p.Process.PID == s.at.PID {
+			s.proxy.path = p.Control
+		}
+	}
+	return nil
+}
+
+func (s *single) any(ctx context.Context) (Browser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.upLocked(ctx); err != nil {
+		return Browser{}, err
+	}
+	return s.browserLocked(), nil
+}
+
+func (s *single) browserLocked() Browser {
+	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
+}
+
+func (s *single) ready() *place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cur == nil || isClosed(s.cur.died) || isClosed(s.proxy.held.Ended()) {
+		return nil
+	}
+	return s.cur
+}
+
+func (s *single) acquire(ctx context.Context, pool, instance string) (*place, error) {
+	if p := s.ready(); p != nil {
+		return p, nil
+	}
+	for end := time.Now().Add(noticed); ; {
+		if _, err := s.control(ctx, "launch", options.Options{}); err != nil {
+			return nil, err
+		}
+		if p := s.ready(); p != nil {
+			return p, nil
+		}
+		if time.Now().After(end) {
+			return nil, errors.New("the browser ended as soon as it was launched")
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// noticed is how long the proxy may take to see what we have seen already:
+// that its browser is no more.
+const noticed = 5 * time.Second
+
+// proxyStatus is what bproxy says of itself.
+type proxyStatus struct {
+	State     string `json:"state"`
+	LastExit  string `json:"last_exit,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// control has the proxy do something, and notes the browser that there is
+// then.
+func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
+	s.mu.Lock()
+	err := s.upLocked(ctx)
+	path := ""
+	if err == nil {
+		path = s.proxy.path
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var params any
+	if method == "launch" {
+		params = o
+	}
+	rec := &record.Record{}
+	if err := control.Call(ctx, path, method, params, rec); err != nil {
+		return nil, err
+	}
+	var i record.Instance
+	ok, err := rec.Get("instance", &i)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record = rec
+	if !ok || i.PID == 0 {
+		s.cur = nil
+		return rec, nil
+	}
+	if s.cur == nil || s.cur.ID != i.ID {
+		b := s.browserLocked()
+		b.ID, b.Headless = i.ID, i.Headless
+		s.cur = &place{Browser: b, died: watch(s.ctx, i.PID), release: func() {}}
+	}
+	return rec, nil
+}
+
+// status is the proxy's record, nil while there is none.
+func (s *single) status(ctx context.Context) (*record.Record, error) {
+	s.mu.Lock()
+	p := s.proxy
+	s.mu.Unlock()
+	if p == nil || isClosed(p.held.Ended()) {
+		return nil, nil
+	}
+	return s.control(ctx, "status", options.Options{})
+}
+
+// pooled are the browsers of a bpool service.
+type pooled struct {
+	ctx   context.Context
+	stop  context.CancelFunc
+	log   io.Writer
+	args  []string // of bpool serve; nil: the service is somebody else's
+	sock  string
+	mu    sync.Mutex
+	own   *launcher.Browser
+	free  []*control.Client
+	types map[string]poolInstance // by pool and instance
+	dead  map[int]<-chan struct{} // by the browser's process
+}
+
+// Pooled are the browsers of the bpool service that listens on a socket, or,
+// with arguments for it, of a bpool serve that is started when it is needed.
+func Pooled(log io.Writer, sock string, args []string) Browsers {
+	s := &pooled{log: log, sock: sock, args: args, dead: map[int]<-chan struct{}{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *pooled) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	for _, c := range s.free {
+		c.Close()
+	}
+	if s.own != nil {
+		s.own.Stop()
+	}
+}
+
+// dial connects to the service; one of our own is started if it does not run.
+func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, errors.New("bmcp is stopping")
+	}
+	if n := len(s.free); n > 0 {
+		c := s.free[n-1]
+		s.free = s.free[:n-1]
+		return c, nil
+	}
+	if s.args != nil && (s.own == nil || isClosed(s.own.Ended())) {
+		own, err := startService(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, s.args)...)
+		if err != nil {
+			return nil, fmt.Errorf("cannot start bpool: %w", err)
+		}
+		var at struct{ Socket string }
+		if _, err := own.Record.Get("service", &at); err != nil {
+			own.Stop()
+			return nil, err
+		}
+		s.own, s.sock, s.types = own, at.Socket, nil
+	}
+	return control.Dial(ctx, s.sock)
+}
+
+// call makes one call, again if the service has ended meanwhile.
+func (s *pooled) call(ctx context.Context, method string, params, result any) (*control.Client, error) {
+	for try := 0; ; try++ {
+		c, err := s.dial(ctx)
+		if err == nil {
+			if err = c.Call(ctx, method, params, result); err == nil {
+				return c, nil
+			}
+			var e *control.Error
+			if errors.As(err, &e) {
+				s.put(c)
+				return nil, err
+			}
+			c.Close()
+		}
+		if ctx.Err() != nil || try == 2 {
+			return nil, err
+		}
+		s.lost(ctx)
+	}
+}
+
+// lost closes the connections to a service that has gone, and gives one of our
+// own the time to have ended.
+func (s *pooled) lost(ctx context.Context) {
+	s.mu.Lock()
+	for _, c := range s.free {
+		c.Close()
+	}
+	s.free = nil
+	own := s.own
+	s.mu.Unlock()
+	if own == nil {
+		return
+	}
+	select {
+	case <-own.Ended():
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+}
+
+func (s *pooled) put(c *control.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil || len(s.free) >= 64 {
+		c.Close()
+		return
+	}
+	s.free = append(s.free, c)
+}
+
+// status is what the service says of its pools, or of one of them.
+func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, error) {
+	var raw json.RawMessage
+	c, err := s.call(ctx, "status", map[string]string{"pool_name": name}, &raw)
+	if err != nil {
+		return nil, err
+	}
+	s.put(c)
+	return raw, nil
+}
+
+// poolInstance is what matters here of an instance's status.
+type poolInstance struct {
+	ID       string `json:"id"`
+	Browser  string `json:"browser"`
+	Headless bool   `json:"headless"`
+	Endpoint string `json:"http_url"`
+}
+
+type poolStatus struct {
+	Pools []struct {
+		Name      string         `json:"name"`
+		IsDefault bool           `json:"is_default"`
+		Instances []poolInstance `json:"instances"`
+	} `json:"pools"`
+}
+
+// look notes what instances there are.
+func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
+	raw, err := s.status(ctx, "")
+	if err == nil {
+		err = json.Unmarshal(raw, &st)
+	}
+	if err != nil {
+		return st, err
+	}
+	types := map[string]poolInstance{}
+	for _, p := range st.Pools {
+		for _, i := range p.Instances {
+			types[p.Name+"/"+i.ID] = i
+		}
+	}
+	s.mu.Lock()
+	s.types = types
+	s.mu.Unlock()
+	return st, nil
+}
+
+func (s *pooled) ready() *place { return nil }
+
+// any is the first instance of the default pool: its endpoint is there
+// whoever leases it.
+func (s *pooled) any(ctx context.Context) (Browser, error) {
+	st, err := s.look(ctx)
+	if err != nil {
+		return Browser{}, err
+	}
+	for _, p := range st.Pools {
+		if p.IsDefault && len(p.Instances) > 0 {
+			return browserOf(p.Name, p.Instances[0]), nil
+		}
+	}
+	return Browser{}, errors.New("there is no default pool")
+}
+
+func browserOf(pool string, i poolInstance) Browser {
+	b := Browser{Pool: pool, Instance: i.ID, Type: i.Browser, Headless: i.Headless}
+	if i.Endpoint != "" {
+		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
+		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {
+			b.Port, _ = strconv.Atoi(port)
+		}
+	}
+	return b
+}
+
+func (s *pooled) acquire(ctx context.Context, poolName, instance string) (*place, error) {
+	params := map[string]any{"hold": true, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
+	if poolName != "" {
+		params["pool"] = poolName
+	}
+	if instance != "" {
+		params["instance"] = instance
+	}
+	rec := &record.Record{}
+	c, err := s.call(ctx, "lease", params, rec)
+	if err != nil {
+		return nil, err
+	}
+	var l record.Lease
+	var i record.Instance
+	rec.Get("lease", &l)
+	rec.Get("instance", &i)
+	b := browserAt(i)
+	b.Pool, b.Instance = l.Pool, l.Instance
+	s.mu.Lock()
+	known, ok := s.types[l.Pool+"/"+l.Instance]
+	s.mu.Unlock()
+	if !ok {
+		if _, err := s.look(ctx); err == nil {
+			s.mu.Lock()
+			known = s.types[l.Pool+"/"+l.Instance]
+			s.mu.Unlock()
+		}
+	}
+	b.Type, b.Headless = known.Browser, known.Headless
+	if i.Protocol == record.BiDi {
+		b.HTTPURL, b.WSURL, b.Port = "", "", 0 // no child speaks it to a browser that runs
+	}
+	p := &place{Browser: b, release: func() {
+		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {
+			c.Close() // which releases it too
+			return
+		}
+		s.put(c)
+	}}
+	if i.PID != 0 {
+		p.died = s.watch(i.PID)
+	}
+	return p, nil
+}
+
+// watch is watch, once for each process.
+func (s *pooled) watch(pid int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, died := range s.dead {
+		if isClosed(died) {
+			delete(s.dead, other)
+		}
+	}
+	if s.dead[pid] == nil {
+		s.dead[pid] = watch(s.ctx, pid)
+	}
+	return s.dead[pid]
+}
+
+// Left leaves the browser to the children, as one that DevTools can't reach.
+func Left(browser string, headless bool) Browsers {
+	return noBrowser{Browser{Type: browser, Headless: headless}}
+}
+
+type noBrowser struct{ Browser }
+
+func (n noBrowser) acquire(context.Context, string, string) (*place, error) {
+	return &place{Browser: n.Browser, release: func() {}}, nil
+}
+func (n noBrowser) ready() *place                        { return &place{Browser: n.Browser, release: func() {}} }
+func (n noBrowser) any(context.Context) (Browser, error) { return n.Browser, nil }
+func (n noBrowser) close()                               {}

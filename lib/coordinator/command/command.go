@@ -1,0 +1,246 @@
+// Package command is what the commands of bmcp do.
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"btools/lib/cli"
+	"btools/lib/coordinator"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/life"
+	"btools/lib/record"
+)
+
+// drainTimeout is how long requests may take to be answered after the host's
+// end of file.
+const drainTimeout = 30 * time.Second
+
+// Run serves a host until its end of file, or until told to stop.
+func Run(c *cli.Context) error {
+	if args := c.Args(); len(args) > 0 {
+		return c.UsageError("%q is no command: a child's goes after --", args[0])
+	}
+	children, err := children(c)
+	if err != nil {
+		return err
+	}
+	browsers, err := browsers(c)
+	if err != nil {
+		return err
+	}
+	owner, err := life.FromFlags(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := life.Signals(stop)
+	signal.Ignore(syscall.SIGPIPE)
+	owner.Watch(ctx, stop)
+	co := coordinator.New(coordinator.Options{
+		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
+		Stderr: os.Stderr, Log: c.Log,
+	})
+	drain, late := context.WithCancel(context.Background())
+	go func() { // a signal is enough for what is still to be answered
+		<-ctx.Done()
+		select {
+		case <-now:
+		case <-time.After(drainTimeout):
+		}
+		late()
+	}()
+	co.ServeStdio(ctx, drain, c.Stdin, c.Stdout)
+	stop(nil)
+	co.Close()
+	return nil
+}
+
+// cacheDir is where the children's lists are kept, "" if nowhere.
+func cacheDir(getenv func(string) string) string {
+	dir := getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(dir) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(dir, "btools")
+}
+
+// file is the configuration file.
+type file struct {
+	Child map[string]struct {
+		Command []string `toml:"command"`
+		MCP     string   `toml:"mcp"`
+		Prefix  string   `toml:"prefix"`
+	} `toml:"child"`
+}
+
+// children are those of -- CMD, else of --mcp and the file, else the default
+// one.
+func children(c *cli.Context) ([]coordinator.Child, error) {
+	var all []coordinator.Child
+	if c.Bool("no-child") {
+		if c.Command != nil || c.IsSet("mcp") {
+			return nil, c.UsageError("--no-child and a child exclude each other")
+		}
+		return nil, nil
+	}
+	if c.Command != nil {
+		child, err := coordinator.ParseChild(c.Command[0])
+		if err != nil {
+			return nil, c.UsageError("the command after -- %v", err)
+		}
+		child.Argv = append(coordinator.Command(c.Command[:1]), c.Command[1:]...)
+		all = append(all, child)
+	}
+	for _, spec := range c.StringSlice("mcp") {
+		child, err := coordinator.ParseChild(spec)
+		if err != nil {
+			return nil, c.UsageError("--mcp %v", err)
+		}
+		all = append(all, child)
+	}
+	if path := c.String("config"); path != "" {
+		var f file
+		meta, err := toml.DecodeFile(path, &f)
+		var pe toml.ParseError
+		if errors.As(err, &pe) {
+			err = fmt.Errorf("%s:%d:%d: %s", path, pe.Position.Line, pe.Position.Col, pe.Message)
+		}
+		if err != nil {
+			return nil, cli.Errorf(cli.Config, "cannot read the configuration: %v", err)
+		}
+		if odd := meta.Undecoded(); len(odd) > 0 {
+			return nil, cli.Errorf(cli.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix", path, odd[0])
+		}
+		var names []string
+		for _, k := range meta.Keys() { // in the order of the file
+			if len(k) == 2 && k[0] == "child" {
+				names = append(names, k[1])
+			}
+		}
+		for _, name := range names {
+			fc := f.Child[name]
+			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
+			if (len(fc.Command) == 0) == (fc.MCP == "") {
+				return nil, cli.Errorf(cli.Config, "%s: [child.%s] needs command or mcp", path, name)
+			}
+			if fc.MCP != "" {
+				parsed, err := coordinator.ParseChild(fc.MCP)
+				if err != nil {
+					return nil, cli.Errorf(cli.Config, "%s: [child.%s] %v", path, name, err)
+				}
+				child.Argv = parsed.Argv
+			}
+			if !slices.Contains([]string{"", "auto", coordinator.PrefixAlways, coordinator.PrefixNever}, fc.Prefix) {
+				return nil, cli.Errorf(cli.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name, fc.Prefix)
+			}
+			all = append(all, child)
+		}
+	}
+	if len(all) == 0 {
+		child, err := coordinator.ParseChild(coordinator.DefaultChild)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, child)
+	}
+	seen := map[string]bool{}
+	for i := range all {
+		base := all[i].Name
+		for n := 2; seen[all[i].Name]; n++ {
+			all[i].Name = fmt.Sprintf("%s%d", base, n)
+		}
+		seen[all[i].Name] = true
+	}
+	return all, nil
+}
+
+// browsers are those of pools, if there are such, else one.
+func browsers(c *cli.Context) (coordinator.Browsers, error) {
+	o, err := options.FromFlags(c)
+	if err != nil {
+		return nil, err
+	}
+	store := c.State()
+	level := c.String("log-level")
+	if level == "info" {
+		level = "warn" // their usual words are of no interest here
+	}
+	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
+	configured := slices.ContainsFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
+	if path := c.String("pool-config"); path != "" || configured {
+		sock, err := store.Socket(fmt.Sprintf("bmcp-%d", os.Getpid()))
+		if err != nil {
+			return nil, cli.StateError(err)
+		}
+		args := append(log, "--socket="+sock, "--drain-timeout=0s")
+		if path != "" {
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, "--config="+abs)
+		}
+		return coordinator.Pooled(os.Stderr, sock, args), nil
+	}
+	f, err := store.Read()
+	if err != nil {
+		return nil, cli.StateError(err)
+	}
+	for _, p := range f.Pools {
+		if p.Process.Alive() && !c.Bool("no-pool") && o.Browser == "" {
+			return coordinator.Pooled(os.Stderr, p.Control, nil), nil
+		}
+	}
+	if o.Browser == record.Firefox || o.Browser == "webkit" {
+		return coordinator.Left(o.Browser, o.Headless == nil || *o.Headless), nil
+	}
+	return coordinator.Single(store, os.Stderr, slices.Concat(log, o.Argv())), nil
+}
+
+// detect lists the installed browsers, by bfind.
+func detect(ctx context.Context) ([]json.RawMessage, error) {
+	path, err := launcher.Sibling("bfind")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, "--no-input", "--output=json", "--log-level=error")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == cli.Unavailable {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the browsers: %w", err)
+	}
+	var all []json.RawMessage
+	for line := range bytes.Lines(out) {
+		r, err := record.Parse(line)
+		if err != nil {
+			return nil, err
+		}
+		if raw := r.Raw("browser"); raw != nil {
+			all = append(all, raw)
+		}
+	}
+	return all, nil
+}

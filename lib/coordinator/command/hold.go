@@ -1,0 +1,53 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/life"
+	"btools/lib/proc"
+	"btools/lib/run"
+)
+
+// here is the browser that the environment names.
+func here(getenv func(string) string) run.Endpoint {
+	port, _ := strconv.Atoi(getenv("BTOOLS_PORT"))
+	return run.Endpoint{ID: getenv("BTOOLS_ID"), HTTPURL: getenv("BTOOLS_CDP_URL"), WSURL: getenv("BTOOLS_WS_URL"), Port: port}
+}
+
+// Hold runs a child for its owner: when the owner is gone it ends the child,
+// and in any case what the child leaves behind, wherever that has got to.
+func Hold(c *cli.Context) error {
+	if c.Command == nil {
+		return c.UsageError("hold is bmcp's own: it needs -- CMD")
+	}
+	path, err := run.Find(c.Command)
+	if err != nil {
+		return err
+	}
+	owner, err := life.FromFlags(c)
+	if err != nil {
+		return err
+	}
+	if err := proc.Subreaper(); err != nil {
+		c.Log.Debug("orphans can't be adopted: " + err.Error())
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	owner.Watch(ctx, stop)
+	// None is to end us before all is done, not even after the child has ended.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err = run.Command(ctx, path, c.Command, here(c.Getenv), c.Duration("stop-timeout"))
+	for end := time.Now().Add(5 * time.Second); len(proc.KillDescendants()) > 0; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.Join(err, errors.New("what the child has started does not end"))
+		}
+	}
+	return err
+}

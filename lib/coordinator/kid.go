@@ -1,0 +1,182 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+const (
+	startTimeout = 5 * time.Minute // npx may have to fetch it first
+	steadyAfter  = time.Minute     // a child that lives so long does not crash repeatedly
+	firstDelay   = time.Second     // after the second crash
+	maxDelay     = 30 * time.Second
+)
+
+// kid is a child of a session, for one browser: it is started when it is
+// needed, and again when it has ended.
+type kid struct {
+	session *Session
+	child   *Child
+	browser Browser
+
+	mu       sync.Mutex
+	p        *process
+	starting chan struct{} // closed when the start is over; nil: none is under way
+	err      error         // of the last start
+	crashes  int
+	began    time.Time // of the last start
+	next     time.Time // no start before
+}
+
+// running is the child's process if it is up, else nil.
+func (k *kid) running() *process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.p == nil || k.p.gone() != nil || k.starting != nil {
+		return nil
+	}
+	return k.p
+}
+
+// get returns the child's process, started if need be.
+func (k *kid) get(ctx context.Context) (*process, error) {
+	k.mu.Lock()
+	for {
+		if k.starting == nil && k.p != nil && k.p.gone() == nil {
+			defer k.mu.Unlock()
+			return k.p, nil
+		}
+		if k.starting == nil {
+			if wait := time.Until(k.next); wait > 0 {
+				defer k.mu.Unlock()
+				return nil, fmt.Errorf("%w; it is started again in %v at the earliest", k.err, wait.Round(100*time.Millisecond))
+			}
+			k.starting = make(chan struct{})
+			k.began = time.Now()
+			go k.start()
+		}
+		starting := k.starting
+		k.mu.Unlock()
+		select {
+		case <-starting:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		k.mu.Lock()
+		if k.starting == nil && k.err != nil {
+			defer k.mu.Unlock()
+			return nil, k.err
+		}
+	}
+}
+
+// start starts the child and makes it ready for calls.
+func (k *kid) start() {
+	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout, fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
+	defer cancel()
+	p, err := k.begin(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.p, k.err = p, err
+	if err != nil {
+		k.p = nil
+		k.crashedLocked()
+		k.session.c.failed(k.child, err)
+	}
+	close(k.starting)
+	k.starting = nil
+}
+
+func (k *kid) begin(ctx context.Context) (*process, error) {
+	s := k.session
+	p, err := startProcess(k.child, k.browser, s, s.c.Stderr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
+	}
+	result, err := p.call(ctx, "initialize", s.childParams())
+	if err != nil {
+		p.stop()
+		var e *jsonrpc.Error
+		if errors.As(err, &e) {
+			err = fmt.Errorf("child %s does not initialize: %s", k.child.Name, e.Message)
+		}
+		return nil, err
+	}
+	s.c.greet(k.child, result)
+	select { // what it asks the host must come after the host's own greeting
+	case <-s.greeted:
+	case <-ctx.Done():
+		p.stop()
+		return nil, context.Cause(ctx)
+	}
+	p.notify("notifications/initialized", nil)
+	if level := s.logLevel(); level != nil && jsonrpc.Get(result, "capabilities", "logging") != nil {
+		go p.call(ctx, "logging/setLevel", level)
+	}
+	if jsonrpc.Get(result, "capabilities", "tools") == nil {
+		s.c.list(k.child, nil)
+	} else {
+		go s.refresh(p)
+	}
+	return p, nil
+}
+
+// crashedLocked has the next start wait if the child crashes again and again.
+func (k *kid) crashedLocked() {
+	if time.Since(k.began) > steadyAfter {
+		k.crashes = 0
+	}
+	if k.crashes++; k.crashes > 1 {
+		k.next = time.Now().Add(min(firstDelay<<min(k.crashes-2, 10), maxDelay))
+	}
+}
+
+// ended notes that the child's process has ended by itself.
+func (k *kid) ended(p *process) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.p == p {
+		k.err = p.gone()
+		k.crashedLocked()
+	}
+}
+
+func (k *kid) stop() {
+	k.mu.Lock()
+	p, starting := k.p, k.starting
+	k.mu.Unlock()
+	if starting != nil {
+		<-starting // the session's end has ended it
+		k.mu.Lock()
+		p = k.p
+		k.mu.Unlock()
+	}
+	if p != nil {
+		p.stop()
+	}
+}
+
+// pages are the items of a paginated list.
+func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
+	const most = 1000 // pages of a list that never ends
+	var params json.RawMessage
+	for range most {
+		result, err := p.call(ctx, method, params)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, jsonrpc.Elements(jsonrpc.Get(result, member))...)
+		cursor := jsonrpc.Get(result, "nextCursor")
+		if len(cursor) == 0 || cursor[0] != '"' {
+			return all, nil
+		}
+		params = jsonrpc.Set(nil, "cursor", cursor)
+	}
+	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, most, method)
+}

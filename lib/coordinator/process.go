@@ -1,0 +1,380 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/jsonrpc"
+	"btools/lib/launcher"
+	"btools/lib/proc"
+)
+
+// host is what a child's own requests and notifications reach.
+type host interface {
+	fromChild(p *process, m *jsonrpc.Message)
+	childEnded(p *process)
+}
+
+// process is a child MCP server that runs.
+type process struct {
+	child   *Child
+	browser Browser
+	host    host
+
+	cmd   *exec.Cmd
+	mark  string // in the environment of all that it starts
+	bind  *os.File
+	input *os.File
+	in    *jsonrpc.Writer
+	ended chan struct{} // closed when it has ended and every call is answered
+
+	mu    sync.Mutex
+	last  int64
+	calls map[int64]func(*jsonrpc.Message, error)
+	why   error // it has ended, or is of no use
+	words lastWords
+}
+
+// stopGrace is how long a child may take to end after the end of its input,
+// and again after TERM.
+const stopGrace = 2 * time.Second
+
+// maxWaiting bounds what waits for a child that does not read, in bytes.
+const maxWaiting = 64 << 20
+
+// sweepBound is how long what a child has left may take to die.
+const sweepBound = 5 * time.Second
+
+// errBusy says that a child does not read what it is sent.
+var errBusy = errors.New("it does not read what it is sent")
+
+// startProcess runs a child for a browser. It is run by "bmcp hold", which
+// ends with us, whatever ends us, and takes what the child has started along.
+func startProcess(c *Child, b Browser, h host, log io.Writer) (*process, error) {
+	argv, env := c.command(b)
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return nil, fmt.Errorf("cannot run %s: %w", argv[0], err)
+	}
+	argv[0] = path
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	read, bind, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	p := &process{child: c, browser: b, host: h, bind: bind, ended: make(chan struct{}), calls: map[int64]func(*jsonrpc.Message, error){}}
+	p.words.name, p.words.log = c.Name, log
+	p.cmd = exec.Command(self, append([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--"}, argv...)...)
+	p.mark = "BTOOLS_CHILD=" + rand.Text()
+	p.cmd.Env = append(env, p.mark)
+	p.cmd.ExtraFiles = []*os.File{read}
+	p.cmd.Stderr = &p.words
+	p.cmd.WaitDelay = time.Second
+	p.cmd.SysProcAttr = ownGroup()
+	// Pipes of our own: exec's are closed before what is in them is read.
+	inRead, inWrite, err := os.Pipe()
+	if err != nil {
+		bind.Close()
+		return nil, err
+	}
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		inRead.Close()
+		inWrite.Close()
+		bind.Close()
+		return nil, err
+	}
+	p.cmd.Stdin, p.cmd.Stdout = inRead, outWrite
+	wait, err := proc.StartTied(p.cmd, syscall.SIGTERM)
+	inRead.Close()
+	outWrite.Close()
+	if err != nil {
+		inWrite.Close()
+		outRead.Close()
+		bind.Close()
+		return nil, fmt.Errorf("cannot run %s: %w", self, err)
+	}
+	p.input, p.in = inWrite, jsonrpc.NewWriter(inWrite, maxWaiting, tryWrite(inWrite))
+	go p.run(outRead, wait)
+	return p, nil
+}
+
+// run reads what the child says until it has ended.
+func (p *process) run(out *os.File, wait <-chan error) {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.read(jsonrpc.NewReader(out))
+		p.bind.Close() // it says nothing any more
+	}()
+	err := <-wait
+	p.bind.Close()
+	select {
+	case <-read:
+	case <-time.After(time.Second): // somebody else has its output
+		out.Close()
+		<-read
+	}
+	out.Close()
+	p.in.Close()
+	p.input.Close()
+	// Nothing is left, unless hold was killed.
+	if _, err := proc.KillMarked(p.mark, "/nowhere/"+p.mark, sweepBound); err != nil {
+		p.words.say(err.Error())
+	}
+	p.fail(p.words.ending(p.child.Name, err))
+	p.mu.Lock()
+	calls, why := p.calls, p.why
+	p.calls = nil
+	p.mu.Unlock()
+	for _, answer := range calls {
+		answer(nil, why)
+	}
+	close(p.ended)
+	p.host.childEnded(p)
+}
+
+func (p *process) read(lines *jsonrpc.Reader) {
+	for {
+		line, err := lines.Line()
+		if errors.Is(err, jsonrpc.ErrTooLong) {
+			p.fail(fmt.Errorf("child %s: %w", p.child.Name, err))
+			return
+		}
+		if err != nil {
+			return
+		}
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			p.words.say("not a message on standard output: " + clip(line))
+			continue
+		}
+		if !m.IsResponse() {
+			p.host.fromChild(p, m)
+			continue
+		}
+		n, _ := strconv.ParseInt(string(m.ID), 10, 64)
+		p.mu.Lock()
+		answer := p.calls[n]
+		delete(p.calls, n)
+		p.mu.Unlock()
+		if answer == nil {
+			p.words.say("an answer to no question, with the id " + clip(m.ID))
+			continue
+		}
+		answer(m, nil)
+	}
+}
+
+func clip(b []byte) string {
+	if len(b) > 200 {
+		return fmt.Sprintf("%q…", b[:200])
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+// fail notes why the child is of no use.
+func (p *process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.why == nil {
+		p.why = err
+	}
+}
+
+// gone is why the child is of no use, nil if it lives.
+func (p *process) gone() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why
+}
+
+// newID is an ID for a request to the child.
+func (p *process) newID() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	return p.last
+}
+
+// relay sends a request as it is, but for its ID, which is a new one, and has
+// its answer answered once.
+func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) {
+	p.mu.Lock()
+	if p.why != nil {
+		defer p.mu.Unlock()
+		go answer(nil, p.why)
+		return
+	}
+	p.calls[n] = answer
+	p.mu.Unlock()
+	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) {
+		p.mu.Lock()
+		_, open := p.calls[n]
+		delete(p.calls, n)
+		p.mu.Unlock()
+		if open {
+			go answer(nil, fmt.Errorf("child %s: %w", p.child.Name, errBusy))
+		}
+	}
+}
+
+// forget has the answer to a request dropped; it tells the child, which need
+// not heed it.
+func (p *process) forget(n int64, reason string) {
+	p.mu.Lock()
+	_, open := p.calls[n]
+	if open {
+		p.calls[n] = func(*jsonrpc.Message, error) {} // it may still come
+	}
+	p.mu.Unlock()
+	if open {
+		params, _ := json.Marshal(map[string]any{"requestId": n, "reason": reason})
+		p.notify("notifications/cancelled", params)
+	}
+}
+
+func (p *process) notify(method string, params json.RawMessage) {
+	p.in.Write(jsonrpc.Request(nil, method, params), false)
+}
+
+// call makes a request of our own, and returns its result. An error of the
+// child is a *jsonrpc.Error.
+func (p *process) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	type reply struct {
+		m   *jsonrpc.Message
+		err error
+	}
+	got := make(chan reply, 1)
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
+	if err != nil {
+		return nil, err
+	}
+	n := p.newID()
+	p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} })
+	select {
+	case r := <-got:
+		if r.err != nil {
+			return nil, r.err
+		}
+		return r.m.Result, errorOf(r.m)
+	case <-ctx.Done():
+		p.forget(n, context.Cause(ctx).Error())
+		return nil, context.Cause(ctx)
+	}
+}
+
+// errorOf is the error of a response, nil if it is none.
+func errorOf(m *jsonrpc.Message) error {
+	if m.Error == nil {
+		return nil
+	}
+	e := &jsonrpc.Error{}
+	if err := json.Unmarshal(m.Error, e); err != nil {
+		e.Code, e.Message = jsonrpc.InternalError, string(m.Error)
+	}
+	return e
+}
+
+// stop ends the child: it is told by the end of its input, then by TERM, then
+// killed. It returns when the child has ended.
+func (p *process) stop() {
+	p.fail(fmt.Errorf("child %s was stopped", p.child.Name))
+	written := p.in.Close()
+	select {
+	case <-written:
+	case <-time.After(stopGrace):
+	case <-p.ended:
+	}
+	p.input.Close()
+	select {
+	case <-p.ended:
+		return
+	case <-time.After(stopGrace):
+	}
+	p.bind.Close() // hold ends it, and what it has started
+	select {
+	case <-p.ended:
+	case <-time.After(2*stopGrace + launcher.Margin):
+		p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// lastWords passes a child's messages on, with its name in front, and keeps
+// the last ones.
+type lastWords struct {
+	name string
+	log  io.Writer
+	mu   sync.Mutex
+	tail []byte // at most 4 KiB, whole lines but for the last
+	part []byte // of a line that has not ended
+}
+
+const maxPart = 8 << 10
+
+func (w *lastWords) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tail = append(w.tail, b...)
+	if len(w.tail) > 4<<10 {
+		w.tail = append([]byte(nil), w.tail[len(w.tail)-4<<10:]...)
+	}
+	w.part = append(w.part, b...)
+	for {
+		i := strings.IndexByte(string(w.part), '\n')
+		if i < 0 && len(w.part) < maxPart {
+			return len(b), nil
+		}
+		if i < 0 {
+			i = maxPart - 1
+		}
+		fmt.Fprintf(w.log, "%s: %s\n", w.name, strings.TrimRight(string(w.part[:i+1]), "\r\n"))
+		w.part = append([]byte(nil), w.part[i+1:]...)
+	}
+}
+
+func (w *lastWords) say(line string) { fmt.Fprintf(w, "%s\n", line) }
+
+// ending says how a child ended, with the last thing that it said.
+func (w *lastWords) ending(name string, err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how := "exited with 0"
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		how = exit.String()
+		if n := exit.ExitCode() - cli.Signalled; n > 0 && n < 65 {
+			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
+		}
+	}
+	var said []string
+	for _, l := range strings.Split(string(w.tail), "\n") {
+		if l = strings.TrimSpace(l); l != "" {
+			said = append(said, l)
+		}
+	}
+	if len(said) > 3 {
+		said = said[len(said)-3:]
+	}
+	if len(said) == 0 {
+		return fmt.Errorf("child %s ended (%s)", name, how)
+	}
+	return fmt.Errorf("child %s ended (%s): %s", name, how, strings.Join(said, " | "))
+}

@@ -1,0 +1,13 @@
+package coordinator
+
+import (
+	"os"
+	"syscall"
+)
+
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// tryWrite is nil: everything is written by the writer's goroutine.
+func tryWrite(*os.File) func([]byte) (int, error) { return nil }

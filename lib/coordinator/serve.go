@@ -1,0 +1,343 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"btools/lib/control"
+	"btools/lib/jsonrpc"
+)
+
+// fast relays the call of a tool at once, if nothing has to be waited for. It
+// reports whether it has.
+func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
+	r, ok := s.c.tools().routes[jsonrpc.GetString(m.Params, "name")]
+	if !ok || r.pools {
+		return false
+	}
+	b := Browser{}
+	var at *place
+	if r.child.takesEndpoint() {
+		if at = s.c.Browsers.ready(); at == nil {
+			return false
+		}
+		b = at.Browser
+	}
+	k := s.kid(r.child, b)
+	if k == nil {
+		return false
+	}
+	p := k.running()
+	if p == nil {
+		return false
+	}
+	if s.place(f, at) {
+		s.forward(p, r.rename(m), f)
+	}
+	return true
+}
+
+// place notes where a request is answered, unless it is answered already.
+func (s *Session) place(f *flight, at *place) bool {
+	if at == nil {
+		return true
+	}
+	s.mu.Lock()
+	done := f.done
+	if !done {
+		f.place = at
+	}
+	s.mu.Unlock()
+	if done {
+		at.release()
+		return false
+	}
+	s.watch(at.died)
+	return true
+}
+
+// rename is the call as the child knows it.
+func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
+	params := m.Params
+	if jsonrpc.GetString(params, "name") != r.name {
+		quoted, _ := json.Marshal(r.name)
+		params = jsonrpc.Set(params, "name", quoted)
+	}
+	if r.pools {
+		args := jsonrpc.Get(params, "arguments")
+		if stripped := jsonrpc.Delete(jsonrpc.Delete(args, "browser_pool"), "browser_instance"); len(stripped) != len(args) {
+			params = jsonrpc.Set(params, "arguments", stripped)
+		}
+	}
+	if &params[0] == &m.Params[0] {
+		return m
+	}
+	return withParams(m, params)
+}
+
+// withParams is the request with other parameters.
+func withParams(m *jsonrpc.Message, params json.RawMessage) *jsonrpc.Message {
+	other, _ := jsonrpc.Parse(jsonrpc.Set(m.Raw, "params", params))
+	return other
+}
+
+// serve answers a request.
+func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
+	switch m.Method {
+	case "initialize", "server/discover":
+		if m.Method == "initialize" {
+			wait, cancel := context.WithTimeout(ctx, greetWait)
+			s.c.await(wait, func(l *listing) chan struct{} { return l.greeted })
+			cancel()
+		}
+		result, err := s.ourAnswer(ctx, m)
+		if err != nil {
+			s.fail(f, err)
+			return
+		}
+		all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
+		result = jsonrpc.Set(result, "capabilities", all)
+		if said = append([]string{jsonrpc.GetString(result, "instructions")}, said...); len(said) > 1 {
+			quoted, _ := json.Marshal(strings.Join(said, "\n\n"))
+			result = jsonrpc.Set(result, "instructions", quoted)
+		}
+		s.finish(f, jsonrpc.Response(f.id, result))
+	case "tools/list":
+		wait, cancel := context.WithTimeout(ctx, listWait)
+		s.c.await(wait, func(l *listing) chan struct{} { return l.listed })
+		cancel()
+		all := s.c.tools()
+		s.mu.Lock()
+		s.listed = all
+		s.mu.Unlock()
+		s.list(f, "tools", all.tools)
+	case "tools/call":
+		s.call(ctx, m, f)
+	case "ping":
+		s.result(f, json.RawMessage("{}"))
+	case "logging/setLevel":
+		s.mu.Lock()
+		s.level = slices.Clone(m.Params)
+		s.mu.Unlock()
+		for _, p := range s.all() {
+			if _, err := p.call(ctx, m.Method, m.Params); err != nil {
+				s.c.Log.Debug("child " + p.child.Name + " sets no level: " + err.Error())
+			}
+		}
+		s.result(f, json.RawMessage("{}"))
+	case "prompts/list":
+		s.collect(ctx, f, m.Method, "prompts", "prompts", "name")
+	case "resources/list":
+		s.collect(ctx, f, m.Method, "resources", "resources", "uri")
+	case "resources/templates/list":
+		s.collect(ctx, f, m.Method, "resources", "resourceTemplates", "uriTemplate")
+	case "prompts/get":
+		s.byOwner(ctx, m, f, "prompts", jsonrpc.GetString(m.Params, "name"))
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "uri"))
+	case "completion/complete":
+		if name := jsonrpc.GetString(m.Params, "ref", "name"); name != "" {
+			s.byOwner(ctx, m, f, "prompts", name)
+		} else {
+			s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
+		}
+	default:
+		if len(s.c.Children) == 1 && !strings.HasPrefix(m.Method, "server/") && !strings.HasPrefix(m.Method, "subscriptions/") {
+			s.toChild(ctx, &s.c.Children[0], m, f)
+			return
+		}
+		s.fail(f, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
+	}
+}
+
+// list answers with a whole list.
+func (s *Session) list(f *flight, member string, all []json.RawMessage) {
+	result := jsonrpc.Set(nil, member, jsonrpc.Array(all))
+	if f.modern {
+		result = jsonrpc.Set(jsonrpc.Set(result, "ttlMs", json.RawMessage("0")), "cacheScope", json.RawMessage(`"private"`))
+	}
+	s.result(f, result)
+}
+
+// collect answers with the lists of all children that have such.
+func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
+	all := []json.RawMessage{}
+	for _, child := range s.c.having(capability) {
+		p, err := s.process(ctx, child)
+		if err != nil {
+			continue // its error is in the status
+		}
+		some, err := pages(ctx, p, method, member)
+		if err != nil {
+			s.c.Log.Debug("child " + child.Name + " does not answer " + method + ": " + err.Error())
+			continue
+		}
+		s.mu.Lock()
+		for _, item := range some {
+			key := capability + "\x00" + jsonrpc.GetString(item, name)
+			if s.owners[key] == nil || s.owners[key] == child {
+				s.owners[key] = child
+				all = append(all, item)
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.list(f, member, all)
+}
+
+// byOwner relays a request to the child whose resource or prompt it is about:
+// the one that has listed it, else the first that knows it.
+func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, capability, name string) {
+	s.mu.Lock()
+	owner := s.owners[capability+"\x00"+name]
+	s.mu.Unlock()
+	some := s.c.having(capability)
+	if owner == nil && len(some) == 1 {
+		owner = some[0]
+	}
+	if owner != nil {
+		s.toChild(ctx, owner, m, f)
+		return
+	}
+	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
+	for _, child := range some {
+		p, err := s.process(ctx, child)
+		if err == nil {
+			var result json.RawMessage
+			if result, err = p.call(ctx, m.Method, m.Params); err == nil {
+				s.result(f, result)
+				return
+			}
+		}
+		last = err
+	}
+	s.fail(f, last)
+}
+
+// process is a child that is not bound to a call's browser.
+func (s *Session) process(ctx context.Context, child *Child) (*process, error) {
+	b := Browser{}
+	if child.takesEndpoint() {
+		var err error
+		if b, err = s.c.Browsers.any(ctx); err != nil {
+			return nil, err
+		}
+	}
+	k := s.kid(child, b)
+	if k == nil {
+		return nil, errors.New("the session has ended")
+	}
+	return k.get(ctx)
+}
+
+func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message, f *flight) {
+	p, err := s.process(ctx, child)
+	if err != nil {
+		s.fault(f, err)
+		return
+	}
+	s.forward(p, m, f)
+}
+
+// find is the route of a tool; if it is not known, once the children have
+// listed theirs.
+func (s *Session) find(ctx context.Context, name string) (route, bool) {
+	r, ok := s.c.tools().routes[name]
+	if ok {
+		return r, true
+	}
+	wait, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	s.c.await(wait, func(l *listing) chan struct{} { return l.said })
+	r, ok = s.c.tools().routes[name]
+	return r, ok
+}
+
+// call answers the call of a tool.
+func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
+	name := jsonrpc.GetString(m.Params, "name")
+	if s.c.isOwn(name) {
+		result, err := s.ourAnswer(ctx, m)
+		if err != nil {
+			s.fail(f, err)
+			return
+		}
+		s.result(f, result)
+		return
+	}
+	r, ok := s.find(ctx, name)
+	if !ok {
+		s.fail(f, s.unknown(name))
+		return
+	}
+	at, err := s.acquire(ctx, r, jsonrpc.Get(m.Params, "arguments"))
+	if err != nil {
+		s.fault(f, err)
+		return
+	}
+	if !s.place(f, at) {
+		return
+	}
+	p, err := s.at(ctx, r.child, at)
+	if err != nil {
+		s.fault(f, err)
+		return
+	}
+	s.forward(p, r.rename(m), f)
+}
+
+// acquire is a browser for a call, nil if the child needs none.
+func (s *Session) acquire(ctx context.Context, r route, args json.RawMessage) (*place, error) {
+	if !r.child.takesEndpoint() {
+		return nil, nil
+	}
+	poolName, instance := "", ""
+	if r.pools {
+		poolName, instance = jsonrpc.GetString(args, "browser_pool"), jsonrpc.GetString(args, "browser_instance")
+	}
+	at, err := s.c.Browsers.acquire(ctx, poolName, instance)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return at, nil
+}
+
+// explain adds what to do to an error of the browsers.
+func explain(err error) error {
+	var e *control.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		return fmt.Errorf("%w (%s)", err, e.Hint)
+	}
+	return err
+}
+
+// at is the child for a place.
+func (s *Session) at(ctx context.Context, child *Child, at *place) (*process, error) {
+	b := Browser{}
+	if at != nil {
+		b = at.Browser
+	}
+	k := s.kid(child, b)
+	if k == nil {
+		return nil, errors.New("the session has ended")
+	}
+	return k.get(ctx)
+}
+
+// unknown is the error for a tool that nobody has, with the children that
+// could not be asked.
+func (s *Session) unknown(name string) error {
+	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for i := range s.c.Children {
+		if l := s.c.listings[s.c.Children[i].Name]; l.err != nil && !l.live {
+			e.Message += "; " + l.err.Error()
+		}
+	}
+	return e
+}

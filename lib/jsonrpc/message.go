@@ -1,0 +1,118 @@
+// Package jsonrpc reads and relays JSON-RPC messages without decoding what
+// they carry: a message is changed where it has to be, and every other byte
+// stays as it came.
+package jsonrpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Error codes of JSON-RPC.
+const (
+	ParseError     = -32700
+	InvalidRequest = -32600
+	MethodNotFound = -32601
+	InvalidParams  = -32602
+	InternalError  = -32603
+)
+
+// Message is one message. It holds the bytes that it came as.
+type Message struct {
+	Raw    []byte
+	ID     json.RawMessage // nil: none
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  json.RawMessage
+	id     member
+}
+
+// IsRequest, IsNotification and IsResponse tell what it is.
+func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != nil }
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
+func (m *Message) IsResponse() bool     { return m.Method == "" && (m.Result != nil || m.Error != nil) }
+
+// Parse reads a message. What it carries is not checked but for its brackets
+// and quotes.
+func Parse(raw []byte) (*Message, error) {
+	m := &Message{Raw: raw}
+	bad := false
+	err := members(raw, func(at member) bool {
+		value := json.RawMessage(raw[at.value:at.end:at.end])
+		switch at.key(raw) {
+		case "id":
+			m.ID, m.id = value, at
+			if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
+				bad = true
+			}
+		case "method":
+			if json.Unmarshal(value, &m.Method) != nil {
+				bad = true
+			}
+		case "params":
+			m.Params = value
+		case "result":
+			m.Result = value
+		case "error":
+			m.Error = value
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if bad || m.Method == "" && m.Result == nil && m.Error == nil {
+		return m, fmt.Errorf("it is neither request, notification nor response")
+	}
+	return m, nil
+}
+
+// WithID is the message with another ID.
+func (m *Message) WithID(id json.RawMessage) []byte {
+	return splice(m.Raw, m.id.value, m.id.end, id)
+}
+
+// Request makes a request, or, with a nil ID, a notification.
+func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
+	quoted, _ := json.Marshal(method)
+	out := []byte(`{"jsonrpc":"2.0",`)
+	if id != nil {
+		out = slices.Concat(out, []byte(`"id":`), id, []byte(`,`))
+	}
+	out = slices.Concat(out, []byte(`"method":`), quoted)
+	if params != nil {
+		out = slices.Concat(out, []byte(`,"params":`), params)
+	}
+	return append(out, '}')
+}
+
+// Response makes the answer to a request.
+func Response(id, result json.RawMessage) []byte {
+	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":`), result, []byte(`}`))
+}
+
+// Error is an error as it travels. Data may be nil.
+type Error struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Failure makes the answer to a request that failed; the ID may be nil, if it
+// is not known.
+func Failure(id json.RawMessage, e *Error) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	b, _ := json.Marshal(e)
+	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), b, []byte(`}`))
+}

@@ -1,0 +1,272 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// maxDepth is how deep values may nest.
+const maxDepth = 10000
+
+var errSyntax = errors.New("malformed JSON")
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	return i
+}
+
+// skipString returns the end of the string that begins at b[i].
+func skipString(b []byte, i int) (int, error) {
+	for from := i + 1; ; {
+		k := bytes.IndexByte(b[from:], '"')
+		if k < 0 {
+			return 0, errSyntax
+		}
+		end := from + k
+		slashes := 0
+		for end-slashes-1 > i && b[end-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end + 1, nil
+		}
+		from = end + 1
+	}
+}
+
+// skipValue returns the end of the value that begins at b[i]. It looks at
+// strings and brackets only: that is enough to find what follows.
+func skipValue(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return 0, errSyntax
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		var open []byte
+		for i < len(b) {
+			switch c := b[i]; c {
+			case '"':
+				end, err := skipString(b, i)
+				if err != nil {
+					return 0, err
+				}
+				i = end
+				continue
+			case '{', '[':
+				if len(open) == maxDepth {
+					return 0, errSyntax
+				}
+				open = append(open, c+2) // its other half, in ASCII
+			case '}', ']':
+				if open[len(open)-1] != c {
+					return 0, errSyntax
+				}
+				if open = open[:len(open)-1]; len(open) == 0 {
+					return i + 1, nil
+				}
+			}
+			i++
+		}
+		return 0, errSyntax
+	}
+	end := i
+	for end < len(b) && !isSpace(b[end]) && b[end] != ',' && b[end] != '}' && b[end] != ']' {
+		end++
+	}
+	if end == i {
+		return 0, errSyntax
+	}
+	return end, nil
+}
+
+// member is one of an object's: the places of its name (with quotes) and of
+// its value.
+type member struct{ name, nameEnd, value, end int }
+
+// key is the member's name.
+func (m member) key(b []byte) string {
+	raw := b[m.name+1 : m.nameEnd-1]
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		var s string
+		if json.Unmarshal(b[m.name:m.nameEnd], &s) == nil {
+			return s
+		}
+	}
+	return string(raw)
+}
+
+// members calls f for each member of an object, until it returns false.
+func members(b []byte, f func(m member) bool) error {
+	i := skipSpace(b, 0)
+	if i >= len(b) || b[i] != '{' {
+		return fmt.Errorf("%w: no object", errSyntax)
+	}
+	if i = skipSpace(b, i+1); i < len(b) && b[i] == '}' {
+		return after(b, i+1)
+	}
+	for {
+		var m member
+		var err error
+		if m.name = skipSpace(b, i); m.name >= len(b) || b[m.name] != '"' {
+			return errSyntax
+		}
+		if m.nameEnd, err = skipString(b, m.name); err != nil {
+			return err
+		}
+		if i = skipSpace(b, m.nameEnd); i >= len(b) || b[i] != ':' {
+			return errSyntax
+		}
+		m.value = skipSpace(b, i+1)
+		if m.end, err = skipValue(b, m.value); err != nil {
+			return err
+		}
+		if !f(m) {
+			return nil
+		}
+		if i = skipSpace(b, m.end); i >= len(b) {
+			return errSyntax
+		}
+		switch b[i] {
+		case ',':
+			i++
+		case '}':
+			return after(b, i+1)
+		default:
+			return errSyntax
+		}
+	}
+}
+
+// after reports what follows a value that should be the last.
+func after(b []byte, i int) error {
+	if skipSpace(b, i) != len(b) {
+		return errSyntax
+	}
+	return nil
+}
+
+// find is an object's last member with the name.
+func find(b []byte, name string) (found member, ok bool) {
+	members(b, func(m member) bool {
+		if m.key(b) == name {
+			found, ok = m, true
+		}
+		return true
+	})
+	return found, ok
+}
+
+// Get is the value of an object's member, nil if there is none: of the
+// object's, for several names of the one below it, and so on.
+func Get(object json.RawMessage, path ...string) json.RawMessage {
+	for _, name := range path {
+		m, ok := find(object, name)
+		if !ok {
+			return nil
+		}
+		object = object[m.value:m.end]
+	}
+	return object
+}
+
+// GetString is the text of a member, "" if there is none or it is no text.
+func GetString(object json.RawMessage, path ...string) string {
+	var s string
+	if raw := Get(object, path...); len(raw) > 0 && raw[0] == '"' {
+		json.Unmarshal(raw, &s)
+	}
+	return s
+}
+
+// Set returns the object with the member set, and every other byte as it was.
+// What is no object, such as nil, becomes one.
+func Set(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	if m, ok := find(object, name); ok {
+		return splice(object, m.value, m.end, value)
+	}
+	i := skipSpace(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		object, i = json.RawMessage("{}"), 0
+	}
+	quoted, _ := json.Marshal(name)
+	first := append(append(quoted, ':'), value...)
+	if next := skipSpace(object, i+1); next < len(object) && object[next] != '}' {
+		first = append(first, ',')
+	}
+	return splice(object, i+1, i+1, first)
+}
+
+// Delete returns the object without the member, and every other byte as it
+// was.
+func Delete(object json.RawMessage, name string) json.RawMessage {
+	for {
+		m, ok := find(object, name)
+		if !ok {
+			return object
+		}
+		from, to := m.name, skipSpace(object, m.end)
+		if to < len(object) && object[to] == ',' {
+			to++
+		} else { // the last one: the comma before it goes
+			for from > 0 && (isSpace(object[from-1])) {
+				from--
+			}
+			if from > 0 && object[from-1] == ',' {
+				from--
+			}
+		}
+		object = splice(object, from, to, nil)
+	}
+}
+
+// splice replaces b[from:to].
+func splice(b []byte, from, to int, with []byte) []byte {
+	out := make([]byte, 0, len(b)-(to-from)+len(with)+1) // and a newline
+	out = append(out, b[:from]...)
+	out = append(out, with...)
+	return append(out, b[to:]...)
+}
+
+// Elements are the values of an array.
+func Elements(array json.RawMessage) (all []json.RawMessage) {
+	i := skipSpace(array, 0)
+	if i >= len(array) || array[i] != '[' {
+		return nil
+	}
+	for i = skipSpace(array, i+1); i < len(array) && array[i] != ']'; {
+		end, err := skipValue(array, i)
+		if err != nil {
+			return nil
+		}
+		all = append(all, array[i:end:end])
+		if i = skipSpace(array, end); i < len(array) && array[i] == ',' {
+			i = skipSpace(array, i+1)
+		}
+	}
+	return all
+}
+
+// Array is the array of these values.
+func Array(all []json.RawMessage) json.RawMessage {
+	n := 2
+	for _, v := range all {
+		n += len(v) + 1
+	}
+	out := make([]byte, 0, n)
+	out = append(out, '[')
+	for i, v := range all {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']')
+}
