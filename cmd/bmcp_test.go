@@ -615,8 +615,8 @@ func TestMCPDeath(t *testing.T) {
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
 	w.clean()
-	for i := range 12 {
-		m = w.mcp([]string{"FAKE=stubborn"}, "--mcp", "a="+fake())
+	for i := range 8 {
+		m = w.mcp([]string{"FAKE=" + []string{"stubborn", "parent"}[i%2]}, "--mcp", "a="+fake())
 		works()
 		victims := w.ours()
 		if len(victims) < 6 { // bmcp, hold, the child, bproxy, blaunch, the browser

@@ -21,6 +21,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"}, "bproxy": {"list", "status", "launch", "stop", "restart"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload", "watch"},
+		"bmcp":  {"config"},
 	} {
 		help := w.run(p, "--help").out
 		for _, c := range commands {

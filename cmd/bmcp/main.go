@@ -29,6 +29,7 @@ func main() {
 		},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
 		Commands: []*cli.Command{
+			{Name: "config", Usage: "print the entry that has a host run bmcp, with what is after -- as its arguments", ArgsUsage: "claude-code|claude-desktop|vscode|cursor|codex", TakesCommand: true, Do: command.Config},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold, Flags: slices.Concat(life.Flags("", ""), []ucli.Flag{
 				&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second, Usage: "give the child `DURATION` to end"}})},
 		},

@@ -349,17 +349,46 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	f.p, f.n = p, p.newID()
 	s.mu.Unlock()
 	p.relay(f.n, m, func(got *jsonrpc.Message, err error) {
-		switch {
-		case err != nil:
-			s.fault(f, err)
-		case f.place != nil && f.place.Pool != "" && got.Result != nil:
-			s.result(f, withPlace(got.Result, f.place))
-		case f.modern && got.Result != nil:
-			s.result(f, got.Result)
-		default:
-			s.finish(f, got.WithID(f.id))
+		if err == nil && f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
+			// It may be the end of the browser, which the child has noticed
+			// before us: then the next call must not go there too.
+			go func() {
+				select {
+				case <-f.place.died:
+				case <-time.After(noticeDelay):
+				}
+				s.finish(f, s.answerOf(f, got))
+			}()
+			return
 		}
+		if err != nil {
+			s.fault(f, err)
+			return
+		}
+		s.finish(f, s.answerOf(f, got))
 	})
+}
+
+const (
+	maxFault    = 64 << 10 // bytes of a result that tells of a fault
+	noticeDelay = 30 * time.Millisecond
+)
+
+// answerOf is a child's answer as the host gets it.
+func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
+	result := got.Result
+	switch {
+	case result == nil:
+		return got.WithID(f.id)
+	case f.place != nil && f.place.Pool != "":
+		result = withPlace(result, f.place)
+	case !f.modern:
+		return got.WithID(f.id)
+	}
+	if f.modern {
+		result = modernResult(result)
+	}
+	return jsonrpc.Response(f.id, result)
 }
 
 // withPlace tells in a result which instance it is of.

@@ -54,6 +54,8 @@ func main() {
 		time.Sleep(time.Hour)
 	case "slow":
 		time.Sleep(2 * time.Second)
+	case "parent":
+		exec.Command("sleep", "1000").Start()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		exec.Command("sleep", "1000").Start()

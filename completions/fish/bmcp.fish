@@ -1,0 +1,28 @@
+# fish completion for bmcp; it runs nothing.
+complete -c bmcp -f
+
+complete -c bmcp -n __fish_use_subcommand -a config -d 'print the entry for a host'
+complete -c bmcp -n '__fish_seen_subcommand_from config' -a 'claude-code claude-desktop vscode cursor codex'
+complete -c bmcp -l mcp -d 'run this MCP server' -xa '@playwright/mcp chrome-devtools-mcp'
+complete -c bmcp -l config -d 'run those of this file too' -rF
+complete -c bmcp -l no-child -d 'run none'
+complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
+complete -c bmcp -l no-pool -d 'do not use the bpool service that runs'
+complete -c bmcp -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
+complete -c bmcp -l headless -d 'without a window'
+complete -c bmcp -l no-headless -d 'with a window'
+complete -c bmcp -l profile -d 'use and keep this profile' -xa '(__fish_complete_directories)'
+complete -c bmcp -l arg -d 'pass to the browser' -x
+complete -c bmcp -l no-default-args -d 'only what is needed'
+complete -c bmcp -l window-size -d 'W,H in pixels' -x
+complete -c bmcp -l env -d 'K=V for the browser' -x
+complete -c bmcp -l sandbox -d 'of the browser' -xa 'auto on off'
+complete -c bmcp -l bind-pid -d 'stop when this process has ended' -x
+complete -c bmcp -l bind-fd -d 'stop at end of file on this descriptor' -x
+complete -c bmcp -l output -d 'form of the result' -xa 'json table'
+complete -c bmcp -s f -l field -d 'bare values by name' -x
+complete -c bmcp -l no-input -d 'do not read standard input'
+complete -c bmcp -l log-level -d 'which messages' -xa 'debug info warn error'
+complete -c bmcp -l log-format -d 'how messages look' -xa 'text json'
+complete -c bmcp -s h -l help -d 'show a summary'
+complete -c bmcp -l version -d 'print the version'
