@@ -100,6 +100,8 @@ func startProcess(c *Child, b Browser, h host, log io.Writer) (*process, error) 
 		bind.Close()
 		return nil, err
 	}
+	widen(inWrite)
+	widen(outRead)
 	p.cmd.Stdin, p.cmd.Stdout = inRead, outWrite
 	wait, err := proc.StartTied(p.cmd, syscall.SIGTERM)
 	inRead.Close()

@@ -11,6 +11,14 @@ import (
 
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// widen has a pipe take a megabyte, where that can be asked for: each time
+// that it is full costs two changes of the process.
+func widen(f *os.File) {
+	if raw, err := f.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { setPipeSize(int(fd), 1<<20) })
+	}
+}
+
 // tryWrite writes to a pipe what it takes without waiting.
 func tryWrite(f *os.File) func([]byte) (int, error) {
 	raw, err := f.SyscallConn()

@@ -16,6 +16,7 @@ const maxUnread = 64 << 20
 // the context ends. What is being answered at the end of file is answered
 // first, within the context of drain.
 func (c *Coordinator) ServeStdio(ctx, drain context.Context, in io.Reader, out *os.File) {
+	widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, out.Write)
 	s := c.NewSession(func(b []byte) { w.Write(b, true) })
 	read := make(chan struct{})

@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -16,40 +15,68 @@ const MaxLine = 256 << 20
 var ErrTooLong = errors.New("a message is longer than 256 MiB")
 
 // Reader reads messages, one a line.
-type Reader struct{ in *bufio.Reader }
+type Reader struct {
+	in   io.Reader
+	buf  []byte // what is read and not given out yet
+	next int    // where to look for the end of the line
+	skip bool   // the rest of a line that is too long
+	size int    // of buffers, by what came
+	err  error
+}
+
+// small is the size in bytes of lines that are copied out of the buffer; of a
+// longer one the buffer itself is given out.
+const small = 64 << 10
 
 // NewReader returns a reader.
-func NewReader(in io.Reader) *Reader { return &Reader{bufio.NewReaderSize(in, 64<<10)} }
+func NewReader(in io.Reader) *Reader {
+	return &Reader{in: in, size: 2 * small}
+}
 
 // Line is the next line that is not empty. The bytes are the caller's. At the
 // end what is no whole line is returned too.
 func (r *Reader) Line() ([]byte, error) {
 	for {
-		var line []byte
-		long := false
-		for {
-			part, err := r.in.ReadSlice('\n')
-			if long = long || len(line)+len(part) > MaxLine; long {
-				line = nil
+		if i := bytes.IndexByte(r.buf[r.next:], '\n'); i >= 0 {
+			end := r.next + i
+			line, rest := r.buf[:end], r.buf[end+1:]
+			skipped := r.skip
+			r.next, r.skip = 0, false
+			if len(line) <= small {
+				line = append(make([]byte, 0, len(line)+1), line...)
+				r.buf = rest
 			} else {
-				line = append(line, part...)
+				r.size = max(r.size/2, min(len(line)*5/4, 16<<20), 2*small)
+				r.buf = append(make([]byte, 0, max(r.size, len(rest)*2)), rest...)
 			}
-			if err == nil {
-				break
+			if skipped {
+				return nil, ErrTooLong
 			}
-			if err != bufio.ErrBufferFull {
-				if line = bytes.TrimSpace(line); len(line) > 0 && err == io.EOF {
-					return line, nil
-				}
-				return nil, err
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				return line, nil
 			}
+			continue
 		}
-		if long {
-			return nil, ErrTooLong
+		r.next = len(r.buf)
+		if r.err != nil {
+			line := bytes.TrimSpace(r.buf)
+			r.buf, r.next = nil, 0
+			if len(line) > 0 && r.err == io.EOF && !r.skip {
+				return line, nil
+			}
+			return nil, r.err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return line, nil
+		if len(r.buf) > MaxLine {
+			r.skip = true
 		}
+		if r.skip {
+			r.buf, r.next = r.buf[:0], 0
+		}
+		if cap(r.buf)-len(r.buf) < small/2 {
+			r.buf = append(make([]byte, 0, max(r.size, 2*len(r.buf)+small)), r.buf...)
+		}
+		n, err := r.in.Read(r.buf[len(r.buf):cap(r.buf)])
+		r.buf, r.err = r.buf[:len(r.buf)+n], err
 	}
 }
 

@@ -63,7 +63,7 @@ func main() {
 	defer os.RemoveAll(dir)
 	row("what", "measured", "goal")
 	if len(os.Args) > 1 { // only the rows of one
-		map[string]func(){"bproxy": proxies, "bpool": pools}[os.Args[1]]()
+		map[string]func(){"bproxy": proxies, "bpool": pools, "bmcp": coordinators}[os.Args[1]]()
 		return
 	}
 	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
@@ -77,6 +77,7 @@ func main() {
 	kills()
 	proxies()
 	pools()
+	coordinators()
 }
 
 var wsLine = regexp.MustCompile(`DevTools listening on ws://`)

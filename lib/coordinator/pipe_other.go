@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package coordinator
+
+func setPipeSize(int, int) {}
