@@ -358,6 +358,33 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	w.clean()
 }
 
+// The SDK's client as the host.
+func TestMCPHost(t *testing.T) {
+	w := newWorld(t)
+	clients, err := filepath.Abs("../scripts/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.cmd("node", clients+"/host.mjs", bin+"/bmcp", "--mcp", clients+"/node_modules/.bin/playwright-mcp")
+	c.Env = slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir})
+	c.Dir = w.dir
+	var errs syncBuffer
+	c.Stderr = &errs
+	out, err := c.Output()
+	var got struct {
+		Server, Page, Why string
+		Tools, Asked      int
+		Running, Success  bool
+	}
+	if err != nil || json.Unmarshal(out, &got) != nil {
+		t.Fatalf("%v: %s\n%s", err, out, errs.String())
+	}
+	if got.Server != "bmcp" || got.Tools < 30 || got.Running || got.Asked == 0 || !strings.Contains(got.Page, "Page Title: host") || !got.Success || !strings.Contains(got.Why, "enough") {
+		t.Errorf("%+v", got)
+	}
+	w.clean()
+}
+
 // With pools a call has an instance of its own, and its result says which.
 func TestMCPPools(t *testing.T) {
 	w := newWorld(t)
