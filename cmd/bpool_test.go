@@ -353,6 +353,33 @@ func TestPoolDeath(t *testing.T) {
 	}
 }
 
+// A lease that is held may end in its time, and nobody gets another one.
+func TestPoolDrainsAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	for _, command := range [][]string{{"status"}, {"lease"}, {"lease", "--", "true"}, {"release", "x"}, {"release", "--all"}, {"renew", "x"}, {"restart", "A"}, {"scale", "A", "2"}, {"drain"}, {"reload"}, {"watch"}} {
+		w.run("bpool", command...).wants(t, 69, "hint: start one with bpool serve")
+	}
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--drain-timeout", "1m")}
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_LAUNCH=false")
+	p.start()
+	holder := w.cmd("bpool", "lease", "--", "cat")
+	in, _ := holder.StdinPipe()
+	holder.Start()
+	until(t, "it is held", func() bool { return p.status().Summary.Leased == 1 })
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	until(t, "no lease is given", func() bool { return w.run("bpool", "lease").code == 75 })
+	if s := p.status(); s.Summary.Leased != 1 {
+		t.Errorf("%+v", s)
+	}
+	in.Close()
+	if err := holder.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TERM does not wait for a launch that hangs.
 func TestPoolStoppedDuringStart(t *testing.T) {
 	w := newWorld(t)
