@@ -222,7 +222,7 @@ func TestMCPRelay(t *testing.T) {
 	}
 	args := `{"name":"echo","arguments":{"n":1.10,"big":123456789012345678901234567890,"u":"\u00e9<\/>"},"_meta":{"progressToken":7,"x":[]},"odd":null}`
 	r := m.call("tools/call", args)
-	want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echo"},{"type":"x-unknown","v":1e400}],"structuredContent":{"params":%s},"precise":12345678901234567890.10,"_meta":{"a":1}}}`+"\n", r.ID, args)
+	want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echo"},{"type":"x-unknown","v":1e300}],"structuredContent":{"params":%s},"precise":12345678901234567890.10,"_meta":{"a":1}}}`+"\n", r.ID, args)
 	if r.line != want {
 		t.Errorf("got  %s\nwant %s", r.line, want)
 	}
@@ -464,6 +464,40 @@ func TestMCPPools(t *testing.T) {
 	m.in.Close()
 	m.wait()
 	w.clean()
+}
+
+// With AFFINITY=session a host keeps the instance that it has used, as long as
+// it uses it; another host has another one.
+func TestMCPAffinity(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A_AFFINITY=session", "_A_LEASE_TTL=500ms")
+	host := func() *mcp {
+		m := w.startMCP(nil, "--mcp", "kid="+fake())
+		m.greet("{}")
+		return m
+	}
+	one, two := host(), host()
+	where := func(m *mcp) string {
+		t.Helper()
+		return fmt.Sprint(m.tool("echo", "{}").tool(t).Meta["btools/instance"])
+	}
+	a, b := where(one), where(two)
+	for range 5 {
+		if x, y := where(one), where(two); x != a || y != b || a == b {
+			t.Errorf("%s on %s, %s on %s", a, x, b, y)
+		}
+	}
+	if s := p.status().Summary; s.Leased != 2 {
+		t.Errorf("%+v", s)
+	}
+	// Somebody ends its lease: it takes another one.
+	w.run("bpool", "release", "--all").wants(t, 0, "")
+	where(one)
+	until(t, "idle instances are given back", func() bool { return p.status().Summary.Leased == 0 })
+	where(one)
+	one.in.Close()
+	one.wait()
+	until(t, "what a host has kept ends with it", func() bool { return p.status().Summary.Leased == 0 })
 }
 
 // Children that are slow, missing, or die.

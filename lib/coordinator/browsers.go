@@ -26,6 +26,9 @@ type place struct {
 	Browser
 	died    <-chan struct{} // closed when this browser is no more; nil: not known
 	release func()
+	// again reports whether a lease is still ours, and what its browser's
+	// death closes now.
+	again func(context.Context) (died <-chan struct{}, ours bool)
 }
 
 // Browsers are where calls find their browsers: those of Single, Pooled or
@@ -264,6 +267,7 @@ type pooled struct {
 	own   *launcher.Browser
 	free  []*control.Client
 	types map[string]poolInstance // by pool and instance
+	pools map[string]poolInfo     // by name; "": the default one
 	dead  map[int]<-chan struct{} // by the browser's process
 }
 
@@ -386,11 +390,15 @@ type poolInstance struct {
 }
 
 type poolStatus struct {
-	Pools []struct {
-		Name      string         `json:"name"`
-		IsDefault bool           `json:"is_default"`
-		Instances []poolInstance `json:"instances"`
-	} `json:"pools"`
+	Pools []poolInfo `json:"pools"`
+}
+
+type poolInfo struct {
+	Name      string         `json:"name"`
+	IsDefault bool           `json:"is_default"`
+	Affinity  string         `json:"affinity"`
+	LeaseTTL  int64          `json:"lease_ttl_ms"`
+	Instances []poolInstance `json:"instances"`
 }
 
 // look notes what instances there are.
@@ -402,14 +410,18 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	if err != nil {
 		return st, err
 	}
-	types := map[string]poolInstance{}
+	types, pools := map[string]poolInstance{}, map[string]poolInfo{}
 	for _, p := range st.Pools {
+		pools[p.Name] = p
+		if p.IsDefault {
+			pools[""] = p
+		}
 		for _, i := range p.Instances {
 			types[p.Name+"/"+i.ID] = i
 		}
 	}
 	s.mu.Lock()
-	s.types = types
+	s.types, s.pools = types, pools
 	s.mu.Unlock()
 	return st, nil
 }
@@ -475,7 +487,16 @@ func (s *pooled) acquire(ctx context.Context, poolName, instance string) (*place
 	if i.Protocol == record.BiDi {
 		b.HTTPURL, b.WSURL, b.Port = "", "", 0 // no child speaks it to a browser that runs
 	}
-	p := &place{Browser: b, release: func() {
+	p := &place{Browser: b, again: func(ctx context.Context) (<-chan struct{}, bool) {
+		rec, i := &record.Record{}, record.Instance{}
+		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
+			return nil, false
+		}
+		if rec.Get("instance", &i); i.PID == 0 {
+			return nil, true
+		}
+		return s.watch(i.PID), true
+	}, release: func() {
 		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {

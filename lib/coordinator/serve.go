@@ -299,7 +299,7 @@ func (s *Session) acquire(ctx context.Context, r route, args json.RawMessage) (*
 	if r.pools {
 		poolName, instance = jsonrpc.GetString(args, "browser_pool"), jsonrpc.GetString(args, "browser_instance")
 	}
-	at, err := s.c.Browsers.acquire(ctx, poolName, instance)
+	at, err := s.take(ctx, poolName, instance)
 	if err != nil {
 		return nil, explain(err)
 	}

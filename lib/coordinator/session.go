@@ -41,6 +41,7 @@ type Session struct {
 	asks    map[int64]ask // what children ask the host, by our ID
 	lastAsk int64
 	watched map[<-chan struct{}]bool
+	kept    map[string]*kept  // by pool
 	owners  map[string]*Child // of resources and prompts, by kind and name
 	listed  *merged           // the list that the host has seen; nil: none
 	dirty   map[*process]bool // its list is asked for, and has changed since
@@ -69,7 +70,7 @@ type ask struct {
 // order.
 func (c *Coordinator) NewSession(send func([]byte)) *Session {
 	s := &Session{c: c, send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, flights: map[string]*flight{}, asks: map[int64]ask{},
-		watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, dirty: map[*process]bool{}}
+		watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, kept: map[string]*kept{}, dirty: map[*process]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	c.mu.Lock()
 	c.sessions[s] = true
@@ -105,6 +106,15 @@ func (s *Session) Close() {
 		return
 	}
 	s.cancel()
+	s.mu.Lock()
+	for _, k := range s.kept {
+		go func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.drop()
+		}()
+	}
+	s.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, k := range kids {
 		wg.Go(k.stop)

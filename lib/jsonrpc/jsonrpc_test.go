@@ -17,10 +17,10 @@ func TestParse(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":[1,{"y":"}\\\""}]}}`: `request 1 a {"x":[1,{"y":"}\\\""}]}`,
 		` { "id" : "\"" , "method":"a" } `:                                       `request "\"" a `,
-		`{"method":"n","params":[]}`:                                            `notification  n []`,
-		`{"id":1.50,"result":null}`:                                             `response 1.50  `,
-		`{"id":null,"error":{"code":1}}`:                                        `response null  `,
-		`{"m\u0065thod":"a","id":2,"id":3}`:                                     `request 3 a `,
+		`{"method":"n","params":[]}`:                                             `notification  n []`,
+		`{"id":1.50,"result":null}`:                                              `response 1.50  `,
+		`{"id":null,"error":{"code":1}}`:                                         `response null  `,
+		`{"m\u0065thod":"a","id":2,"id":3}`:                                      `request 3 a `,
 	} {
 		m, err := Parse([]byte(line))
 		if err != nil {

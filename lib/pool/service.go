@@ -156,7 +156,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 // what its pool alone goes by may differ.
 func sameInstance(a, b config.Settings) bool {
 	for _, s := range []*config.Settings{&a, &b} {
-		s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Description = 0, 0, 0, ""
+		s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
 	}
 	return reflect.DeepEqual(a, b)
 }
@@ -353,7 +353,9 @@ type PoolStatus struct {
 	Healthy     int              `json:"healthy_instances"`
 	Leased      int              `json:"leased_instances"`
 	Available   int              `json:"available_instances"`
-	Waiting     int              `json:"waiting"` // requests
+	Waiting     int              `json:"waiting"`  // requests
+	Affinity    string           `json:"affinity"` // call or session
+	LeaseTTL    int64            `json:"lease_ttl_ms"`
 	Instances   []InstanceStatus `json:"instances"`
 }
 
@@ -415,7 +417,7 @@ func (v *Service) Status(name string) (*Status, error) {
 }
 
 func (p *pool) status() PoolStatus {
-	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Instances: []InstanceStatus{}}
+	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Instances: []InstanceStatus{}}
 	for _, s := range p.slots {
 		i := s.status()
 		if i.Status == Healthy {

@@ -157,7 +157,7 @@ func call(m message) {
 	json.Unmarshal(m.Params, &p)
 	switch p.Name {
 	case "echo": // every byte as it came, and some that nobody knows
-		result(m.ID, `{"content":[{"type":"text","text":"`+p.Name+`"},{"type":"x-unknown","v":1e400}],"structuredContent":{"params":`+string(m.Params)+`},"precise":12345678901234567890.10,"_meta":{"a":1}}`)
+		result(m.ID, `{"content":[{"type":"text","text":"`+p.Name+`"},{"type":"x-unknown","v":1e300}],"structuredContent":{"params":`+string(m.Params)+`},"precise":12345678901234567890.10,"_meta":{"a":1}}`)
 	case "sleep":
 		time.Sleep(time.Duration(p.Args.Ms) * time.Millisecond)
 		text(m.ID, "slept")

@@ -64,6 +64,7 @@ type Settings struct {
 	LeaseTimeout   time.Duration // how long a request may wait
 	LeaseTTL       time.Duration // how long a lease lasts unrenewed
 	QueueLimit     int           // requests that may wait
+	Affinity       string        // of bmcp's sessions: call or session
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
 }

@@ -91,6 +91,7 @@ var keys = []key{
 	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
 	{"QUEUE_LIMIT", shared, "a number", "1024", number(func(s *Settings) *int { return &s.QueueLimit })},
+	{"AFFINITY", shared, "call or session", "call", oneOf(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
 	{"HEALTH_INTERVAL", shared, "a duration", "20s", duration(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
 	{"HEALTH_TIMEOUT", shared, "a duration", "5s", duration(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
 }
