@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -358,30 +359,97 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	w.clean()
 }
 
-// The SDK's client as the host.
+// The SDK's client as the host, by standard streams and by HTTP.
 func TestMCPHost(t *testing.T) {
 	w := newWorld(t)
 	clients, err := filepath.Abs("../scripts/clients")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := w.cmd("node", clients+"/host.mjs", bin+"/bmcp", "--mcp", clients+"/node_modules/.bin/playwright-mcp")
-	c.Env = slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir})
-	c.Dir = w.dir
-	var errs syncBuffer
-	c.Stderr = &errs
-	out, err := c.Output()
-	var got struct {
-		Server, Page, Why string
-		Tools, Asked      int
-		Running, Success  bool
+	env := slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir})
+	host := func(running bool, argv ...string) {
+		c := w.cmd("node", append([]string{clients + "/host.mjs"}, argv...)...)
+		c.Env, c.Dir = env, w.dir
+		var errs syncBuffer
+		c.Stderr = &errs
+		out, err := c.Output()
+		var got struct {
+			Server, Page, Why string
+			Tools, Asked      int
+			Running, Success  bool
+		}
+		if err != nil || json.Unmarshal(out, &got) != nil {
+			t.Fatalf("%v: %s\n%s", err, out, errs.String())
+		}
+		if got.Server != "bmcp" || got.Tools < 30 || got.Running != running || got.Asked == 0 || !strings.Contains(got.Page, "Page Title: host") || !got.Success || !strings.Contains(got.Why, "enough") {
+			t.Errorf("%+v", got)
+		}
 	}
-	if err != nil || json.Unmarshal(out, &got) != nil {
-		t.Fatalf("%v: %s\n%s", err, out, errs.String())
+	playwright := clients + "/node_modules/.bin/playwright-mcp"
+	host(false, bin+"/bmcp", "--mcp", playwright)
+	w.clean()
+
+	w.run("bmcp", "--http", "0.0.0.0:0").wants(t, 64, "--token-file")
+	s := w.cmd("bmcp", "--http", "0", "-f", "mcp.url", "--mcp", playwright)
+	s.Env, s.Dir = env, w.dir
+	out, _ := s.StdoutPipe()
+	s.Start()
+	url, _ := bufio.NewReader(out).ReadString('\n')
+	url = strings.TrimSpace(url)
+	host(false, url)
+	host(true, url) // the browser is the server's
+	// Two sessions with the same IDs, each with its own answers.
+	post := func(session, body string) (string, http.Header) {
+		t.Helper()
+		r, _ := http.NewRequest("POST", url, strings.NewReader(body))
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Content-Type", "application/json")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		b, _ := io.ReadAll(a.Body)
+		return fmt.Sprint(a.StatusCode, " ", string(b)), a.Header
 	}
-	if got.Server != "bmcp" || got.Tools < 30 || got.Running || got.Asked == 0 || !strings.Contains(got.Page, "Page Title: host") || !got.Success || !strings.Contains(got.Why, "enough") {
-		t.Errorf("%+v", got)
+	const greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	body, one := post("", greeting)
+	_, two := post("", greeting)
+	a, b := one.Get("Mcp-Session-Id"), two.Get("Mcp-Session-Id")
+	if a == "" || a == b || !strings.HasPrefix(body, "200 event: message\ndata: {") {
+		t.Error(a, b, body)
 	}
+	for _, c := range []struct{ session, body, want string }{
+		{a, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "202 "},
+		{a, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `"id":1,"result":{}`},
+		{b, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `"id":1,"result":{}`},
+		{"", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "400 "},
+		{"nonesuch", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "404 "},
+		{a, "garbage", "400 "},
+		{"", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, `"resultType":"complete"`},
+	} {
+		if got, _ := post(c.session, c.body); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %.300s, want %s", c.body, got, c.want)
+		}
+	}
+	r, _ := http.NewRequest("DELETE", url, nil)
+	r.Header.Set("Mcp-Session-Id", a)
+	if x, err := http.DefaultClient.Do(r); err != nil || x.StatusCode != 204 {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if got, _ := post(a, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.HasPrefix(got, "404 ") {
+		t.Error(got)
+	}
+	r, _ = http.NewRequest("POST", url, strings.NewReader(greeting))
+	r.Header.Set("Origin", "http://evil.example")
+	if x, err := http.DefaultClient.Do(r); err != nil || x.StatusCode != 403 {
+		t.Errorf("a web page gets %+v, %v", x, err)
+	}
+	s.Process.Signal(syscall.SIGTERM)
+	s.Wait()
 	w.clean()
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	const children, browser, pools = "Children:", "Browser:", "Pools:"
+	const children, browser, pools, front = "Children:", "Browser:", "Pools:", "HTTP:"
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true, Do: command.Run,
@@ -25,6 +25,9 @@ func main() {
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.BoolFlag{Name: "no-pool", Category: pools, Usage: "do not use the bpool service that runs"},
+				&ucli.StringFlag{Name: "http", Category: front, Usage: "speak streamable HTTP on `HOST:PORT|PORT`, to many hosts, in place of standard input and output"},
+				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},
+				&ucli.StringSliceFlag{Name: "allow-origin", Category: front, Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
 			}, options.Flags(browser), life.Flags("Life:", "")),
 		},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",

@@ -8,6 +8,9 @@ complete -c bmcp -l config -d 'run those of this file too' -rF
 complete -c bmcp -l no-child -d 'run none'
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
 complete -c bmcp -l no-pool -d 'do not use the bpool service that runs'
+complete -c bmcp -l http -d 'speak HTTP on HOST:PORT' -x
+complete -c bmcp -l token-file -d 'ask hosts for its token' -rF
+complete -c bmcp -l allow-origin -d 'let web pages of ORIGIN ask' -x
 complete -c bmcp -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
 complete -c bmcp -l headless -d 'without a window'
 complete -c bmcp -l no-headless -d 'with a window'

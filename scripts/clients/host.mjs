@@ -1,7 +1,8 @@
-// host.mjs BMCP ARGS…: the SDK's client as the host of bmcp. It lists the
-// tools, loads a page with progress wanted, and answers what a child asks.
+// host.mjs BMCP ARGS… | URL: the SDK's client as the host of bmcp. It lists
+// the tools, loads a page with progress wanted, and answers what a child asks.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ListRootsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const [command, ...args] = process.argv.slice(2);
@@ -11,7 +12,9 @@ client.setRequestHandler(ListRootsRequestSchema, () => {
   asked++;
   return { roots: [] };
 });
-await client.connect(new StdioClientTransport({ command, args, env: process.env }));
+await client.connect(command.startsWith('http')
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args, env: process.env }));
 const { tools } = await client.listTools(); // which compiles each output schema
 const own = await client.callTool({ name: 'coordinator_status', arguments: {} }); // checked against its schema
 const page = await client.callTool({ name: 'browser_navigate', arguments: { url: 'data:text/html,<title>host</title>' } }, undefined, { onprogress() {} });
@@ -28,4 +31,5 @@ console.log(JSON.stringify({
   server: client.getServerVersion()?.name, tools: tools.length, running: own.structuredContent.running, asked,
   page: page.content[0].text, success: bulk.structuredContent.success, why,
 }));
+await client.transport.terminateSession?.();
 await client.close();

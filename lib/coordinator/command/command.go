@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +21,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/coordinator"
+	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
@@ -47,6 +49,21 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	g := &guard.Guard{Origins: c.StringSlice("allow-origin")}
+	if g.Token, err = guard.ReadToken(c); err != nil {
+		return err
+	}
+	var web net.Listener
+	var out *cli.Output
+	if addr := c.String("http"); addr != "" {
+		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}}, cli.Schema(map[string]any{"mcp": served{}}), nil); err != nil {
+			return err
+		}
+		if web, err = guard.Listen(c, "http", addr); err != nil {
+			return err
+		}
+		defer web.Close()
+	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	now := life.Signals(stop)
@@ -56,6 +73,17 @@ func Run(c *cli.Context) error {
 		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
 		Stderr: os.Stderr, Log: c.Log,
 	})
+	if web != nil {
+		r := record.New()
+		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
+		if err = errors.Join(out.Write(r), out.Close()); err == nil {
+			go co.ServeHTTP(web, g, c.Log)
+			<-ctx.Done()
+		}
+		web.Close()
+		co.Close()
+		return err
+	}
 	drain, late := context.WithCancel(context.Background())
 	go func() { // a signal is enough for what is still to be answered
 		<-ctx.Done()
@@ -69,6 +97,12 @@ func Run(c *cli.Context) error {
 	stop(nil)
 	co.Close()
 	return nil
+}
+
+// served is the member that --http prints.
+type served struct {
+	PID int    `json:"pid"`
+	URL string `json:"url"`
 }
 
 // cacheDir is where the children's lists are kept, "" if nowhere.
