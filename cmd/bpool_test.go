@@ -277,6 +277,11 @@ func TestPoolLeaseEnds(t *testing.T) {
 	}
 	q.stop()
 	free()
+	q = w.proxy("--launch", "bpool lease --wait")
+	get(t, "GET", q.url+"/json/version")
+	q.cmd.Process.Kill()
+	q.cmd.Wait()
+	free()
 }
 
 func TestPoolHealth(t *testing.T) {
@@ -351,6 +356,65 @@ func TestPoolDeath(t *testing.T) {
 	if s := p.status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A browser that is replaced under a lease has had its use, and one that a
+// failed instance's holder has had launched is not the next one's.
+func TestPoolUsesAreCounted(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_MAX_USES=1", "_B_INSTANCES=1", "_B_ISOLATED=true", "_B_RESTART=never")
+	l := p.lease()
+	syscall.Kill(l.Instance.PID, syscall.SIGKILL)
+	back := 0
+	until(t, "the browser is back", func() bool {
+		i := p.status().Pools[0].Instances[0]
+		back = i.PID
+		return i.Status == "healthy" && i.PID != l.Instance.PID && i.Uses == 1
+	})
+	w.run("bpool", "release", l.Lease.ID)
+	until(t, "it is replaced after the lease", func() bool {
+		i := p.status().Pools[0].Instances[0]
+		return i.Status == "healthy" && i.PID != back && i.PID != 0
+	})
+	b := p.lease("B")
+	syscall.Kill(b.Instance.PID, syscall.SIGKILL)
+	until(t, "it has failed", func() bool { return p.status().Summary.Failed == 1 })
+	get(t, "GET", b.Instance.HTTPURL+"/json/version") // launches another one
+	w.run("bpool", "release", b.Lease.ID)
+	w.run("bpool", "lease", "B").wants(t, 69, "no healthy instances")
+	w.run("bpool", "restart", "B").wants(t, 0, "")
+	revived := p.status().Pools[1].Instances[0].PID
+	until(t, "it is well", func() bool {
+		i := p.status().Pools[1].Instances[0]
+		return i.Status == "healthy" && i.PID != 0
+	})
+	if again := p.lease("B"); again.Instance.PID == revived {
+		t.Error("a browser that somebody has used is leased as a fresh one")
+	}
+}
+
+// A profile is for one browser at a time: of a pool, and of what was one before
+// a reload.
+func TestPoolProfiles(t *testing.T) {
+	w := newWorld(t)
+	file := w.dir + "/pool.toml"
+	write := func(text string) {
+		os.WriteFile(file, []byte("browser = \""+bin+"/fakebrowser\"\nhealth_interval = \"1h\"\n[pool.A]\ninstances = 1\nis_default = true\nuser_data_dir = \""+w.dir+"/./profile/\"\nrestart = \"never\"\n"+text), 0o600)
+	}
+	write("")
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s", "--stop-timeout", "300ms")}
+	p.start()
+	w.run("bpool", "scale", "A", "2").wants(t, 78, "is that of both A/0 and A/1")
+	l := p.lease()
+	write("timeout = 20000\n")
+	w.run("bpool", "reload").wants(t, 0, "")
+	if s := p.status(); s.Summary.Leased != 1 || len(s.Pools[0].Instances) != 2 || s.Pools[0].Instances[0].Status != "starting" || s.Pools[0].Instances[1].Status != "draining" {
+		t.Errorf("%+v", s)
+	}
+	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+	until(t, "the new one has the profile", func() bool { return p.status().Summary.Healthy == 1 && len(p.status().Pools[0].Instances) == 1 })
+	p.stop()
+	w.clean()
 }
 
 // A lease that is held may end in its time, and nobody gets another one.

@@ -11,11 +11,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
+	"time"
 
 	"btools/lib/cli"
 )
@@ -137,20 +141,61 @@ type Later func() (any, error)
 // Listen opens a control socket, mode 0600, in a directory that is nobody
 // else's. What a dead process left at the path is replaced.
 func Listen(path string) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		c.Close()
-		return nil, cli.Errorf(cli.TryAgain, "somebody listens on %s already", path)
+	if len(path) > maxPath {
+		return nil, cli.Errorf(cli.Usage, "the path of the control socket has %d bytes, %d at most: %s", len(path), maxPath, path)
 	}
-	os.Remove(path)
-	l, err := net.Listen("unix", path)
+	// Of two that come at once, one is second.
+	defer lockDir(filepath.Dir(path))()
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+	}
+	st, statErr := os.Lstat(path)
+	switch {
+	case err == nil, errors.Is(err, syscall.EAGAIN): // it has more to do than it can take
+		return nil, cli.Errorf(cli.TryAgain, "somebody listens on %s already", path)
+	case statErr == nil && (st.Mode().Type() != fs.ModeSocket || !errors.Is(err, syscall.ECONNREFUSED)):
+		return nil, cli.Errorf(cli.Config, "cannot open the control socket: %s is there already, and is no socket that was left behind", path)
+	case statErr == nil:
+		os.Remove(path)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the control socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	l.SetUnlinkOnClose(false)
+	st, err = os.Lstat(path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}
-	return l, nil
+	return &listener{UnixListener: l, path: path, made: st}, nil
+}
+
+// maxPath is the length in bytes of the longest path that a socket can have
+// everywhere: macOS has 104 with the NUL.
+const maxPath = 103
+
+// listener takes its path away with it, unless that is another one's by then.
+type listener struct {
+	*net.UnixListener
+	path string
+	made fs.FileInfo
+	once sync.Once
+}
+
+func (l *listener) Close() error {
+	err := l.UnixListener.Close()
+	l.once.Do(func() {
+		defer lockDir(filepath.Dir(l.path))()
+		if st, err := os.Lstat(l.path); err == nil && os.SameFile(st, l.made) {
+			os.Remove(l.path)
+		}
+	})
+	return err
 }
 
 // Serve answers the requests of all connections until the listener is
@@ -158,14 +203,18 @@ func Listen(path string) (net.Listener, error) {
 func Serve(ctx context.Context, l net.Listener, handle Handler) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	pause := time.Duration(0)
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 				return
 			}
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second) // too many files are open, say
+			time.Sleep(pause)
 			continue
 		}
+		pause = 0
 		wg.Go(func() { serve(ctx, c, handle) })
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"btools/lib/cli"
@@ -53,6 +55,66 @@ func TestCall(t *testing.T) {
 	}
 	if _, err := Listen(path); err == nil {
 		t.Error("two listen on one path")
+	}
+}
+
+// What is no socket stays, and so does another one's.
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/notes", []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(dir + "/notes"); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(dir + "/notes"); string(b) != "precious" {
+		t.Errorf("%q", b)
+	}
+	if _, err := Listen(dir + "/" + strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "103 at most") {
+		t.Error(err)
+	}
+	first, err := Listen(dir + "/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(dir + "/s")
+	second, err := Listen(dir + "/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if c, err := net.Dial("unix", dir+"/s"); err != nil {
+		t.Error("the first one's end took the second one's socket", err)
+	} else {
+		c.Close()
+	}
+	second.Close()
+	if _, err := os.Lstat(dir + "/s"); err == nil {
+		t.Error("a socket is left")
+	}
+	// Many at once: one has it.
+	var got atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if l, err := Listen(dir + "/many"); err == nil {
+				got.Add(1)
+				go func() {
+					for {
+						c, err := l.Accept()
+						if err != nil {
+							return
+						}
+						c.Close()
+					}
+				}()
+				t.Cleanup(func() { l.Close() })
+			}
+		})
+	}
+	wg.Wait()
+	if got.Load() != 1 {
+		t.Errorf("%d listen on one path", got.Load())
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			f.serve(w, r)
 		}),
 	}
-	if err := s.Serve(l); !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(guard.Limit(l, 1024)); !errors.Is(err, net.ErrClosed) {
 		log.Error("HTTP is no longer served: " + err.Error())
 	}
 	s.Close()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"btools/lib/control"
 	"btools/lib/pool/queue"
@@ -38,7 +39,7 @@ type Request struct {
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
 	Held     bool           // by a connection, which is its renewal
-	Holder   string         // what the status calls it
+	Holder   string         // what the status calls it: 200 characters are kept
 	Now      bool           // at once, or the error is ErrWait
 }
 
@@ -164,9 +165,9 @@ var errLost = errors.New("no healthy instances")
 
 // lostLocked tells who waits if every instance has failed, and not only for
 // the moment of a first restart.
-func (p *pool) lostLocked() {
-	if p.allFailed() {
-		p.queue.Fail(errLost)
+func (s *slot) lostLocked() {
+	if !s.retired && s.pool.allFailed() {
+		s.pool.queue.Fail(errLost)
 	}
 }
 
@@ -184,12 +185,15 @@ func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, holder s
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: holder, ttl: ttl, started: now, expires: now.Add(ttl)}
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(holder), ttl: ttl, started: now, expires: now.Add(ttl)}
 	l.timer = time.AfterFunc(ttl, func() {
 		v.end(l.id, "expired")
 	})
 	s.lease = l
 	s.uses++
+	if s.proxy != nil {
+		s.proxy.Cut() // who held it before may have come back meanwhile
+	}
 	v.leases[l.id] = l
 	l.over, l.cancel = context.WithCancel(context.Background())
 	v.eventLocked("leased", s, l.id, "")
@@ -281,8 +285,12 @@ func (v *Service) end(id, event string) bool {
 		s.stop()
 		return true
 	}
+	if !s.hasBrowser() {
+		s.settleLocked() // and nothing to replace
+		return true
+	}
 	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.since) >= s.set.MaxAge
-	if s.proxy != nil && (s.set.Isolated || old) {
+	if s.set.Isolated || old {
 		s.recycle = true
 		s.poke()
 	}
@@ -377,4 +385,19 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l.expires = time.Now().Add(l.ttl)
 	l.timer.Reset(l.ttl)
 	return l.record(l.expires), nil
+}
+
+// printable is a text without what a terminal takes for commands, and not too
+// long.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200])
+	}
+	return s
 }

@@ -137,6 +137,18 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 			s.pool = p
 		}
 	}
+	for _, s := range fresh {
+		if s.set.UserDataDir == "" {
+			continue
+		}
+		for _, p := range v.pools {
+			for _, old := range p.slots {
+				if old.retired && old.proxy != nil && old.set.UserDataDir == s.set.UserDataDir {
+					s.after = append(s.after, old.gone)
+				}
+			}
+		}
+	}
 	v.Config, v.pools = cfg, pools
 	up := &sync.WaitGroup{}
 	for _, s := range fresh {
@@ -179,6 +191,9 @@ func (v *Service) Scale(name string, n int) error {
 			cfg.Pools[i] = cfg.Pools[i].Resize(n)
 		}
 	}
+	if err := cfg.Check(); err != nil {
+		return control.Errorf(control.BadConfig, "%v", err)
+	}
 	_, err = v.applyLocked(&cfg)
 	return err
 }
@@ -194,7 +209,7 @@ func (v *Service) named(name string) *pool {
 
 // newSlot makes an instance, with its endpoint open.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{service: v, poolName: p.cfg.Name, pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
+	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil
@@ -369,6 +384,7 @@ type InstanceStatus struct {
 	LeaseStarted  *record.Time `json:"lease_started_at"`
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
+	WSLWindows    bool         `json:"wsl_windows,omitempty"` // its clients run on Windows' Node.js
 	ProcessID     *int         `json:"process_id"`
 	Health        HealthStatus `json:"health_check"`
 	Uses          int          `json:"uses"` // leases of this browser
@@ -418,7 +434,13 @@ func (v *Service) Status(name string) (*Status, error) {
 
 func (p *pool) status() PoolStatus {
 	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Instances: []InstanceStatus{}}
-	for _, s := range p.slots {
+	slots := slices.Clone(p.slots)
+	for _, l := range p.service.leases { // those that end with their lease
+		if l.slot.retired && l.slot.poolName == p.cfg.Name {
+			slots = append(slots, l.slot)
+		}
+	}
+	for _, s := range slots {
 		i := s.status()
 		if i.Status == Healthy {
 			ps.Healthy++
@@ -436,10 +458,10 @@ func (p *pool) status() PoolStatus {
 
 func (s *slot) status() InstanceStatus {
 	state := s.state
-	if s.pool.drained && state == Healthy {
+	if state == Healthy && (s.pool.drained || s.retired || s.service.closing) {
 		state = Draining
 	}
-	i := InstanceStatus{ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, Uses: s.uses, Restarts: s.restarts}
+	i := InstanceStatus{ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, WSLWindows: s.set.WSLWindows, Uses: s.uses, Restarts: s.restarts}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
 	}

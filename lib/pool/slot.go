@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"btools/lib/launch/options"
@@ -42,7 +43,9 @@ type slot struct {
 	wake     chan struct{}
 
 	listener net.Listener
-	ctx      context.Context // its life
+	after    []<-chan struct{} // its profile is another one's until these are closed
+	gone     chan struct{}     // closed when its browser is no more, for good
+	ctx      context.Context   // its life
 	stop     context.CancelFunc
 
 	// Under the service's lock:
@@ -76,9 +79,19 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	v := s.service
 	up.Add(1)
 	started := sync.OnceFunc(up.Done)
-	v.running.Go(func() { s.proxy.Serve(s.ctx, s.listener) })
+	v.running.Go(func() {
+		defer close(s.gone)
+		s.proxy.Serve(s.ctx, s.listener)
+	})
 	v.running.Go(func() {
 		defer started()
+		for _, before := range s.after {
+			started()
+			select {
+			case <-before:
+			case <-s.ctx.Done():
+			}
+		}
 		s.run(s.ctx, started)
 	})
 }
@@ -86,6 +99,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 // close ends an instance that was never started.
 func (s *slot) close() {
 	s.stop()
+	close(s.gone)
 	if s.listener != nil {
 		s.listener.Close()
 	}
@@ -141,6 +155,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 			break
 		}
 		v.mu.Lock()
+		fresh := s.recycle // a holder may have had one launched meanwhile
 		s.recycle, s.force = false, false
 		if launch {
 			s.setLocked(Starting)
@@ -149,7 +164,9 @@ func (s *slot) run(ctx context.Context, started func()) {
 		began := time.Now()
 		var err error
 		if launch {
-			err = s.proxy.Relaunch(ctx, options.Options{}, false)
+			err = s.proxy.Relaunch(ctx, options.Options{}, fresh)
+		} else if fresh {
+			err = s.proxy.Stop(ctx)
 		}
 		if ctx.Err() != nil {
 			break
@@ -159,9 +176,12 @@ func (s *slot) run(ctx context.Context, started func()) {
 		if err != nil {
 			s.check.err = err.Error()
 			s.setLocked(Failed)
-			s.pool.lostLocked()
+			s.lostLocked()
 		} else {
 			s.uses, s.since = 0, time.Now()
+			if s.lease != nil {
+				s.uses = 1
+			}
 			s.setLocked(Healthy)
 		}
 		v.mu.Unlock()
@@ -175,7 +195,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 		}
 		if why == crashed && s.set.Restart == "never" {
 			v.mu.Lock()
-			s.pool.lostLocked()
+			s.lostLocked()
 			v.mu.Unlock()
 			if !s.untilRecycled(ctx, nil) {
 				break
@@ -189,7 +209,8 @@ func (s *slot) run(ctx context.Context, started func()) {
 			s.service.eventLocked("restarted", s, "", "")
 		}
 		v.mu.Unlock()
-		launch = s.set.Start == "eager" && why != idled
+		// One that is left to a connection has shown that it needs another try.
+		launch = why == crashed || s.set.Start == "eager" && why != idled
 		switch {
 		case why != crashed, time.Since(began) > wellAfter:
 			delay = 0
@@ -212,7 +233,7 @@ func (s *slot) untilRecycled(ctx context.Context, then <-chan time.Time) bool {
 		case <-s.wake:
 		}
 		s.service.mu.Lock()
-		recycle := s.recycle
+		recycle := s.force || s.recycle && then != nil // RESTART=never is not overruled by a lease's end
 		s.service.mu.Unlock()
 		if recycle {
 			return true
@@ -265,6 +286,9 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		recycle := s.recycle && (s.lease == nil || s.force)
 		v.mu.Unlock()
 		if recycle {
+			v.mu.Lock()
+			s.setLocked(Starting) // stopping it takes time
+			v.mu.Unlock()
 			s.proxy.Stop(ctx)
 			return replaced
 		}
@@ -273,7 +297,12 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			return crashed
 		case <-s.wake:
 		case <-interval.C:
-			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
+			err := s.ping(ctx)
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				v.Log.Warn("the browser can't be asked how it is", "pool", s.poolName, "instance", s.set.ID, "why", err)
+				err = nil // it is not the browser that is sick
+			}
+			if err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
 				s.fail(err)
 				s.proxy.Stop(ctx)
@@ -305,6 +334,15 @@ func (s *slot) ping(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// hasBrowser reports whether there is a browser, or is about to be.
+func (s *slot) hasBrowser() bool {
+	if s.proxy == nil {
+		return false
+	}
+	st, _ := s.proxy.Status()
+	return st.State != proxy.Stopped
 }
 
 // record is the instance as its holder sees it: at the endpoint that stays.

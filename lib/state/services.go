@@ -1,6 +1,7 @@
 package state
 
 import (
+	"hash/fnv"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,6 +33,9 @@ func (s *Store) SocketPath(name string) string {
 	dir := filepath.Dir(s.path)
 	if len(filepath.Join(dir, name+socketSuffix)) > maxSocket {
 		dir = filepath.Join(shortTemp, "btools-"+strconv.Itoa(os.Getuid()))
+		h := fnv.New64a() // other state files have other sockets
+		h.Write([]byte(s.path))
+		name += "-" + strconv.FormatUint(h.Sum64(), 36)
 	}
 	return filepath.Join(dir, name+socketSuffix)
 }

@@ -66,7 +66,9 @@ func none(err error) error {
 
 // call makes one call to the service.
 func call(c *cli.Context, method string, params, result any) error {
-	ctx := context.Background()
+	late := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", answerTimeout)}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, late)
+	defer cancel()
 	cl, err := dial(ctx, c)
 	if err != nil {
 		return err
@@ -74,6 +76,10 @@ func call(c *cli.Context, method string, params, result any) error {
 	defer cl.Close()
 	return answered(cl.Call(ctx, method, params, result))
 }
+
+// answerTimeout is how long the service may take to answer what it need not
+// wait for, and how much longer than it was told to answer what it does.
+const answerTimeout = 30 * time.Second
 
 // answered gives an error of the service its exit code.
 func answered(err error) error {
@@ -266,7 +272,14 @@ func Lease(c *cli.Context) error {
 	}
 	defer cl.Close()
 	r := &record.Record{}
-	if err := cl.Call(ctx, "lease", p, r); err != nil {
+	asking, cancel := ctx, context.CancelFunc(func() {})
+	if p.Timeout != nil {
+		within := c.Duration("timeout") + answerTimeout
+		asking, cancel = context.WithTimeoutCause(ctx, within, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)})
+	}
+	err = cl.Call(asking, "lease", p, r)
+	cancel()
+	if err != nil {
 		var i *life.Interrupted
 		if errors.As(err, &i) {
 			return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}

@@ -54,7 +54,7 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 			mux.ServeHTTP(w, r)
 		}),
 	}
-	if err := s.Serve(l); !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(guard.Limit(l, 64)); !errors.Is(err, net.ErrClosed) {
 		log.Error("--http is no longer served: " + err.Error())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -383,12 +384,21 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		if err := read(&p); err != nil {
 			return nil, err
 		}
+		if err := checkTimes(p.TTL, nil); err != nil {
+			return nil, err
+		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
 	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, held, release, renew, restart, drain, scale, reload and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
+	if err := checkTimes(p.TTL, p.Timeout); err != nil {
+		return nil, err
+	}
+	if p.Owner != nil && !p.Owner.Alive() {
+		return nil, control.Errorf(control.BadRequest, "the owner is no process that lives: %d", p.Owner.PID)
+	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Holder: p.Holder}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
@@ -404,6 +414,15 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 		}), nil
 	}
 	return h.leased(ctx, p, rec, id, err)
+}
+
+// checkTimes refuses what is no duration.
+func checkTimes(ttl int64, timeout *int64) error {
+	const most = int64(math.MaxInt64 / time.Millisecond)
+	if ttl < 0 || ttl > most || timeout != nil && (*timeout < 0 || *timeout > most) {
+		return control.Errorf(control.BadRequest, "ttl_ms and timeout_ms are durations of 0 to %d ms", most)
+	}
+	return nil
 }
 
 // leased binds a new lease to its holder.

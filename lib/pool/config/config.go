@@ -84,9 +84,16 @@ type entry struct {
 	file     bool
 }
 
+// place is where an entry stands.
+type place struct {
+	level         level
+	pool, id, key string
+}
+
 // settings are all entries.
 type settings struct {
 	entries []entry
+	index   map[place]int     // of those that hold: the environment's goes before the file's
 	named   map[string]string // pools that the file has a table of, and where
 }
 
@@ -245,6 +252,13 @@ func (s *settings) add(e entry, name string, bad *Error) {
 			return
 		}
 	}
+	if s.index == nil {
+		s.index = map[place]int{}
+	}
+	at := place{e.level, e.pool, e.id, e.key.name}
+	if old, ok := s.index[at]; !ok || s.entries[old].file {
+		s.index[at] = len(s.entries)
+	}
 	s.entries = append(s.entries, e)
 }
 
@@ -319,6 +333,10 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 			continue
 		}
 		text, ok := asText(t[name])
+		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
+			bad.add(at.source, "%s is %v: it is %s, as a text, a number, a boolean or, for args, a list of texts", full, t[name], k.kind)
+			continue
+		}
 		if !ok || name != strings.ToLower(name) {
 			bad.add(at.source, "unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
 			continue

@@ -149,7 +149,7 @@ func TestProblems(t *testing.T) {
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
 		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
-		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "unknown key pool.B.instances"}},
+		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "pool.B.instances is 1.5: it is 1 to 10000"}},
 	} {
 		_, err := load(t, c.file, slices.Clone(c.env)...)
 		if err == nil {

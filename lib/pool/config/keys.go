@@ -79,7 +79,7 @@ var keys = []key{
 		if !filepath.IsAbs(v) {
 			return fmt.Errorf("it is an absolute path")
 		}
-		s.UserDataDir = v
+		s.UserDataDir = filepath.Clean(v)
 		return nil
 	}},
 	{"SANDBOX", anywhere, "auto, on or off", "auto", oneOf(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},

@@ -9,17 +9,12 @@ import (
 // find is the entry that holds for a key of an instance (or of a pool, with
 // id ""), nil if it is left to the default.
 func (s *settings) find(poolName, id, keyName string) *entry {
-	var best *entry
-	for i := range s.entries {
-		e := &s.entries[i]
-		if e.key.name != keyName || e.level >= pool && e.pool != poolName || e.level == instance && e.id != id {
-			continue
-		}
-		if best == nil || e.level > best.level || e.level == best.level && best.file && !e.file {
-			best = e
+	for _, at := range []place{{instance, poolName, id, keyName}, {pool, poolName, "", keyName}, {global, "", "", keyName}} {
+		if i, ok := s.index[at]; ok {
+			return &s.entries[i]
 		}
 	}
-	return best
+	return nil
 }
 
 // resolve makes the configuration of what is set.
@@ -68,20 +63,7 @@ func (s *settings) resolve(bad *Error) *Config {
 		}
 		c.Pools = append(c.Pools, p)
 	}
-	dirs := map[string]string{}
-	for _, p := range c.Pools {
-		for _, i := range p.Instances {
-			if i.UserDataDir == "" || !i.Launch {
-				continue
-			}
-			at := p.Name + "/" + i.ID
-			if other, ok := dirs[i.UserDataDir]; ok {
-				bad.add(s.find(p.Name, i.ID, "USER_DATA_DIR").source, "USER_DATA_DIR %s is that of both %s and %s: a profile is for one browser at a time", i.UserDataDir, other, at)
-				break
-			}
-			dirs[i.UserDataDir] = at
-		}
-	}
+	c.checkInstances(bad)
 	switch {
 	case len(defaults) > 1:
 		for _, d := range defaults {
@@ -91,6 +73,39 @@ func (s *settings) resolve(bad *Error) *Config {
 		bad.add("", "No default pool defined: set IS_DEFAULT=true for one of them")
 	}
 	return c
+}
+
+// Check returns what is wrong with the instances, as an *Error, nil if nothing
+// is: a pool may have been resized.
+func (c *Config) Check() error {
+	bad := &Error{}
+	c.checkInstances(bad)
+	if len(bad.Problems) > 0 {
+		return bad
+	}
+	return nil
+}
+
+// checkInstances looks for what no browser can be launched with.
+func (c *Config) checkInstances(bad *Error) {
+	dirs := map[string]string{}
+	for _, p := range c.Pools {
+		told := false
+		for _, i := range p.Instances {
+			if !i.Launch {
+				continue
+			}
+			if i.Browser == "webkit" {
+				bad.add(p.all.find(p.Name, i.ID, "LAUNCH").source, "LAUNCH=true for a webkit of %s/%s: bpool can launch none", p.Name, i.ID)
+			}
+			at := p.Name + "/" + i.ID
+			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !told {
+				bad.add(p.all.find(p.Name, i.ID, "USER_DATA_DIR").source, "USER_DATA_DIR %s is that of both %s and %s: a profile is for one browser at a time", i.UserDataDir, other, at)
+				told = true
+			}
+			dirs[i.UserDataDir] = at
+		}
+	}
 }
 
 // pool makes one pool with n instances; n is 0 if that is not known.

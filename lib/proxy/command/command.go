@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"slices"
@@ -262,6 +263,11 @@ func shell(line string, more []string) []string {
 	if runtime.GOOS == "windows" {
 		return append([]string{"cmd", "/c", line}, more...)
 	}
+	if words := strings.Fields(line); len(words) > 0 && !strings.ContainsAny(line, "\n;&|<>()$`\\\"'*?[]#~=%{}!") {
+		if _, err := exec.LookPath(words[0]); err == nil { // one program: it is told itself when we are killed
+			line = "exec " + line
+		}
+	}
 	for _, a := range more {
 		line += " '" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
@@ -335,8 +341,7 @@ func (s *service) restoreLocked() error {
 		return err
 	}
 	if s.control != nil {
-		s.control.(*net.UnixListener).SetUnlinkOnClose(false) // the path is the new one's
-		s.control.Close()
+		s.control.Close() // the path is the new one's
 	}
 	s.control = l
 	go control.Serve(s.ctx, l, s.handle)
