@@ -325,6 +325,10 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 						bad.add(at.source+"."+n, "%s.%s is no table", full, n)
 						continue
 					}
+					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
+						bad.add(at.source+"."+n, "[%s.%s] is no instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
+						continue
+					}
 					s.readTable(below, inner, full+"."+n+".", bad)
 				}
 			default:

@@ -148,6 +148,9 @@ func TestProblems(t *testing.T) {
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
 		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
+		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil, []string{"[pool.A.instance.7] is no instance, or has no keys", "[pool.A.instance.x] is no instance"}},
+		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\nargs = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil, []string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is milliseconds"}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"}, []string{"LAUNCH=true for a webkit of A/0"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
 		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "pool.B.instances is 1.5: it is 1 to 10000"}},
 	} {

@@ -74,7 +74,18 @@ var keys = []key{
 		return err
 	}},
 	{"LAUNCH", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Launch })},
-	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) { s.Args, err = words.Split(v); return err }},
+	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) {
+		if s.Args, err = words.Split(v); err != nil {
+			return err
+		}
+		for _, a := range s.Args {
+			switch name, _, _ := strings.Cut(a, "="); name {
+			case "--remote-debugging-port", "--remote-debugging-pipe", "--user-data-dir":
+				return fmt.Errorf("%s is bpool's to set; a profile is chosen by USER_DATA_DIR", name)
+			}
+		}
+		return nil
+	}},
 	{"USER_DATA_DIR", anywhere, "an absolute path", "", func(s *Settings, v string) error {
 		if !filepath.IsAbs(v) {
 			return fmt.Errorf("it is an absolute path")
