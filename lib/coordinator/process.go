@@ -145,11 +145,11 @@ func (p *process) run(out *os.File, wait <-chan error) {
 	calls, why := p.calls, p.why
 	p.calls = nil
 	p.mu.Unlock()
+	p.host.childEnded(p) // before somebody hears of it and calls again
 	for _, answer := range calls {
 		answer(nil, why)
 	}
 	close(p.ended)
-	p.host.childEnded(p)
 }
 
 func (p *process) read(lines *jsonrpc.Reader) {
