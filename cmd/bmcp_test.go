@@ -550,6 +550,7 @@ func TestMCPAffinity(t *testing.T) {
 		if x, y := where(one), where(two); x != a || y != b || a == b {
 			t.Errorf("%s on %s, %s on %s", a, x, b, y)
 		}
+		one.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`)
 	}
 	if s := p.status().Summary; s.Leased != 2 {
 		t.Errorf("%+v", s)
@@ -724,6 +725,41 @@ func TestMCPBadHosts(t *testing.T) {
 		t.Errorf("%s", r.line)
 	}
 	m.wait()
+	w.clean()
+}
+
+// A host that does not read its answers holds up no end: a second signal is
+// enough.
+func TestMCPHostThatDoesNotRead(t *testing.T) {
+	w := newWorld(t)
+	c := w.cmd("bmcp", "--mcp", "a="+fake())
+	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin + "/fakebrowser"})
+	in, _ := c.StdinPipe()
+	out, _ := c.StdoutPipe()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReaderSize(out, 16)
+	say := func(line string) { io.WriteString(in, line+"\n") }
+	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	lines.ReadString('\n')
+	say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{"n":33554432}}}`)
+	lines.ReadString(':') // the answer has begun, and nobody reads on
+	c.Process.Signal(syscall.SIGTERM)
+	time.Sleep(300 * time.Millisecond) // later than what counts as the same signal
+	c.Process.Signal(syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Process.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+		c.Process.Kill()
+		<-done
+	}
 	w.clean()
 }
 

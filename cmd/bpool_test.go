@@ -558,15 +558,10 @@ func TestPoolWaitersOfTheDead(t *testing.T) {
 // answering; with room again they are.
 func TestPoolOnAFullDisk(t *testing.T) {
 	w := newWorld(t)
-	full := w.dir + "/full"
-	os.Mkdir(full, 0o700)
-	if err := syscall.Mount("none", full, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skipf("cannot mount: %v", err)
-	}
-	defer syscall.Unmount(full, syscall.MNT_DETACH)
+	full, fill := w.smallDisk()
 	env := w.env
 	w.env = append(env, "TMPDIR="+full)
-	os.WriteFile(full+"/ballast", make([]byte, 256<<10), 0o600)
+	fill(0)
 	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	w.env = env
 	w.run("bpool", "lease").wants(t, 69, "Default pool 'A' has no healthy instances")

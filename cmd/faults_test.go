@@ -66,17 +66,21 @@ func TestUnusableDirectories(t *testing.T) {
 	w.clean()
 }
 
+// smallDisk is a directory with room for 256 KiB; fill leaves so much of it.
+func (w *world) smallDisk() (dir string, fill func(left int)) {
+	w.t.Helper()
+	dir = w.dir + "/full"
+	os.Mkdir(dir, 0o700)
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
+		w.t.Skipf("cannot mount: %v", err)
+	}
+	w.t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir, func(left int) { os.WriteFile(dir+"/ballast", make([]byte, 256<<10-left), 0o600) }
+}
+
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
-	full := w.dir + "/full"
-	os.Mkdir(full, 0o700)
-	if err := syscall.Mount("none", full, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skipf("cannot mount: %v", err)
-	}
-	defer syscall.Unmount(full, syscall.MNT_DETACH)
-	fill := func(left int) {
-		os.WriteFile(full+"/ballast", make([]byte, 256<<10-left), 0o600)
-	}
+	full, fill := w.smallDisk()
 	env := w.env
 	t.Run("state", func(t *testing.T) {
 		w.env = append(env, "BTOOLS_STATE="+full+"/s/state.json")

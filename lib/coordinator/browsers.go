@@ -86,16 +86,15 @@ func isClosed(c <-chan struct{}) bool {
 
 // single is one browser behind one bproxy.
 type single struct {
-	ctx    context.Context
-	stop   context.CancelFunc
-	store  *state.Store
-	log    io.Writer
-	flags  []string // of bproxy
-	mu     sync.Mutex
-	proxy  *service
-	at     record.Proxy
-	cur    *place         // nil: none is known to be up
-	record *record.Record // of cur
+	ctx   context.Context
+	stop  context.CancelFunc
+	store *state.Store
+	log   io.Writer
+	flags []string // of bproxy
+	mu    sync.Mutex
+	proxy *service
+	at    record.Proxy
+	cur   *place // nil: none is known to be up
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
@@ -232,7 +231,6 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record = rec
 	if !ok || i.PID == 0 {
 		s.cur = nil
 		return rec, nil

@@ -73,7 +73,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 			}
 			if at == nil && r.child.takesEndpoint() {
 				var err error
-				if at, err = c.Browsers.acquire(ctx, p.Pool, p.Instance); err != nil {
+				if at, err = s.take(ctx, p.Pool, p.Instance); err != nil {
 					return nil, explain(err)
 				}
 				if died := at.died; died != nil {

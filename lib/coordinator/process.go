@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -340,7 +341,7 @@ func (w *lastWords) Write(b []byte) (int, error) {
 	}
 	w.part = append(w.part, b...)
 	for {
-		i := strings.IndexByte(string(w.part), '\n')
+		i := bytes.IndexByte(w.part, '\n')
 		if i < 0 && len(w.part) < maxPart {
 			return len(b), nil
 		}
@@ -348,7 +349,7 @@ func (w *lastWords) Write(b []byte) (int, error) {
 			i = maxPart - 1
 		}
 		fmt.Fprintf(w.log, "%s: %s\n", w.name, strings.TrimRight(string(w.part[:i+1]), "\r\n"))
-		w.part = append([]byte(nil), w.part[i+1:]...)
+		w.part = w.part[i+1:]
 	}
 }
 

@@ -94,8 +94,8 @@ func (s *Session) Drain(ctx context.Context) {
 	}
 }
 
-// Close stops the session's children. Requests that are not answered are
-// answered with an error.
+// Close stops the session's children, and with them what is still being
+// answered.
 func (s *Session) Close() {
 	s.mu.Lock()
 	closed := s.closed

@@ -111,15 +111,12 @@ var placeholders = []string{"{cdp_endpoint}", "{cdp_port}", "{ws_endpoint}"}
 
 // takesEndpoint reports whether the child is given the browser by its
 // arguments: with placeholders, or by the flag that it is known to take.
-func (c *Child) takesEndpoint() bool {
-	for _, a := range c.Argv {
-		for _, p := range placeholders {
-			if strings.Contains(a, p) {
-				return true
-			}
-		}
-	}
-	return c.endpointFlag() != ""
+func (c *Child) takesEndpoint() bool { return c.hasPlaceholder() || c.endpointFlag() != "" }
+
+func (c *Child) hasPlaceholder() bool {
+	return slices.ContainsFunc(c.Argv, func(a string) bool {
+		return slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(a, p) })
+	})
 }
 
 // endpointFlag is the flag that the child is known to take, "" if there is
@@ -160,9 +157,7 @@ func (c *Child) command(b Browser) (argv, env []string) {
 		}
 		return argv, env
 	}
-	if flag != "" && !slices.ContainsFunc(c.Argv, func(a string) bool {
-		return slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(a, p) })
-	}) {
+	if flag != "" && !c.hasPlaceholder() {
 		argv = append(argv, flag+b.HTTPURL)
 	}
 	env = append(env, "BTOOLS_PORT="+strconv.Itoa(b.Port), "BTOOLS_CDP_URL="+b.HTTPURL, "BTOOLS_WS_URL="+b.WSURL, "BTOOLS_ID="+b.ID)

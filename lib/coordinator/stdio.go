@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"btools/lib/jsonrpc"
 )
@@ -12,10 +13,14 @@ import (
 // maxUnread bounds what waits for a host that does not read, in bytes.
 const maxUnread = 64 << 20
 
-// ServeStdio serves one host on two streams, until its end of file, or until
-// the context ends. What is being answered at the end of file is answered
-// first, within the context of drain.
-func (c *Coordinator) ServeStdio(ctx, drain context.Context, in io.Reader, out *os.File) {
+// drainTimeout is how long requests may take to be answered after the host's
+// end of file.
+const drainTimeout = 30 * time.Second
+
+// ServeStdio serves one host on two streams, until its end of file, and until
+// what was asked before that is answered, or until the context ends. What it
+// returns ends the session; a host that does not read may hold that up.
+func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func()) {
 	widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, out.Write)
 	s := c.NewSession(func(b []byte) { w.Write(b, true) })
@@ -36,13 +41,13 @@ func (c *Coordinator) ServeStdio(ctx, drain context.Context, in io.Reader, out *
 	}()
 	select {
 	case <-read:
+		drain, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
 		s.Drain(drain)
 	case <-ctx.Done():
 	}
-	written := w.Close()
-	s.Close()
-	select {
-	case <-written:
-	case <-drain.Done():
+	return func() {
+		s.Close()
+		<-w.Close()
 	}
 }

@@ -28,9 +28,10 @@ import (
 	"btools/lib/record"
 )
 
-// drainTimeout is how long requests may take to be answered after the host's
-// end of file.
-const drainTimeout = 30 * time.Second
+// closeTimeout is how long the end of everything may take: more than a child,
+// bproxy or bpool may. What has not ended by then ends with bmcp, to which it
+// is bound.
+const closeTimeout = 40 * time.Second
 
 // Run serves a host until its end of file, or until told to stop.
 func Run(c *cli.Context) error {
@@ -73,6 +74,7 @@ func Run(c *cli.Context) error {
 		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
 		Stderr: os.Stderr, Log: c.Log,
 	})
+	end := func() {}
 	if web != nil {
 		r := record.New()
 		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
@@ -81,22 +83,22 @@ func Run(c *cli.Context) error {
 			<-ctx.Done()
 		}
 		web.Close()
-		co.Close()
-		return err
+	} else {
+		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
 	}
-	drain, late := context.WithCancel(context.Background())
-	go func() { // a signal is enough for what is still to be answered
-		<-ctx.Done()
-		select {
-		case <-now:
-		case <-time.After(drainTimeout):
-		}
-		late()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end()
+		co.Close()
 	}()
-	co.ServeStdio(ctx, drain, c.Stdin, c.Stdout)
-	stop(nil)
-	co.Close()
-	return nil
+	select {
+	case <-ended:
+	case <-now:
+	case <-time.After(closeTimeout):
+		c.Log.Warn("not everything has ended in time")
+	}
+	return err
 }
 
 // served is the member that --http prints.
