@@ -52,10 +52,16 @@ type toolResult struct {
 
 func (r *rpc) tool(t *testing.T) (x toolResult) {
 	t.Helper()
-	if r.Error != nil || json.Unmarshal(r.Result, &x) != nil {
-		t.Fatalf("no result of a tool: %.500s", r.line)
-	}
+	r.into(t, &x)
 	return x
+}
+
+// into reads a result.
+func (r *rpc) into(t *testing.T, v any) {
+	t.Helper()
+	if r.Error != nil || json.Unmarshal(r.Result, v) != nil {
+		t.Fatalf("no such result: %.500s", r.line)
+	}
 }
 
 func (r *rpc) text(t *testing.T) string {
@@ -419,7 +425,7 @@ func TestMCPHost(t *testing.T) {
 	body, one := post("", greeting)
 	_, two := post("", greeting)
 	a, b := one.Get("Mcp-Session-Id"), two.Get("Mcp-Session-Id")
-	if a == "" || a == b || !strings.HasPrefix(body, "200 event: message\ndata: {") {
+	if a == "" || a == b || !strings.HasPrefix(body, "200 id: 1-1\nevent: message\ndata: {") {
 		t.Error(a, b, body)
 	}
 	for _, c := range []struct{ session, body, want string }{
@@ -429,7 +435,7 @@ func TestMCPHost(t *testing.T) {
 		{"", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "400 "},
 		{"nonesuch", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "404 "},
 		{a, "garbage", "400 "},
-		{"", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, `"resultType":"complete"`},
+		{"", `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":` + stateless + `}}`, `"code":-32020`}, // its headers are missing
 	} {
 		if got, _ := post(c.session, c.body); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %.300s, want %s", c.body, got, c.want)
@@ -710,13 +716,13 @@ func TestMCPBadHosts(t *testing.T) {
 		t.Errorf("%.200s", r.line)
 	}
 	// The stateless protocol has no greeting.
-	r := m.call("tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`)
+	r := m.call("tools/list", `{"_meta":`+stateless+`}`)
 	for _, want := range []string{`"resultType":"complete"`, `"ttlMs":0`, `"cacheScope":"private"`} {
 		if !strings.Contains(r.line, want) {
 			t.Errorf("no %s in %.300s", want, r.line)
 		}
 	}
-	if r := m.call("server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`); r.Error != nil || !strings.Contains(r.line, "2026-07-28") {
+	if r := m.call("server/discover", `{"_meta":`+stateless+`}`); r.Error != nil || !strings.Contains(r.line, "2026-07-28") {
 		t.Errorf("%s", r.line)
 	}
 	io.WriteString(m.in, `{"jsonrpc":"2.0","id":9,"met`)

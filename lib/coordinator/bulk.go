@@ -95,8 +95,8 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 				return nil, err
 			}
 			params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
-			quoted, _ := json.Marshal(r.name)
-			return child.call(ctx, "tools/call", jsonrpc.Set(params, "name", quoted))
+			params = jsonrpc.Set(params, "name", quote(r.name))
+			return child.call(ctx, "tools/call", params)
 		}()
 		out.Executed++
 		if err == nil && string(jsonrpc.Get(result, "isError")) == "true" {

@@ -102,6 +102,7 @@ type route struct {
 	child *Child
 	name  string // that the child knows it by
 	pools bool   // it has got the arguments browser_pool and browser_instance
+	tool  json.RawMessage
 }
 
 // tools are all tools as they are known now.
@@ -141,8 +142,7 @@ func (c *Coordinator) mergeLocked() *merged {
 					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is left out: there are two")
 					continue
 				}
-				quoted, _ := json.Marshal(as)
-				tool = jsonrpc.Set(tool, "name", quoted)
+				tool = jsonrpc.Set(tool, "name", quote(as))
 				if child.Prefix != PrefixAlways {
 					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is "+as+": there is one already")
 				}
@@ -151,6 +151,7 @@ func (c *Coordinator) mergeLocked() *merged {
 			if pools && child.takesEndpoint() {
 				tool, r.pools = withPools(tool)
 			}
+			r.tool = tool
 			m.tools = append(m.tools, tool)
 			m.routes[as] = r
 		}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -8,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
@@ -21,10 +25,6 @@ const (
 	// forgottenAfter is how long a session lives that nobody asks for anything
 	// and nobody listens to.
 	forgottenAfter = time.Hour
-	// keepAlive is how often a stream that has nothing to say says so.
-	keepAlive = 15 * time.Second
-	// maxKept bounds what waits for a host that does not listen, in messages.
-	maxKept = 1024
 )
 
 // ServeHTTP serves many hosts by streamable HTTP, each with a session of its
@@ -58,63 +58,21 @@ type httpFront struct {
 // httpSession is a session and the streams that its host listens to.
 type httpSession struct {
 	*Session
-	mu      sync.Mutex
-	answers map[string]*stream // by the ID of the request that it is the answer to
-	open    []*stream          // those of requests, by age
-	listens *stream            // that of GET; nil: none
-	kept    [][]byte           // for the next GET
-	forget  *time.Timer
+	*streams
+	forget *time.Timer
 }
 
-// stream is what one HTTP response is still to say.
-type stream struct {
-	more chan struct{} // has one element if there is something
-	all  [][]byte
-	last bool // nothing comes after all
-}
-
-func newStream() *stream { return &stream{more: make(chan struct{}, 1)} }
-
-// addLocked has the stream say a message, the last one or not.
-func (st *stream) addLocked(message []byte, last bool) {
-	st.all = append(st.all, message)
-	st.last = st.last || last
-	select {
-	case st.more <- struct{}{}:
-	default:
-	}
-}
-
-// route gives a message of the session to the stream that it belongs to: an
-// answer to that of its request, anything else to the oldest request that is
-// being answered, else to who listens.
-func (s *httpSession) route(message []byte) {
-	m, err := jsonrpc.Parse(message)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil && m.IsResponse() {
-		key := string(m.ID)
-		if st := s.answers[key]; st != nil {
-			delete(s.answers, key)
-			st.addLocked(message, true)
-		}
-		return
-	}
-	switch {
-	case len(s.open) > 0:
-		s.open[0].addLocked(message, false)
-	case s.listens != nil:
-		s.listens.addLocked(message, false)
-	case len(s.kept) < maxKept:
-		s.kept = append(s.kept, message)
-	}
-}
-
-// session makes a session.
+// session makes a session, or returns the one that there is.
 func (f *httpFront) session(id string) *httpSession {
-	s := &httpSession{answers: map[string]*stream{}}
-	s.Session = f.c.NewSession(s.route)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.sessions[id]; s != nil {
+		return s
+	}
+	s := &httpSession{streams: newStreams()}
+	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.add(string(to), last, message) })
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(id) })
+	s.alive = func() { s.forget.Reset(forgottenAfter) }
 	f.sessions[id] = s
 	return s
 }
@@ -129,30 +87,22 @@ func (f *httpFront) end(id string) bool {
 		return false
 	}
 	s.forget.Stop()
-	s.mu.Lock()
-	for _, st := range append([]*stream{s.listens}, s.open...) {
-		if st != nil {
-			st.last = true
-			select {
-			case st.more <- struct{}{}:
-			default:
-			}
-		}
-	}
-	s.mu.Unlock()
 	s.Close()
+	s.streams.end()
 	return true
 }
 
-func httpError(w http.ResponseWriter, status, code int, format string, args ...any) {
+func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+	var e *jsonrpc.Error
+	errors.As(err, &e) // which they all are
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(jsonrpc.Failure(nil, jsonrpc.Errorf(code, format, args...)), '\n'))
+	w.Write(append(jsonrpc.Failure(id, e), '\n'))
 }
 
 func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 	if p := strings.TrimSuffix(r.URL.Path, "/"); p != "/mcp" && p != "" {
-		httpError(w, http.StatusNotFound, jsonrpc.InvalidRequest, "MCP is at /mcp")
+		httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP is at /mcp"))
 		return
 	}
 	id := r.Header.Get(sessionHeader)
@@ -161,17 +111,17 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r, id)
 	case http.MethodGet:
 		if s := f.known(w, id); s != nil {
-			f.listen(w, r, s)
+			s.get(w, r)
 		}
 	case http.MethodDelete:
-		if !f.end(id) || id == "" {
-			httpError(w, http.StatusNotFound, jsonrpc.InvalidRequest, "there is no such session")
+		if id == "" || !f.end(id) {
+			httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "there is no such session"))
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE")
-		httpError(w, http.StatusMethodNotAllowed, jsonrpc.InvalidRequest, "MCP has POST, GET and DELETE, not %s", r.Method)
+		httpError(w, http.StatusMethodNotAllowed, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP has POST, GET and DELETE, not %s", r.Method))
 	}
 }
 
@@ -182,13 +132,13 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 	f.mu.Unlock()
 	switch {
 	case id == "":
-		httpError(w, http.StatusBadRequest, jsonrpc.InvalidRequest, "the header %s is missing: initialize gives it", sessionHeader)
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the header %s is missing: initialize gives it", sessionHeader))
 		return nil
 	case s == nil:
-		httpError(w, http.StatusNotFound, jsonrpc.InvalidRequest, "there is no such session (any more): initialize again")
+		httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "there is no such session (any more): initialize again"))
 		return nil
 	}
-	s.forget.Reset(forgottenAfter)
+	s.alive()
 	return s
 }
 
@@ -197,37 +147,27 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, jsonrpc.MaxLine))
 	if err != nil {
-		httpError(w, http.StatusRequestEntityTooLarge, jsonrpc.InvalidRequest, "cannot read the request: %v", err)
+		httpError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "cannot read the request: %v", err))
 		return
 	}
 	if !json.Valid(body) {
-		httpError(w, http.StatusBadRequest, jsonrpc.ParseError, "this is no JSON: %s", clip(body))
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(body)))
 		return
 	}
 	m, err := jsonrpc.Parse(body)
 	if err != nil {
-		httpError(w, http.StatusBadRequest, jsonrpc.InvalidRequest, "this is no request: %v", err)
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err))
 		return
 	}
 	var s *httpSession
 	switch {
+	case id == "" && (isModern(m) || r.Header.Get(mcp.HeaderProtocolVersion) > legacy):
+		f.stateless(w, r, m)
+		return
 	case m.Method == "initialize" && id == "":
 		id = rand.Text()
-		f.mu.Lock()
 		s = f.session(id)
-		f.mu.Unlock()
 		w.Header().Set(sessionHeader, id)
-	case id == "" && (isModern(m.Params) || m.Method == "server/discover"):
-		f.mu.Lock()
-		if s = f.sessions[""]; s == nil {
-			s = f.session("")
-		}
-		f.mu.Unlock()
-		s.forget.Reset(forgottenAfter)
-		if m.ID != nil { // those of several hosts may be the same
-			f.stateless(w, r, s, m)
-			return
-		}
 	default:
 		if s = f.known(w, id); s == nil {
 			return
@@ -238,107 +178,153 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	f.stream(w, r, s, string(m.ID), body, nil)
+	st := s.begin(string(m.ID), nil)
+	if st == nil {
+		httpError(w, http.StatusBadRequest, m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip(m.ID)))
+		return
+	}
+	me, _ := s.attend(st, false)
+	s.Handle(body)
+	s.say(w, r, st, 0, me)
 }
 
-// stateless answers a request of a host without a session, under an ID of our
-// own.
-func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, s *httpSession, m *jsonrpc.Message) {
-	own := json.RawMessage(`"` + rand.Text() + `"`)
-	theirs := m.ID
-	rename := func(message []byte) []byte {
-		if got, err := jsonrpc.Parse(message); err == nil && got.IsResponse() {
-			return got.WithID(theirs)
+// get says what belongs to no request, or, to a host that comes back, what it
+// has missed of a stream, and the rest of it.
+func (s *httpSession) get(w http.ResponseWriter, r *http.Request) {
+	st, from := s.general, 0
+	event := r.Header.Get("Last-Event-Id")
+	if event != "" {
+		var err error
+		if st, from, err = s.event(event); err != nil {
+			httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err))
+			return
 		}
+	}
+	me, ok := s.attend(st, event != "")
+	if !ok {
+		httpError(w, http.StatusConflict, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "somebody listens to this session already"))
+		return
+	}
+	if event == "" {
+		from = s.unsaid(st)
+	}
+	s.say(w, r, st, from, me)
+}
+
+// stateless answers a message of a host without a session, whose requests say
+// all that there is to know of it. All of them share one session, where each
+// request has an ID of our own.
+func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	if !m.IsRequest() {
+		w.WriteHeader(http.StatusAccepted) // there is none that could be of use
+		return
+	}
+	if err := f.c.checkStateless(r.Header, m); err != nil {
+		httpError(w, http.StatusBadRequest, m.ID, err)
+		return
+	}
+	s := f.session("")
+	s.alive()
+	own := json.RawMessage(`"` + rand.Text() + `"`)
+	params, token := m.Params, jsonrpc.Get(m.Params, "_meta", "progressToken")
+	if token != nil {
+		params = jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), "progressToken", own))
+	}
+	st := s.begin(string(own), func(message []byte) []byte { return renamed(message, own, m.ID, token) })
+	me, _ := s.attend(st, false)
+	context.AfterFunc(r.Context(), func() { // it is over, or the host is gone
+		s.drop(string(own))
+		s.cancelled(own, "the host is gone")
+	})
+	s.Handle(withParams(m, params).WithID(own))
+	s.sayStateless(w, r, st, me)
+}
+
+// renamed is a message to a host that knows another ID, and another token of
+// its progress.
+func renamed(message []byte, own, id, token json.RawMessage) []byte {
+	m, err := jsonrpc.Parse(message)
+	if err != nil {
 		return message
 	}
-	f.stream(w, r, s, string(own), m.WithID(own), rename)
+	in := func(object json.RawMessage) (json.RawMessage, bool) {
+		meta := jsonrpc.Get(object, "_meta")
+		if string(jsonrpc.Get(meta, metaSubscription)) != string(own) {
+			return object, false
+		}
+		return jsonrpc.Set(object, "_meta", jsonrpc.Set(meta, metaSubscription, id)), true
+	}
+	switch {
+	case m.IsResponse():
+		if result, ok := in(m.Result); ok {
+			return jsonrpc.Response(id, result)
+		}
+		return m.WithID(id)
+	case m.Method == "notifications/progress" && token != nil:
+		return withParams(m, jsonrpc.Set(m.Params, "progressToken", token)).Raw
+	}
+	if params, ok := in(m.Params); ok {
+		return withParams(m, params).Raw
+	}
+	return message
 }
 
-// stream hands a request over and says what comes of it.
-func (f *httpFront) stream(w http.ResponseWriter, r *http.Request, s *httpSession, id string, body []byte, rename func([]byte) []byte) {
-	st := newStream()
-	s.mu.Lock()
-	if s.answers[id] != nil {
-		s.mu.Unlock()
-		httpError(w, http.StatusBadRequest, jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip([]byte(id)))
+// checkStateless refuses a request of the stateless protocol that does not say
+// what it has to, or says another thing in its headers.
+func (c *Coordinator) checkStateless(h http.Header, m *jsonrpc.Message) error {
+	if err := checkMeta(m); err != nil {
+		return err
+	}
+	version := jsonrpc.GetString(m.Params, "_meta", metaVersion)
+	if said := h.Get(mcp.HeaderProtocolVersion); said != version {
+		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's version is %q", mcp.HeaderProtocolVersion, said, version)
+	}
+	if err := checkVersion(m); err != nil {
+		return err
+	}
+	if err := mcp.ValidateStandardHeaders(h.Get, version, mcp.MCPMethod(m.Method), m.Params); err != nil {
+		return jsonrpc.Errorf(headerMismatch, "%v", err)
+	}
+	if m.Method != "tools/call" {
+		return nil
+	}
+	tool := c.tools().routes[jsonrpc.GetString(m.Params, "name")].tool
+	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
+	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")}, m.Params); err != nil {
+		return jsonrpc.Errorf(headerMismatch, "%v", err)
+	}
+	return nil
+}
+
+// statuses are those of HTTP that errors have in the stateless protocol.
+var statuses = map[int]int{
+	jsonrpc.MethodNotFound: http.StatusNotFound, headerMismatch: http.StatusBadRequest,
+	missingCapability: http.StatusBadRequest, unsupportedVersion: http.StatusBadRequest,
+}
+
+// sayStateless says a stream; if all of it is one answer, as such.
+func (s *httpSession) sayStateless(w http.ResponseWriter, r *http.Request, st *stream, me int) {
+	select {
+	case <-st.more:
+		st.wake()
+	case <-time.After(keepAlive):
+	case <-r.Context().Done():
 		return
 	}
-	s.answers[id] = st
-	s.open = append(s.open, st)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.answers, id)
-		for i, o := range s.open {
-			if o == st {
-				s.open = append(s.open[:i:i], s.open[i+1:]...)
-			}
-		}
-	}()
-	s.Handle(body)
-	s.say(w, r, st, rename)
-}
-
-// listen says what belongs to no request.
-func (f *httpFront) listen(w http.ResponseWriter, r *http.Request, s *httpSession) {
-	st := newStream()
-	s.mu.Lock()
-	if s.listens != nil {
-		s.mu.Unlock()
-		httpError(w, http.StatusConflict, jsonrpc.InvalidRequest, "somebody listens to this session already")
+	_, events, over, _ := s.next(st, 0, me)
+	if !over || len(events) != 1 {
+		s.say(w, r, st, 0, me)
 		return
 	}
-	s.listens = st
-	for _, message := range s.kept {
-		st.addLocked(message, false)
-	}
-	s.kept = nil
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.listens = nil
-		s.kept = append(st.all, s.kept...) // what was not said
-	}()
-	s.say(w, r, st, nil)
-}
-
-// say writes a stream as server-sent events, until its last message.
-func (s *httpSession) say(w http.ResponseWriter, r *http.Request, st *stream, rename func([]byte) []byte) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-cache, no-transform")
-	w.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(w).Flush
-	flush()
-	alive := time.NewTicker(keepAlive)
-	defer alive.Stop()
-	for {
-		s.mu.Lock()
-		all, last := st.all, st.last
-		st.all = nil
-		s.mu.Unlock()
-		for _, message := range all {
-			if rename != nil {
-				message = rename(message)
-			}
-			if _, err := w.Write(append(append([]byte("event: message\ndata: "), message...), "\n\n"...)); err != nil {
-				return
-			}
-		}
-		if len(all) > 0 && flush() != nil || last {
-			return
-		}
-		select {
-		case <-st.more:
-		case <-alive.C:
-			s.forget.Reset(forgottenAfter)
-			if _, err := io.WriteString(w, ": alive\n\n"); err != nil || flush() != nil {
-				return
-			}
-		case <-r.Context().Done():
-			return
+	message := events[0]
+	status := http.StatusOK
+	if m, err := jsonrpc.Parse(message); err == nil && m.Error != nil {
+		code, _ := strconv.Atoi(string(jsonrpc.Get(m.Error, "code")))
+		if n := statuses[code]; n != 0 {
+			status = n
 		}
 	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(message)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,11 +25,13 @@ type kid struct {
 	session *Session
 	child   *Child
 	browser Browser
+	caps    json.RawMessage // what a host of the stateless protocol can be asked; nil: it is of one before
 
 	mu       sync.Mutex
 	p        *process
-	starting chan struct{} // closed when the start is over; nil: none is under way
-	err      error         // of the last start
+	starting chan struct{}  // closed when the start is over; nil: none is under way
+	err      error          // of the last start
+	subs     map[string]int // subscriptions to its resources, by URI
 	crashes  int
 	began    time.Time // of the last start
 	next     time.Time // no start before
@@ -95,11 +98,11 @@ func (k *kid) start() {
 
 func (k *kid) begin(ctx context.Context) (*process, error) {
 	s := k.session
-	p, err := startProcess(k.child, k.browser, s, s.c.Stderr)
+	p, err := startProcess(k.child, k.browser, k.caps, s, s.c.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
 	}
-	result, err := p.call(ctx, "initialize", s.childParams())
+	result, err := p.call(ctx, "initialize", s.childParams(k.caps))
 	if err != nil {
 		p.stop()
 		var e *jsonrpc.Error
@@ -116,9 +119,15 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 		return nil, context.Cause(ctx)
 	}
 	p.notify("notifications/initialized", nil)
-	if level := s.logLevel(); level != nil && jsonrpc.Get(result, "capabilities", "logging") != nil {
-		go p.call(ctx, "logging/setLevel", level)
+	p.can = slices.Clone(jsonrpc.Get(result, "capabilities"))
+	if level := s.logLevel(); level != nil && k.caps == nil && jsonrpc.Get(p.can, "logging") != nil {
+		p.tell("logging/setLevel", level)
 	}
+	k.mu.Lock()
+	for uri := range k.subs { // those of the process before
+		p.tell("resources/subscribe", jsonrpc.Set(nil, "uri", quote(uri)))
+	}
+	k.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
 		s.c.list(k.child, nil)
 	} else {
@@ -160,6 +169,21 @@ func (k *kid) stop() {
 	if p != nil {
 		p.stop()
 	}
+}
+
+// subscribe notes that one subscription more or less is to a resource. It
+// reports whether it is the first, or was the last.
+func (k *kid) subscribe(uri string, more int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.subs == nil {
+		k.subs = map[string]int{}
+	}
+	was := k.subs[uri]
+	if k.subs[uri] = max(was+more, 0); k.subs[uri] == 0 {
+		delete(k.subs, uri)
+	}
+	return (was == 0) != (k.subs[uri] == 0)
 }
 
 // pages are the items of a paginated list.

@@ -32,8 +32,10 @@ type host interface {
 type process struct {
 	child   *Child
 	browser Browser
+	caps    json.RawMessage // see kid
 	host    host
 
+	can   json.RawMessage // its capabilities, once it is initialized
 	cmd   *exec.Cmd
 	mark  string // in the environment of all that it starts
 	bind  *os.File
@@ -43,6 +45,7 @@ type process struct {
 
 	mu    sync.Mutex
 	last  int64
+	quiet int // the least severe of levels that it does not log, for hosts of the stateless protocol
 	calls map[int64]func(*jsonrpc.Message, error)
 	why   error // it has ended, or is of no use
 	words lastWords
@@ -63,7 +66,7 @@ var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess runs a child for a browser. It is run by "bmcp hold", which
 // ends with us, whatever ends us, and takes what the child has started along.
-func startProcess(c *Child, b Browser, h host, log io.Writer) (*process, error) {
+func startProcess(c *Child, b Browser, caps json.RawMessage, h host, log io.Writer) (*process, error) {
 	argv, env := c.command(b)
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -79,7 +82,7 @@ func startProcess(c *Child, b Browser, h host, log io.Writer) (*process, error) 
 		return nil, err
 	}
 	defer read.Close()
-	p := &process{child: c, browser: b, host: h, bind: bind, ended: make(chan struct{}), calls: map[int64]func(*jsonrpc.Message, error){}}
+	p := &process{child: c, browser: b, caps: caps, host: h, bind: bind, ended: make(chan struct{}), quiet: len(levels), calls: map[int64]func(*jsonrpc.Message, error){}}
 	p.words.name, p.words.log = c.Name, log
 	p.cmd = exec.Command(self, append([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--"}, argv...)...)
 	p.mark = "BTOOLS_CHILD=" + rand.Text()
@@ -255,6 +258,35 @@ func (p *process) forget(n int64, reason string) {
 
 func (p *process) notify(method string, params json.RawMessage) {
 	p.in.Write(jsonrpc.Request(nil, method, params), false)
+}
+
+// tell makes a request whose answer is of no interest, but to the log.
+func (p *process) tell(method string, params json.RawMessage) {
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
+	if err != nil {
+		return
+	}
+	p.relay(p.newID(), m, func(m *jsonrpc.Message, err error) {
+		if err == nil {
+			err = errorOf(m)
+		}
+		if err != nil {
+			p.words.say("it does not answer " + method + ": " + err.Error())
+		}
+	})
+}
+
+// logs has the child log messages of a level too.
+func (p *process) logs(level int) {
+	p.mu.Lock()
+	more := level < p.quiet && jsonrpc.Get(p.can, "logging") != nil
+	if more {
+		p.quiet = level
+	}
+	p.mu.Unlock()
+	if more {
+		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", quote(levels[level])))
+	}
 }
 
 // call makes a request of our own, and returns its result. An error of the

@@ -27,7 +27,7 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 		}
 		b = at.Browser
 	}
-	k := s.kid(r.child, b)
+	k := s.kid(r.child, b, f.capabilities())
 	if k == nil {
 		return false
 	}
@@ -64,8 +64,7 @@ func (s *Session) place(f *flight, at *place) bool {
 func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	params := m.Params
 	if jsonrpc.GetString(params, "name") != r.name {
-		quoted, _ := json.Marshal(r.name)
-		params = jsonrpc.Set(params, "name", quoted)
+		params = jsonrpc.Set(params, "name", quote(r.name))
 	}
 	if r.pools {
 		args := jsonrpc.Get(params, "arguments")
@@ -85,6 +84,12 @@ func withParams(m *jsonrpc.Message, params json.RawMessage) *jsonrpc.Message {
 	return other
 }
 
+// quote is a string in JSON.
+func quote(s string) json.RawMessage {
+	b, _ := json.Marshal(s) // which a string never fails
+	return b
+}
+
 // serve answers a request.
 func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	switch m.Method {
@@ -102,10 +107,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
 		result = jsonrpc.Set(result, "capabilities", all)
 		if said = append([]string{jsonrpc.GetString(result, "instructions")}, said...); len(said) > 1 {
-			quoted, _ := json.Marshal(strings.Join(said, "\n\n"))
-			result = jsonrpc.Set(result, "instructions", quoted)
+			result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
 		}
-		s.finish(f, jsonrpc.Response(f.id, result))
+		s.result(f, result)
+	case "subscriptions/listen":
+		s.listen(ctx, f, m)
 	case "tools/list":
 		wait, cancel := context.WithTimeout(ctx, listWait)
 		s.c.await(wait, func(l *listing) chan struct{} { return l.listed })
@@ -124,8 +130,8 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		s.level = slices.Clone(m.Params)
 		s.mu.Unlock()
 		for _, p := range s.all() {
-			if _, err := p.call(ctx, m.Method, m.Params); err != nil {
-				s.c.Log.Debug("child " + p.child.Name + " sets no level: " + err.Error())
+			if jsonrpc.Get(p.can, "logging") != nil {
+				p.tell(m.Method, m.Params)
 			}
 		}
 		s.result(f, json.RawMessage("{}"))
@@ -146,7 +152,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 			s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
-		if len(s.c.Children) == 1 && !strings.HasPrefix(m.Method, "server/") && !strings.HasPrefix(m.Method, "subscriptions/") {
+		if len(s.c.Children) == 1 && f.modern == nil {
 			s.toChild(ctx, &s.c.Children[0], m, f)
 			return
 		}
@@ -156,18 +162,14 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 
 // list answers with a whole list.
 func (s *Session) list(f *flight, member string, all []json.RawMessage) {
-	result := jsonrpc.Set(nil, member, jsonrpc.Array(all))
-	if f.modern {
-		result = jsonrpc.Set(jsonrpc.Set(result, "ttlMs", json.RawMessage("0")), "cacheScope", json.RawMessage(`"private"`))
-	}
-	s.result(f, result)
+	s.result(f, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
 // collect answers with the lists of all children that have such.
 func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
 	all := []json.RawMessage{}
-	for _, child := range s.c.having(capability) {
-		p, err := s.process(ctx, child)
+	for _, child := range s.having(ctx, capability) {
+		_, p, err := s.process(ctx, child)
 		if err != nil {
 			continue // its error is in the status
 		}
@@ -192,23 +194,18 @@ func (s *Session) collect(ctx context.Context, f *flight, method, capability, me
 // byOwner relays a request to the child whose resource or prompt it is about:
 // the one that has listed it, else the first that knows it.
 func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, capability, name string) {
-	s.mu.Lock()
-	owner := s.owners[capability+"\x00"+name]
-	s.mu.Unlock()
-	some := s.c.having(capability)
-	if owner == nil && len(some) == 1 {
-		owner = some[0]
-	}
-	if owner != nil {
-		s.toChild(ctx, owner, m, f)
+	some := s.ofOwner(ctx, capability, name)
+	if len(some) == 1 {
+		s.toChild(ctx, some[0], m, f)
 		return
 	}
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
-		p, err := s.process(ctx, child)
+		k, p, err := s.process(ctx, child)
 		if err == nil {
 			var result json.RawMessage
 			if result, err = p.call(ctx, m.Method, m.Params); err == nil {
+				k.note(m)
 				s.result(f, result)
 				return
 			}
@@ -218,28 +215,78 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 	s.fail(f, last)
 }
 
+// ofOwner are the children that can have a resource or prompt: the one that
+// has listed it, else all that have such.
+func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
+	s.mu.Lock()
+	owner := s.owners[capability+"\x00"+name]
+	s.mu.Unlock()
+	if owner != nil {
+		return []*Child{owner}
+	}
+	return s.having(ctx, capability)
+}
+
+// having are the children with a capability, once they have told theirs.
+func (s *Session) having(ctx context.Context, capability string) []*Child {
+	wait, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	s.c.await(wait, func(l *listing) chan struct{} { return l.greeted })
+	return s.c.having(capability)
+}
+
+// subscribe has one subscription more or less to a resource, for a host of the
+// stateless protocol.
+func (s *Session) subscribe(ctx context.Context, uri string, more int) {
+	method := "resources/subscribe"
+	if more < 0 {
+		method = "resources/unsubscribe"
+	}
+	for _, child := range s.ofOwner(ctx, "resources", uri) {
+		k, p, err := s.process(ctx, child)
+		if err != nil || jsonrpc.Get(p.can, "resources", "subscribe") == nil {
+			continue
+		}
+		if k.subscribe(uri, more) {
+			p.tell(method, jsonrpc.Set(nil, "uri", quote(uri)))
+		}
+	}
+}
+
+// note notes a host's subscription, for the process that comes after this one.
+func (k *kid) note(m *jsonrpc.Message) {
+	switch m.Method {
+	case "resources/subscribe":
+		k.subscribe(jsonrpc.GetString(m.Params, "uri"), 1)
+	case "resources/unsubscribe":
+		k.subscribe(jsonrpc.GetString(m.Params, "uri"), -1)
+	}
+}
+
 // process is a child that is not bound to a call's browser.
-func (s *Session) process(ctx context.Context, child *Child) (*process, error) {
+func (s *Session) process(ctx context.Context, child *Child) (*kid, *process, error) {
 	b := Browser{}
 	if child.takesEndpoint() {
 		var err error
 		if b, err = s.c.Browsers.any(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	k := s.kid(child, b)
+	k := s.kid(child, b, capabilitiesOf(ctx))
 	if k == nil {
-		return nil, errors.New("the session has ended")
+		return nil, nil, errors.New("the session has ended")
 	}
-	return k.get(ctx)
+	p, err := k.get(ctx)
+	return k, p, err
 }
 
 func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message, f *flight) {
-	p, err := s.process(ctx, child)
+	k, p, err := s.process(ctx, child)
 	if err != nil {
 		s.fault(f, err)
 		return
 	}
+	k.note(m)
 	s.forward(p, m, f)
 }
 
@@ -321,7 +368,7 @@ func (s *Session) at(ctx context.Context, child *Child, at *place) (*process, er
 	if at != nil {
 		b = at.Browser
 	}
-	k := s.kid(child, b)
+	k := s.kid(child, b, capabilitiesOf(ctx))
 	if k == nil {
 		return nil, errors.New("the session has ended")
 	}

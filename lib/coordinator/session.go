@@ -24,10 +24,14 @@ const (
 // one with a handshake.
 const legacy = "2025-11-25"
 
+// Send gives the host a message. To is the ID of the request of the host that
+// it belongs to, nil if it belongs to none; last says that it answers that.
+type Send func(to json.RawMessage, last bool, message []byte)
+
 // Session is a host and its children.
 type Session struct {
 	c       *Coordinator
-	send    func([]byte) // a message to the host
+	send    Send
 	ctx     context.Context
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -36,9 +40,12 @@ type Session struct {
 	mu      sync.Mutex
 	params  json.RawMessage // of the host's initialize; nil before
 	level   json.RawMessage // the parameters of logging/setLevel
-	kids    map[string]*kid // by child and browser
+	kids    map[string]*kid // by child, browser and what the host can be asked
+	started map[string]bool // that are started before they are called, by what the host can be asked
 	flights map[string]*flight
-	asks    map[int64]ask // what children ask the host, by our ID
+	last    int                // of the flights
+	parked  map[string]*flight // that the host is to come again for, by their state
+	asks    map[int64]ask      // what children ask the host, by our ID
 	lastAsk int64
 	watched map[<-chan struct{}]bool
 	kept    map[string]*kept  // by pool
@@ -50,27 +57,34 @@ type Session struct {
 
 // flight is a request of the host that is being answered.
 type flight struct {
-	id     json.RawMessage
-	tool   bool // a call of a tool
-	modern bool
-	p      *process // that answers it; nil: none yet
-	n      int64    // its ID there
-	place  *place
-	cancel context.CancelFunc // of what is done for it
-	done   bool
+	id      json.RawMessage
+	age     int // its number in the session
+	method  string
+	token   json.RawMessage // of its progress; nil: none is wanted
+	p       *process        // that answers it; nil: none yet
+	n       int64           // its ID there
+	place   *place
+	cancel  context.CancelFunc // of what is done for it
+	done    bool
+	*modern // nil: it is of a protocol with a handshake
 }
 
 // ask is a request of a child that the host is to answer.
 type ask struct {
-	p  *process
-	id json.RawMessage
+	p       *process
+	id      json.RawMessage
+	request json.RawMessage // method and parameters, for a host of the stateless protocol
 }
+
+// flightKey is the flight's place in the context of what is done for it.
+type flightKey struct{}
 
 // NewSession makes a session. Send is given each message to the host, in
 // order.
-func (c *Coordinator) NewSession(send func([]byte)) *Session {
-	s := &Session{c: c, send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, flights: map[string]*flight{}, asks: map[int64]ask{},
-		watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, kept: map[string]*kept{}, dirty: map[*process]bool{}}
+func (c *Coordinator) NewSession(send Send) *Session {
+	s := &Session{c: c, send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, started: map[string]bool{}, flights: map[string]*flight{}, parked: map[string]*flight{},
+		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, kept: map[string]*kept{},
+		dirty: map[*process]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	c.mu.Lock()
 	c.sessions[s] = true
@@ -78,8 +92,10 @@ func (c *Coordinator) NewSession(send func([]byte)) *Session {
 	return s
 }
 
-// Drain returns when every request is answered, or the context ends.
+// Drain returns when every request is answered, or the context ends. What
+// listens hears no more.
 func (s *Session) Drain(ctx context.Context) {
+	s.endListening()
 	for {
 		s.mu.Lock()
 		n := len(s.flights)
@@ -105,8 +121,12 @@ func (s *Session) Close() {
 	if closed {
 		return
 	}
+	s.endListening()
 	s.cancel()
 	s.mu.Lock()
+	for _, f := range s.parked {
+		f.expire.Stop()
+	}
 	for _, k := range s.kept {
 		go func() {
 			k.mu.Lock()
@@ -129,15 +149,15 @@ func (s *Session) Close() {
 // Handle takes one message of the host. It does not wait for an answer.
 func (s *Session) Handle(line []byte) {
 	if !json.Valid(line) {
-		s.send(jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(line))))
+		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(line))))
 		return
 	}
 	m, err := jsonrpc.Parse(line)
 	switch {
 	case m == nil:
-		s.send(jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
+		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
 	case err != nil:
-		s.send(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)))
+		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)))
 	case m.IsResponse():
 		s.answered(m)
 	case m.IsNotification():
@@ -149,28 +169,46 @@ func (s *Session) Handle(line []byte) {
 
 // request answers a request, or has it answered.
 func (s *Session) request(m *jsonrpc.Message) {
-	f := &flight{id: m.ID, modern: isModern(m.Params), tool: m.Method == "tools/call"}
-	var ctx context.Context
-	ctx, f.cancel = context.WithCancel(s.ctx)
+	f := &flight{id: m.ID, method: m.Method, token: jsonrpc.Get(m.Params, "_meta", "progressToken")}
+	var refused error
+	if isModern(m) {
+		f.modern, refused = newModern(m)
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, flightKey{}, f))
+	f.cancel = cancel
 	key := string(m.ID)
 	s.mu.Lock()
 	if _, twice := s.flights[key]; twice || key == "null" {
 		s.mu.Unlock()
 		f.cancel()
-		s.send(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip(m.ID))))
+		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip(m.ID))))
 		return
 	}
+	s.last++
+	f.age = s.last
 	s.flights[key] = f
-	known := s.params != nil || f.modern
+	known := s.params != nil || f.modern != nil
 	s.mu.Unlock()
 	switch {
-	case m.Method == "initialize":
-		s.initialize(m)
-	case m.Method != "ping" && m.Method != "server/discover":
-		if !known {
-			s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the first request is initialize, or says its protocol version in _meta"))
+	case refused != nil:
+		s.fail(f, refused)
+		return
+	case f.modern != nil:
+		if m.Method == "server/discover" {
+			break
+		}
+		s.greet()
+		if s.resume(m, f) {
 			return
 		}
+		s.startAll(ctx, f.caps)
+	case m.Method == "initialize":
+		s.initialize(m)
+	case m.Method == "ping":
+	case !known:
+		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the first request is initialize, or says its protocol version in _meta"))
+		return
+	default:
 		s.greet()
 	}
 	if m.Method == "tools/call" && s.fast(m, f) {
@@ -192,28 +230,28 @@ func (s *Session) greet() {
 	}
 }
 
-// isModern reports whether a request is of the stateless protocol, by what it
-// says of itself.
-func isModern(params json.RawMessage) bool {
-	return jsonrpc.GetString(params, "_meta", "io.modelcontextprotocol/protocolVersion") > legacy
-}
-
 // initialize starts the children.
 func (s *Session) initialize(m *jsonrpc.Message) {
 	s.mu.Lock()
-	again := s.params != nil
-	if s.params = slices.Clone(m.Params); s.params == nil {
-		s.params = json.RawMessage("{}")
+	if s.params == nil {
+		if s.params = slices.Clone(m.Params); s.params == nil {
+			s.params = json.RawMessage("{}")
+		}
 	}
 	s.mu.Unlock()
-	if !again {
-		s.startAll()
-	}
+	s.startAll(s.ctx, nil)
 }
 
-// startAll starts each child, for any browser: none of them is launched for
-// it.
-func (s *Session) startAll() {
+// startAll starts each child that has not been, for any browser: none of them
+// is launched for it.
+func (s *Session) startAll(ctx context.Context, caps json.RawMessage) {
+	s.mu.Lock()
+	started := s.started[string(caps)]
+	s.started[string(caps)] = true
+	s.mu.Unlock()
+	if started {
+		return
+	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
 		s.work.Go(func() {
@@ -225,16 +263,17 @@ func (s *Session) startAll() {
 					return
 				}
 			}
-			if k := s.kid(child, b); k != nil {
+			if k := s.kid(child, b, caps); k != nil {
 				k.get(s.ctx) // its error is noted
 			}
 		})
 	}
 }
 
-// kid is the child for a browser, nil if the session is closed.
-func (s *Session) kid(child *Child, b Browser) *kid {
-	key := child.Name + "\x00"
+// kid is the child for a browser, and for what the host can be asked, nil if
+// the session is closed.
+func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
+	key := child.Name + "\x00" + string(caps) + "\x00"
 	if child.takesEndpoint() {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.HTTPURL
 	}
@@ -245,7 +284,7 @@ func (s *Session) kid(child *Child, b Browser) *kid {
 	}
 	k := s.kids[key]
 	if k == nil {
-		k = &kid{session: s, child: child, browser: b}
+		k = &kid{session: s, child: child, browser: b, caps: caps}
 		s.kids[key] = k
 	}
 	return k
@@ -269,10 +308,13 @@ func (s *Session) all() (running []*process) {
 
 // childParams are the parameters of a child's initialize: the host's, as the
 // child is to offer it what it offers us.
-func (s *Session) childParams() json.RawMessage {
+func (s *Session) childParams(caps json.RawMessage) json.RawMessage {
 	s.mu.Lock()
 	params := s.params
 	s.mu.Unlock()
+	if caps != nil {
+		params = jsonrpc.Set(nil, "capabilities", caps)
+	}
 	if v := jsonrpc.GetString(params, "protocolVersion"); v == "" || v > legacy {
 		params = jsonrpc.Set(params, "protocolVersion", json.RawMessage(strconv.Quote(legacy)))
 	}
@@ -291,7 +333,8 @@ func (s *Session) logLevel() json.RawMessage {
 	return s.level
 }
 
-// finish answers a request, once; what was held for it is let go.
+// finish answers a request, once; what was held for it is let go. A nil
+// message is no answer.
 func (s *Session) finish(f *flight, message []byte) {
 	s.mu.Lock()
 	if f.done {
@@ -299,23 +342,30 @@ func (s *Session) finish(f *flight, message []byte) {
 		return
 	}
 	f.done = true
-	delete(s.flights, string(f.id))
-	place := f.place
+	id, place := f.current(), f.place
+	parked := f.modern != nil && f.state != ""
+	if parked {
+		f.answer = message // until the host comes again
+	} else {
+		delete(s.flights, string(id))
+	}
 	s.mu.Unlock()
 	f.cancel()
-	if message != nil {
-		s.send(message)
+	if message != nil && !parked {
+		if string(id) != string(f.id) {
+			m, _ := jsonrpc.Parse(message)
+			message = m.WithID(id)
+		}
+		s.send(id, true, message)
 	}
 	if place != nil && place.release != nil {
 		go place.release()
 	}
 }
 
+// result answers a request with a result of our own.
 func (s *Session) result(f *flight, result json.RawMessage) {
-	if f.modern {
-		result = modernResult(result)
-	}
-	s.finish(f, jsonrpc.Response(f.id, result))
+	s.finish(f, jsonrpc.Response(f.id, s.modernized(f, result)))
 }
 
 func (s *Session) fail(f *flight, err error) {
@@ -329,7 +379,7 @@ func (s *Session) fail(f *flight, err error) {
 // fault answers the call of a tool with an error that is for the agent to
 // read.
 func (s *Session) fault(f *flight, err error) {
-	if !f.tool {
+	if f.method != "tools/call" {
 		s.fail(f, err)
 		return
 	}
@@ -337,16 +387,7 @@ func (s *Session) fault(f *flight, err error) {
 }
 
 func faultResult(err error) json.RawMessage {
-	text, _ := json.Marshal(err.Error())
-	return json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `}],"isError":true}`)
-}
-
-// modernResult is a result as the stateless protocol wants it.
-func modernResult(result json.RawMessage) json.RawMessage {
-	if jsonrpc.Get(result, "resultType") == nil {
-		result = jsonrpc.Set(result, "resultType", json.RawMessage(`"complete"`))
-	}
-	return result
+	return json.RawMessage(`{"content":[{"type":"text","text":` + string(quote(err.Error())) + `}],"isError":true}`)
 }
 
 // forward relays a request to a child, and its answer to the host.
@@ -358,6 +399,9 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	}
 	f.p, f.n = p, p.newID()
 	s.mu.Unlock()
+	if f.modern != nil {
+		m = f.forChild(p, m)
+	}
 	p.relay(f.n, m, func(got *jsonrpc.Message, err error) {
 		if err == nil && f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
 			// It may be the end of the browser, which the child has noticed
@@ -386,27 +430,28 @@ const (
 
 // answerOf is a child's answer as the host gets it.
 func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
+	pooled := f.place != nil && f.place.Pool != ""
+	if got.Result == nil {
+		if f.modern != nil && f.method == "resources/read" {
+			return modernNotFound(got).WithID(f.id)
+		}
+		return got.WithID(f.id)
+	}
+	if !pooled && f.modern == nil {
+		return got.WithID(f.id)
+	}
 	result := got.Result
-	switch {
-	case result == nil:
-		return got.WithID(f.id)
-	case f.place != nil && f.place.Pool != "":
+	if pooled {
 		result = withPlace(result, f.place)
-	case !f.modern:
-		return got.WithID(f.id)
 	}
-	if f.modern {
-		result = modernResult(result)
-	}
-	return jsonrpc.Response(f.id, result)
+	return jsonrpc.Response(f.id, s.modernized(f, result))
 }
 
 // withPlace tells in a result which instance it is of.
 func withPlace(result json.RawMessage, p *place) json.RawMessage {
 	meta := jsonrpc.Get(result, "_meta")
 	for _, v := range [][2]string{{"btools/instance", p.Instance}, {"btools/pool", p.Pool}} {
-		quoted, _ := json.Marshal(v[1])
-		meta = jsonrpc.Set(meta, v[0], quoted)
+		meta = jsonrpc.Set(meta, v[0], quote(v[1]))
 	}
 	return jsonrpc.Set(result, "_meta", meta)
 }
@@ -455,163 +500,3 @@ func (s *Session) answered(m *jsonrpc.Message) {
 		a.p.in.Write(m.WithID(a.id), false)
 	}
 }
-
-// fromChild handles what a child says of its own accord, in the order in which
-// it says it.
-func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
-	if m.IsRequest() {
-		s.asked(p, m)
-		return
-	}
-	switch m.Method {
-	case "notifications/cancelled":
-		id := string(jsonrpc.Get(m.Params, "requestId"))
-		s.mu.Lock()
-		for n, a := range s.asks {
-			if a.p == p && string(a.id) == id {
-				delete(s.asks, n)
-				s.mu.Unlock()
-				s.send(jsonrpc.Request(nil, m.Method, jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
-				return
-			}
-		}
-		s.mu.Unlock()
-	case "notifications/tools/list_changed":
-		s.mu.Lock()
-		_, asking := s.dirty[p]
-		s.dirty[p] = asking
-		s.mu.Unlock()
-		if !asking {
-			go s.refresh(p)
-		}
-	default:
-		if !isClosed(s.greeted) {
-			return
-		}
-		s.send(m.Raw)
-	}
-}
-
-// refresh asks a child for its tools, again as long as it says meanwhile that
-// they have changed.
-func (s *Session) refresh(p *process) {
-	for {
-		s.mu.Lock()
-		s.dirty[p] = false
-		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
-		tools, err := pages(ctx, p, "tools/list", "tools")
-		cancel()
-		if err == nil {
-			s.c.list(p.child, tools)
-		} else if s.ctx.Err() == nil {
-			s.c.failed(p.child, err)
-		}
-		s.mu.Lock()
-		again := s.dirty[p] && err == nil
-		if !again {
-			delete(s.dirty, p)
-		}
-		s.mu.Unlock()
-		if !again {
-			return
-		}
-		time.Sleep(20 * time.Millisecond) // many changes are one
-	}
-}
-
-// toolsChanged tells the host, if it has seen another list.
-func (s *Session) toolsChanged() {
-	now := s.c.tools()
-	s.mu.Lock()
-	tell := s.listed != nil && s.listed != now && s.params != nil
-	s.mu.Unlock()
-	if tell {
-		s.send(jsonrpc.Request(nil, "notifications/tools/list_changed", nil))
-	}
-}
-
-// needs are the capabilities that a host must have for what a child asks it.
-var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-
-// asked passes a child's request to the host, if that has said that it can
-// answer it.
-func (s *Session) asked(p *process, m *jsonrpc.Message) {
-	if m.Method == "ping" {
-		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
-		return
-	}
-	s.mu.Lock()
-	can := jsonrpc.Get(s.params, "capabilities")
-	need, ok := needs[m.Method]
-	if s.closed || can == nil || ok && jsonrpc.Get(can, need) == nil {
-		s.mu.Unlock()
-		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)), false)
-		return
-	}
-	s.lastAsk++
-	n := s.lastAsk
-	s.asks[n] = ask{p, slices.Clone(m.ID)}
-	s.mu.Unlock()
-	s.send(m.WithID(strconv.AppendInt(nil, n, 10)))
-}
-
-// childEnded takes back what a child has asked, and has it started again when
-// it is needed.
-func (s *Session) childEnded(p *process) {
-	s.mu.Lock()
-	var open []int64
-	for n, a := range s.asks {
-		if a.p == p {
-			open = append(open, n)
-			delete(s.asks, n)
-		}
-	}
-	var kids []*kid
-	for _, k := range s.kids {
-		kids = append(kids, k)
-	}
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return
-	}
-	for _, n := range open {
-		s.send(jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
-	}
-	for _, k := range kids {
-		k.ended(p)
-	}
-	s.c.Log.Warn(p.gone().Error())
-}
-
-// watch has the calls on a browser fail when it dies.
-func (s *Session) watch(died <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if died == nil || s.watched[died] {
-		return
-	}
-	s.watched[died] = true
-	go func() {
-		select {
-		case <-died:
-		case <-s.ctx.Done():
-		}
-		s.mu.Lock()
-		delete(s.watched, died)
-		var lost []*flight
-		for _, f := range s.flights {
-			if f.place != nil && f.place.died == died && f.p != nil {
-				lost = append(lost, f)
-			}
-		}
-		s.mu.Unlock()
-		for _, f := range lost { // whose place and child stay from now on
-			s.fault(f, errBrowserDied)
-			f.p.forget(f.n, "the browser has ended")
-		}
-	}()
-}
-
-var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")

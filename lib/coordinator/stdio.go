@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -23,7 +24,7 @@ const drainTimeout = 30 * time.Second
 func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func()) {
 	widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, out.Write)
-	s := c.NewSession(func(b []byte) { w.Write(b, true) })
+	s := c.NewSession(func(_ json.RawMessage, _ bool, b []byte) { w.Write(b, true) })
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -58,7 +58,10 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	}
 	origins := r.Header.Values("Origin")
 	allowed := len(origins) == 1 && (slices.Contains(g.Origins, origins[0]) || slices.Contains(g.Origins, "*"))
-	if len(origins) > 0 && !allowed {
+	// Programs may give our own origin. A page of whoever had the port before
+	// us can too, but not without a Sec-Fetch-Site, or by a WebSocket.
+	own := len(origins) == 1 && origins[0] == "http://"+r.Host && loopbackHost(r.Host) && r.Header.Get("Upgrade") == ""
+	if len(origins) > 0 && !allowed && !own {
 		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed: see --allow-origin", strings.Join(origins, ", "))
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && !allowed {

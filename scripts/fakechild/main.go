@@ -26,8 +26,9 @@ type message struct {
 var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
-	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork"}
+	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log"}
 	asked   int
+	told    []string // of what lasts
 )
 
 func write(line string) {
@@ -97,7 +98,7 @@ func main() {
 func handle(m message) {
 	switch m.Method {
 	case "initialize":
-		result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{},"prompts":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Fake it."}`)
+		result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Fake it."}`)
 	case "tools/list":
 		if os.Getenv("FAKE") == "list" {
 			fmt.Fprintln(os.Stderr, "cannot list")
@@ -126,8 +127,10 @@ func handle(m message) {
 		result(m.ID, `{"prompts":[{"name":"greet"}]}`)
 	case "prompts/get":
 		result(m.ID, `{"messages":[{"role":"user","content":{"type":"text","text":"hello"}}]}`)
+	case "resources/subscribe", "resources/unsubscribe":
+		tell(m)
 	case "logging/setLevel":
-		result(m.ID, "{}")
+		tell(m)
 		write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"level set"}}`)
 	case "tools/call":
 		call(m)
@@ -138,6 +141,13 @@ func handle(m message) {
 			fmt.Fprintf(os.Stderr, "cancelled %s\n", m.Params)
 		}
 	}
+}
+
+func tell(m message) {
+	mu.Lock()
+	told = append(told, m.Method+string(m.Params))
+	mu.Unlock()
+	result(m.ID, "{}")
 }
 
 func call(m message) {
@@ -213,6 +223,18 @@ func call(m message) {
 			fmt.Fprintln(os.Stderr, strings.Repeat("noise ", 100))
 		}
 		text(m.ID, "dry")
+	case "told":
+		mu.Lock()
+		all := strings.Join(told, " ")
+		mu.Unlock()
+		text(m.ID, all)
+	case "updated":
+		write(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake://a"}}`)
+		text(m.ID, "updated")
+	case "log":
+		write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"detail"}}`)
+		write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"trouble"}}`)
+		text(m.ID, "logged")
 	case "fork":
 		c := exec.Command("setsid", "sleep", "1000")
 		c.Start()

@@ -1,0 +1,302 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stateless is what a request of the stateless protocol says of itself.
+const stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
+
+// serveMCP runs a bmcp for many hosts, and returns its address.
+func (w *world) serveMCP(env []string, args ...string) (url string, stop func()) {
+	w.t.Helper()
+	s := w.cmd("bmcp", append([]string{"--http", "0", "-f", "mcp.url"}, args...)...)
+	s.Env, s.Dir = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "HOME=" + w.dir}, env), w.dir
+	out, _ := s.StdoutPipe()
+	if err := s.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	stop = func() {
+		s.Process.Signal(syscall.SIGTERM)
+		s.Wait()
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(line), stop
+}
+
+// The official suite finds nothing, in either era, that it does not find in
+// the server behind bmcp too.
+func TestMCPConformance(t *testing.T) {
+	w := newWorld(t)
+	clients, err := filepath.Abs("../scripts/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	node := clients + "/node_modules/node-linux-" + arch + "/bin/node" // the suite wants a newer one than Debian has
+	suite := func(url string, args ...string) string {
+		t.Helper()
+		c := exec.Command(node, slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
+			"server", "--url", url, "--output-dir", t.TempDir()}, args)...)
+		out, err := c.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte(" 0 failed")) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		_, summary, _ := bytes.Cut(out, []byte("=== SUMMARY ===\n"))
+		return string(summary)
+	}
+	// By itself it speaks only the protocols before the stateless one.
+	direct := exec.Command(node, clients+"/fixture.mjs", "0")
+	out, _ := direct.StdoutPipe()
+	if err := direct.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Wait()
+	defer direct.Process.Kill()
+	port, _ := bufio.NewReader(out).ReadString('\n')
+	legacy := []string{"--suite", "all", "--spec-version", "2025-11-25"}
+	want := suite("http://127.0.0.1:"+strings.TrimSpace(port)+"/mcp", legacy...)
+
+	url, stop := w.serveMCP(nil, "--", "node", clients+"/fixture.mjs")
+	if got := suite(url, legacy...); scenarios(got) != scenarios(want) || scenarios(want) == "" {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	// Hosts that can be asked other things have another child; the suite gives
+	// some answers half a second, which is less than a node takes to start here.
+	r, _ := http.NewRequest("POST", url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+
+		strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`))
+	for name, value := range map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"} {
+		r.Header.Set(name, value)
+	}
+	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 200 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	suite(url, "--requirements", "2026-07-28")
+	for _, pending := range []string{"json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"} {
+		suite(url, "--scenario", pending, "--spec-version", "2026-07-28")
+	}
+	stop()
+	w.clean()
+}
+
+// scenarios are the names of those that a summary says have passed.
+func scenarios(summary string) string {
+	var names []string
+	for line := range strings.Lines(summary) {
+		if name, _, ok := strings.Cut(line, ":"); ok && strings.HasPrefix(name, "✓") {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "\n")
+}
+
+// A host of the stateless protocol: each request says what the host can do,
+// and what a child asks is the answer to it.
+func TestMCPStateless(t *testing.T) {
+	w := newWorld(t)
+	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
+	call := func(name, args, more string) *rpc {
+		t.Helper()
+		return m.call("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"_meta":%s%s}`, name, args, stateless, more))
+	}
+	if r := m.call("tools/list", `{"_meta":{}}`); r.Error == nil || r.Error.Code != -32600 {
+		t.Error(r.line)
+	}
+	if r := m.call("ping", `{"_meta":`+stateless+`}`); r.Error == nil || r.Error.Code != -32601 {
+		t.Error(r.line)
+	}
+	if r := m.call("tools/list", `{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil || r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
+		t.Error(r.line)
+	}
+	// The child is not told what only hosts of this protocol say.
+	if r := call("echo", `{}`, ``); !strings.Contains(r.line, `"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) || !strings.Contains(r.line, `"resultType":"complete"`) {
+		t.Error(r.line)
+	}
+	// A question, and the answer to it.
+	const ask = `{"method":"elicitation/create","params":{"message":"name?"}}`
+	type required struct {
+		Type     string `json:"resultType"`
+		State    string `json:"requestState"`
+		Requests map[string]struct {
+			Method string
+			Params struct{ Message string }
+		} `json:"inputRequests"`
+	}
+	asks := func(r *rpc) (q required, key string) {
+		t.Helper()
+		r.into(t, &q)
+		for key = range q.Requests {
+		}
+		if q.Type != "input_required" || q.State == "" || len(q.Requests) != 1 || q.Requests[key].Method != "elicitation/create" || q.Requests[key].Params.Message != "name?" {
+			t.Fatalf("%s", r.line)
+		}
+		return q, key
+	}
+	q, key := asks(call("ask", ask, ``))
+	if r := call("ask", ask, `,"requestState":"`+q.State+`x"`); r.Error == nil || r.Error.Code != -32602 {
+		t.Error(r.line)
+	}
+	if r := call("echo", `{}`, `,"requestState":"`+q.State+`"`); r.Error == nil || r.Error.Code != -32602 {
+		t.Errorf("the state of another request is taken: %s", r.line)
+	}
+	again, _ := asks(call("ask", ask, `,"requestState":"`+q.State+`","inputResponses":{"other":{}}`))
+	if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
+		t.Error(r)
+	}
+	// A host that cannot be asked is not, even if another one can.
+	r := m.call("tools/call", `{"name":"ask","arguments":{"method":"roots/list"},"_meta":`+stateless+`}`)
+	if !strings.Contains(r.text(t), "the host has no roots") {
+		t.Error(r.line)
+	}
+	// The child ends while its question is open.
+	q, _ = asks(call("ask", ask, ``))
+	call("crash", `{}`, ``)
+	if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError || !strings.Contains(r.line, "out of luck") {
+		t.Error(r.line)
+	}
+	// Log messages, as severe as is asked for.
+	until(t, "the child is back", func() bool { return !call("echo", `{}`, ``).tool(t).IsError })
+	id := m.start("tools/call", `{"name":"log","_meta":`+strings.Replace(stateless, `{"io`, `{"io.modelcontextprotocol/logLevel":"error","io`, 1)+`}`)
+	if a, b := m.next(), m.next(); !strings.Contains(a.line, "trouble") || string(b.ID) != id {
+		t.Error(a.line, b.line)
+	}
+	id = m.start("tools/call", `{"name":"log","_meta":`+stateless+`}`)
+	if a := m.next(); string(a.ID) != id {
+		t.Error(a.line)
+	}
+	// What is listened to, and nothing else.
+	listen := m.start("subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["fake://a"]},"_meta":`+stateless+`}`)
+	if a := m.next(); a.Method != "notifications/subscriptions/acknowledged" || !strings.Contains(a.line, `"io.modelcontextprotocol/subscriptionId":`+listen) {
+		t.Error(a.line)
+	}
+	until(t, "the child is told", func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
+	for tool, method := range map[string]string{"updated": "notifications/resources/updated", "change": "notifications/tools/list_changed"} {
+		id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool, stateless))
+		var seen bool
+		for answered := false; !seen || !answered; {
+			r := m.next()
+			answered = answered || string(r.ID) == id
+			if r.Method != "" {
+				if seen = r.Method == method && strings.Contains(r.line, `"io.modelcontextprotocol/subscriptionId":`+listen); !seen {
+					t.Error(r.line)
+				}
+			}
+		}
+	}
+	m.in.Close() // ends what listens
+	if r := m.answer(listen); !strings.Contains(r.line, `"resultType":"complete"`) {
+		t.Error(r.line)
+	}
+	m.wait()
+	w.clean()
+}
+
+// What a host wants to last outlives the child that it was said to.
+func TestMCPChildStartedAgain(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp(nil, "--mcp", "kid="+fake())
+	m.call("resources/subscribe", `{"uri":"fake://a"}`)
+	m.call("resources/subscribe", `{"uri":"fake://b"}`)
+	m.call("resources/unsubscribe", `{"uri":"fake://b"}`)
+	m.call("logging/setLevel", `{"level":"error"}`)
+	told := func(want ...string) {
+		t.Helper()
+		until(t, fmt.Sprintf("the child is told %v, and no more", want), func() bool {
+			got := strings.Fields(m.tool("told", "{}").text(t))
+			slices.Sort(got)
+			return slices.Equal(got, want)
+		})
+	}
+	const level, a, b = `logging/setLevel{"level":"error"}`, `resources/subscribe{"uri":"fake://a"}`, `resources/subscribe{"uri":"fake://b"}`
+	told(level, a, b, `resources/unsubscribe{"uri":"fake://b"}`)
+	m.tool("crash", "{}")
+	told(level, a)
+	m.in.Close()
+	m.wait()
+	w.clean()
+}
+
+// A host that loses a stream comes back to it, and misses nothing.
+func TestMCPResumedStream(t *testing.T) {
+	w := newWorld(t)
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
+	ask := func(ctx context.Context, method, session, event, body string) *http.Response {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+		r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		if event != "" {
+			r.Header.Set("Last-Event-ID", event)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	ctx := context.Background()
+	a := ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	io.Copy(io.Discard, a.Body)
+	session := a.Header.Get("Mcp-Session-Id")
+	lost, lose := context.WithCancel(ctx)
+	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":600}}}`)
+	first, err := bufio.NewReader(a.Body).ReadString('\n')
+	lose()
+	event, ok := strings.CutPrefix(strings.TrimSpace(first), "id: ")
+	if err != nil || !ok {
+		t.Fatalf("%q, %v", first, err)
+	}
+	for range 2 { // the second time it is over
+		a = ask(ctx, "GET", session, event, "")
+		if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || strings.Count(string(b), `"text":"slept"`) != 1 {
+			t.Errorf("%s: %d %s", event, a.StatusCode, b)
+		}
+	}
+	for _, event := range []string{"77-0", "0-9", "x", "-1--1"} {
+		if a := ask(ctx, "GET", session, event, ""); a.StatusCode != 400 {
+			t.Errorf("%s: %d", event, a.StatusCode)
+		}
+	}
+	// What belongs to no request is for who listens; only one can.
+	listening, leave := context.WithCancel(ctx)
+	defer leave()
+	if a := ask(listening, "GET", session, "", ""); a.StatusCode != 200 {
+		t.Error(a.StatusCode)
+	}
+	if a := ask(ctx, "GET", session, "", ""); a.StatusCode != 409 {
+		t.Error(a.StatusCode)
+	}
+	// A host that ends its session in mid-call hears of nothing any more.
+	a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
+	if d := ask(ctx, "DELETE", session, "", ""); d.StatusCode != 204 {
+		t.Error(d.StatusCode)
+	}
+	began := time.Now()
+	io.Copy(io.Discard, a.Body)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the stream ends after %v", took)
+	}
+	stop()
+	w.clean()
+}

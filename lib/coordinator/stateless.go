@@ -1,0 +1,439 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// stateless is the newest protocol: it has no handshake, each request says
+// what its host can do. What a child asks meanwhile is the answer to the
+// request, which the host makes again with what it is asked for.
+const stateless = "2026-07-28"
+
+// Error codes of the stateless protocol.
+const (
+	headerMismatch     = -32020
+	missingCapability  = -32021
+	unsupportedVersion = -32022
+	legacyNotFound     = -32002 // of a resource, in the protocols before it
+)
+
+// Members of _meta.
+const (
+	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaLogLevel     = "io.modelcontextprotocol/logLevel"
+	metaServer       = "io.modelcontextprotocol/serverInfo"
+	metaSubscription = "io.modelcontextprotocol/subscriptionId"
+)
+
+const (
+	// settleDelay is how long what a child asks waits for more of it, so that
+	// the host has to come again only once.
+	settleDelay = 20 * time.Millisecond
+	// parkedFor is how long a request waits for the host to come again.
+	parkedFor = 5 * time.Minute
+)
+
+// modern is what a request of the stateless protocol has besides.
+type modern struct {
+	caps  json.RawMessage // what the host can be asked
+	level int             // of the log messages that it wants, see levels; len(levels): none
+	// listens is what it wants to be told, if it is subscriptions/listen and
+	// is acknowledged.
+	listens json.RawMessage
+
+	// While the host is to come again:
+	name   string          // of what the request is about, which has to be the same then
+	now    json.RawMessage // the ID of the request that has come again; nil: none has
+	state  string          // "": the host waits for us
+	asked  map[string]ask  // by key
+	given  json.RawMessage // what the host has answered, by key
+	soon   bool            // the host is about to be asked
+	answer []byte          // that has come meanwhile
+	expire *time.Timer
+}
+
+// levels are those of log messages, the least severe first.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// isModern reports whether a request is of the stateless protocol, by what it
+// says of itself or by its method.
+func isModern(m *jsonrpc.Message) bool {
+	return m.Method == "server/discover" || m.Method == "subscriptions/listen" || jsonrpc.GetString(m.Params, "_meta", metaVersion) > legacy
+}
+
+// checkMeta refuses a request of the stateless protocol that does not say what
+// it has to.
+func checkMeta(m *jsonrpc.Message) error {
+	meta := jsonrpc.Get(m.Params, "_meta")
+	if jsonrpc.GetString(meta, metaVersion) == "" {
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "the member %q of _meta is missing", metaVersion)
+	}
+	if caps := jsonrpc.Get(meta, metaCapabilities); len(caps) == 0 || caps[0] != '{' {
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "the member %q of _meta is missing, or no object", metaCapabilities)
+	}
+	return nil
+}
+
+// checkVersion refuses a version that is not spoken.
+func checkVersion(m *jsonrpc.Message) error {
+	asked := jsonrpc.GetString(m.Params, "_meta", metaVersion)
+	if asked == stateless {
+		return nil
+	}
+	e := jsonrpc.Errorf(unsupportedVersion, "the protocol version %q is not spoken here", asked)
+	e.Data, _ = json.Marshal(map[string]any{"supported": []string{stateless}, "requested": asked})
+	return e
+}
+
+// newModern is what a request says of itself, or why it is refused.
+func newModern(m *jsonrpc.Message) (*modern, error) {
+	meta := jsonrpc.Get(m.Params, "_meta")
+	f := &modern{caps: askable(jsonrpc.Get(meta, metaCapabilities)), level: len(levels), name: subject(m),
+		asked: map[string]ask{}, given: jsonrpc.Get(m.Params, "inputResponses")}
+	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
+		f.level = i
+	}
+	if err := checkMeta(m); err != nil {
+		return f, err
+	}
+	if err := checkVersion(m); err != nil {
+		return f, err
+	}
+	switch m.Method {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		return f, jsonrpc.Errorf(jsonrpc.MethodNotFound, "%s has no method %q", stateless, m.Method)
+	}
+	return f, nil
+}
+
+// subject is the name of what a request is about.
+func subject(m *jsonrpc.Message) string {
+	if m.Method == "resources/read" {
+		return jsonrpc.GetString(m.Params, "uri")
+	}
+	return jsonrpc.GetString(m.Params, "name")
+}
+
+// askable are those of a host's capabilities that a child may make use of: no
+// others, as each other set is another child.
+func askable(caps json.RawMessage) json.RawMessage {
+	out := json.RawMessage("{}")
+	for _, can := range []struct {
+		name  string
+		parts []string
+	}{{"sampling", []string{"tools", "context"}}, {"roots", nil}, {"elicitation", []string{"url", "form"}}} {
+		has := jsonrpc.Get(caps, can.name)
+		if len(has) == 0 || has[0] != '{' {
+			continue
+		}
+		parts := json.RawMessage("{}")
+		for _, part := range can.parts {
+			if jsonrpc.Get(has, part) != nil {
+				parts = jsonrpc.Set(parts, part, json.RawMessage("{}"))
+			}
+		}
+		out = jsonrpc.Set(out, can.name, parts)
+	}
+	return out
+}
+
+// capabilities are what the host of a request can be asked; nil: what it has
+// said in its handshake.
+func (f *flight) capabilities() json.RawMessage {
+	if f.modern == nil {
+		return nil
+	}
+	return f.caps
+}
+
+// capabilitiesOf are those of the request that something is done for.
+func capabilitiesOf(ctx context.Context) json.RawMessage {
+	if f, ok := ctx.Value(flightKey{}).(*flight); ok {
+		return f.capabilities()
+	}
+	return nil
+}
+
+// modernized is a result as the protocol of its request has it.
+func (s *Session) modernized(f *flight, result json.RawMessage) json.RawMessage {
+	if f.modern == nil {
+		return result
+	}
+	setDefault := func(object json.RawMessage, name, value string) json.RawMessage {
+		if jsonrpc.Get(object, name) != nil {
+			return object
+		}
+		return jsonrpc.Set(object, name, json.RawMessage(value))
+	}
+	switch f.method {
+	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":
+		result = setDefault(setDefault(result, "cacheScope", `"private"`), "ttlMs", "0")
+	}
+	meta := setDefault(jsonrpc.Get(result, "_meta"), metaServer, `{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`)
+	return setDefault(jsonrpc.Set(result, "_meta", meta), "resultType", `"complete"`)
+}
+
+// modernNotFound is a child's error about a resource as the stateless protocol
+// has it.
+func modernNotFound(got *jsonrpc.Message) *jsonrpc.Message {
+	if string(jsonrpc.Get(got.Error, "code")) != strconv.Itoa(legacyNotFound) {
+		return got
+	}
+	e := jsonrpc.Set(got.Error, "code", strconv.AppendInt(nil, jsonrpc.InvalidParams, 10))
+	other, _ := jsonrpc.Parse(jsonrpc.Set(got.Raw, "error", e))
+	return other
+}
+
+// forChild is the request as a child of the protocol before knows it, which is
+// told first what it is to log.
+func (f *modern) forChild(p *process, m *jsonrpc.Message) *jsonrpc.Message {
+	p.logs(f.level)
+	params := m.Params
+	meta := jsonrpc.Get(params, "_meta")
+	for _, name := range []string{metaVersion, metaCapabilities, metaLogLevel, "io.modelcontextprotocol/clientInfo"} {
+		meta = jsonrpc.Delete(meta, name)
+	}
+	params = jsonrpc.Set(params, "_meta", meta)
+	for _, name := range []string{"inputResponses", "requestState"} {
+		params = jsonrpc.Delete(params, name)
+	}
+	return withParams(m, params)
+}
+
+// askLater has the host asked what a child asks, by the answer to the request
+// that the child is answering.
+func (s *Session) askLater(p *process, m *jsonrpc.Message) {
+	s.mu.Lock()
+	f := s.oldestLocked(func(f *flight) bool {
+		return f.p == p && f.modern != nil && (f.method == "tools/call" || f.method == "prompts/get" || f.method == "resources/read")
+	})
+	if s.closed || f == nil {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host asks for nothing now, and can't be asked")), false)
+		return
+	}
+	key := string(m.ID)
+	if key[0] == '"' {
+		json.Unmarshal(m.ID, &key)
+	}
+	if given := f.takeGiven(key); given != nil {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Response(m.ID, given), false)
+		return
+	}
+	params := slices.Clone(m.Params)
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	f.asked[key] = ask{p: p, id: slices.Clone(m.ID), request: jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))}
+	now := !f.soon && f.state == ""
+	f.soon = f.soon || now
+	s.mu.Unlock()
+	if now {
+		time.AfterFunc(settleDelay, func() { s.park(f) })
+	}
+}
+
+// park answers a request with what the host is asked, and keeps it until the
+// host comes again with that.
+func (s *Session) park(f *flight) {
+	s.mu.Lock()
+	f.soon = false
+	if f.done || f.state != "" || len(f.asked) == 0 || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	id := f.current()
+	delete(s.flights, string(id))
+	f.state = rand.Text()
+	s.parked[f.state] = f
+	state := f.state
+	f.expire = time.AfterFunc(parkedFor, func() { s.giveUp(f, state) })
+	requests := json.RawMessage("{}")
+	for key, a := range f.asked {
+		requests = jsonrpc.Set(requests, key, a.request)
+	}
+	s.mu.Unlock()
+	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(state)), "inputRequests", requests)
+	result = s.modernized(f, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
+	s.send(id, true, jsonrpc.Response(id, result))
+}
+
+// resume goes on with a request that has come again, and reports whether it
+// is one. The request that it came as first stays what it is.
+func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
+	state := jsonrpc.GetString(m.Params, "requestState")
+	if state == "" {
+		return false
+	}
+	s.mu.Lock()
+	f := s.parked[state]
+	if f == nil || f.method != again.method || f.name != again.name {
+		s.mu.Unlock()
+		s.fail(again, jsonrpc.Errorf(jsonrpc.InvalidParams, "the requestState is not that of such a request, or too old: leave it out to begin anew"))
+		return true
+	}
+	again.cancel()
+	delete(s.parked, state)
+	f.expire.Stop()
+	f.state, f.now = "", again.id
+	s.flights[string(f.now)] = f
+	f.given = again.given
+	type reply struct {
+		ask
+		result json.RawMessage
+	}
+	var replies []reply
+	for key, a := range f.asked {
+		if given := f.takeGiven(key); given != nil {
+			replies = append(replies, reply{a, given})
+			delete(f.asked, key)
+		}
+	}
+	done, answer := f.done, f.answer
+	if done {
+		delete(s.flights, string(f.now))
+	}
+	s.mu.Unlock()
+	if done {
+		if got, err := jsonrpc.Parse(answer); err == nil {
+			s.send(again.id, true, got.WithID(again.id))
+		}
+		return true
+	}
+	for _, r := range replies {
+		r.p.in.Write(jsonrpc.Response(r.id, r.result), false)
+	}
+	s.park(f) // with what is still asked
+	return true
+}
+
+// takeGiven is what the host has answered, nil if it has not: an object, and
+// only once.
+func (f *modern) takeGiven(key string) json.RawMessage {
+	given := jsonrpc.Get(f.given, key)
+	if len(given) == 0 || given[0] != '{' {
+		return nil
+	}
+	f.given = jsonrpc.Delete(f.given, key)
+	return given
+}
+
+// giveUp ends a request that the host does not come again for.
+func (s *Session) giveUp(f *flight, state string) {
+	s.mu.Lock()
+	if s.parked[state] != f {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.parked, state)
+	p, n := f.p, f.n
+	s.mu.Unlock()
+	s.finish(f, nil)
+	p.forget(n, "the host does not come again")
+}
+
+// current is the ID that the host waits for.
+func (f *flight) current() json.RawMessage {
+	if f.modern != nil && f.now != nil {
+		return f.now
+	}
+	return f.id
+}
+
+// listen acknowledges a subscription, which lasts until it is cancelled or the
+// session ends.
+func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
+	want := jsonrpc.Get(m.Params, "notifications")
+	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
+	agreed := json.RawMessage("{}")
+	for name, capability := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"} {
+		if string(jsonrpc.Get(want, name)) == "true" && jsonrpc.Get(can, capability) != nil {
+			agreed = jsonrpc.Set(agreed, name, json.RawMessage("true"))
+		}
+	}
+	var uris []json.RawMessage
+	if jsonrpc.Get(can, "resources", "subscribe") != nil {
+		uris = jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))
+	}
+	if len(uris) > 0 {
+		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
+	}
+	s.mu.Lock()
+	if f.done {
+		s.mu.Unlock()
+		return
+	}
+	f.listens = slices.Clone(agreed)
+	s.mu.Unlock()
+	s.send(f.id, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f, jsonrpc.Set(nil, "notifications", agreed))))
+	for _, raw := range uris {
+		var uri string
+		if json.Unmarshal(raw, &uri) != nil {
+			continue
+		}
+		s.subscribe(ctx, uri, 1)
+		context.AfterFunc(ctx, func() { s.subscribe(context.WithoutCancel(ctx), uri, -1) })
+	}
+}
+
+// tagged are a notification's parameters with the subscription that it is for.
+func tagged(f *flight, params json.RawMessage) json.RawMessage {
+	return jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), metaSubscription, f.id))
+}
+
+// subscribers tells those that listen to such a notification.
+func (s *Session) subscribers(method string, params json.RawMessage) {
+	uri := jsonrpc.GetString(params, "uri")
+	wants := func(listens json.RawMessage) bool {
+		switch method {
+		case "notifications/tools/list_changed":
+			return jsonrpc.Get(listens, "toolsListChanged") != nil
+		case "notifications/prompts/list_changed":
+			return jsonrpc.Get(listens, "promptsListChanged") != nil
+		case "notifications/resources/list_changed":
+			return jsonrpc.Get(listens, "resourcesListChanged") != nil
+		case "notifications/resources/updated":
+			return slices.ContainsFunc(jsonrpc.Elements(jsonrpc.Get(listens, "resourceSubscriptions")), func(v json.RawMessage) bool {
+				var subscribed string
+				return json.Unmarshal(v, &subscribed) == nil && strings.HasPrefix(uri, subscribed) // it or a part of it
+			})
+		}
+		return false
+	}
+	s.mu.Lock()
+	var some []*flight
+	for _, f := range s.flights {
+		if f.modern != nil && f.listens != nil && wants(f.listens) {
+			some = append(some, f)
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range some {
+		s.send(f.id, false, jsonrpc.Request(nil, method, tagged(f, params)))
+	}
+}
+
+// endListening answers those that listen.
+func (s *Session) endListening() {
+	s.mu.Lock()
+	var some []*flight
+	for _, f := range s.flights {
+		if f.method == "subscriptions/listen" {
+			some = append(some, f)
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range some {
+		s.result(f, tagged(f, json.RawMessage("{}")))
+	}
+}

@@ -1,0 +1,263 @@
+package coordinator
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// keepAlive is how often a stream that has nothing to say says so.
+	keepAlive = 15 * time.Second
+	// retryAfter is how long a host is asked to wait until it comes back to a
+	// stream that has broken off, in milliseconds.
+	retryAfter = 500
+	// maxUnsaid bounds what waits for a host that does not listen or read: in
+	// messages, and in bytes.
+	maxUnsaid, maxUnsaidBytes = 1024, 64 << 20
+	// maxSaid bounds what is kept of what was said, for hosts that did not get
+	// it, in bytes: of a stream, and of those that are over.
+	maxSaid = 1 << 20
+)
+
+// streams are those of a session, for hosts that come back to one.
+type streams struct {
+	alive func() // is called while somebody listens
+
+	mu      sync.Mutex
+	answers map[string]*stream // by the ID of the request that it answers
+	all     map[int]*stream
+	last    int
+	over    []*stream // the oldest first
+	size    int       // of these, in bytes
+	general *stream   // what belongs to no request
+}
+
+// stream is what is said in one HTTP response, or in several, if a host loses
+// it and comes back.
+type stream struct {
+	n       int                 // its number, in the IDs of its events
+	rename  func([]byte) []byte // makes a message the host's; nil: it is
+	more    chan struct{}       // has one element if there is something
+	events  [][]byte            // messages
+	gone    int                 // how many were before these
+	size    int                 // of them, in bytes
+	told    int                 // how many are said, with those before
+	closed  bool                // no more will come
+	listens int                 // numbers who listens; who did before is to leave
+	taken   bool                // somebody listens
+}
+
+func newStreams() *streams {
+	s := &streams{answers: map[string]*stream{}, all: map[int]*stream{}}
+	s.general = s.addLocked()
+	return s
+}
+
+func (s *streams) addLocked() *stream {
+	st := &stream{n: s.last, more: make(chan struct{}, 1)}
+	s.all[st.n] = st
+	s.last++
+	return st
+}
+
+// begin makes the stream of a request, nil if one with that ID is being
+// answered.
+func (s *streams) begin(id string, rename func([]byte) []byte) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[id] != nil {
+		return nil
+	}
+	st := s.addLocked()
+	st.rename = rename
+	s.answers[id] = st
+	return st
+}
+
+// add has a message said by the stream of its request, or by the general one.
+func (s *streams) add(id string, last bool, message []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.answers[id]
+	if last {
+		delete(s.answers, id)
+		if st == nil {
+			return // nobody waits for it
+		}
+		st.closed = true
+		s.over = append(s.over, st)
+		s.size += st.size + len(message)
+		for len(s.over) > 1 && s.size > maxSaid {
+			s.size -= s.over[0].size
+			delete(s.all, s.over[0].n)
+			s.over = s.over[1:]
+		}
+	}
+	if st == nil {
+		st = s.general
+	}
+	if st.rename != nil {
+		message = st.rename(message)
+	}
+	st.events = append(st.events, message)
+	st.size += len(message)
+	for len(st.events) > maxUnsaid || len(st.events) > 1 && (st.size > maxUnsaidBytes || st.told > st.gone && st.size > maxSaid) {
+		st.size -= len(st.events[0])
+		st.events[0] = nil
+		st.events = st.events[1:]
+		st.gone++
+	}
+	st.wake()
+}
+
+func (st *stream) wake() {
+	select {
+	case st.more <- struct{}{}:
+	default:
+	}
+}
+
+// drop forgets a request and what was to be said of it.
+func (s *streams) drop(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.answers[id]; st != nil {
+		delete(s.answers, id)
+		delete(s.all, st.n)
+	}
+}
+
+// end has every stream end.
+func (s *streams) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.all {
+		st.closed = true
+		st.wake()
+	}
+}
+
+// event is the stream of an event, and how many of its events came up to that.
+func (s *streams) event(event string) (*stream, int, error) {
+	number, count, _ := strings.Cut(event, "-")
+	n, err := strconv.Atoi(number)
+	at, err2 := strconv.Atoi(count)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.all[n]
+	if err != nil || err2 != nil || st == nil || at < st.gone || at > st.gone+len(st.events) {
+		return nil, 0, fmt.Errorf("the event %q is not kept (any more)", event)
+	}
+	return st, at, nil
+}
+
+// attend has a caller listen to a stream, in place of who does; without force
+// only if nobody does. It returns the caller's number.
+func (s *streams) attend(st *stream, force bool) (me int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.taken && !force {
+		return 0, false
+	}
+	if st.taken {
+		st.wake() // who did
+	}
+	st.listens++
+	st.taken = true
+	return st.listens, true
+}
+
+// next are the events from one on, or from the first one that is kept, and
+// whether the stream is over with them. Ours is false if somebody else listens
+// now.
+func (s *streams) next(st *stream, from, me int) (first int, events [][]byte, over, ours bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.listens != me {
+		return 0, nil, true, false
+	}
+	first = max(from, st.gone)
+	return first, slices.Clone(st.events[first-st.gone:]), st.closed, true
+}
+
+// unsaid is the first event that is not said.
+func (s *streams) unsaid(st *stream) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.told
+}
+
+// said notes that events are said.
+func (s *streams) said(st *stream, to int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.told = max(st.told, to)
+}
+
+// leave ends listening.
+func (s *streams) leave(st *stream, me int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.listens == me {
+		st.taken = false
+	}
+}
+
+// say writes a stream as server-sent events, from one on, until its last
+// message or until the host is gone.
+func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, me int) {
+	defer s.leave(st, me)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache, no-transform")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	if resumes(r) { // an event without data: where to come back to
+		fmt.Fprintf(w, "id: %d-%d\nretry: %d\ndata: \n\n", st.n, from, retryAfter)
+	}
+	if flush() != nil {
+		return
+	}
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		first, events, over, ours := s.next(st, from, me)
+		if !ours {
+			st.wake() // whoever listens now
+			return
+		}
+		from = first
+		for _, message := range events {
+			from++
+			if _, err := fmt.Fprintf(w, "id: %d-%d\nevent: message\ndata: %s\n\n", st.n, from, message); err != nil {
+				return
+			}
+		}
+		if len(events) > 0 && flush() != nil {
+			return
+		}
+		s.said(st, from)
+		if over {
+			return
+		}
+		select {
+		case <-st.more:
+		case <-tick.C:
+			s.alive()
+			if _, err := io.WriteString(w, ": alive\n\n"); err != nil || flush() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// resumes reports whether a host knows events without data; those of protocols
+// before take them for messages.
+func resumes(r *http.Request) bool { return r.Header.Get("Mcp-Protocol-Version") >= legacy }

@@ -1,0 +1,224 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// fromChild handles what a child says of its own accord, in the order in which
+// it says it.
+func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
+	if m.IsRequest() {
+		s.asked(p, m)
+		return
+	}
+	switch m.Method {
+	case "notifications/cancelled":
+		id := string(jsonrpc.Get(m.Params, "requestId"))
+		s.mu.Lock()
+		for n, a := range s.asks {
+			if a.p == p && string(a.id) == id {
+				delete(s.asks, n)
+				s.mu.Unlock()
+				s.send(nil, false, jsonrpc.Request(nil, m.Method, jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
+				return
+			}
+		}
+		s.mu.Unlock()
+	case "notifications/tools/list_changed":
+		s.mu.Lock()
+		_, asking := s.dirty[p]
+		s.dirty[p] = asking
+		s.mu.Unlock()
+		if !asking {
+			go s.refresh(p)
+		}
+	case "notifications/progress":
+		token := jsonrpc.Get(m.Params, "progressToken")
+		s.pass(m, func(f *flight) bool { return f.p == p && string(f.token) == string(token) })
+	case "notifications/message":
+		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
+		s.pass(m, func(f *flight) bool { return f.p == p && (f.modern == nil || level >= f.level) })
+	default:
+		s.subscribers(m.Method, m.Params)
+		s.pass(m, func(f *flight) bool { return f.p == p && f.modern == nil })
+	}
+}
+
+// pass gives the host a notification as one of the oldest request that it
+// belongs to. A host of the stateless protocol gets no others.
+func (s *Session) pass(m *jsonrpc.Message, belongs func(*flight) bool) {
+	if !isClosed(s.greeted) {
+		return
+	}
+	var to json.RawMessage
+	s.mu.Lock()
+	f := s.oldestLocked(belongs)
+	if f != nil {
+		to = f.current()
+	}
+	send := s.params != nil || f != nil
+	s.mu.Unlock()
+	if send {
+		s.send(to, false, m.Raw)
+	}
+}
+
+// oldestLocked is the oldest request that is not answered and is such a one,
+// nil if there is none. One that has asked its host something is taken only if
+// there is no other: its child waits.
+func (s *Session) oldestLocked(such func(*flight) bool) (oldest *flight) {
+	waits := func(f *flight) bool { return f.modern != nil && len(f.asked) > 0 }
+	for _, all := range []map[string]*flight{s.flights, s.parked} {
+		for _, f := range all {
+			if f.done || !such(f) {
+				continue
+			}
+			if oldest == nil || waits(oldest) && !waits(f) || waits(oldest) == waits(f) && f.age < oldest.age {
+				oldest = f
+			}
+		}
+	}
+	return oldest
+}
+
+// refresh asks a child for its tools, again as long as it says meanwhile that
+// they have changed.
+func (s *Session) refresh(p *process) {
+	for {
+		s.mu.Lock()
+		s.dirty[p] = false
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
+		tools, err := pages(ctx, p, "tools/list", "tools")
+		cancel()
+		if err == nil {
+			s.c.list(p.child, tools)
+		} else if s.ctx.Err() == nil {
+			s.c.failed(p.child, err)
+		}
+		s.mu.Lock()
+		again := s.dirty[p] && err == nil
+		if !again {
+			delete(s.dirty, p)
+		}
+		s.mu.Unlock()
+		if !again {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // many changes are one
+	}
+}
+
+// toolsChanged tells the host, if it has seen another list.
+func (s *Session) toolsChanged() {
+	now := s.c.tools()
+	s.mu.Lock()
+	tell := s.listed != nil && s.listed != now && s.params != nil
+	s.mu.Unlock()
+	if tell {
+		s.send(nil, false, jsonrpc.Request(nil, "notifications/tools/list_changed", nil))
+	}
+	s.subscribers("notifications/tools/list_changed", nil)
+}
+
+// needs are the capabilities that a host must have for what a child asks it.
+var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+// asked passes a child's request to the host, if that has said that it can
+// answer it.
+func (s *Session) asked(p *process, m *jsonrpc.Message) {
+	if m.Method == "ping" {
+		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
+		return
+	}
+	need, ok := needs[m.Method]
+	if p.caps != nil && ok && jsonrpc.Get(p.caps, need) != nil {
+		s.askLater(p, m)
+		return
+	}
+	s.mu.Lock()
+	can := jsonrpc.Get(s.params, "capabilities")
+	if p.caps != nil || s.closed || can == nil || ok && jsonrpc.Get(can, need) == nil {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)), false)
+		return
+	}
+	s.lastAsk++
+	n := s.lastAsk
+	s.asks[n] = ask{p: p, id: slices.Clone(m.ID)}
+	var to json.RawMessage
+	if f := s.oldestLocked(func(f *flight) bool { return f.p == p }); f != nil {
+		to = f.id
+	}
+	s.mu.Unlock()
+	s.send(to, false, m.WithID(strconv.AppendInt(nil, n, 10)))
+}
+
+// childEnded takes back what a child has asked, and has it started again when
+// it is needed.
+func (s *Session) childEnded(p *process) {
+	s.mu.Lock()
+	var open []int64
+	for n, a := range s.asks {
+		if a.p == p {
+			open = append(open, n)
+			delete(s.asks, n)
+		}
+	}
+	var kids []*kid
+	for _, k := range s.kids {
+		kids = append(kids, k)
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return
+	}
+	for _, n := range open {
+		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
+	}
+	for _, k := range kids {
+		k.ended(p)
+	}
+	s.c.Log.Warn(p.gone().Error())
+}
+
+// watch has the calls on a browser fail when it dies.
+func (s *Session) watch(died <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if died == nil || s.watched[died] {
+		return
+	}
+	s.watched[died] = true
+	go func() {
+		select {
+		case <-died:
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		delete(s.watched, died)
+		var lost []*flight
+		for _, all := range []map[string]*flight{s.flights, s.parked} {
+			for _, f := range all {
+				if f.place != nil && f.place.died == died && f.p != nil {
+					lost = append(lost, f)
+				}
+			}
+		}
+		s.mu.Unlock()
+		for _, f := range lost { // whose place and child stay from now on
+			s.fault(f, errBrowserDied)
+			f.p.forget(f.n, "the browser has ended")
+		}
+	}()
+}
+
+var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")
