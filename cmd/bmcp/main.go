@@ -22,6 +22,7 @@ func main() {
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children, Usage: "run the MCP server `[NAME=]SPEC`, an npm package or a command with its arguments (repeatable; default: @playwright/mcp)"},
 				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE` too"},
+				&ucli.BoolFlag{Name: "eager", Category: children, Usage: "start every child for every browser as soon as a host comes, not when it is called"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.BoolFlag{Name: "no-pool", Category: pools, Usage: "do not use the bpool service that runs"},

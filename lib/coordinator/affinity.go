@@ -2,15 +2,14 @@ package coordinator
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
 // kept is the instance of a pool that a session keeps between its calls.
 type kept struct {
-	mu    sync.Mutex // held while an instance is leased or asked about
-	at    *place     // nil: none
-	calls int        // that use it now
+	mu    chan struct{} // has an element while an instance is leased or asked about
+	at    *place        // nil: none
+	calls int           // that use it now
 	idle  *time.Timer
 }
 
@@ -21,31 +20,28 @@ func (s *Session) take(ctx context.Context, pool, instance string) (*place, erro
 	if !ok || instance != "" {
 		return s.c.Browsers.acquire(ctx, pool, instance)
 	}
-	b.mu.Lock()
-	known := b.pools != nil
-	b.mu.Unlock()
-	if !known {
-		if _, err := b.look(ctx); err != nil {
-			return nil, err
-		}
+	info, err := b.info(ctx, pool)
+	if err != nil {
+		return nil, err
 	}
-	b.mu.Lock()
-	info := b.pools[pool]
-	b.mu.Unlock()
 	if info.Affinity != "session" {
 		return b.acquire(ctx, pool, "")
 	}
 	s.mu.Lock()
 	k := s.kept[info.Name]
 	if k == nil {
-		k = &kept{}
+		k = &kept{mu: make(chan struct{}, 1)}
 		s.kept[info.Name] = k
 	}
 	s.mu.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	select {
+	case k.mu <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer k.unlock()
 	if k.at != nil && k.calls == 0 {
-		died, ours := k.at.again(ctx)
+		died, ours := k.at.again(s.ctx)
 		if k.at.died = died; !ours {
 			k.drop() // somebody has ended the lease
 		}
@@ -63,12 +59,12 @@ func (s *Session) take(ctx context.Context, pool, instance string) (*place, erro
 	k.calls++
 	at := *k.at
 	at.release = func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
+		k.lock()
+		defer k.unlock()
 		if k.calls--; k.calls == 0 {
 			k.idle = time.AfterFunc(time.Duration(info.LeaseTTL)*time.Millisecond, func() {
-				k.mu.Lock()
-				defer k.mu.Unlock()
+				k.lock()
+				defer k.unlock()
 				if k.calls == 0 {
 					k.drop()
 				}
@@ -77,6 +73,9 @@ func (s *Session) take(ctx context.Context, pool, instance string) (*place, erro
 	}
 	return &at, nil
 }
+
+func (k *kept) lock()   { k.mu <- struct{}{} }
+func (k *kept) unlock() { <-k.mu }
 
 // drop gives the instance back.
 func (k *kept) drop() {

@@ -38,15 +38,93 @@ type Browsers interface {
 	acquire(ctx context.Context, pool, instance string) (*place, error)
 	// ready is acquire where nothing has to be waited for, else nil.
 	ready() *place
-	// any is where a child can be started before it is called.
+	// any is where a child can be started before it is called, every all such
+	// places.
 	any(ctx context.Context) (Browser, error)
+	every(ctx context.Context) ([]Browser, error)
 	close()
 }
 
-// service is a program of this project that runs for us.
+// service is a program of this project that runs for us: it is started when
+// it is needed, and again when it has ended.
 type service struct {
-	held *launcher.Browser
-	path string // of its control socket
+	ctx  context.Context
+	stop context.CancelFunc
+	run  func(context.Context) (*launcher.Browser, error)
+
+	mu       sync.Mutex
+	held     *launcher.Browser // nil: it has not been started
+	err      error             // of the last start
+	starting chan struct{}     // closed when the start is over; nil: none is under way
+}
+
+func newService() *service {
+	v := &service{}
+	v.ctx, v.stop = context.WithCancel(context.Background())
+	return v
+}
+
+// up returns the program when it runs.
+func (v *service) up(ctx context.Context) (*launcher.Browser, error) {
+	v.mu.Lock()
+	if v.ctx.Err() != nil {
+		v.mu.Unlock()
+		return nil, errors.New("bmcp is stopping")
+	}
+	if v.starting == nil && v.held != nil && !isClosed(v.held.Ended()) {
+		defer v.mu.Unlock()
+		return v.held, nil
+	}
+	if v.starting == nil {
+		v.starting = make(chan struct{})
+		go func() {
+			held, err := v.run(v.ctx)
+			v.mu.Lock()
+			v.held, v.err = held, err
+			close(v.starting)
+			v.starting = nil
+			v.mu.Unlock()
+		}()
+	}
+	starting := v.starting
+	v.mu.Unlock()
+	select {
+	case <-starting:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.held == nil {
+		return nil, v.err
+	}
+	return v.held, nil
+}
+
+// running is the program if it runs, else nil.
+func (v *service) running() *launcher.Browser {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.starting != nil || v.held == nil || isClosed(v.held.Ended()) {
+		return nil
+	}
+	return v.held
+}
+
+// close stops the program.
+func (v *service) close() {
+	v.mu.Lock()
+	v.stop()
+	starting := v.starting
+	v.mu.Unlock()
+	if starting != nil {
+		<-starting
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.held != nil {
+		v.held.Stop()
+	}
 }
 
 // startService runs a program that prints a record and stays.
@@ -86,75 +164,70 @@ func isClosed(c <-chan struct{}) bool {
 
 // single is one browser behind one bproxy.
 type single struct {
-	ctx   context.Context
-	stop  context.CancelFunc
+	proxy *service
 	store *state.Store
 	log   io.Writer
 	flags []string // of bproxy
-	mu    sync.Mutex
-	proxy *service
-	at    record.Proxy
-	cur   *place // nil: none is known to be up
+
+	mu   sync.Mutex
+	at   record.Proxy
+	path string // of its control socket
+	cur  *place // nil: none is known to be up
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
 // it is needed.
 func Single(store *state.Store, log io.Writer, flags []string) Browsers {
-	s := &single{store: store, log: log, flags: flags}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s := &single{store: store, log: log, flags: flags, proxy: newService()}
+	s.proxy.run = s.start
 	return s
 }
 
-func (s *single) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stop()
-	if s.proxy != nil {
-		s.proxy.held.Stop()
-	}
-}
+func (s *single) close() { s.proxy.close() }
 
-// upLocked has a proxy run, on the port of the one before if there was one.
-func (s *single) upLocked(ctx context.Context) error {
-	if err := s.ctx.Err(); err != nil {
-		return errors.New("bmcp is stopping")
-	}
-	if s.proxy != nil && !isClosed(s.proxy.held.Ended()) {
-		return nil
-	}
-	listen := "127.0.0.1:" + strconv.Itoa(s.at.Port)
+// start starts the proxy, on the port of the one before if there was one.
+func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
+	s.mu.Lock()
+	port := s.at.Port
+	s.mu.Unlock()
+	listen := "127.0.0.1:" + strconv.Itoa(port)
 	held, err := startService(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
-	if err != nil && s.at.Port != 0 {
+	if err != nil && port != 0 {
 		held, err = startService(ctx, s.log, "bproxy", s.flags...)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot start bproxy: %w", err)
+		return nil, fmt.Errorf("cannot start bproxy: %w", err)
 	}
-	if _, err := held.Record.Get("proxy", &s.at); err != nil {
+	var at record.Proxy
+	_, err = held.Record.Get("proxy", &at)
+	f, err2 := s.store.Read()
+	if err = errors.Join(err, err2); err != nil {
 		held.Stop()
-		return err
+		return nil, err
 	}
-	f, err := s.store.Read()
-	if err != nil {
-		held.Stop()
-		return err
-	}
-	s.proxy, s.cur = &service{held: held}, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.cur = at, nil
 	for _, p := range f.Proxies {
-		if p.Process.PID == s.at.PID {
-			s.proxy.path = p.Control
+		if p.Process.PID == at.PID {
+			s.path = p.Control
 		}
 	}
-	return nil
+	return held, nil
 }
 
 func (s *single) any(ctx context.Context) (Browser, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.upLocked(ctx); err != nil {
+	if _, err := s.proxy.up(ctx); err != nil {
 		return Browser{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.browserLocked(), nil
+}
+
+func (s *single) every(ctx context.Context) ([]Browser, error) {
+	b, err := s.any(ctx)
+	return []Browser{b}, err
 }
 
 func (s *single) browserLocked() Browser {
@@ -162,9 +235,12 @@ func (s *single) browserLocked() Browser {
 }
 
 func (s *single) ready() *place {
+	if s.proxy.running() == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cur == nil || isClosed(s.cur.died) || isClosed(s.proxy.held.Ended()) {
+	if s.cur == nil || isClosed(s.cur.died) {
 		return nil
 	}
 	return s.cur
@@ -206,16 +282,12 @@ type proxyStatus struct {
 // control has the proxy do something, and notes the browser that there is
 // then.
 func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
-	s.mu.Lock()
-	err := s.upLocked(ctx)
-	path := ""
-	if err == nil {
-		path = s.proxy.path
-	}
-	s.mu.Unlock()
-	if err != nil {
+	if _, err := s.proxy.up(ctx); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
 	var params any
 	if method == "launch" {
 		params = o
@@ -238,17 +310,14 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 	if s.cur == nil || s.cur.ID != i.ID {
 		b := s.browserLocked()
 		b.ID, b.Headless = i.ID, i.Headless
-		s.cur = &place{Browser: b, died: watch(s.ctx, i.PID), release: func() {}}
+		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, i.PID), release: func() {}}
 	}
 	return rec, nil
 }
 
 // status is the proxy's record, nil while there is none.
 func (s *single) status(ctx context.Context) (*record.Record, error) {
-	s.mu.Lock()
-	p := s.proxy
-	s.mu.Unlock()
-	if p == nil || isClosed(p.held.Ended()) {
+	if s.proxy.running() == nil {
 		return nil, nil
 	}
 	return s.control(ctx, "status", options.Options{})
@@ -256,64 +325,83 @@ func (s *single) status(ctx context.Context) (*record.Record, error) {
 
 // pooled are the browsers of a bpool service.
 type pooled struct {
-	ctx   context.Context
-	stop  context.CancelFunc
-	log   io.Writer
-	args  []string // of bpool serve; nil: the service is somebody else's
-	sock  string
-	mu    sync.Mutex
-	own   *launcher.Browser
-	free  []*control.Client
-	types map[string]poolInstance // by pool and instance
-	pools map[string]poolInfo     // by name; "": the default one
-	dead  map[int]<-chan struct{} // by the browser's process
+	ctx  context.Context
+	stop context.CancelFunc
+	log  io.Writer
+	own  *service // that we run; nil: the service is somebody else's
+
+	mu     sync.Mutex
+	sock   string
+	free   []*control.Client
+	types  map[string]poolInstance // by pool and instance
+	pools  map[string]poolInfo     // by name; "": the default one
+	looked time.Time               // when these were asked for
+	dead   map[int]<-chan struct{} // by the browser's process
 }
 
 // Pooled are the browsers of the bpool service that listens on a socket, or,
 // with arguments for it, of a bpool serve that is started when it is needed.
 func Pooled(log io.Writer, sock string, args []string) Browsers {
-	s := &pooled{log: log, sock: sock, args: args, dead: map[int]<-chan struct{}{}}
+	s := &pooled{log: log, sock: sock, dead: map[int]<-chan struct{}{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if args != nil {
+		s.own = newService()
+		s.own.run = func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) }
+	}
 	return s
 }
 
 func (s *pooled) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stop()
 	for _, c := range s.free {
 		c.Close()
 	}
+	s.mu.Unlock()
 	if s.own != nil {
-		s.own.Stop()
+		s.own.close()
 	}
+}
+
+func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, error) {
+	own, err := startService(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start bpool: %w", err)
+	}
+	var at struct{ Socket string }
+	if _, err := own.Record.Get("service", &at); err != nil {
+		own.Stop()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sock, s.types, s.pools = at.Socket, nil, nil
+	return own, nil
 }
 
 // dial connects to the service; one of our own is started if it does not run.
 func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
+		s.mu.Unlock()
 		return nil, errors.New("bmcp is stopping")
 	}
 	if n := len(s.free); n > 0 {
+		defer s.mu.Unlock()
 		c := s.free[n-1]
 		s.free = s.free[:n-1]
 		return c, nil
 	}
-	if s.args != nil && (s.own == nil || isClosed(s.own.Ended())) {
-		own, err := startService(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, s.args)...)
-		if err != nil {
-			return nil, fmt.Errorf("cannot start bpool: %w", err)
-		}
-		var at struct{ Socket string }
-		if _, err := own.Record.Get("service", &at); err != nil {
-			own.Stop()
+	s.mu.Unlock()
+	if s.own != nil {
+		if _, err := s.own.up(ctx); err != nil {
 			return nil, err
 		}
-		s.own, s.sock, s.types = own, at.Socket, nil
 	}
-	return control.Dial(ctx, s.sock)
+	s.mu.Lock()
+	sock := s.sock
+	s.mu.Unlock()
+	return control.Dial(ctx, sock)
 }
 
 // call makes one call, again if the service has ended meanwhile.
@@ -346,8 +434,11 @@ func (s *pooled) lost(ctx context.Context) {
 		c.Close()
 	}
 	s.free = nil
-	own := s.own
 	s.mu.Unlock()
+	if s.own == nil {
+		return
+	}
+	own := s.own.running()
 	if own == nil {
 		return
 	}
@@ -419,9 +510,28 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 		}
 	}
 	s.mu.Lock()
-	s.types, s.pools = types, pools
+	s.types, s.pools, s.looked = types, pools, time.Now()
 	s.mu.Unlock()
 	return st, nil
+}
+
+// lookAgain is how long what is known of pools is taken for true: one that is
+// reloaded may be another.
+const lookAgain = time.Second
+
+// info is what is known of a pool; "" is the default one.
+func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
+	s.mu.Lock()
+	known := s.pools != nil && time.Since(s.looked) < lookAgain
+	s.mu.Unlock()
+	if !known {
+		if _, err := s.look(ctx); err != nil {
+			return poolInfo{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pools[name], nil
 }
 
 func (s *pooled) ready() *place { return nil }
@@ -441,9 +551,19 @@ func (s *pooled) any(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
+func (s *pooled) every(ctx context.Context) (all []Browser, err error) {
+	st, err := s.look(ctx)
+	for _, p := range st.Pools {
+		for _, i := range p.Instances {
+			all = append(all, browserOf(p.Name, i))
+		}
+	}
+	return all, err
+}
+
 func browserOf(pool string, i poolInstance) Browser {
 	b := Browser{Pool: pool, Instance: i.ID, Type: i.Browser, Headless: i.Headless}
-	if i.Endpoint != "" {
+	if i.Endpoint != "" && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
 		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
 		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {
 			b.Port, _ = strconv.Atoi(port)
@@ -534,6 +654,7 @@ type noBrowser struct{ Browser }
 func (n noBrowser) acquire(context.Context, string, string) (*place, error) {
 	return &place{Browser: n.Browser, release: func() {}}, nil
 }
-func (n noBrowser) ready() *place                        { return &place{Browser: n.Browser, release: func() {}} }
-func (n noBrowser) any(context.Context) (Browser, error) { return n.Browser, nil }
-func (n noBrowser) close()                               {}
+func (n noBrowser) ready() *place                            { return &place{Browser: n.Browser, release: func() {}} }
+func (n noBrowser) any(context.Context) (Browser, error)     { return n.Browser, nil }
+func (n noBrowser) every(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
+func (n noBrowser) close()                                   {}

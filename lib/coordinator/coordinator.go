@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +27,9 @@ type Options struct {
 	Browsers Browsers
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
+	// Eager has each session start all its children when it begins, one for
+	// each browser.
+	Eager bool
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
 	Stderr io.Writer
@@ -56,6 +61,7 @@ type listing struct {
 	listed  chan struct{} // closed when its tools are known, or it can't be started
 	said    chan struct{} // the same, but for those of the last run
 	err     error         // why it could not be started the last time
+	bad     int           // tools that are no JSON
 }
 
 // New makes a coordinator.
@@ -77,10 +83,7 @@ func New(o Options) *Coordinator {
 // Close stops everything.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
-	var all []*Session
-	for s := range c.sessions {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, s := range all {
@@ -117,13 +120,12 @@ func (c *Coordinator) tools() *merged {
 
 func (c *Coordinator) mergeLocked() *merged {
 	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
-	own := map[string]bool{}
-	for _, t := range c.ownTools {
-		own[jsonrpc.GetString(t, "name")] = true
-	}
 	_, pools := c.Browsers.(*pooled)
 	for i := range c.Children {
 		child := &c.Children[i]
+		if n := c.listings[child.Name].bad; n > 0 {
+			m.notes = append(m.notes, fmt.Sprintf("child %s has %d tools that are no JSON; they are left out", child.Name, n))
+		}
 		for _, tool := range c.listings[child.Name].Tools {
 			name := jsonrpc.GetString(tool, "name")
 			if name == "" {
@@ -132,13 +134,13 @@ func (c *Coordinator) mergeLocked() *merged {
 			}
 			as := name
 			_, taken := m.routes[name]
-			if taken || own[name] || child.Prefix == PrefixAlways {
+			if taken || c.isOwn(name) || child.Prefix == PrefixAlways {
 				if child.Prefix == PrefixNever {
 					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is left out: there is one already")
 					continue
 				}
 				as = child.Name + "__" + name
-				if _, taken := m.routes[as]; taken || own[as] {
+				if _, taken := m.routes[as]; taken || c.isOwn(as) {
 					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is left out: there are two")
 					continue
 				}
@@ -202,30 +204,30 @@ func (c *Coordinator) greet(child *Child, result json.RawMessage) {
 
 // list notes a child's tools, and tells the sessions if they have changed.
 func (c *Coordinator) list(child *Child, tools []json.RawMessage) {
+	listed := len(tools)
+	tools = slices.DeleteFunc(tools, func(t json.RawMessage) bool { return !json.Valid(t) })
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
-		if json.Compact(&b, t) == nil {
-			tools[i] = b.Bytes()
-		}
+		json.Compact(&b, t)
+		tools[i] = b.Bytes()
 	}
 	c.mu.Lock()
 	l := c.listings[child.Name]
 	same := slices.EqualFunc(l.Tools, tools, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 	fresh := !l.live
-	l.Tools, l.known, l.live, l.err = tools, true, true, nil
+	same = same && l.bad == listed-len(tools)
+	l.Tools, l.known, l.live, l.err, l.bad = tools, true, true, nil, listed-len(tools)
 	if !same {
 		c.merged = nil
 	}
 	closeOnce(l.listed)
 	closeOnce(l.said)
-	var sessions []*Session
-	for s := range c.sessions {
-		sessions = append(sessions, s)
-	}
-	if !same || fresh {
-		c.writeCache(child, l)
-	}
+	sessions := slices.Collect(maps.Keys(c.sessions))
+	kept := *l
 	c.mu.Unlock()
+	if !same || fresh {
+		c.writeCache(child, &kept)
+	}
 	if !same {
 		for _, s := range sessions {
 			s.toolsChanged()
@@ -263,7 +265,14 @@ func (c *Coordinator) await(ctx context.Context, of func(*listing) chan struct{}
 	}
 }
 
-// capabilities are ours, and those of the children that we have not.
+// isLive reports whether a child has been asked for its tools in this run.
+func (c *Coordinator) isLive(child *Child) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listings[child.Name].live
+}
+
+// capabilities are ours, and those of the children.
 func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,9 +280,17 @@ func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, in
 	for i := range c.Children {
 		l := c.listings[c.Children[i].Name]
 		for _, name := range []string{"prompts", "resources", "logging", "completions"} {
-			if v := jsonrpc.Get(l.Capabilities, name); v != nil && jsonrpc.Get(all, name) == nil {
-				all = jsonrpc.Set(all, name, v)
+			v := jsonrpc.Get(l.Capabilities, name)
+			if v == nil {
+				continue
 			}
+			had := jsonrpc.Get(all, name)
+			for _, part := range []string{"subscribe", "listChanged"} {
+				if string(jsonrpc.Get(had, part)) == "true" {
+					v = jsonrpc.Set(v, part, json.RawMessage("true"))
+				}
+			}
+			all = jsonrpc.Set(all, name, v)
 		}
 		if l.Instructions != "" {
 			instructions = append(instructions, l.Instructions)

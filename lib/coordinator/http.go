@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +27,11 @@ const (
 	// forgottenAfter is how long a session lives that nobody asks for anything
 	// and nobody listens to.
 	forgottenAfter = time.Hour
+	// maxSessions is how many sessions there are at most: each has children.
+	maxSessions = 256
+	// bodyTimeout is how long a host may take to send a message, writeTimeout
+	// how long it may take nothing of an answer.
+	bodyTimeout, writeTimeout = time.Minute, time.Minute
 )
 
 // ServeHTTP serves many hosts by streamable HTTP, each with a session of its
@@ -62,12 +69,16 @@ type httpSession struct {
 	forget *time.Timer
 }
 
-// session makes a session, or returns the one that there is.
+// session makes a session, or returns the one that there is; nil if there are
+// too many.
 func (f *httpFront) session(id string) *httpSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.sessions[id]; s != nil {
 		return s
+	}
+	if id != "" && len(f.sessions) >= maxSessions {
+		return nil
 	}
 	s := &httpSession{streams: newStreams()}
 	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.add(string(to), last, message) })
@@ -145,36 +156,54 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 // post takes one message. The answer to a request is a stream of what comes
 // before it, and of it.
 func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
+	var s *httpSession
+	if id != "" {
+		if s = f.known(w, id); s == nil {
+			return
+		}
+		if v := r.Header.Get(mcp.HeaderProtocolVersion); v != "" && !slices.Contains(mcp.ValidProtocolVersions, v) {
+			httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the protocol version %q is not spoken here", v))
+			return
+		}
+	}
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, jsonrpc.MaxLine))
 	if err != nil {
 		httpError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "cannot read the request: %v", err))
 		return
 	}
-	if !json.Valid(body) {
+	http.NewResponseController(w).SetReadDeadline(time.Time{})
+	var line bytes.Buffer // as one line, which is what children read
+	if err := json.Compact(&line, body); err != nil {
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(body)))
 		return
 	}
-	m, err := jsonrpc.Parse(body)
+	m, err := jsonrpc.Parse(line.Bytes())
 	if err != nil {
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err))
 		return
 	}
-	var s *httpSession
 	switch {
 	case id == "" && (isModern(m) || r.Header.Get(mcp.HeaderProtocolVersion) > legacy):
 		f.stateless(w, r, m)
 		return
-	case m.Method == "initialize" && id == "":
-		id = rand.Text()
-		s = f.session(id)
-		w.Header().Set(sessionHeader, id)
-	default:
-		if s = f.known(w, id); s == nil {
+	case id == "" && m.Method == "initialize" && m.IsRequest():
+		if params := jsonrpc.Get(m.Raw, "params"); len(params) == 0 || params[0] != '{' {
+			httpError(w, http.StatusBadRequest, m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "initialize has an object of parameters"))
 			return
 		}
+		id = rand.Text()
+		if s = f.session(id); s == nil {
+			httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "there are %d sessions already: end one by DELETE", maxSessions))
+			return
+		}
+		w.Header().Set(sessionHeader, id)
+	case s == nil:
+		f.known(w, id) // says that there is none
+		return
 	}
 	if !m.IsRequest() {
-		s.Handle(body)
+		s.handle(m, nil)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -184,7 +213,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	}
 	me, _ := s.attend(st, false)
-	s.Handle(body)
+	s.handle(m, nil)
 	s.say(w, r, st, 0, me)
 }
 
@@ -236,7 +265,8 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		s.drop(string(own))
 		s.cancelled(own, "the host is gone")
 	})
-	s.Handle(withParams(m, params).WithID(own))
+	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
+	s.handle(renamedRequest, err)
 	s.sayStateless(w, r, st, me)
 }
 
@@ -325,6 +355,8 @@ func (s *httpSession) sayStateless(w http.ResponseWriter, r *http.Request, st *s
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
 	w.Write(message)
+	http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

@@ -84,13 +84,19 @@ func (k *kid) start() {
 	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout, fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
 	defer cancel()
 	p, err := k.begin(ctx)
+	if err != nil && k.session.ctx.Err() == nil {
+		k.session.c.failed(k.child, err)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.p, k.err = p, err
+	if err == nil && p.gone() != nil { // before it was known as ours
+		err = p.gone()
+		k.err = err
+	}
 	if err != nil {
 		k.p = nil
 		k.crashedLocked()
-		k.session.c.failed(k.child, err)
 	}
 	close(k.starting)
 	k.starting = nil
@@ -114,9 +120,11 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	s.c.greet(k.child, result)
 	select { // what it asks the host must come after the host's own greeting
 	case <-s.greeted:
-	case <-ctx.Done():
+	case <-p.ended:
+		return nil, p.gone()
+	case <-s.ctx.Done():
 		p.stop()
-		return nil, context.Cause(ctx)
+		return nil, context.Cause(s.ctx)
 	}
 	p.notify("notifications/initialized", nil)
 	p.can = slices.Clone(jsonrpc.Get(result, "capabilities"))
@@ -131,7 +139,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
 		s.c.list(k.child, nil)
 	} else {
-		go s.refresh(p)
+		s.relist(p)
 	}
 	return p, nil
 }

@@ -131,6 +131,10 @@ func (p *process) run(out *os.File, wait <-chan error) {
 	}()
 	err := <-wait
 	p.bind.Close()
+	// Nothing is left, unless hold was killed.
+	if _, err := proc.KillMarked(p.mark, "", sweepBound); err != nil {
+		p.words.say(err.Error())
+	}
 	select {
 	case <-read:
 	case <-time.After(time.Second): // somebody else has its output
@@ -140,10 +144,6 @@ func (p *process) run(out *os.File, wait <-chan error) {
 	out.Close()
 	p.in.Close()
 	p.input.Close()
-	// Nothing is left, unless hold was killed.
-	if _, err := proc.KillMarked(p.mark, "/nowhere/"+p.mark, sweepBound); err != nil {
-		p.words.say(err.Error())
-	}
 	p.fail(p.words.ending(p.child.Name, err))
 	p.mu.Lock()
 	calls, why := p.calls, p.why
@@ -167,24 +167,29 @@ func (p *process) read(lines *jsonrpc.Reader) {
 			return
 		}
 		m, err := jsonrpc.Parse(line)
-		if err != nil {
-			p.words.say("not a message on standard output: " + clip(line))
-			continue
-		}
-		if !m.IsResponse() {
+		if err == nil && !m.IsResponse() {
 			p.host.fromChild(p, m)
 			continue
 		}
-		n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-		p.mu.Lock()
-		answer := p.calls[n]
-		delete(p.calls, n)
-		p.mu.Unlock()
-		if answer == nil {
-			p.words.say("an answer to no question, with the id " + clip(m.ID))
-			continue
+		var answer func(*jsonrpc.Message, error)
+		if m != nil && m.Method == "" {
+			n, _ := strconv.ParseInt(string(m.ID), 10, 64)
+			p.mu.Lock()
+			answer = p.calls[n]
+			delete(p.calls, n)
+			p.mu.Unlock()
 		}
-		answer(m, nil)
+		switch {
+		case err != nil:
+			p.words.say("not a message on standard output: " + clip(line))
+			if answer != nil {
+				answer(nil, fmt.Errorf("child %s answers what is no JSON", p.child.Name))
+			}
+		case answer == nil:
+			p.words.say("an answer to no question, with the id " + clip(m.ID))
+		default:
+			answer(m, nil)
+		}
 	}
 }
 

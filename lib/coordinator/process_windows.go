@@ -11,5 +11,7 @@ func ownGroup() *syscall.SysProcAttr {
 
 func widen(*os.File) {}
 
-// tryWrite is nil: everything is written by the writer's goroutine.
-func tryWrite(*os.File) func([]byte) (int, error) { return nil }
+// tryWrite and tryShared are nil: everything is written by the writer's
+// goroutine.
+func tryWrite(*os.File) func([]byte) (int, error)  { return nil }
+func tryShared(*os.File) func([]byte) (int, error) { return nil }

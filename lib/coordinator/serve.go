@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"btools/lib/control"
 	"btools/lib/jsonrpc"
@@ -165,29 +166,38 @@ func (s *Session) list(f *flight, member string, all []json.RawMessage) {
 	s.result(f, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
-// collect answers with the lists of all children that have such.
+// collect answers with the lists of all children that have such, and that
+// answer in time.
 func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	some := s.having(ctx, capability)
+	lists := make([][]json.RawMessage, len(some))
+	var wg sync.WaitGroup
+	for i, child := range some {
+		wg.Go(func() {
+			_, p, err := s.process(ctx, child)
+			if err == nil {
+				lists[i], err = pages(ctx, p, method, member)
+			}
+			if err != nil {
+				s.c.Log.Warn("child " + child.Name + " does not answer " + method + ": " + err.Error())
+			}
+		})
+	}
+	wg.Wait()
 	all := []json.RawMessage{}
-	for _, child := range s.having(ctx, capability) {
-		_, p, err := s.process(ctx, child)
-		if err != nil {
-			continue // its error is in the status
-		}
-		some, err := pages(ctx, p, method, member)
-		if err != nil {
-			s.c.Log.Debug("child " + child.Name + " does not answer " + method + ": " + err.Error())
-			continue
-		}
-		s.mu.Lock()
-		for _, item := range some {
+	s.mu.Lock()
+	for i, child := range some {
+		for _, item := range lists[i] {
 			key := capability + "\x00" + jsonrpc.GetString(item, name)
-			if s.owners[key] == nil || s.owners[key] == child {
+			if json.Valid(item) && (s.owners[key] == nil || s.owners[key] == child) {
 				s.owners[key] = child
 				all = append(all, item)
 			}
 		}
-		s.mu.Unlock()
 	}
+	s.mu.Unlock()
 	s.list(f, member, all)
 }
 

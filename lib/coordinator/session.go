@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -73,6 +74,7 @@ type flight struct {
 type ask struct {
 	p       *process
 	id      json.RawMessage
+	token   json.RawMessage // of its progress, which the host knows by our ID; nil: none is wanted
 	request json.RawMessage // method and parameters, for a host of the stateless protocol
 }
 
@@ -110,18 +112,36 @@ func (s *Session) Drain(ctx context.Context) {
 	}
 }
 
-// Close stops the session's children, and with them what is still being
-// answered.
+// errEnded is the answer to what is still open when a session ends.
+var errEnded = errors.New("the session has ended")
+
+// do does something that the session's end waits for, unless it has ended.
+func (s *Session) do(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Go(f)
+	}
+}
+
+// Close answers what is still open and stops the session's children.
 func (s *Session) Close() {
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
 	kids := s.kids
+	var open []*flight
+	for _, f := range s.flights {
+		open = append(open, f)
+	}
 	s.mu.Unlock()
 	if closed {
 		return
 	}
 	s.endListening()
+	for _, f := range open {
+		s.fault(f, errEnded)
+	}
 	s.cancel()
 	s.mu.Lock()
 	for _, f := range s.parked {
@@ -129,8 +149,8 @@ func (s *Session) Close() {
 	}
 	for _, k := range s.kept {
 		go func() {
-			k.mu.Lock()
-			defer k.mu.Unlock()
+			k.lock()
+			defer k.unlock()
 			k.drop()
 		}()
 	}
@@ -153,6 +173,11 @@ func (s *Session) Handle(line []byte) {
 		return
 	}
 	m, err := jsonrpc.Parse(line)
+	s.handle(m, err)
+}
+
+// handle takes one message of the host, or why it is none.
+func (s *Session) handle(m *jsonrpc.Message, err error) {
 	switch {
 	case m == nil:
 		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
@@ -178,10 +203,19 @@ func (s *Session) request(m *jsonrpc.Message) {
 	f.cancel = cancel
 	key := string(m.ID)
 	s.mu.Lock()
-	if _, twice := s.flights[key]; twice || key == "null" {
+	odd := ""
+	switch {
+	case s.closed:
+		odd = errEnded.Error()
+	case key == "null":
+		odd = "the id of a request is a string or a number"
+	case s.flights[key] != nil:
+		odd = "a request with the id " + clip(m.ID) + " is being answered already"
+	}
+	if odd != "" {
 		s.mu.Unlock()
 		f.cancel()
-		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip(m.ID))))
+		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", odd)))
 		return
 	}
 	s.last++
@@ -214,11 +248,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 	if m.Method == "tools/call" && s.fast(m, f) {
 		return
 	}
-	s.work.Add(1)
-	go func() {
-		defer s.work.Done()
-		s.serve(ctx, m, f)
-	}()
+	s.do(func() { s.serve(ctx, m, f) })
 }
 
 // greet lets children ask the host.
@@ -254,20 +284,36 @@ func (s *Session) startAll(ctx context.Context, caps json.RawMessage) {
 	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		s.work.Go(func() {
-			b := Browser{}
-			if child.takesEndpoint() {
-				var err error
-				if b, err = s.c.Browsers.any(s.ctx); err != nil {
-					s.c.failed(child, err)
-					return
-				}
+		if !s.c.Eager && s.c.isLive(child) {
+			continue // it has said what it can: it is started when it is called
+		}
+		s.do(func() {
+			some, err := s.c.placesOf(s.ctx, child)
+			if err != nil && s.ctx.Err() == nil {
+				s.c.failed(child, err)
 			}
-			if k := s.kid(child, b, caps); k != nil {
-				k.get(s.ctx) // its error is noted
+			for _, b := range some {
+				if k := s.kid(child, b, caps); k != nil {
+					s.do(func() { k.get(s.ctx) }) // its error is noted
+				}
 			}
 		})
 	}
+}
+
+// placesOf are where a child is started before it is called.
+func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, error) {
+	switch {
+	case !child.takesEndpoint():
+		return []Browser{{}}, nil
+	case c.Eager:
+		return c.Browsers.every(ctx)
+	}
+	b, err := c.Browsers.any(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []Browser{b}, nil
 }
 
 // kid is the child for a browser, and for what the host can be asked, nil if
@@ -275,7 +321,7 @@ func (s *Session) startAll(ctx context.Context, caps json.RawMessage) {
 func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 	key := child.Name + "\x00" + string(caps) + "\x00"
 	if child.takesEndpoint() {
-		key += b.Pool + "\x00" + b.Instance + "\x00" + b.HTTPURL
+		key += b.Pool + "\x00" + b.Instance
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,8 +329,16 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 		return nil
 	}
 	k := s.kids[key]
+	var subs map[string]int
+	if k != nil && child.takesEndpoint() && k.browser.HTTPURL != b.HTTPURL {
+		s.work.Go(k.stop) // its browser has moved
+		k.mu.Lock()
+		subs = maps.Clone(k.subs)
+		k.mu.Unlock()
+		k = nil
+	}
 	if k == nil {
-		k = &kid{session: s, child: child, browser: b, caps: caps}
+		k = &kid{session: s, child: child, browser: b, caps: caps, subs: subs}
 		s.kids[key] = k
 	}
 	return k
@@ -392,35 +446,44 @@ func faultResult(err error) json.RawMessage {
 
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
+	if f.modern != nil {
+		m = f.forChild(p, m)
+	}
 	s.mu.Lock()
 	if f.done {
 		s.mu.Unlock()
 		return
 	}
-	f.p, f.n = p, p.newID()
-	s.mu.Unlock()
-	if f.modern != nil {
-		m = f.forChild(p, m)
+	if f.place != nil && f.place.died != nil && isClosed(f.place.died) {
+		s.mu.Unlock()
+		s.fault(f, errBrowserDied)
+		return
 	}
-	p.relay(f.n, m, func(got *jsonrpc.Message, err error) {
-		if err == nil && f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
-			// It may be the end of the browser, which the child has noticed
-			// before us: then the next call must not go there too.
-			go func() {
-				select {
-				case <-f.place.died:
-				case <-time.After(noticeDelay):
-				}
-				s.finish(f, s.answerOf(f, got))
-			}()
-			return
-		}
-		if err != nil {
-			s.fault(f, err)
-			return
-		}
-		s.finish(f, s.answerOf(f, got))
-	})
+	f.p, f.n = p, p.newID()
+	// Whoever cancels it does so after this.
+	p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
+	s.mu.Unlock()
+}
+
+// answerWith answers a request with what its child has answered.
+func (s *Session) answerWith(f *flight, got *jsonrpc.Message, err error) {
+	if err != nil {
+		s.fault(f, err)
+		return
+	}
+	if f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
+		// It may be the end of the browser, which the child has noticed
+		// before us: then the next call must not go there too.
+		go func() {
+			select {
+			case <-f.place.died:
+			case <-time.After(noticeDelay):
+			}
+			s.finish(f, s.answerOf(f, got))
+		}()
+		return
+	}
+	s.finish(f, s.answerOf(f, got))
 }
 
 const (
@@ -449,6 +512,9 @@ func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
 
 // withPlace tells in a result which instance it is of.
 func withPlace(result json.RawMessage, p *place) json.RawMessage {
+	if result[0] != '{' {
+		return result // what no client takes, but its child's
+	}
 	meta := jsonrpc.Get(result, "_meta")
 	for _, v := range [][2]string{{"btools/instance", p.Instance}, {"btools/pool", p.Pool}} {
 		meta = jsonrpc.Set(meta, v[0], quote(v[1]))
@@ -463,6 +529,14 @@ func (s *Session) notified(m *jsonrpc.Message) {
 		s.greet()
 	case "notifications/cancelled":
 		s.cancelled(jsonrpc.Get(m.Params, "requestId"), jsonrpc.GetString(m.Params, "reason"))
+	case "notifications/progress": // of what a child has asked
+		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
+		s.mu.Lock()
+		a := s.asks[n]
+		s.mu.Unlock()
+		if a.token != nil {
+			a.p.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.token)).Raw, false)
+		}
 	default:
 		for _, p := range s.all() {
 			p.in.Write(slices.Clone(m.Raw), false)

@@ -36,6 +36,9 @@ type Child struct {
 
 var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
 
+// ValidName reports whether a child can have the name.
+func ValidName(name string) bool { return nameRule.MatchString(name) }
+
 // ParseChild reads [NAME=]SPEC, where SPEC is an npm package or a command,
 // and its arguments.
 func ParseChild(spec string) (Child, error) {

@@ -23,7 +23,7 @@ const drainTimeout = 30 * time.Second
 // returns ends the session; a host that does not read may hold that up.
 func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func()) {
 	widen(out)
-	w := jsonrpc.NewWriter(out, maxUnread, out.Write)
+	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
 	s := c.NewSession(func(_ json.RawMessage, _ bool, b []byte) { w.Write(b, true) })
 	read := make(chan struct{})
 	go func() {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -105,6 +106,8 @@ func (s *streams) add(id string, last bool, message []byte) {
 	if st.rename != nil {
 		message = st.rename(message)
 	}
+	// A line of an event ends with any of them, which JSON has as space only.
+	message = bytes.ReplaceAll(message, []byte{'\r'}, []byte{' '})
 	st.events = append(st.events, message)
 	st.size += len(message)
 	for len(st.events) > maxUnsaid || len(st.events) > 1 && (st.size > maxUnsaidBytes || st.told > st.gone && st.size > maxSaid) {
@@ -216,7 +219,9 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	w.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(w).Flush
+	c := http.NewResponseController(w)
+	defer c.SetWriteDeadline(time.Time{})
+	flush := c.Flush
 	if resumes(r) { // an event without data: where to come back to
 		fmt.Fprintf(w, "id: %d-%d\nretry: %d\ndata: \n\n", st.n, from, retryAfter)
 	}
@@ -226,6 +231,7 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
+		c.SetWriteDeadline(time.Now().Add(keepAlive + writeTimeout))
 		first, events, over, ours := s.next(st, from, me)
 		if !ours {
 			st.wake() // whoever listens now

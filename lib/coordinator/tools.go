@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,14 +96,7 @@ func (c *Coordinator) makeOwn() {
 	}
 }
 
-func (c *Coordinator) isOwn(name string) bool {
-	for _, t := range c.ownTools {
-		if jsonrpc.GetString(t, "name") == name {
-			return true
-		}
-	}
-	return false
-}
+func (c *Coordinator) isOwn(name string) bool { return c.own.GetTool(name) != nil }
 
 // ourAnswer is our own answer to a request.
 func (s *Session) ourAnswer(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
@@ -170,32 +165,25 @@ func (c *Coordinator) status(ctx context.Context, _ *Session, _ json.RawMessage)
 		}
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for i := range c.Children {
 		child := &c.Children[i]
 		l := c.listings[child.Name]
 		cs := childStatus{Name: child.Name, Command: child.Argv, Tools: len(l.Tools), Cached: l.known && !l.live}
-		for s := range c.sessions {
-			cs.Running += s.count(child)
-		}
 		if l.err != nil {
 			text := l.err.Error()
 			cs.Error = &text
 		}
 		st.Children = append(st.Children, cs)
 	}
-	return st, nil
-}
-
-func (s *Session) count(child *Child) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range s.kids {
-		if k.child == child && k.running() != nil {
-			n++
+	sessions := slices.Collect(maps.Keys(c.sessions))
+	c.mu.Unlock()
+	for _, s := range sessions {
+		for _, p := range s.all() {
+			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.child.Name })
+			st.Children[i].Running++
 		}
 	}
-	return n
+	return st, nil
 }
 
 // proxied fills in what a proxy's record says.

@@ -32,13 +32,7 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		}
 		s.mu.Unlock()
 	case "notifications/tools/list_changed":
-		s.mu.Lock()
-		_, asking := s.dirty[p]
-		s.dirty[p] = asking
-		s.mu.Unlock()
-		if !asking {
-			go s.refresh(p)
-		}
+		s.relist(p)
 	case "notifications/progress":
 		token := jsonrpc.Get(m.Params, "progressToken")
 		s.pass(m, func(f *flight) bool { return f.p == p && string(f.token) == string(token) })
@@ -88,6 +82,17 @@ func (s *Session) oldestLocked(such func(*flight) bool) (oldest *flight) {
 	return oldest
 }
 
+// relist has a child asked for its tools; if it is being asked, again.
+func (s *Session) relist(p *process) {
+	s.mu.Lock()
+	_, asking := s.dirty[p]
+	s.dirty[p] = asking
+	s.mu.Unlock()
+	if !asking {
+		go s.refresh(p)
+	}
+}
+
 // refresh asks a child for its tools, again as long as it says meanwhile that
 // they have changed.
 func (s *Session) refresh(p *process) {
@@ -104,7 +109,7 @@ func (s *Session) refresh(p *process) {
 			s.c.failed(p.child, err)
 		}
 		s.mu.Lock()
-		again := s.dirty[p] && err == nil
+		again := s.dirty[p] && s.ctx.Err() == nil && p.gone() == nil
 		if !again {
 			delete(s.dirty, p)
 		}
@@ -152,13 +157,19 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 	}
 	s.lastAsk++
 	n := s.lastAsk
-	s.asks[n] = ask{p: p, id: slices.Clone(m.ID)}
+	meta := jsonrpc.Get(m.Params, "_meta")
+	token := slices.Clone(jsonrpc.Get(meta, "progressToken"))
+	s.asks[n] = ask{p: p, id: slices.Clone(m.ID), token: token}
 	var to json.RawMessage
 	if f := s.oldestLocked(func(f *flight) bool { return f.p == p }); f != nil {
 		to = f.id
 	}
 	s.mu.Unlock()
-	s.send(to, false, m.WithID(strconv.AppendInt(nil, n, 10)))
+	own := strconv.AppendInt(nil, n, 10)
+	if token != nil { // those of several children may be the same
+		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
+	}
+	s.send(to, false, m.WithID(own))
 }
 
 // childEnded takes back what a child has asked, and has it started again when

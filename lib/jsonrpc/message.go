@@ -34,8 +34,9 @@ func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != nil }
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 func (m *Message) IsResponse() bool     { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
-// Parse reads a message. What it carries is not checked but for its brackets
-// and quotes.
+// Parse reads a message. What it carries is not checked but for its brackets,
+// quotes and letters. Of what is none, the message has what was understood, if
+// that is its ID.
 func Parse(raw []byte) (*Message, error) {
 	m := &Message{Raw: raw}
 	bad := false
@@ -45,7 +46,7 @@ func Parse(raw []byte) (*Message, error) {
 		case "id":
 			m.ID, m.id = value, at
 			if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
-				bad = true
+				m.ID, bad = nil, true
 			}
 		case "method":
 			if json.Unmarshal(value, &m.Method) != nil {
@@ -60,8 +61,11 @@ func Parse(raw []byte) (*Message, error) {
 		}
 		return true
 	})
-	if err != nil {
+	if err != nil && m.ID == nil {
 		return nil, err
+	}
+	if err != nil {
+		return m, err
 	}
 	if bad || m.Method == "" && m.Result == nil && m.Error == nil {
 		return m, fmt.Errorf("it is neither request, notification nor response")

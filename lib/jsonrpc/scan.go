@@ -40,8 +40,19 @@ func skipString(b []byte, i int) (int, error) {
 	}
 }
 
+// bare are the bytes that stand outside strings: brackets, numbers, true, false
+// and null, and what separates them. NaN and Infinity, which some programs
+// write, need others.
+var bare = func() (is [256]bool) {
+	for _, c := range []byte("{}[]:, \t\r\n0123456789+-.eEtrufalsn\"") {
+		is[c] = true
+	}
+	return is
+}()
+
 // skipValue returns the end of the value that begins at b[i]. It looks at
-// strings and brackets only: that is enough to find what follows.
+// strings and brackets only, and that nothing else is between them: that is
+// enough to find what follows.
 func skipValue(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return 0, errSyntax
@@ -72,6 +83,10 @@ func skipValue(b []byte, i int) (int, error) {
 				if open = open[:len(open)-1]; len(open) == 0 {
 					return i + 1, nil
 				}
+			default:
+				if !bare[c] {
+					return 0, errSyntax
+				}
 			}
 			i++
 		}
@@ -79,6 +94,9 @@ func skipValue(b []byte, i int) (int, error) {
 	}
 	end := i
 	for end < len(b) && !isSpace(b[end]) && b[end] != ',' && b[end] != '}' && b[end] != ']' {
+		if !bare[b[end]] {
+			return 0, errSyntax
+		}
 		end++
 	}
 	if end == i {

@@ -175,17 +175,17 @@ func KillDescendants() []int {
 }
 
 // Marked finds the processes whose environment holds the assignment, such as
-// "BTOOLS_INSTANCE=inst_…", or whose working directory is dir. An unguessable
-// value names its processes even after their parents, group and session are
-// gone; the directory names those that have overwritten their environment
-// with a title, as Chromium's helpers do.
+// "BTOOLS_INSTANCE=inst_…", or whose working directory is dir, if that is not
+// "". An unguessable value names its processes even after their parents, group
+// and session are gone; the directory names those that have overwritten their
+// environment with a title, as Chromium's helpers do.
 func Marked(assignment, dir string) []Identity {
 	want := []byte("\x00" + assignment + "\x00")
 	var found []Identity
 	each(func(pid int) {
 		at := "/proc/" + strconv.Itoa(pid)
 		cwd, _ := os.Readlink(at + "/cwd")
-		if strings.TrimSuffix(cwd, " (deleted)") != dir {
+		if dir == "" || strings.TrimSuffix(cwd, " (deleted)") != dir {
 			env, err := os.ReadFile(at + "/environ")
 			if err != nil || !bytes.Contains(append([]byte{0}, env...), want) {
 				return

@@ -46,8 +46,8 @@ func Find(argv []string) (string, error) {
 // forwarded; after one of them that was meant for us, or when the context
 // ends (TERM is sent then), the command has the grace to end before it is
 // killed. A second one kills it at once. The result is nil or a cli.Exit with
-// the command's code.
-func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration) error {
+// the command's code. Started, if not nil, is called once it runs.
+func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration, started func()) error {
 	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), "{cdp_endpoint}", e.HTTPURL, "{ws_endpoint}", e.WSURL)
 	args := make([]string, len(argv))
 	for i, a := range argv {
@@ -62,6 +62,9 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	ended, err := proc.StartTied(cmd, syscall.SIGTERM) // told when we are killed
 	if err != nil {
 		return cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
+	}
+	if started != nil {
+		started()
 	}
 	var kill <-chan time.Time
 	var told time.Time

@@ -69,17 +69,21 @@ func Run(c *cli.Context) error {
 	defer stop(nil)
 	now := life.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
+	// Children may say more than anybody reads.
+	messages := cli.NewMessages(c.Stderr)
+	defer messages.Flush(time.Second)
+	log := cli.NewLogger(messages, c.Name, c.String("log-level"), c.String("log-format"))
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
 		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
-		Stderr: os.Stderr, Log: c.Log,
+		Eager: c.Bool("eager"), Stderr: messages, Log: log,
 	})
 	end := func() {}
 	if web != nil {
 		r := record.New()
 		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			go co.ServeHTTP(web, g, c.Log)
+			go co.ServeHTTP(web, g, log)
 			<-ctx.Done()
 		}
 		web.Close()
@@ -96,7 +100,7 @@ func Run(c *cli.Context) error {
 	case <-ended:
 	case <-now:
 	case <-time.After(closeTimeout):
-		c.Log.Warn("not everything has ended in time")
+		log.Warn("not everything has ended in time")
 	}
 	return err
 }
@@ -175,6 +179,9 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		}
 		for _, name := range names {
 			fc := f.Child[name]
+			if !coordinator.ValidName(name) {
+				return nil, cli.Errorf(cli.Config, "%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
+			}
 			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
 				return nil, cli.Errorf(cli.Config, "%s: [child.%s] needs command or mcp", path, name)
@@ -186,7 +193,9 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 				}
 				child.Argv = parsed.Argv
 			}
-			if !slices.Contains([]string{"", "auto", coordinator.PrefixAlways, coordinator.PrefixNever}, fc.Prefix) {
+			if fc.Prefix == "auto" {
+				child.Prefix = coordinator.PrefixAuto
+			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways, coordinator.PrefixNever}, fc.Prefix) {
 				return nil, cli.Errorf(cli.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name, fc.Prefix)
 			}
 			all = append(all, child)

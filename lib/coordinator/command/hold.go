@@ -43,7 +43,10 @@ func Hold(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	// None is to end us before all is done, not even after the child has ended.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err = run.Command(ctx, path, c.Command, here(c.Getenv), c.Duration("stop-timeout"))
+	err = run.Command(ctx, path, c.Command, here(c.Getenv), c.Duration("stop-timeout"), func() {
+		os.Stdin.Close() // the child's alone: their ends are to be seen
+		os.Stdout.Close()
+	})
 	for end := time.Now().Add(5 * time.Second); len(proc.KillDescendants()) > 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.Join(err, errors.New("what the child has started does not end"))

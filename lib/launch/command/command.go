@@ -142,7 +142,7 @@ func runCommand(ctx context.Context, c *cli.Context, path string, spec *launch.S
 		return err
 	}
 	// Until here a signal stops the launch; from here the command is told.
-	return run.Command(ctx, path, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, spec.StopTimeout)
+	return run.Command(ctx, path, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, spec.StopTimeout, nil)
 }
 
 // newSpec is the launch that the flags and the record ask for, all but the

@@ -292,7 +292,7 @@ func Lease(c *cli.Context) error {
 			return err
 		}
 		go held(cl, r, stop)
-		return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, c.Duration("stop-timeout"))
+		return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, c.Duration("stop-timeout"), nil)
 	}
 	if err := errors.Join(out.Write(r), out.Close()); err != nil {
 		var l record.Lease

@@ -100,7 +100,7 @@ func Run(c *cli.Context) error {
 	} else {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
-		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port}, c.Duration("stop-timeout"))
+		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port}, c.Duration("stop-timeout"), nil)
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {
