@@ -51,11 +51,9 @@ func TestMCPConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	node := clients + "/node_modules/node-linux-" + arch + "/bin/node" // the suite wants a newer one than Debian has
 	suite := func(url string, args ...string) string {
 		t.Helper()
-		c := exec.Command(node, slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
+		c := exec.Command(node(t), slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
 			"server", "--url", url, "--output-dir", t.TempDir()}, args)...)
 		out, err := c.CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte(" 0 failed")) {
@@ -65,7 +63,7 @@ func TestMCPConformance(t *testing.T) {
 		return string(summary)
 	}
 	// By itself it speaks only the protocols before the stateless one.
-	direct := exec.Command(node, clients+"/fixture.mjs", "0")
+	direct := exec.Command(node(t), clients+"/fixture.mjs", "0")
 	out, _ := direct.StdoutPipe()
 	if err := direct.Start(); err != nil {
 		t.Fatal(err)
@@ -96,6 +94,46 @@ func TestMCPConformance(t *testing.T) {
 	}
 	stop()
 	w.clean()
+}
+
+// What Inspector has to say of the merged list would be its children's own
+// fault, and of theirs it says nothing.
+func TestMCPInspector(t *testing.T) {
+	w := newWorld(t)
+	clients, _ := filepath.Abs("../scripts/clients/node_modules")
+	for _, pools := range []string{"1", "3"} {
+		for _, era := range []string{"legacy", "modern"} {
+			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli", bin+"/bmcp",
+				"--mcp", clients+"/.bin/playwright-mcp", "--mcp", clients+"/.bin/chrome-devtools-mcp --no-usage-statistics --no-performance-crux",
+				"--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
+			c.Env = append(slices.Clone(w.env), "HOME="+w.dir, "XDG_CACHE_HOME="+w.dir+"/cache")
+			if pools != "1" {
+				c.Env = append(c.Env, "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES="+pools)
+			}
+			var errs bytes.Buffer
+			c.Stderr = &errs
+			out, err := c.Output()
+			if err != nil || strings.Contains(errs.String(), "Issue:") {
+				t.Errorf("%s, %s: %v\n%s", pools, era, err, errs.String())
+			}
+			for _, want := range []string{`"browser_navigate"`, `"navigate_page"`, `"coordinator_status"`} {
+				if !bytes.Contains(out, []byte(want)) {
+					t.Errorf("%s, %s: no %s in %.300s", pools, era, want, out)
+				}
+			}
+		}
+	}
+	w.clean()
+}
+
+// node is a newer one than Debian has, for those that want it.
+func node(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../scripts/clients/node_modules/node-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "/bin/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // scenarios are the names of those that a summary says have passed.

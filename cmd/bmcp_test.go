@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,16 +91,7 @@ func (w *world) startMCP(env []string, args ...string) *mcp {
 	if err := m.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	go func() {
-		defer close(m.lines)
-		for r := bufio.NewReaderSize(out, 1<<20); ; {
-			line, err := r.ReadString('\n')
-			if err != nil {
-				return
-			}
-			m.lines <- line
-		}
-	}()
+	go m.read(out)
 	w.t.Cleanup(func() {
 		m.in.Close()
 		if m.cmd.ProcessState == nil {
@@ -109,6 +103,17 @@ func (w *world) startMCP(env []string, args ...string) *mcp {
 		}
 	})
 	return m
+}
+
+func (m *mcp) read(out io.Reader) {
+	defer close(m.lines)
+	for r := bufio.NewReaderSize(out, 1<<20); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		m.lines <- line
+	}
 }
 
 // mcp starts a bmcp and greets it; its browser is fake.
@@ -782,15 +787,25 @@ func TestMCPDeath(t *testing.T) {
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
 	w.clean()
-	for i := range 8 {
-		m = w.mcp([]string{"FAKE=" + []string{"stubborn", "parent"}[i%2]}, "--mcp", "a="+fake())
+	rounds := 8
+	if n, err := strconv.Atoi(os.Getenv("ROUNDS")); err == nil {
+		rounds = n
+	}
+	for i := range rounds {
+		env := []string{"FAKE=" + []string{"stubborn", "parent"}[i%2]}
+		if i%4 >= 2 {
+			env = append(env, "PW_MCP_PROXY__P_INSTANCES=1", "PW_MCP_PROXY__P_IS_DEFAULT=true")
+		}
+		m = w.mcp(env, "--mcp", "a="+fake())
 		works()
 		victims := w.ours()
 		if len(victims) < 6 { // bmcp, hold, the child, bproxy, blaunch, the browser
 			t.Fatalf("only %v run", victims)
 		}
 		pid := 0
-		fmt.Sscan(victims[i%len(victims)], &pid)
+		victim := victims[rand.IntN(len(victims))]
+		fmt.Sscan(victim, &pid)
+		t.Logf("round %d: %.60s is killed", i, victim)
 		syscall.Kill(pid, syscall.SIGKILL)
 		if pid != m.cmd.Process.Pid {
 			works()

@@ -12,7 +12,7 @@ import (
 func bulkTool(c *Coordinator) ownTool {
 	return ownTool{"browser_execute_bulk", "Run several tools", "Run browser tools one after the other, in one call and on one browser. Results are returned for commands that ask for them.",
 		`{"type":"object","properties":{"commands":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name"},"args":{"type":"object","description":"Its arguments"},"return_result":{"type":"boolean","description":"Return its result (default: false)"}},"required":["tool"],"additionalProperties":false}},"stop_on_error":{"type":"boolean","description":"Stop at the first error (default: true)"},"return_all_results":{"type":"boolean","description":"Return the results of all commands (default: false)"},"browser_pool":{"type":"string","description":"The pool of browsers to use, if there are pools"},"browser_instance":{"type":"string","description":"The instance of the pool, by its ID or alias"}},"required":["commands"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"success":{"type":"boolean"},"executed_count":{"type":"integer"},"total_count":{"type":"integer"},"results":{"type":"array"},"errors":{"type":"array"},"stopped_at":{"type":["integer","null"]}},"required":["success","executed_count","total_count","results","errors","stopped_at"]}`,
+		`{"type":"object","properties":{"success":{"type":"boolean"},"executed_count":{"type":"integer"},"total_count":{"type":"integer"},"results":{"type":"array"},"errors":{"type":"array"},"stopped_at":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["success","executed_count","total_count","results","errors","stopped_at"]}`,
 		false, true, c.bulk}
 }
 

@@ -12,8 +12,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -61,7 +59,6 @@ type listing struct {
 	listed  chan struct{} // closed when its tools are known, or it can't be started
 	said    chan struct{} // the same, but for those of the last run
 	err     error         // why it could not be started the last time
-	bad     int           // tools that are no JSON
 }
 
 // New makes a coordinator.
@@ -123,9 +120,6 @@ func (c *Coordinator) mergeLocked() *merged {
 	_, pools := c.Browsers.(*pooled)
 	for i := range c.Children {
 		child := &c.Children[i]
-		if n := c.listings[child.Name].bad; n > 0 {
-			m.notes = append(m.notes, fmt.Sprintf("child %s has %d tools that are no JSON; they are left out", child.Name, n))
-		}
 		for _, tool := range c.listings[child.Name].Tools {
 			name := jsonrpc.GetString(tool, "name")
 			if name == "" {
@@ -169,26 +163,16 @@ func withPools(tool json.RawMessage) (json.RawMessage, bool) {
 	if jsonrpc.Get(properties, "browser_pool") != nil || jsonrpc.Get(properties, "browser_instance") != nil {
 		return tool, false
 	}
-	// The last one set stands first, and what is the tool's own is to.
 	for _, p := range [][2]string{
-		{"browser_instance", `{"type":"string","description":"The instance of the pool to use, by its ID or alias (default: any)"}`},
 		{"browser_pool", `{"type":"string","description":"The pool of browsers to use (default: the default pool)"}`},
+		{"browser_instance", `{"type":"string","description":"The instance of the pool to use, by its ID or alias (default: any)"}`},
 	} {
-		properties = appendMember(properties, p[0], json.RawMessage(p[1]))
+		properties = jsonrpc.Append(properties, p[0], json.RawMessage(p[1]))
 	}
 	if schema == nil {
 		schema = json.RawMessage(`{"type":"object"}`)
 	}
 	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties)), true
-}
-
-// appendMember sets a member as the last.
-func appendMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	trimmed := strings.TrimRight(string(object), " \t\r\n")
-	if len(trimmed) < 2 || strings.TrimSpace(trimmed[1:len(trimmed)-1]) == "" {
-		return json.RawMessage("{" + strconv.Quote(name) + ":" + string(value) + "}")
-	}
-	return json.RawMessage(trimmed[:len(trimmed)-1] + "," + strconv.Quote(name) + ":" + string(value) + "}")
 }
 
 // greet notes what a child says of itself when it is initialized.
@@ -204,19 +188,19 @@ func (c *Coordinator) greet(child *Child, result json.RawMessage) {
 
 // list notes a child's tools, and tells the sessions if they have changed.
 func (c *Coordinator) list(child *Child, tools []json.RawMessage) {
-	listed := len(tools)
-	tools = slices.DeleteFunc(tools, func(t json.RawMessage) bool { return !json.Valid(t) })
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
-		json.Compact(&b, t)
+		if json.Compact(&b, t) != nil {
+			c.failed(child, fmt.Errorf("child %s lists what is no JSON: %s", child.Name, clip(t)))
+			return
+		}
 		tools[i] = b.Bytes()
 	}
 	c.mu.Lock()
 	l := c.listings[child.Name]
 	same := slices.EqualFunc(l.Tools, tools, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 	fresh := !l.live
-	same = same && l.bad == listed-len(tools)
-	l.Tools, l.known, l.live, l.err, l.bad = tools, true, true, nil, listed-len(tools)
+	l.Tools, l.known, l.live, l.err = tools, true, true, nil
 	if !same {
 		c.merged = nil
 	}

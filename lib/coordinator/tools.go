@@ -38,7 +38,7 @@ type ownTool struct {
 const (
 	noInput      = `{"type":"object","properties":{},"additionalProperties":false}`
 	launchInput  = `{"type":"object","properties":{"browserType":{"type":"string","description":"A type that coordinator_list_browsers shows (default: as before, else the first one installed)"},"headless":{"type":"boolean","description":"Without a window (default: as before, else true)"}},"additionalProperties":false}`
-	statusOutput = `{"type":"object","properties":{"running":{"type":"boolean"},"proxy_port":{"type":["integer","null"]},"browser":{"type":["object","null"]},"last_exit":{"type":["string","null"]},"vscode":{"type":"object"},"children":{"type":"array","items":{"type":"object"}},"notes":{"type":"array","items":{"type":"string"}},"pools":{"type":["object","null"]}},"required":["running","proxy_port","browser","last_exit","vscode","children","notes","pools"]}`
+	statusOutput = `{"type":"object","properties":{"running":{"type":"boolean"},"proxy_port":{"anyOf":[{"type":"integer"},{"type":"null"}]},"browser":{"anyOf":[{"type":"object"},{"type":"null"}]},"last_exit":{"anyOf":[{"type":"string"},{"type":"null"}]},"vscode":{"type":"object"},"children":{"type":"array","items":{"type":"object"}},"notes":{"type":"array","items":{"type":"string"}},"pools":{"anyOf":[{"type":"object"},{"type":"null"}]}},"required":["running","proxy_port","browser","last_exit","vscode","children","notes","pools"]}`
 )
 
 func (c *Coordinator) ownList() []ownTool {

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	for _, line := range []string{"", "{", "[]", `{"id":1}`, `{"id":{},"method":"a"}`, `{"id":true,"method":"a"}`, `{"method":1}`, `{"a":[}]}`, `{"method":"a"}x`, `{"method":"a",}`, `{"a"}`,
+	for _, line := range []string{"", "{", "[]", `{"id":1}`, `{"id":{},"method":"a"}`, `{"id":true,"method":"a"}`, `{"method":1}`, `{"a":[}]}`, `{"method":"a"}x`, `{"method":"a",}`, `{"a"}`, `{"id":1,"result":{"x":NaN}}`, `{"id":1,"result":-Infinity}`,
 		strings.Repeat("[", 1<<20), `{"a":` + strings.Repeat("[", 20000) + "}"} {
 		if _, err := Parse([]byte(line)); err == nil {
 			t.Errorf("%.40s is taken for a message", line)
@@ -50,6 +50,9 @@ func TestEdit(t *testing.T) {
 		{string(Set(nil, "a", json.RawMessage("1"))), `{"a":1}`},
 		{string(Set(json.RawMessage(`{ "b": 2 }`), "a", json.RawMessage("1"))), `{"a":1, "b": 2 }`},
 		{string(Set(json.RawMessage(`{"b":2,"a":[1]}`), "a", json.RawMessage("1"))), `{"b":2,"a":1}`},
+		{string(Append(json.RawMessage(`{ "b": 2 }`), "a", json.RawMessage("1"))), `{ "b": 2,"a":1 }`},
+		{string(Append(json.RawMessage(` { } `), "a", json.RawMessage("1"))), `{"a":1}`},
+		{string(Append(json.RawMessage(`null`), "a", json.RawMessage("1"))), `{"a":1}`},
 		{string(Delete(json.RawMessage(`{"a":1}`), "a")), `{}`},
 		{string(Delete(json.RawMessage(`{"a":1, "b":2, "c":3}`), "b")), `{"a":1,  "c":3}`},
 		{string(Delete(json.RawMessage(`{"a":1, "b":2 }`), "b")), `{"a":1}`},
@@ -102,6 +105,9 @@ func FuzzMessage(f *testing.F) {
 			t.Errorf("%q became %q", raw, Set(raw, "new", json.RawMessage(`[1]`)))
 		}
 		if _, had := want["new"]; !had {
+			if after := decode(Append(raw, "new", json.RawMessage(`[1]`))); !reflect.DeepEqual(before, after) {
+				t.Errorf("%q became %v", raw, after)
+			}
 			delete(before, "new")
 			if after := decode(Delete(Set(raw, "new", json.RawMessage(`[1]`)), "new")); !reflect.DeepEqual(before, after) {
 				t.Errorf("%q became %v", raw, after)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // maxDepth is how deep values may nest.
@@ -204,8 +205,19 @@ func GetString(object json.RawMessage, path ...string) string {
 	return s
 }
 
-// Set returns the object with the member set, and every other byte as it was.
-// What is no object, such as nil, becomes one.
+// Append returns the object with a member that it has not, as the last one,
+// and every other byte as it was. What is no object becomes one.
+func Append(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	end := 0 // of the last member
+	if members(object, func(m member) bool { end = m.end; return true }) != nil || end == 0 {
+		return Set(nil, name, value)
+	}
+	quoted, _ := json.Marshal(name)
+	return splice(object, end, end, slices.Concat([]byte(","), quoted, []byte(":"), value))
+}
+
+// Set returns the object with the member set, a new one as the first, and
+// every other byte as it was. What is no object, such as nil, becomes one.
 func Set(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	if m, ok := find(object, name); ok {
 		return splice(object, m.value, m.end, value)

@@ -26,9 +26,10 @@ type message struct {
 var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
-	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log"}
+	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan"}
 	asked   int
 	told    []string // of what lasts
+	schemas []string // of tools that are odd
 )
 
 func write(line string) {
@@ -61,6 +62,13 @@ func main() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		exec.Command("sleep", "1000").Start()
 		defer time.Sleep(time.Hour)
+	case "odd":
+		schemas = []string{`"text"`, "null", "[]", "{}", `{"properties":5}`, `{"type":"object","properties":null}`,
+			`{"type":"object","properties":{"n":{"type":"string","x-mcp-header":"a b"},"m":{"type":"object","x-mcp-header":5}}}`}
+	case "nan":
+		schemas = []string{`{"type":"object","maximum":NaN}`}
+	case "mute":
+		os.Stdout.Close()
 	case "many":
 		for i := range 1000 {
 			tools = append(tools, fmt.Sprintf("tool_%d", i))
@@ -115,6 +123,10 @@ func handle(m message) {
 		}
 		var list []string
 		for _, n := range tools[at:end] {
+			if len(schemas) > 0 {
+				list = append(list, fmt.Sprintf(`{"name":"odd_%d","inputSchema":%s}`, len(schemas), schemas[0]))
+				schemas = schemas[1:]
+			}
 			list = append(list, fmt.Sprintf(`{"name":%q,"description":"does <%s>","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`, n, n))
 		}
 		mu.Unlock()
@@ -206,6 +218,8 @@ func call(m message) {
 	case "garbage":
 		write("this is no JSON\n{\"half\":\n[]\n42\n{}")
 		text(m.ID, "clean")
+	case "nan":
+		result(m.ID, `{"content":[],"structuredContent":{"x":NaN}}`)
 	case "error":
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"refused","data":{"why":[1,2]}}}`, m.ID))
 	case "change":

@@ -1,0 +1,278 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What is not there is named, with what to do about it; what fails once is
+// tried again.
+func TestMCPBrowserThatDoesNotStart(t *testing.T) {
+	w := newWorld(t)
+	m := w.startMCP(nil, "--mcp", "a="+fake(), "--browser", "edge")
+	m.greet("{}")
+	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "install") {
+		t.Errorf("%+v", r)
+	}
+	m.in.Close()
+	m.wait()
+
+	script := w.dir + "/browser"
+	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.dir+"/flag ] || { >"+w.dir+"/flag; echo no display >&2; exit 1; }\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o755)
+	m = w.startMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+fake())
+	m.greet("{}")
+	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "install") {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {
+		t.Errorf("%+v", r)
+	}
+	if r := m.tool("env", "{}").tool(t); r.IsError {
+		t.Errorf("%+v", r)
+	}
+	m.in.Close()
+	m.wait()
+	w.clean()
+}
+
+// A browser that DevTools can't reach is the child's business.
+func TestMCPBrowserLeftToTheChild(t *testing.T) {
+	w := newWorld(t)
+	child := w.dir + "/playwright-fake"
+	if err := os.Symlink(bin+"/fakechild", child); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{"": " --browser=firefox --headless", "--no-headless": " --browser=firefox"} {
+		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser", "firefox"}, strings.Fields(args))...)
+		m.greet("{}")
+		if got := m.tool("env", "{}").text(t); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if all := w.ours(); len(all) != 3 { // bmcp, hold, the child
+			t.Errorf("%q run", all)
+		}
+		m.in.Close()
+		m.wait()
+	}
+	w.clean()
+}
+
+// Children that say what is no JSON, or what no client takes.
+func TestMCPOddTools(t *testing.T) {
+	for _, pools := range []bool{false, true} {
+		w := newWorld(t)
+		env := []string{"FAKE=odd"}
+		if pools {
+			env = append(env, "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES=1")
+		}
+		m := w.mcp(env, "--mcp", "a="+fake(), "--mcp", "b=sh -c 'FAKE=nan exec "+bin+"/fakechild'")
+		list := m.call("tools/list", "{}")
+		var all struct {
+			Tools []struct {
+				Name   string
+				Schema json.RawMessage `json:"inputSchema"`
+			}
+		}
+		list.into(t, &all)
+		odd := 0
+		for _, tool := range all.Tools {
+			if !strings.HasPrefix(tool.Name, "odd_") {
+				continue
+			}
+			odd++
+			if r := m.tool(tool.Name, "{}"); r.Error != nil {
+				t.Errorf("%s: %s", tool.Name, r.line)
+			}
+			if pools && !strings.Contains(string(tool.Schema), "browser_pool") {
+				t.Errorf("%s has %s", tool.Name, tool.Schema)
+			}
+		}
+		if status := m.tool("coordinator_status", "{}").text(t); odd != 7 || !strings.Contains(status, "child b answers what is no JSON") {
+			t.Error(odd, status)
+		}
+		if r := m.tool("nan", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no JSON") {
+			t.Errorf("%+v", r)
+		}
+		if size := len(m.tool("big", `{"n":67108864}`).text(t)); size != 64<<20 {
+			t.Error(size)
+		}
+		m.in.Close()
+		m.wait()
+		w.clean()
+	}
+}
+
+// Nobody waits for what one of them does not do.
+func TestMCPNobodyHoldsUpOthers(t *testing.T) {
+	w := newWorld(t)
+	// Children that fail all the time, and a host that asks how they are.
+	var args []string
+	for i := range 20 {
+		args = append(args, "--mcp", fmt.Sprintf(`c%d=sh -c "sleep 0.0%d; exit 1"`, i, i))
+	}
+	m := w.mcp(nil, args...)
+	for range 20 {
+		var ids []string
+		for range 20 {
+			ids = append(ids, m.startTool("coordinator_status", "{}"))
+		}
+		for range ids {
+			if r := m.next(); r.Error != nil || r.Method != "" {
+				t.Fatal(r.line)
+			}
+		}
+	}
+	m.in.Close()
+	m.wait()
+
+	// A child that has closed its output has ended.
+	m = w.mcp([]string{"FAKE=mute"}, "--mcp", "a="+fake())
+	began := time.Now()
+	if r := m.tool("a", "{}"); r.Error == nil || !strings.Contains(r.line, "child a ended") || time.Since(began) > 10*time.Second {
+		t.Error(time.Since(began), r.line)
+	}
+	m.in.Close()
+	m.wait()
+
+	// A bproxy that takes its time.
+	dir := w.dir + "/slow"
+	os.Mkdir(dir, 0o755)
+	for _, name := range []string{"bmcp", "blaunch", "bproxy"} {
+		b, err := os.ReadFile(bin + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.WriteFile(dir+"/"+name, b, 0o755)
+	}
+	os.Rename(dir+"/bproxy", dir+"/real")
+	os.WriteFile(dir+"/bproxy", []byte("#!/bin/sh\nsleep 3\nexec "+dir+"/real \"$@\"\n"), 0o755)
+	was := bin
+	bin = dir
+	m = w.mcp([]string{"BTOOLS_BROWSER=" + was + "/fakebrowser"}, "--mcp", "a="+was+"/fakechild {cdp_endpoint}", "--mcp", "b="+was+"/fakechild")
+	bin = was
+	m.tools()
+	id := m.startTool("a__nonesuch", "{}")
+	m.answer(id)
+	call := m.startTool("echo", "{}")
+	began = time.Now()
+	m.answer(m.startTool("coordinator_status", "{}"))
+	m.answer(m.start("ping", "{}"))
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("a status and a ping take %v", took)
+	}
+	if r := m.answer(call); r.tool(t).IsError {
+		t.Error(r.line)
+	}
+	m.in.Close()
+	m.wait()
+
+	// A host that writes much before it reads anything.
+	c := w.cmd("bmcp", "--no-child")
+	in, _ := c.StdinPipe()
+	out, _ := c.StdoutPipe()
+	c.Start()
+	written := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(in, strings.Repeat("garbage\n", 100_000))
+		written <- err
+	}()
+	select {
+	case err := <-written:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("bmcp reads no more")
+		c.Process.Kill()
+	}
+	in.Close()
+	b, _ := io.ReadAll(out)
+	c.Wait()
+	if n := strings.Count(string(b), "\n"); n != 100_000 {
+		t.Errorf("%d answers", n)
+	}
+
+	// Nobody reads what children say on standard error.
+	c = w.cmd("bmcp", "--mcp", "a="+was+"/fakechild")
+	c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache")
+	in, _ = c.StdinPipe()
+	out, _ = c.StdoutPipe()
+	read, write, _ := os.Pipe()
+	defer read.Close()
+	c.Stderr = write
+	c.Start()
+	write.Close()
+	m = &mcp{t: t, w: w, cmd: c, in: in, lines: make(chan string, 100)}
+	go m.read(out)
+	m.greet("{}")
+	if r := m.tool("flood", `{"n":5000}`).text(t); r != "dry" {
+		t.Error(r)
+	}
+	c.Process.Signal(syscall.SIGTERM)
+	began = time.Now()
+	m.wait()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the end takes %v", took)
+	}
+	w.clean()
+}
+
+// What hosts send by HTTP need not be one line, nor theirs what others get.
+func TestMCPHostsByHTTP(t *testing.T) {
+	w := newWorld(t)
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
+	post := func(headers map[string]string, body string) (int, http.Header, string) {
+		t.Helper()
+		r, _ := http.NewRequest("POST", url, strings.NewReader(body))
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		b, _ := io.ReadAll(a.Body)
+		return a.StatusCode, a.Header, string(b)
+	}
+	greeting := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	for _, bad := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}`, `{"jsonrpc":"2.0","method":"initialize","params":{}}`} {
+		if code, h, b := post(nil, bad); code != 400 || h.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s: %d %s", bad, code, b)
+		}
+	}
+	_, h, _ := post(nil, greeting)
+	session := map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id")}
+	if code, _, b := post(session, "{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 2,\n \"method\": \"tools/call\",\n \"params\": {\"name\": \"sleep\",\n \"arguments\": {\"ms\": 1}}\n}"); code != 200 || !strings.Contains(b, "slept") {
+		t.Errorf("%d %s", code, b)
+	}
+	if code, _, b := post(map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "1888-01-01"}, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); code != 400 {
+		t.Errorf("%d %s", code, b)
+	}
+	// Two hosts without sessions use one token: each hears of its own.
+	call := func(id, name, args string) string {
+		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name},
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id, name, args, strings.Replace(stateless, `{"io`, `{"progressToken":"mine","io`, 1)))
+		return b
+	}
+	slow := make(chan string, 1)
+	go func() { slow <- call("1", "sleep", `{"ms":1000}`) }()
+	if b := call("1", "progress", `{"n":3}`); strings.Count(b, `"progressToken":"mine"`) != 3 || !strings.Contains(b, "done") {
+		t.Error(b)
+	}
+	if b := <-slow; strings.Contains(b, "progress") || !strings.Contains(b, "slept") {
+		t.Error(b)
+	}
+	stop()
+	w.clean()
+}

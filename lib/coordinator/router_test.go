@@ -1,0 +1,133 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// testSession is a session without children, whose messages to the host are
+// kept.
+func testSession(t testing.TB) (s *Session, said func() []string) {
+	var mu sync.Mutex
+	var all []string
+	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler), Stderr: io.Discard,
+		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
+	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, string(message))
+	})
+	t.Cleanup(c.Close)
+	return s, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), all...)
+	}
+}
+
+// Whatever a host says, each request is answered once, under its own ID, and
+// nothing else is.
+func FuzzHost(f *testing.F) {
+	for _, lines := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":"3","method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}
+{"jsonrpc":"2.0","id":4,"method":"resources/subscribe","params":{"uri":"a"}}
+{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
+{"jsonrpc":"2.0","id":7,"result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nonesuch","requestState":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}
+{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+{"jsonrpc":"2.0","id":3,"method":"server/discover"}`,
+		"[]\n{}\nnull\n{\"id\":{},\"method\":\"ping\"}\n{\"id\":1,\"method\":\"ping\"}\n{\"id\":1,\"method\":\"ping\"}",
+	} {
+		f.Add([]byte(lines))
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		s, said := testSession(t)
+		asked := map[string]int{}
+		cancels := false
+		for line := range bytes.Lines(input) {
+			line = bytes.TrimSpace(line)
+			if len(line) == 0 {
+				continue
+			}
+			m, err := jsonrpc.Parse(line)
+			if m != nil && m.ID != nil && (err != nil || m.IsRequest()) && json.Valid(line) {
+				asked[string(m.ID)]++
+			}
+			cancels = cancels || m != nil && m.Method == "notifications/cancelled"
+			s.Handle(bytes.Clone(line))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		s.Drain(ctx)
+		s.Close()
+		for _, message := range said() {
+			m, err := jsonrpc.Parse([]byte(message))
+			if err != nil || !json.Valid([]byte(message)) {
+				t.Fatalf("%q is no message: %v", message, err)
+			}
+			if m.IsResponse() && string(m.ID) != "null" {
+				asked[string(m.ID)]--
+			}
+		}
+		for id, n := range asked {
+			if id != "null" && n != 0 && !(cancels && n > 0) {
+				t.Errorf("%s is answered %d times too few, in %q", id, n, said())
+			}
+		}
+	})
+}
+
+// Whatever a child says, each call to it is answered once, and what else
+// reaches the host is a message.
+func FuzzChild(f *testing.F) {
+	for _, lines := range []string{
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"id\":2,\"error\":{\"code\":1,\"message\":\"m\"}}",
+		`{"jsonrpc":"2.0","id":"a","method":"sampling/createMessage","params":{"_meta":{"progressToken":1}}}
+{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}
+{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}
+{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}
+{"jsonrpc":"2.0","id":3,"result":{"isError":true}}`,
+		"garbage\n{\"id\":1,\"result\":NaN}\n[]\n{\"id\":2}",
+	} {
+		f.Add([]byte(lines))
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		s, said := testSession(t)
+		s.Handle([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}}}}`))
+		s.Handle([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]func(*jsonrpc.Message, error){}, in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
+		p.words.log = io.Discard
+		defer p.in.Close()
+		answered := map[int]int{}
+		for n := range 3 {
+			m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}`))
+			p.relay(p.newID(), m, func(*jsonrpc.Message, error) { answered[n]++ })
+		}
+		p.read(jsonrpc.NewReader(bytes.NewReader(input)))
+		for n, times := range answered {
+			if times != 1 {
+				t.Errorf("call %d is answered %d times", n, times)
+			}
+		}
+		for _, message := range said() {
+			if strings.Contains(message, "\n") {
+				t.Errorf("%q is no line", message)
+			}
+			if _, err := jsonrpc.Parse([]byte(message)); err != nil {
+				t.Errorf("%q is no message: %v", message, err)
+			}
+		}
+	})
+}
