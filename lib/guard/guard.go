@@ -24,6 +24,8 @@ type Guard struct {
 	Token string
 	// Origins are the web pages' origins that may ask; "*" is any.
 	Origins []string
+	// NoPages says that none may, whatever the options.
+	NoPages bool
 }
 
 // Refusal is an answer to a request that is let no further.
@@ -62,12 +64,19 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	// us can too, but not without a Sec-Fetch-Site, or by a WebSocket.
 	own := len(origins) == 1 && origins[0] == "http://"+r.Host && loopbackHost(r.Host) && r.Header.Get("Upgrade") == ""
 	if len(origins) > 0 && !allowed && !own {
-		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed: see --allow-origin", strings.Join(origins, ", "))
+		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed%s", strings.Join(origins, ", "), g.hint())
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && !allowed {
-		return Refuse(http.StatusForbidden, Forbidden, "a web page may not ask (Sec-Fetch-Site is %q): see --allow-origin", site)
+		return Refuse(http.StatusForbidden, Forbidden, "a web page may not ask (Sec-Fetch-Site is %q)%s", site, g.hint())
 	}
 	return nil
+}
+
+func (g *Guard) hint() string {
+	if g.NoPages {
+		return ""
+	}
+	return ": see --allow-origin"
 }
 
 // Answer answers in the shape of the control protocol's errors.

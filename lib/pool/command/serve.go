@@ -107,7 +107,7 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	g := &guard.Guard{}
+	g := &guard.Guard{NoPages: true}
 	if g.Token, err = guard.ReadToken(c); err != nil {
 		return err
 	}

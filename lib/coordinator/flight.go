@@ -1,0 +1,170 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// flight is a request of the host that is being answered.
+type flight struct {
+	id      json.RawMessage
+	age     int // its number in the session
+	method  string
+	token   json.RawMessage // of its progress; nil: none is wanted
+	p       *process        // that answers it; nil: none yet
+	n       int64           // its ID there
+	place   *place
+	cancel  context.CancelFunc // of what is done for it
+	done    bool
+	*modern // nil: it is of a protocol with a handshake
+}
+
+// ask is a request of a child that the host is to answer.
+type ask struct {
+	p       *process
+	id      json.RawMessage
+	token   json.RawMessage // of its progress, which the host knows by our ID; nil: none is wanted
+	request json.RawMessage // method and parameters, for a host of the stateless protocol
+}
+
+// flightKey is the flight's place in the context of what is done for it.
+type flightKey struct{}
+
+// finish answers a request, once; what was held for it is let go. A nil
+// message is no answer.
+func (s *Session) finish(f *flight, message []byte) {
+	s.mu.Lock()
+	if f.done {
+		s.mu.Unlock()
+		return
+	}
+	f.done = true
+	id, place := f.current(), f.place
+	parked := f.modern != nil && f.state != ""
+	if parked {
+		f.answer = message // until the host comes again
+	} else {
+		delete(s.flights, string(id))
+	}
+	s.mu.Unlock()
+	f.cancel()
+	if message != nil && !parked {
+		if string(id) != string(f.id) {
+			m, _ := jsonrpc.Parse(message)
+			message = m.WithID(id)
+		}
+		s.send(id, true, message)
+	}
+	if place != nil && place.release != nil {
+		go place.release()
+	}
+}
+
+// result answers a request with a result of our own.
+func (s *Session) result(f *flight, result json.RawMessage) {
+	s.finish(f, jsonrpc.Response(f.id, s.modernized(f, result)))
+}
+
+func (s *Session) fail(f *flight, err error) {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		e = jsonrpc.Errorf(jsonrpc.InternalError, "%v", err)
+	}
+	s.finish(f, jsonrpc.Failure(f.id, e))
+}
+
+// fault answers the call of a tool with an error that is for the agent to
+// read.
+func (s *Session) fault(f *flight, err error) {
+	if f.method != "tools/call" {
+		s.fail(f, err)
+		return
+	}
+	s.result(f, faultResult(err))
+}
+
+func faultResult(err error) json.RawMessage {
+	return json.RawMessage(`{"content":[{"type":"text","text":` + string(quote(err.Error())) + `}],"isError":true}`)
+}
+
+// forward relays a request to a child, and its answer to the host.
+func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
+	if f.modern != nil {
+		m = f.forChild(p, m)
+	}
+	s.mu.Lock()
+	if f.done {
+		s.mu.Unlock()
+		return
+	}
+	if f.place != nil && f.place.died != nil && isClosed(f.place.died) {
+		s.mu.Unlock()
+		s.fault(f, errBrowserDied)
+		return
+	}
+	f.p, f.n = p, p.newID()
+	// Whoever cancels it does so after this.
+	p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
+	s.mu.Unlock()
+}
+
+// answerWith answers a request with what its child has answered.
+func (s *Session) answerWith(f *flight, got *jsonrpc.Message, err error) {
+	if err != nil {
+		s.fault(f, err)
+		return
+	}
+	if f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
+		// It may be the end of the browser, which the child has noticed
+		// before us: then the next call must not go there too.
+		go func() {
+			select {
+			case <-f.place.died:
+			case <-time.After(noticeDelay):
+			}
+			s.finish(f, s.answerOf(f, got))
+		}()
+		return
+	}
+	s.finish(f, s.answerOf(f, got))
+}
+
+const (
+	maxFault    = 64 << 10 // bytes of a result that tells of a fault
+	noticeDelay = 30 * time.Millisecond
+)
+
+// answerOf is a child's answer as the host gets it.
+func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
+	pooled := f.place != nil && f.place.Pool != ""
+	if got.Result == nil {
+		if f.modern != nil && f.method == "resources/read" {
+			return modernNotFound(got).WithID(f.id)
+		}
+		return got.WithID(f.id)
+	}
+	if !pooled && f.modern == nil {
+		return got.WithID(f.id)
+	}
+	result := got.Result
+	if pooled {
+		result = withPlace(result, f.place)
+	}
+	return jsonrpc.Response(f.id, s.modernized(f, result))
+}
+
+// withPlace tells in a result which instance it is of.
+func withPlace(result json.RawMessage, p *place) json.RawMessage {
+	if result[0] != '{' {
+		return result // what no client takes, but its child's
+	}
+	meta := jsonrpc.Get(result, "_meta")
+	for _, v := range [][2]string{{"btools/instance", p.Instance}, {"btools/pool", p.Pool}} {
+		meta = jsonrpc.Set(meta, v[0], quote(v[1]))
+	}
+	return jsonrpc.Set(result, "_meta", meta)
+}

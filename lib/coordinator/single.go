@@ -1,0 +1,178 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// single is one browser behind one bproxy.
+type single struct {
+	proxy *service
+	store *state.Store
+	log   io.Writer
+	flags []string // of bproxy
+
+	mu   sync.Mutex
+	at   record.Proxy
+	path string // of its control socket
+	cur  *place // nil: none is known to be up
+}
+
+// Single is one browser behind a bproxy that is started with these flags when
+// it is needed.
+func Single(store *state.Store, log io.Writer, flags []string) Browsers {
+	s := &single{store: store, log: log, flags: flags, proxy: newService()}
+	s.proxy.run = s.start
+	return s
+}
+
+func (s *single) close() { s.proxy.close() }
+
+// start starts the proxy, on the port of the one before if there was one.
+func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
+	s.mu.Lock()
+	port := s.at.Port
+	s.mu.Unlock()
+	listen := "127.0.0.1:" + strconv.Itoa(port)
+	held, err := startService(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
+	if err != nil && port != 0 {
+		held, err = startService(ctx, s.log, "bproxy", s.flags...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot start bproxy: %w", err)
+	}
+	var at record.Proxy
+	_, err = held.Record.Get("proxy", &at)
+	f, err2 := s.store.Read()
+	if err = errors.Join(err, err2); err != nil {
+		held.Stop()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.cur = at, nil
+	for _, p := range f.Proxies {
+		if p.Process.PID == at.PID {
+			s.path = p.Control
+		}
+	}
+	return held, nil
+}
+
+func (s *single) any(ctx context.Context) (Browser, error) {
+	if _, err := s.proxy.up(ctx); err != nil {
+		return Browser{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.browserLocked(), nil
+}
+
+func (s *single) every(ctx context.Context) ([]Browser, error) {
+	b, err := s.any(ctx)
+	return []Browser{b}, err
+}
+
+func (s *single) browserLocked() Browser {
+	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
+}
+
+func (s *single) ready() *place {
+	if s.proxy.running() == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cur == nil || isClosed(s.cur.died) {
+		return nil
+	}
+	return s.cur
+}
+
+func (s *single) acquire(ctx context.Context, pool, instance string) (*place, error) {
+	if p := s.ready(); p != nil {
+		return p, nil
+	}
+	for end := time.Now().Add(noticed); ; {
+		if _, err := s.control(ctx, "launch", options.Options{}); err != nil {
+			return nil, err
+		}
+		if p := s.ready(); p != nil {
+			return p, nil
+		}
+		if time.Now().After(end) {
+			return nil, errors.New("the browser ended as soon as it was launched")
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// noticed is how long the proxy may take to see what we have seen already:
+// that its browser is no more.
+const noticed = 5 * time.Second
+
+// proxyStatus is what bproxy says of itself.
+type proxyStatus struct {
+	State     string `json:"state"`
+	LastExit  string `json:"last_exit,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// control has the proxy do something, and notes the browser that there is
+// then.
+func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
+	if _, err := s.proxy.up(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	var params any
+	if method == "launch" {
+		params = o
+	}
+	rec := &record.Record{}
+	if err := control.Call(ctx, path, method, params, rec); err != nil {
+		return nil, err
+	}
+	var i record.Instance
+	ok, err := rec.Get("instance", &i)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok || i.PID == 0 {
+		s.cur = nil
+		return rec, nil
+	}
+	if s.cur == nil || s.cur.ID != i.ID {
+		b := s.browserLocked()
+		b.ID, b.Headless = i.ID, i.Headless
+		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, i.PID), release: func() {}}
+	}
+	return rec, nil
+}
+
+// status is the proxy's record, nil while there is none.
+func (s *single) status(ctx context.Context) (*record.Record, error) {
+	if s.proxy.running() == nil {
+		return nil, nil
+	}
+	return s.control(ctx, "status", options.Options{})
+}
