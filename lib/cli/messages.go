@@ -2,27 +2,35 @@ package cli
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 )
 
-// Messages passes on messages for people, one a Write, without ever waiting
-// for somebody to read them: what finds no room is dropped.
-type Messages struct{ all chan message }
+// Messages passes on messages for people, one a Write. Who writes waits while
+// they are read, but not for somebody who reads none: then what finds no room
+// is dropped.
+type Messages struct {
+	all  chan message
+	deaf atomic.Bool // nobody reads
+}
 
 type message struct {
 	text []byte
 	done chan<- struct{} // nil, or closed when all before it is written
 }
 
-// maxMessages is how many messages wait at most.
-const maxMessages = 1024
+const (
+	maxMessages = 1024        // that wait
+	deafAfter   = time.Second // without one of them read
+)
 
 // NewMessages passes messages on to w.
 func NewMessages(w io.Writer) *Messages {
-	m := &Messages{make(chan message, maxMessages)}
+	m := &Messages{all: make(chan message, maxMessages)}
 	go func() {
 		for next := range m.all {
 			w.Write(next.text)
+			m.deaf.Store(false)
 			if next.done != nil {
 				close(next.done)
 			}
@@ -32,9 +40,19 @@ func NewMessages(w io.Writer) *Messages {
 }
 
 func (m *Messages) Write(b []byte) (int, error) {
+	next := message{text: append([]byte(nil), b...)}
 	select {
-	case m.all <- message{text: append([]byte(nil), b...)}:
+	case m.all <- next:
+		return len(b), nil
 	default:
+	}
+	if m.deaf.Load() {
+		return len(b), nil
+	}
+	select {
+	case m.all <- next:
+	case <-time.After(deafAfter):
+		m.deaf.Store(true)
 	}
 	return len(b), nil
 }

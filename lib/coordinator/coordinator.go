@@ -249,6 +249,20 @@ func (c *Coordinator) await(ctx context.Context, of func(*listing) chan struct{}
 	}
 }
 
+// retry reports whether a child that could not be started is to be started
+// again; who calls a tool that is not known waits for it then.
+func (c *Coordinator) retry(child *Child) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.listings[child.Name]
+	if l.err == nil || l.live {
+		return false
+	}
+	l.err = nil
+	l.said = make(chan struct{})
+	return true
+}
+
 // isLive reports whether a child has been asked for its tools in this run.
 func (c *Coordinator) isLive(child *Child) bool {
 	c.mu.Lock()

@@ -44,16 +44,19 @@ func (s *Session) finish(f *flight, message []byte) {
 	}
 	f.done = true
 	id, place := f.current(), f.place
-	parked := f.modern != nil && f.state != ""
-	if parked {
-		f.answer = message // until the host comes again
-	} else {
+	parked := f.modern != nil && f.parked
+	switch {
+	case !parked:
 		delete(s.flights, string(id))
+	case message != nil:
+		f.answer = message // until the host comes again
+	default:
+		s.unparkLocked(f)
 	}
 	s.mu.Unlock()
 	f.cancel()
-	if message != nil && !parked {
-		if string(id) != string(f.id) {
+	if !parked {
+		if message != nil && string(id) != string(f.id) {
 			m, _ := jsonrpc.Parse(message)
 			message = m.WithID(id)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -35,8 +36,8 @@ const (
 )
 
 // ServeHTTP serves many hosts by streamable HTTP, each with a session of its
-// own, until the listener is closed.
-func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) {
+// own. What it returns ends that: what is still asked is answered.
+func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func()) {
 	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
 	s := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -49,10 +50,27 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			f.serve(w, r)
 		}),
 	}
-	if err := s.Serve(guard.Limit(l, 1024)); !errors.Is(err, net.ErrClosed) {
-		log.Error("HTTP is no longer served: " + err.Error())
+	go func() {
+		if err := s.Serve(guard.Limit(l, 1024)); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP is no longer served: " + err.Error())
+		}
+	}()
+	return func() {
+		l.Close()
+		f.mu.Lock()
+		f.ended = true
+		all := slices.Collect(maps.Values(f.sessions))
+		f.mu.Unlock()
+		var wg sync.WaitGroup
+		for _, session := range all {
+			wg.Go(func() { f.end(session) })
+		}
+		wg.Wait()
+		flush, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		s.Shutdown(flush)
+		s.Close()
 	}
-	s.Close()
 }
 
 // httpFront are the sessions by HTTP.
@@ -60,47 +78,64 @@ type httpFront struct {
 	c        *Coordinator
 	mu       sync.Mutex
 	sessions map[string]*httpSession // "": of requests that know no sessions
+	ended    bool
 }
 
 // httpSession is a session and the streams that its host listens to.
 type httpSession struct {
 	*Session
 	*streams
+	id     string
+	used   time.Time // under the front's lock
 	forget *time.Timer
 }
 
 // session makes a session, or returns the one that there is; nil if there are
-// too many.
+// too many that are in use.
 func (f *httpFront) session(id string) *httpSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.sessions[id]; s != nil {
 		return s
 	}
-	if id != "" && len(f.sessions) >= maxSessions {
+	if f.ended || len(f.sessions) >= maxSessions && id != "" && !f.makeRoomLocked() {
 		return nil
 	}
-	s := &httpSession{streams: newStreams()}
+	s := &httpSession{id: id, used: time.Now(), streams: newStreams()}
 	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.add(string(to), last, message) })
-	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(id) })
+	s.once, s.shared = id == "", id == ""
+	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
 	s.alive = func() { s.forget.Reset(forgottenAfter) }
 	f.sessions[id] = s
 	return s
 }
 
-// end ends a session, and reports whether there was one.
-func (f *httpFront) end(id string) bool {
-	f.mu.Lock()
-	s := f.sessions[id]
-	delete(f.sessions, id)
-	f.mu.Unlock()
-	if s == nil {
+// makeRoomLocked ends the session that nobody uses for the longest time.
+func (f *httpFront) makeRoomLocked() bool {
+	var oldest *httpSession
+	for id, s := range f.sessions {
+		if id != "" && (oldest == nil || s.used.Before(oldest.used)) && s.idle() {
+			oldest = s
+		}
+	}
+	if oldest == nil {
 		return false
 	}
+	delete(f.sessions, oldest.id)
+	go f.end(oldest)
+	return true
+}
+
+// end ends a session.
+func (f *httpFront) end(s *httpSession) {
+	f.mu.Lock()
+	if f.sessions[s.id] == s {
+		delete(f.sessions, s.id)
+	}
+	f.mu.Unlock()
 	s.forget.Stop()
 	s.Close()
 	s.streams.end()
-	return true
 }
 
 func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
@@ -125,11 +160,10 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 			s.get(w, r)
 		}
 	case http.MethodDelete:
-		if id == "" || !f.end(id) {
-			httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "there is no such session"))
-			return
+		if s := f.known(w, id); s != nil {
+			f.end(s)
+			w.WriteHeader(http.StatusNoContent)
 		}
-		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE")
 		httpError(w, http.StatusMethodNotAllowed, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP has POST, GET and DELETE, not %s", r.Method))
@@ -140,6 +174,9 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 	f.mu.Lock()
 	s := f.sessions[id]
+	if s != nil {
+		s.used = time.Now()
+	}
 	f.mu.Unlock()
 	switch {
 	case id == "":
@@ -184,7 +221,10 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	}
 	switch {
-	case id == "" && (isModern(m) || r.Header.Get(mcp.HeaderProtocolVersion) > legacy):
+	case string(m.ID) == "null":
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
+		return
+	case isModern(m) || id == "" && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
 		f.stateless(w, r, m)
 		return
 	case id == "" && m.Method == "initialize" && m.IsRequest():
@@ -194,7 +234,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 		}
 		id = rand.Text()
 		if s = f.session(id); s == nil {
-			httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "there are %d sessions already: end one by DELETE", maxSessions))
+			httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "there are too many sessions: end one by DELETE"))
 			return
 		}
 		w.Header().Set(sessionHeader, id)
@@ -253,6 +293,10 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	s := f.session("")
+	if s == nil {
+		httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "bmcp is stopping"))
+		return
+	}
 	s.alive()
 	own := json.RawMessage(`"` + rand.Text() + `"`)
 	params, token := m.Params, jsonrpc.Get(m.Params, "_meta", "progressToken")
@@ -261,12 +305,12 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	st := s.begin(string(own), func(message []byte) []byte { return renamed(message, own, m.ID, token) })
 	me, _ := s.attend(st, false)
+	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
+	s.handle(renamedRequest, err)
 	context.AfterFunc(r.Context(), func() { // it is over, or the host is gone
 		s.drop(string(own))
 		s.cancelled(own, "the host is gone")
 	})
-	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
-	s.handle(renamedRequest, err)
 	s.sayStateless(w, r, st, me)
 }
 

@@ -32,6 +32,7 @@ type kid struct {
 	starting chan struct{}  // closed when the start is over; nil: none is under way
 	err      error          // of the last start
 	subs     map[string]int // subscriptions to its resources, by URI
+	closed   bool           // it is not started any more
 	crashes  int
 	began    time.Time // of the last start
 	next     time.Time // no start before
@@ -54,6 +55,10 @@ func (k *kid) get(ctx context.Context) (*process, error) {
 		if k.starting == nil && k.p != nil && k.p.gone() == nil {
 			defer k.mu.Unlock()
 			return k.p, nil
+		}
+		if k.closed {
+			defer k.mu.Unlock()
+			return nil, errEnded
 		}
 		if k.starting == nil {
 			if wait := time.Until(k.next); wait > 0 {
@@ -133,7 +138,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	}
 	k.mu.Lock()
 	for uri := range k.subs { // those of the process before
-		p.tell("resources/subscribe", jsonrpc.Set(nil, "uri", quote(uri)))
+		p.tell("resources/subscribe", uriParams(uri))
 	}
 	k.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
@@ -166,6 +171,7 @@ func (k *kid) ended(p *process) {
 
 func (k *kid) stop() {
 	k.mu.Lock()
+	k.closed = true
 	p, starting := k.p, k.starting
 	k.mu.Unlock()
 	if starting != nil {
@@ -179,20 +185,49 @@ func (k *kid) stop() {
 	}
 }
 
-// subscribe notes that one subscription more or less is to a resource. It
-// reports whether it is the first, or was the last.
-func (k *kid) subscribe(uri string, more int) bool {
+// subscribe notes that one subscription more or less is to a resource, and
+// tells the child of the first and of the last.
+func (k *kid) subscribe(uri string, more int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	was := k.subs[uri]
+	now := max(was+more, 0)
+	k.noteLocked(uri, now)
+	if (was == 0) == (now == 0) || k.p == nil || k.starting != nil {
+		return // what is started is told then
+	}
+	method := "resources/subscribe"
+	if now == 0 {
+		method = "resources/unsubscribe"
+	}
+	k.p.tell(method, uriParams(uri))
+}
+
+func (k *kid) noteLocked(uri string, subscriptions int) {
 	if k.subs == nil {
 		k.subs = map[string]int{}
 	}
-	was := k.subs[uri]
-	if k.subs[uri] = max(was+more, 0); k.subs[uri] == 0 {
+	k.subs[uri] = subscriptions
+	if subscriptions == 0 {
 		delete(k.subs, uri)
 	}
-	return (was == 0) != (k.subs[uri] == 0)
 }
+
+// note notes what a host has asked of a resource by itself, for the process
+// that comes after this one.
+func (k *kid) note(m *jsonrpc.Message) {
+	uri := jsonrpc.GetString(m.Params, "uri")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch m.Method {
+	case "resources/subscribe":
+		k.noteLocked(uri, max(k.subs[uri], 1))
+	case "resources/unsubscribe":
+		k.noteLocked(uri, 0)
+	}
+}
+
+func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", quote(uri)) }
 
 // pages are the items of a paginated list.
 func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {

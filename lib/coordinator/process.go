@@ -61,6 +61,12 @@ const maxWaiting = 64 << 20
 // sweepBound is how long what a child has left may take to die.
 const sweepBound = 5 * time.Second
 
+// maxChecked is the size in bytes of messages that are checked to be JSON: of
+// longer ones that takes longer than all the rest.
+const maxChecked = 64 << 10
+
+var errNoJSON = errors.New("it is no JSON")
+
 // errBusy says that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
@@ -167,6 +173,9 @@ func (p *process) read(lines *jsonrpc.Reader) {
 			return
 		}
 		m, err := jsonrpc.Parse(line)
+		if err == nil && len(line) <= maxChecked && !json.Valid(line) {
+			err = errNoJSON
+		}
 		if err == nil && !m.IsResponse() {
 			p.host.fromChild(p, m)
 			continue

@@ -24,7 +24,9 @@ func testSession(t testing.TB) (s *Session, said func() []string) {
 	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, string(message))
+		if message != nil {
+			all = append(all, string(message))
+		}
 	})
 	t.Cleanup(c.Close)
 	return s, func() []string {

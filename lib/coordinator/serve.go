@@ -114,6 +114,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	case "subscriptions/listen":
 		s.listen(ctx, f, m)
 	case "tools/list":
+		s.startAll(f.capabilities())
 		wait, cancel := context.WithTimeout(ctx, listWait)
 		s.c.await(wait, func(l *listing) chan struct{} { return l.listed })
 		cancel()
@@ -213,11 +214,19 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 	for _, child := range some {
 		k, p, err := s.process(ctx, child)
 		if err == nil {
+			theirs := m
+			if f.modern != nil {
+				theirs = f.forChild(p, m)
+			}
 			var result json.RawMessage
-			if result, err = p.call(ctx, m.Method, m.Params); err == nil {
+			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
 				k.note(m)
 				s.result(f, result)
 				return
+			}
+			var e *jsonrpc.Error
+			if f.modern != nil && errors.As(err, &e) && e.Code == legacyNotFound {
+				e.Code = jsonrpc.InvalidParams
 			}
 		}
 		last = err
@@ -245,32 +254,17 @@ func (s *Session) having(ctx context.Context, capability string) []*Child {
 	return s.c.having(capability)
 }
 
-// subscribe has one subscription more or less to a resource, for a host of the
-// stateless protocol.
-func (s *Session) subscribe(ctx context.Context, uri string, more int) {
-	method := "resources/subscribe"
-	if more < 0 {
-		method = "resources/unsubscribe"
-	}
+// subscribe subscribes a host of the stateless protocol to a resource, and
+// returns the children that know it.
+func (s *Session) subscribe(ctx context.Context, uri string) (some []*kid) {
 	for _, child := range s.ofOwner(ctx, "resources", uri) {
 		k, p, err := s.process(ctx, child)
-		if err != nil || jsonrpc.Get(p.can, "resources", "subscribe") == nil {
-			continue
-		}
-		if k.subscribe(uri, more) {
-			p.tell(method, jsonrpc.Set(nil, "uri", quote(uri)))
+		if err == nil && jsonrpc.Get(p.can, "resources", "subscribe") != nil {
+			k.subscribe(uri, 1)
+			some = append(some, k)
 		}
 	}
-}
-
-// note notes a host's subscription, for the process that comes after this one.
-func (k *kid) note(m *jsonrpc.Message) {
-	switch m.Method {
-	case "resources/subscribe":
-		k.subscribe(jsonrpc.GetString(m.Params, "uri"), 1)
-	case "resources/unsubscribe":
-		k.subscribe(jsonrpc.GetString(m.Params, "uri"), -1)
-	}
+	return some
 }
 
 // process is a child that is not bound to a call's browser.
@@ -307,6 +301,7 @@ func (s *Session) find(ctx context.Context, name string) (route, bool) {
 	if ok {
 		return r, true
 	}
+	s.startAll(capabilitiesOf(ctx))
 	wait, cancel := context.WithTimeout(ctx, listWait)
 	defer cancel()
 	s.c.await(wait, func(l *listing) chan struct{} { return l.said })

@@ -26,13 +26,15 @@ const (
 const legacy = "2025-11-25"
 
 // Send gives the host a message. To is the ID of the request of the host that
-// it belongs to, nil if it belongs to none; last says that it answers that.
+// it belongs to, nil if it belongs to none; last says that it answers that. The
+// message is nil if the request is answered no more.
 type Send func(to json.RawMessage, last bool, message []byte)
 
 // Session is a host and its children.
 type Session struct {
 	c       *Coordinator
 	send    Send
+	shared  bool // by hosts that know nothing of each other
 	ctx     context.Context
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -120,7 +122,7 @@ func (s *Session) Close() {
 	s.cancel()
 	s.mu.Lock()
 	for _, f := range s.parked {
-		f.expire.Stop()
+		s.unparkLocked(f)
 	}
 	for _, k := range s.kept {
 		go func() {
@@ -197,6 +199,9 @@ func (s *Session) request(m *jsonrpc.Message) {
 	f.age = s.last
 	s.flights[key] = f
 	known := s.params != nil || f.modern != nil
+	if f.modern != nil && !s.started[string(f.caps)] && len(s.started) >= maxSets {
+		f.caps = json.RawMessage("{}")
+	}
 	s.mu.Unlock()
 	switch {
 	case refused != nil:
@@ -210,7 +215,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 		if s.resume(m, f) {
 			return
 		}
-		s.startAll(ctx, f.caps)
+		s.startAll(f.caps)
 	case m.Method == "initialize":
 		s.initialize(m)
 	case m.Method == "ping":
@@ -244,22 +249,19 @@ func (s *Session) initialize(m *jsonrpc.Message) {
 		}
 	}
 	s.mu.Unlock()
-	s.startAll(s.ctx, nil)
+	s.startAll(nil)
 }
 
-// startAll starts each child that has not been, for any browser: none of them
-// is launched for it.
-func (s *Session) startAll(ctx context.Context, caps json.RawMessage) {
+// startAll starts each child that has not been, or that could not be, for any
+// browser: none of them is launched for it.
+func (s *Session) startAll(caps json.RawMessage) {
 	s.mu.Lock()
 	started := s.started[string(caps)]
 	s.started[string(caps)] = true
 	s.mu.Unlock()
-	if started {
-		return
-	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		if !s.c.Eager && s.c.isLive(child) {
+		if started && !s.c.retry(child) || !s.c.Eager && s.c.isLive(child) {
 			continue // it has said what it can: it is started when it is called
 		}
 		s.do(func() {
@@ -269,7 +271,11 @@ func (s *Session) startAll(ctx context.Context, caps json.RawMessage) {
 			}
 			for _, b := range some {
 				if k := s.kid(child, b, caps); k != nil {
-					s.do(func() { k.get(s.ctx) }) // its error is noted
+					s.do(func() {
+						if _, err := k.get(s.ctx); err != nil && s.ctx.Err() == nil {
+							s.c.failed(child, err)
+						}
+					})
 				}
 			}
 		})
@@ -388,6 +394,11 @@ func (s *Session) notified(m *jsonrpc.Message) {
 func (s *Session) cancelled(id json.RawMessage, reason string) {
 	s.mu.Lock()
 	f := s.flights[string(id)]
+	for _, other := range s.parked {
+		if f == nil && string(other.current()) == string(id) {
+			f = other
+		}
+	}
 	var p *process
 	var n int64
 	if f != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -61,12 +62,12 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at, s.cur = at, nil
-	for _, p := range f.Proxies {
-		if p.Process.PID == at.PID {
-			s.path = p.Control
-		}
+	i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
+	if i < 0 {
+		held.Stop()
+		return nil, errors.New("bproxy has not noted where it listens to us")
 	}
+	s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
 	return held, nil
 }
 

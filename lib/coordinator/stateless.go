@@ -38,25 +38,34 @@ const (
 	// settleDelay is how long what a child asks waits for more of it, so that
 	// the host has to come again only once.
 	settleDelay = 20 * time.Millisecond
-	// parkedFor is how long a request waits for the host to come again.
+	// parkedFor is how long a request waits for the host to come again: people
+	// may have to be asked.
 	parkedFor = 5 * time.Minute
+	// maxParked is how many requests of a session wait so at most.
+	maxParked = 64
+	// maxSets is how many sets of what its hosts can be asked a session has
+	// children for.
+	maxSets = 8
 )
 
 // modern is what a request of the stateless protocol has besides.
 type modern struct {
 	caps  json.RawMessage // what the host can be asked
 	level int             // of the log messages that it wants, see levels; len(levels): none
-	// listens is what it wants to be told, if it is subscriptions/listen and
-	// is acknowledged.
-	listens json.RawMessage
+	// filter is what it wants to be told, if it is subscriptions/listen and is
+	// acknowledged.
+	filter json.RawMessage
 
-	// While the host is to come again:
-	name   string          // of what the request is about, which has to be the same then
+	given json.RawMessage // what the host has answered already, by key
+	asked map[string]ask  // what it is to be asked, by key
+	soon  bool            // it is about to be
+
+	// Of one that has asked its host:
+	name   string          // what the request is about, which has to be the same again
 	now    json.RawMessage // the ID of the request that has come again; nil: none has
-	state  string          // "": the host waits for us
-	asked  map[string]ask  // by key
-	given  json.RawMessage // what the host has answered, by key
-	soon   bool            // the host is about to be asked
+	again  json.RawMessage // and the token of its progress
+	state  string          // that it has to bring; "": it has not been asked
+	parked bool            // the host is to come again; else it waits for us
 	answer []byte          // that has come meanwhile
 	expire *time.Timer
 }
@@ -210,20 +219,21 @@ func (f *modern) forChild(p *process, m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // askLater has the host asked what a child asks, by the answer to the request
-// that the child is answering.
+// that the child is answering. A child does not say which one that is; among
+// those of hosts that know nothing of each other it is not guessed.
 func (s *Session) askLater(p *process, m *jsonrpc.Message) {
-	s.mu.Lock()
-	f := s.oldestLocked(func(f *flight) bool {
-		return f.p == p && f.modern != nil && (f.method == "tools/call" || f.method == "prompts/get" || f.method == "resources/read")
-	})
-	if s.closed || f == nil {
-		s.mu.Unlock()
-		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host asks for nothing now, and can't be asked")), false)
-		return
-	}
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
+	}
+	s.mu.Lock()
+	f := s.oldestLocked(p, func(f *flight) bool {
+		return f.modern != nil && (f.method == "tools/call" || f.method == "prompts/get" || f.method == "resources/read")
+	})
+	if s.closed || f == nil || f.asked[key].p != nil {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host can't be asked: it is not clear by which request, or one with this id is open")), false)
+		return
 	}
 	if given := f.takeGiven(key); given != nil {
 		s.mu.Unlock()
@@ -235,7 +245,7 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	f.asked[key] = ask{p: p, id: slices.Clone(m.ID), request: jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))}
-	now := !f.soon && f.state == ""
+	now := !f.soon && !f.parked
 	f.soon = f.soon || now
 	s.mu.Unlock()
 	if now {
@@ -248,24 +258,44 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 func (s *Session) park(f *flight) {
 	s.mu.Lock()
 	f.soon = false
-	if f.done || f.state != "" || len(f.asked) == 0 || s.closed {
+	if f.done || f.parked || len(f.asked) == 0 || s.closed {
 		s.mu.Unlock()
 		return
 	}
 	id := f.current()
 	delete(s.flights, string(id))
-	f.state = rand.Text()
+	if f.state == "" {
+		f.state = rand.Text()
+	}
+	f.parked = true
 	s.parked[f.state] = f
-	state := f.state
-	f.expire = time.AfterFunc(parkedFor, func() { s.giveUp(f, state) })
+	f.expire = time.AfterFunc(parkedFor, func() { s.giveUp(f) })
 	requests := json.RawMessage("{}")
 	for key, a := range f.asked {
 		requests = jsonrpc.Set(requests, key, a.request)
 	}
+	var oldest *flight
+	if len(s.parked) > maxParked {
+		for _, other := range s.parked {
+			if oldest == nil || other.age < oldest.age {
+				oldest = other
+			}
+		}
+	}
 	s.mu.Unlock()
-	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(state)), "inputRequests", requests)
+	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(f.state)), "inputRequests", requests)
 	result = s.modernized(f, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
 	s.send(id, true, jsonrpc.Response(id, result))
+	if oldest != nil {
+		s.giveUp(oldest)
+	}
+}
+
+// unparkLocked has a request wait for its host no more.
+func (s *Session) unparkLocked(f *flight) {
+	f.parked = false
+	f.expire.Stop()
+	delete(s.parked, f.state)
 }
 
 // resume goes on with a request that has come again, and reports whether it
@@ -277,17 +307,19 @@ func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
 	}
 	s.mu.Lock()
 	f := s.parked[state]
+	if again.done || s.closed {
+		s.mu.Unlock()
+		return true
+	}
 	if f == nil || f.method != again.method || f.name != again.name {
 		s.mu.Unlock()
 		s.fail(again, jsonrpc.Errorf(jsonrpc.InvalidParams, "the requestState is not that of such a request, or too old: leave it out to begin anew"))
 		return true
 	}
 	again.cancel()
-	delete(s.parked, state)
-	f.expire.Stop()
-	f.state, f.now = "", again.id
+	s.unparkLocked(f)
+	f.now, f.again, f.level, f.given = again.id, again.token, again.level, again.given
 	s.flights[string(f.now)] = f
-	f.given = again.given
 	type reply struct {
 		ask
 		result json.RawMessage
@@ -329,17 +361,25 @@ func (f *modern) takeGiven(key string) json.RawMessage {
 }
 
 // giveUp ends a request that the host does not come again for.
-func (s *Session) giveUp(f *flight, state string) {
+func (s *Session) giveUp(f *flight) {
 	s.mu.Lock()
-	if s.parked[state] != f {
-		s.mu.Unlock()
-		return
+	parked, p, n := f.parked, f.p, f.n
+	if parked {
+		s.unparkLocked(f)
 	}
-	delete(s.parked, state)
-	p, n := f.p, f.n
 	s.mu.Unlock()
-	s.finish(f, nil)
-	p.forget(n, "the host does not come again")
+	if parked {
+		s.finish(f, nil)
+		p.forget(n, "the host does not come again")
+	}
+}
+
+// questions are what a request's host is to be asked.
+func (f *flight) questions() map[string]ask {
+	if f.modern == nil {
+		return nil
+	}
+	return f.asked
 }
 
 // current is the ID that the host waits for.
@@ -373,16 +413,19 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 		s.mu.Unlock()
 		return
 	}
-	f.listens = slices.Clone(agreed)
 	s.mu.Unlock()
 	s.send(f.id, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f, jsonrpc.Set(nil, "notifications", agreed))))
+	s.mu.Lock()
+	f.filter = slices.Clone(agreed) // what comes must come after that
+	s.mu.Unlock()
 	for _, raw := range uris {
 		var uri string
 		if json.Unmarshal(raw, &uri) != nil {
 			continue
 		}
-		s.subscribe(ctx, uri, 1)
-		context.AfterFunc(ctx, func() { s.subscribe(context.WithoutCancel(ctx), uri, -1) })
+		for _, k := range s.subscribe(ctx, uri) {
+			context.AfterFunc(ctx, func() { k.subscribe(uri, -1) })
+		}
 	}
 }
 
@@ -394,18 +437,20 @@ func tagged(f *flight, params json.RawMessage) json.RawMessage {
 // subscribers tells those that listen to such a notification.
 func (s *Session) subscribers(method string, params json.RawMessage) {
 	uri := jsonrpc.GetString(params, "uri")
-	wants := func(listens json.RawMessage) bool {
+	wants := func(filter json.RawMessage) bool {
 		switch method {
 		case "notifications/tools/list_changed":
-			return jsonrpc.Get(listens, "toolsListChanged") != nil
+			return jsonrpc.Get(filter, "toolsListChanged") != nil
 		case "notifications/prompts/list_changed":
-			return jsonrpc.Get(listens, "promptsListChanged") != nil
+			return jsonrpc.Get(filter, "promptsListChanged") != nil
 		case "notifications/resources/list_changed":
-			return jsonrpc.Get(listens, "resourcesListChanged") != nil
+			return jsonrpc.Get(filter, "resourcesListChanged") != nil
 		case "notifications/resources/updated":
-			return slices.ContainsFunc(jsonrpc.Elements(jsonrpc.Get(listens, "resourceSubscriptions")), func(v json.RawMessage) bool {
+			return slices.ContainsFunc(jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions")), func(v json.RawMessage) bool {
 				var subscribed string
-				return json.Unmarshal(v, &subscribed) == nil && strings.HasPrefix(uri, subscribed) // it or a part of it
+				json.Unmarshal(v, &subscribed)
+				part, ok := strings.CutPrefix(uri, subscribed) // it, or what is below it
+				return ok && subscribed != "" && (part == "" || strings.ContainsAny(part[:1], "/?#"))
 			})
 		}
 		return false
@@ -413,7 +458,7 @@ func (s *Session) subscribers(method string, params json.RawMessage) {
 	s.mu.Lock()
 	var some []*flight
 	for _, f := range s.flights {
-		if f.modern != nil && f.listens != nil && wants(f.listens) {
+		if f.modern != nil && f.filter != nil && wants(f.filter) {
 			some = append(some, f)
 		}
 	}

@@ -18,13 +18,20 @@ const maxUnread = 64 << 20
 // end of file.
 const drainTimeout = 30 * time.Second
 
+// flushTimeout is how long the last messages may take to be read.
+const flushTimeout = 2 * time.Second
+
 // ServeStdio serves one host on two streams, until its end of file, and until
 // what was asked before that is answered, or until the context ends. What it
-// returns ends the session; a host that does not read may hold that up.
+// returns ends the session.
 func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func()) {
 	widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
-	s := c.NewSession(func(_ json.RawMessage, _ bool, b []byte) { w.Write(b, true) })
+	s := c.NewSession(func(_ json.RawMessage, _ bool, b []byte) {
+		if b != nil {
+			w.Write(b, true)
+		}
+	})
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -48,7 +55,13 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 	case <-ctx.Done():
 	}
 	return func() {
+		// A host that does not read holds up nothing.
+		deaf := time.AfterFunc(flushTimeout, func() { w.Close() })
 		s.Close()
-		<-w.Close()
+		deaf.Stop()
+		select {
+		case <-w.Close():
+		case <-time.After(flushTimeout):
+		}
 	}
 }

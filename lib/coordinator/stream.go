@@ -22,36 +22,37 @@ const (
 	// messages, and in bytes.
 	maxUnsaid, maxUnsaidBytes = 1024, 64 << 20
 	// maxSaid bounds what is kept of what was said, for hosts that did not get
-	// it, in bytes: of a stream, and of those that are over.
-	maxSaid = 1 << 20
+	// it, in bytes: of a stream, and of those that are over. These are maxOver
+	// at most.
+	maxSaid, maxOver = 1 << 20, 256
 )
 
 // streams are those of a session, for hosts that come back to one.
 type streams struct {
 	alive func() // is called while somebody listens
+	once  bool   // nobody comes back to a stream: its host has no session
 
 	mu      sync.Mutex
 	answers map[string]*stream // by the ID of the request that it answers
 	all     map[int]*stream
 	last    int
 	over    []*stream // the oldest first
-	size    int       // of these, in bytes
 	general *stream   // what belongs to no request
 }
 
 // stream is what is said in one HTTP response, or in several, if a host loses
 // it and comes back.
 type stream struct {
-	n       int                 // its number, in the IDs of its events
-	rename  func([]byte) []byte // makes a message the host's; nil: it is
-	more    chan struct{}       // has one element if there is something
-	events  [][]byte            // messages
-	gone    int                 // how many were before these
-	size    int                 // of them, in bytes
-	told    int                 // how many are said, with those before
-	closed  bool                // no more will come
-	listens int                 // numbers who listens; who did before is to leave
-	taken   bool                // somebody listens
+	n        int                 // its number, in the IDs of its events
+	rename   func([]byte) []byte // makes a message the host's; nil: it is
+	more     chan struct{}       // has one element if there is something
+	events   [][]byte            // messages
+	gone     int                 // how many were before these
+	size     int                 // of them, in bytes
+	told     int                 // how many are said, with those before
+	closed   bool                // no more will come
+	listener int                 // numbers who listens; who did before is to leave
+	taken    bool                // somebody listens
 }
 
 func newStreams() *streams {
@@ -82,41 +83,61 @@ func (s *streams) begin(id string, rename func([]byte) []byte) *stream {
 }
 
 // add has a message said by the stream of its request, or by the general one.
+// Without a message, that stream ends.
 func (s *streams) add(id string, last bool, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.answers[id]
-	if last {
-		delete(s.answers, id)
-		if st == nil {
-			return // nobody waits for it
-		}
-		st.closed = true
-		s.over = append(s.over, st)
-		s.size += st.size + len(message)
-		for len(s.over) > 1 && s.size > maxSaid {
-			s.size -= s.over[0].size
-			delete(s.all, s.over[0].n)
-			s.over = s.over[1:]
-		}
+	if st == nil && (last || s.once) {
+		return // nobody waits for it
 	}
 	if st == nil {
 		st = s.general
 	}
-	if st.rename != nil {
-		message = st.rename(message)
+	if message != nil {
+		if st.rename != nil {
+			message = st.rename(message)
+		}
+		// A line of an event ends with a CR too, which JSON has as space only.
+		message = bytes.ReplaceAll(message, []byte{'\r'}, []byte{' '})
+		st.events = append(st.events, message)
+		st.size += len(message)
+		for len(st.events) > maxUnsaid || len(st.events) > 1 && (st.size > maxUnsaidBytes || st.told > st.gone && st.size > maxSaid) {
+			st.size -= len(st.events[0])
+			st.events[0] = nil
+			st.events = st.events[1:]
+			st.gone++
+		}
 	}
-	// A line of an event ends with any of them, which JSON has as space only.
-	message = bytes.ReplaceAll(message, []byte{'\r'}, []byte{' '})
-	st.events = append(st.events, message)
-	st.size += len(message)
-	for len(st.events) > maxUnsaid || len(st.events) > 1 && (st.size > maxUnsaidBytes || st.told > st.gone && st.size > maxSaid) {
-		st.size -= len(st.events[0])
-		st.events[0] = nil
-		st.events = st.events[1:]
-		st.gone++
+	if last {
+		delete(s.answers, id)
+		st.closed = true
+		s.overLocked(st)
 	}
 	st.wake()
+}
+
+// overLocked keeps a stream that is over for a host that comes back to it, and
+// forgets others: those that are said first.
+func (s *streams) overLocked(st *stream) {
+	if s.once {
+		delete(s.all, st.n)
+		return
+	}
+	s.over = append(s.over, st)
+	size := 0
+	for _, o := range s.over {
+		size += o.size
+	}
+	s.over = slices.DeleteFunc(s.over, func(o *stream) bool {
+		said := o.told == o.gone+len(o.events)
+		forget := o != st && (size > maxUnsaidBytes || said && size > maxSaid || o == s.over[0] && len(s.over) > maxOver)
+		if forget {
+			size -= o.size
+			delete(s.all, o.n)
+		}
+		return forget
+	})
 }
 
 func (st *stream) wake() {
@@ -171,9 +192,9 @@ func (s *streams) attend(st *stream, force bool) (me int, ok bool) {
 	if st.taken {
 		st.wake() // who did
 	}
-	st.listens++
+	st.listener++
 	st.taken = true
-	return st.listens, true
+	return st.listener, true
 }
 
 // next are the events from one on, or from the first one that is kept, and
@@ -182,7 +203,7 @@ func (s *streams) attend(st *stream, force bool) (me int, ok bool) {
 func (s *streams) next(st *stream, from, me int) (first int, events [][]byte, over, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.listens != me {
+	if st.listener != me {
 		return 0, nil, true, false
 	}
 	first = max(from, st.gone)
@@ -203,11 +224,18 @@ func (s *streams) said(st *stream, to int) {
 	st.told = max(st.told, to)
 }
 
+// idle reports whether nobody listens.
+func (s *streams) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.general.taken && len(s.answers) == 0
+}
+
 // leave ends listening.
 func (s *streams) leave(st *stream, me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.listens == me {
+	if st.listener == me {
 		st.taken = false
 	}
 }
@@ -222,7 +250,7 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 	c := http.NewResponseController(w)
 	defer c.SetWriteDeadline(time.Time{})
 	flush := c.Flush
-	if resumes(r) { // an event without data: where to come back to
+	if !s.once && resumes(r) { // an event without data: where to come back to
 		fmt.Fprintf(w, "id: %d-%d\nretry: %d\ndata: \n\n", st.n, from, retryAfter)
 	}
 	if flush() != nil {
@@ -240,7 +268,11 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 		from = first
 		for _, message := range events {
 			from++
-			if _, err := fmt.Fprintf(w, "id: %d-%d\nevent: message\ndata: %s\n\n", st.n, from, message); err != nil {
+			id := ""
+			if !s.once {
+				id = fmt.Sprintf("id: %d-%d\n", st.n, from)
+			}
+			if _, err := fmt.Fprintf(w, "%sevent: message\ndata: %s\n\n", id, message); err != nil {
 				return
 			}
 		}

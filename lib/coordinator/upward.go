@@ -22,6 +22,15 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 	case "notifications/cancelled":
 		id := string(jsonrpc.Get(m.Params, "requestId"))
 		s.mu.Lock()
+		for _, all := range []map[string]*flight{s.flights, s.parked} {
+			for _, f := range all {
+				for key, a := range f.questions() {
+					if a.p == p && string(a.id) == id {
+						delete(f.asked, key)
+					}
+				}
+			}
+		}
 		for n, a := range s.asks {
 			if a.p == p && string(a.id) == id {
 				delete(s.asks, n)
@@ -35,49 +44,64 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.relist(p)
 	case "notifications/progress":
 		token := jsonrpc.Get(m.Params, "progressToken")
-		s.pass(m, func(f *flight) bool { return f.p == p && string(f.token) == string(token) })
+		s.pass(p, m, func(f *flight) bool { return string(f.token) == string(token) })
 	case "notifications/message":
 		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
-		s.pass(m, func(f *flight) bool { return f.p == p && (f.modern == nil || level >= f.level) })
+		s.pass(p, m, func(f *flight) bool { return f.modern == nil || level >= f.level })
 	default:
 		s.subscribers(m.Method, m.Params)
-		s.pass(m, func(f *flight) bool { return f.p == p && f.modern == nil })
+		s.pass(p, m, func(f *flight) bool { return f.modern == nil })
 	}
 }
 
-// pass gives the host a notification as one of the oldest request that it
-// belongs to. A host of the stateless protocol gets no others.
-func (s *Session) pass(m *jsonrpc.Message, belongs func(*flight) bool) {
+// pass gives the host a notification as one of the request that it belongs to.
+// A host of the stateless protocol gets no others.
+func (s *Session) pass(p *process, m *jsonrpc.Message, belongs func(*flight) bool) {
 	if !isClosed(s.greeted) {
 		return
 	}
 	var to json.RawMessage
 	s.mu.Lock()
-	f := s.oldestLocked(belongs)
+	f := s.oldestLocked(p, belongs)
+	send := f != nil || s.params != nil && p.caps == nil
 	if f != nil {
 		to = f.current()
+		if m.Method == "notifications/progress" && f.modern != nil && f.now != nil {
+			send = f.again != nil
+			m = withParams(m, jsonrpc.Set(m.Params, "progressToken", f.again))
+		}
 	}
-	send := s.params != nil || f != nil
 	s.mu.Unlock()
 	if send {
 		s.send(to, false, m.Raw)
 	}
 }
 
-// oldestLocked is the oldest request that is not answered and is such a one,
-// nil if there is none. One that has asked its host something is taken only if
-// there is no other: its child waits.
-func (s *Session) oldestLocked(such func(*flight) bool) (oldest *flight) {
+// oldestLocked is the oldest request that a process is answering and that is
+// such a one, nil if there is none. One that has asked its host something is
+// taken only if there is no other: its child waits. Of several by hosts that
+// know nothing of each other it is none.
+func (s *Session) oldestLocked(p *process, such func(*flight) bool) (oldest *flight) {
 	waits := func(f *flight) bool { return f.modern != nil && len(f.asked) > 0 }
+	several := false
 	for _, all := range []map[string]*flight{s.flights, s.parked} {
 		for _, f := range all {
-			if f.done || !such(f) {
+			if f.done || f.p != p || !such(f) {
 				continue
 			}
-			if oldest == nil || waits(oldest) && !waits(f) || waits(oldest) == waits(f) && f.age < oldest.age {
-				oldest = f
+			switch {
+			case oldest == nil || waits(oldest) && !waits(f):
+				oldest, several = f, false
+			case waits(oldest) == waits(f):
+				several = true
+				if f.age < oldest.age {
+					oldest = f
+				}
 			}
 		}
+	}
+	if several && s.shared {
+		return nil
 	}
 	return oldest
 }
@@ -161,7 +185,7 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 	token := slices.Clone(jsonrpc.Get(meta, "progressToken"))
 	s.asks[n] = ask{p: p, id: slices.Clone(m.ID), token: token}
 	var to json.RawMessage
-	if f := s.oldestLocked(func(f *flight) bool { return f.p == p }); f != nil {
+	if f := s.oldestLocked(p, func(*flight) bool { return true }); f != nil {
 		to = f.id
 	}
 	s.mu.Unlock()

@@ -83,10 +83,9 @@ func Run(c *cli.Context) error {
 		r := record.New()
 		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			go co.ServeHTTP(web, g, log)
+			end = co.ServeHTTP(web, g, log)
 			<-ctx.Done()
 		}
-		web.Close()
 	} else {
 		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
 	}
