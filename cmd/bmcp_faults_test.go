@@ -263,13 +263,18 @@ func TestMCPHostsByHTTP(t *testing.T) {
 	}
 	// Two hosts without sessions use one token: each hears of its own.
 	call := func(id, name, args string) string {
+		t.Helper()
 		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id, name, args, strings.Replace(stateless, `{"io`, `{"progressToken":"mine","io`, 1)))
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id, name, args, withMeta(`"progressToken":"mine"`)))
 		return b
 	}
 	slow := make(chan string, 1)
 	go func() { slow <- call("1", "sleep", `{"ms":1000}`) }()
 	if b := call("1", "progress", `{"n":3}`); strings.Count(b, `"progressToken":"mine"`) != 3 || !strings.Contains(b, "done") {
+		t.Error(b)
+	}
+	// What a child asks is asked of neither, as it is not known who is meant.
+	if b := call("2", "ask", `{"method":"elicitation/create"}`); !strings.Contains(b, "can't be asked") {
 		t.Error(b)
 	}
 	if b := <-slow; strings.Contains(b, "progress") || !strings.Contains(b, "slept") {

@@ -26,7 +26,7 @@ type message struct {
 var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
-	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan"}
+	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress"}
 	asked   int
 	told    []string // of what lasts
 	schemas []string // of tools that are odd
@@ -134,6 +134,10 @@ func handle(m message) {
 	case "resources/list":
 		result(m.ID, `{"resources":[{"uri":"fake://a","name":"a"}]}`)
 	case "resources/read":
+		if !strings.Contains(string(m.Params), "fake://a") || strings.Contains(string(m.Params), "io.modelcontextprotocol") {
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`, m.ID, strings.ReplaceAll(string(m.Params), `"`, "'")))
+			return
+		}
 		result(m.ID, `{"contents":[{"uri":"fake://a","text":"the text"}]}`)
 	case "prompts/list":
 		result(m.ID, `{"prompts":[{"name":"greet"}]}`)
@@ -192,7 +196,7 @@ func call(m message) {
 			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, p.Meta.Token, i))
 		}
 		text(m.ID, "done")
-	case "ask":
+	case "ask", "askprogress":
 		mu.Lock()
 		asked++
 		id := fmt.Sprintf(`"ask-%d"`, asked)
@@ -206,6 +210,9 @@ func call(m message) {
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, p.Args.Method, params))
 		a := <-c
 		b, _ := json.Marshal(a)
+		if p.Name == "askprogress" {
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, p.Meta.Token))
+		}
 		text(m.ID, string(b))
 	case "big":
 		text(m.ID, strings.Repeat("x", p.Args.N))
