@@ -210,15 +210,22 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	return st, nil
 }
 
-// lookAgain is how long what is known of pools is taken for true: one that is
-// reloaded may be another.
+// lookAgain is how old what is known of pools may be: one that is reloaded may
+// be another. Who sees that it is older does not wait.
 const lookAgain = time.Second
 
 // info is what is known of a pool; "" is the default one.
 func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 	s.mu.Lock()
-	known := s.pools != nil && time.Since(s.looked) < lookAgain
+	known := s.pools != nil
+	old := known && time.Since(s.looked) > lookAgain
+	if old {
+		s.looked = time.Now()
+	}
 	s.mu.Unlock()
+	if old {
+		go s.look(s.ctx)
+	}
 	if !known {
 		if _, err := s.look(ctx); err != nil {
 			return poolInfo{}, err

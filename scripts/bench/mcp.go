@@ -123,7 +123,7 @@ func coordinators() {
 
 	playwright := "../clients/node_modules/.bin/playwright-mcp"
 	var cold, alone []float64
-	for range 5 {
+	for range 9 {
 		for _, c := range []struct {
 			times *[]float64
 			argv  []string
@@ -152,7 +152,7 @@ func coordinators() {
 	}
 	burst() // starts the children
 	var bursts []float64
-	for range 5 {
+	for range 15 {
 		bursts = append(bursts, burst().Seconds()*1000)
 	}
 	row("bmcp: 64 calls of 100 ms at once on 64 slots", fmt.Sprintf("%.0f ms", median(bursts)), "≤ 130 ms")
