@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -64,6 +65,45 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		m.in.Close()
 		m.wait()
 	}
+	w.clean()
+}
+
+// Children that take their time, fail to say what they have, or can't be run;
+// one behind npx, which forks twice.
+func TestMCPChildrenThatStartBadly(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/text", []byte("no program"), 0o644)
+	as := func(name, how string) string {
+		return name + "=sh -c 'FAKE=" + how + " FAKE_TOOLS=" + name + " exec " + bin + "/fakechild'"
+	}
+	m := w.mcp(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.dir+"/text", "--mcp", as("well", ""))
+	if r := m.tool("well", "{}"); r.Error != nil || r.tool(t).IsError {
+		t.Error(r.line)
+	}
+	if r := m.tool("late", "{}"); r.Error != nil || r.tool(t).IsError { // 2 s later
+		t.Error(r.line)
+	}
+	status := m.tool("coordinator_status", "{}").text(t)
+	for _, want := range []string{"cannot list", "cannot start child text", "permission denied"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("no %q in %s", want, status)
+		}
+	}
+	m.in.Close()
+	m.wait()
+	w.clean()
+
+	clients, _ := filepath.Abs("../scripts/clients")
+	c := w.cmd("bmcp", "--mcp", "npx --no-install playwright-mcp")
+	c.Env, c.Dir = slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir + "/cache"}), clients
+	m = w.attach(c)
+	m.greet("{}")
+	m.tools()
+	if n := len(w.ours()); n < 5 { // bmcp, hold, npx, what it runs, bproxy
+		t.Errorf("only %q run", w.ours())
+	}
+	c.Process.Kill()
+	c.Wait()
 	w.clean()
 }
 
@@ -207,15 +247,11 @@ func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 	// Nobody reads what children say on standard error.
 	c = w.cmd("bmcp", "--mcp", "a="+was+"/fakechild")
 	c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache")
-	in, _ = c.StdinPipe()
-	out, _ = c.StdoutPipe()
 	read, write, _ := os.Pipe()
 	defer read.Close()
 	c.Stderr = write
-	c.Start()
+	m = w.attach(c)
 	write.Close()
-	m = &mcp{t: t, w: w, cmd: c, in: in, lines: make(chan string, 100)}
-	go m.read(out)
 	m.greet("{}")
 	if r := m.tool("flood", `{"n":5000}`).text(t); r != "dry" {
 		t.Error(r)

@@ -79,10 +79,19 @@ func (r *rpc) text(t *testing.T) string {
 // startMCP starts a bmcp with variables of its own.
 func (w *world) startMCP(env []string, args ...string) *mcp {
 	w.t.Helper()
-	m := &mcp{t: w.t, w: w, cmd: w.cmd("bmcp", args...), lines: make(chan string, 10000)}
-	m.cmd.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache"}, env)
-	m.cmd.Dir = w.dir
-	m.cmd.Stderr = &m.errs
+	c := w.cmd("bmcp", args...)
+	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache"}, env)
+	c.Dir = w.dir
+	return w.attach(c)
+}
+
+// attach starts a bmcp that is set up, and is its host.
+func (w *world) attach(c *exec.Cmd) *mcp {
+	w.t.Helper()
+	m := &mcp{t: w.t, w: w, cmd: c, lines: make(chan string, 10000)}
+	if c.Stderr == nil {
+		c.Stderr = &m.errs
+	}
 	m.in, _ = m.cmd.StdinPipe()
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
@@ -498,9 +507,11 @@ func TestMCPPools(t *testing.T) {
 		}
 		Stopped *int `json:"stopped_at"`
 	}
+	pool := ""
 	run := func(args string) (b bulk) {
 		t.Helper()
 		x := m.tool("browser_execute_bulk", args).tool(t)
+		pool, _ = x.Meta["btools/pool"].(string)
 		raw, _ := json.Marshal(x.Struct)
 		if err := json.Unmarshal(raw, &b); err != nil {
 			t.Fatal(err, string(raw))
@@ -512,7 +523,7 @@ func TestMCPPools(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	b = run(`{"commands":[{"tool":"echo"},{"tool":"error"},{"tool":"echo"}],"browser_pool":"B"}`)
-	if b.Success || b.Executed != 2 || b.Stopped == nil || *b.Stopped != 1 || b.Errors[0].Index != 1 || b.Errors[0].Error != "refused" {
+	if pool != "B" || b.Success || b.Executed != 2 || b.Stopped == nil || *b.Stopped != 1 || b.Errors[0].Index != 1 || b.Errors[0].Error != "refused" {
 		t.Errorf("%+v", b)
 	}
 	b = run(`{"commands":[{"tool":"nonesuch"},{"tool":"env"}],"stop_on_error":false,"return_all_results":true}`)

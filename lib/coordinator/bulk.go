@@ -35,6 +35,8 @@ type bulkResult struct {
 	Results  []json.RawMessage `json:"results"` // a command each; null where none was asked for
 	Errors   []bulkError       `json:"errors"`
 	Stopped  *int              `json:"stopped_at"` // the command that the rest was left out after
+
+	at *place // that it was done on; nil: none was needed
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -64,7 +66,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 			at.release()
 		}
 	}()
-	out := bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
+	out := &bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
 	for i, command := range p.Commands {
 		result, err := func() (json.RawMessage, error) {
 			r, ok := s.find(ctx, command.Tool)
@@ -76,6 +78,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 				if at, err = s.take(ctx, p.Pool, p.Instance); err != nil {
 					return nil, explain(err)
 				}
+				out.at = at
 				if died := at.died; died != nil {
 					go func() {
 						select {

@@ -160,13 +160,19 @@ func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
 	return jsonrpc.Response(f.id, s.modernized(f, result))
 }
 
+// Members of a result's _meta.
+const (
+	metaPool     = "btools/pool"
+	metaInstance = "btools/instance"
+)
+
 // withPlace tells in a result which instance it is of.
 func withPlace(result json.RawMessage, p *place) json.RawMessage {
 	if result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
 	meta := jsonrpc.Get(result, "_meta")
-	for _, v := range [][2]string{{"btools/instance", p.Instance}, {"btools/pool", p.Pool}} {
+	for _, v := range [][2]string{{metaInstance, p.Instance}, {metaPool, p.Pool}} {
 		meta = jsonrpc.Set(meta, v[0], quote(v[1]))
 	}
 	return jsonrpc.Set(result, "_meta", meta)

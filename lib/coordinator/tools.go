@@ -89,7 +89,11 @@ func (c *Coordinator) makeOwn() {
 			if err != nil {
 				return nil, err
 			}
-			return mcp.NewToolResultStructured(v, string(text)), nil
+			result := mcp.NewToolResultStructured(v, string(text))
+			if b, ok := v.(*bulkResult); ok && b.at != nil && b.at.Pool != "" {
+				result.Meta = &mcp.Meta{AdditionalFields: map[string]any{metaPool: b.at.Pool, metaInstance: b.at.Instance}}
+			}
+			return result, nil
 		})
 		raw, _ := json.Marshal(tool)
 		c.ownTools = append(c.ownTools, raw)
