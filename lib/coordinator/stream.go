@@ -20,7 +20,7 @@ const (
 	retryAfter = 500
 	// maxUnsaid bounds what waits for a host that does not listen or read: in
 	// messages, and in bytes.
-	maxUnsaid, maxUnsaidBytes = 1024, 64 << 20
+	maxUnsaid, maxUnsaidBytes = 16 << 10, 64 << 20
 	// maxSaid bounds what is kept of what was said, for hosts that did not get
 	// it, in bytes: of a stream, and of those that are over. These are maxOver
 	// at most.
