@@ -374,7 +374,9 @@ func (s *Session) notified(m *jsonrpc.Message) {
 	case "notifications/initialized":
 		s.greet()
 	case "notifications/cancelled":
-		s.cancelled(jsonrpc.Get(m.Params, "requestId"), jsonrpc.GetString(m.Params, "reason"))
+		id := jsonrpc.Get(m.Params, "requestId")
+		s.cancelled(id, jsonrpc.GetString(m.Params, "reason"))
+		s.giveUpParked(id)
 	case "notifications/progress": // of what a child has asked
 		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
 		s.mu.Lock()
@@ -394,11 +396,6 @@ func (s *Session) notified(m *jsonrpc.Message) {
 func (s *Session) cancelled(id json.RawMessage, reason string) {
 	s.mu.Lock()
 	f := s.flights[string(id)]
-	for _, other := range s.parked {
-		if f == nil && string(other.current()) == string(id) {
-			f = other
-		}
-	}
 	var p *process
 	var n int64
 	if f != nil {

@@ -65,6 +65,7 @@ type modern struct {
 	now    json.RawMessage // the ID of the request that has come again; nil: none has
 	again  json.RawMessage // and the token of its progress
 	state  string          // that it has to bring; "": it has not been asked
+	before string          // the state before, if the answer with the new one is lost
 	parked bool            // the host is to come again; else it waits for us
 	answer []byte          // that has come meanwhile
 	expire *time.Timer
@@ -264,11 +265,12 @@ func (s *Session) park(f *flight) {
 	}
 	id := f.current()
 	delete(s.flights, string(id))
-	if f.state == "" {
-		f.state = rand.Text()
-	}
+	f.before, f.state = f.state, rand.Text()
 	f.parked = true
 	s.parked[f.state] = f
+	if f.before != "" {
+		s.parked[f.before] = f
+	}
 	f.expire = time.AfterFunc(parkedFor, func() { s.giveUp(f) })
 	requests := json.RawMessage("{}")
 	for key, a := range f.asked {
@@ -296,6 +298,7 @@ func (s *Session) unparkLocked(f *flight) {
 	f.parked = false
 	f.expire.Stop()
 	delete(s.parked, f.state)
+	delete(s.parked, f.before)
 }
 
 // resume goes on with a request that has come again, and reports whether it
@@ -319,6 +322,7 @@ func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
 	again.cancel()
 	s.unparkLocked(f)
 	f.now, f.again, f.level, f.given = again.id, again.token, again.level, again.given
+	f.state = state
 	s.flights[string(f.now)] = f
 	type reply struct {
 		ask
@@ -380,6 +384,21 @@ func (f *flight) questions() map[string]ask {
 		return nil
 	}
 	return f.asked
+}
+
+// giveUpParked ends a request that is parked, by the ID that it had last.
+func (s *Session) giveUpParked(id json.RawMessage) {
+	s.mu.Lock()
+	var cancelled *flight
+	for _, f := range s.parked {
+		if string(f.current()) == string(id) {
+			cancelled = f
+		}
+	}
+	s.mu.Unlock()
+	if cancelled != nil {
+		s.giveUp(cancelled)
+	}
 }
 
 // current is the ID that the host waits for.

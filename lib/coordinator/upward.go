@@ -78,21 +78,29 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, belongs func(*flight) boo
 }
 
 // oldestLocked is the oldest request that a process is answering and that is
-// such a one, nil if there is none. One that has asked its host something is
+// such a one, nil if there is none. One whose host is to be asked something is
 // taken only if there is no other: its child waits. Of several by hosts that
 // know nothing of each other it is none.
 func (s *Session) oldestLocked(p *process, such func(*flight) bool) (oldest *flight) {
-	waits := func(f *flight) bool { return f.modern != nil && len(f.asked) > 0 }
+	rank := func(f *flight) int {
+		switch {
+		case f.modern == nil || len(f.asked) == 0:
+			return 0
+		case !f.parked:
+			return 1
+		}
+		return 2
+	}
 	several := false
 	for _, all := range []map[string]*flight{s.flights, s.parked} {
 		for _, f := range all {
-			if f.done || f.p != p || !such(f) {
+			if f.done || f.p != p || f == oldest || !such(f) {
 				continue
 			}
 			switch {
-			case oldest == nil || waits(oldest) && !waits(f):
+			case oldest == nil || rank(f) < rank(oldest):
 				oldest, several = f, false
-			case waits(oldest) == waits(f):
+			case rank(f) == rank(oldest):
 				several = true
 				if f.age < oldest.age {
 					oldest = f
