@@ -265,9 +265,10 @@ func (s *Session) park(f *flight) {
 	}
 	id := f.current()
 	delete(s.flights, string(id))
-	f.before, f.state = f.state, rand.Text()
+	state := rand.Text()
+	f.before, f.state = f.state, state
 	f.parked = true
-	s.parked[f.state] = f
+	s.parked[state] = f
 	if f.before != "" {
 		s.parked[f.before] = f
 	}
@@ -285,7 +286,7 @@ func (s *Session) park(f *flight) {
 		}
 	}
 	s.mu.Unlock()
-	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(f.state)), "inputRequests", requests)
+	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(state)), "inputRequests", requests)
 	result = s.modernized(f, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
 	s.send(id, true, jsonrpc.Response(id, result))
 	if oldest != nil {
