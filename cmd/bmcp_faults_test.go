@@ -46,6 +46,73 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w.clean()
 }
 
+// A real child keeps its connection from call to call, though each has a lease
+// of its own; somebody else's lease in between cuts it, which the next call
+// gets over.
+func TestMCPCallsOnOneInstance(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_BROWSER=chromium", "_A_LAUNCH=true")
+	clients, _ := filepath.Abs("../scripts/clients/node_modules/.bin")
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--mcp", clients+"/playwright-mcp")
+	m.greet("{}")
+	works := func(what string) {
+		t.Helper()
+		if r := m.tool("browser_evaluate", `{"function":"() => 1"}`); r.tool(t).IsError {
+			t.Errorf("%s: %s", what, r.line)
+		}
+	}
+	m.tool("browser_navigate", `{"url":"data:text/html,<title>one</title>"}`)
+	for i := range 15 {
+		works(fmt.Sprint(i))
+	}
+	var ids []string
+	for range 5 {
+		ids = append(ids, m.startTool("browser_evaluate", `{"function":"() => 2"}`))
+	}
+	for range ids {
+		if r := m.next(); r.tool(t).IsError {
+			t.Error(r.line)
+		}
+	}
+	if s := p.status().Summary; s.Leased != 0 {
+		t.Errorf("%+v", s)
+	}
+	w.run("bpool", "lease", "--", "sleep", "0.3").wants(t, 0, "")
+	works("after another lease")
+	m.in.Close()
+	m.wait()
+}
+
+// What an agent gets wrong is told to it, and changes nothing.
+func TestMCPBadArguments(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp(nil, "--mcp", "a="+fake())
+	m.tool("env", "{}")
+	for args, tool := range map[string]string{
+		`{"headless":"true"}`: "coordinator_launch_browser", `{"browsertype":"chromium"}`: "coordinator_launch_browser", `{"browserType":"firefox"}`: "coordinator_launch_browser",
+		`{"x":1}`: "coordinator_status", `{"commands":[{"tool":"coordinator_status"}]}`: "browser_execute_bulk", `{"commands":"echo"}`: "browser_execute_bulk",
+	} {
+		r := m.tool(tool, args).tool(t)
+		if r.Struct["success"] == true || tool != "browser_execute_bulk" && !r.IsError || strings.Contains(fmt.Sprint(r), "json:") {
+			t.Errorf("%s %s: %+v", tool, args, r)
+		}
+	}
+	if r := m.tool("coordinator_status", "{}").tool(t); r.Struct["running"] != true {
+		t.Errorf("%+v", r)
+	}
+	m.in.Close()
+	m.wait()
+	for args, code := range map[string]int{
+		"--pool-config /nonexistent.toml": 78, "--token-file x": 64, "--allow-origin http://x": 64, "--http=": 64, "--no-child --eager": 64,
+		"--no-pool --pool-config x": 64, "--config /nonexistent.toml": 78,
+	} {
+		if r := w.run("bmcp", strings.Fields(args)...); r.code != code || r.err == "" {
+			t.Errorf("%s: exit %d, want %d: %s", args, r.code, code, r.err)
+		}
+	}
+	w.clean()
+}
+
 // A browser that DevTools can't reach is the child's business.
 func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	w := newWorld(t)

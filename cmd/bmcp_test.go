@@ -530,6 +530,14 @@ func TestMCPPools(t *testing.T) {
 	if b.Success || b.Executed != 2 || b.Stopped != nil || b.Results[1] == nil {
 		t.Errorf("%+v", b)
 	}
+	for args, want := range map[string]string{`{"browser_instance":0}`: "0", `{"browser_instance":1}`: "1", `{"browser_instance":"0"}`: "0"} {
+		if r := m.tool("echo", args).tool(t); r.Meta["btools/instance"] != want {
+			t.Errorf("%s is on %v", args, r.Meta)
+		}
+	}
+	if r := m.tool("echo", `{"browser_instance":[1]}`).tool(t); !r.IsError {
+		t.Errorf("%+v", r)
+	}
 	if r := m.tool("echo", `{"browser_pool":"C"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, `no pool is named "C"`) {
 		t.Errorf("%+v", r)
 	}
@@ -576,6 +584,10 @@ func TestMCPAffinity(t *testing.T) {
 	}
 	if s := p.status().Summary; s.Leased != 2 {
 		t.Errorf("%+v", s)
+	}
+	// It may name the one that it keeps.
+	if r := one.tool("echo", `{"browser_instance":"`+a+`"}`).tool(t); r.IsError || r.Meta["btools/instance"] != a {
+		t.Errorf("%+v", r)
 	}
 	// Somebody ends its lease: it takes another one.
 	w.run("bpool", "release", "--all").wants(t, 0, "")

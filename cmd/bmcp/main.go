@@ -21,7 +21,7 @@ func main() {
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true, Do: command.Run,
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children, Usage: "run the MCP server `[NAME=]SPEC`, an npm package or a command with its arguments (repeatable; default: @playwright/mcp)"},
-				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE` too"},
+				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
 				&ucli.BoolFlag{Name: "eager", Category: children, Usage: "start every child for every browser as soon as a host comes, not when it is called"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
@@ -33,7 +33,7 @@ func main() {
 		},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
 		Commands: []*cli.Command{
-			{Name: "config", Usage: "print the entry that has a host run bmcp, with what is after -- as its arguments", ArgsUsage: "claude-code|claude-desktop|vscode|cursor|codex", TakesCommand: true, Do: command.Config},
+			{Name: "config", Usage: "print the entry that has a host run bmcp, with what is after -- as its arguments (a child's command after a second --)", ArgsUsage: "claude-code|claude-desktop|vscode|cursor|codex", TakesCommand: true, Do: command.Config},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold, Flags: slices.Concat(life.Flags("", ""), []ucli.Flag{
 				&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second, Usage: "give the child `DURATION` to end"}})},
 		},

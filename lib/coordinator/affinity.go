@@ -17,15 +17,15 @@ type kept struct {
 // one that the session keeps, unless the call names another one.
 func (s *Session) take(ctx context.Context, pool, instance string) (*place, error) {
 	b, ok := s.c.Browsers.(*pooled)
-	if !ok || instance != "" {
-		return s.c.Browsers.acquire(ctx, pool, instance)
+	if !ok {
+		return s.c.Browsers.acquire(ctx, pool, instance, s.name)
 	}
 	info, err := b.info(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
 	if info.Affinity != "session" {
-		return b.acquire(ctx, pool, "")
+		return b.acquire(ctx, pool, instance, s.name)
 	}
 	s.mu.Lock()
 	k := s.kept[info.Name]
@@ -39,6 +39,10 @@ func (s *Session) take(ctx context.Context, pool, instance string) (*place, erro
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if instance != "" && (k.at == nil || !info.means(instance, k.at.Instance)) {
+		k.unlock()
+		return b.acquire(ctx, pool, instance, s.name)
+	}
 	defer k.unlock()
 	if k.at != nil && k.calls == 0 {
 		died, ours := k.at.again(s.ctx)
@@ -47,7 +51,7 @@ func (s *Session) take(ctx context.Context, pool, instance string) (*place, erro
 		}
 	}
 	if k.at == nil {
-		at, err := b.acquire(ctx, info.Name, "")
+		at, err := b.acquire(ctx, info.Name, "", s.name)
 		if err != nil {
 			return nil, err
 		}

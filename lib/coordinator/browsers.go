@@ -19,8 +19,9 @@ type place struct {
 // Browsers are where calls find their browsers: those of Single, Pooled or
 // Left.
 type Browsers interface {
-	// acquire returns a browser that is up. Pool and instance may be "".
-	acquire(ctx context.Context, pool, instance string) (*place, error)
+	// acquire returns a browser that is up. Pool and instance may be "". Who
+	// names whose children stay connected to it.
+	acquire(ctx context.Context, pool, instance, who string) (*place, error)
 	// ready is acquire where nothing has to be waited for, else nil.
 	ready() *place
 	// any is where a child can be started before it is called, every all such
@@ -62,7 +63,7 @@ func Left(browser string, headless bool) Browsers {
 
 type noBrowser struct{ Browser }
 
-func (n noBrowser) acquire(context.Context, string, string) (*place, error) {
+func (n noBrowser) acquire(context.Context, string, string, string) (*place, error) {
 	return &place{Browser: n.Browser, release: func() {}}, nil
 }
 func (n noBrowser) ready() *place                            { return &place{Browser: n.Browser, release: func() {}} }

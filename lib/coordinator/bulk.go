@@ -50,7 +50,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		Instance string        `json:"browser_instance"`
 	}{}
 	if err := json.Unmarshal(args, &p); err != nil {
-		return nil, fmt.Errorf("bad arguments: %w", err)
+		return nil, errors.New("the arguments are not those of the tool's schema")
 	}
 	if s == nil || len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
@@ -69,6 +69,9 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 	out := &bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
 	for i, command := range p.Commands {
 		result, err := func() (json.RawMessage, error) {
+			if c.isOwn(command.Tool) {
+				return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
+			}
 			r, ok := s.find(ctx, command.Tool)
 			if !ok {
 				return nil, s.unknown(command.Tool)

@@ -168,6 +168,7 @@ func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, erro
 // poolInstance is what matters here of an instance's status.
 type poolInstance struct {
 	ID       string `json:"id"`
+	Alias    string `json:"alias"`
 	Browser  string `json:"browser"`
 	Headless bool   `json:"headless"`
 	Endpoint string `json:"http_url"`
@@ -183,6 +184,11 @@ type poolInfo struct {
 	Affinity  string         `json:"affinity"`
 	LeaseTTL  int64          `json:"lease_ttl_ms"`
 	Instances []poolInstance `json:"instances"`
+}
+
+// means reports whether a name is that of an instance: its ID or its alias.
+func (p *poolInfo) means(name, id string) bool {
+	return name == id || slices.ContainsFunc(p.Instances, func(i poolInstance) bool { return i.ID == id && i.Alias == name })
 }
 
 // look notes what instances there are.
@@ -274,8 +280,8 @@ func browserOf(pool string, i poolInstance) Browser {
 	return b
 }
 
-func (s *pooled) acquire(ctx context.Context, poolName, instance string) (*place, error) {
-	params := map[string]any{"hold": true, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
+func (s *pooled) acquire(ctx context.Context, poolName, instance, who string) (*place, error) {
+	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
 	if poolName != "" {
 		params["pool"] = poolName
 	}

@@ -349,13 +349,33 @@ func (s *Session) acquire(ctx context.Context, r route, args json.RawMessage) (*
 	}
 	poolName, instance := "", ""
 	if r.pools {
-		poolName, instance = jsonrpc.GetString(args, "browser_pool"), jsonrpc.GetString(args, "browser_instance")
+		var err, err2 error
+		poolName, err = nameIn(args, "browser_pool")
+		instance, err2 = nameIn(args, "browser_instance")
+		if err = errors.Join(err, err2); err != nil {
+			return nil, err
+		}
 	}
 	at, err := s.take(ctx, poolName, instance)
 	if err != nil {
 		return nil, explain(err)
 	}
 	return at, nil
+}
+
+// nameIn is a name among a call's arguments, "" if it is not there: a text, or
+// a number, as instances have such for names.
+func nameIn(args json.RawMessage, name string) (string, error) {
+	v := jsonrpc.Get(args, name)
+	switch {
+	case v == nil || string(v) == "null":
+		return "", nil
+	case v[0] == '"':
+		return jsonrpc.GetString(args, name), nil
+	case v[0] == '-' || v[0] >= '0' && v[0] <= '9':
+		return string(v), nil
+	}
+	return "", fmt.Errorf("%s is a text, not %s", name, v)
 }
 
 // explain adds what to do to an error of the browsers.

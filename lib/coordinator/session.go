@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -33,6 +34,7 @@ type Send func(to json.RawMessage, last bool, message []byte)
 // Session is a host and its children.
 type Session struct {
 	c       *Coordinator
+	name    string // that nobody else has
 	send    Send
 	shared  bool // by hosts that know nothing of each other
 	ctx     context.Context
@@ -61,7 +63,7 @@ type Session struct {
 // NewSession makes a session. Send is given each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
-	s := &Session{c: c, send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, started: map[string]bool{}, flights: map[string]*flight{}, parked: map[string]*flight{},
+	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, started: map[string]bool{}, flights: map[string]*flight{}, parked: map[string]*flight{},
 		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, kept: map[string]*kept{},
 		dirty: map[*process]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

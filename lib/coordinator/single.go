@@ -101,7 +101,7 @@ func (s *single) ready() *place {
 	return s.cur
 }
 
-func (s *single) acquire(ctx context.Context, pool, instance string) (*place, error) {
+func (s *single) acquire(ctx context.Context, pool, instance, who string) (*place, error) {
 	if p := s.ready(); p != nil {
 		return p, nil
 	}

@@ -20,9 +20,22 @@ import (
 	"btools/lib/record"
 )
 
-const instructions = `The browser tools launch their browser by themselves, at the first call that needs one. ` +
-	`The coordinator_ tools are for exceptions: to see what is wrong, to choose another browser, to begin afresh. ` +
-	`Stopping or restarting the browser loses its pages and logins.`
+const (
+	instructions = `The browser tools launch their browser by themselves, at the first call that needs one. ` +
+		`The coordinator_ tools are for exceptions: to see what is wrong, to choose another browser, to begin afresh. ` +
+		`Stopping or restarting the browser loses its pages and logins.`
+	poolInstructions = `The browser tools use a pool of browsers that are up already. Calls one after the other may land on different browsers: ` +
+		`give browser_instance to stay on one, unless the pool's affinity is "session", which does that by itself. ` +
+		`browser_pool_status shows the pools.`
+)
+
+// instructions are ours for the host.
+func (c *Coordinator) instructions() string {
+	if _, ok := c.Browsers.(*pooled); ok {
+		return poolInstructions
+	}
+	return instructions
+}
 
 // sessionKey is the session's place in a context.
 type sessionKey struct{}
@@ -68,7 +81,7 @@ func (c *Coordinator) ownList() []ownTool {
 
 // makeOwn registers our own tools.
 func (c *Coordinator) makeOwn() {
-	c.own = server.NewMCPServer("bmcp", c.Release, server.WithToolCapabilities(true), server.WithInstructions(instructions), server.WithTitle("Browsers"))
+	c.own = server.NewMCPServer("bmcp", c.Release, server.WithToolCapabilities(true), server.WithInputSchemaValidation(), server.WithInstructions(c.instructions()), server.WithTitle("Browsers"))
 	for _, t := range c.ownList() {
 		readOnly, destructive, closed := t.readOnly, t.destructive, false
 		tool := mcp.NewToolWithRawSchema(t.name, t.description, json.RawMessage(t.input))
@@ -224,6 +237,9 @@ func (c *Coordinator) launch(ctx context.Context, s *Session, args json.RawMessa
 	o := options.Options{Browser: jsonrpc.GetString(args, "browserType")}
 	if o.Browser == "msedge" {
 		o.Browser = record.Edge
+	}
+	if i := slices.IndexFunc(c.Children, func(child Child) bool { return child.takesEndpoint() }); i >= 0 && o.Browser == record.Firefox {
+		return nil, fmt.Errorf("firefox speaks no DevTools, by which child %s drives its browser: choose one that has cdp among its protocols", c.Children[i].Name)
 	}
 	if h := jsonrpc.Get(args, "headless"); h != nil {
 		v := string(h) == "true"

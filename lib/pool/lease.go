@@ -21,6 +21,7 @@ type lease struct {
 	id      string
 	slot    *slot
 	holder  string
+	keep    string
 	ttl     time.Duration
 	started time.Time
 	expires time.Time
@@ -40,7 +41,10 @@ type Request struct {
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
 	Held     bool           // by a connection, which is its renewal
 	Holder   string         // what the status calls it: 200 characters are kept
-	Now      bool           // at once, or the error is ErrWait
+	// Keep, if not "", has the lease's connections stay when it is released,
+	// until the next lease of the instance: and then, if that has the same.
+	Keep string
+	Now  bool // at once, or the error is ErrWait
 }
 
 // ErrWait says that a request would have to wait.
@@ -77,7 +81,7 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 	}
 	var l *lease
 	if got, ok := p.queue.Take(n); ok {
-		l = v.grantLocked(p.queue, got, ttl, r.Holder)
+		l = v.grantLocked(p.queue, got, ttl, r)
 		v.mu.Unlock()
 	} else if timeout <= 0 || r.Now {
 		v.mu.Unlock()
@@ -89,7 +93,7 @@ func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string,
 		served := make(chan error, 1)
 		w, err := p.queue.Wait(n, p.cfg.QueueLimit, func(got int, err error) {
 			if err == nil {
-				l = v.grantLocked(p.queue, got, ttl, r.Holder)
+				l = v.grantLocked(p.queue, got, ttl, r)
 			}
 			served <- err
 		})
@@ -181,18 +185,18 @@ func (p *pool) allFailed() bool {
 }
 
 // grantLocked makes the lease of a slot that the queue gives out.
-func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, holder string) *lease {
+func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, r Request) *lease {
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: printable(holder), ttl: ttl, started: now, expires: now.Add(ttl)}
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: ttl, started: now, expires: now.Add(ttl)}
 	l.timer = time.AfterFunc(ttl, func() {
-		v.end(l.id, "expired")
+		v.end(l.id, "expired", false)
 	})
 	s.lease = l
 	s.uses++
-	if s.proxy != nil {
-		s.proxy.Cut() // who held it before may have come back meanwhile
+	if s.proxy != nil && (r.Keep == "" || r.Keep != s.kept) {
+		s.proxy.Cut() // who held it before may be there still, or again
 	}
 	v.leases[l.id] = l
 	l.over, l.cancel = context.WithCancel(context.Background())
@@ -214,7 +218,7 @@ func (v *Service) Over(id string) <-chan struct{} {
 
 // Hold has a lease end with the context.
 func (v *Service) Hold(ctx context.Context, id string) {
-	stop := context.AfterFunc(ctx, func() { v.Release(id) })
+	stop := context.AfterFunc(ctx, func() { v.end(id, "released", false) })
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l := v.leases[id]; l != nil {
@@ -232,7 +236,7 @@ func (v *Service) Bind(id string, owner proc.Identity) {
 	}
 	go func() {
 		if owner.Wait(l.over) == nil {
-			v.Release(id)
+			v.end(id, "released", false)
 		}
 	}()
 }
@@ -255,13 +259,14 @@ func newLeaseID(now time.Time) string {
 	return fmt.Sprintf("lease_%d_%s", now.UnixMilli(), strings.ToLower(rand.Text()[:16]))
 }
 
-// Release ends a lease: its connections are cut, and the instance goes to who
-// is next. It reports whether there was one: a lease that has ended already
-// is no error.
-func (v *Service) Release(id string) bool { return v.end(id, "released") }
+// Release ends a lease: its connections are cut, unless it keeps them, and the
+// instance goes to who is next. It reports whether there was one: a lease that
+// has ended already is no error.
+func (v *Service) Release(id string) bool { return v.end(id, "released", true) }
 
-// end ends a lease, for the reason that the event tells.
-func (v *Service) end(id, event string) bool {
+// end ends a lease, for the reason that the event tells. Its connections may
+// stay only if its holder has said that it ends.
+func (v *Service) end(id, event string, may bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
 	if l == nil {
@@ -275,12 +280,16 @@ func (v *Service) end(id, event string) bool {
 	l.cancel()
 	v.mu.Unlock()
 	s := l.slot
-	if s.proxy != nil {
+	kept := ""
+	if may {
+		kept = l.keep
+	}
+	if s.proxy != nil && kept == "" {
 		s.proxy.Cut()
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s.lease = nil
+	s.lease, s.kept = nil, kept
 	if s.retired {
 		s.stop()
 		return true
@@ -305,7 +314,7 @@ func (v *Service) ReleaseAll() (ids []string) {
 		ids = append(ids, id)
 	}
 	v.mu.Unlock()
-	return slices.DeleteFunc(ids, func(id string) bool { return !v.Release(id) })
+	return slices.DeleteFunc(ids, func(id string) bool { return !v.end(id, "released", false) })
 }
 
 // Restart replaces the browsers of a pool, or of one instance, at once and

@@ -52,7 +52,8 @@ type slot struct {
 	pool     *pool // of the configuration that holds now
 	state    string
 	lease    *lease
-	uses     int // leases of this browser
+	kept     string // whose connections may be there without one
+	uses     int    // leases of this browser
 	restarts int
 	since    time.Time // when its browser was launched
 	recycle  bool      // another browser before the next lease

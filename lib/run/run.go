@@ -23,7 +23,7 @@ import (
 // Endpoint is what a command is told of its browser.
 type Endpoint struct {
 	ID, HTTPURL, WSURL string // ID is "" of a proxy
-	Port               int
+	Port               int    // 0: there is no browser
 }
 
 // Find looks the command up before anything is launched for it.
@@ -54,8 +54,10 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 		args[i] = sub.Replace(a)
 	}
 	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	cmd.Env = append(os.Environ(),
-		"BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
+	cmd.Env = os.Environ()
+	if e.Port != 0 {
+		cmd.Env = append(cmd.Env, "BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -25,6 +25,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
+	"btools/lib/pool/config"
 	"btools/lib/record"
 )
 
@@ -37,6 +38,19 @@ const closeTimeout = 40 * time.Second
 func Run(c *cli.Context) error {
 	if args := c.Args(); len(args) > 0 {
 		return c.UsageError("%q is no command: a child's goes after --", args[0])
+	}
+	for name, needs := range map[string]string{"token-file": "http", "allow-origin": "http"} {
+		if c.IsSet(name) && !c.IsSet(needs) {
+			return c.UsageError("--%s is for --%s", name, needs)
+		}
+	}
+	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"no-pool", "pool-config"}} {
+		if c.Bool(both[0]) && c.IsSet(both[1]) {
+			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
+		}
+	}
+	if c.IsSet("http") && c.String("http") == "" {
+		return c.UsageError("--http needs an address: HOST:PORT or PORT")
 	}
 	children, err := children(c)
 	if err != nil {
@@ -153,7 +167,7 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 	for _, spec := range c.StringSlice("mcp") {
 		child, err := coordinator.ParseChild(spec)
 		if err != nil {
-			return nil, c.UsageError("--mcp %v", err)
+			return nil, c.UsageError("--mcp %s: %v", spec, err)
 		}
 		all = append(all, child)
 	}
@@ -183,7 +197,7 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 			}
 			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
-				return nil, cli.Errorf(cli.Config, "%s: [child.%s] needs command or mcp", path, name)
+				return nil, cli.Errorf(cli.Config, "%s: [child.%s] has one of command and mcp", path, name)
 			}
 			if fc.MCP != "" {
 				parsed, err := coordinator.ParseChild(fc.MCP)
@@ -243,6 +257,11 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 				return nil, err
 			}
 			args = append(args, "--config="+abs)
+		}
+		// That it is wrong is to be said before a host has come.
+		home, _ := os.UserHomeDir()
+		if _, err := config.Load(config.Path(path, c.Getenv, home), os.Environ()); err != nil {
+			return nil, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
 		}
 		return coordinator.Pooled(os.Stderr, sock, args), nil
 	}

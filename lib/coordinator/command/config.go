@@ -33,8 +33,12 @@ func Config(c *cli.Context) error {
 	}
 	slices.Sort(names)
 	args := c.Args()
-	if len(args) != 1 || hosts[args[0]].where == "" {
-		return c.UsageError("name the host: %s", strings.Join(names, ", "))
+	known := strings.Join(names, ", ")
+	if len(args) != 1 {
+		return c.UsageError("name one host: %s", known)
+	}
+	if hosts[args[0]].where == "" {
+		return c.UsageError("no host is known as %q: there are %s", args[0], known)
 	}
 	host := hosts[args[0]]
 	self, err := os.Executable()

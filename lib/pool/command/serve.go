@@ -276,6 +276,7 @@ type leaseParams struct {
 	TTL      int64          `json:"ttl_ms,omitempty"`
 	Hold     bool           `json:"hold,omitempty"`   // the lease ends with the connection
 	Holder   string         `json:"holder,omitempty"` // what the status calls it
+	Keep     string         `json:"keep,omitempty"`   // the connections stay for the next lease that says the same
 	Owner    *proc.Identity `json:"owner,omitempty"`  // or with this process
 }
 
@@ -399,7 +400,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	if p.Owner != nil && !p.Owner.Alive() {
 		return nil, control.Errorf(control.BadRequest, "the owner is no process that lives: %d", p.Owner.PID)
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Holder: p.Holder}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Holder: p.Holder, Keep: p.Keep}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
