@@ -120,8 +120,8 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	if err := os.Symlink(bin+"/fakechild", child); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{"": " --browser=firefox --headless", "--no-headless": " --browser=firefox"} {
-		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser", "firefox"}, strings.Fields(args))...)
+	for args, want := range map[string]string{"firefox": " --browser=firefox --headless", "firefox --no-headless": " --browser=firefox", "webkit": " --browser=webkit --headless"} {
+		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
 		m.greet("{}")
 		if got := m.tool("env", "{}").text(t); got != want {
 			t.Errorf("%q, want %q", got, want)

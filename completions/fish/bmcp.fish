@@ -4,7 +4,7 @@ complete -c bmcp -f
 complete -c bmcp -n __fish_use_subcommand -a config -d 'print the entry for a host'
 complete -c bmcp -n '__fish_seen_subcommand_from config' -a 'claude-code claude-desktop vscode cursor codex'
 complete -c bmcp -l mcp -d 'run this MCP server' -xa '@playwright/mcp chrome-devtools-mcp'
-complete -c bmcp -l config -d 'run those of this file too' -rF
+complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'
 complete -c bmcp -l no-child -d 'run none'
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF

@@ -234,6 +234,10 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 
 // browsers are those of pools, if there are such, else one.
 func browsers(c *cli.Context) (coordinator.Browsers, error) {
+	configured := c.String("pool-config") != "" || slices.ContainsFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
+	if c.String("browser") == "webkit" && !configured { // which only children launch
+		return coordinator.Left("webkit", !c.Bool("no-headless")), nil
+	}
 	o, err := options.FromFlags(c)
 	if err != nil {
 		return nil, err
@@ -244,8 +248,8 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		level = "warn" // their usual words are of no interest here
 	}
 	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
-	configured := slices.ContainsFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
-	if path := c.String("pool-config"); path != "" || configured {
+	if configured {
+		path := c.String("pool-config")
 		sock, err := store.Socket(fmt.Sprintf("bmcp-%d", os.Getpid()))
 		if err != nil {
 			return nil, cli.StateError(err)
@@ -274,7 +278,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 			return coordinator.Pooled(os.Stderr, p.Control, nil), nil
 		}
 	}
-	if o.Browser == record.Firefox || o.Browser == "webkit" {
+	if o.Browser == record.Firefox {
 		return coordinator.Left(o.Browser, o.Headless == nil || *o.Headless), nil
 	}
 	return coordinator.Single(store, os.Stderr, slices.Concat(log, o.Argv())), nil
