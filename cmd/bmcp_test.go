@@ -689,6 +689,9 @@ func TestMCPCachedList(t *testing.T) {
 	if names := m.tools(); !slices.Contains(names, "echo") || time.Since(began) > 5*time.Second {
 		t.Error(names, time.Since(began))
 	}
+	until(t, "the status speaks of it", func() bool {
+		return strings.Contains(m.tool("coordinator_status", "{}").text(t), "child a has not answered for ")
+	})
 	m.cmd.Process.Signal(syscall.SIGTERM)
 	m.wait()
 	m = w.mcp([]string{"FAKE=many"}, "--mcp", "a="+fake())

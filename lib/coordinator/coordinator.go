@@ -255,10 +255,9 @@ func (c *Coordinator) retry(child *Child) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	if l.err == nil || l.live {
+	if l.err == nil || l.live || !isClosed(l.said) {
 		return false
 	}
-	l.err = nil
 	l.said = make(chan struct{})
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,24 @@ func (k *kid) running() *process {
 		return nil
 	}
 	return k.p
+}
+
+// slowAfter is how long a start may take until the status speaks of it.
+const slowAfter = 5 * time.Second
+
+// slow tells of children whose start takes long.
+func (s *Session) slow() (notes []string) {
+	s.mu.Lock()
+	kids := slices.Collect(maps.Values(s.kids))
+	s.mu.Unlock()
+	for _, k := range kids {
+		k.mu.Lock()
+		if took := time.Since(k.began); k.starting != nil && took > slowAfter {
+			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name, took.Round(time.Second)))
+		}
+		k.mu.Unlock()
+	}
+	return notes
 }
 
 // get returns the child's process, started if need be.

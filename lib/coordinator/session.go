@@ -330,10 +330,7 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 // all are the children that run.
 func (s *Session) all() (running []*process) {
 	s.mu.Lock()
-	var kids []*kid
-	for _, k := range s.kids {
-		kids = append(kids, k)
-	}
+	kids := slices.Collect(maps.Values(s.kids))
 	s.mu.Unlock()
 	for _, k := range kids {
 		if p := k.running(); p != nil {

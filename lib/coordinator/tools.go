@@ -160,10 +160,7 @@ type status struct {
 }
 
 func (c *Coordinator) status(ctx context.Context, _ *Session, _ json.RawMessage) (any, error) {
-	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Notes: c.tools().notes}
-	if st.Notes == nil {
-		st.Notes = []string{}
-	}
+	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Notes: append([]string{}, c.tools().notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	switch b := c.Browsers.(type) {
@@ -195,6 +192,7 @@ func (c *Coordinator) status(ctx context.Context, _ *Session, _ json.RawMessage)
 	sessions := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
 	for _, s := range sessions {
+		st.Notes = append(st.Notes, s.slow()...)
 		for _, p := range s.all() {
 			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.child.Name })
 			st.Children[i].Running++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -215,10 +216,7 @@ func (s *Session) childEnded(p *process) {
 			delete(s.asks, n)
 		}
 	}
-	var kids []*kid
-	for _, k := range s.kids {
-		kids = append(kids, k)
-	}
+	kids := slices.Collect(maps.Values(s.kids))
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
