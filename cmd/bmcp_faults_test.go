@@ -22,17 +22,16 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w := newWorld(t)
 	m := w.startMCP(nil, "--mcp", "a="+fake(), "--browser", "edge")
 	m.greet("{}")
-	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "install") {
+	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (bfind lists what is)") {
 		t.Errorf("%+v", r)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 
 	script := w.dir + "/browser"
 	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.dir+"/flag ] || { >"+w.dir+"/flag; echo no display >&2; exit 1; }\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o755)
 	m = w.startMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+fake())
 	m.greet("{}")
-	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "install") {
+	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (bfind lists what is)") {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {
@@ -41,8 +40,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	if r := m.tool("env", "{}").tool(t); r.IsError {
 		t.Errorf("%+v", r)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 }
 
@@ -79,8 +77,7 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 	}
 	w.run("bpool", "lease", "--", "sleep", "0.3").wants(t, 0, "")
 	works("after another lease")
-	m.in.Close()
-	m.wait()
+	m.end()
 }
 
 // What an agent gets wrong is told to it, and changes nothing.
@@ -100,8 +97,7 @@ func TestMCPBadArguments(t *testing.T) {
 	if r := m.tool("coordinator_status", "{}").tool(t); r.Struct["running"] != true {
 		t.Errorf("%+v", r)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	for args, code := range map[string]int{
 		"--pool-config /nonexistent.toml": 78, "--token-file x": 64, "--allow-origin http://x": 64, "--http=": 64, "--no-child --eager": 64,
 		"--no-pool --pool-config x": 64, "--config /nonexistent.toml": 78,
@@ -129,8 +125,7 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		if all := w.ours(); len(all) != 3 { // bmcp, hold, the child
 			t.Errorf("%q run", all)
 		}
-		m.in.Close()
-		m.wait()
+		m.end()
 	}
 	w.clean()
 }
@@ -156,8 +151,7 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 			t.Errorf("no %q in %s", want, status)
 		}
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 
 	clients, _ := filepath.Abs("../scripts/clients")
@@ -171,6 +165,28 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	}
 	c.Process.Kill()
 	c.Wait()
+	w.clean()
+}
+
+// Eager, a host has a child for every instance before it calls any; else one.
+func TestMCPEager(t *testing.T) {
+	w := newWorld(t)
+	for args, want := range map[string]float64{"": 1, "--eager": 3} {
+		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY__P_IS_DEFAULT=true"}, slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
+		m.tools()
+		var running any
+		until(t, fmt.Sprint(args, " ", want, " children run"), func() bool {
+			running = m.tool("coordinator_status", "{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]
+			return running == want
+		})
+		for range 6 { // and no more; each call is on the next instance
+			m.tool("echo", "{}")
+		}
+		if running := m.tool("coordinator_status", "{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]; running != 3.0 {
+			t.Errorf("%s: %v children run", args, running)
+		}
+		m.end()
+	}
 	w.clean()
 }
 
@@ -215,8 +231,7 @@ func TestMCPOddTools(t *testing.T) {
 				t.Error(size)
 			}
 		}
-		m.in.Close()
-		m.wait()
+		m.end()
 		w.clean()
 	}
 }
@@ -241,8 +256,7 @@ func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 			}
 		}
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 
 	// A child that has closed its output has ended.
 	m = w.mcp([]string{"FAKE=mute"}, "--mcp", "a="+fake())
@@ -250,8 +264,7 @@ func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 	if r := m.tool("a", "{}"); r.Error == nil || !strings.Contains(r.line, "child a ended") || time.Since(began) > 10*time.Second {
 		t.Error(time.Since(began), r.line)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 
 	// A bproxy that takes its time.
 	dir := w.dir + "/slow"
@@ -282,8 +295,7 @@ func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 	if r := m.answer(call); r.tool(t).IsError {
 		t.Error(r.line)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 
 	// A host that writes much before it reads anything.
 	c := w.cmd("bmcp", "--no-child")
@@ -338,17 +350,7 @@ func TestMCPHostsByHTTP(t *testing.T) {
 	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
 	post := func(headers map[string]string, body string) (int, http.Header, string) {
 		t.Helper()
-		r, _ := http.NewRequest("POST", url, strings.NewReader(body))
-		for name, value := range headers {
-			r.Header.Set(name, value)
-		}
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Body.Close()
-		b, _ := io.ReadAll(a.Body)
-		return a.StatusCode, a.Header, string(b)
+		return post(t, url, headers, body)
 	}
 	greeting := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 	for _, bad := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}`, `{"jsonrpc":"2.0","method":"initialize","params":{}}`} {

@@ -42,6 +42,24 @@ func (w *world) serveMCP(env []string, args ...string) (url string, stop func())
 	return strings.TrimSpace(line), stop
 }
 
+// post sends a message by HTTP, and returns what comes of it.
+func post(t *testing.T, url string, headers map[string]string, body string) (int, http.Header, string) {
+	t.Helper()
+	r, _ := http.NewRequest("POST", url, strings.NewReader(body))
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, _ := io.ReadAll(a.Body)
+	return a.StatusCode, a.Header, string(b)
+}
+
 // The official suite finds nothing, in either era, that it does not find in
 // the server behind bmcp too.
 func TestMCPConformance(t *testing.T) {
@@ -79,13 +97,10 @@ func TestMCPConformance(t *testing.T) {
 	}
 	// Hosts that can be asked other things have another child; the suite gives
 	// some answers half a second, which is less than a node takes to start here.
-	r, _ := http.NewRequest("POST", url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+
-		strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`))
-	for name, value := range map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"} {
-		r.Header.Set(name, value)
-	}
-	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 200 {
-		t.Errorf("%+v, %v", a, err)
+	code, _, answer := post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"},
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`)
+	if code != 200 {
+		t.Errorf("%d %s", code, answer)
 	}
 	suite(url, "--requirements", "2026-07-28")
 	for _, pending := range []string{"json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"} {
@@ -288,8 +303,7 @@ func TestMCPStatelessChildren(t *testing.T) {
 	if a := m.next(); string(a.ID) != id {
 		t.Error(a.line)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 }
 
@@ -313,8 +327,7 @@ func TestMCPChildStartedAgain(t *testing.T) {
 	told(level, a, b, `resources/unsubscribe{"uri":"fake://b"}`)
 	m.tool("crash", "{}")
 	told(level, a)
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 }
 

@@ -147,6 +147,12 @@ func (m *mcp) send(line string) {
 	}
 }
 
+// end ends the host's messages, and waits for bmcp to end.
+func (m *mcp) end() {
+	m.in.Close()
+	m.wait()
+}
+
 func (m *mcp) wait() {
 	done := make(chan error, 1)
 	go func() { done <- m.cmd.Wait() }()
@@ -374,8 +380,7 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	if r := m.tool("coordinator_list_browsers", "{}").text(t); !strings.Contains(r, `"type":"chromium"`) {
 		t.Error(r)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 }
 
@@ -410,30 +415,18 @@ func TestMCPHost(t *testing.T) {
 	w.clean()
 
 	w.run("bmcp", "--http", "0.0.0.0:0").wants(t, 64, "--token-file")
-	s := w.cmd("bmcp", "--http", "0", "-f", "mcp.url", "--mcp", playwright)
-	s.Env, s.Dir = env, w.dir
-	out, _ := s.StdoutPipe()
-	s.Start()
-	url, _ := bufio.NewReader(out).ReadString('\n')
-	url = strings.TrimSpace(url)
+	url, stop := w.serveMCP(nil, "--mcp", playwright)
 	host(false, url)
 	host(true, url) // the browser is the server's
 	// Two sessions with the same IDs, each with its own answers.
 	post := func(session, body string) (string, http.Header) {
 		t.Helper()
-		r, _ := http.NewRequest("POST", url, strings.NewReader(body))
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set("Content-Type", "application/json")
+		headers := map[string]string{}
 		if session != "" {
-			r.Header.Set("Mcp-Session-Id", session)
+			headers["Mcp-Session-Id"] = session
 		}
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Body.Close()
-		b, _ := io.ReadAll(a.Body)
-		return fmt.Sprint(a.StatusCode, " ", string(b)), a.Header
+		code, h, answer := post(t, url, headers, body)
+		return fmt.Sprint(code, " ", answer), h
 	}
 	const greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 	body, one := post("", greeting)
@@ -468,8 +461,7 @@ func TestMCPHost(t *testing.T) {
 	if x, err := http.DefaultClient.Do(r); err != nil || x.StatusCode != 403 {
 		t.Errorf("a web page gets %+v, %v", x, err)
 	}
-	s.Process.Signal(syscall.SIGTERM)
-	s.Wait()
+	stop()
 	w.clean()
 }
 
@@ -555,8 +547,7 @@ func TestMCPPools(t *testing.T) {
 	if r := m.tool("echo", "{}"); r.tool(t).IsError {
 		t.Errorf("%s", r.line)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	w.clean()
 }
 
@@ -627,8 +618,7 @@ func TestMCPBadChildren(t *testing.T) {
 	if r := m.tool("same", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "started again in") {
 		t.Errorf("a child that crashes again and again: %+v", r)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 
 	// Nonsense on its output, and deafness.
 	m = w.mcp(nil, "--mcp", "a="+fake())
@@ -682,8 +672,7 @@ func TestMCPCachedList(t *testing.T) {
 	if names := m.tools(); !slices.Contains(names, "echo") {
 		t.Error(names)
 	}
-	m.in.Close()
-	m.wait()
+	m.end()
 	m = w.mcp([]string{"FAKE=silent"}, "--mcp", "a="+fake())
 	began := time.Now()
 	if names := m.tools(); !slices.Contains(names, "echo") || time.Since(began) > 5*time.Second {
@@ -835,8 +824,7 @@ func TestMCPDeath(t *testing.T) {
 		if pid != m.cmd.Process.Pid {
 			works()
 		}
-		m.in.Close()
-		m.wait()
+		m.end()
 		w.clean()
 	}
 }
