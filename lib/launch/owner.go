@@ -153,9 +153,6 @@ func (h *Handle) Stop(now <-chan struct{}) error {
 // Ended is closed when browser and supervisor are gone.
 func (h *Handle) Ended() <-chan struct{} { return h.ended }
 
-// Err is how the supervisor ended, once Ended is closed.
-func (h *Handle) Err() error { return h.err }
-
 // Supervise is the other side of Start: the supervisor's process. Owner is
 // the one of the descriptor that Start was given. It returns the exit code.
 func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, logger func(level, format string) *slog.Logger) int {
