@@ -48,7 +48,7 @@ func main() {
 					return err
 				}
 				code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(), func(level, format string) *slog.Logger {
-					return cli.NewLogger(os.Stderr, "blaunch", level, format)
+					return cli.NewLogger(c.Messages, "blaunch", level, format)
 				})
 				return cli.Exit(code)
 			}},

@@ -90,8 +90,11 @@ type Context struct {
 	Name    string   // the program's
 	Command []string // after "--"; nil without
 	Log     *slog.Logger
-	dash    bool // "-" was given
-	args    []string
+	// Messages is standard error for what people read: it never blocks, and
+	// carries nothing that a terminal takes for a command.
+	Messages io.Writer
+	dash     bool // "-" was given
+	args     []string
 }
 
 // commonFlags are the flags of every program and subcommand.
@@ -111,7 +114,9 @@ func Main(p *Program) { os.Exit(Run(OS(), p)) }
 
 // Run runs a program and returns its exit code.
 func Run(env *Env, p *Program) int {
-	err := run(env, p)
+	messages := NewMessages(env.Stderr)
+	defer messages.Flush(flushBound)
+	err := run(env, p, messages)
 	var exit Exit
 	if err == nil {
 		return 0
@@ -119,26 +124,26 @@ func Run(env *Env, p *Program) int {
 	if errors.As(err, &exit) {
 		return int(exit)
 	}
-	fmt.Fprintf(env.Stderr, "%s: %v\n", p.Name, err)
+	fmt.Fprintf(messages, "%s: %v\n", p.Name, err)
 	code := Failed
 	var e *Error
 	if errors.As(err, &e) {
 		code = e.Code
 		if e.Hint != "" {
-			fmt.Fprintf(env.Stderr, "%s: hint: %s\n", p.Name, e.Hint)
+			fmt.Fprintf(messages, "%s: hint: %s\n", p.Name, e.Hint)
 		}
 	}
 	return code
 }
 
-func run(env *Env, p *Program) error {
+func run(env *Env, p *Program, messages io.Writer) error {
 	args, command, split := env.Args, []string(nil), false
 	if i := slices.Index(args, "--"); i > 0 {
 		args, command, split = args[:i], args[i+1:], true
 	}
 	action := func(c *Command, root bool) cli.ActionFunc {
 		return func(u *cli.Context) error {
-			ctx := &Context{Context: u, Env: env, Name: p.Name}
+			ctx := &Context{Context: u, Env: env, Name: p.Name, Messages: messages}
 			rest := u.Args().Slice()
 			if !root {
 				// By the words, not by what is set: the environment sets flags too.
@@ -270,7 +275,7 @@ func (c *Context) prepare() error {
 	if c.IsSet("output") && c.IsSet("field") {
 		return c.UsageError("--output and --field exclude each other")
 	}
-	c.Log = NewLogger(c.Stderr, c.Name, c.String("log-level"), c.String("log-format"))
+	c.Log = NewLogger(c.Messages, c.Name, c.String("log-level"), c.String("log-format"))
 	return nil
 }
 

@@ -126,6 +126,7 @@ type Output struct {
 	cols   []Column
 	headed bool
 	colors bool
+	safe   bool // a terminal shows the values
 }
 
 // Output returns the writer of results; cols are the table's columns. Names
@@ -133,7 +134,7 @@ type Output struct {
 // is done; schema lists the members' types by name, and known, if not nil, is
 // a record whose members count as known too.
 func (c *Context) Output(cols []Column, schema map[string]any, known *record.Record) (*Output, error) {
-	o := &Output{c: c, cols: cols}
+	o := &Output{c: c, cols: cols, safe: isTerminal(c.Stdout)}
 	if f := c.String("field"); c.IsSet("field") {
 		for _, name := range strings.Split(f, ",") {
 			name = strings.TrimSpace(name)
@@ -154,7 +155,7 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 // that can show them, unless NO_COLOR is set.
 func (c *Context) Table(w io.Writer, cols []Column) *Output {
 	return &Output{
-		c: c, cols: cols, table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0),
+		c: c, cols: cols, table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), safe: true,
 		colors: isTerminal(c.Stdout) && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb",
 	}
 }
@@ -213,8 +214,16 @@ func lookup(line []byte, name string) (json.RawMessage, bool) {
 
 // bare is a value as --field and a table print it: a string without quotes,
 // null as nothing, tabs and newlines escaped so that they can't be taken for
-// separators.
-func bare(raw json.RawMessage) string {
+// separators, and nothing that a terminal takes for a command.
+func (o *Output) bare(raw json.RawMessage) string {
+	s := value(raw)
+	if o.safe {
+		return Printable(s)
+	}
+	return s
+}
+
+func value(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
@@ -237,7 +246,7 @@ func (o *Output) Write(r *record.Record) error {
 		vals := make([]string, len(o.fields))
 		for i, f := range o.fields {
 			raw, _ := lookup(line, f)
-			vals[i] = bare(raw)
+			vals[i] = o.bare(raw)
 		}
 		line = []byte(strings.Join(vals, "\t") + "\n")
 	case o.table != nil:
@@ -252,7 +261,7 @@ func (o *Output) Write(r *record.Record) error {
 		vals := make([]string, len(o.cols))
 		for i, c := range o.cols {
 			raw, _ := lookup(line, c.Field)
-			vals[i] = bare(raw)
+			vals[i] = o.bare(raw)
 			if c.Color != nil {
 				vals[i] = o.paint(c, vals[i], c.Color(vals[i]))
 			}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Messages passes on messages for people, one a Write. Who writes waits while
-// they are read, but not for somebody who reads none: then what finds no room
-// is dropped.
+// Messages passes on messages for people, one a Write, without what a
+// terminal takes for commands. Who writes waits while they are read, but not
+// for somebody who reads none: then what finds no room is dropped.
 type Messages struct {
 	all  chan message
 	deaf atomic.Bool // nobody reads
@@ -22,6 +22,7 @@ type message struct {
 const (
 	maxMessages = 1024        // that wait
 	deafAfter   = time.Second // without one of them read
+	flushBound  = time.Second // a program's end waits for its last messages
 )
 
 // NewMessages passes messages on to w.
@@ -40,7 +41,7 @@ func NewMessages(w io.Writer) *Messages {
 }
 
 func (m *Messages) Write(b []byte) (int, error) {
-	next := message{text: append([]byte(nil), b...)}
+	next := message{text: printable(b, false)}
 	select {
 	case m.all <- next:
 		return len(b), nil

@@ -33,7 +33,7 @@ type Spec struct {
 	Timeout time.Duration   // from its start to the record
 	Grace   time.Duration   // from SIGTERM to SIGKILL, to it and its process group
 	Now     <-chan struct{} // closed: no grace any more
-	Stderr  io.Writer       // gets its messages
+	Stderr  io.Writer       // gets its messages, and must not block
 	Service bool            // it holds something else than a browser: any record will do
 }
 
@@ -77,9 +77,9 @@ func Sibling(name string) (string, error) {
 const Margin = 5 * time.Second
 
 // Blaunch is the Spec that launches by blaunch --wait, bound to us, with
-// these arguments besides. The level "info" is raised to "warn": its usual
-// words are ours to say.
-func Blaunch(timeout, grace time.Duration, level, format string, args []string) (Spec, error) {
+// these arguments besides; its messages go to stderr. The level "info" is
+// raised to "warn": its usual words are ours to say.
+func Blaunch(timeout, grace time.Duration, stderr io.Writer, level, format string, args []string) (Spec, error) {
 	blaunch, err := Sibling("blaunch")
 	if err != nil {
 		return Spec{}, err
@@ -89,7 +89,7 @@ func Blaunch(timeout, grace time.Duration, level, format string, args []string) 
 	}
 	argv := []string{blaunch, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
 		"--log-level=" + level, "--log-format=" + format}
-	return Spec{Argv: slices.Concat(argv, BindArgs(), args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: os.Stderr}, nil
+	return Spec{Argv: slices.Concat(argv, BindArgs(), args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr}, nil
 }
 
 // Foreign is a browser that somebody else holds: it never ends, and Stop does

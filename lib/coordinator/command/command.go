@@ -83,21 +83,17 @@ func Run(c *cli.Context) error {
 	defer stop(nil)
 	now := life.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
-	// Children may say more than anybody reads.
-	messages := cli.NewMessages(c.Stderr)
-	defer messages.Flush(time.Second)
-	log := cli.NewLogger(messages, c.Name, c.String("log-level"), c.String("log-format"))
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
 		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
-		Eager: c.Bool("eager"), Stderr: messages, Log: log,
+		Eager: c.Bool("eager"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() {}
 	if web != nil {
 		r := record.New()
 		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			end = co.ServeHTTP(web, g, log)
+			end = co.ServeHTTP(web, g, c.Log)
 			<-ctx.Done()
 		}
 	} else {
@@ -113,7 +109,7 @@ func Run(c *cli.Context) error {
 	case <-ended:
 	case <-now:
 	case <-time.After(closeTimeout):
-		log.Warn("not everything has ended in time")
+		c.Log.Warn("not everything has ended in time")
 	}
 	return err
 }
@@ -267,7 +263,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		if _, err := config.Load(config.Path(path, c.Getenv, home), os.Environ()); err != nil {
 			return nil, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
 		}
-		return coordinator.Pooled(os.Stderr, sock, args), nil
+		return coordinator.Pooled(c.Messages, sock, args), nil
 	}
 	f, err := store.Read()
 	if err != nil {
@@ -275,13 +271,13 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 	}
 	for _, p := range f.Pools {
 		if p.Process.Alive() && !c.Bool("no-pool") && o.Browser == "" {
-			return coordinator.Pooled(os.Stderr, p.Control, nil), nil
+			return coordinator.Pooled(c.Messages, p.Control, nil), nil
 		}
 	}
 	if o.Browser == record.Firefox {
 		return coordinator.Left(o.Browser, o.Headless == nil || *o.Headless), nil
 	}
-	return coordinator.Single(store, os.Stderr, slices.Concat(log, o.Argv())), nil
+	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv())), nil
 }
 
 // detect lists the installed browsers, by bfind.

@@ -253,7 +253,7 @@ func listen(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
 	grace := c.Duration("stop-timeout")
 	return func(ctx context.Context, set config.Settings, o options.Options) (*launcher.Browser, error) {
-		spec, err := launcher.Blaunch(set.Timeout, grace, c.String("log-level"), c.String("log-format"), o.Argv())
+		spec, err := launcher.Blaunch(set.Timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv())
 		if err != nil {
 			return nil, err
 		}

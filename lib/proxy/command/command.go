@@ -243,13 +243,13 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(contex
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
 		var spec launcher.Spec
 		if line := c.String("launch"); line != "" {
-			spec = launcher.Spec{Argv: shell(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: os.Stderr}
+			spec = launcher.Spec{Argv: shell(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
 				o.Browser = typ // a restart changes nothing that nobody asked for
 			}
 			var err error
-			if spec, err = launcher.Blaunch(timeout, grace, c.String("log-level"), c.String("log-format"), o.Argv()); err != nil {
+			if spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv()); err != nil {
 				return nil, err
 			}
 		}
