@@ -21,7 +21,7 @@ type Identity struct {
 var ErrGone = errors.New("no such process")
 
 // Of returns the identity of a running process, ErrGone if it has ended (a
-// zombie has).
+// zombie has). Any other error tells nothing of the process.
 func Of(pid int) (Identity, error) {
 	if pid <= 0 {
 		return Identity{}, ErrGone
@@ -53,17 +53,26 @@ func (id Identity) Alive() bool {
 		return sameBoot(id.Boot)
 	}
 	now, err := Of(id.PID)
-	return err == nil && now.Start == id.Start
+	if err != nil { // out of descriptors, say: that is no evidence of its end
+		return !errors.Is(err, ErrGone)
+	}
+	return now.Start == id.Start
 }
 
 // Local reports whether the identity is of this boot and PID namespace, so
 // that its number means here what it meant where it was written.
 func (id Identity) Local() bool { return id.Boot == Boot() }
 
-// Wait returns when the process has ended, or with the context's error.
+// Wait returns when the process has ended, or with the context's error. The
+// end of one of another PID namespace can't be seen from here: it counts as
+// alive until the boot's end.
 func (id Identity) Wait(ctx context.Context) error {
-	if !id.Local() || !id.Alive() {
+	if !id.Alive() {
 		return nil
+	}
+	if !id.Local() {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	return wait(ctx, id)
 }

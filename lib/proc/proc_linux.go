@@ -3,7 +3,9 @@ package proc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -18,8 +20,11 @@ import (
 // which may itself hold spaces and parentheses: [0] is the state.
 func stat(pid int) ([]string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, err
 	}
 	end := bytes.LastIndexByte(b, ')')
 	if end < 0 {
@@ -149,22 +154,43 @@ func each(f func(pid int)) {
 	}
 }
 
+// Usable tells why processes can't be told apart here, nil if they can.
+var Usable = sync.OnceValue(func() error {
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return fmt.Errorf("/proc is not mounted here: %w", err)
+	}
+	if self != strconv.Itoa(os.Getpid()) {
+		return errors.New("the /proc that is mounted here belongs to another PID namespace: mount its own (unshare --mount-proc)")
+	}
+	return nil
+})
+
 // KillDescendants sends SIGKILL to every process below this one and returns
 // their numbers. As a subreaper's orphans stay below it, none escapes by
 // forking; one that forks while it is looked for is met by the next call.
 func KillDescendants() []int {
-	parent := map[int]int{}
+	type process struct {
+		Identity
+		parent int
+	}
+	all := map[int]process{}
 	each(func(pid int) {
-		if f, err := stat(pid); err == nil && f[0] != "Z" {
-			parent[pid], _ = strconv.Atoi(f[1])
+		f, err := stat(pid)
+		if err != nil || f[0] == "Z" {
+			return
 		}
+		p := process{Identity: Identity{PID: pid, Boot: Boot()}}
+		p.parent, _ = strconv.Atoi(f[1])
+		p.Start, _ = strconv.ParseUint(f[19], 10, 64)
+		all[pid] = p
 	})
 	self := os.Getpid()
 	var killed []int
-	for pid := range parent {
-		for p := pid; p > 1; p = parent[p] {
-			if parent[p] == self {
-				if syscall.Kill(pid, syscall.SIGKILL) == nil {
+	for pid, p := range all {
+		for at := pid; at > 1; at = all[at].parent {
+			if all[at].parent == self {
+				if p.Signal(syscall.SIGKILL) == nil {
 					killed = append(killed, pid)
 				}
 				break
@@ -175,27 +201,45 @@ func KillDescendants() []int {
 }
 
 // Marked finds the processes whose environment holds the assignment, such as
-// "BTOOLS_INSTANCE=inst_…", or whose working directory is dir, if that is not
-// "". An unguessable value names its processes even after their parents, group
-// and session are gone; the directory names those that have overwritten their
-// environment with a title, as Chromium's helpers do.
+// "BTOOLS_INSTANCE=inst_…": an unguessable value names its processes even
+// after their parents, group and session are gone. Chromium's helpers have
+// overwritten their environment with a title: they are known by their working
+// directory dir, if that is not "".
 func Marked(assignment, dir string) []Identity {
 	want := []byte("\x00" + assignment + "\x00")
 	var found []Identity
 	each(func(pid int) {
+		id, err := Of(pid)
+		if err != nil {
+			return
+		}
 		at := "/proc/" + strconv.Itoa(pid)
-		cwd, _ := os.Readlink(at + "/cwd")
-		if dir == "" || strings.TrimSuffix(cwd, " (deleted)") != dir {
-			env, err := os.ReadFile(at + "/environ")
-			if err != nil || !bytes.Contains(append([]byte{0}, env...), want) {
+		env, err := os.ReadFile(at + "/environ")
+		if err != nil {
+			return
+		}
+		if !bytes.Contains(append([]byte{0}, env...), want) {
+			cwd, _ := os.Readlink(at + "/cwd")
+			if dir == "" || strings.TrimSuffix(cwd, " (deleted)") != dir || isEnvironment(env) {
+				return
+			}
+			if args, err := os.ReadFile(at + "/cmdline"); err != nil || !bytes.Contains(args, []byte("--type=")) {
 				return
 			}
 		}
-		if id, err := Of(pid); err == nil {
+		if id.Alive() { // the same one all the time
 			found = append(found, id)
 		}
 	})
 	return found
+}
+
+// isEnvironment reports whether what /proc shows as a process's environment
+// begins as one, with a variable, and not with the rest of a title. Somebody's
+// shell in a directory has one.
+func isEnvironment(env []byte) bool {
+	name, _, ok := bytes.Cut(env, []byte("="))
+	return ok && len(name) > 0 && !bytes.ContainsAny(name, "\x00 /-")
 }
 
 // KillMarked ends the processes that Marked finds, and returns the numbers of
@@ -220,15 +264,18 @@ func KillMarked(assignment, dir string, bound time.Duration) ([]int, error) {
 	}
 }
 
+// Uptime is the time since some moment in the past, the machine's sleep
+// included.
+func Uptime() time.Duration {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // since Linux 2.6.39
+	return time.Duration(t.Nano())
+}
+
 // StartTime is when the process began, to about 10 ms.
 func StartTime(id Identity) (time.Time, bool) {
-	var mono unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &mono) != nil {
-		return time.Time{}, false
-	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
-	up := time.Duration(mono.Nano())
-	return time.Now().Add(time.Duration(id.Start)*tick - up), true
+	return time.Now().Add(time.Duration(id.Start)*tick - Uptime()), true
 }
 
 // Childless reports whether this process has no children, not even from

@@ -12,8 +12,11 @@ const stillActive = 259
 
 func startOf(pid int) (uint64, error) {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
-	if err != nil {
+	if err == windows.ERROR_INVALID_PARAMETER || err == windows.ERROR_ACCESS_DENIED { // gone; or not ours
 		return 0, ErrGone
+	}
+	if err != nil {
+		return 0, err
 	}
 	defer windows.CloseHandle(h)
 	var code uint32
@@ -76,3 +79,13 @@ func StartTime(id Identity) (time.Time, bool) { return time.UnixMicro(int64(id.S
 
 // Childless is true: nothing is reaped on Windows.
 func Childless() bool { return true }
+
+// Usable is nil: processes can always be told apart here.
+func Usable() error { return nil }
+
+// Marked finds nothing here: see KillMarked.
+func Marked(string, string) []Identity { return nil }
+
+// Uptime is the time since some moment in the past, the machine's sleep
+// included: the wall clock's, which somebody may set.
+func Uptime() time.Duration { return time.Duration(time.Now().UnixNano()) }
