@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -35,8 +34,7 @@ func main() {
 }
 
 func run(c *cli.Context) error {
-	home, _ := os.UserHomeDir()
-	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"), Getenv: c.Getenv, Home: home}
+	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"), Getenv: c.Getenv, Home: c.Home()}
 	if t := c.String("type"); t != "" {
 		o.Types = strings.Split(t, ",")
 		for _, t := range o.Types {

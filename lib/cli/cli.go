@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 )
@@ -95,6 +97,7 @@ type Context struct {
 	Messages io.Writer
 	dash     bool // "-" was given
 	args     []string
+	given    map[string]bool // flags on the command line
 }
 
 // commonFlags are the flags of every program and subcommand.
@@ -110,7 +113,15 @@ func commonFlags() []cli.Flag {
 }
 
 // Main runs a program in this process's world and exits.
-func Main(p *Program) { os.Exit(Run(OS(), p)) }
+func Main(p *Program) {
+	// Paths that are handed on are read in other directories.
+	if tmp := os.Getenv("TMPDIR"); tmp != "" && !filepath.IsAbs(tmp) {
+		if abs, err := filepath.Abs(tmp); err == nil {
+			os.Setenv("TMPDIR", abs)
+		}
+	}
+	os.Exit(Run(OS(), p))
+}
 
 // Run runs a program and returns its exit code.
 func Run(env *Env, p *Program) int {
@@ -141,9 +152,10 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	if i := slices.Index(args, "--"); i > 0 {
 		args, command, split = args[:i], args[i+1:], true
 	}
+	args, given := flagsFirst(p, args)
 	action := func(c *Command, root bool) cli.ActionFunc {
 		return func(u *cli.Context) error {
-			ctx := &Context{Context: u, Env: env, Name: p.Name, Messages: messages}
+			ctx := &Context{Context: u, Env: env, Name: p.Name, Messages: messages, given: given}
 			rest := u.Args().Slice()
 			if !root {
 				// By the words, not by what is set: the environment sets flags too.
@@ -190,12 +202,13 @@ func run(env *Env, p *Program, messages io.Writer) error {
 			Flags: append(slices.Clone(c.Flags), commonFlags()...), Action: action(c, false), OnUsageError: onUsage,
 		})
 	}
-	return app.RunContext(context.Background(), flagsFirst(p, args))
+	return app.RunContext(context.Background(), args)
 }
 
-// flagsFirst puts the flags before the arguments: the library takes what
-// follows the first argument for arguments.
-func flagsFirst(p *Program, args []string) []string {
+// flagsFirst puts the flags before the arguments, as the library takes what
+// follows the first argument for arguments. Given holds the flags' names.
+func flagsFirst(p *Program, args []string) (sorted []string, given map[string]bool) {
+	given = map[string]bool{}
 	n, c := 1, &p.Command
 	if len(args) > 1 {
 		if i := slices.IndexFunc(p.Commands, func(c *Command) bool { return c.Name == args[1] }); i >= 0 {
@@ -217,12 +230,14 @@ func flagsFirst(p *Program, args []string) []string {
 			continue
 		}
 		flags = append(flags, a)
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		given[name] = true
 		if withValue[strings.TrimLeft(a, "-")] && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
 		}
 	}
-	return append(flags, rest...)
+	return append(flags, rest...), given
 }
 
 func init() {
@@ -257,10 +272,16 @@ func (c *Context) Args() []string { return c.args }
 
 // Given reports whether the flag itself was given, and not only its variable:
 // what comes down the pipe is nearer than the environment.
-func (c *Context) Given(name string) bool {
-	return slices.ContainsFunc(c.Env.Args, func(a string) bool {
-		return a == "--"+name || strings.HasPrefix(a, "--"+name+"=") || a == "-"+name
-	})
+func (c *Context) Given(name string) bool { return c.given[name] }
+
+// Home is the user's home directory, "" if the environment names none: then
+// nothing is read from one, least of all relative to the working directory.
+func (c *Context) Home() string {
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	return home
 }
 
 func (c *Context) prepare() error {
@@ -270,6 +291,12 @@ func (c *Context) prepare() error {
 	}{{"output", []string{"", "json", "table"}}, {"log-level", []string{"debug", "info", "warn", "error"}}, {"log-format", []string{"text", "json"}}} {
 		if v := c.String(f.name); !slices.Contains(f.of, v) {
 			return c.UsageError("--%s is %s, not %q", f.name, strings.Join(slices.DeleteFunc(f.of, func(s string) bool { return s == "" }), " or "), v)
+		}
+	}
+	// They travel as JSON, which would make other paths of them.
+	for _, name := range []string{"TMPDIR", "BTOOLS_STATE"} {
+		if v := c.Getenv(name); !utf8.ValidString(v) {
+			return c.UsageError("%s %q is not valid UTF-8: set it to another path", name, v)
 		}
 	}
 	if c.IsSet("output") && c.IsSet("field") {

@@ -54,30 +54,32 @@ func Browsers(ctx context.Context, o Options) ([]record.Browser, []error, error)
 	var list []candidate
 	var warnings []error
 	prefer := ""
+	// name adds an executable that somebody names.
+	name := func(path, source string) error {
+		if err := executable(path); err != nil {
+			return err
+		}
+		abs, err := filepath.Abs(path)
+		list = append(list, candidate{path: abs, source: source})
+		return err
+	}
 	if o.Path != "" {
-		list = append(list, candidate{path: o.Path, source: "flag"})
-	}
-	if v := o.Getenv("BTOOLS_BROWSER"); v != "" {
-		if strings.ContainsRune(v, filepath.Separator) {
-			list = append(list, candidate{path: v, source: "env"})
-		} else {
-			prefer = v
+		if err := name(o.Path, "flag"); err != nil {
+			return nil, nil, fmt.Errorf("--path %s: %w", o.Path, err)
 		}
 	}
-	for _, c := range list {
-		if err := executable(c.path); err != nil {
-			what := "--path"
-			if c.source == "env" {
-				what = "BTOOLS_BROWSER"
-			}
-			return nil, nil, fmt.Errorf("%s %s: %w", what, c.path, err)
+	if v := o.Getenv("BTOOLS_BROWSER"); !strings.ContainsRune(v, filepath.Separator) {
+		prefer = v
+	} else if err := name(v, "env"); err != nil {
+		err = fmt.Errorf("BTOOLS_BROWSER %s: %w", v, err)
+		if o.Path == "" && len(o.Types) == 0 {
+			return nil, nil, err
 		}
+		warnings = append(warnings, err) // what was asked for goes before it
 	}
 	if v := o.Getenv("CHROME_PATH"); v != "" {
-		if err := executable(v); err != nil {
-			warnings = append(warnings, fmt.Errorf("CHROME_PATH names no browser: %s: %w", v, err))
-		} else {
-			list = append(list, candidate{path: v, source: "env"})
+		if err := name(v, "env"); err != nil {
+			warnings = append(warnings, fmt.Errorf("CHROME_PATH %s: %w", v, err))
 		}
 	}
 	explicit := len(list)
@@ -87,7 +89,8 @@ func Browsers(ctx context.Context, o Options) ([]record.Browser, []error, error)
 	var all []found
 	seen := map[string]bool{}
 	for i, c := range list {
-		if i >= explicit && executable(c.path) != nil {
+		// Without a home directory some places are relative ones.
+		if i >= explicit && (!filepath.IsAbs(c.path) || executable(c.path) != nil) {
 			continue
 		}
 		real := resolve(c.path, o.Root)

@@ -85,7 +85,7 @@ func Run(c *cli.Context) error {
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
-		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv), Detect: detect,
+		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect,
 		Eager: c.Bool("eager"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() {}
@@ -121,11 +121,10 @@ type served struct {
 }
 
 // cacheDir is where the children's lists are kept, "" if nowhere.
-func cacheDir(getenv func(string) string) string {
+func cacheDir(getenv func(string) string, home string) string {
 	dir := getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(dir) {
-		home, err := os.UserHomeDir()
-		if err != nil {
+		if home == "" {
 			return ""
 		}
 		dir = filepath.Join(home, ".cache")
@@ -259,8 +258,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 			args = append(args, "--config="+abs)
 		}
 		// That it is wrong is to be said before a host has come.
-		home, _ := os.UserHomeDir()
-		if _, err := config.Load(config.Path(path, c.Getenv, home), os.Environ()); err != nil {
+		if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), os.Environ()); err != nil {
 			return nil, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
 		}
 		return coordinator.Pooled(c.Messages, sock, args), nil

@@ -3,10 +3,12 @@
 package options
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -83,6 +85,17 @@ func FromFlags(c *cli.Context) (Options, error) {
 
 // Check returns what is wrong with the options, "" if nothing is.
 func (o Options) Check() string {
+	// They travel as JSON, which would make other names of them.
+	for _, f := range []struct {
+		name   string
+		values []string
+	}{{"browser", []string{o.Browser}}, {"profile", []string{o.Profile}}, {"arg", o.Args}, {"env", o.Env}} {
+		for _, v := range f.values {
+			if !utf8.ValidString(v) {
+				return fmt.Sprintf("--%s %q is not valid UTF-8", f.name, v)
+			}
+		}
+	}
 	switch {
 	case o.Browser != "" && !isPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
 		return "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)

@@ -30,8 +30,7 @@ import (
 
 // load reads the configuration; everything that is wrong is told at once.
 func load(c *cli.Context) (*config.Config, error) {
-	home, _ := os.UserHomeDir()
-	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, home), os.Environ())
+	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ())
 	var bad *config.Error
 	if errors.As(err, &bad) {
 		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool check prints a valid one with where each value comes from"}

@@ -122,7 +122,7 @@ func (e *Error) add(source, format string, args ...any) {
 }
 
 // Path is the file that is read: the one that is named, else the user's, else
-// the system's, "" if there is none.
+// the system's, "" if there is none. Home is "" for a user without one.
 func Path(named string, getenv func(string) string, home string) string {
 	if named != "" {
 		return named
@@ -132,6 +132,9 @@ func Path(named string, getenv func(string) string, home string) string {
 		dir = filepath.Join(home, ".config")
 	}
 	for _, p := range []string{filepath.Join(dir, "btools", "pool.toml"), "/etc/btools/pool.toml"} {
+		if !filepath.IsAbs(p) {
+			continue
+		}
 		if _, err := os.Stat(p); err == nil {
 			return p
 		}
