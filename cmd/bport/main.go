@@ -88,7 +88,7 @@ func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Reco
 }
 
 func take(c *cli.Context, req port.Request) ([]int, error) {
-	ports, err := port.Take(c.State(), req)
+	ports, err := port.Take(c.Context.Context, c.State(), req)
 	if errors.Is(err, port.ErrExhausted) {
 		return nil, &cli.Error{Code: cli.TryAgain, Err: err, Hint: "ask for fewer or another --range, or wait until reservations run out"}
 	}

@@ -8,7 +8,7 @@ import (
 
 func BenchmarkCall(b *testing.B) {
 	path := b.TempDir() + "/s"
-	l, err := Listen(path)
+	l, err := Listen(context.Background(), path)
 	if err != nil {
 		b.Fatal(err)
 	}

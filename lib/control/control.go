@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/private"
 )
 
 // MaxLine is the size in bytes of the longest request or answer.
@@ -139,13 +139,22 @@ type Handler func(ctx context.Context, method string, params json.RawMessage) (a
 type Later func() (any, error)
 
 // Listen opens a control socket, mode 0600, in a directory that is nobody
-// else's. What a dead process left at the path is replaced.
-func Listen(path string) (net.Listener, error) {
+// else's. What a dead process left at the path is replaced. Another process
+// that opens or closes it now is waited for, until the context ends or 10 s
+// have passed.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
 		return nil, cli.Errorf(cli.Usage, "the path of the control socket has %d bytes, %d at most: %s", len(path), maxPath, path)
 	}
 	// Of two that come at once, one is second.
-	defer lockDir(filepath.Dir(path))()
+	unlock, err := private.LockSocket(ctx, path, true)
+	if errors.Is(err, private.ErrLocked) {
+		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("cannot open the control socket: %w", err)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the control socket: %w", err)
+	}
+	defer unlock()
 	c, err := net.Dial("unix", path)
 	if err == nil {
 		c.Close()
@@ -175,6 +184,10 @@ func Listen(path string) (net.Listener, error) {
 	return &listener{UnixListener: l, path: path, made: st}, nil
 }
 
+// closeBound is how long Close waits for another process that opens the
+// socket's path just now.
+const closeBound = time.Second
+
 // maxPath is the length in bytes of the longest path that a socket can have
 // everywhere: macOS has 104 with the NUL.
 const maxPath = 103
@@ -190,7 +203,13 @@ type listener struct {
 func (l *listener) Close() error {
 	err := l.UnixListener.Close()
 	l.once.Do(func() {
-		defer lockDir(filepath.Dir(l.path))()
+		ctx, cancel := context.WithTimeout(context.Background(), closeBound)
+		defer cancel()
+		unlock, err := private.LockSocket(ctx, l.path, true)
+		if err != nil {
+			return // whoever finds the socket dead removes it
+		}
+		defer unlock()
 		if st, err := os.Lstat(l.path); err == nil && os.SameFile(st, l.made) {
 			os.Remove(l.path)
 		}

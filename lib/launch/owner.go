@@ -35,16 +35,19 @@ type report struct {
 	Error  string         `json:"error,omitempty"`
 	Code   int            `json:"code,omitempty"`
 	Hint   string         `json:"hint,omitempty"`
+	Left   string         `json:"left,omitempty"` // what could not be cleaned up
 }
 
 // Handle is the owner's hold on a supervisor.
 type Handle struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	orders *json.Encoder
-	ready  chan *record.Record
-	ended  chan struct{} // closed when the supervisor is gone
-	err    error         // what it reported, valid once ended is closed
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	orders   *json.Encoder
+	ready    chan *record.Record
+	detached bool
+	ended    chan struct{} // closed when the supervisor is gone
+	failed   error         // why the browser ended, valid once ended is closed
+	left     error         // what could not be cleaned up, likewise
 }
 
 // Start starts a supervisor in the background, which waits to be told what to
@@ -89,25 +92,28 @@ func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error)
 				h.ready <- r.Record
 			}
 			if r.Error != "" {
-				h.err = &cli.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
+				h.failed = &cli.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
+			}
+			if r.Left != "" {
+				h.left = errors.New(r.Left)
 			}
 		}
-		if err := cmd.Wait(); err != nil && h.err == nil {
-			h.err = fmt.Errorf("the supervisor of the browser ended: %w", err)
+		if err := cmd.Wait(); err != nil && h.failed == nil {
+			h.failed = fmt.Errorf("the supervisor of the browser ended: %w", err)
 			// It can't have tidied up: do it in its place.
-			store.Update(func(*state.File) error { return nil })
+			h.left = store.Update(context.Background(), func(*state.File) error { return nil })
 		}
 	}()
 	return h, nil
 }
 
-// Launch returns once the browser's endpoint answers. When the context ends
-// first, everything is stopped and the context's cause is the error.
+// Launch returns once the browser's endpoint answers, or with the context's
+// cause. After an error there is still Stop to call.
 func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error) {
 	if err := h.orders.Encode(order{Spec: spec}); err != nil {
 		h.in.Close()
 		<-h.ended
-		return nil, errors.Join(h.err, fmt.Errorf("cannot talk to the supervisor: %w", err))
+		return nil, errors.Join(h.failed, fmt.Errorf("cannot talk to the supervisor: %w", err))
 	}
 	select {
 	case rec := <-h.ready:
@@ -118,12 +124,11 @@ func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error)
 			return rec, nil
 		default:
 		}
-		if h.err == nil {
-			h.err = errors.New("the supervisor of the browser ended without a word")
+		if h.failed == nil {
+			h.failed = errors.New("the supervisor of the browser ended without a word")
 		}
-		return nil, h.err
+		return nil, h.failed
 	case <-ctx.Done():
-		h.Stop(nil)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -132,14 +137,20 @@ func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error)
 func (h *Handle) Detach() error {
 	if err := h.orders.Encode(order{Detach: true}); err != nil {
 		<-h.ended
-		return errors.Join(errors.New("the browser ended"), h.err)
+		return errors.Join(errors.New("the browser ended"), h.failed)
 	}
+	h.detached = true
 	return nil
 }
 
 // Stop has the supervisor stop the browser, and returns when both are gone;
 // what is left to wait of a graceful stop is cut short when now is closed.
-func (h *Handle) Stop(now <-chan struct{}) error {
+// Failed tells how the browser ended if it was not by being told to, left what
+// could not be cleaned up. A browser that was let go is not stopped.
+func (h *Handle) Stop(now <-chan struct{}) (failed, left error) {
+	if h.detached {
+		return nil, nil
+	}
 	h.in.Close()
 	select {
 	case <-h.ended:
@@ -147,7 +158,15 @@ func (h *Handle) Stop(now <-chan struct{}) error {
 		h.cmd.Process.Signal(syscall.SIGTERM) // its second word to stop
 		<-h.ended
 	}
-	return h.err
+	return h.failed, h.left
+}
+
+// Why tells how the browser ended, once Ended is closed.
+func (h *Handle) Why() error {
+	if h.failed == nil {
+		return errors.New("it was stopped")
+	}
+	return h.failed
 }
 
 // Ended is closed when browser and supervisor are gone.
@@ -185,16 +204,21 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, log
 		}
 		return nil
 	}}
-	err := s.Run(ctx)
-	if err == nil {
-		return 0
+	failed, left := s.Run(ctx)
+	var r report
+	if failed != nil && ctx.Err() == nil { // else it was told to, and knows
+		r.Error, r.Code = failed.Error(), cli.Failed
+		var e *cli.Error
+		if errors.As(failed, &e) {
+			r.Code, r.Hint = e.Code, e.Hint
+		}
 	}
-	r := report{Error: err.Error(), Code: cli.Failed}
-	var e *cli.Error
-	if errors.As(err, &e) {
-		r.Code, r.Hint = e.Code, e.Hint
+	if left != nil {
+		r.Left = left.Error()
 	}
-	out.Encode(r)
+	if r != (report{}) {
+		out.Encode(r)
+	}
 	return 0
 }
 
@@ -212,5 +236,5 @@ func StopInstance(store *state.Store, e state.Instance, timeout time.Duration) e
 			e.Supervisor.Wait(context.Background())
 		}
 	}
-	return store.Update(func(*state.File) error { return nil }) // sweeps what it may have left
+	return store.Update(context.WithoutCancel(ctx), func(*state.File) error { return nil }) // sweeps what it may have left
 }

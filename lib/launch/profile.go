@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/state"
 )
@@ -46,27 +48,34 @@ func instanceDirs(id string) (dirs []string, temp string) {
 	return []string{dir, short}, short
 }
 
-// makeDirs makes an instance's directories and returns the lock on the first
-// one, which whoever sweeps asks whether we live.
-func makeDirs(dirs []string, temp string) (*os.File, error) {
-	for _, d := range dirs {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
+// makeDirs makes an instance's directories and locks them, which tells
+// whoever sweeps that we live. Unlock gives the locks back; with an error too
+// it is to be called.
+func makeDirs(ctx context.Context, dirs []string, temp string) (unlock func(), err error) {
+	var locks []*os.File
+	unlock = func() {
+		for _, l := range locks {
+			l.Close()
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(dirs[0], state.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
-	}
-	if err := state.Lock(lock, false); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("cannot lock %s: %w", lock.Name(), err)
+	for _, d := range dirs {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return unlock, makeError(err)
+		}
+		lock, err := state.LockDir(ctx, d)
+		if err != nil {
+			return unlock, makeError(err)
+		}
+		locks = append(locks, lock)
 	}
 	if err := os.MkdirAll(temp, 0o700); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("cannot make the browser's directory: %w", err)
+		return unlock, makeError(err)
 	}
-	return lock, nil
+	return unlock, nil
+}
+
+func makeError(err error) error {
+	return fmt.Errorf("cannot make the browser's directory: %w", err)
 }
 
 // lockProfile makes sure that a persistent profile exists, can be written and
@@ -82,7 +91,7 @@ func lockProfile(dir, id string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot write to the profile %s: %w", dir, err)
 	}
 	host, _ := os.Hostname()
-	if err := state.Lock(f, false); err != nil {
+	if err := private.TryLock(f); err != nil {
 		var h holder
 		if b, rerr := os.ReadFile(path); rerr == nil && json.Unmarshal(b, &h) == nil {
 			err = profileInUse(dir, h.PID, h.Host, h.ID)

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"btools/lib/proc"
 )
 
 // child is the browser's main process and everything below it.
@@ -19,6 +17,7 @@ type child struct {
 	exited chan struct{} // closed when the main process has been reaped
 	gone   chan struct{} // closed when nothing of it is left
 	status syscall.WaitStatus
+	handle handle // of the main process
 }
 
 // hold is the argument that makes a Chromium end with our end of a pipe,
@@ -52,7 +51,9 @@ func spawn(s *Spec, argv, env []string, dir string, out *os.File) (*child, error
 		files = append(files, r.Fd(), w2.Fd())
 	}
 	started := make(chan error, 1)
-	go c.run(argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: groupOfItsOwn(s.Profile == "")}, started)
+	sys := groupOfItsOwn(s.Profile == "", c.pipe != nil)
+	c.handle.ask(sys)
+	go c.run(argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys}, started)
 	if err := <-started; err != nil {
 		c.close()
 		return nil, err
@@ -85,6 +86,7 @@ func (c *child) run(argv []string, attr *syscall.ProcAttr, started chan<- error)
 		case got == pid:
 			c.status = status
 			close(c.exited)
+			c.handle.close()
 		}
 	}
 }
@@ -115,15 +117,6 @@ func (c *child) ask(keep bool, timeout time.Duration) {
 	c.signal(syscall.SIGTERM)
 }
 
-// signal reaches the main process while it is unreaped: its number is ours.
-func (c *child) signal(sig syscall.Signal) {
-	select {
-	case <-c.exited:
-	default:
-		syscall.Kill(c.pid, sig)
-	}
-}
-
 // kill ends the whole group and whatever has left it. It is to be called
 // again until gone is closed.
 func (c *child) kill() {
@@ -132,9 +125,8 @@ func (c *child) kill() {
 		return
 	default:
 	}
-	syscall.Kill(-c.pid, syscall.SIGKILL)
 	c.signal(syscall.SIGKILL)
-	proc.KillDescendants()
+	c.killRest()
 }
 
 // ending tells how the main process ended: its code (-1 by a signal), the

@@ -12,10 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"btools/lib/cdp"
 	"btools/lib/cli"
+	"btools/lib/life"
+	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -45,31 +48,29 @@ type Supervisor struct {
 }
 
 // Run launches the browser, holds it until the context ends (its cause is the
-// reason) or the browser does, and cleans up. The error is nil if the browser
-// was told to stop or ended well by itself.
-func (s *Supervisor) Run(ctx context.Context) error {
+// reason) or the browser does, and cleans up. Failed is nil if the browser was
+// told to stop after it was ready, or ended well by itself; left tells what
+// could not be cleaned up.
+func (s *Supervisor) Run(ctx context.Context) (failed, left error) {
 	proc.Subreaper() // without it, what the browser leaves is found by its mark
-	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self()}
+	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), KeepProfile: s.Spec.Profile != ""}
 	var temp string
 	s.dirs, temp = instanceDirs(s.entry.ID)
 	s.entry.Dirs = s.dirs
 	// Written down first, made second: killed in between, it is swept.
-	if err := s.Store.Update(func(f *state.File) error {
-		f.Instances = append(f.Instances, s.entry)
-		return nil
-	}); err != nil {
-		return cli.StateError(err)
+	if err := s.updateEntry(ctx); err != nil {
+		return err, nil
 	}
 	err := s.run(ctx, temp)
-	return errors.Join(err, s.cleanUp(ctx, err))
+	return err, s.cleanUp(ctx, err)
 }
 
 func (s *Supervisor) run(ctx context.Context, temp string) error {
-	lock, err := makeDirs(s.dirs, temp)
+	unlock, err := makeDirs(ctx, s.dirs, temp)
+	defer unlock()
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
 	if err := s.writeCopy(); err != nil {
 		return err
 	}
@@ -99,19 +100,40 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 	if err := s.start(profile, temp); err != nil {
 		return err
 	}
-	rec, err := s.untilReady(deadline, profile)
-	if err != nil {
-		s.stop(false)
-		return s.explain(ctx, err, profile)
+	if err := s.untilReady(ctx, deadline, profile); err != nil {
+		// A profile that is the user's may be open by now.
+		s.stop(s.entry.KeepProfile)
+		var b *browserError
+		if errors.As(err, &b) {
+			return s.explain(ctx, b.error, profile) // all that it prints is the reason
+		}
+		return err
 	}
 	cancel()
-	if !s.Spec.firefox() && s.Spec.pageLater() {
-		if err := s.openFirstPage(ctx, rec); err != nil {
-			s.stop(false)
-			return s.explain(ctx, err, profile)
-		}
+	return s.hold(ctx)
+}
+
+// browserError is an error of the browser's, not of what is around it.
+type browserError struct{ error }
+
+// untilReady waits until the browser is registered and answers, and hands its
+// record over.
+func (s *Supervisor) untilReady(ctx, deadline context.Context, profile string) error {
+	// The time in which the browser starts is free.
+	if err := errors.Join(s.writeCopy(), s.updateEntry(deadline)); err != nil {
+		return err
 	}
-	return s.hold(ctx, rec)
+	rec, err := s.answers(deadline, profile)
+	if err == nil && !s.Spec.firefox() && s.Spec.pageLater() {
+		err = s.openFirstPage(ctx, rec)
+	}
+	if err != nil {
+		return &browserError{err}
+	}
+	if err := s.updateEntry(deadline); err != nil {
+		return err
+	}
+	return s.Ready(rec)
 }
 
 var errTimeout = errors.New("timed out")
@@ -152,14 +174,10 @@ func (s *Supervisor) start(profile, temp string) error {
 		s.log.read(r, ready)
 		r.Close()
 	}()
-	// The time in which the browser starts is free.
 	if id, err := proc.Of(s.child.pid); err == nil {
 		s.entry.Browser = &id
 	}
-	if err := s.writeCopy(); err != nil {
-		return err
-	}
-	return s.updateEntry()
+	return nil
 }
 
 // dedupe keeps the last value of each variable, as a shell would see it.
@@ -178,22 +196,28 @@ func dedupe(env []string) []string {
 	return out
 }
 
-// writeCopy writes the copy of the entry in the instance's directory, from
-// which a lost state file is made again.
+// writeCopy writes the copy of the entry into the instance's directories,
+// from which a lost state file is made again.
 func (s *Supervisor) writeCopy() error {
 	b, err := json.Marshal(state.Copy{Instance: s.entry, State: s.Store.Path()})
 	if err != nil {
 		return err
 	}
-	if err := state.WriteFile(filepath.Join(s.dirs[0], state.EntryFile), b); err != nil {
-		return fmt.Errorf("cannot write the browser's entry: %w", err)
+	for _, d := range s.dirs {
+		if err := private.WriteFile(filepath.Join(d, state.EntryFile), b); err != nil {
+			e := &cli.Error{Code: cli.Failed, Err: fmt.Errorf("cannot write the browser's entry: %w", err)}
+			if errors.Is(err, syscall.ENOSPC) {
+				e.Hint = "the disk is full: free some space, or set TMPDIR to a directory on another one"
+			}
+			return e
+		}
 	}
 	return nil
 }
 
 // updateEntry brings the state file up to date.
-func (s *Supervisor) updateEntry() error {
-	return cli.StateError(s.Store.Update(func(f *state.File) error {
+func (s *Supervisor) updateEntry(ctx context.Context) error {
+	return cli.StateError(s.Store.Update(ctx, func(f *state.File) error {
 		if i := f.Instance(s.entry.ID); i != nil {
 			*i = s.entry
 		} else {
@@ -214,8 +238,14 @@ func (s *Supervisor) openFirstPage(ctx context.Context, rec *record.Record) erro
 		return fmt.Errorf("opened no page: %w", err)
 	}
 	go func() {
-		if err := <-done; err != nil && ctx.Err() == nil {
-			s.Log.Warn("the browser opened no page", "why", err)
+		err := <-done
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-s.child.exited: // which is told anyway
+		case <-time.After(time.Second):
+			s.Log.Warn("the browser did not open its first page", "why", err)
 		}
 	}()
 	return nil
@@ -226,9 +256,9 @@ var (
 	errNoServer = errors.New("no server")
 )
 
-// untilReady waits for the endpoint that the browser itself announces, and
-// makes sure that it is this browser that answers there.
-func (s *Supervisor) untilReady(ctx context.Context, profile string) (*record.Record, error) {
+// answers waits for the endpoint that the browser itself announces, and makes
+// sure that it is this browser that answers there.
+func (s *Supervisor) answers(ctx context.Context, profile string) (*record.Record, error) {
 	var ws string
 	select {
 	case ws = <-s.log.announced:
@@ -326,20 +356,12 @@ func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *
 	return rec
 }
 
-// hold hands the record over and waits for an end.
-func (s *Supervisor) hold(ctx context.Context, rec *record.Record) error {
-	if err := s.updateEntry(); err != nil {
-		s.stop(false)
-		return err
-	}
-	if err := s.Ready(rec); err != nil {
-		s.stop(false)
-		return err
-	}
+// hold waits for an end.
+func (s *Supervisor) hold(ctx context.Context) error {
 	if s.Spec.TTL > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.Spec.TTL, Expired)
-		defer cancel()
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer life.After(s.Spec.TTL, func() { end(Expired) })()
 	}
 	select {
 	case <-s.child.exited:
@@ -415,7 +437,17 @@ func (s *Supervisor) cleanUp(ctx context.Context, why error) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := s.Store.Update(func(f *state.File) error {
+	// A second signal ends the wait for the state's lock as well.
+	update, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.Now:
+			cancel(private.ErrLocked)
+		case <-update.Done():
+		}
+	}()
+	if err := s.Store.Update(update, func(f *state.File) error {
 		if len(errs) == 0 {
 			f.Drop(s.entry.ID)
 		}

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,6 +63,29 @@ func Signals(stop context.CancelCauseFunc) <-chan struct{} {
 	return now
 }
 
+// After calls f once the time has passed, the machine's sleep included, and
+// returns what calls it off.
+func After(d time.Duration, f func()) (stop func()) {
+	const look = 10 * time.Second // timers stand still while the machine sleeps
+	end := proc.Uptime() + d
+	off := make(chan struct{})
+	go func() {
+		for {
+			left := end - proc.Uptime()
+			if left <= 0 {
+				f()
+				return
+			}
+			select {
+			case <-off:
+				return
+			case <-time.After(min(left, look)):
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(off) })
+}
+
 // Owner is somebody whose end is ours. The zero value is nobody.
 type Owner struct {
 	PID *proc.Identity `json:"pid,omitempty"`
@@ -108,8 +133,13 @@ func FromFlags(c *cli.Context) (o Owner, err error) {
 			return o, c.UsageError("--bind-fd is 3 or more, not %d", n)
 		}
 		f := os.NewFile(uintptr(n), "bind-fd")
-		if _, err := f.Stat(); err != nil {
+		st, err := f.Stat()
+		if err != nil {
 			return o, c.UsageError("--bind-fd %d is not open", n)
+		}
+		// Whatever else has the number is this program's own.
+		if st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice) == 0 {
+			return o, c.UsageError("--bind-fd %d is not a pipe, a socket or a terminal", n)
 		}
 		closeOnExec(n)
 		o.FD = f

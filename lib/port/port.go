@@ -3,6 +3,7 @@
 package port
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -25,12 +26,12 @@ type Request struct {
 var ErrExhausted = errors.New("no free port left")
 
 // Take finds and reserves N distinct ports.
-func Take(s *state.Store, r Request) ([]int, error) {
+func Take(ctx context.Context, s *state.Store, r Request) ([]int, error) {
 	if r.Host == "" {
 		r.Host = "127.0.0.1"
 	}
 	var got []int
-	err := s.Update(func(f *state.File) error {
+	err := s.Update(ctx, func(f *state.File) error {
 		taken := map[int]bool{}
 		for _, p := range f.Ports {
 			taken[p.Port] = true

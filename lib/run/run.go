@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,12 +19,32 @@ import (
 	"btools/lib/cli"
 	"btools/lib/life"
 	"btools/lib/proc"
+	"btools/lib/record"
 )
 
 // Endpoint is what a command is told of its browser.
 type Endpoint struct {
 	ID, HTTPURL, WSURL string // ID is "" of a proxy
 	Port               int    // 0: there is no browser
+	Protocol           string // "": CDP
+}
+
+// EndpointOf is the endpoint of an instance.
+func EndpointOf(i record.Instance) Endpoint {
+	return Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port, Protocol: i.Protocol}
+}
+
+const cdpEndpoint = "{cdp_endpoint}"
+
+// Check refuses arguments of a command that its browser can't fill in.
+func Check(argv []string, bidi bool) error {
+	if bidi && slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, cdpEndpoint) }) {
+		return &cli.Error{
+			Code: cli.Usage, Err: errors.New(cdpEndpoint + ": Firefox speaks WebDriver BiDi, not CDP"),
+			Hint: "{ws_endpoint} is its address, for a client such as Puppeteer with protocol: 'webDriverBiDi'",
+		}
+	}
+	return nil
 }
 
 // Find looks the command up before anything is launched for it.
@@ -48,7 +69,10 @@ func Find(argv []string) (string, error) {
 // killed. A second one kills it at once. The result is nil or a cli.Exit with
 // the command's code. Started, if not nil, is called once it runs.
 func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration, started func()) error {
-	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), "{cdp_endpoint}", e.HTTPURL, "{ws_endpoint}", e.WSURL)
+	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), cdpEndpoint, e.HTTPURL, "{ws_endpoint}", e.WSURL)
+	if err := Check(argv, e.Protocol == record.BiDi); err != nil {
+		return err
+	}
 	args := make([]string, len(argv))
 	for i, a := range argv {
 		args[i] = sub.Replace(a)
@@ -56,7 +80,15 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	cmd.Env = os.Environ()
 	if e.Port != 0 {
-		cmd.Env = append(cmd.Env, "BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_CDP_URL="+e.HTTPURL, "BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
+		protocol, cdpURL := e.Protocol, e.HTTPURL
+		switch protocol {
+		case record.BiDi:
+			cdpURL = ""
+		case "":
+			protocol = record.CDP
+		}
+		cmd.Env = append(cmd.Env, "BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_PROTOCOL="+protocol, "BTOOLS_CDP_URL="+cdpURL,
+			"BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -1,14 +1,20 @@
 package state
 
 import (
+	"context"
+	"errors"
 	"hash/fnv"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
 )
@@ -27,6 +33,10 @@ const maxSocket = 103
 // socketSuffix ends the names of control sockets.
 const socketSuffix = ".sock"
 
+// dialBound is how long a service may take to accept a connection: one whose
+// queue is full lives.
+const dialBound = 100 * time.Millisecond
+
 // SocketPath returns the path of the control socket with this name, beside
 // the state file, or in a directory with a short path where that is too long.
 func (s *Store) SocketPath(name string) string {
@@ -44,7 +54,7 @@ func (s *Store) SocketPath(name string) string {
 // directory it makes.
 func (s *Store) Socket(name string) (string, error) {
 	path := s.SocketPath(name)
-	if err := makeDir(filepath.Dir(path)); err != nil {
+	if err := private.MakeDir(filepath.Dir(path)); err != nil {
 		return "", s.fail("open a socket beside", err)
 	}
 	return path, nil
@@ -87,20 +97,32 @@ func (f *File) tidyServices() {
 
 // dead reports whether a service has ended; its socket goes then.
 func dead(process proc.Identity, control string) bool {
-	if process.Alive() {
+	// Whether one of another PID namespace lives, its socket tells.
+	if process.Local() && process.Alive() {
 		return false
 	}
 	// The path comes from a file: only what can be a socket of ours goes.
 	st, err := os.Lstat(control)
 	if err != nil || st.Mode()&os.ModeSocket == 0 || !strings.HasSuffix(control, socketSuffix) {
-		return true
+		return errors.Is(err, fs.ErrNotExist) || err == nil
 	}
-	if c, err := net.Dial("unix", control); err == nil {
+	unlock, err := private.LockSocket(context.Background(), control, false)
+	if err != nil { // another one opens the socket just now; or it can't be removed
+		return !errors.Is(err, private.ErrLocked) && !process.Alive()
+	}
+	defer unlock()
+	c, err := net.DialTimeout("unix", control, dialBound)
+	if err == nil {
 		// Its first thread has ended, and others are about to; or another
 		// service has the path, whose entry takes this one's place.
 		c.Close()
 		return false
 	}
-	os.Remove(control)
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return errors.Is(err, syscall.ENOENT) // else it could not be found out
+	}
+	if now, err := os.Lstat(control); err == nil && os.SameFile(st, now) {
+		os.Remove(control)
+	}
 	return true
 }

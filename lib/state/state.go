@@ -4,6 +4,7 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
+	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
 )
@@ -42,6 +45,11 @@ type Instance struct {
 	Browser    *proc.Identity `json:"browser,omitempty"` // once it is started
 	Dirs       []string       `json:"dirs"`              // deleted when it ends
 	Record     *record.Record `json:"record,omitempty"`  // once it is ready
+	// KeepProfile says that the profile is the user's: a browser whose
+	// supervisor died gets the time to save it.
+	KeepProfile bool `json:"keep_profile,omitempty"`
+	// SweepFailed is when the last try to clean up after it failed.
+	SweepFailed *record.Time `json:"sweep_failed_at,omitempty"`
 }
 
 // Copy is what an instance's own directory keeps of its entry, and which
@@ -72,12 +80,12 @@ type Exit struct {
 // browser", not a log.
 const MaxExits = 32
 
-// Errors of the file itself.
+// Errors of the file itself, beside those of package private.
 var (
 	// ErrNewer says that a newer btools wrote the file.
 	ErrNewer = errors.New("written by a newer btools")
-	// ErrOwner says that the directory or file belongs to another user.
-	ErrOwner = errors.New("belongs to another user")
+	// ErrPath says that the file's path can't be written into it.
+	ErrPath = errors.New("the path is not valid UTF-8")
 )
 
 // Store is the place of the state file.
@@ -97,12 +105,11 @@ func Open(getenv func(string) string) *Store {
 		}
 		return &Store{path: p}
 	}
-	// The XDG specification has relative values ignored. A runtime directory
-	// that is named but missing (su, a container) is as good as none.
-	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
-		if st, err := os.Stat(d); err == nil && st.IsDir() {
-			return &Store{path: filepath.Join(d, "btools", "state.json")}
-		}
+	// The XDG specification has relative values ignored, and the directory
+	// owned by the user: one that is missing (a container) or another user's
+	// (su, sudo) counts as none.
+	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && private.Owned(d) {
+		return &Store{path: filepath.Join(d, "btools", "state.json")}
 	}
 	return &Store{path: filepath.Join(os.TempDir(), "btools-"+strconv.Itoa(os.Getuid()), "state.json")}
 }
@@ -113,7 +120,7 @@ func (s *Store) Path() string { return s.path }
 // Read returns the file's content without a lock; an empty one if there is
 // no file. A damaged file reads as empty: the next writer mends it.
 func (s *Store) Read() (*File, error) {
-	if err := checkOwner(filepath.Dir(s.path)); err != nil {
+	if err := private.CheckDir(filepath.Dir(s.path)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return &File{V: Version}, nil
 		}
@@ -137,12 +144,7 @@ func (s *Store) fail(do string, err error) error {
 type damaged struct{ error }
 
 func (s *Store) load() (*File, error) {
-	if err := checkOwner(s.path); errors.Is(err, fs.ErrNotExist) {
-		return &File{V: Version}, nil
-	} else if err != nil {
-		return nil, err
-	}
-	b, err := os.ReadFile(s.path)
+	b, err := private.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &File{V: Version}, nil
 	}
@@ -195,34 +197,30 @@ func notNil[T any](s []T) []T {
 // Update changes the file under the lock: change sees the content without
 // what has run out and edits it in place; its error leaves the file as it
 // was. What dead processes left is swept after the lock is given back, and
-// then dropped from the file.
-func (s *Store) Update(change func(*File) error) error {
+// then dropped from the file. The lock is waited for until the context ends
+// (its cause is the error) but not for longer than 10 s (private.ErrLocked).
+func (s *Store) Update(ctx context.Context, change func(*File) error) error {
 	var dead []Instance
-	err := s.locked(func(f *File) error {
+	err := s.locked(ctx, func(f *File) error {
 		dead = f.tidy()
 		return change(f)
 	})
 	if err != nil {
 		return err
 	}
-	if len(dead) > 0 {
-		s.sweep(dead)
-	}
+	dead = slices.DeleteFunc(dead, func(i Instance) bool {
+		return i.SweepFailed != nil && time.Since(i.SweepFailed.Time) < sweepAgain
+	})
+	s.sweep(ctx, dead)
 	return nil
 }
 
-// UpdateWithin is Update by a program that ends: it does not wait for longer
-// than that for a lock that somebody holds. What it leaves is swept by the
-// next one.
+// UpdateWithin is Update by a program that ends: what it can't write within
+// the bound is left to whoever sweeps.
 func (s *Store) UpdateWithin(bound time.Duration, change func(*File) error) error {
-	done := make(chan error, 1)
-	go func() { done <- s.Update(change) }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(bound):
-		return s.fail("update", errors.New("somebody holds its lock"))
-	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), bound, private.ErrLocked)
+	defer cancel()
+	return s.Update(ctx, change)
 }
 
 // tidy drops what has run out and returns the instances whose supervisor is
@@ -258,15 +256,21 @@ func (f *File) Drop(id string) {
 	f.Instances = slices.DeleteFunc(f.Instances, func(i Instance) bool { return i.ID == id })
 }
 
-func (s *Store) locked(change func(*File) error) error {
+func (s *Store) locked(ctx context.Context, change func(*File) error) error {
+	if !utf8.ValidString(s.path) {
+		return s.fail("use", ErrPath)
+	}
+	if err := proc.Usable(); err != nil {
+		return s.fail("use", err)
+	}
 	dir := filepath.Dir(s.path)
 	// The directory may vanish between any two calls (a cleaner, a logout):
 	// make it again and take the lock again.
 	var lock *os.File
 	for try := 0; ; try++ {
-		err := makeDir(dir)
+		err := private.MakeDir(dir)
 		if err == nil {
-			lock, err = takeLock(filepath.Join(dir, lockName(s.path)))
+			lock, err = private.LockFile(ctx, filepath.Join(dir, lockName(s.path)))
 		}
 		if err == nil {
 			break
@@ -300,59 +304,14 @@ func (s *Store) locked(change func(*File) error) error {
 	// One name for all writers: they hold the lock, and what a killed one
 	// left is overwritten by the next. No fsync: after a crash of the machine
 	// nothing that the file lists is alive.
-	if err := WriteFile(s.path, f.bytes()); err != nil {
+	if err := private.WriteFile(s.path, f.bytes()); err != nil {
 		return s.fail("write", err)
 	}
 	return nil
-}
-
-// WriteFile writes a file, mode 0600, that readers see whole: the old one or
-// the new one. Writers must not race.
-func WriteFile(path string, b []byte) error {
-	next := path + ".new"
-	err := os.WriteFile(next, b, 0o600)
-	if err == nil {
-		err = replace(next, path)
-	}
-	if err != nil {
-		os.Remove(next)
-	}
-	return err
 }
 
 // lockName is "state.lock" for state.json.
 func lockName(path string) string {
 	base := filepath.Base(path)
 	return base[:len(base)-len(filepath.Ext(base))] + ".lock"
-}
-
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return checkOwner(dir)
-}
-
-// takeLock opens and locks the file, and makes sure that the path still
-// names it: two processes with the locks of two files would both go on.
-func takeLock(path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := Lock(f, true); err != nil {
-			f.Close()
-			return nil, err
-		}
-		ours, err := f.Stat()
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if now, err := os.Stat(path); err == nil && os.SameFile(ours, now) {
-			return f, nil
-		}
-		f.Close()
-	}
 }

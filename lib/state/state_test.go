@@ -3,6 +3,7 @@
 package state
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 		s := Open(os.Getenv)
 		for i := range 25 {
 			p := Port{Port: n*100 + i, Until: record.Time{Time: time.Now().Add(time.Hour)}}
-			if err := s.Update(func(f *File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
+			if err := s.Update(context.Background(), func(f *File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
 				panic(err)
 			}
 			fmt.Println(p.Port) // it counts as written
@@ -107,11 +108,11 @@ func TestManyWriters(t *testing.T) {
 func TestUnknownMembersStay(t *testing.T) {
 	t.Setenv("BTOOLS_STATE", t.TempDir()+"/state/state.json")
 	s := Open(os.Getenv)
-	if err := s.Update(func(*File) error { return nil }); err != nil {
+	if err := s.Update(context.Background(), func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	os.WriteFile(s.Path(), []byte(`{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`), 0o600)
-	if err := s.Update(func(*File) error { return nil }); err != nil {
+	if err := s.Update(context.Background(), func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(s.Path()); string(b) != `{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`+"\n" {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,17 +13,25 @@ import (
 	"syscall"
 	"time"
 
+	"btools/lib/private"
 	"btools/lib/proc"
+	"btools/lib/record"
 )
 
 // Names of what an instance's own directory holds.
 const (
-	DirPrefix   = "btools-"       // then the instance's ID
-	LockFile    = "lock"          // flocked by the supervisor for its life
-	EntryFile   = "instance.json" // the instance's entry, from which a lost state file is made again
-	Mark        = "BTOOLS_INSTANCE"
+	DirPrefix = "btools-"       // then the instance's ID
+	EntryFile = "instance.json" // the instance's entry, from which a lost state file is made again
+	Mark      = "BTOOLS_INSTANCE"
+)
+
+const (
 	killBound   = 3 * time.Second // a process that SIGKILL doesn't end in this time hangs in the kernel
 	deleteBound = time.Second     // files that come back while a killed browser's helpers end
+	saveBound   = 3 * time.Second // a browser whose supervisor died has been told so, and saves its profile
+	askBound    = 2 * time.Second // then it is asked once more
+	sweepAgain  = 5 * time.Minute // after a try that failed
+	newBound    = time.Minute     // a directory without an entry is just being made
 )
 
 // ValidID reports whether id has the shape of an instance's ID: inst_, digits,
@@ -56,29 +65,49 @@ func (i *Instance) Alive() bool {
 		return false
 	}
 	for _, d := range i.Dirs {
-		if held, known := lockHeld(filepath.Join(d, LockFile)); known {
+		if held, known := dirHeld(d); known {
 			return held
 		}
 	}
 	return true
 }
 
-// lockHeld reports whether somebody holds the file's lock, and whether that
+// LockDir locks an instance's directory for the life of its supervisor. A
+// sweeper may have it for a moment.
+func LockDir(ctx context.Context, dir string) (*os.File, error) {
+	f, err := openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := private.Lock(ctx, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// dirHeld reports whether somebody has locked the directory, and whether that
 // could be found out.
-func lockHeld(path string) (held, known bool) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+func dirHeld(dir string) (held, known bool) {
+	f, err := openDir(dir)
 	if err != nil {
 		return false, false
 	}
 	defer f.Close()
-	return Lock(f, false) != nil, true
+	err = private.TryLock(f)
+	return errors.Is(err, private.ErrLocked), err == nil || errors.Is(err, private.ErrLocked)
 }
 
 // Clean ends what is left of a dead instance and deletes its directories.
 func (i *Instance) Clean() (Swept, error) {
 	s := Swept{ID: i.ID, Dirs: []string{}, Killed: []int{}}
-	if b := i.Browser; b != nil && b.Signal(syscall.SIGKILL) == nil {
-		s.Killed = append(s.Killed, b.PID)
+	if b := i.Browser; b != nil && b.Local() {
+		if i.KeepProfile {
+			letSave(*b)
+		}
+		if b.Signal(syscall.SIGKILL) == nil {
+			s.Killed = append(s.Killed, b.PID)
+		}
 	}
 	killed, err := proc.KillMarked(Mark+"="+i.ID, i.dir(), killBound)
 	for _, pid := range killed {
@@ -94,6 +123,20 @@ func (i *Instance) Clean() (Swept, error) {
 		err = errors.Join(err, derr)
 	}
 	return s, err
+}
+
+// letSave waits for a browser that its dead supervisor's pipe, or the kernel,
+// has told to end. It is asked by a signal only after that: a second one
+// would kill it.
+func letSave(b proc.Identity) {
+	wait := func(bound time.Duration) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		defer cancel()
+		return b.Wait(ctx) == nil
+	}
+	if !wait(saveBound) && b.Signal(syscall.SIGTERM) == nil {
+		wait(askBound)
+	}
 }
 
 // dir is the instance's own directory, where its processes start.
@@ -125,38 +168,53 @@ func RemoveDir(dir string) (bool, error) {
 	}
 }
 
-func (s *Store) sweep(dead []Instance) []Swept {
+// sweep cleans up after dead instances and drops them from the file. The
+// context's end does not stop it: it bounds itself.
+func (s *Store) sweep(ctx context.Context, dead []Instance) []Swept {
+	if len(dead) == 0 {
+		return nil
+	}
 	var done []Swept
+	var failed []string
 	for _, i := range dead {
 		swept, err := i.Clean()
 		if err != nil {
-			if s.Warn != nil {
-				s.Warn(fmt.Sprintf("cannot sweep what %s left: %v", i.ID, err))
-			}
+			s.warn("cannot clean up after %s: %v (blaunch gc tries again)", i.ID, err)
+			failed = append(failed, i.ID)
 			continue
 		}
 		done = append(done, swept)
 	}
-	if len(done) == 0 {
-		return done
-	}
-	if err := s.locked(func(f *File) error {
+	if err := s.locked(context.WithoutCancel(ctx), func(f *File) error {
 		for _, d := range done {
 			f.Drop(d.ID)
 		}
+		now := record.Now()
+		for _, id := range failed {
+			if i := f.Instance(id); i != nil {
+				i.SweepFailed = &now
+			}
+		}
 		return nil
-	}); err != nil && s.Warn != nil {
-		s.Warn(err.Error())
+	}); err != nil {
+		s.warn("%v", err)
 	}
 	return done
 }
 
+func (s *Store) warn(format string, args ...any) {
+	if s.Warn != nil {
+		s.Warn(fmt.Sprintf(format, args...))
+	}
+}
+
 // GC sweeps what dead processes left: entries, processes, and also the
-// directories that no entry names, because the state file was lost.
-func (s *Store) GC() ([]Swept, error) {
+// directories that no entry of the file names, because the file was lost or
+// is another one's. Only what is known to be dead goes.
+func (s *Store) GC(ctx context.Context) ([]Swept, error) {
 	var dead []Instance
 	known := map[string]bool{}
-	err := s.locked(func(f *File) error {
+	err := s.locked(ctx, func(f *File) error {
 		dead = f.tidy()
 		for _, i := range f.Instances {
 			known[i.ID] = true
@@ -171,28 +229,63 @@ func (s *Store) GC() ([]Swept, error) {
 		if known[id] {
 			continue
 		}
-		held, ok := lockHeld(filepath.Join(dir, LockFile))
-		if st, err := os.Stat(dir); !ok && (err != nil || time.Since(st.ModTime()) < time.Minute) {
-			continue // just being made: its lock comes next
-		}
-		if !held {
-			dead = append(dead, Instance{ID: id, Dirs: []string{dir}})
+		i, why := lost(id, dir)
+		switch {
+		case why != "":
+			s.warn("%s is left alone: %s", dir, why)
+		case i != nil:
+			dead = append(dead, *i)
+			known[id] = true // its other directory goes with it
 		}
 	}
-	return s.sweep(dead), nil
+	return s.sweep(ctx, dead), nil
+}
+
+// lost is the dead instance of a directory that no entry names. It is nil if
+// the instance lives, or with the reason why that is not known.
+func lost(id, dir string) (i *Instance, why string) {
+	if held, known := dirHeld(dir); held || !known {
+		return nil, ""
+	}
+	if c, err := readCopy(dir); err == nil {
+		if c.Alive() { // and its lock is lost
+			return nil, ""
+		}
+		return &c.Instance, ""
+	}
+	if st, err := os.Stat(dir); err != nil || time.Since(st.ModTime()) < newBound {
+		return nil, ""
+	}
+	if left := proc.Marked(Mark+"="+id, dir); len(left) > 0 {
+		return nil, fmt.Sprintf("process %d belongs to it, and nothing tells whether its supervisor lives", left[0].PID)
+	}
+	return &Instance{ID: id, Dirs: []string{dir}}, ""
+}
+
+// readCopy reads an instance's entry from its directory.
+func readCopy(dir string) (Copy, error) {
+	var c Copy
+	b, err := private.ReadFile(filepath.Join(dir, EntryFile))
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err == nil && DirPrefix+c.ID != filepath.Base(dir) {
+		err = fmt.Errorf("it is of %s", c.ID)
+	}
+	return c, err
 }
 
 // instanceDirs lists our instances' directories in the temporary directories.
 func instanceDirs() []string {
 	var dirs []string
-	for _, tmp := range slices.Compact([]string{os.TempDir(), shortTemp}) {
+	for _, tmp := range slices.Compact([]string{filepath.Clean(os.TempDir()), shortTemp}) {
 		entries, err := os.ReadDir(tmp)
 		if err != nil {
 			continue
 		}
 		for _, e := range entries {
 			dir := filepath.Join(tmp, e.Name())
-			if e.IsDir() && isInstanceDir(e.Name()) && checkOwner(dir) == nil {
+			if e.IsDir() && isInstanceDir(e.Name()) && private.CheckDir(dir) == nil {
 				dirs = append(dirs, dir)
 			}
 		}
@@ -204,13 +297,8 @@ func instanceDirs() []string {
 // was lost is only the list of them.
 func (s *Store) recoverInstances(f *File) {
 	for _, dir := range instanceDirs() {
-		b, err := os.ReadFile(filepath.Join(dir, EntryFile))
-		if err != nil {
-			continue
-		}
-		var i Copy
-		if json.Unmarshal(b, &i) == nil && i.State == s.path && DirPrefix+i.ID == filepath.Base(dir) && i.Alive() && f.Instance(i.ID) == nil {
-			f.Instances = append(f.Instances, i.Instance)
+		if c, err := readCopy(dir); err == nil && c.State == s.path && f.Instance(c.ID) == nil && c.Alive() {
+			f.Instances = append(f.Instances, c.Instance)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -195,7 +196,7 @@ func write(first string) {
 	s := state.Open(os.Getenv)
 	for i := range 50 {
 		p := state.Port{Port: n + i, Until: record.Time{Time: time.Now().Add(time.Hour)}}
-		if err := s.Update(func(f *state.File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
+		if err := s.Update(context.Background(), func(f *state.File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
 			panic(err)
 		}
 		fmt.Println(p.Port)

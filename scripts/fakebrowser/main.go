@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -25,6 +26,16 @@ func main() {
 		}
 	}
 	play(os.Getenv("FAKE"), port)
+}
+
+// note appends a line to the file that FAKE_LOG names.
+func note(line string) {
+	f, err := os.OpenFile(os.Getenv("FAKE_LOG"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintln(f, line)
+	f.Close()
 }
 
 func play(what, port string) {
@@ -69,6 +80,29 @@ func play(what, port string) {
 				os.Stderr.Write(line)
 			}
 		}()
+	case "save", "saveslow": // saves its profile before it ends, and writes that down
+		term := make(chan os.Signal, 1)
+		signal.Notify(term, syscall.SIGTERM)
+		save := sync.OnceFunc(func() {
+			note("saving")
+			time.Sleep(300 * time.Millisecond)
+			note("saved")
+			os.Exit(0)
+		})
+		go func() {
+			<-term
+			signal.Reset(syscall.SIGTERM) // as Chromium does: a second one kills
+			save()
+		}()
+		go func() {
+			io.Copy(io.Discard, os.NewFile(3, "pipe"))
+			save()
+		}()
+		if what == "saveslow" { // and has no endpoint
+			note("started")
+			select {}
+		}
+		defer save()
 	case "floodline": // one line without an end
 		go func() {
 			for {

@@ -4,12 +4,13 @@ package command
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"btools/lib/cli"
 	"btools/lib/find"
@@ -20,6 +21,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/state"
+	"btools/lib/systemd"
 )
 
 var columns = []cli.Column{
@@ -50,6 +52,7 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	inherited := proc.HideInherited()
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	now := life.Signals(stop)
@@ -63,22 +66,21 @@ func Launch(c *cli.Context) error {
 	case c.Bool("wait"):
 		// A shell that became us by exec has left us its children. They are
 		// not ours to reap: let the supervisor be a process of its own.
+		service := systemd.NewNotifier()
 		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
 			if err := print(r); err != nil {
 				return err
 			}
+			service.Tell("READY=1")
 			select {
 			case <-ctx.Done():
+				service.Tell("STOPPING=1")
 			case <-h.Ended():
 			}
 			return nil
 		})
 	case cmd != "":
-		spec.Owner.Watch(ctx, stop)
-		spec.Owner = life.Owner{}
-		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
-			return runCommand(ctx, c, cmd, spec, r)
-		})
+		return withCommand(ctx, c, spec, stop, now, cmd, inherited)
 	}
 	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
 		if err := print(r); err != nil {
@@ -92,12 +94,22 @@ func Launch(c *cli.Context) error {
 func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, print func(*record.Record) error) error {
 	signal.Ignore(syscall.SIGPIPE)
 	spec.Owner.Watch(ctx, stop)
+	service := systemd.NewNotifier()
+	defer context.AfterFunc(ctx, func() { service.Tell("STOPPING=1") })()
 	ready := false
 	s := &launch.Supervisor{Spec: spec, Store: c.State(), Log: c.Log, Now: now, Ready: func(r *record.Record) error {
 		ready = true
-		return print(r)
+		if err := print(r); err != nil {
+			return err
+		}
+		service.Tell("READY=1")
+		return nil
 	}}
-	return interrupted(s.Run(ctx), ready)
+	failed, left := s.Run(ctx)
+	if ready {
+		return errors.Join(failed, left)
+	}
+	return interrupted(failed, left)
 }
 
 // held runs do with a browser under a supervisor of its own, and stops both
@@ -107,42 +119,75 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 	if err != nil {
 		return err
 	}
+	// It comes up while the browser is found.
 	if err := setBrowser(c, spec); err != nil {
 		h.Stop(nil)
 		return err
 	}
 	rec, err := h.Launch(ctx, spec)
 	if err != nil {
-		return interrupted(err, false)
+		_, left := h.Stop(now)
+		return interrupted(err, left)
 	}
-	if err := do(h, rec); err != nil {
-		if stopErr := h.Stop(now); stopErr != nil {
-			c.Log.Warn(stopErr.Error())
-		}
-		return err
+	err = do(h, rec)
+	failed, left := h.Stop(now)
+	if err == nil {
+		err = failed
 	}
-	if c.Command == nil && !c.Bool("wait") {
-		return nil
-	}
-	return h.Stop(now)
+	return errors.Join(err, left)
 }
 
-// interrupted gives a launch that a signal ended that signal's exit code.
-func interrupted(err error, ready bool) error {
+// interrupted gives a launch that a signal ended that signal's exit code; left
+// is what could not be cleaned up.
+func interrupted(err, left error) error {
 	var i *life.Interrupted
-	if errors.As(err, &i) && !ready {
-		return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is left running")}
+	switch {
+	case !errors.As(err, &i):
+		return errors.Join(err, left)
+	case left == nil:
+		left = errors.New("nothing is left running")
 	}
-	return err
+	return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: fmt.Errorf("interrupted: %w", left)}
 }
 
-func runCommand(ctx context.Context, c *cli.Context, path string, spec *launch.Spec, r *record.Record) error {
-	var i record.Instance
-	if _, err := r.Get("instance", &i); err != nil {
-		return err
-	}
-	// Until here a signal stops the launch; from here the command is told.
-	return run.Command(ctx, path, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, spec.StopTimeout, nil)
+// withCommand runs the command after "--" with a browser. While it runs the
+// signals are its own: it ends when it likes to, when the owner does, or when
+// the time to live is over.
+func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, path string, inherited proc.Inherited) error {
+	running, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	spec.Owner.Watch(ctx, func(why error) {
+		stop(why)
+		end(why)
+	})
+	ttl := spec.TTL
+	spec.Owner, spec.TTL = life.Owner{}, 0
+	name := filepath.Base(c.Command[0])
+	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+		var i record.Instance
+		if _, err := r.Get("instance", &i); err != nil {
+			return err
+		}
+		if ttl > 0 {
+			defer life.After(ttl, func() {
+				c.Log.Warn(fmt.Sprintf("the time to live (%v) is over: %s is told to end", ttl, name))
+				end(launch.Expired)
+			})()
+		}
+		done := make(chan struct{})
+		defer close(done)
+		go func() {
+			select {
+			case <-h.Ended():
+				c.Log.Error(fmt.Sprintf("the browser ended while %s runs: %v", name, h.Why()))
+			case <-done:
+			}
+		}()
+		// A signal that came before the command could hear it ends it too.
+		unheard := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+		inherited.Show()
+		return run.Command(running, path, c.Command, run.EndpointOf(i), spec.StopTimeout, func() { unheard() })
+	})
 }
 
 // newSpec is the launch that the flags and the record ask for, all but the
@@ -163,6 +208,12 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
 		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
+	}
+	if !utf8.ValidString(s.URL) {
+		return nil, c.UsageError("--url %q is not valid UTF-8", s.URL)
+	}
+	if strings.HasPrefix(s.URL, "-") {
+		return nil, c.UsageError("--url is an address, not %q, which the browser would take for an option", s.URL)
 	}
 	if s.Owner, err = life.FromFlags(c); err != nil {
 		return nil, err
@@ -185,6 +236,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 		return err
 	}
 	s.Browser = b
+	if err := run.Check(c.Command, b.Type == record.Firefox); err != nil {
+		return err
+	}
 	switch c.String("sandbox") {
 	case "off":
 		s.NoSandbox = true
@@ -224,7 +278,7 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 		}
 		return inspect(abs, "flag")
 	}
-	o := find.Options{Getenv: c.Getenv, Home: home()}
+	o := find.Options{Getenv: c.Getenv, Home: c.Home()}
 	if want != "" {
 		o.Types = []string{want}
 	}
@@ -247,11 +301,6 @@ func inspect(path, source string) (record.Browser, error) {
 		return b, &cli.Error{Code: cli.Unavailable, Err: err, Hint: "bfind lists the browsers that are installed"}
 	}
 	return b, nil
-}
-
-func home() string {
-	h, _ := os.UserHomeDir()
-	return h
 }
 
 // List prints the browsers that run.
@@ -339,7 +388,7 @@ func GC(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	swept, err := c.State().GC()
+	swept, err := c.State().GC(context.Background())
 	if err != nil {
 		return cli.StateError(err)
 	}

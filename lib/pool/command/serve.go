@@ -129,7 +129,7 @@ func Serve(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 
 	store := c.State()
-	l, path, err := listen(c, store)
+	l, path, err := listen(ctx, c, store)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func Serve(c *cli.Context) error {
 	for _, p := range cfg.Pools {
 		entry.Names = append(entry.Names, p.Name)
 	}
-	if err := store.Update(func(f *state.File) error { f.SetPools(entry); return nil }); err != nil {
+	if err := store.Update(ctx, func(f *state.File) error { f.SetPools(entry); return nil }); err != nil {
 		l.Close()
 		return cli.StateError(err)
 	}
@@ -222,7 +222,7 @@ func drain(v *pool.Service, timeout time.Duration, now <-chan struct{}) {
 }
 
 // listen opens the control socket, or takes the one of systemd.
-func listen(c *cli.Context, store *state.Store) (net.Listener, string, error) {
+func listen(ctx context.Context, c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
 		return nil, "", cli.Errorf(cli.Config, "%v", err)
@@ -244,7 +244,7 @@ func listen(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 			return nil, "", cli.StateError(err)
 		}
 	}
-	l, err := control.Listen(path)
+	l, err := control.Listen(ctx, path)
 	return l, path, err
 }
 

@@ -327,7 +327,7 @@ func (s *service) restoreLocked() error {
 		}
 	}
 	// Listed first, made second: killed in between, it is swept.
-	if err := s.store.Update(func(f *state.File) error {
+	if err := s.store.Update(s.ctx, func(f *state.File) error {
 		f.SetProxy(s.entry)
 		return nil
 	}); err != nil {
@@ -336,7 +336,7 @@ func (s *service) restoreLocked() error {
 	if _, err := os.Lstat(s.entry.Control); err == nil && s.control != nil {
 		return nil
 	}
-	l, err := control.Listen(s.entry.Control)
+	l, err := control.Listen(s.ctx, s.entry.Control)
 	if err != nil {
 		return err
 	}

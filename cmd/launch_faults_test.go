@@ -1,0 +1,438 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fakeArgs are the arguments that launch the fake browser.
+func fakeArgs(what string, args ...string) []string {
+	return append([]string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what}, args...)
+}
+
+// messages is a standard error that can be read while it is written.
+type messages struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (m *messages) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.b.Write(b)
+}
+
+func (m *messages) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.b.String()
+}
+
+// The user's profile is saved on every way that a browser can end.
+func TestProfileIsSaved(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, w *world, args []string){
+		"stop": func(t *testing.T, w *world, args []string) {
+			parse(t, w.run("blaunch", args...))
+			w.run("blaunch", "stop", "--all").wants(t, 0, "")
+		},
+		"the supervisor of a browser killed": func(t *testing.T, w *world, args []string) {
+			x := parse(t, w.run("blaunch", args...))
+			syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)
+			until(t, "the supervisor is gone", func() bool { return syscall.Kill(x.Instance.SupervisorPID, 0) != nil })
+			w.run("bport").wants(t, 0, "")
+		},
+		"the supervisor of a command killed": func(t *testing.T, w *world, args []string) {
+			r := w.run("blaunch", append(args, "--", "sh", "-c", `kill -9 $(blaunch list -f instance.supervisor_pid); sleep 1`)...)
+			r.wants(t, 1, "the browser ended while sh runs")
+		},
+		"launch timed out": func(t *testing.T, w *world, args []string) {
+			args[3] = "FAKE=saveslow"
+			w.run("blaunch", append(args, "--timeout", "1s")...).wants(t, 75, "no endpoint after 1s")
+		},
+		"launch interrupted": func(t *testing.T, w *world, args []string) {
+			args[3] = "FAKE=saveslow"
+			c := w.cmd("blaunch", append(args, "--wait")...)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the browser has started", func() bool { b, _ := os.ReadFile(w.dir + "/log"); return len(b) > 0 })
+			c.Process.Signal(syscall.SIGTERM)
+			if c.Wait(); c.ProcessState.ExitCode() != 143 {
+				t.Errorf("%v", c.ProcessState)
+			}
+		},
+		"the record can't be printed": func(t *testing.T, w *world, args []string) {
+			w.run("sh", "-c", "exec blaunch --wait "+strings.Join(args, " ")+" >/dev/full").wants(t, 1, "cannot write the result")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			end(t, w, fakeArgs("save", "--env", "FAKE_LOG="+w.dir+"/log", "--profile", w.dir+"/profile"))
+			if b, _ := os.ReadFile(w.dir + "/log"); !strings.HasSuffix(string(b), "saving\nsaved\n") {
+				t.Errorf("the browser noted %q, want saving, saved", b)
+			}
+			w.clean()
+		})
+	}
+}
+
+// A signal reaches the command once, and the command ends when it likes to.
+func TestCommandIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, sig := range []struct {
+		name string
+		syscall.Signal
+	}{{"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"TERM", syscall.SIGTERM}} {
+		c := w.cmd("blaunch", append(fakeArgs(""), "--stop-timeout", "10s", "--", "bash", "-c",
+			`for s in INT HUP TERM; do trap "echo $s" $s; done; echo ready; for i in $(seq 20); do sleep 0.05; done; echo end`)...)
+		var out messages
+		c.Stdout = &out
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
+		c.Process.Signal(sig.Signal)
+		c.Wait()
+		if want := "ready\n" + sig.name + "\nend\n"; out.String() != want || c.ProcessState.ExitCode() != 0 {
+			t.Errorf("%s: the command printed %q and %v, want %q", sig.name, out.String(), c.ProcessState, want)
+		}
+		w.clean()
+	}
+}
+
+// A terminal's Ctrl-C is the command's alone.
+func TestCtrlC(t *testing.T) {
+	w := newWorld(t)
+	line := "exec blaunch " + strings.Join(fakeArgs(""), " ") + ` -- bash -c 'trap "echo INT" INT; trap "echo TERM" TERM; echo ready; for i in $(seq 20); do sleep 0.05; done; echo end'`
+	c := w.cmd("script", "-qec", line, "/dev/null")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out messages
+	c.Stdout = &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
+	in.Write([]byte{3})
+	err = c.Wait()
+	got := strings.ReplaceAll(out.String(), "\r", "")
+	if _, after, _ := strings.Cut(got, "ready\n"); err != nil || strings.ReplaceAll(after, "^C", "") != "INT\nend\n" {
+		t.Errorf("%v, the command printed %q", err, got)
+	}
+	w.clean()
+}
+
+// Whoever runs a command hears at once that its browser has ended.
+func TestBrowserEndsUnderCommand(t *testing.T) {
+	w := newWorld(t)
+	c := w.cmd("blaunch", append(fakeArgs(""), "--", "sh", "-c", `kill -9 $(blaunch list -f instance.pid); while [ ! -e "$1" ]; do sleep 0.02; done`, "sh", w.dir+"/go")...)
+	var errs messages
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is told", func() bool {
+		return strings.Contains(errs.String(), "the browser ended while sh runs: the browser was killed by signal 9")
+	})
+	os.WriteFile(w.dir+"/go", nil, 0o600)
+	if c.Wait(); c.ProcessState.ExitCode() != 1 {
+		t.Errorf("%v: %s", c.ProcessState, errs.String())
+	}
+	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143, "the time to live (300ms) is over: sleep is told to end")
+	w.clean()
+}
+
+// A lock that somebody holds is waited for, but not deaf to signals.
+func TestHeldLock(t *testing.T) {
+	w := newWorld(t)
+	w.run("bport").wants(t, 0, "")
+	lock, err := os.Open(w.dir + "/state/state.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	var all []*exec.Cmd
+	for _, args := range [][]string{append(fakeArgs("", "--wait"), "--no-input"), {"bproxy", "--no-input"}, {"bpool", "serve", "--no-input"}} {
+		name := "blaunch"
+		if args[0][0] == 'b' {
+			name, args = args[0], args[1:]
+		}
+		c := w.cmd(name, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		lockWait := func() bool {
+			open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.Process.Pid))
+			for _, f := range open {
+				if to, _ := os.Readlink(f); to == lock.Name() {
+					return true
+				}
+			}
+			return false
+		}
+		until(t, c.Args[0]+" waits for the lock", lockWait)
+		c.Process.Signal(syscall.SIGTERM)
+		ended := make(chan struct{})
+		go func() { c.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s still waits for the lock, 5 s after TERM", c.Args[0])
+			c.Process.Kill()
+			<-ended
+		}
+	}
+	lock.Close()
+	w.clean()
+}
+
+// Descriptors of a shell that the browser and its supervisor have no use for
+// are not held open by them; the command gets them.
+func TestInheritedDescriptors(t *testing.T) {
+	w := newWorld(t)
+	launch := "blaunch " + strings.Join(fakeArgs(""), " ")
+	w.run("bash", "-c", `exec 9>"$1"; flock -n 9; `+launch+` >/dev/null`, "bash", w.dir+"/lk")
+	w.run("flock", "-n", w.dir+"/lk", "true").wants(t, 0, "")
+	if r := w.run("bash", "-c", launch+` -- sh -c 'echo to 7 >&7' 7>&1`); r.out != "to 7\n" {
+		t.Errorf("%+v", r)
+	}
+	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
+	w.run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").wants(t, 64, "is not a pipe, a socket or a terminal")
+}
+
+// Nothing of the working directory is run or read for want of a home.
+func TestNoHome(t *testing.T) {
+	w := newWorld(t)
+	evil := w.dir + "/.cache/ms-playwright/chromium-1/chrome-linux/chrome"
+	os.MkdirAll(filepath.Dir(evil), 0o700)
+	os.WriteFile(evil, []byte("#!/bin/sh\ntouch "+w.dir+"/ran\n"), 0o700)
+	os.MkdirAll(w.dir+"/.config/btools", 0o700)
+	os.WriteFile(w.dir+"/.config/btools/pool.toml", []byte("[pool.EVIL]\ninstances = 1\nis_default = true\nbrowser = '"+evil+"'\n"), 0o600)
+	for _, home := range []string{"-u HOME", "HOME=.", "HOME="} {
+		if r := w.run("sh", "-c", "cd "+w.dir+" && env "+home+" bfind"); strings.Contains(r.out, ".cache") {
+			t.Errorf("env %s bfind: %s", home, r.out)
+		}
+		if r := w.run("sh", "-c", "cd "+w.dir+" && env "+home+" bpool check"); strings.Contains(r.out+r.err, "EVIL") {
+			t.Errorf("env %s bpool check: %+v", home, r)
+		}
+	}
+}
+
+// The state is only kept where nobody else can change it.
+func TestStateOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to play another user")
+	}
+	w := newWorld(t)
+	shared := w.dir + "/shared"
+	os.Mkdir(shared, 0o700)
+	os.Chmod(shared, 0o777|os.ModeSticky)
+	w.run("env", "BTOOLS_STATE="+shared+"/state.json", bin+"/bport").wants(t, 78, "can be written by other users")
+	// A link that another user put there is not followed.
+	victim := w.dir + "/victim"
+	os.WriteFile(victim, []byte("precious"), 0o600)
+	os.Mkdir(w.dir+"/linked", 0o700)
+	os.Symlink(victim, w.dir+"/linked/state.json.new")
+	w.run("env", "BTOOLS_STATE="+w.dir+"/linked/state.json", bin+"/bport").wants(t, 0, "")
+	os.Symlink(victim, w.dir+"/linked/other.lock")
+	w.run("env", "BTOOLS_STATE="+w.dir+"/linked/other.json", bin+"/bport").wants(t, 78, "is not a regular file")
+	if b, _ := os.ReadFile(victim); string(b) != "precious" {
+		t.Errorf("written through a link: %q", b)
+	}
+	// Another user's runtime directory counts as none.
+	theirs := w.dir + "/run"
+	os.Mkdir(theirs, 0o700)
+	os.Chown(theirs, 12345, 12345)
+	w.run("env", "-u", "BTOOLS_STATE", "XDG_RUNTIME_DIR="+theirs, bin+"/bport").wants(t, 0, "")
+	if _, err := os.Stat(theirs + "/btools"); err == nil {
+		t.Error("a directory was made in another user's runtime directory")
+	}
+	os.RemoveAll(w.dir + "/btools-0")
+}
+
+// What is after "--" is the command's.
+func TestFlagsOfTheCommand(t *testing.T) {
+	w := newWorld(t)
+	record := `{"browser":{"type":"chromium","path":"` + bin + `/fakebrowser"}}`
+	for _, args := range [][]string{{"--browser", "nonesuch"}, {"--browser=nonesuch"}} {
+		r := w.pipe(record, "blaunch", append([]string{"-", "--", "sh", "-c", "blaunch list --no-input -f browser.path", "sh"}, args...)...)
+		if r.out != bin+"/fakebrowser\n" {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	r := w.pipe(record, "blaunch", "-", "--arg", "--browser", "-f", "browser.path")
+	if r.out != bin+"/fakebrowser\n" {
+		t.Errorf("--arg --browser: %+v", r)
+	}
+}
+
+// Paths that would become other paths on their way are refused.
+func TestNotUTF8(t *testing.T) {
+	w := newWorld(t)
+	w.run("blaunch", fakeArgs("", "--profile", w.dir+"/caf\xe9")...).wants(t, 64, "is not valid UTF-8")
+	w.run("blaunch", fakeArgs("", "--arg", "--x=\xe9")...).wants(t, 64, "is not valid UTF-8")
+	for _, name := range []string{"TMPDIR", "BTOOLS_STATE"} {
+		w.run("env", name+"="+w.dir+"/\xe9", bin+"/bport").wants(t, 64, name)
+	}
+	if left, _ := filepath.Glob(w.dir + "/caf*"); len(left) > 0 {
+		t.Errorf("made: %q", left)
+	}
+}
+
+// A URL can't become an option of the browser, nor a relative path another.
+func TestNamesOfThings(t *testing.T) {
+	w := newWorld(t)
+	w.run("blaunch", fakeArgs("", "--url", "--renderer-cmd-prefix=evil")...).wants(t, 64, "would take for an option")
+	rel := func(script string) result { return w.run("sh", "-c", "cd "+bin+" && "+script) }
+	if r := rel("bfind --path ./fakebrowser --first -f browser.path"); r.out != bin+"/fakebrowser\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := rel("BTOOLS_BROWSER=./fakebrowser bfind --first -f browser.path"); r.out != bin+"/fakebrowser\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := rel("TMPDIR=tmp; mkdir $TMPDIR; export TMPDIR; blaunch --browser ./fakebrowser -f instance.user_data_dir"); !filepath.IsAbs(r.out) {
+		t.Errorf("%+v", r)
+	}
+	os.RemoveAll(bin + "/tmp")
+	if r := w.run("env", "BTOOLS_BROWSER=/gone", bin+"/blaunch", "--browser", "chromium", "-f", "browser.type"); r.out != "chromium\n" {
+		t.Errorf("--browser goes before BTOOLS_BROWSER: %+v", r)
+	}
+}
+
+// A browser that can't be registered is stopped.
+func TestUnregisteredBrowserIsStopped(t *testing.T) {
+	w := newWorld(t)
+	browser := w.dir + "/browser"
+	os.WriteFile(browser, []byte("#!/bin/sh\nsed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\"\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o700)
+	w.run("blaunch", "--browser", browser, "--env", "FAKE=slow").wants(t, 78, "newer btools")
+	os.Remove(w.dir + "/state/state.json")
+	w.clean()
+}
+
+// What can't be cleaned up is tried and told once, not by each command.
+func TestSweepFailsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.run("bport").wants(t, 0, "")
+	os.WriteFile(w.dir+"/state/state.json", fmt.Appendf(nil, `{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`, os.Getpid(), boot()), 0o600)
+	w.run("bport").wants(t, 0, "refused to delete")
+	if r := w.run("bport"); r.code != 0 || r.err != "" {
+		t.Errorf("the second one: %+v", r)
+	}
+	w.run("blaunch", "gc").wants(t, 0, "refused to delete")
+	os.Remove(w.dir + "/state/state.json")
+}
+
+// A browser of another state file lives on, whatever its directories lack.
+func TestGCSparesTheLiving(t *testing.T) {
+	w := newWorld(t)
+	long := w.dir + "/a-rather-long-temporary-directory-as-ci-systems-have-it"
+	os.Mkdir(long, 0o700)
+	r := w.run("env", append([]string{"TMPDIR=" + long, bin + "/blaunch"}, fakeArgs("")...)...)
+	x := parse(t, r)
+	old := time.Now().Add(-11 * 24 * time.Hour)
+	gc := func() {
+		t.Helper()
+		for _, d := range []string{long, "/tmp", w.dir} {
+			dir := d + "/btools-" + x.Instance.ID
+			os.Chtimes(dir, old, old)
+		}
+		w.run("env", "BTOOLS_STATE="+w.dir+"/b/state.json", "TMPDIR="+long, bin+"/blaunch", "gc").wants(t, 0, "")
+		if err := syscall.Kill(x.Instance.PID, 0); err != nil {
+			t.Errorf("the browser is gone: %v", err)
+		}
+	}
+	gc()
+	// A cleaner of old files was there.
+	for _, d := range []string{long, "/tmp"} {
+		files, _ := filepath.Glob(d + "/btools-" + x.Instance.ID + "/*")
+		for _, f := range files {
+			if st, err := os.Stat(f); err == nil && st.Mode().IsRegular() {
+				os.Remove(f)
+			}
+		}
+	}
+	gc()
+	w.run("blaunch", "stop", x.Instance.ID).wants(t, 0, "")
+	if left, _ := filepath.Glob("/tmp/btools-" + x.Instance.ID); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	os.RemoveAll(long)
+}
+
+// What a lost state file does not name is swept once its supervisor is dead.
+func TestGCSweepsTheDead(t *testing.T) {
+	w := newWorld(t)
+	x := parse(t, w.fake("daemon"))
+	syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)
+	until(t, "the supervisor is gone", func() bool { return syscall.Kill(x.Instance.SupervisorPID, 0) != nil })
+	os.RemoveAll(w.dir + "/state")
+	w.run("blaunch", "gc").wants(t, 0, "")
+	w.clean()
+}
+
+// systemd hears that the browser is ready, and that it stops.
+func TestWaitTellsSystemd(t *testing.T) {
+	w := newWorld(t)
+	path := w.dir + "/notify"
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c := w.cmd("blaunch", fakeArgs("", "--wait")...)
+	c.Env = append(c.Env, "NOTIFY_SOCKET="+path)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	for _, want := range []string{"READY=1", "STOPPING=1"} {
+		if n, err := l.Read(buf); err != nil || string(buf[:n]) != want {
+			t.Errorf("told %q, %v, want %q", buf[:n], err, want)
+		}
+		c.Process.Signal(syscall.SIGTERM)
+	}
+	c.Wait()
+	w.clean()
+}
+
+// A Firefox has no CDP endpoint to be told of.
+func TestCommandWithFirefox(t *testing.T) {
+	w := newWorld(t)
+	w.run("blaunch", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64, "Firefox speaks WebDriver BiDi, not CDP")
+	r := w.run("blaunch", "--browser", "firefox", "--timeout", "60s", "--", "sh", "-c", `echo "$BTOOLS_PROTOCOL [$BTOOLS_CDP_URL] $BTOOLS_WS_URL"`)
+	if !strings.HasPrefix(r.out, "bidi [] ws://127.0.0.1:") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The numbers of another PID namespace's /proc are nobody's here.
+func TestForeignProc(t *testing.T) {
+	w := newWorld(t)
+	if r := w.run("unshare", "-pf", "true"); r.code != 0 {
+		t.Skip("no PID namespaces here: ", r.err)
+	}
+	w.run("unshare", append([]string{"-pf", bin + "/blaunch"}, fakeArgs("")...)...).wants(t, 1, "belongs to another PID namespace")
+	w.run("unshare", append([]string{"-pf", "--mount-proc", bin + "/blaunch"}, fakeArgs("", "-f", "instance.pid")...)...)
+	until(t, "all is gone", func() bool { return len(w.ours()) == 0 })
+	w.run("blaunch", "gc").wants(t, 0, "")
+}

@@ -1,0 +1,63 @@
+// Package private is files that belong to this user alone: it refuses what
+// another user put there or could change, replaces files as a whole, and
+// locks them without ever waiting forever.
+package private
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+var (
+	// ErrOwner says that a file or directory belongs to another user.
+	ErrOwner = errors.New("belongs to another user")
+	// ErrShared says that other users can write to a directory.
+	ErrShared = errors.New("can be written by other users")
+	// ErrKind says that something else is in a file's place.
+	ErrKind = errors.New("is not a regular file")
+)
+
+// MakeDir makes a directory, mode 0700, unless it is there, and checks it.
+func MakeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return CheckDir(dir)
+}
+
+// ReadFile reads a file of this user's. It follows no symbolic link.
+func ReadFile(path string) ([]byte, error) {
+	f, err := Open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// WriteFile writes a file, mode 0600, that readers see whole: the old one or
+// the new one. Writers must not race. What a killed one left beside it, as
+// path.new, is replaced.
+func WriteFile(path string, b []byte) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := Open(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = replace(next, path)
+	}
+	if err != nil {
+		os.Remove(next)
+	}
+	return err
+}
