@@ -11,9 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
+
+// examples are lines of a page that may name other programs' flags.
+var examples = regexp.MustCompile(`(?m)^\.Dl .*`)
 
 // Pages and completions name exactly the flags that the programs have.
 func TestDocumentsNameTheFlags(t *testing.T) {
@@ -28,9 +32,19 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			help += w.run(p, c, "--help").out
 		}
 		var has []string
+		common := false // whose lines name many
 		for _, line := range strings.Split(help, "\n") {
-			if strings.HasPrefix(strings.TrimSpace(line), "--") {
-				has = append(has, flagName.FindStringSubmatch(line)[1])
+			flags := flagName.FindAllStringSubmatch(line, -1)
+			if common = line == "Of every program:" || common && line != ""; !common && strings.HasPrefix(strings.TrimSpace(line), "--") {
+				flags = flags[:1]
+			} else if !common {
+				flags = nil
+			}
+			for _, f := range flags {
+				has = append(has, f[1])
+			}
+			if n := utf8.RuneCountInString(line); n > 80 {
+				t.Errorf("%s --help has a line of %d columns: %s", p, n, line)
 			}
 		}
 		read := func(path string) string {
@@ -41,9 +55,9 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			return string(b)
 		}
 		for path, text := range map[string]string{
-			"man":  strings.ReplaceAll(read("man/"+p+".1"), "Fl Fl ", "--"),
+			"man":  strings.ReplaceAll(examples.ReplaceAllString(read("man/"+p+".1"), ""), "Fl Fl ", "--"),
 			"bash": read("completions/bash/" + p), "zsh": read("completions/zsh/_" + p),
-			"fish": strings.NewReplacer("set -l ", "", " -l ", " --").Replace(read("completions/fish/" + p + ".fish")),
+			"fish": strings.NewReplacer("set -l ", "", " -l ", " --", "--fcs-skip", "").Replace(read("completions/fish/" + p + ".fish")),
 		} {
 			var named []string
 			for _, m := range flagName.FindAllStringSubmatch(text, -1) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -435,4 +436,62 @@ func TestForeignProc(t *testing.T) {
 	w.run("unshare", append([]string{"-pf", "--mount-proc", bin + "/blaunch"}, fakeArgs("", "-f", "instance.pid")...)...)
 	until(t, "all is gone", func() bool { return len(w.ours()) == 0 })
 	w.run("blaunch", "gc").wants(t, 0, "")
+}
+
+// A pipeline launches no other browser than the one asked for, and says so
+// where it launches any at all.
+func TestEmptyPipeline(t *testing.T) {
+	w := newWorld(t)
+	w.run("sh", "-c", "bfind --type brave | blaunch -").wants(t, 65, "no record came on standard input")
+	for _, script := range []string{"bfind --type brave | blaunch", "bfind --type brave | bport | blaunch"} {
+		r := w.run("sh", "-c", script+" -f browser.type")
+		if r.out != "chromium\n" || !strings.Contains(r.err, "no brave found") || !strings.Contains(r.err, "no record came on standard input") {
+			t.Errorf("%s: %+v", script, r)
+		}
+	}
+	w.run("blaunch", "stop", "--all").wants(t, 0, "")
+}
+
+// Browsers of other programs are theirs to stop.
+func TestOwners(t *testing.T) {
+	w := newWorld(t)
+	mine := parse(t, w.fake(""))
+	theirs := parse(t, w.fake("", "--owner", "bpool A/0"))
+	if r := w.run("blaunch", "list", "--output", "table"); !strings.Contains(r.out, "bpool A/0") {
+		t.Errorf("%+v", r)
+	}
+	r := w.run("blaunch", "stop", "--all", "-f", "instance.id")
+	if r.code != 0 || r.out != mine.Instance.ID+"\n" || !strings.Contains(r.err, "left running for their owners: 1") {
+		t.Errorf("%+v", r)
+	}
+	w.run("blaunch", "stop", "--force").wants(t, 64, "--force goes with --all")
+	if r := w.run("sh", "-c", "blaunch list -f instance.id | blaunch stop -f instance.id"); r.out != theirs.Instance.ID+"\n" {
+		t.Errorf("IDs on standard input: %+v", r)
+	}
+	w.clean()
+}
+
+// Who has a port that is taken is told.
+func TestWhoHasThePort(t *testing.T) {
+	w := newWorld(t)
+	x := parse(t, w.fake(""))
+	w.fake("", "--port", strconv.Itoa(x.Instance.Port)).wants(t, 75, fmt.Sprintf("port %d is taken by the browser %s", x.Instance.Port, x.Instance.ID))
+}
+
+// The environment of a program that was started with nohup.
+func TestNohup(t *testing.T) {
+	w := newWorld(t)
+	c := w.cmd("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", bin + "/blaunch", "--wait"}, fakeArgs("")...)...)
+	out, _ := c.StdoutPipe()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Read(make([]byte, 1))
+	c.Process.Signal(syscall.SIGHUP)
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid)); err != nil || !strings.Contains(string(b), "SigIgn:") {
+		t.Errorf("a HUP that nohup ignores ended it: %v", err)
+	}
+	c.Process.Signal(syscall.SIGTERM)
+	c.Wait()
+	w.clean()
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	bin = dir
+	// A signal that nohup has ignored is ignored by what we start as well; one
+	// that is caught is not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	args := []string{"build", "-tags", "urfave_cli_no_docs", "-o", dir}
 	if race {
 		args = append(args, "-race")
@@ -67,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"), "CI=true",
 		"GORACE=atexit_sleep_ms=0 halt_on_error=1") // a program that is built for -race else waits a second at its end
 	t.Cleanup(func() {
-		w.run("blaunch", "stop", "--all")
+		w.run("blaunch", "stop", "--all", "--force")
 		w.run("blaunch", "gc")
 		w.clean()
 		os.RemoveAll(dir)
@@ -444,8 +448,8 @@ func TestSweepFindsDaemon(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	w := newWorld(t)
 	for _, p := range []string{"bport", "bfind", "blaunch"} {
-		w.pipe("garbage\n", p).wants(t, 65, "line 1 of the input is no record")
-		w.pipe("\x00\xff\x01\n", p).wants(t, 65, "no record")
+		w.pipe("garbage\n", p).wants(t, 65, "line 1 of the input is not a record")
+		w.pipe("\x00\xff\x01\n", p).wants(t, 65, "is not a record")
 		w.pipe(strings.Repeat("x", 2<<20), p).wants(t, 65, "longer than 1048576 bytes")
 		w.pipe(`{"v":99}`, p).wants(t, 65, "update btools")
 		w.run(p, "--nonsense").wants(t, 64, "see "+p+" --help")
@@ -455,9 +459,9 @@ func TestBadInput(t *testing.T) {
 	w.pipe(`{"browser":{"type":"chrome"}}`, "blaunch").wants(t, 65, "has no path")
 	w.pipe(`{"browser":7}`, "blaunch").wants(t, 65, "browser")
 	w.pipe(`{"port":"x"}`, "blaunch").wants(t, 65, "port")
-	w.run("blaunch", "lst").wants(t, 64, "neither a command nor an argument")
-	w.run("blaunch", "--headless", "list").wants(t, 64, "put it after")
-	w.run("blaunch", "stop", "nonsense").wants(t, 64, "is no instance's ID")
+	w.run("blaunch", "lst").wants(t, 64, "did you mean list?")
+	w.run("blaunch", "--headless", "list").wants(t, 64, "put it first")
+	w.run("blaunch", "stop", "nonsense").wants(t, 64, "is not the ID of a browser")
 	w.run("blaunch", "--browser", "brave").wants(t, 69, "no brave is installed")
 	w.run("blaunch", "--browser", "/etc/passwd").wants(t, 69, "not executable")
 	w.run("blaunch", "--window-size", "big").wants(t, 64, "--window-size")

@@ -29,7 +29,8 @@ func main() {
 			},
 			Do: run,
 		},
-		About: "As a filter it fills in the browser of each record that has none.",
+		About:    "As a filter it fills in the browser of each record that has none.",
+		Examples: []string{"bfind", "bfind --type chromium,chrome --first | blaunch -"},
 	})
 }
 
@@ -43,9 +44,12 @@ func run(c *cli.Context) error {
 			}
 		}
 	}
+	if !slices.Contains(find.Channels, o.Channel) && o.Channel != "" {
+		return c.UsageError("--channel is one of %s, not %q", strings.Join(find.Channels, ", "), o.Channel)
+	}
 	out, err := c.Output([]cli.Column{
-		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel"}, {Head: "VERSION", Field: "browser.version"},
-		{Head: "PATH", Field: "browser.path"}, {Head: "SOURCE", Field: "browser.source"},
+		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel", Spare: 1}, {Head: "VERSION", Field: "browser.version"},
+		{Head: "SOURCE", Field: "browser.source", Spare: 2}, {Head: "PATH", Field: "browser.path"},
 	}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
@@ -53,7 +57,12 @@ func run(c *cli.Context) error {
 	in := c.Input()
 	var rec *record.Record
 	if in != nil {
-		if rec, err = in.Read(); err != nil && err != io.EOF {
+		switch rec, err = in.Read(); {
+		case err == io.EOF:
+			if err := c.NoRecord("printing those of the browsers"); err != nil {
+				return err
+			}
+		case err != nil:
 			return cli.InputError(err)
 		}
 	}
@@ -65,7 +74,7 @@ func run(c *cli.Context) error {
 		return &cli.Error{Code: cli.Unavailable, Err: err}
 	}
 	if rec != nil {
-		return filter(c, out, in, rec, found)
+		return filter(c, o, out, in, rec, found)
 	}
 	if len(found) == 0 {
 		return none(o)
@@ -85,7 +94,7 @@ func run(c *cli.Context) error {
 
 // filter fills in the browser of rec, which was read already, and of what
 // follows.
-func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Record, found []record.Browser) error {
+func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, rec *record.Record, found []record.Browser) error {
 	for {
 		var b record.Browser
 		has, err := rec.Get("browser", &b)
@@ -94,7 +103,7 @@ func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Reco
 		}
 		if !has {
 			if len(found) == 0 {
-				return none(find.Options{})
+				return none(o)
 			}
 			rec.MustSet("browser", found[0])
 		}
@@ -110,8 +119,8 @@ func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Reco
 }
 
 func none(o find.Options) error {
-	if len(o.Types) > 0 || o.Channel != "" {
-		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no such browser found"), Hint: "bfind without --type and --channel lists what is there"}
+	if what := strings.TrimSpace(o.Channel + " " + strings.Join(o.Types, " or ")); what != "" {
+		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + what + " found"), Hint: "bfind without --type and --channel lists what is there"}
 	}
 	return &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser found"), Hint: "install one (on Debian: apt-get install chromium), or name it with --path or BTOOLS_BROWSER"}
 }

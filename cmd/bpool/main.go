@@ -21,10 +21,8 @@ func main() {
 		return &ucli.DurationFlag{Name: "stop-timeout", Value: 5 * time.Second, Usage: "give " + what + " `DURATION` to end before it is killed"}
 	}
 	cli.Main(&cli.Program{
-		Command: cli.Command{Name: "bpool", Usage: "named pools of browsers, leased first in, first out", Do: func(c *cli.Context) error {
-			return c.UsageError("name a command, such as bpool serve or bpool lease")
-		}},
-		About: "The service keeps browsers ready; the other commands speak to it.",
+		Command: cli.Command{Name: "bpool", Usage: "named pools of browsers, leased first in, first out"},
+		About:   "The service keeps browsers ready; the other commands speak to it.",
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "run the service", Do: command.Serve, Flags: slices.Concat([]ucli.Flag{config, socket,
 				&ucli.DurationFlag{Name: "drain-timeout", Value: 30 * time.Second, Usage: "give leases `DURATION` to end when told to stop"},

@@ -28,7 +28,8 @@ func main() {
 			},
 			Do: run,
 		},
-		About: "Prints records with a member \"port\". As a filter it adds a port to each record that it reads.",
+		About:    "Prints records with a member \"port\". As a filter it adds a port to each record that it reads.",
+		Examples: []string{"port=$(bport -f port)", "bfind --first | bport | blaunch"},
 	})
 }
 
@@ -44,14 +45,16 @@ func run(c *cli.Context) error {
 	in := c.Input()
 	if in != nil {
 		rec, err := in.Read()
-		if err != nil && err != io.EOF {
+		switch {
+		case err == nil && c.IsSet("count"):
+			return c.UsageError("--count and records on standard input exclude each other: each record gets one port")
+		case err == nil:
+			return filter(c, out, in, rec, req)
+		case err != io.EOF:
 			return cli.InputError(err)
 		}
-		if err == nil {
-			if c.IsSet("count") {
-				return c.UsageError("--count and records on standard input exclude each other: each record gets one port")
-			}
-			return filter(c, out, in, rec, req)
+		if err := c.NoRecord("printing a new one"); err != nil {
+			return err
 		}
 	}
 	ports, err := take(c, req)

@@ -1,7 +1,7 @@
 # fish completion for bfind; it runs nothing.
 complete -c bfind -f
 complete -c bfind -l path -d 'an executable that comes first' -rF
-complete -c bfind -l type -d 'only these types' -xa 'chrome edge chromium brave chrome-headless-shell firefox'
+complete -c bfind -l type -d 'only these types' -xa '(__fish_append , chrome edge chromium brave chrome-headless-shell firefox)'
 complete -c bfind -l channel -d 'only this channel' -xa 'stable esr beta dev canary testing'
 complete -c bfind -l first -d 'only the best one'
 complete -c bfind -l all -d 'also those without a protocol'

@@ -14,6 +14,8 @@ complete -c blaunch -n __fish_use_subcommand -a stop -d 'stop browsers'
 complete -c blaunch -n __fish_use_subcommand -a gc -d 'sweep what dead processes left'
 complete -c blaunch -n '__fish_seen_subcommand_from stop' -a '(__blaunch_ids)'
 complete -c blaunch -n '__fish_seen_subcommand_from stop' -l all -d 'stop all'
+complete -c blaunch -n '__fish_seen_subcommand_from stop' -l force -d 'stop those of bpool and bproxy too'
+complete -c blaunch -n 'contains -- -- (commandline -opc)' -xa '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc))))'
 complete -c blaunch -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
 complete -c blaunch -l headless -d 'without a window'
 complete -c blaunch -l no-headless -d 'with a window'
@@ -30,6 +32,7 @@ complete -c blaunch -l stop-timeout -d 'until it is killed' -x
 complete -c blaunch -l ttl -d 'time to live' -x
 complete -c blaunch -l bind-pid -d 'stop with this process' -x
 complete -c blaunch -l bind-fd -d 'stop at end of file' -x
+complete -c blaunch -l owner -d 'the program that it belongs to' -x
 complete -c blaunch -l wait -d 'stay in the foreground'
 complete -c blaunch -l output -d 'json or table' -xa 'json table'
 complete -c blaunch -l field -s f -d 'bare values by name' -x

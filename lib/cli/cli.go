@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -66,6 +67,18 @@ func OS() *Env {
 	return &Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}
 }
 
+// width is how many columns standard output has: as COLUMNS says, else the
+// terminal's, else the default.
+func (e *Env) width(unknown int) int {
+	if n, err := strconv.Atoi(e.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if n := terminalWidth(e.Stdout); n > 0 {
+		return n
+	}
+	return unknown
+}
+
 // Command is what a program or one of its subcommands does.
 type Command struct {
 	Name, Usage string
@@ -75,13 +88,14 @@ type Command struct {
 	Hidden    bool
 	// TakesCommand allows "-- CMD ARGS…".
 	TakesCommand bool
-	Do           func(*Context) error
+	Do           func(*Context) error // nil of a program that only has commands
 }
 
 // Program is a command with subcommands.
 type Program struct {
 	Command
 	About    string // a sentence or two for --help
+	Examples []string
 	Commands []*Command
 }
 
@@ -95,16 +109,18 @@ type Context struct {
 	// Messages is standard error for what people read: it never blocks, and
 	// carries nothing that a terminal takes for a command.
 	Messages io.Writer
+	Empty    bool // there was an input, without a record
 	dash     bool // "-" was given
 	args     []string
-	given    map[string]bool // flags on the command line
+	usage    *arguments
+	program  *Program
 }
 
 // commonFlags are the flags of every program and subcommand.
 func commonFlags() []cli.Flag {
 	const out, log = "Output:", "Messages:"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "output", Category: out, Usage: "`json` records or a table for people (default: table on a terminal)"},
+		&cli.StringFlag{Name: "output", Category: out, Usage: "print `FORM`: json records or a table (default: table on a terminal)"},
 		&cli.StringFlag{Name: "field", Aliases: []string{"f"}, Category: out, Usage: "print the bare values of `NAME[,NAME]`, such as instance.ws_url"},
 		&cli.BoolFlag{Name: "no-input", Category: out, Usage: "do not read standard input"},
 		&cli.StringFlag{Name: "log-level", Category: log, EnvVars: []string{"BTOOLS_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL`: debug, info, warn or error"},
@@ -148,103 +164,74 @@ func Run(env *Env, p *Program) int {
 }
 
 func run(env *Env, p *Program, messages io.Writer) error {
-	args, command, split := env.Args, []string(nil), false
-	if i := slices.Index(args, "--"); i > 0 {
-		args, command, split = args[:i], args[i+1:], true
+	words, command, split := env.Args[1:], []string(nil), false
+	if i := slices.Index(words, "--"); i >= 0 {
+		words, command, split = words[:i], words[i+1:], true
 	}
-	args, given := flagsFirst(p, args)
-	action := func(c *Command, root bool) cli.ActionFunc {
-		return func(u *cli.Context) error {
-			ctx := &Context{Context: u, Env: env, Name: p.Name, Messages: messages, given: given}
-			rest := u.Args().Slice()
-			if !root {
-				// By the words, not by what is set: the environment sets flags too.
-				if first := args[1]; first != c.Name {
-					return usage(p.Name, "flag %s stands before the command %s: put it after", first, c.Name)
-				}
+	if len(words) > 0 && (words[0] == "help" || words[0] == "version") {
+		words = append(slices.Clone(words[1:]), "--"+words[0])
+	}
+	args, err := parse(p, words)
+	c := args.command
+	switch {
+	case args.given["help"], args.given["h"]:
+		help(env.Stdout, p, c, env.width(80))
+		return nil
+	case args.given["version"]:
+		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Release)
+		return nil
+	case err != nil:
+		return err
+	}
+	if c == &p.Command {
+		// By the words, not by what is set: the environment sets flags too.
+		for _, w := range args.rest {
+			if slices.ContainsFunc(p.Commands, func(c *Command) bool { return c.Name == w }) {
+				return args.usage(p, "%s is a command of %s: put it first, and options after it", w, p.Name)
 			}
-			if n := slices.Index(rest, "-"); n >= 0 {
-				ctx.dash = true
-				rest = slices.DeleteFunc(slices.Clone(rest), func(a string) bool { return a == "-" })
-			}
-			switch {
-			case split && c.TakesCommand && len(command) == 0:
-				return usage(p.Name, "no command after --")
-			case split && c.TakesCommand:
-				ctx.Command = command
-			case split:
-				rest = append(rest, command...)
-			}
-			if c.ArgsUsage == "" && len(rest) > 0 {
-				if len(p.Commands) > 0 && root {
-					return usage(p.Name, "%q is neither a command nor an argument of %s", rest[0], p.Name)
-				}
-				return usage(p.Name, "unexpected argument %q", rest[0])
-			}
-			ctx.args = rest
+		}
+	}
+	ctx := &Context{Env: env, Name: p.Name, Messages: messages, usage: args, program: p}
+	rest := args.rest
+	if slices.Contains(rest, "-") {
+		ctx.dash = true
+		rest = slices.DeleteFunc(slices.Clone(rest), func(a string) bool { return a == "-" })
+	}
+	switch {
+	case split && c.TakesCommand && len(command) == 0:
+		return args.usage(p, "no command after --")
+	case split && c.TakesCommand:
+		ctx.Command = command
+	case split:
+		rest = append(rest, command...)
+	}
+	if len(rest) > 0 && (c.ArgsUsage == "" || c.Do == nil) {
+		return args.stray(p, rest[0])
+	}
+	if c.Do == nil {
+		return args.usage(p, "name a command")
+	}
+	ctx.args = rest
+	// The library has the flags' values: those of the environment too.
+	app := &cli.App{
+		Name: p.Name, HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true, Writer: env.Stdout, ErrWriter: messages,
+		Flags:          append(slices.Clone(c.Flags), commonFlags()...),
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return args.usage(p, "%v", err) },
+		ExitErrHandler: func(*cli.Context, error) {},
+		Action: func(u *cli.Context) error {
+			ctx.Context = u
 			if err := ctx.prepare(); err != nil {
 				return err
 			}
 			return c.Do(ctx)
-		}
+		},
 	}
-	onUsage := func(u *cli.Context, err error, _ bool) error { return usage(p.Name, "%v", err) }
-	app := &cli.App{
-		Name: p.Name, HelpName: p.Name, Usage: p.Usage, Description: p.About, ArgsUsage: argsUsage(&p.Command),
-		Version: Release, HideHelpCommand: true, UseShortOptionHandling: false,
-		DisableSliceFlagSeparator: true, OnUsageError: onUsage,
-		Flags: append(slices.Clone(p.Flags), commonFlags()...), Action: action(&p.Command, true),
-		Writer: env.Stdout, ErrWriter: env.Stderr, ExitErrHandler: func(*cli.Context, error) {},
-	}
-	for _, c := range p.Commands {
-		app.Commands = append(app.Commands, &cli.Command{
-			Name: c.Name, Usage: c.Usage, ArgsUsage: argsUsage(c), Hidden: c.Hidden, HideHelpCommand: true,
-			Flags: append(slices.Clone(c.Flags), commonFlags()...), Action: action(c, false), OnUsageError: onUsage,
-		})
-	}
-	return app.RunContext(context.Background(), args)
+	return app.RunContext(context.Background(), append([]string{p.Name}, args.flags...))
 }
 
-// flagsFirst puts the flags before the arguments, as the library takes what
-// follows the first argument for arguments. Given holds the flags' names.
-func flagsFirst(p *Program, args []string) (sorted []string, given map[string]bool) {
-	given = map[string]bool{}
-	n, c := 1, &p.Command
-	if len(args) > 1 {
-		if i := slices.IndexFunc(p.Commands, func(c *Command) bool { return c.Name == args[1] }); i >= 0 {
-			n, c = 2, p.Commands[i]
-		}
-	}
-	withValue := map[string]bool{}
-	for _, f := range append(slices.Clone(c.Flags), commonFlags()...) {
-		_, isBool := f.(*cli.BoolFlag)
-		for _, name := range f.Names() {
-			withValue[name] = !isBool
-		}
-	}
-	flags, rest := slices.Clone(args[:min(n, len(args))]), []string(nil)
-	for i := n; i < len(args); i++ {
-		a := args[i]
-		if len(a) < 2 || a[0] != '-' {
-			rest = append(rest, a)
-			continue
-		}
-		flags = append(flags, a)
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		given[name] = true
-		if withValue[strings.TrimLeft(a, "-")] && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
-		}
-	}
-	return append(flags, rest...), given
-}
-
-func init() {
-	// The default takes -v as well, which leaves none for a program.
-	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
-	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, c.App.Version) }
-	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show this help", DisableDefaultText: true}
+// helpFlags are those that only print.
+func helpFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{Name: "help", Aliases: []string{"h"}}, &cli.BoolFlag{Name: "version"}}
 }
 
 func argsUsage(c *Command) string {
@@ -252,19 +239,12 @@ func argsUsage(c *Command) string {
 	if c.TakesCommand {
 		s = strings.TrimSpace(s + " [-- CMD ARGS…]")
 	}
-	if s == "" {
-		s = " "
-	}
 	return s
-}
-
-func usage(name, format string, args ...any) error {
-	return &Error{Code: Usage, Err: fmt.Errorf(format, args...), Hint: "see " + name + " --help"}
 }
 
 // UsageError is an error in what the user asked for.
 func (c *Context) UsageError(format string, args ...any) error {
-	return usage(c.Name, format, args...)
+	return c.usage.usage(c.program, format, args...)
 }
 
 // Args are the arguments without "-".
@@ -272,7 +252,7 @@ func (c *Context) Args() []string { return c.args }
 
 // Given reports whether the flag itself was given, and not only its variable:
 // what comes down the pipe is nearer than the environment.
-func (c *Context) Given(name string) bool { return c.given[name] }
+func (c *Context) Given(name string) bool { return c.usage.given[name] }
 
 // Home is the user's home directory, "" if the environment names none: then
 // nothing is read from one, least of all relative to the working directory.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"btools/lib/record"
@@ -29,15 +28,17 @@ func (c *Context) Input() *record.Reader {
 	}})
 }
 
-// FirstRecord is the first record of standard input, nil if there is none.
-func (c *Context) FirstRecord() (*record.Record, error) {
+// FirstRecord is the first record of standard input, nil if there is none. If
+// an input ends without one, that is an error where "-" demands one, else it
+// is told what is done without, unless instead is "".
+func (c *Context) FirstRecord(instead string) (*record.Record, error) {
 	in := c.Input()
 	if in == nil {
 		return nil, nil
 	}
 	rec, err := in.Read()
 	if err == io.EOF {
-		return nil, nil
+		return nil, c.NoRecord(instead)
 	}
 	if err != nil {
 		return nil, InputError(err)
@@ -45,28 +46,35 @@ func (c *Context) FirstRecord() (*record.Record, error) {
 	return rec, nil
 }
 
-// InputIDs are the IDs that a member of the records on standard input has.
-// Without an input it is a usage error, which says what to name.
+// NoRecord is the end of an input that had no record; see FirstRecord.
+func (c *Context) NoRecord(instead string) error {
+	c.Empty = true
+	switch {
+	case c.dash:
+		return &Error{Code: Data, Err: errors.New("no record came on standard input"), Hint: "the program before the pipe has failed, or found nothing; set -o pipefail shows that"}
+	case instead != "":
+		c.Log.Info("no record came on standard input: " + instead)
+	}
+	return nil
+}
+
+// InputIDs are the IDs on standard input, one a line, or those that a member
+// of its records has. Without an input it is a usage error, which says what
+// to name.
 func (c *Context) InputIDs(member, name string) (ids []string, err error) {
 	in := c.Input()
 	if in == nil {
 		return nil, c.UsageError("%s", name)
 	}
 	for {
-		rec, err := in.Read()
+		id, err := in.ReadID(member)
 		if err == io.EOF {
 			return ids, nil
 		}
 		if err != nil {
 			return nil, InputError(err)
 		}
-		var m struct {
-			ID string `json:"id"`
-		}
-		if ok, err := rec.Get(member, &m); err != nil || !ok || m.ID == "" {
-			return nil, Errorf(Data, "a record on standard input has no %s with an id", member)
-		}
-		ids = append(ids, m.ID)
+		ids = append(ids, id)
 	}
 }
 
@@ -99,33 +107,11 @@ func InputError(err error) error {
 	return fmt.Errorf("cannot read standard input: %w", err)
 }
 
-// Column is one of a table's columns: a heading and the dotted name of its
-// value.
-type Column struct {
-	Head, Field string
-	// Color is the color that a value is shown in on a terminal; nil: none.
-	Color func(value string) Color
-}
-
-// Color is a color of the terminal's palette.
-type Color string
-
-// Colors, as the SGR control sequence numbers them.
-const (
-	Plain  Color = "39"
-	Red    Color = "31"
-	Green  Color = "32"
-	Yellow Color = "33"
-)
-
 // Output writes records to standard output in the form that was asked for.
 type Output struct {
 	c      *Context
 	fields []string
-	table  *tabwriter.Writer
-	cols   []Column
-	headed bool
-	colors bool
+	table  *table
 	safe   bool // a terminal shows the values
 }
 
@@ -134,7 +120,7 @@ type Output struct {
 // is done; schema lists the members' types by name, and known, if not nil, is
 // a record whose members count as known too.
 func (c *Context) Output(cols []Column, schema map[string]any, known *record.Record) (*Output, error) {
-	o := &Output{c: c, cols: cols, safe: isTerminal(c.Stdout)}
+	o := &Output{c: c, safe: isTerminal(c.Stdout)}
 	if f := c.String("field"); c.IsSet("field") {
 		for _, name := range strings.Split(f, ",") {
 			name = strings.TrimSpace(name)
@@ -151,26 +137,19 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 	return o, nil
 }
 
-// Table returns a writer of records as a table. It has colors on a terminal
-// that can show them, unless NO_COLOR is set.
+// Table returns a writer of records as a table, as wide as the terminal. It
+// has colors on one that can show them, unless NO_COLOR is set.
 func (c *Context) Table(w io.Writer, cols []Column) *Output {
-	return &Output{
-		c: c, cols: cols, table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), safe: true,
-		colors: isTerminal(c.Stdout) && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb",
+	terminal := isTerminal(c.Stdout)
+	t := &table{w: w, cols: cols, colors: terminal && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb"}
+	if terminal || c.Getenv("COLUMNS") != "" {
+		t.width = c.width(0)
 	}
+	return &Output{c: c, table: t}
 }
 
 // Height is how many lines the terminal has, 0 if that is not known.
 func (c *Context) Height() int { return height(c.Stdout) }
-
-// paint shows a column's heading or value. Each cell of a column that has
-// colors has one, as tabwriter counts their bytes too.
-func (o *Output) paint(c Column, s string, color Color) string {
-	if c.Color == nil || !o.colors {
-		return s
-	}
-	return "\x1b[" + string(color) + "m" + s + "\x1b[39m"
-}
 
 // Table reports whether the output is a table for people.
 func (o *Output) Table() bool { return o.table != nil }
@@ -212,30 +191,12 @@ func lookup(line []byte, name string) (json.RawMessage, bool) {
 	return raw, true
 }
 
-// bare is a value as --field and a table print it: a string without quotes,
-// null as nothing, tabs and newlines escaped so that they can't be taken for
-// separators, and nothing that a terminal takes for a command.
-func (o *Output) bare(raw json.RawMessage) string {
-	s := value(raw)
-	if o.safe {
-		return Printable(s)
-	}
-	return s
-}
-
-func value(raw json.RawMessage) string {
-	if len(raw) == 0 || string(raw) == "null" {
-		return ""
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		var b bytes.Buffer
-		if json.Compact(&b, raw) == nil {
-			return b.String()
-		}
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
 		return string(raw)
 	}
-	return strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(s)
+	return b.String()
 }
 
 // Write writes one record.
@@ -246,27 +207,13 @@ func (o *Output) Write(r *record.Record) error {
 		vals := make([]string, len(o.fields))
 		for i, f := range o.fields {
 			raw, _ := lookup(line, f)
-			vals[i] = o.bare(raw)
+			if vals[i] = value(raw); o.safe {
+				vals[i] = Printable(vals[i])
+			}
 		}
 		line = []byte(strings.Join(vals, "\t") + "\n")
 	case o.table != nil:
-		if !o.headed {
-			o.headed = true
-			heads := make([]string, len(o.cols))
-			for i, c := range o.cols {
-				heads[i] = o.paint(c, c.Head, Plain)
-			}
-			fmt.Fprintln(o.table, strings.Join(heads, "\t"))
-		}
-		vals := make([]string, len(o.cols))
-		for i, c := range o.cols {
-			raw, _ := lookup(line, c.Field)
-			vals[i] = o.bare(raw)
-			if c.Color != nil {
-				vals[i] = o.paint(c, vals[i], c.Color(vals[i]))
-			}
-		}
-		fmt.Fprintln(o.table, strings.Join(vals, "\t"))
+		o.table.add(line)
 		return nil
 	}
 	if _, err := o.c.Stdout.Write(line); err != nil {
@@ -275,12 +222,10 @@ func (o *Output) Write(r *record.Record) error {
 	return nil
 }
 
-// Close writes what a table still holds back.
+// Close writes the table.
 func (o *Output) Close() error {
 	if o.table != nil {
-		if err := o.table.Flush(); err != nil {
-			return fmt.Errorf("cannot write the result: %w", err)
-		}
+		return o.table.flush()
 	}
 	return nil
 }

@@ -22,3 +22,12 @@ func height(f *os.File) int {
 // Foreground reports that a console gives its signals to all of its
 // processes.
 func Foreground() bool { return true }
+
+// terminalWidth is how many columns the terminal has, 0 if f is none.
+func terminalWidth(f *os.File) int {
+	var info windows.ConsoleScreenBufferInfo
+	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
+		return 0
+	}
+	return int(info.Window.Right-info.Window.Left) + 1
+}

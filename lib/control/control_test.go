@@ -64,21 +64,21 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(dir+"/notes", []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(context.Background(), dir + "/notes"); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := Listen(context.Background(), dir+"/notes"); err == nil || !strings.Contains(err.Error(), "is there already") {
 		t.Error(err)
 	}
 	if b, _ := os.ReadFile(dir + "/notes"); string(b) != "precious" {
 		t.Errorf("%q", b)
 	}
-	if _, err := Listen(context.Background(), dir + "/" + strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "103 at most") {
+	if _, err := Listen(context.Background(), dir+"/"+strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "103 at most") {
 		t.Error(err)
 	}
-	first, err := Listen(context.Background(), dir + "/s")
+	first, err := Listen(context.Background(), dir+"/s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Remove(dir + "/s")
-	second, err := Listen(context.Background(), dir + "/s")
+	second, err := Listen(context.Background(), dir+"/s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestListen(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if l, err := Listen(context.Background(), dir + "/many"); err == nil {
+			if l, err := Listen(context.Background(), dir+"/many"); err == nil {
 				got.Add(1)
 				go func() {
 					for {

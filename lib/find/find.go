@@ -176,10 +176,10 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// channelRank orders a type's channels: what most people run comes first.
-func channelRank(c string) int {
-	return slices.Index([]string{"stable", "esr", "beta", "dev", "canary", "testing"}, c)
-}
+// Channels lists the channels of browsers: what most people run comes first.
+var Channels = []string{"stable", "esr", "beta", "dev", "canary", "testing"}
+
+func channelRank(c string) int { return slices.Index(Channels, c) }
 
 // compareVersions compares numbers between dots.
 func compareVersions(a, b string) int {

@@ -28,6 +28,8 @@ var reasons = []struct {
 		cli.Unavailable, "a library that it needs is missing", "install the browser's dependencies"},
 	{[]string{"No space left on device", "ENOSPC"},
 		cli.Failed, "the disk is full", ""},
+	{[]string{"Out of memory", "out of memory", "Cannot allocate memory"},
+		cli.Failed, "there is not enough memory", "ulimit -v and a container's limit count what a browser only reserves, too"},
 	{[]string{"Failed To Create Data Directory", "Cannot create profile", "Your Firefox profile cannot be loaded"},
 		cli.Failed, "its profile directory cannot be used", ""},
 }
@@ -71,6 +73,11 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 		what = fmt.Sprintf("%s %v", name, err)
 	}
 	e := &cli.Error{Code: cli.Failed}
+	if _, sig, _ := s.child.ending(); errors.Is(err, errExited) && sig != 0 {
+		e.Hint = "too little memory is a common reason: see ulimit -v, and a container's limit"
+	} else if errors.Is(err, errExited) && s.Spec.Browser.Source == "flag" {
+		e.Hint = "is " + s.Spec.Browser.Path + " a browser? bfind lists those that are installed"
+	}
 	if errors.Is(err, errTimeout) {
 		e.Code, e.Hint = cli.TryAgain, "a slow machine may need a longer --timeout"
 	} else {

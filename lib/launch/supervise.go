@@ -53,7 +53,7 @@ type Supervisor struct {
 // could not be cleaned up.
 func (s *Supervisor) Run(ctx context.Context) (failed, left error) {
 	proc.Subreaper() // without it, what the browser leaves is found by its mark
-	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), KeepProfile: s.Spec.Profile != ""}
+	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), Owner: s.Spec.OwnedBy, KeepProfile: s.Spec.Profile != ""}
 	var temp string
 	s.dirs, temp = instanceDirs(s.entry.ID)
 	s.entry.Dirs = s.dirs
@@ -303,7 +303,14 @@ func (s *Supervisor) answers(ctx context.Context, profile string) (*record.Recor
 }
 
 func (s *Supervisor) portTaken(why string) error {
-	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why), Hint: "leave --port out to let the browser choose, or take one with bport"}
+	e := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why), Hint: "leave --port out to let the browser choose, or take one with bport"}
+	if f, err := s.Store.Read(); err == nil {
+		if who, hint := f.Listens(s.Spec.Port); who != "" {
+			e.Err = fmt.Errorf("port %d is taken by %s", s.Spec.Port, who)
+			e.Hint = hint + ", or " + e.Hint
+		}
+	}
+	return e
 }
 
 // verify asks the endpoint who it is. A Chromium repeats its GUID; a Firefox
@@ -347,7 +354,7 @@ func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *
 	i := record.Instance{
 		ID: s.entry.ID, PID: s.child.pid, SupervisorPID: os.Getpid(), Protocol: record.CDP,
 		Host: host, Port: port, HTTPURL: "http://" + u.Host, WSURL: u.String(), UserDataDir: profile,
-		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, StartedAt: record.Now(),
+		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, Sandbox: !s.Spec.NoSandbox, Owner: s.Spec.OwnedBy, StartedAt: record.Now(),
 	}
 	if s.Spec.firefox() {
 		i.Protocol, i.WSURL = record.BiDi, strings.TrimSuffix(u.String(), "/")+"/session"

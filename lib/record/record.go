@@ -212,14 +212,50 @@ func (e dataError) Unwrap() error        { return e.error }
 // Read returns the next record, io.EOF after the last. An error that
 // errors.Is(err, ErrData) says which line is bad and why.
 func (r *Reader) Read() (*Record, error) {
+	line, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	return r.parse(line)
+}
+
+// ReadID returns the ID that the next line is, or that a member of its record
+// has; errors are as those of Read.
+func (r *Reader) ReadID(member string) (string, error) {
+	line, err := r.next()
+	if err != nil {
+		return "", err
+	}
+	if line[0] != '{' && !bytes.ContainsAny(line, " \t\"") && len(line) < 100 {
+		return string(line), nil
+	}
+	rec, err := r.parse(line)
+	if err != nil {
+		return "", err
+	}
+	var m struct {
+		ID string `json:"id"`
+	}
+	if ok, err := rec.Get(member, &m); err != nil || !ok || m.ID == "" {
+		return "", dataError{fmt.Errorf("the record in line %d of the input has no %s with an id", r.line, member)}
+	}
+	return m.ID, nil
+}
+
+func (r *Reader) parse(line []byte) (*Record, error) {
+	rec, err := Parse(line)
+	if err != nil {
+		return nil, dataError{fmt.Errorf("line %d of the input is not a record: %w", r.line, err)}
+	}
+	return rec, nil
+}
+
+// next returns the next line that is not empty, without the space around it.
+func (r *Reader) next() ([]byte, error) {
 	for {
 		line, err := r.readLine()
-		if len(bytes.TrimSpace(line)) > 0 && (err == nil || err == io.EOF) {
-			rec, perr := Parse(line)
-			if perr != nil {
-				return nil, dataError{fmt.Errorf("line %d of the input is no record: %w", r.line, perr)}
-			}
-			return rec, nil
+		if line = bytes.TrimSpace(line); len(line) > 0 && (err == nil || err == io.EOF) {
+			return line, nil
 		}
 		if err != nil {
 			return nil, err

@@ -76,5 +76,7 @@ type Instance struct {
 	UserDataDir   string `json:"user_data_dir"`
 	Temporary     bool   `json:"temporary"` // the profile is deleted when the browser ends
 	Headless      bool   `json:"headless"`
+	Sandbox       bool   `json:"sandbox"`         // the browser's own is on
+	Owner         string `json:"owner,omitempty"` // the program that it belongs to, such as "bpool A/0"
 	StartedAt     Time   `json:"started_at"`
 }

@@ -58,7 +58,11 @@ func Find(argv []string) (string, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return "", cli.Errorf(cli.CannotRun, "cannot run %s: permission denied", argv[0])
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return "", cli.Errorf(cli.NotFound, "cannot run %s: not found", argv[0])
+		e := &cli.Error{Code: cli.NotFound, Err: fmt.Errorf("cannot run %s: not found", argv[0])}
+		if strings.Contains(argv[0], " ") {
+			e.Hint = "what is in quotes is one word: leave the quotes out, or use sh -c " + strconv.Quote(argv[0])
+		}
+		return "", e
 	}
 	return "", cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
 }

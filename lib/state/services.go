@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"net"
@@ -58,6 +59,30 @@ func (s *Store) Socket(name string) (string, error) {
 		return "", s.fail("open a socket beside", err)
 	}
 	return path, nil
+}
+
+// Listens tells which browser or proxy of the file has the port, and how to
+// stop it; "" if none has.
+func (f *File) Listens(port int) (who, stop string) {
+	for _, i := range f.Instances {
+		var r record.Instance
+		if i.Record == nil || !i.Alive() {
+			continue
+		}
+		if _, err := i.Record.Get("instance", &r); err == nil && r.Port == port {
+			return "the browser " + i.ID, "blaunch stop " + i.ID
+		}
+	}
+	for _, p := range f.Proxies {
+		var r record.Proxy
+		if p.Record == nil || !p.Process.Alive() {
+			continue
+		}
+		if _, err := p.Record.Get("proxy", &r); err == nil && r.Port == port {
+			return fmt.Sprintf("bproxy (pid %d)", p.Process.PID), fmt.Sprintf("kill %d", p.Process.PID)
+		}
+	}
+	return "", ""
 }
 
 // SetProxy lists the proxy, in the place of an entry of the same process.

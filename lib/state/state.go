@@ -45,6 +45,8 @@ type Instance struct {
 	Browser    *proc.Identity `json:"browser,omitempty"` // once it is started
 	Dirs       []string       `json:"dirs"`              // deleted when it ends
 	Record     *record.Record `json:"record,omitempty"`  // once it is ready
+	// Owner is the program that the browser belongs to, such as "bpool A/0".
+	Owner string `json:"owner,omitempty"`
 	// KeepProfile says that the profile is the user's: a browser whose
 	// supervisor died gets the time to save it.
 	KeepProfile bool `json:"keep_profile,omitempty"`

@@ -25,13 +25,14 @@ import (
 )
 
 var columns = []cli.Column{
-	{Head: "ID", Field: "instance.id"}, {Head: "PID", Field: "instance.pid"}, {Head: "BROWSER", Field: "browser.type"},
-	{Head: "VERSION", Field: "browser.version"}, {Head: "ENDPOINT", Field: "instance.ws_url"}, {Head: "STARTED", Field: "instance.started_at"},
+	{Head: "ID", Field: "instance.id"}, {Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version", Spare: 2},
+	{Head: "PID", Field: "instance.pid", Spare: 1}, {Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "AGE", Field: "instance.started_at", Show: cli.Age},
+	{Head: "OWNER", Field: "instance.owner"},
 }
 
 // Launch launches a browser and holds it as the flags say.
 func Launch(c *cli.Context) error {
-	rec, err := c.FirstRecord()
+	rec, err := c.FirstRecord("")
 	if err != nil {
 		return err
 	}
@@ -201,11 +202,11 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		Input: rec, Port: c.Int("port"), Headless: o.Headless == nil || *o.Headless, Args: o.Args, Profile: o.Profile,
 		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: o.WindowSize,
 		Env: o.Env, Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
-		TTL: c.Duration("ttl"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
+		TTL: c.Duration("ttl"), OwnedBy: c.String("owner"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
 	switch {
 	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
-		return nil, c.UsageError("a duration must be positive, such as 15s")
+		return nil, c.UsageError("--timeout, --stop-timeout and --ttl are positive durations, such as 15s")
 	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
 		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
 	}
@@ -236,6 +237,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 		return err
 	}
 	s.Browser = b
+	if c.Empty && c.String("browser") == "" {
+		c.Log.Info("no record came on standard input: launching " + b.Type + ", the best that is installed")
+	}
 	if err := run.Check(c.Command, b.Type == record.Firefox); err != nil {
 		return err
 	}
@@ -288,11 +292,27 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	}
 	if len(found) == 0 {
 		if want != "" {
-			return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: "bfind lists what is"}
+			return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: installed(o)}
 		}
 		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"), Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
 	}
 	return found[0], nil
+}
+
+// installed is a hint at what there is.
+func installed(o find.Options) string {
+	o.Types = nil
+	found, _, _ := find.Browsers(context.Background(), o)
+	var types []string
+	for _, b := range found {
+		if !slices.Contains(types, b.Type) {
+			types = append(types, b.Type)
+		}
+	}
+	if len(types) == 0 {
+		return "there is none at all; install one (on Debian: apt-get install chromium), or name it with --browser PATH"
+	}
+	return "installed are: " + strings.Join(types, ", ")
 }
 
 func inspect(path, source string) (record.Browser, error) {
@@ -333,6 +353,9 @@ func Stop(c *cli.Context) error {
 	if c.Bool("all") && len(ids) > 0 {
 		return c.UsageError("--all and IDs exclude each other")
 	}
+	if c.Bool("force") && !c.Bool("all") {
+		return c.UsageError("--force goes with --all")
+	}
 	if !c.Bool("all") && len(ids) == 0 {
 		if ids, err = c.InputIDs("instance", "name the IDs to stop, or --all"); err != nil {
 			return err
@@ -340,7 +363,7 @@ func Stop(c *cli.Context) error {
 	}
 	for _, id := range ids {
 		if !state.ValidID(id) {
-			return c.UsageError("%q is no instance's ID", id)
+			return c.UsageError("%q is not the ID of a browser: they look like inst_1706234567890_abc123", id)
 		}
 	}
 	store := c.State()
@@ -349,8 +372,16 @@ func Stop(c *cli.Context) error {
 		return cli.StateError(err)
 	}
 	if c.Bool("all") {
+		spared := 0
 		for _, i := range f.Instances {
+			if i.Owner != "" && !c.Bool("force") {
+				spared++
+				continue
+			}
 			ids = append(ids, i.ID)
+		}
+		if spared > 0 {
+			c.Log.Info(fmt.Sprintf("left running for their owners: %d (blaunch list shows whose they are; --force stops them too)", spared))
 		}
 	}
 	type result struct {
@@ -362,7 +393,7 @@ func Stop(c *cli.Context) error {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		e := f.Instance(id)
 		if e == nil {
-			c.Log.Info(id + " is not running")
+			c.Log.Info(id + " is not running (as " + store.Path() + " has it)")
 			continue
 		}
 		n++

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/record"
+	"btools/lib/spell"
 )
 
 // Options are what was asked for; what is nil or "" was left to the default.
@@ -31,15 +32,15 @@ type Options struct {
 // Flags are the flags of Options.
 func Flags(category string) []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"}, Usage: "launch this `TYPE|PATH` (default: the record's on standard input, else the best that is installed)"},
+		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"}, Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the best that is installed)"},
 		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "without a window (the default)"},
 		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "with a window"},
 		&ucli.StringFlag{Name: "profile", Category: category, Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
 		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
 		&ucli.BoolFlag{Name: "no-default-args", Category: category, Usage: "pass only what the endpoint and the profile need"},
-		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "of `W,H` pixels"},
+		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "with a window of `W,H` pixels, such as 1280,720"},
 		&ucli.StringSliceFlag{Name: "env", Category: category, Usage: "set `K=V` in the browser's environment (repeatable)"},
-		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto", Usage: "`auto`, on or off; auto is off for root, in CI, and where user namespaces are denied"},
+		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto", Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user namespaces are denied"},
 	}
 }
 
@@ -98,13 +99,17 @@ func (o Options) Check() string {
 	}
 	switch {
 	case o.Browser != "" && !isPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
-		return "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)
+		wrong := "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)
+		if near := spell.Nearest(o.Browser, record.Types); near != "" {
+			wrong += ": did you mean " + near + "?"
+		}
+		return wrong
 	case o.WindowSize != "" && !validSize(o.WindowSize):
 		return "--window-size is W,H in pixels, such as 1280,720, not " + strconv.Quote(o.WindowSize)
 	case !slices.Contains([]string{"", "auto", "on", "off"}, o.Sandbox):
 		return "--sandbox is auto, on or off, not " + strconv.Quote(o.Sandbox)
 	case o.Profile != "" && !filepath.IsAbs(o.Profile):
-		return "the profile is no absolute path: " + strconv.Quote(o.Profile)
+		return "the profile is not an absolute path: " + strconv.Quote(o.Profile)
 	}
 	for _, kv := range o.Env {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {

@@ -43,7 +43,7 @@ func schema() map[string]any { return cli.Schema(map[string]any{"status": proxy.
 
 // Run serves until told to stop, or as long as a command runs.
 func Run(c *cli.Context) error {
-	rec, err := c.FirstRecord()
+	rec, err := c.FirstRecord("the browser will be the one that the options name, else the best that is installed")
 	if err != nil {
 		return err
 	}

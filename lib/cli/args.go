@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"btools/lib/spell"
+)
+
+// arguments are a program's arguments, looked through before the library
+// does, whose errors don't say what to do.
+type arguments struct {
+	command *Command
+	flags   []string        // with their values
+	rest    []string        // what is no flag
+	given   map[string]bool // the flags' names
+}
+
+// parse looks through the arguments, those after "--" left out.
+func parse(p *Program, args []string) (*arguments, error) {
+	a := &arguments{command: &p.Command, given: map[string]bool{}}
+	if len(args) > 0 {
+		if i := slices.IndexFunc(p.Commands, func(c *Command) bool { return c.Name == args[0] }); i >= 0 {
+			a.command = p.Commands[i]
+			args = args[1:]
+		}
+	}
+	byName := map[string]cli.Flag{}
+	var names []string
+	for _, f := range slices.Concat(a.command.Flags, commonFlags(), helpFlags()) {
+		for _, n := range f.Names() {
+			byName[n] = f
+			names = append(names, dashes(n))
+		}
+	}
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		if len(word) < 2 || word[0] != '-' {
+			a.rest = append(a.rest, word)
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		f := byName[name]
+		if f == nil {
+			// It may be an option of a command that "--" is missing before.
+			if len(a.rest) > 0 && a.command == &p.Command && p.TakesCommand && isProgram(a.rest[0]) {
+				return a, a.stray(p, a.rest[0])
+			}
+			return a, a.unknown(p, name, names)
+		}
+		a.given[name] = true
+		kind := kindOf(f)
+		if kind != "" && !hasValue {
+			i++
+			if i == len(args) {
+				return a, a.usage(p, "%s takes %s", dashes(name), kind)
+			}
+			value = args[i]
+		}
+		if err := a.check(p, f, name, value, hasValue); err != nil {
+			return a, err
+		}
+		word = "--" + name
+		if kind != "" || hasValue {
+			word += "=" + value
+		}
+		a.flags = append(a.flags, word)
+	}
+	return a, nil
+}
+
+// usage is an error in the arguments.
+func (a *arguments) usage(p *Program, format string, args ...any) *Error {
+	name := p.Name
+	if a.command != &p.Command {
+		name += " " + a.command.Name
+	}
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...), Hint: "see " + name + " --help"}
+}
+
+func (a *arguments) unknown(p *Program, name string, names []string) error {
+	e := a.usage(p, "there is no option %s", dashes(name))
+	if near := spell.Nearest(dashes(name), names); near != "" && len(name) > 1 {
+		e = a.usage(p, "there is no option %s: did you mean %s?", dashes(name), near)
+	}
+	root := slices.ContainsFunc(p.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if a.command != &p.Command && root {
+		e = a.usage(p, "%s is an option of %s itself, not of %s %s", dashes(name), p.Name, p.Name, a.command.Name)
+		if a.command.TakesCommand {
+			e.Hint = fmt.Sprintf("options for %s go after --: %s %s … -- %s", p.Name, p.Name, a.command.Name, dashes(name))
+		}
+	}
+	return e
+}
+
+// check refuses a value that is not of the flag's kind.
+func (a *arguments) check(p *Program, f cli.Flag, name, value string, hasValue bool) error {
+	switch f.(type) {
+	case *cli.BoolFlag:
+		if _, err := strconv.ParseBool(value); hasValue && err != nil {
+			return a.usage(p, "%s is true or false, not %q", dashes(name), value)
+		}
+	case *cli.IntFlag:
+		if _, err := strconv.Atoi(value); err != nil {
+			return a.usage(p, "%s is a number, not %q", dashes(name), value)
+		}
+	case *cli.DurationFlag:
+		if _, err := time.ParseDuration(value); err != nil {
+			e := a.usage(p, "%s is a duration such as 5s or 1m30s, not %q", dashes(name), value)
+			if n, err := strconv.Atoi(value); err == nil && n >= 0 {
+				e.Hint = fmt.Sprintf("%d seconds are %ds; %d milliseconds are %v", n, n, n, time.Duration(n)*time.Millisecond)
+			}
+			return e
+		}
+	}
+	return nil
+}
+
+// stray is an argument where none is taken.
+func (a *arguments) stray(p *Program, word string) error {
+	var names []string
+	for _, c := range p.Commands {
+		if !c.Hidden {
+			names = append(names, c.Name)
+		}
+	}
+	has := func(flag string) bool {
+		return slices.ContainsFunc(a.command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+	}
+	what := "unexpected argument " + strconv.Quote(word)
+	if a.command == &p.Command && len(names) > 0 {
+		what = strconv.Quote(word) + " is not a command of " + p.Name
+	}
+	e := a.usage(p, "%s", what)
+	_, notNumber := strconv.ParseUint(word, 10, 16)
+	switch near := spell.Nearest(word, names); {
+	case a.command == &p.Command && near != "":
+		e.Err = fmt.Errorf("%s: did you mean %s?", what, near)
+	case notNumber == nil && has("port"):
+		e.Hint = "a port is given as --port " + word
+	case notNumber == nil && has("listen"):
+		e.Hint = "a port to listen on is given as --listen " + word
+	case strings.Contains(word, "://") && has("url"):
+		e.Hint = "a page to open is given as --url " + word
+	case a.command.TakesCommand && isProgram(word):
+		e.Hint = fmt.Sprintf("to run it with a browser: %s -- %s …", p.Name, word)
+	}
+	return e
+}
+
+func isProgram(word string) bool {
+	_, err := exec.LookPath(word)
+	return err == nil
+}

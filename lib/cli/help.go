@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+)
+
+// maxHelp is the widest that help texts get, in columns: longer lines are
+// hard to read.
+const maxHelp = 100
+
+// help prints what a program, or one of its commands, is for.
+func help(w io.Writer, p *Program, c *Command, width int) {
+	h := &helper{w, min(width, maxHelp)}
+	name, root := p.Name, c == &p.Command
+	if !root {
+		name += " " + c.Name
+	}
+	h.wrap(0, name+" - "+c.Usage)
+	h.line("")
+	h.synopsis(p, c, name)
+	if root && p.About != "" {
+		h.line("")
+		h.wrap(0, p.About)
+	}
+	if root && len(p.Commands) > 0 {
+		h.line("\nCommands:")
+		var rows [][2]string
+		for _, c := range p.Commands {
+			if !c.Hidden {
+				rows = append(rows, [2]string{c.Name, c.Usage})
+			}
+		}
+		h.rows(rows)
+	}
+	for _, category := range categories(c.Flags) {
+		h.line("\n" + category.name)
+		var rows [][2]string
+		for _, f := range category.flags {
+			rows = append(rows, row(f))
+		}
+		h.rows(rows)
+	}
+	h.line("\nOf every program:")
+	h.wrap(2, "--output json|table, --field NAME[,NAME] (-f), --no-input, --log-level LEVEL, --log-format text|json, --help, --version: see btools(7)")
+	if root && len(p.Examples) > 0 {
+		h.line("\nExamples:")
+		for _, e := range p.Examples {
+			h.line("  " + e)
+		}
+	}
+	more := "man " + p.Name + " tells more."
+	if root && len(p.Commands) > 0 {
+		more = p.Name + " COMMAND --help tells of one command, man " + p.Name + " of all."
+	}
+	h.line("")
+	h.wrap(0, more)
+}
+
+type helper struct {
+	w     io.Writer
+	width int
+}
+
+func (h *helper) line(s string) { fmt.Fprintln(h.w, s) }
+
+// synopsis is the ways to call it.
+func (h *helper) synopsis(p *Program, c *Command, name string) {
+	line := "Usage: " + name
+	if len(c.Flags) > 0 {
+		line += " [OPTIONS]"
+	}
+	if u := argsUsage(c); u != "" {
+		line += " " + u
+	}
+	if c != &p.Command || c.Do != nil {
+		h.line(line)
+	}
+	if c == &p.Command && len(p.Commands) > 0 {
+		start := "Usage: "
+		if c.Do != nil {
+			start = "       "
+		}
+		h.line(start + name + " COMMAND [OPTIONS]")
+	}
+}
+
+// rows prints names and what they mean, in two columns.
+func (h *helper) rows(rows [][2]string) {
+	const most = 26 // columns of the names: what is longer has a line of its own
+	left := 0
+	for _, r := range rows {
+		if n := utf8.RuneCountInString(r[0]); n <= most {
+			left = max(left, n)
+		}
+	}
+	for _, r := range rows {
+		n := utf8.RuneCountInString(r[0])
+		text := fill(r[1], h.width-left-4)
+		if n > left {
+			h.line("  " + r[0])
+		} else {
+			h.line("  " + r[0] + strings.Repeat(" ", left-n+2) + text[0])
+			text = text[1:]
+		}
+		for _, t := range text {
+			h.line(strings.Repeat(" ", left+4) + t)
+		}
+	}
+}
+
+// wrap prints a paragraph.
+func (h *helper) wrap(indent int, text string) {
+	for _, l := range fill(text, h.width-indent) {
+		h.line(strings.Repeat(" ", indent) + l)
+	}
+}
+
+// fill breaks a text into lines of so many columns, one at least.
+func fill(text string, width int) []string {
+	lines := []string{""}
+	for _, w := range strings.Fields(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = w
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(w) <= width:
+			*last += " " + w
+		default:
+			lines = append(lines, w)
+		}
+	}
+	return lines
+}
+
+type category struct {
+	name  string
+	flags []cli.Flag
+}
+
+// categories are the flags by their categories, in the order of the flags.
+func categories(flags []cli.Flag) (all []category) {
+	for _, f := range flags {
+		name := "Options:"
+		if c, ok := f.(cli.CategorizableFlag); ok && c.GetCategory() != "" {
+			name = c.GetCategory()
+		}
+		i := slices.IndexFunc(all, func(c category) bool { return c.name == name })
+		if i < 0 {
+			i = len(all)
+			all = append(all, category{name: name})
+		}
+		all[i].flags = append(all[i].flags, f)
+	}
+	return all
+}
+
+// row is a flag with its placeholder, and what it means with its default.
+func row(f cli.Flag) [2]string {
+	d := f.(cli.DocGenerationFlag)
+	usage, placeholder := d.GetUsage(), ""
+	if a, rest, ok := strings.Cut(usage, "`"); ok {
+		if p, b, ok := strings.Cut(rest, "`"); ok {
+			usage, placeholder = a+p+b, " "+p
+		}
+	}
+	var names []string
+	for _, n := range f.Names() {
+		names = append(names, dashes(n))
+	}
+	if v := defaultOf(f); v != "" {
+		usage += " (default: " + v + ")"
+	}
+	if env := d.GetEnvVars(); len(env) > 0 {
+		usage += " [$" + strings.Join(env, ", $") + "]"
+	}
+	return [2]string{strings.Join(names, ", ") + placeholder, usage}
+}
+
+// defaultOf is a flag's default, "" if it has none or its usage tells it.
+func defaultOf(f cli.Flag) string {
+	switch f := f.(type) {
+	case *cli.StringFlag:
+		if f.DefaultText != "" {
+			return f.DefaultText
+		}
+		return f.Value
+	case *cli.IntFlag:
+		if f.Value != 0 {
+			return strconv.Itoa(f.Value)
+		}
+	case *cli.DurationFlag:
+		if f.Value != 0 {
+			return shortDuration(f.Value)
+		}
+	}
+	return ""
+}
+
+// shortDuration writes 5m0s as 5m.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+func dashes(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// kindOf says what a flag takes: "" for one without a value.
+func kindOf(f cli.Flag) string {
+	switch f.(type) {
+	case *cli.BoolFlag:
+		return ""
+	case *cli.IntFlag:
+		return "a number"
+	case *cli.DurationFlag:
+		return "a duration"
+	case *cli.StringFlag, *cli.StringSliceFlag:
+		return "a value"
+	}
+	panic("cli: a flag of type " + reflect.TypeOf(f).String())
+}
