@@ -1,5 +1,5 @@
-// Package words splits a line into words as a shell does, without running
-// anything.
+// Package words splits a line into words as a shell does, without running or
+// replacing anything.
 package words
 
 import (
@@ -7,41 +7,52 @@ import (
 	"strings"
 )
 
-// Split splits a line at its spaces; quotes of either kind hold words
-// together, a backslash takes the next character as it is, but not in single
-// quotes.
+// Split splits a line at its spaces. What is in single quotes is taken as it
+// is; in double quotes a backslash takes the next character as it is if that
+// is one of $ ` " \ or a newline, elsewhere any. A newline after a backslash
+// vanishes.
 func Split(line string) ([]string, error) {
 	var out []string
 	var word strings.Builder
-	in, open := false, rune(0)
-	escaped := false
-	for _, r := range line {
+	in, quote := false, byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
 		switch {
-		case escaped:
-			word.WriteRune(r)
-			escaped = false
-		case r == '\\' && open != '\'':
-			escaped, in = true, true
-		case open != 0:
-			if r == open {
-				open = 0
-			} else {
-				word.WriteRune(r)
+		case quote == '\'' && c == '\'', quote == '"' && c == '"':
+			quote = 0
+		case quote == '\'':
+			word.WriteByte(c)
+		case c == '\\':
+			i++
+			if i == len(line) {
+				return nil, errors.New("it ends in a backslash")
 			}
-		case r == '\'' || r == '"':
-			open, in = r, true
-		case r == ' ' || r == '\t' || r == '\n':
+			switch next := line[i]; {
+			case next == '\n':
+				continue
+			case quote == '"' && !strings.ContainsRune("$`\"\\", rune(next)):
+				word.WriteByte('\\')
+				word.WriteByte(next)
+			default:
+				word.WriteByte(next)
+			}
+			in = true
+		case quote == '"':
+			word.WriteByte(c)
+		case c == '\'' || c == '"':
+			quote, in = c, true
+		case c == ' ' || c == '\t' || c == '\n':
 			if in {
 				out = append(out, word.String())
 				word.Reset()
 				in = false
 			}
 		default:
-			word.WriteRune(r)
+			word.WriteByte(c)
 			in = true
 		}
 	}
-	if open != 0 || escaped {
+	if quote != 0 {
 		return nil, errors.New("a quote in it is not closed")
 	}
 	if in {
