@@ -52,7 +52,8 @@ type Handle struct {
 
 // Start starts a supervisor in the background, which waits to be told what to
 // launch: it comes up while its owner still finds that out. Its messages go
-// to stderr; bind, if not nil, is the descriptor at whose end it stops.
+// to stderr, by a pipe: nobody who reads the owner's own waits for the
+// supervisor's end. Bind, if not nil, is the descriptor at whose end it stops.
 func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error) {
 	exe, err := executable()
 	if err != nil {
@@ -190,7 +191,6 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, log
 		var o order
 		for orders.Decode(&o) == nil {
 			if o.Detach {
-				silence(stdin, stdout, os.Stderr)
 				return
 			}
 		}

@@ -12,9 +12,3 @@ func executable() (string, error) { return os.Executable() }
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.DETACHED_PROCESS}
 }
-
-func silence(files ...*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}

@@ -46,5 +46,3 @@ func signalName(s syscall.Signal) string {
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func smallShm() bool { return false }
-
-func dup2(from, to int) error { return unix.Dup2(from, to) }

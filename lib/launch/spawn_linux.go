@@ -86,5 +86,3 @@ func smallShm() bool {
 	}
 	return int64(st.Blocks)*int64(st.Bsize) < 256<<20
 }
-
-func dup2(from, to int) error { return unix.Dup3(from, to, 0) }

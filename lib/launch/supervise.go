@@ -119,19 +119,34 @@ type browserError struct{ error }
 // untilReady waits until the browser is registered and answers, and hands its
 // record over.
 func (s *Supervisor) untilReady(ctx, deadline context.Context, profile string) error {
-	// The time in which the browser starts is free.
-	if err := errors.Join(s.writeCopy(), s.updateEntry(deadline)); err != nil {
+	// The time in which the browser starts is free, and that in which it
+	// answers.
+	if err := s.register(deadline); err != nil {
 		return err
 	}
-	rec, err := s.answers(deadline, profile)
+	endpoint, err := s.announced(deadline, profile)
+	if err != nil {
+		return &browserError{err}
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- s.verify(deadline, endpoint, profile) }()
+	if err := s.register(deadline); err != nil {
+		return err
+	}
+	select {
+	case err = <-answered:
+	case <-s.child.exited:
+		err = errExited
+	}
+	rec := s.entry.Record
 	if err == nil && !s.Spec.firefox() && s.Spec.pageLater() {
 		err = s.openFirstPage(ctx, rec)
 	}
 	if err != nil {
+		if cause := context.Cause(deadline); cause != nil {
+			err = cause
+		}
 		return &browserError{err}
-	}
-	if err := s.updateEntry(deadline); err != nil {
-		return err
 	}
 	return s.Ready(rec)
 }
@@ -215,6 +230,11 @@ func (s *Supervisor) writeCopy() error {
 	return nil
 }
 
+// register brings both copies of the entry up to date.
+func (s *Supervisor) register(ctx context.Context) error {
+	return errors.Join(s.writeCopy(), s.updateEntry(ctx))
+}
+
 // updateEntry brings the state file up to date.
 func (s *Supervisor) updateEntry(ctx context.Context) error {
 	return cli.StateError(s.Store.Update(ctx, func(f *state.File) error {
@@ -256,9 +276,9 @@ var (
 	errNoServer = errors.New("no server")
 )
 
-// answers waits for the endpoint that the browser itself announces, and makes
-// sure that it is this browser that answers there.
-func (s *Supervisor) answers(ctx context.Context, profile string) (*record.Record, error) {
+// announced waits for the endpoint that the browser itself announces, and
+// makes its record.
+func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, error) {
 	var ws string
 	select {
 	case ws = <-s.log.announced:
@@ -282,24 +302,8 @@ func (s *Supervisor) answers(ctx context.Context, profile string) (*record.Recor
 		// A port that is taken is no error to Chrome: it falls back to [::1].
 		return nil, s.portTaken(fmt.Sprintf("the browser opened %s instead", u.Host))
 	}
-	answered := make(chan error, 1)
-	go func() { answered <- s.verify(ctx, u, profile) }()
 	s.entry.Record = s.record(u, host, port, profile)
-	if err := s.writeCopy(); err != nil { // the time in which it answers is free
-		return nil, err
-	}
-	select {
-	case err = <-answered:
-	case <-s.child.exited:
-		err = errExited
-	}
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, err
-	}
-	return s.entry.Record, nil
+	return u, nil
 }
 
 func (s *Supervisor) portTaken(why string) error {

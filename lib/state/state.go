@@ -153,26 +153,34 @@ func (s *Store) load() (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var version struct {
-		V int `json:"v"`
-	}
-	if err := json.Unmarshal(b, &version); err != nil {
-		return nil, &damaged{err}
-	}
-	if version.V > Version {
-		return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE to another file", ErrNewer, version.V, Version)
-	}
+	// The members are read one by one: the file can be large, and this is what
+	// a program that asks for one port waits for.
 	f := &File{other: &record.Record{}}
-	if err := json.Unmarshal(b, f); err != nil {
-		return nil, &damaged{err}
-	}
-	if f.V != Version {
-		return nil, &damaged{fmt.Errorf("it has no version")}
-	}
 	if err := json.Unmarshal(b, f.other); err != nil {
 		return nil, &damaged{err}
 	}
+	for _, m := range f.members() {
+		if _, err := f.other.Get(m.name, m.value); err != nil {
+			return nil, &damaged{err}
+		}
+		if f.V > Version {
+			return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE to another file", ErrNewer, f.V, Version)
+		}
+	}
+	if f.V != Version {
+		return nil, &damaged{errors.New("it has no version")}
+	}
 	return f, nil
+}
+
+type member struct {
+	name  string
+	value any
+}
+
+// members are those of the file that this program knows, the version first.
+func (f *File) members() []member {
+	return []member{{"v", &f.V}, {"instances", &f.Instances}, {"proxies", &f.Proxies}, {"pools", &f.Pools}, {"ports", &f.Ports}, {"exits", &f.Exits}}
 }
 
 func (f *File) bytes() []byte {
@@ -186,7 +194,8 @@ func (f *File) bytes() []byte {
 	out.MustSet("pools", notNil(f.Pools))
 	out.MustSet("ports", notNil(f.Ports))
 	out.MustSet("exits", notNil(f.Exits))
-	return out.Line()
+	line, _ := out.MarshalJSON() // a record always marshals
+	return append(line, '\n')
 }
 
 func notNil[T any](s []T) []T {

@@ -116,7 +116,7 @@ func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.C
 // held runs do with a browser under a supervisor of its own, and stops both
 // unless do has let them go.
 func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{}, do func(*launch.Handle, *record.Record) error) error {
-	h, err := launch.Start(c.State(), spec.Owner.FD, c.Stderr)
+	h, err := launch.Start(c.State(), spec.Owner.FD, c.Messages)
 	if err != nil {
 		return err
 	}
