@@ -15,8 +15,8 @@ import (
 	"btools/lib/control"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
-	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/state"
 )
 
 // backend is the browser behind the proxy: launched when somebody needs it,
@@ -25,6 +25,7 @@ type backend struct {
 	launch  func(context.Context, options.Options, string) (*launcher.Browser, error)
 	owned   bool          // false: somebody else launches and stops it
 	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
+	state   *state.Store  // what runs on this machine; nil: not known
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
@@ -208,7 +209,7 @@ func (b *backend) run(g, prev *generation) {
 		if err := browser.Err(); err != nil {
 			exit = err.Error()
 		} else {
-			b.stopLeft(browser)
+			b.stopLeft(browser, began)
 		}
 		b.log.Info("the browser ended: " + exit)
 	}
@@ -217,11 +218,28 @@ func (b *backend) run(g, prev *generation) {
 	b.mu.Unlock()
 }
 
-// stopLeft ends the browser of a launcher that does not wait for it: nobody
-// else would.
-func (b *backend) stopLeft(browser *launcher.Browser) {
-	if id, err := proc.Of(browser.Instance.SupervisorPID); err == nil && id.Signal(syscall.SIGTERM) == nil {
-		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as blaunch --wait does", "pid", id.PID)
+// stopLeft stops the browser of a launcher that did not wait for its end: no
+// other program would. The record alone proves nothing: its numbers may be
+// those of another machine. So the browser is one that the state file of this
+// machine lists, that was launched since, and that is not leased.
+func (b *backend) stopLeft(browser *launcher.Browser, since time.Time) {
+	if b.state == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
+		return
+	}
+	f, err := b.state.Read()
+	if err != nil {
+		return
+	}
+	entry := f.Instance(browser.Instance.ID)
+	if entry == nil || entry.Record == nil || entry.Supervisor.PID != browser.Instance.SupervisorPID {
+		return
+	}
+	var listed record.Instance
+	if _, err := entry.Record.Get("instance", &listed); err != nil || listed.StartedAt.Before(since.Truncate(time.Millisecond)) {
+		return
+	}
+	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
+		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as blaunch --wait does", "id", browser.Instance.ID)
 	}
 }
 

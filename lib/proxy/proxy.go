@@ -17,6 +17,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/state"
 )
 
 // Proxy is a proxy. Set its fields before Serve.
@@ -26,6 +27,9 @@ type Proxy struct {
 	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
 	// Foreign says that Launch only finds a browser that somebody else holds.
 	Foreign bool
+	// State, if not nil, tells which browsers run on this machine. One of them
+	// that a launcher has left behind is stopped.
+	State *state.Store
 	// Options are the options of the first launch.
 	Options options.Options
 	// Eager launches at once, not at the first connection.
@@ -52,7 +56,7 @@ type Proxy struct {
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, log: p.Log, changed: p.Changed, opts: p.Options}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}

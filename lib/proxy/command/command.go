@@ -81,7 +81,8 @@ func Run(c *cli.Context) error {
 		p.Launch = launch(c, rec, now)
 	}
 
-	s := &service{c: c, proxy: p, store: c.State(), record: withProxy(rec, listeners[0].Addr())}
+	p.State = c.State()
+	s := &service{c: c, proxy: p, store: p.State, record: withProxy(rec, listeners[0].Addr())}
 	p.Changed = s.restore
 	p.Start()
 	if err := s.open(ctx); err != nil {

@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+// until waits for a condition.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// endpoint is what a test has in a browser's place: it answers /json/version,
+// and sends back what comes by a WebSocket.
+type endpoint struct {
+	addr string
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func newEndpoint(t testing.TB) *endpoint {
+	t.Helper()
+	e := &endpoint{}
+	e.addr = listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		e.seen = append(e.seen, r)
+		e.mu.Unlock()
+		if r.Header.Get("Upgrade") == "" {
+			fmt.Fprintf(w, `{"Browser":"Test/1","webSocketDebuggerUrl":"ws://%s/devtools/browser/guid"}`, r.Host)
+			return
+		}
+		c, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+		io.Copy(c, buf)
+	}))
+	return e
+}
+
+// requests are those that have come, as "METHOD path".
+func (e *endpoint) requests() (got []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.seen {
+		got = append(got, r.Method+" "+r.URL.Path)
+	}
+	return got
+}
+
+// browser is a browser at that endpoint, with this protocol. It never ends by
+// itself.
+func (e *endpoint) browser(t testing.TB, protocol string) *launcher.Browser {
+	t.Helper()
+	return browserAt(t, e.addr, protocol)
+}
+
+func browserAt(t testing.TB, addr, protocol string) *launcher.Browser {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	r := record.New()
+	r.MustSet("instance", map[string]any{"host": host, "port": n, "protocol": protocol, "ws_url": "ws://" + addr + "/devtools/browser/guid"})
+	b, err := launcher.Foreign(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func listenAndServe(t testing.TB, h http.Handler) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: h}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return l.Addr().String()
+}
+
+// serve has a proxy listen until the test ends.
+func serve(t testing.TB, p *Proxy) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	p.Start()
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case <-served:
+		case <-time.After(20 * time.Second):
+			t.Error("the proxy does not stop")
+		}
+	})
+	return l.Addr().String()
+}
+
+// launches is a Launch that always finds this browser.
+func launches(b *launcher.Browser) func(context.Context, options.Options, string) (*launcher.Browser, error) {
+	return func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
+}
+
+// dial opens a connection to the proxy that the test's end closes, and that no
+// read waits on for ever.
+func dial(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+const upgradeHeaders = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+// upgrade asks for a WebSocket, and returns before it is there.
+func upgrade(t testing.TB, addr, path string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c := dial(t, addr)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n", path, upgradeHeaders)
+	return c, bufio.NewReader(c)
+}
+
+// status reads the head of an answer, without its body.
+func status(t testing.TB, in *bufio.Reader) int {
+	t.Helper()
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode
+}
+
+// isClosed waits for the other side to close the connection.
+func isClosed(t testing.TB, in io.Reader) {
+	t.Helper()
+	b, err := io.ReadAll(in)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Errorf("the connection stays open after %q", b)
+	}
+}
+
+// lines is a log's text.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
