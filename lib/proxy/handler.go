@@ -55,7 +55,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // noBrowser answers a request for which there is no browser.
 func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody reads it
+		err = errors.New("the client has closed its side of the connection") // it may still read
 	}
 	(&guard.Refusal{Status: http.StatusBadGateway, Error: control.ErrorOf(err)}).Answer(w)
 }
@@ -67,6 +67,10 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
 			p.Guard.Clean(r.Out)
+			// The library passes an upgrade on, such as to h2c, which would lead
+			// past all checks.
+			r.Out.Header.Del("Connection")
+			r.Out.Header.Del("Upgrade")
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "browser"
 			r.Out.Host = r.In.Host
 		},
@@ -168,10 +172,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		p.backend.release(g)
-		if r.Context().Err() != nil {
-			return
-		}
-		if try == tries || !p.backend.distrust(g, refused(err)) {
+		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, refused(err)) {
 			noBrowser(w, r, fmt.Errorf("the browser does not answer: %w", err))
 			return
 		}
@@ -271,6 +272,7 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {
 	c.SetDeadline(time.Now().Add(answerTimeout))
 	header := r.Header.Clone()
+	webSocketOnly(header)
 	if p.Trace != nil {
 		header.Del("Sec-WebSocket-Extensions") // no compression: it is to be read
 	}
@@ -283,7 +285,25 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	}
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, r)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !hasWord(resp.Header["Upgrade"], "websocket") {
+		err = fmt.Errorf("it has switched to %q", resp.Header.Get("Upgrade"))
+	}
 	return resp, in, err
+}
+
+// webSocketOnly removes what a head says of its connection alone, other
+// protocols that it may switch to among it, but for the WebSocket.
+func webSocketOnly(h http.Header) {
+	for _, list := range h["Connection"] {
+		for _, name := range strings.Split(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Keep-Alive", "Te", "Trailer", "Proxy-Connection", "Http2-Settings"} {
+		h.Del(name)
+	}
+	h.Set("Connection", "Upgrade")
+	h.Set("Upgrade", "websocket")
 }
 
 // pass gives the client an answer that is no WebSocket.
