@@ -59,17 +59,26 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 		return Refuse(http.StatusForbidden, Forbidden, "the Host %q is neither a loopback address nor localhost: others need --token-file", r.Host)
 	}
 	origins := r.Header.Values("Origin")
-	allowed := len(origins) == 1 && (slices.Contains(g.Origins, origins[0]) || slices.Contains(g.Origins, "*"))
+	allowed := len(origins) == 1 && g.allows(origins[0])
 	// Programs may give our own origin. A page of whoever had the port before
 	// us can too, but not without a Sec-Fetch-Site, or by a WebSocket.
 	own := len(origins) == 1 && origins[0] == "http://"+r.Host && loopbackHost(r.Host) && r.Header.Get("Upgrade") == ""
 	if len(origins) > 0 && !allowed && !own {
 		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed%s", strings.Join(origins, ", "), g.hint())
 	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && !allowed {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if site == "same-origin" && len(origins) == 0 {
+		// A page that was loaded from here loads what belongs to it.
+		allowed = g.allows("http://"+r.Host) || g.allows("https://"+r.Host)
+	}
+	if site != "" && site != "none" && !allowed {
 		return Refuse(http.StatusForbidden, Forbidden, "a web page may not ask (Sec-Fetch-Site is %q)%s", site, g.hint())
 	}
 	return nil
+}
+
+func (g *Guard) allows(origin string) bool {
+	return slices.Contains(g.Origins, origin) || slices.Contains(g.Origins, "*")
 }
 
 func (g *Guard) hint() string {

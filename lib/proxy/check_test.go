@@ -83,6 +83,34 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A page that was loaded from here, such as DevTools' own, may load the rest of
+// it if our own origin is allowed.
+func TestOwnPage(t *testing.T) {
+	const devtools = "GET /devtools/inspector.html HTTP/1.1\nHost: localhost:9222\nSec-Fetch-Site: "
+	for _, c := range []struct {
+		origin, head string
+		status       int
+	}{
+		{"*", devtools + "same-origin", 0},
+		{"http://localhost:9222", devtools + "same-origin", 0},
+		{"http://127.0.0.1:9222", devtools + "same-origin", 403},
+		{"http://localhost", devtools + "same-origin", 403},
+		{"", devtools + "same-origin", 403},
+		{"*", devtools + "same-site", 403},
+		{"*", devtools + "cross-site", 403},
+		{"http://localhost:9222", devtools + "same-origin\nOrigin: http://evil.example", 403},
+	} {
+		p := &Proxy{Guard: guard.Guard{Origins: []string{c.origin}}}
+		got := 0
+		if no := p.check(request(t, c.head)); no != nil {
+			got = no.Status
+		}
+		if got != c.status {
+			t.Errorf("%s: %q: %d, want %d", c.origin, c.head, got, c.status)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	p := &Proxy{Guard: guard.Guard{Token: "secret"}}
 	for head, want := range map[string]int{
