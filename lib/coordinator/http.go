@@ -39,7 +39,9 @@ const (
 // own. What it returns ends that: what is still asked is answered.
 func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func()) {
 	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
+	limit := &guard.Limit{Most: 1024}
 	s := &http.Server{
+		ConnState:         limit.State,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +53,7 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 		}),
 	}
 	go func() {
-		if err := s.Serve(guard.Limit(l, 1024)); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(limit.Listener(l)); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP is no longer served: " + err.Error())
 		}
 	}()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"btools/lib/cli"
@@ -61,35 +60,4 @@ func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
 	return l, nil
-}
-
-// Limit has a listener accept so many connections at once, and the others wait
-// until one of these is closed.
-func Limit(l net.Listener, most int) net.Listener {
-	return &limited{l, make(chan struct{}, most)}
-}
-
-type limited struct {
-	net.Listener
-	open chan struct{}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	l.open <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	return &counted{Conn: c, done: sync.OnceFunc(func() { <-l.open })}, nil
-}
-
-type counted struct {
-	net.Conn
-	done func()
-}
-
-func (c *counted) Close() error {
-	defer c.done()
-	return c.Conn.Close()
 }

@@ -161,13 +161,13 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 				path := r.URL.Path
 				go func() {
 					sent, received := p.run(g, t)
-					p.limit.left()
+					p.limit.Drop(t.client)
 					p.Log.Debug("connection", "client", client, "path", path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
 					p.backend.leave(g, t)
 				}()
 			} else {
 				t.close()
-				p.limit.left()
+				p.limit.Drop(t.client)
 			}
 			return
 		}
@@ -336,7 +336,7 @@ func (p *Proxy) join(w http.ResponseWriter, u *upgraded) (*tunnel, error) {
 	head.WriteString("\r\n")
 	if err := errors.Join(early(client, head.Bytes(), u.in, t.toClient), early(u.conn, nil, buf.Reader, t.toBrowser)); err != nil {
 		t.close()
-		p.limit.left()
+		p.limit.Drop(client)
 		return nil, err
 	}
 	return t, nil

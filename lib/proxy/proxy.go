@@ -40,7 +40,7 @@ type Proxy struct {
 	Direct bool
 	// Guard checks every request before anything else.
 	Guard guard.Guard
-	// MaxConnections bounds the client connections that are open.
+	// MaxConnections bounds the client connections that are open; 0: no bound.
 	MaxConnections int
 	// Trace, if not nil, writes every message down.
 	Trace *Trace
@@ -50,7 +50,7 @@ type Proxy struct {
 
 	backend backend
 	plain   *httputil.ReverseProxy
-	limit   limit
+	limit   guard.Limit
 	server  *http.Server
 }
 
@@ -60,11 +60,11 @@ func (p *Proxy) Start() {
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
-	p.limit.most = p.MaxConnections
+	p.limit.Most, p.limit.Flag = p.MaxConnections, "max-connections"
 	p.plain = p.reverse()
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
-		ConnState: p.limit.state, ErrorLog: p.errorLog(), DisableGeneralOptionsHandler: true,
+		ConnState: p.limit.State, ErrorLog: p.errorLog(), DisableGeneralOptionsHandler: true,
 	}
 }
 
@@ -77,7 +77,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	failed := make(chan error, len(listeners))
 	var wg sync.WaitGroup
 	for _, l := range listeners {
-		wg.Go(func() { failed <- p.server.Serve(&limited{l, &p.limit}) })
+		wg.Go(func() { failed <- p.server.Serve(p.limit.Listener(l)) })
 	}
 	if p.Eager {
 		wg.Go(func() { p.backend.relaunch(ctx, options.Options{}, false) })
@@ -146,7 +146,7 @@ func (p *Proxy) Status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.count(), Launches: b.launches, Options: b.opts, LastExit: b.lastExit, LastError: b.lastError}
+	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts, LastExit: b.lastExit, LastError: b.lastError}
 	g := b.cur
 	if !b.owned {
 		s.State = Foreign

@@ -43,7 +43,9 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		json.NewEncoder(w).Encode(st)
 	})
+	limit := &guard.Limit{Most: 64}
 	s := &http.Server{
+		ConnState:         limit.State,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +56,7 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 			mux.ServeHTTP(w, r)
 		}),
 	}
-	if err := s.Serve(guard.Limit(l, 64)); !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(limit.Listener(l)); !errors.Is(err, net.ErrClosed) {
 		log.Error("--http is no longer served: " + err.Error())
 	}
 }

@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// limitedServer serves at most that many connections; a request of /busy is
+// answered when the test or its client ends.
+func limitedServer(t *testing.T, most int) (*Limit, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := &Limit{Most: most, Flag: "max"}
+	done := make(chan struct{})
+	s := &http.Server{ConnState: limit.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			http.NewResponseController(w).Flush()
+			select {
+			case <-done:
+			case <-r.Context().Done():
+			}
+		}
+	})}
+	go s.Serve(limit.Listener(l))
+	t.Cleanup(func() {
+		close(done)
+		s.Close()
+	})
+	return limit, l.Addr().String()
+}
+
+// ask opens a connection and returns the status of what it asks for there.
+func ask(t *testing.T, addr, path string) (net.Conn, int) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, again(t, c, path)
+}
+
+// again asks on a connection; 0 says that it was closed.
+func again(t *testing.T, c net.Conn, path string) int {
+	t.Helper()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return 0
+	}
+	return r.StatusCode
+}
+
+// idle waits until the server knows that so many connections are idle: a
+// client may have its answer before that.
+func idle(t *testing.T, l *Limit, want int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		n := 0
+		l.mu.Lock()
+		for _, since := range l.conns {
+			if since != 0 {
+				n++
+			}
+		}
+		l.mu.Unlock()
+		if n == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d are idle, not %d", n, want)
+		}
+	}
+}
+
+// Idle connections lock nobody out: the one that has been idle for longest
+// makes room.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	limit, addr := limitedServer(t, 2)
+	first, a := ask(t, addr, "/")
+	second, b := ask(t, addr, "/")
+	idle(t, limit, 2)
+	again(t, first, "/") // so that the second is idle for longer
+	idle(t, limit, 2)
+	third, c := ask(t, addr, "/")
+	if a != 200 || b != 200 || c != 200 {
+		t.Errorf("%d %d %d", a, b, c)
+	}
+	if a, b, c := again(t, first, "/"), again(t, second, "/"), again(t, third, "/"); a != 200 || b != 0 || c != 200 {
+		t.Errorf("first %d, second %d, third %d", a, b, c)
+	}
+	// One that has never asked is no better.
+	silent, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for range 3 {
+		idle(t, limit, 2)
+		if _, got := ask(t, addr, "/"); got != 200 {
+			t.Error(got)
+		}
+	}
+	silent.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadAll(silent); err != nil {
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Error("it is kept")
+		}
+	}
+}
+
+// Where all are busy, one more is told so; of very many, only some are, and
+// the rest are closed at once.
+func TestTooManyConnections(t *testing.T) {
+	limit, addr := limitedServer(t, 2)
+	busy, a := ask(t, addr, "/busy")
+	if _, b := ask(t, addr, "/busy"); a != 200 || b != 200 {
+		t.Errorf("%d %d", a, b)
+	}
+	if _, got := ask(t, addr, "/"); got != 503 || limit.Count() != 2 {
+		t.Errorf("%d, %d connections", got, limit.Count())
+	}
+	before := runtime.NumGoroutine()
+	for range 200 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() // it reads nothing
+	}
+	last, _ := net.Dial("tcp", addr)
+	defer last.Close()
+	last.SetDeadline(time.Now().Add(20 * time.Second))
+	io.ReadAll(last) // all before it were accepted
+	if n := runtime.NumGoroutine() - before; n > maxRefusing+5 {
+		t.Errorf("%d goroutines", n)
+	}
+	busy.Close()
+	for end := time.Now().Add(20 * time.Second); ; {
+		c, got := ask(t, addr, "/")
+		if c.Close(); got == 200 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("there is no room again")
+		}
+	}
+}
