@@ -29,7 +29,7 @@ type backend struct {
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
-	mu        sync.Mutex
+	mu        sync.Mutex // nothing is logged under it: a log may block
 	cur       *generation // the last one, nil before the first
 	opts      options.Options
 	typ       string // the last browser's type
@@ -157,18 +157,22 @@ func (b *backend) run(g, prev *generation) {
 	default:
 		browser, err = b.launch(ctx, opts, typ)
 	}
+	cancelled := err != nil && ctx.Err() != nil
+	if cancelled {
+		err = &cli.Error{Code: cli.TryAgain, Err: errors.New("the launch was cancelled")}
+	}
 	b.mu.Lock()
 	g.browser, g.err = browser, err
 	if err != nil {
-		if ctx.Err() != nil {
-			g.err = &cli.Error{Code: cli.TryAgain, Err: errors.New("the launch was cancelled")}
-		} else {
+		if !cancelled {
 			b.lastError = err.Error()
-			b.log.Error("cannot launch the browser: " + err.Error())
 		}
 		g.over = true
 		close(g.ready)
 		b.mu.Unlock()
+		if !cancelled {
+			b.log.Error("cannot launch the browser: " + err.Error())
+		}
 		return
 	}
 	if b.owned {
@@ -276,16 +280,24 @@ func (b *backend) cut(g *generation) {
 }
 
 func (b *backend) idled(g *generation) {
+	if b.endIdle(g) {
+		b.log.Info("no WebSocket for " + b.idle.String() + ": stopping the browser")
+	}
+}
+
+// endIdle ends a generation that nobody uses, and reports whether it did.
+func (b *backend) endIdle(g *generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case g.over || len(g.open) > 0: // leave starts it anew
+	case g.over || len(g.open) > 0: // leave starts the timer anew
+		return false
 	case g.users > 0:
 		g.idle.Reset(b.idle)
-	default:
-		b.log.Info("no WebSocket for " + b.idle.String() + ": stopping the browser")
-		b.endLocked(g)
+		return false
 	}
+	b.endLocked(g)
+	return true
 }
 
 // goneBound is how long a browser whose endpoint is gone may take to be seen
