@@ -14,7 +14,8 @@ const closeFrame = 8
 // finds no more.
 type frames struct {
 	// message gets each text or binary message, cut at maxMessage; size is
-	// how long it was. The bytes are valid until it returns.
+	// how long it was. The bytes are valid until it returns. If it is nil,
+	// nothing of them is kept.
 	message func(text bool, payload []byte, size int64)
 
 	head    []byte // an incomplete head of a frame
@@ -57,7 +58,9 @@ func (f *frames) step(b []byte) (used int, head bool) {
 	f.left -= int64(len(part))
 	switch {
 	case f.opcode < closeFrame:
-		f.keep(part)
+		if f.message != nil {
+			f.keep(part)
+		}
 	case f.opcode == closeFrame:
 		for _, c := range part[:min(len(part), max(0, 2-f.reason))] {
 			f.status = f.status<<8 | int(c)

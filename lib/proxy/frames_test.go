@@ -93,6 +93,9 @@ func TestGate(t *testing.T) {
 	to.Reset()
 	g = &gate{to: &to}
 	g.Write(second[:100])
+	if len(g.frames.payload) != 0 {
+		t.Error("it keeps what nobody reads")
+	}
 	if err := g.rest(); err != nil || to.Len() != len(second) {
 		t.Errorf("%v, %d of %d", err, to.Len(), len(second))
 	}
