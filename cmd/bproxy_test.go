@@ -838,18 +838,51 @@ func TestProxyStopsRegardless(t *testing.T) {
 	syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
 }
 
+// A Firefox outlives the leases under which a client has left its session
+// open.
+func TestFirefoxOutlivesLeases(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("BROWSER=firefox", "TIMEOUT=60000", "HEALTH_INTERVAL=20s", "_F_INSTANCES=1", "_F_IS_DEFAULT=1")
+	pid := 0
+	for round := range 5 {
+		l := p.lease()
+		q := &proxy{t: t, w: w, addr: strings.TrimPrefix(l.Instance.HTTPURL, "http://")}
+		c, resp := q.socket("/session")
+		if resp.StatusCode != 101 {
+			t.Fatal(resp.Status)
+		}
+		c.Write(clientFrame(0x81, `{"id":1,"method":"session.new","params":{"capabilities":{}}}`))
+		b := make([]byte, 4096)
+		if n, err := c.Read(b); !strings.Contains(string(b[:n]), `"sessionId"`) {
+			t.Errorf("round %d: %q, %v", round, b[:n], err)
+		}
+		w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+		closed(t, c)
+		i := p.status().Pools[0].Instances[0]
+		if pid == 0 {
+			pid = i.PID
+		}
+		if i.PID == 0 || i.PID != pid || i.Restarts != 0 {
+			t.Errorf("round %d: %+v, and the first had pid %d", round, i, pid)
+		}
+	}
+}
+
+// clientFrame is a frame as a client sends it, with at most 125 bytes.
+func clientFrame(first byte, text string) []byte {
+	b := []byte{first, 0x80 | byte(len(text)), 1, 2, 3, 4}
+	for i := range len(text) {
+		b = append(b, text[i]^byte(i&3+1))
+	}
+	return b
+}
+
 // A client of Firefox that breaks the protocol, or leaves in the middle of a
 // message, locks nobody out.
 func TestProxyBadBiDiClients(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy("--browser", "firefox", "--timeout", "60s")
-	frame := func(first byte, text string) []byte {
-		b := []byte{first, 0x80 | byte(len(text)), 1, 2, 3, 4}
-		for i := range len(text) {
-			b = append(b, text[i]^byte(i&3+1))
-		}
-		return b
-	}
+	frame := clientFrame
 	for _, bad := range [][]byte{
 		frame(0x01, `{"id":2,`),     // a fragment, and no more
 		frame(0x81, `{"id":2,`)[:9], // half a frame

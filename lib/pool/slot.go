@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -273,8 +274,10 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			running = true
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it is left to the first connection
-		case running && st.LastExit == proxy.ToldToStop:
+		case running && st.LastExit == proxy.Unused:
 			return idled
+		case running && slices.Contains([]string{proxy.ToldToStop, proxy.SessionLeft}, st.LastExit):
+			return replaced // though not from here
 		default:
 			why := "the browser ended: " + st.LastExit
 			if st.LastError != "" {

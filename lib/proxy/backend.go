@@ -29,7 +29,7 @@ type backend struct {
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
-	mu        sync.Mutex // nothing is logged under it: a log may block
+	mu        sync.Mutex  // nothing is logged under it: a log may block
 	cur       *generation // the last one, nil before the first
 	opts      options.Options
 	typ       string // the last browser's type
@@ -37,6 +37,7 @@ type backend struct {
 	lastExit  string
 	lastError string
 	closed    bool
+	epoch     chan struct{}  // closed by cutOff: what came before does not go on
 	running   sync.WaitGroup // the generations and their tunnels
 }
 
@@ -50,19 +51,40 @@ type generation struct {
 	gone    chan struct{} // closed when nothing of it is left
 
 	// Under the backend's lock:
-	over   bool // it is ending, or gone: not for new users
-	users  int  // who wait for it, or just now use it
-	kept   bool // launched on demand of nobody who waits
-	open   map[*tunnel]bool
-	idle   *time.Timer
-	ending chan struct{} // full while a BiDi session is ended
+	over  bool   // it is ending, or gone: not for new users
+	why   string // it was ended
+	users int    // who wait for it, or just now use it
+	kept  bool   // launched on demand of nobody who waits
+	open  map[*tunnel]bool
+	idle  *time.Timer
 }
 
-// errClosed is what waiters get when the proxy ends.
-var errClosed = &cli.Error{Code: cli.TryAgain, Err: errors.New("the proxy is stopping")}
+// What those that wait for a browser may get in its place.
+var (
+	errClosed   = &cli.Error{Code: cli.TryAgain, Err: errors.New("the proxy is stopping")}
+	errCutOff   = &cli.Error{Code: cli.TryAgain, Err: errors.New("all connections were closed while this one waited for the browser")}
+	errStopping = &cli.Error{Code: cli.TryAgain, Err: errors.New("the browser is being stopped")}
+)
+
+// arrival is the present epoch: a request belongs to the one of its arrival,
+// and is cut off at its end.
+func (b *backend) arrival() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.epoch
+}
+
+func isOver(epoch <-chan struct{}) bool {
+	select {
+	case <-epoch:
+		return true
+	default:
+		return false
+	}
+}
 
 // acquire returns the browser's generation, launched if need be; release it.
-func (b *backend) acquire(ctx context.Context) (*generation, error) {
+func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generation, error) {
 	b.mu.Lock()
 	g, err := b.currentLocked()
 	if err != nil {
@@ -71,7 +93,7 @@ func (b *backend) acquire(ctx context.Context) (*generation, error) {
 	}
 	g.users++
 	b.mu.Unlock()
-	return b.await(ctx, g)
+	return b.await(ctx, g, epoch)
 }
 
 // currentLocked is the generation for new users.
@@ -85,9 +107,12 @@ func (b *backend) currentLocked() (*generation, error) {
 	return b.cur, nil
 }
 
-// await waits for a launch, as one of its users.
-func (b *backend) await(ctx context.Context, g *generation) (*generation, error) {
+// await waits for a launch, as one of its users, until its epoch is over.
+func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{}) (*generation, error) {
 	select {
+	case <-epoch:
+		b.release(g)
+		return nil, errCutOff
 	case <-g.ready:
 		if g.err != nil {
 			b.release(g)
@@ -108,22 +133,22 @@ func (b *backend) release(g *generation) {
 	case <-g.ready:
 	default:
 		if g.users == 0 && !g.kept {
-			b.endLocked(g) // nobody waits for it any more
+			b.endLocked(g, Unused) // nobody waits for it any more
 		}
 	}
 }
 
 func (b *backend) beginLocked() {
 	prev := b.cur
-	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}, ending: make(chan struct{}, 1)}
+	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}}
 	b.cur = g
 	b.running.Go(func() { b.run(g, prev) })
 }
 
 // endLocked has a generation end; it is gone a while later.
-func (b *backend) endLocked(g *generation) {
+func (b *backend) endLocked(g *generation, why string) {
 	if !g.over {
-		g.over = true
+		g.over, g.why = true, why
 		close(g.end)
 	}
 }
@@ -201,13 +226,13 @@ func (b *backend) run(g, prev *generation) {
 	}
 	b.mu.Lock()
 	g.over = true
+	exit := g.why
 	if g.idle != nil {
 		g.idle.Stop()
 	}
 	b.mu.Unlock()
 	b.cut(g)
 	browser.Stop()
-	exit := ToldToStop
 	if !asked {
 		exit = "it ended by itself"
 		if err := browser.Err(); err != nil {
@@ -247,11 +272,12 @@ func (b *backend) stopLeft(browser *launcher.Browser, since time.Time) {
 	}
 }
 
-// enter counts a WebSocket as use of the browser; false if that is ending.
-func (b *backend) enter(g *generation, t *tunnel) bool {
+// enter counts a WebSocket as use of the browser; false if that is ending, or
+// if the WebSocket's epoch is over.
+func (b *backend) enter(g *generation, t *tunnel, epoch <-chan struct{}) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g.over {
+	if g.over || isOver(epoch) {
 		return false
 	}
 	g.open[t] = true
@@ -264,8 +290,63 @@ func (b *backend) leave(g *generation, t *tunnel) {
 	defer b.mu.Unlock()
 	defer b.running.Done()
 	delete(g.open, t)
+	close(t.left)
 	if len(g.open) == 0 && g.idle != nil && !g.over {
 		g.idle.Reset(b.idle)
+	}
+}
+
+// parting notes that a WebSocket has no client any more.
+func (b *backend) parting(t *tunnel) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.parting = true
+}
+
+// settled waits until no WebSocket of the generation is without a client: a
+// session that is being ended makes room for the next.
+func (b *backend) settled(ctx context.Context, g *generation, epoch <-chan struct{}) error {
+	for {
+		var left <-chan struct{}
+		b.mu.Lock()
+		for t := range g.open {
+			if t.parting {
+				left = t.left
+				break
+			}
+		}
+		b.mu.Unlock()
+		if left == nil {
+			return nil
+		}
+		select {
+		case <-left:
+		case <-g.end:
+			return errStopping
+		case <-epoch:
+			return errCutOff
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// cutOff closes the WebSockets of the browser's clients, and has those that
+// wait for one wait in vain.
+func (b *backend) cutOff() {
+	b.mu.Lock()
+	close(b.epoch)
+	b.epoch = make(chan struct{})
+	var open []*tunnel
+	if b.cur != nil {
+		open = slices.Collect(maps.Keys(b.cur.open))
+	}
+	for _, t := range open {
+		t.parting = true
+	}
+	b.mu.Unlock()
+	for _, t := range open {
+		t.part()
 	}
 }
 
@@ -296,7 +377,7 @@ func (b *backend) endIdle(g *generation) bool {
 		g.idle.Reset(b.idle)
 		return false
 	}
-	b.endLocked(g)
+	b.endLocked(g, Unused)
 	return true
 }
 
@@ -304,33 +385,33 @@ func (b *backend) endIdle(g *generation) bool {
 // to end.
 const goneBound = 2 * time.Second
 
-// distrust is told that a browser's endpoint does not answer. It reports
-// whether that browser has ended, so that another one may be asked.
-func (b *backend) distrust(g *generation, refused bool) bool {
+// distrust is told that a browser does not do what it should. One that does
+// not end by itself is ended if why says so. It reports whether the browser
+// has ended, or will, so that another one may be asked.
+func (b *backend) distrust(g *generation, why string) bool {
 	if !b.owned {
 		return false
 	}
 	select {
 	case <-g.gone:
 		return true
+	case <-g.end:
+		return true // the next user waits for that
 	case <-time.After(goneBound):
 	}
-	if refused {
-		b.restart(g) // it listens no more, whatever else it does
+	if why != "" {
+		b.end(g, why)
 	}
-	return refused
+	return why != ""
 }
 
-// restart ends a browser of our own for the next user to launch another one.
-// It reports whether it did.
-func (b *backend) restart(g *generation) bool {
+// end ends a browser of our own; the next user launches another one.
+func (b *backend) end(g *generation, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.owned || g.over {
-		return false
+	if b.owned {
+		b.endLocked(g, why)
 	}
-	b.endLocked(g)
-	return true
 }
 
 // relaunch launches the browser with these options over the last ones. One
@@ -344,7 +425,7 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	b.opts = before.With(over)
 	wanted := b.opts
 	if b.cur != nil && (force || !reflect.DeepEqual(before, wanted)) {
-		b.endLocked(b.cur)
+		b.endLocked(b.cur, ToldToStop)
 	}
 	g, err := b.currentLocked()
 	if err != nil {
@@ -354,7 +435,7 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	g.kept = true
 	g.users++
 	b.mu.Unlock()
-	if _, err := b.await(ctx, g); err != nil {
+	if _, err := b.await(ctx, g, nil); err != nil {
 		select {
 		case <-g.ready:
 		default:
@@ -380,7 +461,7 @@ func (b *backend) stop(ctx context.Context) error {
 	b.mu.Lock()
 	g := b.cur
 	if g != nil {
-		b.endLocked(g)
+		b.endLocked(g, ToldToStop)
 	}
 	b.mu.Unlock()
 	if g == nil {
@@ -399,7 +480,7 @@ func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
 	if b.cur != nil {
-		b.endLocked(b.cur)
+		b.endLocked(b.cur, ToldToStop)
 	}
 	b.mu.Unlock()
 	b.running.Wait()

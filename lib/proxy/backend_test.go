@@ -64,3 +64,53 @@ func ask(t testing.TB, addr, path string) (int, string) {
 	b, _ := io.ReadAll(r.Body)
 	return r.StatusCode, string(b)
 }
+
+// Who waits for a browser when all connections are cut does not get one of a
+// later time: it may be somebody else's by then.
+func TestCutWhileWaiting(t *testing.T) {
+	e := newEndpoint(t)
+	launched := make(chan struct{})
+	p := &Proxy{Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser, error) {
+		select {
+		case <-launched:
+			return e.browser(t, record.CDP), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+	addr := serve(t, p)
+	go p.Relaunch(t.Context(), options.Options{}, false) // somebody waits for it all the time
+	_, socket := upgrade(t, addr, "/")
+	plain := make(chan int, 1)
+	go func() {
+		code, _ := ask(t, addr, "/json/version")
+		plain <- code
+	}()
+	users := func() int {
+		p.backend.mu.Lock()
+		defer p.backend.mu.Unlock()
+		if p.backend.cur == nil {
+			return 0
+		}
+		return p.backend.cur.users
+	}
+	until(t, "all wait", func() bool { return users() == 3 })
+	p.Cut()
+	if got := status(t, socket); got != 502 {
+		t.Errorf("the WebSocket: %d", got)
+	}
+	if got := <-plain; got != 502 {
+		t.Errorf("the request: %d", got)
+	}
+	_, next := upgrade(t, addr, "/")
+	until(t, "the next one waits", func() bool { return users() == 2 })
+	close(launched)
+	if got := status(t, next); got != 101 {
+		t.Errorf("the next one: %d", got)
+	}
+	if s, _ := p.Status(); s.Launches != 1 || s.WebSockets != 1 {
+		t.Errorf("%+v", s)
+	}
+	p.Cut()
+	isClosed(t, next)
+}

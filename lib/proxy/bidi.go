@@ -61,7 +61,11 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		sent, _ = io.Copy(g, struct{ io.Reader }{s.client})
+		k, err := g.Write(s.fromClient)
+		if sent = int64(k); err == nil {
+			n, _ := io.Copy(g, struct{ io.Reader }{s.client})
+			sent += n
+		}
 	}()
 	select {
 	case <-up:
@@ -74,17 +78,16 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 	s.browser.SetWriteDeadline(time.Now().Add(endBound))
 	err := g.rest()
 	if err == nil {
-		_, err = s.browser.Write(textFrame(endSession))
+		s.browser.Write(textFrame(endSession))
 	}
-	if err == nil {
-		select {
-		case <-s.ended:
-			over = true
-		case received = <-down: // it is gone itself
-			return sent, received, s.isOver()
-		case <-cut:
-		case <-time.After(endBound):
-		}
+	// If that failed, the browser may have ended the session before.
+	select {
+	case <-s.ended:
+		over = true
+	case received = <-down: // it is gone itself
+		return sent, received, s.isOver()
+	case <-cut:
+	case <-time.After(endBound):
 	}
 	if g.frames.closed {
 		s.client.Write([]byte{0x80 | closeFrame, 0}) // the other half of its close
@@ -108,21 +111,26 @@ func (s *session) isOver() bool {
 // toTheClient copies what the browser sends, on and on even when the client
 // is gone.
 func (s *session) toTheClient() (n int64) {
-	buf := make([]byte, 32<<10)
-	for gone := false; ; {
-		k, err := s.browser.Read(buf)
-		n += int64(k)
-		s.answer.Write(buf[:k])
+	gone := false
+	pass := func(b []byte) {
+		n += int64(len(b))
+		s.answer.Write(b)
 		if s.answer.closed && s.answer.status == 1000 { // it does after session.end, a client's or ours
 			s.once.Do(func() { close(s.ended) })
 		}
 		if s.toClient != nil {
-			s.toClient.Write(buf[:k])
+			s.toClient.Write(b)
 		}
 		if !gone {
-			_, werr := s.client.Write(buf[:k])
-			gone = werr != nil
+			_, err := s.client.Write(b)
+			gone = err != nil
 		}
+	}
+	pass(s.fromBrowser)
+	buf := make([]byte, 32<<10)
+	for {
+		k, err := s.browser.Read(buf)
+		pass(buf[:k])
 		if err != nil {
 			return n
 		}

@@ -85,8 +85,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
+	epoch := p.backend.arrival()
 	for try := 1; ; try++ {
-		g, err := p.backend.acquire(r.Context())
+		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +102,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 			}
 			return resp, err
 		}
-		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, refused(err)) {
+		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, whyStop(err)) {
 			return nil, fmt.Errorf("the browser does not answer: %w", err)
 		}
 	}
@@ -135,71 +136,45 @@ func ownAddress(resp *http.Response, browser, proxy string) error {
 	return nil
 }
 
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// whyStop is why a browser that can't be asked is no good any more, "" if it
+// may be.
+func whyStop(err error) string {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "its endpoint is closed" // whatever else it does
+	}
+	return ""
+}
 
 // upgrade opens a WebSocket to the browser and joins the client to it.
 func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	client := r.RemoteAddr
+	epoch := p.backend.arrival()
 	p.Guard.Clean(r)
 	for try := 1; ; try++ {
-		g, err := p.backend.acquire(r.Context())
+		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
 			noBrowser(w, r, err)
 			return
 		}
-		up, err := p.ask(g, r)
+		up, err := p.ask(g, r, epoch)
 		if err == nil {
 			defer p.backend.release(g)
 			if up.resp.StatusCode != http.StatusSwitchingProtocols {
 				up.pass(w)
-				return
-			}
-			if t, err := p.join(w, up); err != nil {
-				p.Log.Debug("client lost", "client", client, "why", err)
-			} else if p.backend.enter(g, t) {
-				path := r.URL.Path
-				go func() {
-					sent, received := p.run(g, t)
-					p.limit.Drop(t.client)
-					p.Log.Debug("connection", "client", client, "path", path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
-					p.backend.leave(g, t)
-				}()
-			} else {
-				t.close()
-				p.limit.Drop(t.client)
+			} else if err := p.join(w, r, g, up, epoch); err != nil {
+				p.Log.Debug("client lost", "client", r.RemoteAddr, "why", err)
 			}
 			return
 		}
 		p.backend.release(g)
-		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, refused(err)) {
+		if isOver(epoch) {
+			noBrowser(w, r, errCutOff)
+			return
+		}
+		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, whyStop(err)) {
 			noBrowser(w, r, fmt.Errorf("the browser does not answer: %w", err))
 			return
 		}
 	}
-}
-
-// run joins a client and its browser until one of them is gone.
-func (p *Proxy) run(g *generation, t *tunnel) (sent, received int64) {
-	if g.browser.Instance.Protocol != record.BiDi {
-		return t.run()
-	}
-	locked := false
-	sent, received, over := newSession(t).run(func() {
-		select {
-		case g.ending <- struct{}{}: // who comes now waits for it
-			locked = true
-		case <-g.end:
-		}
-	}, g.end)
-	if !over {
-		p.Log.Debug("a client has left a session that can't be ended", "instance", g.browser.Instance.ID)
-		p.backend.distrust(g, true)
-	}
-	if locked {
-		<-g.ending
-	}
-	return sent, received
 }
 
 // upgraded is a browser's answer to an upgrade.
@@ -210,17 +185,11 @@ type upgraded struct {
 }
 
 // ask sends the upgrade to the browser and reads the head of its answer.
-func (p *Proxy) ask(g *generation, r *http.Request) (*upgraded, error) {
+func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upgraded, error) {
 	i := g.browser.Instance
 	if i.Protocol == record.BiDi {
-		// A session that is being ended makes room for the next.
-		select {
-		case g.ending <- struct{}{}:
-			<-g.ending
-		case <-r.Context().Done():
-			return nil, context.Cause(r.Context())
-		case <-g.end:
-			return nil, errors.New("the browser is being stopped")
+		if err := p.backend.settled(r.Context(), g, epoch); err != nil {
+			return nil, err
 		}
 	}
 	path, err := p.path(r, i)
@@ -318,39 +287,60 @@ func (u *upgraded) pass(w http.ResponseWriter) {
 	io.Copy(w, io.LimitReader(u.resp.Body, maxJSON))
 }
 
-// join takes the client's connection over and gives each side what the
-// other one has already sent.
-func (p *Proxy) join(w http.ResponseWriter, u *upgraded) (*tunnel, error) {
+// join takes the client's connection over and has it and the browser's joined
+// from then on.
+func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *upgraded, epoch <-chan struct{}) error {
+	began := time.Now()
 	client, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		u.conn.Close()
-		return nil, err
+		return err
 	}
-	t := &tunnel{client: client, browser: u.conn}
+	t := &tunnel{
+		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, left: make(chan struct{}),
+		fromClient: buffered(buf.Reader), fromBrowser: buffered(u.in),
+	}
 	if p.Trace != nil {
 		t.toBrowser, t.toClient = p.Trace.connection()
 	}
-	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	u.resp.Header.Write(&head)
-	head.WriteString("\r\n")
-	if err := errors.Join(early(client, head.Bytes(), u.in, t.toClient), early(u.conn, nil, buf.Reader, t.toBrowser)); err != nil {
+	if !p.backend.enter(g, t, epoch) {
 		t.close()
 		p.limit.Drop(client)
-		return nil, err
+		return errCutOff
 	}
-	return t, nil
+	go func() {
+		sent, received := p.run(g, t, u.resp)
+		p.limit.Drop(client)
+		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
+		p.backend.leave(g, t)
+	}()
+	return nil
 }
 
-// early passes on what was read too far, after head.
-func early(to net.Conn, head []byte, from *bufio.Reader, tap io.Writer) error {
+// run joins a client and its browser until one of them is gone.
+func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, received int64) {
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	switched.Header.Write(&head)
+	head.WriteString("\r\n")
+	if _, err := t.client.Write(head.Bytes()); err != nil {
+		t.close()
+		return 0, 0
+	}
+	if !t.bidi {
+		return t.run()
+	}
+	sent, received, over := newSession(t).run(func() { p.backend.parting(t) }, g.end)
+	if !over {
+		p.Log.Debug(SessionLeft, "instance", g.browser.Instance.ID)
+		p.backend.parting(t) // who comes now waits for it
+		p.backend.distrust(g, SessionLeft)
+	}
+	return sent, received
+}
+
+// buffered is what was read too far.
+func buffered(from *bufio.Reader) []byte {
 	b, _ := from.Peek(from.Buffered())
-	if tap != nil {
-		tap.Write(b)
-	}
-	if b = append(head, b...); len(b) == 0 {
-		return nil
-	}
-	_, err := to.Write(b)
-	return err
+	return bytes.Clone(b)
 }

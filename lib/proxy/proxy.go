@@ -56,7 +56,7 @@ type Proxy struct {
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -107,15 +107,9 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 // launches another one.
 func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
 
-// Cut closes the WebSockets that are open.
-func (p *Proxy) Cut() {
-	p.backend.mu.Lock()
-	g := p.backend.cur
-	p.backend.mu.Unlock()
-	if g != nil {
-		p.backend.cut(g)
-	}
-}
+// Cut closes the WebSockets that are open. Requests that wait for the browser
+// fail: they do not become connections of a later time.
+func (p *Proxy) Cut() { p.backend.cutOff() }
 
 // States of the browser.
 const (
@@ -126,8 +120,12 @@ const (
 	Stopping  = "stopping"
 )
 
-// ToldToStop is the last exit of a browser that did not end by itself.
-const ToldToStop = "it was told to stop"
+// Last exits of browsers that the proxy has stopped and that were well.
+const (
+	ToldToStop  = "it was told to stop"
+	Unused      = "nobody used it"
+	SessionLeft = "a client left a session that can't be ended"
+)
 
 // Status is how a proxy is.
 type Status struct {

@@ -14,9 +14,15 @@ const linger = 10 * time.Second
 // tunnel joins two connections until both directions have ended.
 type tunnel struct {
 	client, browser net.Conn
+	fromClient      []byte    // what has come of it already
+	fromBrowser     []byte    // too
 	toBrowser       io.Writer // nil: straight on; else it gets a copy
 	toClient        io.Writer
+	bidi            bool // its session outlives the connection
 	once            sync.Once
+
+	left    chan struct{} // closed when nothing of it is left
+	parting bool          // under the backend's lock: its client is gone
 }
 
 // halfCloser is a connection whose writing side can be closed by itself.
@@ -26,26 +32,42 @@ type halfCloser interface{ CloseWrite() error }
 func (t *tunnel) run() (sent, received int64) {
 	defer t.close()
 	done := make(chan int64, 1)
-	go func() { done <- t.half(t.browser, t.client, t.toBrowser) }()
-	received = t.half(t.client, t.browser, t.toClient)
+	go func() { done <- t.half(t.browser, t.client, t.fromClient, t.toBrowser) }()
+	received = t.half(t.client, t.browser, t.fromBrowser, t.toClient)
 	return <-done, received
 }
 
-// half copies from one connection to the other until its end, and passes
-// that on.
-func (t *tunnel) half(to, from net.Conn, tap io.Writer) int64 {
-	var n int64
-	if tap == nil {
-		// Both are sockets: on Linux the kernel splices them.
-		n, _ = io.Copy(to, from)
-	} else {
-		n, _ = io.Copy(io.MultiWriter(to, tap), struct{ io.Reader }{from})
+// half copies from one connection to the other, after what has come of that
+// already, until its end, and passes that on.
+func (t *tunnel) half(to, from net.Conn, early []byte, tap io.Writer) int64 {
+	// Both are sockets: on Linux the kernel splices them, without a tap.
+	var out, in = io.Writer(to), io.Reader(from)
+	if tap != nil {
+		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{from}
+	}
+	k, err := out.Write(early)
+	n := int64(k)
+	if err == nil {
+		k, _ := io.Copy(out, in)
+		n += k
 	}
 	if c, ok := to.(halfCloser); !ok || c.CloseWrite() != nil {
 		t.close()
 	}
 	to.SetReadDeadline(time.Now().Add(linger))
+	from.SetWriteDeadline(time.Now().Add(linger))
 	return n
+}
+
+// part closes the client's side. Of a BiDi session, the browser's is closed
+// when that is ended.
+func (t *tunnel) part() {
+	if !t.bidi {
+		t.close()
+		return
+	}
+	t.client.Close()
+	t.browser.SetWriteDeadline(time.Now().Add(endBound)) // what it sent may be stuck
 }
 
 // close ends both directions.
