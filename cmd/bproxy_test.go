@@ -455,6 +455,19 @@ func TestProxyDeath(t *testing.T) {
 	w.clean()
 }
 
+// A proxy that is stopped keeps nobody waiting who asks how it is.
+func TestProxyIsStopped(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(fakeFlags("")...)
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	defer p.cmd.Process.Signal(syscall.SIGCONT)
+	var wg sync.WaitGroup
+	for _, c := range []string{"status", "restart"} {
+		wg.Go(func() { w.run("bproxy", c).wants(t, 75, "has not answered within 5s") })
+	}
+	wg.Wait()
+}
+
 func TestProxyStateIsLost(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy(fakeFlags("")...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -113,4 +114,53 @@ func TestCutWhileWaiting(t *testing.T) {
 	}
 	p.Cut()
 	isClosed(t, next)
+}
+
+// A browser that does not answer, or not to the end, is waited for no longer
+// than the bound, whatever it is asked.
+func TestBrowserWithoutAnswer(t *testing.T) {
+	const bound = 100 * time.Millisecond
+	accepting := func(answer string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				t.Cleanup(func() { c.Close() })
+				io.WriteString(c, answer)
+			}
+		}()
+		return l.Addr().String()
+	}
+	for name, answer := range map[string]string{
+		"silent":           "",
+		"half a head":      "HTTP/1.1 200 OK\r\nContent-Le",
+		"half a body":      "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
+		"half a long body": "HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record.New()
+			r.MustSet("instance", map[string]string{"http_url": "http://" + accepting(answer)}) // where its WebSocket is, must be asked
+			b, err := launcher.Foreign(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := serve(t, &Proxy{Launch: launches(b), Foreign: true, answer: bound})
+			for _, host := range []string{"127.0.0.1", "localhost"} { // the second's answer is rewritten
+				c := dial(t, addr)
+				io.WriteString(c, "GET /json/version HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+				isClosed(t, c)
+			}
+			_, in := upgrade(t, addr, "/")
+			if got := status(t, in); got != 502 {
+				t.Errorf("the WebSocket: %d", got)
+			}
+		})
+	}
 }

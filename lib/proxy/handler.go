@@ -62,7 +62,7 @@ func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 
 // reverse makes the reverse proxy of plain requests.
 func (p *Proxy) reverse() *httputil.ReverseProxy {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: answerTimeout}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answer, DialContext: (&net.Dialer{Timeout: p.answer}).DialContext}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
@@ -91,21 +91,55 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		if err != nil {
 			return nil, err
 		}
-		out := r.Clone(r.Context())
+		ctx, cancel := context.WithCancelCause(r.Context())
+		out := r.Clone(ctx)
 		out.URL.Host = launcher.Addr(g.browser.Instance)
 		out.Host = p.hostFor(r.Host, g.browser.Instance)
 		resp, err := transport.RoundTrip(out)
 		p.backend.release(g)
 		if err == nil {
+			resp.Body = newPatience(ctx, resp.Body, p.answer, cancel)
 			if out.Host != r.Host && !p.Direct && strings.HasPrefix(out.URL.Path, "/json") {
 				err = ownAddress(resp, out.Host, r.Host)
 			}
 			return resp, err
 		}
+		cancel(nil)
 		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, whyStop(err)) {
 			return nil, fmt.Errorf("the browser does not answer: %w", err)
 		}
 	}
+}
+
+// patience is an answer's body of which something must come from time to time.
+type patience struct {
+	io.ReadCloser
+	ctx    context.Context // of the request
+	cancel context.CancelCauseFunc
+	bound  time.Duration
+	timer  *time.Timer
+}
+
+func newPatience(ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc) *patience {
+	b := &patience{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
+	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stops in the middle of its answer")) })
+	b.timer.Stop() // it runs while a Read does
+	return b
+}
+
+func (b *patience) Read(p []byte) (int, error) {
+	b.timer.Reset(b.bound)
+	defer b.timer.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && b.ctx.Err() != nil {
+		err = context.Cause(b.ctx)
+	}
+	return n, err
+}
+
+func (b *patience) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 // hostFor is the Host that the browser is told: the client's, which it names
@@ -197,7 +231,7 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 		return nil, err
 	}
 	addr := launcher.Addr(i)
-	var d net.Dialer
+	d := net.Dialer{Timeout: p.answer}
 	c, err := d.DialContext(r.Context(), "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -227,8 +261,13 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
 		return u.Path, nil
 	}
-	v, err := cdp.GetVersion(r.Context(), launcher.Addr(i))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answer, errors.New("it does not say where its WebSocket is"))
+	defer cancel()
+	v, err := cdp.GetVersion(ctx, launcher.Addr(i))
 	if err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 		return "", err
 	}
 	u, err := url.Parse(v.WSURL)
@@ -239,7 +278,7 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 }
 
 func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {
-	c.SetDeadline(time.Now().Add(answerTimeout))
+	c.SetDeadline(time.Now().Add(p.answer))
 	header := r.Header.Clone()
 	webSocketOnly(header)
 	if p.Trace != nil {

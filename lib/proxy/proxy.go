@@ -48,6 +48,7 @@ type Proxy struct {
 	Changed func()
 	Log     *slog.Logger
 
+	answer  time.Duration // how long a browser may take to answer; 0: answerTimeout
 	backend backend
 	plain   *httputil.ReverseProxy
 	limit   guard.Limit
@@ -59,6 +60,9 @@ func (p *Proxy) Start() {
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
+	}
+	if p.answer == 0 {
+		p.answer = answerTimeout
 	}
 	p.limit.Most, p.limit.Flag = p.MaxConnections, "max-connections"
 	p.plain = p.reverse()

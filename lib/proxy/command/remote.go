@@ -17,7 +17,8 @@ import (
 	"btools/lib/state"
 )
 
-// statusTimeout is how long a proxy may take to say how it is.
+// statusTimeout is how long a proxy may take to say how it is. How long the
+// other methods take, it bounds itself: a launch and a stop have time-outs.
 const statusTimeout = 5 * time.Second
 
 // proxies lists the proxies that live.
@@ -81,8 +82,10 @@ func Remote(method string) func(*cli.Context) error {
 		if err != nil {
 			return err
 		}
-		// The proxy itself bounds how long a launch or a stop takes.
-		r, err := call(c, p, method, params, 0)
+		r, err := call(c, p, "status", nil, statusTimeout)
+		if err == nil && method != "status" {
+			r, err = call(c, p, method, params, 0)
+		}
 		if err != nil {
 			return err
 		}
@@ -94,7 +97,7 @@ func call(c *cli.Context, p state.Proxy, method string, params any, timeout time
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the proxy with pid %d does not answer", p.Process.PID))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the proxy with pid %d has not answered within %v: is it stopped?", p.Process.PID, timeout))
 		defer cancel()
 	}
 	r := &record.Record{}
