@@ -34,7 +34,7 @@ type pool struct {
 func (w *world) pool(vars ...string) *pool {
 	w.t.Helper()
 	p := &pool{t: w.t, w: w, cmd: w.cmd("bpool", "serve", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
-	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h") // it answers no ping
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h")
 	for _, v := range vars {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}

@@ -455,6 +455,33 @@ func TestProxyDeath(t *testing.T) {
 	w.clean()
 }
 
+// A browser that hangs is replaced, and who waits for its answer gets that of
+// the next one. One that is somebody else's is left alone.
+func TestProxyBrowserHangs(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "2s", "--stop-timeout", "300ms")
+	pid := p.do("launch").Instance.PID
+	c, _ := p.socket("/")
+	syscall.Kill(pid, syscall.SIGSTOP)
+	if code, body := get(t, "GET", p.url+"/json/version"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	closed(t, c)
+	if s := p.do("status"); s.Instance.PID == pid || !strings.Contains(s.Status.LastExit, "did not answer") {
+		t.Errorf("%+v", s)
+	}
+
+	x := parse(t, w.run("blaunch", "--browser", "chrome-headless-shell"))
+	q := w.proxy("--target", x.Instance.HTTPURL, "--health-interval", "200ms", "--health-timeout", "2s")
+	state := func(want string) func() bool { return func() bool { return q.do("status").Status.State == want } }
+	get(t, "GET", q.url+"/json/version")
+	syscall.Kill(x.Instance.PID, syscall.SIGSTOP)
+	until(t, "the status tells it", state("unresponsive"))
+	syscall.Kill(x.Instance.PID, syscall.SIGCONT)
+	until(t, "it is well again", state("foreign"))
+	w.run("bproxy", "--health-interval", "1ms").wants(t, 64, "--health-interval is 0 or at least 10ms")
+}
+
 // A proxy that is stopped keeps nobody waiting who asks how it is.
 func TestProxyIsStopped(t *testing.T) {
 	w := newWorld(t)
@@ -894,7 +921,7 @@ func clientFrame(first byte, text string) []byte {
 // message, locks nobody out.
 func TestProxyBadBiDiClients(t *testing.T) {
 	w := newWorld(t)
-	p := w.proxy("--browser", "firefox", "--timeout", "60s")
+	p := w.proxy("--browser", "firefox", "--timeout", "60s", "--health-interval", "500ms", "--health-timeout", "20s")
 	frame := clientFrame
 	for _, bad := range [][]byte{
 		frame(0x01, `{"id":2,`),     // a fragment, and no more

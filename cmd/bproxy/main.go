@@ -29,6 +29,8 @@ func main() {
 			}, options.Flags(browser), life.Flags(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives, Usage: "stop the browser after `DURATION` without a WebSocket"},
+				&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second, Usage: "ask the browser how it is every `DURATION`; 0 is never"},
+				&ucli.DurationFlag{Name: "health-timeout", Category: lives, Value: 5 * time.Second, Usage: "stop a browser that has not answered that after `DURATION`"},
 				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second, Usage: "give a launch up after `DURATION`"},
 				&ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second, Usage: "give the browser, or CMD, `DURATION` to end before it is killed"},
 				&ucli.StringFlag{Name: "token-file", Category: safety, Usage: "ask every client for the token in `FILE`"},

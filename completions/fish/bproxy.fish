@@ -31,6 +31,8 @@ complete -c bproxy -l env -d 'K=V for the browser' -x
 complete -c bproxy -l sandbox -d 'auto, on or off' -xa 'auto on off'
 complete -c bproxy -l eager -d 'launch at once'
 complete -c bproxy -l idle -d 'stop the browser when unused' -x
+complete -c bproxy -l health-interval -d 'ask the browser how it is' -x
+complete -c bproxy -l health-timeout -d 'stop one that does not answer' -x
 complete -c bproxy -l timeout -d 'until a launch is given up' -x
 complete -c bproxy -l stop-timeout -d 'until it is killed' -x
 complete -c bproxy -l bind-pid -d 'stop with this process' -x

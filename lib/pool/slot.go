@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"btools/lib/launch/options"
@@ -302,8 +301,8 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		case <-s.wake:
 		case <-interval.C:
 			err := s.ping(ctx)
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				v.Log.Warn("the browser can't be asked how it is", "pool", s.poolName, "instance", s.set.ID, "why", err)
+			if errors.Is(err, proxy.ErrNotAsked) {
+				v.Log.Warn(err.Error(), "pool", s.poolName, "instance", s.set.ID)
 				err = nil // it is not the browser that is sick
 			}
 			if err != nil && ctx.Err() == nil {
@@ -321,8 +320,6 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 
 // ping asks the browser whether it is well.
 func (s *slot) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.set.HealthTimeout, errors.New("no answer within "+s.set.HealthTimeout.String()))
-	defer cancel()
 	_, rec := s.proxy.Status()
 	if rec == nil {
 		return nil // it is between two browsers: whoever notes its end says so
@@ -331,13 +328,7 @@ func (s *slot) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ping(ctx, i); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return err
-	}
-	return nil
+	return proxy.Ping(ctx, i, s.set.HealthTimeout)
 }
 
 // hasBrowser reports whether there is a browser, or is about to be.

@@ -25,7 +25,8 @@ type backend struct {
 	launch  func(context.Context, options.Options, string) (*launcher.Browser, error)
 	owned   bool          // false: somebody else launches and stops it
 	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
-	state   *state.Store  // what runs on this machine; nil: not known
+	health  Health
+	state   *state.Store // what runs on this machine; nil: not known
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
@@ -57,6 +58,9 @@ type generation struct {
 	kept  bool   // launched on demand of nobody who waits
 	open  map[*tunnel]bool
 	idle  *time.Timer
+
+	checked  record.Time // when it was last asked how it is; zero: not yet
+	checkErr string      // "": it was well
 }
 
 // What those that wait for a browser may get in its place.
@@ -218,12 +222,20 @@ func (b *backend) run(g, prev *generation) {
 	}
 	b.changed()
 
+	ctx, stopWatch := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		b.watch(ctx, g)
+	}()
 	asked := false
 	select {
 	case <-browser.Ended():
 	case <-g.end:
 		asked = true
 	}
+	stopWatch()
+	<-watched
 	b.mu.Lock()
 	g.over = true
 	exit := g.why
@@ -379,6 +391,46 @@ func (b *backend) endIdle(g *generation) bool {
 	}
 	b.endLocked(g, Unused)
 	return true
+}
+
+// watch asks a browser from time to time how it is, until the context ends.
+// One of our own that does not answer is ended.
+func (b *backend) watch(ctx context.Context, g *generation) {
+	if b.health.Interval <= 0 {
+		return
+	}
+	tick := time.NewTicker(b.health.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := Ping(ctx, g.browser.Instance, b.health.Timeout)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, ErrNotAsked) {
+			b.log.Warn(err.Error())
+			continue
+		}
+		b.mu.Lock()
+		was := g.checkErr
+		g.checked, g.checkErr = record.Now(), ""
+		if err != nil {
+			g.checkErr = err.Error()
+		}
+		b.mu.Unlock()
+		if err != nil && b.owned {
+			b.log.Warn("the browser does not answer: stopping it", "why", err)
+			b.end(g, "it did not answer: "+err.Error())
+			return
+		}
+		if err != nil && was == "" {
+			b.log.Warn("the browser does not answer, and is not ours to stop", "why", err)
+		}
+	}
 }
 
 // goneBound is how long a browser whose endpoint is gone may take to be seen

@@ -10,13 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"btools/lib/cdp"
 	"btools/lib/control"
 	"btools/lib/guard"
 	"btools/lib/launcher"
@@ -252,29 +250,16 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 // path is where the browser has what the client asks for.
 func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
-	if i.Protocol == record.BiDi && (browserPath(path) || path == "/session") {
-		return "/session", nil
-	}
-	if !browserPath(path) {
+	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
 		return r.URL.EscapedPath(), nil
-	}
-	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
-		return u.Path, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answer, errors.New("it does not say where its WebSocket is"))
 	defer cancel()
-	v, err := cdp.GetVersion(ctx, launcher.Addr(i))
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		return "", err
+	path, err := socketPath(ctx, i)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	u, err := url.Parse(v.WSURL)
-	if err != nil || u.Path == "" {
-		return "", fmt.Errorf("it has no WebSocket, but %q", v.WSURL)
-	}
-	return u.Path, nil
+	return path, err
 }
 
 func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {

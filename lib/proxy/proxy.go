@@ -36,6 +36,8 @@ type Proxy struct {
 	Eager bool
 	// Idle is how long a browser is kept without a WebSocket; 0: for good.
 	Idle time.Duration
+	// Health is how the browser is looked at.
+	Health Health
 	// Direct has /json show the browser's own address.
 	Direct bool
 	// Guard checks every request before anything else.
@@ -55,9 +57,14 @@ type Proxy struct {
 	server  *http.Server
 }
 
+// Health says how often a browser is asked how it is, never if that is 0, and
+// how long it may take to answer. One that does not is stopped, unless it is
+// foreign.
+type Health struct{ Interval, Timeout time.Duration }
+
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -117,11 +124,12 @@ func (p *Proxy) Cut() { p.backend.cutOff() }
 
 // States of the browser.
 const (
-	Foreign   = "foreign" // somebody else's: how it is isn't known
-	Stopped   = "stopped"
-	Launching = "launching"
-	Ready     = "ready"
-	Stopping  = "stopping"
+	Foreign      = "foreign"      // somebody else's
+	Unresponsive = "unresponsive" // somebody else's, and it did not answer when last asked
+	Stopped      = "stopped"
+	Launching    = "launching"
+	Ready        = "ready"
+	Stopping     = "stopping"
 )
 
 // Last exits of browsers that the proxy has stopped and that were well.
@@ -133,14 +141,15 @@ const (
 
 // Status is how a proxy is.
 type Status struct {
-	State       string          `json:"state"`       // stopped, launching, ready, stopping, or foreign
+	State       string          `json:"state"`       // stopped, launching, ready, stopping, foreign, or unresponsive
 	Owned       bool            `json:"owned"`       // false: somebody else launches and stops the browser
 	Connections int             `json:"connections"` // of clients, WebSockets included
 	WebSockets  int             `json:"websockets"`
 	Launches    int             `json:"launches"` // so far
 	Options     options.Options `json:"options"`
 	LastExit    string          `json:"last_exit,omitempty"`  // why the last browser ended
-	LastError   string          `json:"last_error,omitempty"` // why the last launch failed, if it did
+	LastError   string          `json:"last_error,omitempty"` // why the last launch failed, or a foreign browser is unresponsive
+	LastCheck   *record.Time    `json:"last_check,omitempty"` // when the browser was last asked how it is
 }
 
 // Status returns how the proxy is, and the browser's record if it is ready.
@@ -157,6 +166,9 @@ func (p *Proxy) Status() (Status, *record.Record) {
 		return s, nil
 	}
 	s.WebSockets = len(g.open)
+	if !g.checked.IsZero() {
+		s.LastCheck = new(g.checked)
+	}
 	launched := false
 	select {
 	case <-g.ready:
@@ -171,6 +183,9 @@ func (p *Proxy) Status() (Status, *record.Record) {
 	}
 	switch {
 	case !b.owned && launched:
+		if g.checkErr != "" {
+			s.State, s.LastError = Unresponsive, g.checkErr
+		}
 		return s, g.browser.Record
 	case !b.owned:
 	case gone || g.over && !launched:

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,15 +33,19 @@ func until(t testing.TB, what string, ok func() bool) {
 // endpoint is what a test has in a browser's place: it answers /json/version,
 // and sends back what comes by a WebSocket.
 type endpoint struct {
-	addr string
-	mu   sync.Mutex
-	seen []*http.Request
+	addr  string
+	hangs atomic.Bool // it answers nothing
+	mu    sync.Mutex
+	seen  []*http.Request
 }
 
 func newEndpoint(t testing.TB) *endpoint {
 	t.Helper()
 	e := &endpoint{}
 	e.addr = listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for e.hangs.Load() && r.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		e.mu.Lock()
 		e.seen = append(e.seen, r)
 		e.mu.Unlock()

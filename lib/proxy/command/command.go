@@ -110,6 +110,9 @@ func Run(c *cli.Context) error {
 	return err
 }
 
+// minInterval is the shortest interval of health checks, as a pool's.
+const minInterval = 10 * time.Millisecond
+
 // newProxy is the proxy that the flags and the record ask for.
 func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	o, err := options.FromFlags(c)
@@ -121,11 +124,14 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	}
 	p := &proxy.Proxy{
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
-		Guard: guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
+		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
+		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
 	}
 	switch {
 	case p.Idle < 0 || c.Duration("timeout") <= 0 || c.Duration("stop-timeout") < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
+	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
+		return nil, c.UsageError("--health-interval is 0 or at least %v, and --health-timeout is positive", minInterval)
 	case p.MaxConnections < 1:
 		return nil, c.UsageError("--max-connections is 1 or more, not %d", p.MaxConnections)
 	}

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cdp"
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+// ErrNotAsked says that a browser could not be asked how it is, for want of
+// something of ours. It may be well.
+var ErrNotAsked = errors.New("the browser can't be asked how it is")
+
+// maxPong bounds what is read of an answer to a ping, in bytes. A real one has
+// some hundred.
+const maxPong = 64 << 10
+
+// Ping asks a browser something that needs its main thread, by a connection
+// of its own. The error says why there was no answer within that time.
+func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	defer cancel()
+	err := ping(ctx, i)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("%w: %w", ErrNotAsked, err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func ping(ctx context.Context, i record.Instance) error {
+	path, err := socketPath(ctx, i)
+	if err != nil {
+		return err
+	}
+	addr := launcher.Addr(i)
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	method := "Browser.getVersion"
+	if i.Protocol == record.BiDi {
+		method = "session.status"
+	}
+	// The key is for the caches of proxies, of which there is none in between.
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n\r\n", path, addr); err != nil {
+		return err
+	}
+	in := bufio.NewReader(io.LimitReader(c, maxPong))
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("%s answered %q", addr, resp.Status)
+	}
+	if _, err := c.Write(textFrame(`{"id":1,"method":"` + method + `","params":{}}`)); err != nil {
+		return err
+	}
+	answer := ""
+	read := frames{message: func(_ bool, b []byte, _ int64) { answer = string(b) }}
+	b := make([]byte, 4096)
+	for answer == "" {
+		n, err := in.Read(b)
+		read.Write(b[:n])
+		if err != nil && answer == "" {
+			return err
+		}
+	}
+	if !strings.Contains(answer, `"id":1`) {
+		return fmt.Errorf("it answered %.100q", answer)
+	}
+	return nil
+}
+
+// socketPath is where the browser has its WebSocket. If its record does not
+// say so, it is asked.
+func socketPath(ctx context.Context, i record.Instance) (string, error) {
+	if i.Protocol == record.BiDi {
+		return "/session", nil
+	}
+	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
+		return u.Path, nil
+	}
+	v, err := cdp.GetVersion(ctx, launcher.Addr(i))
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(v.WSURL)
+	if err != nil || u.Path == "" {
+		return "", fmt.Errorf("it has no WebSocket, but %q", v.WSURL)
+	}
+	return u.Path, nil
+}
