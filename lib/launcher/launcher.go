@@ -241,7 +241,7 @@ func (b *Browser) failure(what string) error {
 			code = cli.Unavailable
 		}
 	}
-	reason, hint := b.messages.reason()
+	reason, hint := b.messages.reason(b.name())
 	if reason == "" {
 		reason = fmt.Sprintf("%s %s (%s)", b.name(), what, words)
 	}
@@ -255,7 +255,7 @@ func (b *Browser) Ended() <-chan struct{} { return b.ended }
 func (b *Browser) Err() error {
 	var exit *exec.ExitError
 	if errors.As(b.err, &exit) {
-		if reason, _ := b.messages.reason(); reason != "" && exit.ExitCode() > 0 {
+		if reason, _ := b.messages.reason(b.name()); reason != "" && exit.ExitCode() > 0 {
 			return errors.New(reason)
 		}
 	}
@@ -336,25 +336,36 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reason is the last messages, in one line, and the hint among them.
-func (t *tail) reason() (reason, hint string) {
+// reason is the last messages, in one line, and the hint among them: the last
+// one of the program, with what follows it, or the end of what others said.
+func (t *tail) reason(program string) (reason, hint string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	const most = 4 // lines: more is a log
 	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
-	if n := len(lines) - most; n > 0 {
-		lines = lines[n:]
-	}
-	var said []string
-	for _, l := range lines {
-		l = strings.TrimSpace(l)
-		if _, h, ok := strings.Cut(l, ": hint: "); ok {
-			hint = h
-		} else if l != "" {
-			said = append(said, l)
+	first := max(0, len(lines)-most)
+	for n, l := range lines {
+		if strings.HasPrefix(l, program+": ") && !strings.HasPrefix(l, program+": hint: ") {
+			first = n
 		}
 	}
-	return strings.ToValidUTF8(strings.Join(said, "; "), "?"), hint
+	var said strings.Builder
+	for _, l := range lines[first:] {
+		l = strings.TrimPrefix(strings.TrimSpace(l), program+": ")
+		if _, h, ok := strings.Cut(": "+l, ": hint: "); ok {
+			hint = h
+		} else if l != "" {
+			switch s := said.String(); {
+			case s == "":
+			case strings.HasSuffix(s, ":"): // what it introduces
+				said.WriteString(" ")
+			default:
+				said.WriteString("; ")
+			}
+			said.WriteString(l)
+		}
+	}
+	return strings.ToValidUTF8(said.String(), "?"), hint
 }
 
 // firstLine hands over the first line that is written to it, and drops the
