@@ -242,6 +242,19 @@ func TestProxyCommands(t *testing.T) {
 	if s := p.do("stop"); s.Status.State != "stopped" || len(w.state().Instances) != 0 {
 		t.Errorf("%+v", s)
 	}
+	// What can't be launched takes nothing along, and is told to who asked.
+	ready := p.do("launch")
+	c, _ = p.socket("/")
+	r := w.run("bproxy", "launch", "--no-headless")
+	r.wants(t, 69, "there is no display")
+	if s := p.do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID || s.Status.WebSockets != 1 {
+		t.Errorf("%+v", s)
+	}
+	c.Close()
+	if said := p.errs.String(); strings.Contains(said, "display") || strings.Count(r.err, "there is no display") != 1 {
+		t.Errorf("bproxy says:\n%s\nbproxy launch says:\n%s", said, r.err)
+	}
+	p.do("stop")
 	w.run("bproxy", "launch", "--browser", "edge").wants(t, 69, "no edge is installed")
 	w.run("bproxy", "launch", "--browser", "netscape").wants(t, 64, "one of chrome, edge")
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 || !strings.Contains(args(), "--window-size=300,200") {

@@ -172,6 +172,9 @@ func (s *slot) run(ctx context.Context, started func()) {
 		if ctx.Err() != nil {
 			break
 		}
+		if err != nil {
+			v.Log.Error("no browser: "+err.Error(), "pool", s.poolName, "instance", s.set.ID)
+		}
 		v.mu.Lock()
 		s.check = check{at: time.Now(), responsive: err == nil}
 		if err != nil {

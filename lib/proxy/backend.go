@@ -26,12 +26,15 @@ type backend struct {
 	owned   bool          // false: somebody else launches and stops it
 	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
 	health  Health
+	beside  bool         // two browsers may run at once, with different profiles
 	state   *state.Store // what runs on this machine; nil: not known
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
-	mu        sync.Mutex  // nothing is logged under it: a log may block
-	cur       *generation // the last one, nil before the first
+	mu        sync.Mutex    // nothing is logged under it: a log may block
+	cur       *generation   // the last one, nil before the first
+	next      *generation   // launched while cur runs, to take its place; or nil
+	all       []*generation // that are not gone
 	opts      options.Options
 	typ       string // the last browser's type
 	launches  int
@@ -45,11 +48,18 @@ type backend struct {
 // generation is the life of one browser: from the decision to launch it to
 // its end.
 type generation struct {
+	opts   options.Options
+	typ    string           // of the browser before it
+	after  []*generation    // that must be gone before it is launched
+	revert *options.Options // to be launched with next if these fail; or nil
+
 	ready   chan struct{} // closed when it is launched, or has failed to
 	browser *launcher.Browser
 	err     error         // of the launch
 	end     chan struct{} // closed: it is to end
 	gone    chan struct{} // closed when nothing of it is left
+	failed  bool          // the launch has, and was not cancelled
+	told    sync.Once     // why that is
 
 	// Under the backend's lock:
 	over  bool   // it is ending, or gone: not for new users
@@ -97,7 +107,31 @@ func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generati
 	}
 	g.users++
 	b.mu.Unlock()
-	return b.await(ctx, g, epoch)
+	err = b.await(ctx, g, epoch)
+	if err == nil {
+		return g, nil
+	}
+	select {
+	case <-g.ready:
+		if g.failed {
+			b.tell(g)
+		}
+	default:
+	}
+	return nil, err
+}
+
+// tell logs why a launch has failed, once.
+func (b *backend) tell(g *generation) {
+	g.told.Do(func() { logFailure(b.log, g.err) })
+}
+
+func logFailure(log *slog.Logger, err error) {
+	var e *cli.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		log = log.With("hint", e.Hint)
+	}
+	log.Error("no browser: " + err.Error())
 }
 
 // currentLocked is the generation for new users.
@@ -105,28 +139,30 @@ func (b *backend) currentLocked() (*generation, error) {
 	if b.closed {
 		return nil, errClosed
 	}
+	if b.cur != nil && b.cur.over && b.next != nil {
+		b.cur, b.next = b.next, nil
+	}
 	if b.cur == nil || b.cur.over {
-		b.beginLocked()
+		b.cur = b.beginLocked(false)
 	}
 	return b.cur, nil
 }
 
 // await waits for a launch, as one of its users, until its epoch is over.
-func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{}) (*generation, error) {
+func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{}) error {
+	var err error
 	select {
 	case <-epoch:
-		b.release(g)
-		return nil, errCutOff
+		err = errCutOff
 	case <-g.ready:
-		if g.err != nil {
-			b.release(g)
-			return nil, g.err
-		}
-		return g, nil
+		err = g.err
 	case <-ctx.Done():
-		b.release(g)
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		b.release(g)
+	}
+	return err
 }
 
 func (b *backend) release(g *generation) {
@@ -142,25 +178,57 @@ func (b *backend) release(g *generation) {
 	}
 }
 
-func (b *backend) beginLocked() {
-	prev := b.cur
-	g := &generation{ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{}}
-	b.cur = g
-	b.running.Go(func() { b.run(g, prev) })
+// beginLocked has another browser launched: beside one that runs, or when all
+// before it are gone.
+func (b *backend) beginLocked(beside bool) *generation {
+	g := &generation{
+		opts: b.opts, typ: b.typ, ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{},
+	}
+	for _, before := range b.all {
+		// Two at once would fight over a profile.
+		if !beside || before.opts.Profile == g.opts.Profile && g.opts.Profile != "" {
+			g.after = append(g.after, before)
+		}
+	}
+	b.all = append(b.all, g)
+	b.running.Go(func() { b.run(g) })
+	return g
 }
 
 // endLocked has a generation end; it is gone a while later.
 func (b *backend) endLocked(g *generation, why string) {
-	if !g.over {
-		g.over, g.why = true, why
-		close(g.end)
+	if g.over {
+		return
+	}
+	g.over, g.why = true, why
+	if b.next == g {
+		b.next = nil
+	}
+	close(g.end)
+}
+
+// endAllLocked ends the browser, and one that is to take its place.
+func (b *backend) endAllLocked() {
+	if b.next != nil {
+		b.endLocked(b.next, ToldToStop)
+	}
+	if b.cur != nil {
+		b.endLocked(b.cur, ToldToStop)
 	}
 }
 
+// isGone notes that nothing of a generation is left.
+func (b *backend) isGone(g *generation) {
+	b.mu.Lock()
+	b.all = slices.DeleteFunc(b.all, func(o *generation) bool { return o == g })
+	b.mu.Unlock()
+	close(g.gone)
+	b.changed()
+}
+
 // run is a generation's life.
-func (b *backend) run(g, prev *generation) {
-	defer b.changed()
-	defer close(g.gone)
+func (b *backend) run(g *generation) {
+	defer b.isGone(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -170,12 +238,10 @@ func (b *backend) run(g, prev *generation) {
 		case <-g.ready:
 		}
 	}()
-	b.mu.Lock()
-	opts, typ := b.opts, b.typ
-	b.mu.Unlock()
-	if prev != nil {
-		<-prev.gone // two at once would fight over a profile
+	for _, before := range g.after {
+		<-before.gone
 	}
+	g.after = nil
 	began := time.Now()
 	var browser *launcher.Browser
 	var err error
@@ -184,25 +250,34 @@ func (b *backend) run(g, prev *generation) {
 		err = context.Canceled
 		cancel()
 	default:
-		browser, err = b.launch(ctx, opts, typ)
+		browser, err = b.launch(ctx, g.opts, g.typ)
 	}
 	cancelled := err != nil && ctx.Err() != nil
 	if cancelled {
 		err = &cli.Error{Code: cli.TryAgain, Err: errors.New("the launch was cancelled")}
 	}
 	b.mu.Lock()
-	g.browser, g.err = browser, err
+	g.browser, g.err, g.failed = browser, err, err != nil && !cancelled
 	if err != nil {
-		if !cancelled {
+		if g.failed {
 			b.lastError = err.Error()
 		}
-		g.over = true
+		if g.revert != nil && reflect.DeepEqual(b.opts, g.opts) {
+			b.opts = *g.revert // those are known to work, or were asked for first
+		}
+		b.endLocked(g, "")
 		close(g.ready)
+		alone := g.users == 0
 		b.mu.Unlock()
-		if !cancelled {
-			b.log.Error("cannot launch the browser: " + err.Error())
+		if g.failed && alone {
+			b.tell(g)
 		}
 		return
+	}
+	if b.next == g {
+		b.next = nil
+		b.endLocked(b.cur, ToldToStop)
+		b.cur = g
 	}
 	if b.owned {
 		b.launches++
@@ -467,19 +542,14 @@ func (b *backend) end(g *generation, why string) {
 }
 
 // relaunch launches the browser with these options over the last ones. One
-// that runs is replaced if the options differ or if force says so.
+// that runs is replaced if the options differ: when the new one is there, if
+// both may run at once. If force says so, it is stopped regardless.
 func (b *backend) relaunch(ctx context.Context, over options.Options, force bool) error {
 	if !b.owned {
 		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
 	}
 	b.mu.Lock()
-	before := b.opts
-	b.opts = before.With(over)
-	wanted := b.opts
-	if b.cur != nil && (force || !reflect.DeepEqual(before, wanted)) {
-		b.endLocked(b.cur, ToldToStop)
-	}
-	g, err := b.currentLocked()
+	g, err := b.replaceLocked(over, force)
 	if err != nil {
 		b.mu.Unlock()
 		return err
@@ -487,21 +557,49 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	g.kept = true
 	g.users++
 	b.mu.Unlock()
-	if _, err := b.await(ctx, g, nil); err != nil {
-		select {
-		case <-g.ready:
-		default:
-			return err // whoever asked is gone; the launch goes on
-		}
-		b.mu.Lock()
-		if reflect.DeepEqual(b.opts, wanted) {
-			b.opts = before // those are known to work, or were asked for first
-		}
-		b.mu.Unlock()
+	if err := b.await(ctx, g, nil); err != nil {
 		return err
 	}
 	b.release(g)
 	return nil
+}
+
+// replaceLocked is the generation that relaunch waits for.
+func (b *backend) replaceLocked(over options.Options, force bool) (*generation, error) {
+	if b.closed {
+		return nil, errClosed
+	}
+	before := b.opts
+	b.opts = before.With(over)
+	if reflect.DeepEqual(before, b.opts) && !force {
+		if b.next != nil {
+			return b.next, nil
+		}
+		return b.currentLocked()
+	}
+	running := false
+	if b.cur != nil && !b.cur.over {
+		select {
+		case <-b.cur.ready:
+			running = true
+			before = b.cur.opts
+		default:
+		}
+	}
+	if b.next != nil {
+		b.endLocked(b.next, ToldToStop)
+	}
+	var g *generation
+	if running && !force && b.beside && (before.Profile == "" || before.Profile != b.opts.Profile) {
+		g = b.beginLocked(true)
+		b.next = g
+	} else {
+		b.endAllLocked()
+		g = b.beginLocked(false)
+		b.cur = g
+	}
+	g.revert = &before
+	return g, nil
 }
 
 // stop stops the browser and returns when it is gone. The next user launches
@@ -511,29 +609,24 @@ func (b *backend) stop(ctx context.Context) error {
 		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
 	}
 	b.mu.Lock()
-	g := b.cur
-	if g != nil {
-		b.endLocked(g, ToldToStop)
-	}
+	b.endAllLocked()
+	all := slices.Clone(b.all)
 	b.mu.Unlock()
-	if g == nil {
-		return nil
+	for _, g := range all {
+		select {
+		case <-g.gone:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	select {
-	case <-g.gone:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return nil
 }
 
 // close stops the browser for good.
 func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
-	if b.cur != nil {
-		b.endLocked(b.cur, ToldToStop)
-	}
+	b.endAllLocked()
 	b.mu.Unlock()
 	b.running.Wait()
 }

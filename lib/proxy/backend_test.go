@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -162,5 +163,114 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 				t.Errorf("the WebSocket: %d", got)
 			}
 		})
+	}
+}
+
+// replacing is a proxy whose launches are told of, and wait for an answer.
+type replacing struct {
+	*Proxy
+	addr     string
+	launched chan options.Options
+	answers  chan error
+}
+
+func newReplacing(t *testing.T) *replacing {
+	e := newEndpoint(t)
+	r := &replacing{launched: make(chan options.Options), answers: make(chan error)}
+	r.Proxy = &Proxy{Beside: true, Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+		select {
+		case r.launched <- o:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		select {
+		case err := <-r.answers:
+			return e.browser(t, record.CDP), err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+	r.addr = serve(t, r.Proxy)
+	return r
+}
+
+// relaunch asks for other options; what it returns gets the result.
+func (r *replacing) relaunch(o options.Options) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- r.Relaunch(context.Background(), o, false) }()
+	return done
+}
+
+// alive reports whether a WebSocket still carries what is sent.
+func alive(t *testing.T, c net.Conn, in *bufio.Reader) bool {
+	t.Helper()
+	io.WriteString(c, "x")
+	_, err := in.ReadByte()
+	return err == nil
+}
+
+// A browser that is to be replaced serves until the new one is there; if that
+// can't be launched, it goes on.
+func TestReplaceBeside(t *testing.T) {
+	r := newReplacing(t)
+	first := r.relaunch(options.Options{})
+	<-r.launched
+	r.answers <- nil
+	<-first
+	c, in := upgrade(t, r.addr, "/")
+	status(t, in)
+
+	bad := r.relaunch(options.Options{WindowSize: "1,1"})
+	<-r.launched
+	if s, _ := r.Status(); s.State != Ready || !alive(t, c, in) {
+		t.Errorf("while the other one is launched: %+v", s)
+	}
+	r.answers <- errors.New("no display")
+	if err := <-bad; err == nil || err.Error() != "no display" {
+		t.Error(err)
+	}
+	if s, _ := r.Status(); s.State != Ready || s.Options.WindowSize != "" || s.LastError != "no display" || !alive(t, c, in) {
+		t.Errorf("after a failure: %+v", s)
+	}
+
+	// Who asks for something else meanwhile gets that.
+	one := r.relaunch(options.Options{WindowSize: "2,2"})
+	<-r.launched
+	two := r.relaunch(options.Options{WindowSize: "3,3"})
+	if o := <-r.launched; o.WindowSize != "3,3" {
+		t.Errorf("%+v", o)
+	}
+	if err := <-one; err == nil {
+		t.Error("a launch that was replaced succeeds")
+	}
+	three := r.relaunch(options.Options{WindowSize: "3,3"})
+	r.answers <- nil
+	if err := errors.Join(<-two, <-three); err != nil {
+		t.Error(err)
+	}
+	isClosed(t, in)
+	if s, _ := r.Status(); s.State != Ready || s.Options.WindowSize != "3,3" || s.Launches != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Two browsers never have one profile at once.
+func TestReplaceWithProfile(t *testing.T) {
+	r := newReplacing(t)
+	first := r.relaunch(options.Options{Profile: "/a"})
+	<-r.launched
+	r.answers <- nil
+	<-first
+	_, in := upgrade(t, r.addr, "/")
+	status(t, in)
+	next := r.relaunch(options.Options{WindowSize: "1,1"})
+	isClosed(t, in) // before anything is launched
+	<-r.launched
+	r.answers <- errors.New("no display")
+	if err := <-next; err == nil {
+		t.Error("it succeeds")
+	}
+	if s, _ := r.Status(); s.State != Stopped || s.Options.WindowSize != "" {
+		t.Errorf("%+v", s)
 	}
 }

@@ -27,6 +27,10 @@ type Proxy struct {
 	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
 	// Foreign says that Launch only finds a browser that somebody else holds.
 	Foreign bool
+	// Beside says that Launch may launch a browser while another one runs, if
+	// they have not one profile. One that is replaced is then stopped only
+	// when the new one is there.
+	Beside bool
 	// State, if not nil, tells which browsers run on this machine. One of them
 	// that a launcher has left behind is stopped.
 	State *state.Store
@@ -64,7 +68,7 @@ type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, beside: p.Beside, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -91,7 +95,11 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		wg.Go(func() { failed <- p.server.Serve(p.limit.Listener(l)) })
 	}
 	if p.Eager {
-		wg.Go(func() { p.backend.relaunch(ctx, options.Options{}, false) })
+		wg.Go(func() {
+			if err := p.Relaunch(ctx, options.Options{}, false); err != nil && ctx.Err() == nil {
+				logFailure(p.Log, err)
+			}
+		})
 	}
 	var err error
 	select {
@@ -109,7 +117,8 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 }
 
 // Relaunch launches the browser with these options over the last ones, if it
-// does not run so already; force replaces it regardless.
+// does not run so already; force replaces it regardless. Why it failed is not
+// logged: the caller knows.
 func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) error {
 	return p.backend.relaunch(ctx, over, force)
 }

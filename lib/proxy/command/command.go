@@ -2,10 +2,12 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -123,6 +125,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		o.Browser = "" // the record's is nearer than the variable's
 	}
 	p := &proxy.Proxy{
+		Beside:  !c.IsSet("launch"), // what its launcher can do is not known
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
@@ -261,8 +264,49 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(contex
 			}
 		}
 		spec.Input, spec.Now = input, now
-		return launcher.Launch(ctx, spec)
+		// Why a launch has failed is the error's to tell, once; but not to who
+		// wants to see all of it.
+		said := &heldBack{to: c.Messages, through: c.String("log-level") == "debug"}
+		spec.Stderr = said
+		b, err := launcher.Launch(ctx, spec)
+		if err == nil {
+			said.release()
+		}
+		return b, err
 	}
+}
+
+// heldBack keeps messages until they are released.
+type heldBack struct {
+	to      io.Writer
+	mu      sync.Mutex
+	kept    [][]byte
+	size    int
+	through bool
+}
+
+// maxHeldBack bounds what is kept, in bytes.
+const maxHeldBack = 64 << 10
+
+func (h *heldBack) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.through {
+		return h.to.Write(b)
+	}
+	if h.size += len(b); h.size <= maxHeldBack {
+		h.kept = append(h.kept, bytes.Clone(b))
+	}
+	return len(b), nil
+}
+
+func (h *heldBack) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, b := range h.kept {
+		h.to.Write(b)
+	}
+	h.kept, h.through = nil, true
 }
 
 // shell is a command line with more arguments, as the shell runs it.
