@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -217,7 +218,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 
 func TestProxyCommands(t *testing.T) {
 	w := newWorld(t)
-	w.run("bproxy", "status").wants(t, 69, "no bproxy runs")
+	w.run("bproxy", "status").wants(t, 69, "no bproxy runs (looked in "+w.dir+"/state/state.json)")
 	p := w.proxy("--browser", "chrome-headless-shell")
 	if s := p.do("launch"); s.Status.State != "ready" || s.Browser.Type != "chrome-headless-shell" {
 		t.Errorf("%+v", s)
@@ -262,8 +263,12 @@ func TestProxyCommands(t *testing.T) {
 	}
 	q := w.proxy()
 	w.run("bproxy", "status").wants(t, 64, "name one of their ports")
-	w.run("bproxy", "status", "1").wants(t, 69, "no bproxy listens on port 1")
-	w.run("bproxy", "status", "x").wants(t, 64, "no port")
+	w.run("bproxy", "status", "1").wants(t, 69, "no bproxy listens on port 1 (looked in "+w.dir+"/state/state.json)")
+	w.run("bproxy", "status", "x").wants(t, 64, "not a port")
+	elsewhere := *w
+	elsewhere.env = append(slices.Clone(w.env), "BTOOLS_STATE="+w.dir+"/other/state.json")
+	port := strings.TrimPrefix(q.addr, "127.0.0.1:")
+	elsewhere.run("bproxy", "status", port).wants(t, 69, "something listens on port "+port+", but "+w.dir+"/other/state.json does not know it")
 	if r := w.run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.out)) != 4 {
 		t.Errorf("%+v", r)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,15 +137,36 @@ func one(c *cli.Context) (state.Proxy, error) {
 	}
 	if len(args) == 1 {
 		if _, err := strconv.ParseUint(args[0], 10, 16); err != nil {
-			return state.Proxy{}, c.UsageError("%q is no port", args[0])
+			return state.Proxy{}, c.UsageError("%q is not a port", args[0])
 		}
-		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: errors.New("no bproxy listens on port " + args[0]), Hint: "bproxy list shows those that run"}
+		return state.Proxy{}, notHere(c, args[0])
 	}
 	switch len(ps) {
 	case 0:
-		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: errors.New("no bproxy runs")}
+		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: elsewhere}
 	case 1:
 		return ps[0], nil
 	}
 	return state.Proxy{}, c.UsageError("several run, name one of their ports: %s", strings.Join(ports, ", "))
 }
+
+// elsewhere is what to do about a proxy that runs and is not listed.
+const elsewhere = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, or by another user, is listed in another file"
+
+// notHere says that no proxy with this port is listed.
+func notHere(c *cli.Context, port string) error {
+	path := c.State().Path()
+	e := &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path), Hint: "bproxy list shows those that run"}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
+			conn.Close()
+			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but %s does not know it", port, path), elsewhere
+			break
+		}
+	}
+	return e
+}
+
+// dialTimeout is how long a port of this machine may take to show that it is
+// open.
+const dialTimeout = time.Second
