@@ -292,6 +292,13 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	}
 	w.clean()
 	w.run("bproxy", "--", "/nonexistent").wants(t, 127, "not found")
+
+	// Of Firefox it is known before the launch what it speaks.
+	w.run("bproxy", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64, "WebDriver BiDi")
+	r = w.run("bproxy", "--browser", "firefox", "--", "sh", "-c", "echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh", "{ws_endpoint}")
+	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" || !strings.HasSuffix(f[1], "/session") || f[1] != f[2] || f[3] != "bidi" || f[4] != f[1] {
+		t.Errorf("%+v", r)
+	}
 }
 
 // However many come first, there is one launch, and one that fails is told to

@@ -55,7 +55,18 @@ func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		err = errors.New("the client has closed its side of the connection") // it may still read
 	}
-	(&guard.Refusal{Status: http.StatusBadGateway, Error: control.ErrorOf(err)}).Answer(w)
+	e, status := control.ErrorOf(err), http.StatusBadGateway
+	if e.Code == guard.NotFound {
+		status = http.StatusNotFound
+	}
+	(&guard.Refusal{Status: status, Error: e}).Answer(w)
+}
+
+// noJSON is what a browser without CDP answers for itself with 404 alone.
+func noJSON(r *http.Request) error {
+	e := control.Errorf(guard.NotFound, "the browser behind this port speaks WebDriver BiDi, not CDP: it has no %s", r.URL.Path)
+	e.Hint = "connect to ws://" + r.Host + "/session, with a client such as Puppeteer with protocol: 'webDriverBiDi'"
+	return e
 }
 
 // reverse makes the reverse proxy of plain requests.
@@ -88,6 +99,10 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
 			return nil, err
+		}
+		if g.browser.Instance.Protocol == record.BiDi {
+			p.backend.release(g)
+			return nil, noJSON(r)
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		out := r.Clone(ctx)

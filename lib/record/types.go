@@ -52,6 +52,8 @@ type Proxy struct {
 	Port    int    `json:"port"`
 	HTTPURL string `json:"http_url"`
 	WSURL   string `json:"ws_url"` // reaches whatever browser runs behind it
+	// Protocol is the one of its browser, "" while that is not known.
+	Protocol string `json:"protocol,omitempty"`
 }
 
 // Lease is the right to an instance of a pool, the member "lease".

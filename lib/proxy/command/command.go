@@ -63,6 +63,10 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	protocol := protocolOf(p, rec)
+	if err := run.Check(c.Command, protocol == record.BiDi); err != nil {
+		return err
+	}
 	owner, err := life.FromFlags(c)
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func Run(c *cli.Context) error {
 	}
 
 	p.State = c.State()
-	s := &service{c: c, proxy: p, store: p.State, record: withProxy(rec, listeners[0].Addr())}
+	s := &service{c: c, proxy: p, store: p.State, record: withProxy(rec, listeners[0].Addr(), protocol)}
 	p.Changed = s.restore
 	p.Start()
 	if err := s.open(ctx); err != nil {
@@ -103,7 +107,7 @@ func Run(c *cli.Context) error {
 	} else {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
-		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port}, c.Duration("stop-timeout"), nil)
+		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}, c.Duration("stop-timeout"), nil)
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {
@@ -225,8 +229,30 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	return []net.Listener{l}, nil
 }
 
+// protocolOf is the protocol of the browser that will run, "" if that shows
+// only then.
+func protocolOf(p *proxy.Proxy, rec *record.Record) string {
+	if p.Foreign {
+		if b, err := p.Launch(context.Background(), options.Options{}, ""); err == nil { // which finds it
+			return b.Instance.Protocol
+		}
+		return ""
+	}
+	b := record.Browser{Type: p.Options.Browser}
+	if b.Type == "" && rec != nil {
+		rec.Get("browser", &b)
+	}
+	switch {
+	case b.Type == record.Firefox:
+		return record.BiDi
+	case slices.Contains(record.Types, b.Type):
+		return record.CDP
+	}
+	return ""
+}
+
 // withProxy is the record with the proxy's addresses.
-func withProxy(rec *record.Record, addr net.Addr) *record.Record {
+func withProxy(rec *record.Record, addr net.Addr, protocol string) *record.Record {
 	if rec == nil {
 		rec = record.New()
 	}
@@ -238,8 +264,19 @@ func withProxy(rec *record.Record, addr net.Addr) *record.Record {
 		reach = "127.0.0.1"
 	}
 	at := net.JoinHostPort(reach, strconv.Itoa(a.Port))
-	rec.MustSet("proxy", record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, WSURL: "ws://" + at + "/devtools/browser"})
+	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at}
+	setProtocol(&e, protocol)
+	rec.MustSet("proxy", e)
 	return rec
+}
+
+// setProtocol sets a proxy's protocol, and the address that goes with it.
+func setProtocol(e *record.Proxy, protocol string) {
+	e.Protocol = protocol
+	e.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + "/devtools/browser"
+	if protocol == record.BiDi {
+		e.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + "/session"
+	}
 }
 
 // launch launches with --launch, or with blaunch.
@@ -462,6 +499,12 @@ func (s *service) status() *record.Record {
 			if raw := browser.Raw(member); raw != nil {
 				r.SetRaw(member, raw)
 			}
+		}
+		var e record.Proxy
+		if i, err := launcher.Endpoint(browser); err == nil {
+			r.Get("proxy", &e)
+			setProtocol(&e, i.Protocol)
+			r.MustSet("proxy", e)
 		}
 	}
 	r.MustSet("status", status)
