@@ -293,6 +293,19 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	w.clean()
 	w.run("bproxy", "--", "/nonexistent").wants(t, 127, "not found")
 
+	// CMD's user is told at once when the browser ends, not with CMD's end.
+	c := w.cmd("bproxy", append(fakeFlags(""), "--", "sh", "-c", `kill -9 $(bproxy launch -f instance.pid); until [ -e "$0" ]; do sleep 0.05; done`, w.dir+"/told")...)
+	var said syncBuffer
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the browser's end is told", func() bool { return strings.Contains(said.String(), "the browser ended") })
+	os.WriteFile(w.dir+"/told", nil, 0o600)
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+
 	// Of Firefox it is known before the launch what it speaks.
 	w.run("bproxy", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64, "WebDriver BiDi")
 	r = w.run("bproxy", "--browser", "firefox", "--", "sh", "-c", "echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh", "{ws_endpoint}")
