@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+// watch asks a browser from time to time how it is, until the context ends.
+// One of our own that does not answer is ended.
+func (b *backend) watch(ctx context.Context, g *generation) {
+	if b.health.Interval <= 0 {
+		return
+	}
+	tick := time.NewTicker(b.health.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := Ping(ctx, g.browser.Instance, b.health.Timeout)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, ErrNotAsked) {
+			b.log.Warn(err.Error())
+			continue
+		}
+		b.mu.Lock()
+		was := g.checkErr
+		g.checked, g.checkErr = record.Now(), ""
+		if err != nil {
+			g.checkErr = err.Error()
+		}
+		b.mu.Unlock()
+		if err != nil && b.owned {
+			b.log.Warn("the browser does not answer: stopping it", "why", err)
+			b.end(g, "it did not answer: "+err.Error())
+			return
+		}
+		if err != nil && was == "" {
+			b.log.Warn("the browser does not answer, and is not ours to stop", "why", err)
+		}
+	}
+}
+
+// goneBound is how long a browser whose endpoint is gone may take to be seen
+// to end.
+const goneBound = 2 * time.Second
+
+// distrust is told that a browser does not do what it should. One that does
+// not end by itself is ended if why says so. It reports whether the browser
+// has ended, or will, so that another one may be asked.
+func (b *backend) distrust(g *generation, why string) bool {
+	if !b.owned {
+		return false
+	}
+	select {
+	case <-g.gone:
+		return true
+	case <-g.end:
+		return true // the next user waits for that
+	case <-time.After(goneBound):
+	}
+	if why != "" {
+		b.end(g, why)
+	}
+	return why != ""
+}
+
+// end ends a browser of our own; the next user launches another one.
+func (b *backend) end(g *generation, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.owned {
+		b.endLocked(g, why)
+	}
+}
+
+// stopLeft stops the browser of a launcher that did not wait for its end: no
+// other program would. The record alone proves nothing: its numbers may be
+// those of another machine. So the browser is one that the state file of this
+// machine lists, that was launched since, and that is not leased.
+func (b *backend) stopLeft(browser *launcher.Browser, since time.Time) {
+	if b.state == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
+		return
+	}
+	f, err := b.state.Read()
+	if err != nil {
+		return
+	}
+	entry := f.Instance(browser.Instance.ID)
+	if entry == nil || entry.Record == nil || entry.Supervisor.PID != browser.Instance.SupervisorPID {
+		return
+	}
+	var listed record.Instance
+	if _, err := entry.Record.Get("instance", &listed); err != nil || listed.StartedAt.Before(since.Truncate(time.Millisecond)) {
+		return
+	}
+	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
+		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as blaunch --wait does", "id", browser.Instance.ID)
+	}
+}
