@@ -301,9 +301,9 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(contex
 			}
 		}
 		spec.Input, spec.Now = input, now
-		// Why a launch has failed is the error's to tell, once; but not to who
-		// wants to see all of it.
-		said := &heldBack{to: c.Messages, through: c.String("log-level") == "debug"}
+		// Why blaunch has failed is the error's to tell, once. Of others, the
+		// error has only the end of what they said.
+		said := &heldBack{to: c.Messages, through: c.IsSet("launch") || c.String("log-level") == "debug"}
 		spec.Stderr = said
 		b, err := launcher.Launch(ctx, spec)
 		if err == nil {
