@@ -217,6 +217,12 @@ func TestInheritedDescriptors(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
+	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).wants(t, 64, "it needs --no-input")
+	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).wants(t, 64, "3 or more, or 0")
+	r := w.run("sh", "-c", `sleep 0.3 | blaunch --wait --no-input --bind-fd 0 --browser "$0" -f instance.id`, bin+"/fakebrowser")
+	if r.code != 0 || !strings.HasPrefix(r.out, "inst_") {
+		t.Errorf("bound to standard input: %+v", r)
+	}
 	w.run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").wants(t, 64, "is not a pipe, a socket or a terminal")
 }
 

@@ -129,10 +129,18 @@ func FromFlags(c *cli.Context) (o Owner, err error) {
 	}
 	if c.IsSet("bind-fd") {
 		n := c.Int("bind-fd")
-		if n < 3 {
-			return o, c.UsageError("--bind-fd is 3 or more, not %d", n)
+		var f *os.File
+		switch {
+		case n >= 3:
+			f = os.NewFile(uintptr(n), "bind-fd")
+			defer closeOnExec(n)
+		case n == 0 && c.Bool("no-input") && c.Command == nil:
+			f = c.Stdin // all that comes through from WSL to Windows
+		case n == 0:
+			return o, c.UsageError("--bind-fd 0 is standard input: it needs --no-input, and no command")
+		default:
+			return o, c.UsageError("--bind-fd is 3 or more, or 0, not %d", n)
 		}
-		f := os.NewFile(uintptr(n), "bind-fd")
 		st, err := f.Stat()
 		if err != nil {
 			return o, c.UsageError("--bind-fd %d is not open", n)
@@ -141,7 +149,6 @@ func FromFlags(c *cli.Context) (o Owner, err error) {
 		if st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice) == 0 {
 			return o, c.UsageError("--bind-fd %d is not a pipe, a socket or a terminal", n)
 		}
-		closeOnExec(n)
 		o.FD = f
 	}
 	return o, nil
