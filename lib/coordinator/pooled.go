@@ -171,6 +171,7 @@ type poolInstance struct {
 	Alias    string `json:"alias"`
 	Browser  string `json:"browser"`
 	Headless bool   `json:"headless"`
+	Windows  bool   `json:"wsl_windows"`
 	Endpoint string `json:"http_url"`
 }
 
@@ -270,7 +271,7 @@ func (s *pooled) every(ctx context.Context) (all []Browser, err error) {
 }
 
 func browserOf(pool string, i poolInstance) Browser {
-	b := Browser{Pool: pool, Instance: i.ID, Type: i.Browser, Headless: i.Headless}
+	b := Browser{Pool: pool, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows}
 	if i.Endpoint != "" && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
 		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
 		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {

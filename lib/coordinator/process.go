@@ -20,6 +20,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
 	"btools/lib/proc"
+	"btools/lib/wsl"
 )
 
 // host is what a child's own requests and notifications reach.
@@ -74,6 +75,12 @@ var errBusy = errors.New("it does not read what it is sent")
 // ends with us, whatever ends us, and takes what the child has started along.
 func startProcess(c *Child, b Browser, caps json.RawMessage, h host, log io.Writer) (*process, error) {
 	argv, env := c.command(b)
+	if b.Windows {
+		var err error
+		if argv, err = wsl.Node(context.Background(), os.Getenv, argv); err != nil {
+			return nil, fmt.Errorf("cannot run %s on Windows: %w", c.Name, err)
+		}
+	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		return nil, fmt.Errorf("cannot run %s: %w", argv[0], err)

@@ -195,6 +195,7 @@ type Browser struct {
 	Port           int
 	Type           string
 	Headless       bool
+	Windows        bool // its child runs on Windows' Node.js, from WSL
 }
 
 func browserAt(i record.Instance) Browser {
