@@ -9,7 +9,7 @@ TAGS     = urfave_cli_no_docs
 export CGO_ENABLED ?= 0
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build demo test bench install lint clean
+.PHONY: help build windows demo test bench install lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -17,6 +17,9 @@ help: ## list the targets
 build: ## build the programs into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ $(PROGRAMS:%=./cmd/%)
+
+windows: build ## build blaunch.exe, by which WSL_WINDOWS launches browsers of Windows
+	GOOS=windows $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/blaunch
 
 demo: build ## find a browser, launch it, ask it for its version, stop it
 	@scripts/install-deps demo
@@ -36,7 +39,7 @@ lint: ## formatting, vet on three systems, scripts, man pages, completions
 
 install: build ## install programs, man pages, completions and units (PREFIX=, DESTDIR=)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(PROGRAMS:%=bin/%) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(PROGRAMS:%=bin/%) $(wildcard bin/blaunch.exe) $(DESTDIR)$(PREFIX)/bin
 	for n in 1 5 7; do \
 	  install -d $(DESTDIR)$(PREFIX)/share/man/man$$n && \
 	  install -m 644 man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n || exit 1; \

@@ -24,6 +24,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/wsl"
 )
 
 // Spec says what to run.
@@ -35,6 +36,7 @@ type Spec struct {
 	Now     <-chan struct{} // closed: no grace any more
 	Stderr  io.Writer       // gets its messages, and must not block
 	Service bool            // it holds something else than a browser: any record will do
+	Windows bool            // it is a program of Windows, started from WSL: see WindowsBlaunch
 }
 
 // killBound is how long SIGKILL may take to be seen to work.
@@ -84,12 +86,16 @@ func Blaunch(timeout, grace time.Duration, stderr io.Writer, level, format strin
 	if err != nil {
 		return Spec{}, err
 	}
+	return blaunchSpec(blaunch, timeout, grace, stderr, level, format, slices.Concat(BindArgs(), args)), nil
+}
+
+func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, level, format string, args []string) Spec {
 	if level == "info" {
 		level = "warn"
 	}
-	argv := []string{blaunch, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
+	argv := []string{path, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
 		"--log-level=" + level, "--log-format=" + format}
-	return Spec{Argv: slices.Concat(argv, BindArgs(), args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr}, nil
+	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr}
 }
 
 // Foreign is a browser that somebody else holds: it never ends, and Stop does
@@ -119,7 +125,11 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	if spec.Input != nil {
 		cmd.Stdin = bytes.NewReader(spec.Input.Line())
 	}
-	inherit(cmd, read)
+	if spec.Windows {
+		cmd.Stdin = read
+	} else {
+		inherit(cmd, read)
+	}
 	lines := newFirstLine()
 	cmd.Stdout = lines
 	b.cmd = cmd
@@ -131,8 +141,7 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
 	if err != nil {
 		bind.Close()
-		code := cli.Unavailable
-		return nil, &cli.Error{Code: code, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], err)}
+		return nil, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], wsl.Explain(err))}
 	}
 	go func() {
 		b.err = <-wait
@@ -158,6 +167,9 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 		err = &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(), spec.Timeout)}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	}
+	if err == nil && spec.Windows {
+		err = b.fromWindows(ctx)
 	}
 	if err != nil {
 		b.Stop()
@@ -276,7 +288,11 @@ func (b *Browser) Stop() {
 		return
 	default:
 	}
-	terminate(b.cmd)
+	if b.spec.Windows {
+		b.bind.Close() // a signal would end it at once
+	} else {
+		terminate(b.cmd)
+	}
 	grace := time.NewTimer(b.spec.Grace)
 	defer grace.Stop()
 	select {

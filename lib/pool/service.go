@@ -384,7 +384,7 @@ type InstanceStatus struct {
 	LeaseStarted  *record.Time `json:"lease_started_at"`
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
-	WSLWindows    bool         `json:"wsl_windows,omitempty"` // its clients run on Windows' Node.js
+	WSLWindows    bool         `json:"wsl_windows,omitempty"` // its browser and its clients run on Windows, from WSL
 	ProcessID     *int         `json:"process_id"`
 	Health        HealthStatus `json:"health_check"`
 	Uses          int          `json:"uses"` // leases of this browser

@@ -26,6 +26,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/systemd"
+	"btools/lib/wsl"
 )
 
 // load reads the configuration; everything that is wrong is told at once.
@@ -252,13 +253,35 @@ func listen(ctx context.Context, c *cli.Context, store *state.Store) (net.Listen
 func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
 	grace := c.Duration("stop-timeout")
 	return func(ctx context.Context, set config.Settings, o options.Options) (*launcher.Browser, error) {
-		spec, err := launcher.Blaunch(set.Timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv())
+		blaunch := launcher.Blaunch
+		if set.WSLWindows {
+			blaunch = launcher.WindowsBlaunch
+			if err := toWindows(ctx, &o); err != nil {
+				return nil, err
+			}
+		}
+		spec, err := blaunch(set.Timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv())
 		if err != nil {
 			return nil, err
 		}
 		spec.Now = now
 		return launcher.Launch(ctx, spec)
 	}
+}
+
+// toWindows gives the paths among options their names on Windows.
+func toWindows(ctx context.Context, o *options.Options) error {
+	for _, path := range []*string{&o.Profile, &o.Browser} {
+		if !filepath.IsAbs(*path) {
+			continue // a browser's type
+		}
+		win, err := wsl.Path(ctx, *path)
+		if err != nil {
+			return &cli.Error{Code: cli.Config, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
+		}
+		*path = win
+	}
+	return nil
 }
 
 // handler answers the control socket.
