@@ -22,7 +22,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w := newWorld(t)
 	m := w.startMCP(nil, "--mcp", "a="+fake(), "--browser", "edge")
 	m.greet("{}")
-	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (bfind lists what is)") {
+	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
 		t.Errorf("%+v", r)
 	}
 	m.end()
@@ -31,7 +31,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.dir+"/flag ] || { >"+w.dir+"/flag; echo no display >&2; exit 1; }\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o755)
 	m = w.startMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+fake())
 	m.greet("{}")
-	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (bfind lists what is)") {
+	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {

@@ -983,3 +983,17 @@ func TestProxyBadBiDiClients(t *testing.T) {
 		until(t, "the session is over", func() bool { return p.do("status").Status.WebSockets == 0 })
 	}
 }
+
+// The browser of a proxy says whose it is, and who stopped it is told.
+func TestProxyOwnsItsBrowser(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy("--eager", "--browser", bin+"/fakebrowser")
+	until(t, "it has a browser", func() bool {
+		return w.run("blaunch", "list", "-f", "instance.owner").out == "bproxy :"+p.addr[strings.LastIndex(p.addr, ":")+1:]+"\n"
+	})
+	w.run("blaunch", "stop", "--all").wants(t, 0, "left running for their owners: 1")
+	w.run("blaunch", "stop", "--all", "--force").wants(t, 0, "")
+	until(t, "the proxy tells it", func() bool {
+		return strings.Contains(p.errs.String(), "it was told to stop, by blaunch stop or a signal")
+	})
+}

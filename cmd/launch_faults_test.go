@@ -3,7 +3,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,24 +18,6 @@ import (
 // fakeArgs are the arguments that launch the fake browser.
 func fakeArgs(what string, args ...string) []string {
 	return append([]string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what}, args...)
-}
-
-// messages is a standard error that can be read while it is written.
-type messages struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (m *messages) Write(b []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.b.Write(b)
-}
-
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.b.String()
 }
 
 // The user's profile is saved on every way that a browser can end.
@@ -98,7 +78,7 @@ func TestCommandIsToldOnce(t *testing.T) {
 	}{{"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"TERM", syscall.SIGTERM}} {
 		c := w.cmd("blaunch", append(fakeArgs(""), "--stop-timeout", "10s", "--", "bash", "-c",
 			`for s in INT HUP TERM; do trap "echo $s" $s; done; echo ready; for i in $(seq 20); do sleep 0.05; done; echo end`)...)
-		var out messages
+		var out syncBuffer
 		c.Stdout = &out
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -122,7 +102,7 @@ func TestCtrlC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out messages
+	var out syncBuffer
 	c.Stdout = &out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -141,7 +121,7 @@ func TestCtrlC(t *testing.T) {
 func TestBrowserEndsUnderCommand(t *testing.T) {
 	w := newWorld(t)
 	c := w.cmd("blaunch", append(fakeArgs(""), "--", "sh", "-c", `kill -9 $(blaunch list -f instance.pid); while [ ! -e "$1" ]; do sleep 0.02; done`, "sh", w.dir+"/go")...)
-	var errs messages
+	var errs syncBuffer
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

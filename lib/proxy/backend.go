@@ -13,6 +13,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
+	"btools/lib/life"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -306,6 +307,9 @@ func (b *backend) run(g *generation) {
 		if err := browser.Err(); err != nil {
 			exit = err.Error()
 		} else {
+			if b.wasStopped(browser.Instance.ID) {
+				exit = "it was told to stop, by blaunch stop or a signal"
+			}
 			b.stopLeft(browser, began)
 		}
 		b.log.Info("the browser ended: " + exit)
@@ -313,6 +317,16 @@ func (b *backend) run(g *generation) {
 	b.mu.Lock()
 	b.lastExit = exit
 	b.mu.Unlock()
+}
+
+// wasStopped reports whether the browser's own supervisor says that it was told
+// to stop.
+func (b *backend) wasStopped(id string) bool {
+	if b.state == nil || id == "" {
+		return false
+	}
+	f, err := b.state.Read()
+	return err == nil && slices.ContainsFunc(f.Exits, func(e state.Exit) bool { return e.ID == id && e.Reason == life.Stopped.Error() })
 }
 
 // relaunch launches the browser with these options over the last ones. One

@@ -84,7 +84,8 @@ func Run(c *cli.Context) error {
 	}
 	owner.Watch(ctx, stop)
 	if p.Launch == nil {
-		p.Launch = launch(c, rec, now)
+		_, port, _ := net.SplitHostPort(listeners[0].Addr().String())
+		p.Launch = launch(c, rec, now, "bproxy :"+port)
 	}
 
 	p.State = c.State()
@@ -279,8 +280,8 @@ func setProtocol(e *record.Proxy, protocol string) {
 	}
 }
 
-// launch launches with --launch, or with blaunch.
-func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(context.Context, options.Options, string) (*launcher.Browser, error) {
+// launch launches with --launch, or with blaunch, in the name of owner.
+func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner string) func(context.Context, options.Options, string) (*launcher.Browser, error) {
 	input := record.New()
 	if rec != nil {
 		input = rec.Clone()
@@ -296,7 +297,7 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}) func(contex
 				o.Browser = typ // a restart changes nothing that nobody asked for
 			}
 			var err error
-			if spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv()); err != nil {
+			if spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), append(o.Argv(), "--owner="+owner)); err != nil {
 				return nil, err
 			}
 		}
