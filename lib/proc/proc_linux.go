@@ -81,6 +81,9 @@ func (id Identity) open() (int, error) {
 	return fd, nil
 }
 
+// wait parks the goroutine until the descriptor is readable, as a connection's
+// reader is: a wait takes one descriptor and no thread, of which Go allows
+// 10000.
 func wait(ctx context.Context, id Identity) error {
 	fd, err := id.open()
 	if err == ErrGone {
@@ -89,29 +92,29 @@ func wait(ctx context.Context, id Identity) error {
 	if err != nil { // a kernel before 5.3, or a sandbox that forbids it
 		return poll(ctx, id)
 	}
-	defer unix.Close(fd)
-	// The context's end closes the pipe, so that nothing wakes up in vain.
-	r, w, err := os.Pipe()
+	// NewFile hands only what doesn't block to the runtime's poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return poll(ctx, id)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	raw, err := f.SyscallConn()
 	if err != nil {
 		return poll(ctx, id)
 	}
-	defer r.Close()
-	var once sync.Once
-	closeW := func() { once.Do(func() { w.Close() }) }
-	defer closeW()
-	defer context.AfterFunc(ctx, closeW)()
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(r.Fd()), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, -1)
-		switch {
-		case err != nil && err != unix.EINTR:
-			return poll(ctx, id)
-		case n > 0 && fds[0].Revents != 0:
-			return nil
-		case n > 0:
-			return ctx.Err()
-		}
+	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })()
+	err = raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil || id.Alive():
+		return poll(ctx, id)
 	}
+	return nil
 }
 
 // Signal sends a signal to exactly this process.
