@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -252,12 +253,13 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 		defer mu.Unlock()
 		c.Write(line)
 	}
-	pending := make(chan struct{}, maxPending)
 	type waiting struct {
 		id    json.RawMessage
 		later Later
 	}
 	next := make(chan waiting)
+	var unanswered atomic.Int32
+	workers := 0
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
@@ -272,22 +274,27 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			write(answered(r.ID, result, err))
 			continue
 		}
-		// One that has just answered takes the next, its stack grown already.
-		select {
-		case next <- waiting{r.ID, later}:
-			continue
-		default:
-		}
-		select {
-		case pending <- struct{}{}:
-		default:
+		if unanswered.Add(1) > maxPending {
+			unanswered.Add(-1)
 			write(answer{ID: r.ID, Error: Errorf(TryAgain, "%d requests of this connection wait already", maxPending)})
 			continue
 		}
+		w := waiting{r.ID, later}
+		// One that has just answered takes the next, its stack grown already.
+		select {
+		case next <- w:
+			continue
+		default:
+		}
+		if workers == maxPending { // one of them is writing an answer
+			next <- w
+			continue
+		}
+		workers++
 		wg.Go(func() {
-			defer func() { <-pending }()
-			for w, ok := (waiting{r.ID, later}), true; ok; w, ok = <-next {
+			for ok := true; ok; w, ok = <-next {
 				result, err := w.later()
+				unanswered.Add(-1)
 				write(answered(w.id, result, err))
 			}
 		})

@@ -148,3 +148,40 @@ func TestConnection(t *testing.T) {
 	c.Close()
 	<-cancelled
 }
+
+// As many requests may wait as the limit says: one that is answered makes room
+// for the next, whoever is still writing that answer.
+func TestAnAnswerMakesRoom(t *testing.T) {
+	turn := make(chan struct{}, maxPending)
+	path := serveFor(t, func(ctx context.Context, method string, _ json.RawMessage) (any, error) {
+		return Later(func() (any, error) {
+			select {
+			case <-turn:
+				return method, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}), nil
+	})
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	in := bufio.NewScanner(c)
+	request := []byte(`{"id":1,"method":"wait"}` + "\n")
+	for range maxPending {
+		c.Write(request)
+	}
+	for range 5000 {
+		turn <- struct{}{}
+		if !in.Scan() || !strings.Contains(in.Text(), "result") {
+			t.Fatalf("%q, although one had been answered", in.Text())
+		}
+		c.Write(request)
+	}
+	c.Write(request)
+	if !in.Scan() || !strings.Contains(in.Text(), "64 requests of this connection wait already") {
+		t.Fatalf("%q", in.Text())
+	}
+}
