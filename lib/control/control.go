@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -133,11 +134,19 @@ func (a answer) line() []byte {
 
 // Handler answers one request. The context ends with the connection, whose
 // next request is read when it returns: what has to wait for something it
-// returns as a Later.
+// returns as a Later or a Begun. Requests of one connection come in their
+// order, so that a handler that begins before it waits is fair.
 type Handler func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
 // Later is a result that comes when the function returns.
 type Later func() (any, error)
+
+// Begun is a Later for a request that has its place in a line already. Cancel
+// is called in its stead if too many wait on the connection.
+type Begun struct {
+	Later
+	Cancel func()
+}
 
 // Listen opens a control socket, mode 0600, in a directory that is nobody
 // else's. What a dead process left at the path is replaced. Another process
@@ -236,6 +245,9 @@ func Serve(ctx context.Context, l net.Listener, handle Handler) {
 		}
 		pause = 0
 		wg.Go(func() { serve(ctx, c, handle) })
+		// Of goroutines that are started in a row the last one runs first: this
+		// lets each read its first request before the next connection's.
+		runtime.Gosched()
 	}
 }
 
@@ -269,13 +281,20 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			continue
 		}
 		result, err := handle(ctx, r.Method, r.Params)
-		later, ok := result.(Later)
-		if !ok {
+		cancel := func() {}
+		var later Later
+		switch result := result.(type) {
+		case Later:
+			later = result
+		case Begun:
+			later, cancel = result.Later, result.Cancel
+		default:
 			write(answered(r.ID, result, err))
 			continue
 		}
 		if unanswered.Add(1) > maxPending {
 			unanswered.Add(-1)
+			cancel()
 			write(answer{ID: r.ID, Error: Errorf(TryAgain, "%d requests of this connection wait already", maxPending)})
 			continue
 		}

@@ -39,95 +39,134 @@ type Request struct {
 	Instance string         // an ID or alias; "": any
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
-	Held     bool           // by a connection, which is its renewal
+	Held     bool           // by a connection: the lease ends with its context
+	Owner    *proc.Identity // the lease ends with this process, too; nil: with none
 	Holder   string         // what the status calls it: 200 characters are kept
 	// Keep, if not "", has the lease's connections stay when it is released,
 	// until the next lease of the instance: and then, if that has the same.
 	Keep string
-	Now  bool // at once, or the error is ErrWait
 }
 
-// ErrWait says that a request would have to wait.
-var ErrWait = errors.New("none is free now")
+// Grant is a lease that its holder has from now on.
+type Grant struct {
+	ID     string
+	Record *record.Record // the instance, with its lease
+}
 
-// Lease returns the record of an instance that is the caller's from now on,
-// with its lease. If it has to wait, the context's end cancels it.
-func (v *Service) Lease(ctx context.Context, r Request) (*record.Record, string, error) {
-	began := time.Now()
+// Waiting is a request that has its place in the line.
+type Waiting struct {
+	service *Service
+	pool    *pool
+	request Request
+	ctx     context.Context // of who waits
+	began   time.Time
+	timeout time.Duration
+	inLine  *queue.Waiter
+	served  chan error // has an element when the queue has served it
+	lease   *lease     // valid then, if there was no error
+}
+
+// Lease leases an instance, or puts the request in the line, whose order is
+// that of the calls: then the grant is nil and comes from the Waiting. The
+// context is that of the connection that asks: its end ends the waiting, and a
+// lease that is held.
+func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
+	l, w, err := v.begin(ctx, r)
+	if l == nil {
+		return nil, w, err
+	}
+	return v.granted(l, time.Now()), nil, nil
+}
+
+// begin leases or queues, in one step: who comes later is served later.
+func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	p, err := v.find(r.Pool)
+	if err != nil {
+		return nil, nil, err
+	}
 	n := queue.Any
-	if err == nil && r.Instance != "" {
-		var s *slot
-		if s, err = p.slot(r.Instance); err == nil {
-			n = s.n
+	if r.Instance != "" {
+		s, err := p.slot(r.Instance)
+		if err != nil {
+			return nil, nil, err
+		}
+		n = s.n
+	}
+	if err := p.closedLocked(r); err != nil {
+		return nil, nil, err
+	}
+	if r.TTL <= 0 {
+		r.TTL = p.cfg.LeaseTTL
+		if r.Held {
+			r.TTL = forGood
 		}
 	}
-	if err == nil {
-		err = p.closedLocked(r)
+	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, began: time.Now(), timeout: p.cfg.LeaseTimeout, served: make(chan error, 1)}
+	if r.Timeout != nil {
+		w.timeout = *r.Timeout
+	}
+	if got, ok := p.queue.Take(n); ok {
+		return v.grantLocked(ctx, p.queue, got, r), nil, nil
+	}
+	if w.timeout <= 0 {
+		return nil, nil, control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
+	}
+	w.inLine, err = p.queue.Wait(n, p.cfg.QueueLimit, func(got int, err error) {
+		if err == nil {
+			w.lease = v.grantLocked(ctx, p.queue, got, r)
+		}
+		w.served <- err
+	})
+	if err != nil {
+		return nil, nil, p.refusal(err, r)
+	}
+	return nil, w, nil
+}
+
+// Wait returns the lease when there is one; it is to be called once, and
+// Cancel not then.
+func (w *Waiting) Wait() (*Grant, error) {
+	late := time.NewTimer(w.timeout - time.Since(w.began))
+	defer late.Stop()
+	var err error
+	select {
+	case err = <-w.served:
+	case <-w.ctx.Done():
+		err = w.leave(context.Cause(w.ctx))
+	case <-late.C:
+		err = w.leave(control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", w.pool.what(w.request.Instance), w.timeout))
 	}
 	if err != nil {
-		v.mu.Unlock()
-		return nil, "", err
+		return nil, w.pool.refusal(err, w.request)
 	}
-	ttl, timeout := p.cfg.LeaseTTL, p.cfg.LeaseTimeout
-	if r.TTL > 0 {
-		ttl = r.TTL
-	} else if r.Held {
-		ttl = forGood
-	}
-	if r.Timeout != nil {
-		timeout = *r.Timeout
-	}
-	var l *lease
-	if got, ok := p.queue.Take(n); ok {
-		l = v.grantLocked(p.queue, got, ttl, r)
-		v.mu.Unlock()
-	} else if timeout <= 0 || r.Now {
-		v.mu.Unlock()
-		if timeout > 0 {
-			return nil, "", ErrWait
-		}
-		return nil, "", control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
-	} else {
-		served := make(chan error, 1)
-		w, err := p.queue.Wait(n, p.cfg.QueueLimit, func(got int, err error) {
-			if err == nil {
-				l = v.grantLocked(p.queue, got, ttl, r)
-			}
-			served <- err
-		})
-		v.mu.Unlock()
-		if err == nil {
-			err = v.wait(ctx, p, w, served, timeout, r)
-		}
-		if err != nil {
-			return nil, "", p.refusal(err, r)
-		}
-	}
-	v.metrics.wait.WithLabelValues(p.cfg.Name).Observe(l.started.Sub(began).Seconds())
-	return l.record(l.started.Add(ttl)), l.id, nil
+	return w.service.granted(w.lease, w.began), nil
 }
 
-// wait waits until a request is served, or its time is over.
-func (v *Service) wait(ctx context.Context, p *pool, w *queue.Waiter, served <-chan error, timeout time.Duration, r Request) (err error) {
-	late := time.NewTimer(timeout)
-	defer late.Stop()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-late.C:
-		err = control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", p.what(r.Instance), timeout)
+// Cancel gives up the place in the line.
+func (w *Waiting) Cancel() {
+	if w.leave(context.Canceled) == nil {
+		w.service.end(w.lease.id, "released", false)
 	}
-	v.mu.Lock()
-	cancelled := p.queue.Cancel(w)
-	v.mu.Unlock()
+}
+
+// leave takes the request out of the line, which is the error; nil if it was
+// served at the same moment.
+func (w *Waiting) leave(why error) error {
+	w.service.mu.Lock()
+	cancelled := w.pool.queue.Cancel(w.inLine)
+	w.service.mu.Unlock()
 	if cancelled {
-		return err
+		return why
 	}
-	return <-served // at the same moment: it is the caller's
+	return <-w.served
+}
+
+// granted is a new lease as its holder gets it, who asked at that time.
+func (v *Service) granted(l *lease, asked time.Time) *Grant {
+	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(asked)).Seconds())
+	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
 // closedLocked is why the pool serves nobody now, nil if it does.
@@ -184,13 +223,14 @@ func (p *pool) allFailed() bool {
 	return true
 }
 
-// grantLocked makes the lease of a slot that the queue gives out.
-func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, r Request) *lease {
+// grantLocked makes the lease of a slot that the queue gives out, and binds it
+// to its holder.
+func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Request) *lease {
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: ttl, started: now, expires: now.Add(ttl)}
-	l.timer = time.AfterFunc(ttl, func() {
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: r.TTL, started: now, expires: now.Add(r.TTL)}
+	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", false)
 	})
 	s.lease = l
@@ -199,7 +239,18 @@ func (v *Service) grantLocked(q *queue.Queue, n int, ttl time.Duration, r Reques
 		s.proxy.Cut() // who held it before may be there still, or again
 	}
 	v.leases[l.id] = l
-	l.over, l.cancel = context.WithCancel(context.Background())
+	l.over, l.cancel = context.WithCancel(v.ctx)
+	if r.Held { // also if its connection has gone at this very moment
+		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
+		context.AfterFunc(l.over, func() { unbind() }) // the connection may live much longer
+	}
+	if r.Owner != nil {
+		v.running.Go(func() {
+			if r.Owner.Wait(l.over) == nil {
+				v.end(l.id, "released", false)
+			}
+		})
+	}
 	v.eventLocked("leased", s, l.id, "")
 	return l
 }
@@ -214,31 +265,6 @@ func (v *Service) Over(id string) <-chan struct{} {
 	ended := make(chan struct{})
 	close(ended)
 	return ended
-}
-
-// Hold has a lease end with the context.
-func (v *Service) Hold(ctx context.Context, id string) {
-	stop := context.AfterFunc(ctx, func() { v.end(id, "released", false) })
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if l := v.leases[id]; l != nil {
-		context.AfterFunc(l.over, func() { stop() }) // the context may live much longer
-	}
-}
-
-// Bind has a lease end when a process does.
-func (v *Service) Bind(id string, owner proc.Identity) {
-	v.mu.Lock()
-	l := v.leases[id]
-	v.mu.Unlock()
-	if l == nil {
-		return
-	}
-	go func() {
-		if owner.Wait(l.over) == nil {
-			v.end(id, "released", false)
-		}
-	}()
 }
 
 // record is what the holder gets.

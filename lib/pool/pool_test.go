@@ -55,10 +55,14 @@ type answer struct {
 }
 
 func lease(ctx context.Context, v *pool.Service, r pool.Request) answer {
-	rec, id, err := v.Lease(ctx, r)
-	a := answer{id: id, err: err, at: time.Now()}
+	g, w, err := v.Lease(ctx, r)
+	if w != nil {
+		g, err = w.Wait()
+	}
+	a := answer{err: err, at: time.Now()}
 	if err == nil {
-		a.of(rec)
+		a.id = g.ID
+		a.of(g.Record)
 	}
 	return a
 }
@@ -261,10 +265,6 @@ func TestRefusals(t *testing.T) {
 		began := time.Now()
 		refused(control.LeaseTimeout, pool.Request{Timeout: at0})
 		refused(control.LeaseTimeout, pool.Request{Pool: "A", Instance: "main", Timeout: at0})
-		refused(control.LeaseTimeout, pool.Request{Timeout: at0, Now: true})
-		if a := lease(t.Context(), v, pool.Request{Now: true}); a.err != pool.ErrWait {
-			t.Error(a.err)
-		}
 		// Those that wait for one instance fill the line as others do.
 		ask(t, v, pool.Request{Instance: "main"})
 		ask(t, v, pool.Request{})

@@ -422,21 +422,19 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	if p.Owner != nil && !p.Owner.Alive() {
 		return nil, control.Errorf(control.BadRequest, "the owner is no process that lives: %d", p.Owner.PID)
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Holder: p.Holder, Keep: p.Keep}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Owner: p.Owner, Holder: p.Holder, Keep: p.Keep}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
 	}
-	r.Now = true
-	rec, id, err := h.service.Lease(ctx, r)
-	if err == pool.ErrWait {
-		return control.Later(func() (any, error) {
-			r.Now = false
-			rec, id, err := h.service.Lease(ctx, r)
-			return h.leased(ctx, p, rec, id, err)
-		}), nil
+	g, w, err := h.service.Lease(ctx, r)
+	if w == nil {
+		return h.leased(ctx, g, err)
 	}
-	return h.leased(ctx, p, rec, id, err)
+	return control.Begun{Cancel: w.Cancel, Later: func() (any, error) {
+		g, err := w.Wait()
+		return h.leased(ctx, g, err)
+	}}, nil
 }
 
 // checkTimes refuses what is no duration.
@@ -448,20 +446,14 @@ func checkTimes(ttl int64, timeout *int64) error {
 	return nil
 }
 
-// leased binds a new lease to its holder.
-func (h *handler) leased(ctx context.Context, p leaseParams, rec *record.Record, id string, err error) (any, error) {
+// leased is the answer to lease.
+func (h *handler) leased(ctx context.Context, g *pool.Grant, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil { // its client has gone at this very moment
-		h.service.Release(id)
+		h.service.Release(g.ID)
 		return nil, context.Cause(ctx)
 	}
-	if p.Hold {
-		h.service.Hold(ctx, id)
-	}
-	if p.Owner != nil {
-		h.service.Bind(id, *p.Owner)
-	}
-	return rec, nil
+	return g.Record, nil
 }

@@ -1,0 +1,138 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"btools/lib/control"
+	"btools/lib/pool"
+	"btools/lib/pool/config"
+)
+
+// serving is a service of slots without browsers on a control socket.
+func serving(t *testing.T, vars ...string) (*pool.Service, string) {
+	t.Helper()
+	env := []string{config.Prefix + "LAUNCH=false"}
+	for _, kv := range vars {
+		env = append(env, config.Prefix+kv)
+	}
+	cfg, err := config.Load("", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := pool.New(cfg, slog.New(slog.DiscardHandler))
+	ready, err := v.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ready
+	path := t.TempDir() + "/s"
+	l, err := control.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	h := &handler{service: v}
+	var served sync.WaitGroup
+	served.Go(func() { control.Serve(ctx, l, h.handle) })
+	t.Cleanup(func() {
+		v.Stop()
+		l.Close()
+		end()
+		served.Wait()
+	})
+	return v, path
+}
+
+// line is a connection on which requests are written in a row.
+type line struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Scanner
+}
+
+func connect(t *testing.T, path string) *line {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &line{t, c, bufio.NewScanner(c)}
+}
+
+type reply struct {
+	ID     int
+	Result struct{ Lease struct{ ID string } }
+	Error  *control.Error
+}
+
+func (l *line) reply() (r reply) {
+	l.t.Helper()
+	if !l.in.Scan() {
+		l.t.Fatal("no answer:", l.in.Err())
+	}
+	if err := json.Unmarshal(l.in.Bytes(), &r); err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+// Requests in one write are in the line in their order, and each is served
+// before the next.
+func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
+	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	first := connect(t, path)
+	for round := range 50 {
+		fmt.Fprintln(first.conn, `{"id":0,"method":"lease"}`)
+		held := first.reply()
+		var lines strings.Builder
+		const requests = 8
+		for id := range requests {
+			fmt.Fprintf(&lines, `{"id":%d,"method":"lease","params":{"timeout_ms":60000}}`+"\n", id)
+		}
+		c := connect(t, path)
+		if _, err := c.conn.Write([]byte(lines.String())); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(c.conn, `{"id":100,"method":"status"}`)
+		if r := c.reply(); r.ID != 100 { // by then all of them wait
+			t.Fatalf("%+v", r)
+		}
+		v.Release(held.Result.Lease.ID)
+		for id := range requests {
+			r := c.reply()
+			if r.ID != id || r.Error != nil {
+				t.Fatalf("round %d: %d is served as number %d: %v", round, r.ID, id, r.Error)
+			}
+			v.Release(r.Result.Lease.ID)
+		}
+		c.conn.Close()
+	}
+}
+
+// A request that is one too many for its connection has no place in the line.
+func TestOneTooManyLeavesTheLine(t *testing.T) {
+	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	c := connect(t, path)
+	for id := range 66 { // one is served, 64 wait
+		fmt.Fprintf(c.conn, `{"id":%d,"method":"lease","params":{"timeout_ms":60000}}`+"\n", id)
+	}
+	if r := c.reply(); r.ID != 0 || r.Error != nil {
+		t.Fatalf("%+v", r)
+	}
+	if r := c.reply(); r.ID != 65 || r.Error == nil || r.Error.Code != control.TryAgain {
+		t.Fatalf("%+v", r)
+	}
+	st, err := v.Status("A")
+	if err != nil || st.Summary.Waiting != 64 {
+		t.Errorf("%d wait, %v", st.Summary.Waiting, err)
+	}
+}
