@@ -26,6 +26,7 @@ type lease struct {
 	started time.Time
 	expires time.Time
 	timer   *time.Timer // of the expiry
+	cut     bool        // who held the instance before may be there still, or again
 	over    context.Context
 	cancel  context.CancelFunc // of over: it has ended
 }
@@ -165,6 +166,9 @@ func (w *Waiting) leave(why error) error {
 
 // granted is a new lease as its holder gets it, who asked at that time.
 func (v *Service) granted(l *lease, asked time.Time) *Grant {
+	if l.cut && l.slot.proxy != nil {
+		l.slot.proxy.Cut()
+	}
 	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(asked)).Seconds())
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
@@ -235,9 +239,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	})
 	s.lease = l
 	s.uses++
-	if s.proxy != nil && (r.Keep == "" || r.Keep != s.kept) {
-		s.proxy.Cut() // who held it before may be there still, or again
-	}
+	l.cut = r.Keep == "" || r.Keep != s.kept
 	v.leases[l.id] = l
 	l.over, l.cancel = context.WithCancel(v.ctx)
 	if r.Held { // also if its connection has gone at this very moment
@@ -313,6 +315,7 @@ func (v *Service) end(id, event string, may bool) bool {
 	if s.proxy != nil && kept == "" {
 		s.proxy.Cut()
 	}
+	hasBrowser := s.hasBrowser()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease, s.kept = nil, kept
@@ -320,7 +323,7 @@ func (v *Service) end(id, event string, may bool) bool {
 		s.stop()
 		return true
 	}
-	if !s.hasBrowser() {
+	if !hasBrowser {
 		s.settleLocked() // and nothing to replace
 		return true
 	}
@@ -409,17 +412,19 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 // Renew has a lease last for its time to live, or for another one, from now.
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil || !l.timer.Stop() {
+		v.mu.Unlock()
 		return nil, control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
 	}
 	if ttl > 0 {
 		l.ttl = ttl
 	}
-	l.expires = time.Now().Add(l.ttl)
+	expires := time.Now().Add(l.ttl)
+	l.expires = expires
 	l.timer.Reset(l.ttl)
-	return l.record(l.expires), nil
+	v.mu.Unlock()
+	return l.record(expires), nil
 }
 
 // printable is a text without what a terminal takes for commands, and not too

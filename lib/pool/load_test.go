@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 )
@@ -583,5 +586,61 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	// 0.6 s, and 2 s with the race detector, on two slow cores.
 	if took := time.Since(began); took > 10*time.Second {
 		t.Error("that took", took)
+	}
+}
+
+// stuck is a standard error that nobody reads.
+type stuck struct {
+	began chan<- struct{} // told of the first write
+	until <-chan struct{}
+}
+
+func (s stuck) Write(b []byte) (int, error) {
+	select {
+	case s.began <- struct{}{}:
+	default:
+	}
+	<-s.until
+	return len(b), nil
+}
+
+// A message that can't be written holds up its own browser at most.
+func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
+	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1", config.Prefix + "_B_INSTANCES=1", config.Prefix + "_B_LAUNCH=false"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, read := make(chan struct{}, 1), make(chan struct{})
+	v := pool.New(cfg, slog.New(slog.NewTextHandler(stuck{began, read}, nil)))
+	v.Launch = func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
+		return nil, errors.New("there is no browser") // which is logged
+	}
+	if _, err := v.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer v.Stop()
+	defer close(read)
+	<-began
+	for range 4 {
+		go v.Status("A")
+	}
+	done := make(chan answer, 1)
+	go func() {
+		for range 10000 {
+			a := lease(t.Context(), v, pool.Request{Pool: "B", Timeout: new(time.Duration(0))})
+			if a.err != nil || !v.Release(a.id) {
+				done <- a
+				return
+			}
+		}
+		done <- answer{}
+	}()
+	select {
+	case a := <-done:
+		if a.err != nil {
+			t.Error(a.err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("another pool gives no lease")
 	}
 }

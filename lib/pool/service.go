@@ -31,6 +31,8 @@ type Service struct {
 	Launch func(context.Context, config.Settings, options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
 
+	// Nothing is logged and no proxy is asked while it is held: who can't write
+	// a message, or launches a browser, must not hold up other pools.
 	mu      sync.Mutex
 	pools   []*pool // in the order of their names
 	leases  map[string]*lease
@@ -403,36 +405,52 @@ type HealthStatus struct {
 
 // Status tells how the pool with the name is, or, with "", all of them.
 func (v *Service) Status(name string) (*Status, error) {
+	st, slots, err := v.statusOf(name)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range slots {
+		i.ProcessID = s.process()
+	}
+	return st, nil
+}
+
+// statusOf is the status but for what the proxies know, which are asked
+// without the lock: the slots by the places in it.
+func (v *Service) statusOf(name string) (*Status, map[*InstanceStatus]*slot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	shown := v.pools
 	if name != "" {
 		p, err := v.find(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		shown = []*pool{p}
 	}
-	st := &Status{Pools: []PoolStatus{}, Summary: Summary{Pools: len(shown)}}
+	st, all := &Status{Pools: []PoolStatus{}, Summary: Summary{Pools: len(shown)}}, map[*InstanceStatus]*slot{}
 	for _, p := range shown {
-		ps := p.status()
+		ps, slots := p.status()
 		st.Pools = append(st.Pools, ps)
 		st.Summary.Total += ps.Total
 		st.Summary.Healthy += ps.Healthy
 		st.Summary.Leased += ps.Leased
 		st.Summary.Available += ps.Available
 		st.Summary.Waiting += ps.Waiting
-		for _, i := range ps.Instances {
+		for k := range ps.Instances {
+			i := &ps.Instances[k]
+			all[i] = slots[k]
 			if i.Status == Failed {
 				st.Summary.Failed++
 			}
 		}
 	}
 	slices.SortFunc(st.Pools, func(a, b PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
-	return st, nil
+	return st, all, nil
 }
 
-func (p *pool) status() PoolStatus {
+// status is the pool's, with the slots of its instances.
+func (p *pool) status() (PoolStatus, []*slot) {
 	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Instances: []InstanceStatus{}}
 	slots := slices.Clone(p.slots)
 	for _, l := range p.service.leases { // those that end with their lease
@@ -453,7 +471,7 @@ func (p *pool) status() PoolStatus {
 		}
 		ps.Instances = append(ps.Instances, i)
 	}
-	return ps
+	return ps, slots
 }
 
 func (s *slot) status() InstanceStatus {
@@ -472,12 +490,6 @@ func (s *slot) status() InstanceStatus {
 	}
 	if s.proxy != nil {
 		i.Endpoint = "http://" + s.addr
-		if _, rec := s.proxy.Status(); rec != nil {
-			var in record.Instance
-			if ok, err := rec.Get("instance", &in); ok && err == nil && in.PID != 0 {
-				i.ProcessID = &in.PID
-			}
-		}
 	}
 	if !s.check.at.IsZero() {
 		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
@@ -486,4 +498,18 @@ func (s *slot) status() InstanceStatus {
 		}
 	}
 	return i
+}
+
+// process is the number of the browser's process, nil if there is none.
+func (s *slot) process() *int {
+	if s.proxy == nil {
+		return nil
+	}
+	if _, rec := s.proxy.Status(); rec != nil {
+		var i record.Instance
+		if ok, err := rec.Get("instance", &i); ok && err == nil && i.PID != 0 {
+			return &i.PID
+		}
+	}
+	return nil
 }
