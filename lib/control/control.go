@@ -44,7 +44,7 @@ const (
 	PoolNotFound     = "pool_not_found"
 	InstanceNotFound = "instance_not_found"
 	LeaseNotFound    = "lease_not_found"
-	NoneHealthy      = "no_healthy_instances" // every instance of the pool has failed
+	NoneHealthy      = "no_healthy_instances" // what could be leased has failed
 	LeaseTimeout     = "lease_timeout"        // none came free in time
 	QueueFull        = "queue_full"           // as many wait as may
 	BadConfig        = "bad_config"           // the configuration is not valid

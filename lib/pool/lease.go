@@ -95,8 +95,8 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 		}
 		n = s.n
 	}
-	if err := p.closedLocked(r); err != nil {
-		return nil, nil, err
+	if v.closing {
+		return nil, nil, errStopping
 	}
 	if r.TTL <= 0 {
 		r.TTL = p.cfg.LeaseTTL
@@ -111,17 +111,28 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 	if got, ok := p.queue.Take(n); ok {
 		return v.grantLocked(ctx, p.queue, got, r), nil, nil
 	}
-	if w.timeout <= 0 {
-		return nil, nil, control.Errorf(control.LeaseTimeout, "cannot lease %s: none is free", p.what(r.Instance))
+	until := w.began.Add(w.timeout)
+	if p.soonestLocked(n).After(until) {
+		return nil, nil, p.refusalLocked(errLost, r)
 	}
-	w.inLine, err = p.queue.Wait(n, p.cfg.QueueLimit, func(got int, err error) {
+	if w.timeout <= 0 {
+		return nil, nil, p.refusalLocked(&late{}, r)
+	}
+	w.inLine, err = p.queue.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
 		if err == nil {
 			w.lease = v.grantLocked(ctx, p.queue, got, r)
+		} else {
+			err = p.refusalLocked(err, r)
 		}
 		w.served <- err
 	})
 	if err != nil {
-		return nil, nil, p.refusal(err, r)
+		return nil, nil, p.refusalLocked(err, r)
+	}
+	for _, s := range p.slots {
+		if s.state == Failed {
+			s.poke() // somebody waits now
+		}
 	}
 	return nil, w, nil
 }
@@ -129,18 +140,18 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 // Wait returns the lease when there is one; it is to be called once, and
 // Cancel not then.
 func (w *Waiting) Wait() (*Grant, error) {
-	late := time.NewTimer(w.timeout - time.Since(w.began))
-	defer late.Stop()
+	over := time.NewTimer(w.timeout - time.Since(w.began))
+	defer over.Stop()
 	var err error
 	select {
 	case err = <-w.served:
 	case <-w.ctx.Done():
 		err = w.leave(context.Cause(w.ctx))
-	case <-late.C:
-		err = w.leave(control.Errorf(control.LeaseTimeout, "cannot lease %s: none came free within %v", w.pool.what(w.request.Instance), w.timeout))
+	case <-over.C:
+		err = w.leave(&late{w.timeout})
 	}
 	if err != nil {
-		return nil, w.pool.refusal(err, w.request)
+		return nil, err
 	}
 	return w.service.granted(w.lease, w.began), nil
 }
@@ -156,12 +167,11 @@ func (w *Waiting) Cancel() {
 // served at the same moment.
 func (w *Waiting) leave(why error) error {
 	w.service.mu.Lock()
-	cancelled := w.pool.queue.Cancel(w.inLine)
-	w.service.mu.Unlock()
-	if cancelled {
-		return why
+	defer w.service.mu.Unlock()
+	if w.pool.queue.Cancel(w.inLine) {
+		return w.pool.refusalLocked(why, w.request)
 	}
-	return <-w.served
+	return <-w.served // which has an element by now
 }
 
 // granted is a new lease as its holder gets it, who asked at that time.
@@ -173,30 +183,48 @@ func (v *Service) granted(l *lease, asked time.Time) *Grant {
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
-// closedLocked is why the pool serves nobody now, nil if it does.
-func (p *pool) closedLocked(r Request) error {
-	switch {
-	case p.service.closing:
-		return errStopping
-	case r.Instance == "" && p.allFailed():
-		return p.refusal(errLost, r)
-	}
-	return nil
-}
-
 var errStopping = control.Errorf(control.TryAgain, "the service is stopping")
 
-// refusal gives an error of the queue its words.
-func (p *pool) refusal(err error, r Request) error {
+// refusalLocked gives an error of the queue its words, and says what is the
+// matter.
+func (p *pool) refusalLocked(err error, r Request) error {
+	p = p.currentLocked()
+	var e *control.Error
 	switch {
+	case errors.As(err, new(*late)):
+		e = control.Errorf(control.LeaseTimeout, "cannot lease %s: %v", p.what(r.Instance), err)
+	case errors.Is(err, errLost) && r.Instance != "":
+		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.what(r.Instance))
 	case errors.Is(err, errLost) && r.Pool == "":
-		return control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
+		e = control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, errLost):
-		return control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
+		e = control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		return control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), p.cfg.QueueLimit)
+		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), p.cfg.QueueLimit)
+	default:
+		return err
 	}
-	return err
+	st, _ := p.status()
+	if busy := st.Busy(r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
+		e.Message += " (" + busy + ")"
+	} else if busy != "" {
+		e.Message += ": " + busy
+	}
+	if errors.Is(err, errLost) {
+		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " tries again at once"
+	}
+	return e
+}
+
+// currentLocked is the pool of the configuration that holds now: a request may
+// have come before that.
+func (p *pool) currentLocked() *pool {
+	for _, q := range p.service.pools {
+		if q.queue == p.queue {
+			return q
+		}
+	}
+	return p
 }
 
 // what is a pool, or one of its instances, in a message.
@@ -207,15 +235,55 @@ func (p *pool) what(instance string) string {
 	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
 }
 
-// errLost says that every instance of a pool has failed.
+// errLost says that all instances that a request could have have failed, and
+// that none is tried again in time.
 var errLost = errors.New("no healthy instances")
 
-// lostLocked tells who waits if every instance has failed, and not only for
-// the moment of a first restart.
-func (s *slot) lostLocked() {
-	if !s.retired && s.pool.allFailed() {
-		s.pool.queue.Fail(errLost)
+// late says that a request's time is over.
+type late struct{ timeout time.Duration }
+
+func (l *late) Error() string {
+	if l.timeout <= 0 {
+		return "none is free"
 	}
+	return fmt.Sprintf("none came free within %v", l.timeout)
+}
+
+// soonestLocked is when an instance, or with queue.Any one of them, may be had
+// at the earliest: the zero time if at any moment.
+func (p *pool) soonestLocked(n int) time.Time {
+	if n != queue.Any {
+		return p.slots[n].soonestLocked()
+	}
+	soonest := never
+	for _, s := range p.slots {
+		at := s.soonestLocked()
+		if at.IsZero() {
+			return at
+		}
+		if at.Before(soonest) {
+			soonest = at
+		}
+	}
+	return soonest
+}
+
+func (s *slot) soonestLocked() time.Time {
+	if s.state != Failed || s.force || s.recycle && s.tryAt != never {
+		return time.Time{}
+	}
+	return s.hurryAt
+}
+
+// tellLocked tells who waits in vain: whatever they want has failed, and no
+// other try comes in time.
+func (p *pool) tellLocked() {
+	for _, s := range p.slots {
+		if s.state == Failed {
+			p.queue.FailBefore(s.n, s.soonestLocked(), errLost)
+		}
+	}
+	p.queue.FailBefore(queue.Any, p.soonestLocked(queue.Any), errLost)
 }
 
 func (p *pool) allFailed() bool {

@@ -22,9 +22,9 @@ func newMetrics() *metrics {
 	return &metrics{
 		wait:     histogram("lease_wait_seconds", "How long a lease was waited for.", prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
 		hold:     histogram("lease_hold_seconds", "How long a lease was held.", prometheus.ExponentialBuckets(0.1, 4, 9)),         // to 1.8 h
-		launches: counter("launches_total", "Browsers that were launched."),
+		launches: counter("launches_total", "Launches of browsers, those that failed included."),
 		failures: counter("launch_failures_total", "Launches that failed."),
-		restarts: counter("restarts_total", "Browsers that were replaced by another one, whatever the reason."),
+		restarts: counter("restarts_total", "Browsers that were replaced by another one, for whatever reason."),
 	}
 }
 

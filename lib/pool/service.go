@@ -162,6 +162,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 				s.settleLocked()
 			}
 		}
+		p.tellLocked() // the last one that was well may be gone
 	}
 	return up, nil
 }
@@ -384,12 +385,14 @@ type InstanceStatus struct {
 	Leased        bool         `json:"leased"`
 	LeaseDuration *int64       `json:"lease_duration_ms"`
 	LeaseStarted  *record.Time `json:"lease_started_at"`
+	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if it lasts as long as its holder
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
 	WSLWindows    bool         `json:"wsl_windows,omitempty"` // its browser and its clients run on Windows, from WSL
 	ProcessID     *int         `json:"process_id"`
 	Health        HealthStatus `json:"health_check"`
-	Uses          int          `json:"uses"` // leases of this browser
+	NextTry       *record.Time `json:"next_try_at,omitempty"` // of one that has failed, if there is one
+	Uses          int          `json:"uses"`                  // leases of this browser
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
 	Holder        string       `json:"holder,omitempty"` // of the lease, as it calls itself
@@ -487,6 +490,12 @@ func (s *slot) status() InstanceStatus {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
 		i.Holder = l.holder
+		if l.ttl < forGood {
+			i.LeaseExpires = &record.Time{Time: l.expires}
+		}
+	}
+	if s.state == Failed && s.tryAt != never {
+		i.NextTry = &record.Time{Time: s.tryAt}
 	}
 	if s.proxy != nil {
 		i.Endpoint = "http://" + s.addr

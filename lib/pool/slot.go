@@ -24,12 +24,17 @@ const (
 )
 
 // Restarts are delayed after the first: twice as long each time, until a
-// browser has been well for a while.
+// browser has been well for a while. Who waits for a browser that was launched
+// and has ended does not wait for longer than firstDelay: only what can't be
+// launched is tried ever more rarely.
 const (
 	firstDelay = time.Second
 	maxDelay   = time.Minute
 	wellAfter  = 5 * time.Minute
 )
+
+// never is the next try of an instance that is left as it is.
+var never = time.Unix(1<<40, 0)
 
 // slot is one instance of a pool: its endpoint stays, the browser behind it
 // comes and goes.
@@ -48,6 +53,11 @@ type slot struct {
 	ctx      context.Context   // its life
 	stop     context.CancelFunc
 
+	// Of run:
+	began time.Time     // when its browser was to be launched
+	delay time.Duration // before the next launch, if this browser fails
+	had   bool          // there has been a browser, whose successor counts as a restart
+
 	// Under the service's lock:
 	pool     *pool // of the configuration that holds now
 	state    string
@@ -56,6 +66,8 @@ type slot struct {
 	uses     int    // leases of this browser
 	restarts int
 	since    time.Time // when its browser was launched
+	tryAt    time.Time // when a failed one is launched again
+	hurryAt  time.Time // the same while somebody waits for it
 	recycle  bool      // another browser before the next lease
 	force    bool      // even under a lease
 	retired  bool      // it ends with its lease
@@ -148,110 +160,123 @@ func (s *slot) settleLocked() {
 // called when the first one is up, or has failed, or is left to the first
 // connection.
 func (s *slot) run(ctx context.Context, started func()) {
-	v := s.service
-	delay := time.Duration(0)
 	launch := s.set.Start == "eager"
 	for ctx.Err() == nil {
-		if delay > 0 && !s.untilRecycled(ctx, time.After(delay)) {
-			break
-		}
-		v.mu.Lock()
-		fresh := s.recycle // a holder may have had one launched meanwhile
-		s.recycle, s.force = false, false
-		if launch {
-			s.setLocked(Starting)
-		}
-		v.mu.Unlock()
-		began := time.Now()
-		var err error
-		if launch {
-			err = s.proxy.Relaunch(ctx, options.Options{}, fresh)
-		} else if fresh {
-			err = s.proxy.Stop(ctx)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			v.Log.Error("no browser: "+err.Error(), "pool", s.poolName, "instance", s.set.ID)
-		}
-		v.mu.Lock()
-		s.check = check{at: time.Now(), responsive: err == nil}
-		if err != nil {
-			s.check.err = err.Error()
-			s.setLocked(Failed)
-			s.lostLocked()
+		why := s.live(ctx, launch, started)
+		if why == crashed {
+			if !s.untilNext(ctx) {
+				return
+			}
 		} else {
-			s.uses, s.since = 0, time.Now()
-			if s.lease != nil {
-				s.uses = 1
-			}
-			s.setLocked(Healthy)
+			s.delay = 0
 		}
-		v.mu.Unlock()
-		started()
-		why := crashed
-		if err == nil {
-			why = s.hold(ctx, launch)
+		if why == idled {
+			s.had = false
 		}
-		if ctx.Err() != nil {
-			break
-		}
-		if why == crashed && s.set.Restart == "never" {
-			v.mu.Lock()
-			s.lostLocked()
-			v.mu.Unlock()
-			if !s.untilRecycled(ctx, nil) {
-				break
-			}
-			why = replaced
-		}
-		v.mu.Lock()
-		if why != idled {
-			s.restarts++
-			v.metrics.restarts.WithLabelValues(s.poolName).Inc()
-			s.service.eventLocked("restarted", s, "", "")
-		}
-		v.mu.Unlock()
 		// One that is left to a connection has shown that it needs another try.
 		launch = why == crashed || s.set.Start == "eager" && why != idled
-		switch {
-		case why != crashed, time.Since(began) > wellAfter:
-			delay = 0
-		case delay == 0 && err == nil:
-			delay = time.Millisecond // at once, the first time
-		default:
-			delay = min(max(2*delay, firstDelay), maxDelay)
-		}
 	}
 }
 
-// untilRecycled waits until somebody asks for another browser, or until then.
-func (s *slot) untilRecycled(ctx context.Context, then <-chan time.Time) bool {
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-then:
-			return true
-		case <-s.wake:
-		}
-		s.service.mu.Lock()
-		recycle := s.force || s.recycle && then != nil // RESTART=never is not overruled by a lease's end
-		s.service.mu.Unlock()
-		if recycle {
-			return true
-		}
+// live is the time of one browser, which is launched, or left to the first
+// connection. It returns why it is over.
+func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
+	v := s.service
+	v.mu.Lock()
+	fresh := s.recycle // a holder may have had one launched meanwhile
+	s.recycle, s.force = false, false
+	if launch {
+		s.setLocked(Starting)
 	}
+	v.mu.Unlock()
+	s.began = time.Now()
+	var err error
+	if launch {
+		err = s.proxy.Relaunch(ctx, options.Options{}, fresh)
+	} else if fresh {
+		err = s.proxy.Stop(ctx)
+	}
+	if ctx.Err() != nil {
+		return crashed
+	}
+	if err != nil {
+		v.Log.Error("no browser: "+err.Error(), "pool", s.poolName, "instance", s.set.ID)
+		s.failed(err, false)
+		started()
+		return crashed
+	}
+	v.mu.Lock()
+	if s.had {
+		s.had = false
+		s.restarts++
+		v.metrics.restarts.WithLabelValues(s.poolName).Inc()
+		v.eventLocked("restarted", s, "", "")
+	}
+	s.check = check{at: time.Now(), responsive: true}
+	s.uses, s.since = 0, time.Now()
+	if s.lease != nil {
+		s.uses = 1
+	}
+	s.setLocked(Healthy)
+	v.mu.Unlock()
+	started()
+	return s.hold(ctx, launch)
 }
 
-// fail notes that the instance has failed.
-func (s *slot) fail(err error) {
+// failed notes that the browser is no more, or could not be launched, and when
+// it is tried again.
+func (s *slot) failed(why error, launched bool) {
+	if time.Since(s.began) > wellAfter {
+		s.delay = 0
+	}
+	wait := s.delay
+	if wait == 0 && !launched {
+		wait = firstDelay
+	}
+	s.delay = min(max(2*wait, firstDelay), maxDelay)
 	v := s.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s.check = check{at: time.Now(), err: err.Error()}
+	now := time.Now()
+	s.check = check{at: now, err: why.Error()}
+	s.tryAt = now.Add(wait)
+	if s.set.Restart == "never" {
+		s.tryAt = never
+	}
+	s.hurryAt = s.tryAt
+	if launched && wait > firstDelay && s.tryAt != never {
+		s.hurryAt = now.Add(firstDelay)
+	}
 	s.setLocked(Failed)
+	if !s.retired {
+		s.pool.tellLocked()
+	}
+}
+
+// untilNext waits until a failed instance is to be launched again.
+func (s *slot) untilNext(ctx context.Context) bool {
+	v := s.service
+	for {
+		v.mu.Lock()
+		at := s.tryAt
+		if s.pool.queue.Waiting() > 0 {
+			at = s.hurryAt
+		}
+		if s.force || s.recycle && at != never { // RESTART=never is not overruled by a lease's end
+			at = time.Time{}
+		}
+		v.mu.Unlock()
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+			return true
+		case <-s.wake:
+			timer.Stop()
+		}
+	}
 }
 
 // Why a browser is no more.
@@ -267,13 +292,14 @@ const (
 // yet.
 func (s *slot) hold(ctx context.Context, running bool) reason {
 	v := s.service
+	s.had = s.had || running
 	interval := time.NewTicker(s.set.HealthInterval)
 	defer interval.Stop()
 	for {
 		st, _ := s.proxy.Status()
 		switch {
 		case st.State == proxy.Ready:
-			running = true
+			running, s.had = true, true
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it is left to the first connection
 		case running && st.LastExit == proxy.Unused:
@@ -285,7 +311,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			if st.LastError != "" {
 				why = st.LastError
 			}
-			s.fail(errors.New(why))
+			s.failed(errors.New(why), st.LastError == "")
 			return crashed
 		}
 		v.mu.Lock()
@@ -310,7 +336,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			}
 			if err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
-				s.fail(err)
+				s.failed(err, true)
 				s.proxy.Stop(ctx)
 				return crashed
 			}

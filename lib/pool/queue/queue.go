@@ -5,7 +5,10 @@
 // slots and waiters there are.
 package queue
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Any is the slot of a request that takes whichever is free.
 const Any = -1
@@ -35,6 +38,7 @@ type slot struct {
 type Waiter struct {
 	node    node[*Waiter]
 	arrival uint64
+	until   time.Time
 	in      *list[*Waiter] // nil once it is served
 	serve   func(n int, err error)
 }
@@ -71,9 +75,10 @@ func (q *Queue) take(s *slot) {
 }
 
 // Wait has a request wait for a slot that is not free: serve is called once,
-// from within Put with the slot, or from within Fail with the error. When
-// limit others wait already, the error is ErrFull.
-func (q *Queue) Wait(n, limit int, serve func(n int, err error)) (*Waiter, error) {
+// from within Put with the slot, or from within one of the Fails with the
+// error. When limit others wait already, the error is ErrFull. That it waits
+// no longer than until then is for the caller to see to, by Cancel.
+func (q *Queue) Wait(n, limit int, until time.Time, serve func(n int, err error)) (*Waiter, error) {
 	if q.waiting >= limit {
 		return nil, ErrFull
 	}
@@ -82,7 +87,7 @@ func (q *Queue) Wait(n, limit int, serve func(n int, err error)) (*Waiter, error
 		in = &q.slot(n).wanted
 	}
 	q.arrived++
-	w := &Waiter{arrival: q.arrived, in: in, serve: serve}
+	w := &Waiter{arrival: q.arrived, until: until, in: in, serve: serve}
 	w.node.of = w
 	in.push(&w.node)
 	q.waiting++
@@ -155,6 +160,23 @@ func (q *Queue) Fail(err error) {
 func (q *Queue) FailFrom(n int, err error) {
 	for ; n < len(q.slots); n++ {
 		q.fail(&q.slots[n].wanted, err)
+	}
+}
+
+// FailBefore ends the waiting for this slot, or with Any that for any, of those
+// that wait until before this time.
+func (q *Queue) FailBefore(n int, t time.Time, err error) {
+	l := &q.any
+	if n != Any {
+		l = &q.slot(n).wanted
+	}
+	for w := l.first; w != nil; {
+		next := w.next
+		if w.of.until.Before(t) {
+			q.unqueue(w.of)
+			w.of.serve(0, err)
+		}
+		w = next
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestOrder(t *testing.T) {
@@ -33,7 +34,7 @@ func TestOrder(t *testing.T) {
 	if n, ok := q.Take(Any); ok {
 		t.Error(n)
 	}
-	if _, err := q.Wait(1, 0, nil); err != ErrFull {
+	if _, err := q.Wait(1, 0, time.Time{}, nil); err != ErrFull {
 		t.Error(err)
 	}
 	q.Put(1)
@@ -49,7 +50,7 @@ func TestFail(t *testing.T) {
 	q := &Queue{}
 	gone, got := errors.New("gone"), map[int]error{}
 	for i, n := range []int{Any, 0, Any, 5} {
-		q.Wait(n, 9, func(_ int, err error) { got[i] = err })
+		q.Wait(n, 9, time.Time{}, func(_ int, err error) { got[i] = err })
 	}
 	q.FailFrom(3, gone)
 	if len(got) != 1 || got[3] != gone {
@@ -57,6 +58,31 @@ func TestFail(t *testing.T) {
 	}
 	q.Fail(gone)
 	if len(got) != 4 || q.Waiting() != 0 {
+		t.Error(got, q.Waiting())
+	}
+}
+
+func TestFailBefore(t *testing.T) {
+	q := &Queue{}
+	late, got := errors.New("late"), map[int]error{}
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	for i, w := range []struct {
+		n     int
+		until int64
+	}{{Any, 5}, {Any, 10}, {0, 5}, {Any, 3}, {0, 20}, {1, 1}} {
+		q.Wait(w.n, 9, at(w.until), func(_ int, err error) { got[i] = err })
+	}
+	q.FailBefore(Any, at(10), late)
+	if len(got) != 2 || got[0] != late || got[3] != late {
+		t.Error(got)
+	}
+	q.FailBefore(0, at(100), late)
+	if len(got) != 4 || got[2] != late || got[4] != late || q.Waiting() != 2 {
+		t.Error(got, q.Waiting())
+	}
+	q.Put(0)
+	q.Put(1)
+	if err, served := got[1]; !served || err != nil || q.Waiting() != 0 {
 		t.Error(got, q.Waiting())
 	}
 }
@@ -110,7 +136,7 @@ func play(t *testing.T, ops []byte) {
 			if free || op&12 == 12 {
 				break
 			}
-			w, err := q.Wait(n, limit, func(k int, err error) {
+			w, err := q.Wait(n, limit, time.Time{}, func(k int, err error) {
 				if _, twice := got[id]; twice || err != nil {
 					t.Fatalf("request %d is served twice: %d, %v", id, k, err)
 				}

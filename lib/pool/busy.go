@@ -1,0 +1,105 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Busy says why a pool gives no lease now, or, if it is not "", why that
+// instance of it is not leased: who holds what there is, what has failed and
+// why. It is "" if there is nothing to say.
+func (p *PoolStatus) Busy(instance string, now time.Time) string {
+	var leased, failed []InstanceStatus
+	total, starting, draining := 0, 0, 0
+	for _, i := range p.Instances {
+		if instance != "" && i.ID != instance && (i.Alias == nil || *i.Alias != instance) {
+			continue
+		}
+		total++
+		switch {
+		case i.Leased:
+			leased = append(leased, i)
+		case i.Status == Failed:
+			failed = append(failed, i)
+		case i.Status == Starting:
+			starting++
+		case i.Status == Draining:
+			draining++
+		}
+	}
+	var parts []string
+	if n := len(leased); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d leased, by %s", n, total, holders(leased, now)))
+	}
+	if starting > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d starting", starting, total))
+	}
+	if n := len(failed); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d failed: %s", n, total, failures(failed, now)))
+	}
+	if draining > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d drained", draining, total))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// most is how many holders and reasons are named.
+const most = 3
+
+// holders names who has leases, who has had one longest first.
+func holders(leased []InstanceStatus, now time.Time) string {
+	slices.SortStableFunc(leased, func(a, b InstanceStatus) int { return a.LeaseStarted.Compare(b.LeaseStarted.Time) })
+	var names []string
+	for _, i := range leased[:min(most, len(leased))] {
+		name := cmp.Or(i.Holder, "an unnamed holder") + " for " + now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
+		if end := i.LeaseExpires; end != nil {
+			layout := time.TimeOnly
+			if end.Sub(now) > 12*time.Hour {
+				layout = time.DateTime
+			}
+			name += " until " + end.Local().Format(layout)
+		}
+		names = append(names, name)
+	}
+	if n := len(leased) - most; n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(names, ", ")
+}
+
+// failures says why instances have failed, each reason once, and when the next
+// of them is tried again.
+func failures(failed []InstanceStatus, now time.Time) string {
+	var reasons []string
+	var next *time.Time
+	for _, i := range failed {
+		if i.Health.Error != nil {
+			if r := FirstSentence(*i.Health.Error); !slices.Contains(reasons, r) {
+				reasons = append(reasons, r)
+			}
+		}
+		if i.NextTry != nil && (next == nil || i.NextTry.Before(*next)) {
+			next = &i.NextTry.Time
+		}
+	}
+	if n := len(reasons) - most; n > 0 {
+		reasons = append(reasons[:most], fmt.Sprintf("%d more reasons", n))
+	}
+	when := "not tried again (RESTART=never)"
+	if next != nil {
+		when = "next try in " + max(0, next.Sub(now)).Round(time.Second).String()
+	}
+	return strings.Join(append(reasons, when), ", ")
+}
+
+// FirstSentence is what an error says first, without the last words of a
+// browser and other details that follow.
+func FirstSentence(reason string) string {
+	if i := strings.IndexAny(reason, ";\n"); i >= 0 {
+		reason = reason[:i]
+	}
+	return reason
+}

@@ -1,0 +1,215 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/pool"
+	"btools/lib/pool/config"
+)
+
+// farm launches processes that are as good as browsers for everything but
+// what a client would want of one.
+type farm struct {
+	bad atomic.Bool // launches fail
+}
+
+const noDisplay = "cannot launch: chromium exited with code 1: there is no display to open a window on; its last words: gpu\nmore"
+
+func (f *farm) launch(ctx context.Context, _ config.Settings, _ options.Options) (*launcher.Browser, error) {
+	if f.bad.Load() {
+		return nil, errors.New(noDisplay)
+	}
+	return launcher.Launch(ctx, launcher.Spec{
+		Argv:    []string{"sh", "-c", `echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; exec sleep 1000`},
+		Timeout: time.Minute, Grace: time.Second, Stderr: io.Discard,
+	})
+}
+
+// farming is a service whose browsers come from a farm.
+func farming(t *testing.T, bad bool, vars ...string) (*pool.Service, *farm) {
+	t.Helper()
+	env := []string{config.Prefix + "HEALTH_INTERVAL=1h"} // nobody answers a ping
+	for _, kv := range vars {
+		env = append(env, config.Prefix+kv)
+	}
+	cfg, err := config.Load("", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &farm{}
+	f.bad.Store(bad)
+	v := pool.New(cfg, slog.New(slog.DiscardHandler))
+	v.Launch = f.launch
+	ready, err := v.Start(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Stop)
+	<-ready
+	return v, f
+}
+
+// kill ends the browser of an instance, and returns whether it had one.
+func kill(t *testing.T, v *pool.Service, n int) bool {
+	t.Helper()
+	pid := status(t, v).Instances[n].ProcessID
+	return pid != nil && syscall.Kill(*pid, syscall.SIGKILL) == nil
+}
+
+// Who asks with time to wait gets a lease, as a browser that has ended is
+// replaced in time, however often that happens.
+func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
+	v, _ := farming(t, false, "_A_INSTANCES=4", "_A_IS_DEFAULT=1")
+	ctx, enough := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	var leases atomic.Int64
+	for range 6 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				a := lease(t.Context(), v, pool.Request{Timeout: new(10 * time.Second)})
+				if a.err != nil {
+					t.Error(a.err)
+					return
+				}
+				leases.Add(1)
+				time.Sleep(time.Millisecond)
+				v.Release(a.id)
+			}
+		})
+	}
+	for kills := 0; kills < 16 && !t.Failed(); time.Sleep(50 * time.Millisecond) {
+		if kill(t, v, rand.IntN(4)) {
+			kills++
+		}
+	}
+	enough()
+	clients.Wait()
+	if st := status(t, v); leases.Load() < 16 || st.Leased != 0 || st.Waiting != 0 {
+		t.Error(leases.Load(), "leases,", st)
+	}
+}
+
+// With RESTART=never nothing comes back by itself, so nobody waits for it.
+func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
+	v, _ := farming(t, false, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
+	held := take(t, v, "0")
+	waits := asking(t.Context(), v, pool.Request{Instance: "0"})
+	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
+	kill(t, v, 0)
+	if a := <-waits; code(a.err) != control.NoneHealthy || !strings.Contains(a.err.Error(), `cannot lease instance "0" of pool A: 1 of 1`) {
+		t.Error("who waits is told", a.err)
+	}
+	v.Release(held.id)
+	a := lease(t.Context(), v, pool.Request{Instance: "0"})
+	if code(a.err) != control.NoneHealthy || !strings.HasSuffix(a.err.Error(), "not tried again (RESTART=never)") {
+		t.Error("who comes later is told", a.err)
+	}
+	// The other one is there to be had, and is all that there is.
+	other := lease(t.Context(), v, pool.Request{})
+	if other.err != nil || other.instance != "1" {
+		t.Fatal(other)
+	}
+	waits = asking(t.Context(), v, pool.Request{})
+	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
+	if err := v.Scale("A", 1); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-waits; code(a.err) != control.NoneHealthy {
+		t.Error("who waits for any is told", a.err)
+	}
+	// It is there again when somebody says so.
+	if n, err := v.Restart("A", "0"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if a := lease(t.Context(), v, pool.Request{Timeout: new(20 * time.Second)}); a.err != nil {
+		t.Error(a.err)
+	}
+}
+
+// What can't be launched is tried again, and who can wait for that does.
+func TestWaitingForTheNextTry(t *testing.T) {
+	v, f := farming(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (2 of 2 failed: " +
+		"cannot launch: chromium exited with code 1: there is no display to open a window on, next try in "
+	for _, timeout := range []time.Duration{0, time.Millisecond} {
+		a := lease(t.Context(), v, pool.Request{Timeout: new(timeout)})
+		var e *control.Error
+		if !errors.As(a.err, &e) || e.Code != control.NoneHealthy || !strings.HasPrefix(e.Message, lost) || !strings.Contains(e.Hint, "bpool restart A") {
+			t.Errorf("%v: %v", timeout, a.err)
+		}
+	}
+	waits := asking(t.Context(), v, pool.Request{Timeout: new(50 * time.Second)})
+	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
+	f.bad.Store(false)
+	a := <-waits
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	// A launch that failed replaced nothing.
+	until(t, "both are up", func() bool { return status(t, v).Healthy == 2 })
+	restarts := func() (all []int) {
+		for _, i := range status(t, v).Instances {
+			all = append(all, i.Restarts)
+		}
+		return all
+	}
+	if n := restarts(); !slices.Equal(n, []int{0, 0}) {
+		t.Error("restarts:", n)
+	}
+	f.bad.Store(true)
+	kill(t, v, 0)
+	until(t, "it has failed to launch", func() bool {
+		i := status(t, v).Instances[0]
+		return i.Status == pool.Failed && *i.Health.Error == noDisplay && i.NextTry != nil
+	})
+	f.bad.Store(false)
+	v.Restart("A", "0")
+	until(t, "it is up", func() bool { return status(t, v).Healthy == 2 })
+	if n := restarts(); !slices.Equal(n, []int{1, 0}) {
+		t.Error("restarts:", n)
+	}
+	events, _ := v.Events(t.Context(), 0)
+	if n := len(slices.DeleteFunc(events, func(e pool.Event) bool { return e.Event != "restarted" })); n != 1 {
+		t.Error(n, "events of a restart")
+	}
+}
+
+// An error of a lease says who has what there is.
+func TestWhoHoldsWhatIsNotFree(t *testing.T) {
+	v := start(t, "_A_INSTANCES=5", "_A_IS_DEFAULT=1", "_A__4_ALIAS=main", "_A_LEASE_TTL=10s")
+	for n := range 5 {
+		a := lease(t.Context(), v, pool.Request{Holder: fmt.Sprintf("node (%d)", n), Held: n%2 == 0, Timeout: new(time.Duration(0))})
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+	}
+	ends := time.Now().Add(10 * time.Second)
+	a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))})
+	for _, want := range []string{"cannot lease an instance of pool A: none is free: 5 of 5 leased, by node (0) for 0s, node (1) for 0s until ", ", node (2) for 0s, 2 more"} {
+		if code(a.err) != control.LeaseTimeout || !strings.Contains(a.err.Error(), want) {
+			t.Errorf("%v\nhas no %q", a.err, want)
+		}
+	}
+	if s := a.err.Error(); !strings.Contains(s, ends.Format(":05")) && !strings.Contains(s, ends.Add(-time.Second).Format(":05")) {
+		t.Error(s)
+	}
+	a = lease(t.Context(), v, pool.Request{Instance: "main", Timeout: new(time.Millisecond)})
+	if want := `instance "main" of pool A: none came free within 1ms: 1 of 1 leased, by node (4) for 0s`; !strings.HasSuffix(a.err.Error(), want) {
+		t.Error(a.err)
+	}
+}
