@@ -44,13 +44,16 @@ func (v *Service) eventLocked(event string, s *slot, lease, why string) {
 
 // Events returns the events after the one with the number, of which the
 // oldest may be lost; it waits until there is one. After -1 it returns only
-// new ones.
+// new ones, after a number that is yet to come, which is of the service before
+// this one, all.
 func (v *Service) Events(ctx context.Context, after int64) ([]Event, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := &v.events
 	if after < 0 {
 		after = e.last
+	} else if after > e.last {
+		after = 0
 	}
 	for e.last <= after {
 		if e.more == nil {

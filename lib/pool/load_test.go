@@ -233,6 +233,10 @@ func TestEvents(t *testing.T) {
 		if some, _ := v.Events(t.Context(), 2999); len(some) != 2 || some[0].Number != 3000 || some[1].Event != "released" {
 			t.Errorf("%+v", some)
 		}
+		// A number of the service that ran before.
+		if some, err := v.Events(t.Context(), 3002); err != nil || len(some) != len(all) {
+			t.Error(len(some), err)
+		}
 		// Only what is new, of which there is nothing yet.
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("enough"))
 		defer cancel()
@@ -308,6 +312,24 @@ func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A number of hours that is as good as "never" is no overflow.
+func TestVeryLongIntervals(t *testing.T) {
+	cfg, err := config.Load("", []string{config.Prefix + "HEALTH_INTERVAL=876000h", config.Prefix + "HEALTH_TIMEOUT=876000h", config.Prefix + "START=lazy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := pool.New(cfg, slog.New(slog.DiscardHandler))
+	ready, err := v.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Stop()
+	<-ready
+	if s := v.Sick(); s != "" {
+		t.Error(s)
 	}
 }
 

@@ -213,3 +213,36 @@ func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 		t.Error(a.err)
 	}
 }
+
+// A profile is its browser's until that is gone, however often the
+// configuration is read meanwhile.
+func TestAProfileAfterSeveralReloads(t *testing.T) {
+	vars := []string{"HEALTH_INTERVAL=1h", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=" + t.TempDir()}
+	v, _ := farming(t, false, vars...)
+	held := take(t, v, "")
+	for n := range 3 {
+		env := []string{fmt.Sprintf("%sTIMEOUT=%d", config.Prefix, 10000+n)}
+		for _, kv := range vars {
+			env = append(env, config.Prefix+kv)
+		}
+		cfg, err := config.Load("", env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := asking(t.Context(), v, pool.Request{})
+	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
+	if i := status(t, v).Instances[0]; i.Status != pool.Starting || i.ProcessID != nil {
+		t.Errorf("%+v", i)
+	}
+	v.Release(held.id)
+	if a := <-next; a.err != nil || status(t, v).Instances[0].ProcessID == nil {
+		t.Error(a.err)
+	}
+	if n := len(status(t, v).Instances); n != 1 {
+		t.Error(n, "instances")
+	}
+}

@@ -35,6 +35,7 @@ type Service struct {
 	// a message, or launches a browser, must not hold up other pools.
 	mu      sync.Mutex
 	pools   []*pool // in the order of their names
+	retired []*slot // of former configurations, whose browsers are not gone yet
 	leases  map[string]*lease
 	closing bool
 	events  events
@@ -143,11 +144,9 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		if s.set.UserDataDir == "" {
 			continue
 		}
-		for _, p := range v.pools {
-			for _, old := range p.slots {
-				if old.retired && old.proxy != nil && old.set.UserDataDir == s.set.UserDataDir {
-					s.after = append(s.after, old.gone)
-				}
+		for _, old := range v.retired {
+			if old.set.UserDataDir == s.set.UserDataDir {
+				s.after = append(s.after, old.gone)
 			}
 		}
 	}
@@ -274,7 +273,8 @@ func (v *Service) Stuck() string {
 	defer v.mu.Unlock()
 	for _, p := range v.pools {
 		for _, s := range p.slots {
-			if s.state == Healthy && s.proxy != nil && time.Since(s.check.at) > 3*(s.set.HealthInterval+s.set.HealthTimeout) {
+			// Three times as long would be too long for a Duration.
+			if s.state == Healthy && s.proxy != nil && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}

@@ -93,8 +93,11 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	up.Add(1)
 	started := sync.OnceFunc(up.Done)
 	v.running.Go(func() {
-		defer close(s.gone)
 		s.proxy.Serve(s.ctx, s.listener)
+		v.mu.Lock()
+		v.retired = slices.DeleteFunc(v.retired, func(old *slot) bool { return old == s })
+		v.mu.Unlock()
+		close(s.gone)
 	})
 	v.running.Go(func() {
 		defer started()
@@ -122,6 +125,9 @@ func (s *slot) close() {
 func (s *slot) retireLocked() {
 	s.retired = true
 	s.pool.queue.Remove(s.n)
+	if s.proxy != nil {
+		s.service.retired = append(s.service.retired, s)
+	}
 	if s.lease == nil {
 		s.stop()
 	}

@@ -18,6 +18,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/life"
 	"btools/lib/pool"
+	"btools/lib/pool/config"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
@@ -248,8 +249,11 @@ func Lease(c *cli.Context) error {
 		ms := c.Duration("timeout").Milliseconds()
 		p.Timeout = &ms
 	}
-	if c.Duration("timeout") < 0 || c.Duration("ttl") < 0 || c.IsSet("ttl") && p.TTL == 0 {
-		return c.UsageError("a duration must be positive, such as 15s")
+	if err := positive(c, "timeout", "ttl"); err != nil {
+		return err
+	}
+	if c.IsSet("ttl") && p.TTL == 0 {
+		return c.UsageError("--ttl is at least 1ms, not %v", c.Duration("ttl"))
 	}
 	owner, err := life.FromFlags(c)
 	if err != nil {
@@ -308,6 +312,16 @@ func Lease(c *cli.Context) error {
 	<-ctx.Done()
 	if cause := context.Cause(ctx); errors.Is(cause, errLeaseOver) {
 		return &cli.Error{Code: cli.Unavailable, Err: cause}
+	}
+	return nil
+}
+
+// positive refuses flags that are no durations to wait for.
+func positive(c *cli.Context, flags ...string) error {
+	for _, f := range flags {
+		if d := c.Duration(f); d < 0 || d > config.MaxDuration {
+			return c.UsageError("--%s is a duration such as 15s, at most 876000h, not %v", f, d)
+		}
 	}
 	return nil
 }
@@ -382,8 +396,8 @@ func Renew(c *cli.Context) error {
 		return err
 	}
 	r := &record.Record{}
-	if c.Duration("ttl") < 0 {
-		return c.UsageError("a duration must be positive, such as 15s")
+	if err := positive(c, "ttl"); err != nil {
+		return err
 	}
 	if err := call(c, "renew", idParams{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -100,8 +99,8 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Duration("drain-timeout") < 0 || c.Duration("stop-timeout") < 0 {
-		return c.UsageError("a duration must be positive, such as 15s")
+	if err := positive(c, "drain-timeout", "stop-timeout"); err != nil {
+		return err
 	}
 	owner, err := life.FromFlags(c)
 	if err != nil {
@@ -419,8 +418,14 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	if err := checkTimes(p.TTL, p.Timeout); err != nil {
 		return nil, err
 	}
-	if p.Owner != nil && !p.Owner.Alive() {
-		return nil, control.Errorf(control.BadRequest, "the owner is no process that lives: %d", p.Owner.PID)
+	switch {
+	case p.Owner == nil:
+	case !p.Owner.Local() && p.Owner.Alive(): // the end of which can't be seen from here
+		e := control.Errorf(control.BadRequest, "the process %d is of another PID namespace than the service", p.Owner.PID)
+		e.Hint = "hold the lease by --wait, or give a command after --"
+		return nil, e
+	case !p.Owner.Alive():
+		return nil, control.Errorf(control.BadRequest, "no running process has the number %d", p.Owner.PID)
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Owner: p.Owner, Holder: p.Holder, Keep: p.Keep}
 	if p.Timeout != nil {
@@ -439,7 +444,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 
 // checkTimes refuses what is no duration.
 func checkTimes(ttl int64, timeout *int64) error {
-	const most = int64(math.MaxInt64 / time.Millisecond)
+	const most = int64(config.MaxDuration / time.Millisecond)
 	if ttl < 0 || ttl > most || timeout != nil && (*timeout < 0 || *timeout > most) {
 		return control.Errorf(control.BadRequest, "ttl_ms and timeout_ms are durations of 0 to %d ms", most)
 	}

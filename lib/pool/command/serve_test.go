@@ -14,6 +14,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
+	"btools/lib/proc"
 )
 
 // serving is a service of slots without browsers on a control socket.
@@ -134,5 +135,29 @@ func TestOneTooManyLeavesTheLine(t *testing.T) {
 	st, err := v.Status("A")
 	if err != nil || st.Summary.Waiting != 64 {
 		t.Errorf("%d wait, %v", st.Summary.Waiting, err)
+	}
+}
+
+// What a service can't watch the end of can't hold a lease.
+func TestOwnersThatCannotBeWatched(t *testing.T) {
+	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	self := proc.Self()
+	elsewhere := self
+	boot, _, _ := strings.Cut(self.Boot, "/")
+	elsewhere.Boot = boot + "/1"
+	before := self
+	before.Boot = "another/1"
+	other := self
+	other.Start++
+	c := connect(t, path)
+	for owner, want := range map[proc.Identity]string{elsewhere: "of another PID namespace", before: "no running process", other: "no running process"} {
+		b, _ := json.Marshal(owner)
+		fmt.Fprintf(c.conn, `{"id":1,"method":"lease","params":{"owner":%s}}`+"\n", b)
+		if r := c.reply(); r.Error == nil || r.Error.Code != control.BadRequest || !strings.Contains(r.Error.Message, want) {
+			t.Errorf("%+v: %+v", owner, r)
+		}
+	}
+	if v.Leases() != 0 {
+		t.Error("one of them has a lease")
 	}
 }

@@ -144,6 +144,7 @@ func TestProblems(t *testing.T) {
 		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"}, []string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`, `IS_DEFAULT is "maybe"`}},
 		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"}, []string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?", "unknown key QUARK (PW"}},
 		{"", []string{"BROWSER=netscape", "TIMEOUT=0", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
+		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"}, []string{"HEALTH_INTERVAL is \"1000000h\": it is a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
 		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is no name of a pool`, `"MY_BROWSER" is no name of a pool`, `"x" is no instance's ID`, `"01" is no instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},

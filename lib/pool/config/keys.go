@@ -48,6 +48,8 @@ const (
 const (
 	MaxInstances = 10000
 	maxCount     = 1 << 30
+	// MaxDuration is a hundred years: sums of a few still are a Duration.
+	MaxDuration = 876000 * time.Hour
 )
 
 // Browsers are the types that BROWSER takes: those of the seed, and ours.
@@ -147,8 +149,8 @@ func count(v string, low, high int) (int, error) {
 func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
-		if err != nil || d < low {
-			return fmt.Errorf("it is a duration such as 90s, 5m or 1h30m, at least %v", low)
+		if err != nil || d < low || d > MaxDuration {
+			return fmt.Errorf("it is a duration such as 90s, 5m or 1h30m, at least %v, at most 876000h", low)
 		}
 		*of(s) = d
 		return nil
