@@ -25,8 +25,9 @@ type lease struct {
 	ttl     time.Duration
 	started time.Time
 	expires time.Time
-	timer   *time.Timer // of the expiry
-	cut     bool        // who held the instance before may be there still, or again
+	ends    time.Duration // the same by a clock that counts the machine's sleep
+	timer   *time.Timer   // of the expiry
+	cut     bool          // who held the instance before may be there still, or again
 	over    context.Context
 	cancel  context.CancelFunc // of over: it has ended
 }
@@ -301,7 +302,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: r.TTL, started: now, expires: now.Add(r.TTL)}
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: r.TTL, started: now, expires: now.Add(r.TTL), ends: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", false)
 	})
@@ -309,6 +310,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s.uses++
 	l.cut = r.Keep == "" || r.Keep != s.kept
 	v.leases[l.id] = l
+	v.watchLocked(l)
 	l.over, l.cancel = context.WithCancel(v.ctx)
 	if r.Held { // also if its connection has gone at this very moment
 		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
@@ -323,6 +325,34 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	}
 	v.eventLocked("leased", s, l.id, "")
 	return l
+}
+
+// sleepCheck is how often leases are compared with a clock that counts the
+// machine's sleep, as expires_at does. Timers stop meanwhile.
+const sleepCheck = 10 * time.Second
+
+// watchLocked has a lease compared with that clock.
+func (v *Service) watchLocked(l *lease) {
+	if v.sleep == nil && l.ttl < forGood {
+		v.sleep = time.AfterFunc(sleepCheck, v.checkSleep)
+	}
+}
+
+// checkSleep moves the ends of leases that would come too late.
+func (v *Service) checkSleep() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sleep = nil
+	if v.ctx.Err() != nil {
+		return
+	}
+	now := v.uptime()
+	for _, l := range v.leases {
+		if left := l.ends - now; left < time.Until(l.expires)-time.Second && l.timer.Stop() {
+			l.timer.Reset(max(0, left))
+		}
+		v.watchLocked(l)
+	}
 }
 
 // Over is closed when the lease has ended, or if there is none.
@@ -489,8 +519,9 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 		l.ttl = ttl
 	}
 	expires := time.Now().Add(l.ttl)
-	l.expires = expires
+	l.expires, l.ends = expires, v.uptime()+l.ttl
 	l.timer.Reset(l.ttl)
+	v.watchLocked(l)
 	v.mu.Unlock()
 	return l.record(expires), nil
 }

@@ -19,6 +19,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
 	"btools/lib/pool/queue"
+	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
 )
@@ -34,13 +35,15 @@ type Service struct {
 	// Nothing is logged and no proxy is asked while it is held: who can't write
 	// a message, or launches a browser, must not hold up other pools.
 	mu      sync.Mutex
-	pools   []*pool // in the order of their names
-	retired []*slot // of former configurations, whose browsers are not gone yet
+	sleep   *time.Timer // nil while no lease has an end
+	pools   []*pool     // in the order of their names
+	retired []*slot     // of former configurations, whose browsers are not gone yet
 	leases  map[string]*lease
 	closing bool
 	events  events
 	metrics *metrics
 	running sync.WaitGroup
+	uptime  func() time.Duration // with the machine's sleep
 	ctx     context.Context
 	stop    context.CancelFunc
 }
@@ -56,7 +59,7 @@ type pool struct {
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, metrics: newMetrics()}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
