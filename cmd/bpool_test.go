@@ -232,10 +232,41 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Process.Kill()
 	c.Wait()
 	free()
-	// A command is told that its time is over.
-	if r := w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000"); r.code != 143 {
+	// A command is told that its time is over, and so is who reads its messages.
+	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143, "the time to live (300ms) is over: sleep is told to end")
+	w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
+	r = w.run("bpool", "lease", "--ttl", "300ms", "--wait")
+	if r.code != 69 || !strings.Contains(r.err, "the time to live (300ms) is over") {
 		t.Errorf("%+v", r)
 	}
+	// One that nobody can know of, as its record could not be printed.
+	w.run("sh", "-c", "bpool lease >/dev/full").wants(t, 1, "cannot write the result")
+	free()
+	nobody, pipe, _ := os.Pipe()
+	nobody.Close()
+	c = w.cmd("bpool", "lease")
+	c.Stdout = pipe
+	if c.Run(); c.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGPIPE {
+		t.Error(c.ProcessState)
+	}
+	pipe.Close()
+	free()
+	// A command whose browser is replaced under it.
+	c = w.cmd("bpool", "lease", "--", "cat")
+	var errs syncBuffer
+	c.Stderr = &errs
+	in, _ := c.StdinPipe()
+	c.Start()
+	until(t, "it is leased", func() bool { return p.status().Summary.Leased == 1 })
+	syscall.Kill(p.status().Pools[0].Instances[0].PID, syscall.SIGKILL)
+	until(t, "its terminal says so at once", func() bool {
+		return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") && strings.Contains(errs.String(), "; another one takes its place, without its pages")
+	})
+	in.Close()
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	free()
 	// A process that it is bound to.
 	sleep := exec.Command("sleep", "1000")
 	sleep.Start()
@@ -259,11 +290,14 @@ func TestPoolLeaseEnds(t *testing.T) {
 		t.Error("a renewed lease has expired")
 	}
 	w.run("bpool", "release", "--all")
-	// Who goes away while waiting takes nothing along.
+	// Who waits is told for whom, and who goes away meanwhile takes nothing along.
 	p.lease()
 	c = w.cmd("bpool", "lease", "--timeout", "1m")
+	errs = syncBuffer{}
+	c.Stderr = &errs
 	c.Start()
 	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+	until(t, "it says for whom", func() bool { return strings.Contains(errs.String(), "waiting for pool A: 1 of 1 leased, by ") })
 	c.Process.Kill()
 	c.Wait()
 	until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })

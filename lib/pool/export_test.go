@@ -8,3 +8,15 @@ func (v *Service) SetUptime(now func() time.Duration) {
 	defer v.mu.Unlock()
 	v.uptime = now
 }
+
+// Over is closed when the lease has ended, or if there is none.
+func (v *Service) Over(id string) <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.leases[id]; l != nil {
+		return l.over.Done()
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}

@@ -30,6 +30,8 @@ type lease struct {
 	cut     bool          // who held the instance before may be there still, or again
 	over    context.Context
 	cancel  context.CancelFunc // of over: it has ended
+	unbind  func() bool        // from the connection, until it is confirmed; nil: it is not to be
+	news
 }
 
 // forGood is the time to live of a lease that is held by a connection.
@@ -42,6 +44,7 @@ type Request struct {
 	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
 	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
 	Held     bool           // by a connection: the lease ends with its context
+	Confirm  bool           // the same until Confirm is called: the holder knows of the lease then
 	Owner    *proc.Identity // the lease ends with this process, too; nil: with none
 	Holder   string         // what the status calls it: 200 characters are kept
 	// Keep, if not "", has the lease's connections stay when it is released,
@@ -312,9 +315,12 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	v.leases[l.id] = l
 	v.watchLocked(l)
 	l.over, l.cancel = context.WithCancel(v.ctx)
-	if r.Held { // also if its connection has gone at this very moment
+	if r.Held || r.Confirm { // also if its connection has gone at this very moment
 		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
 		context.AfterFunc(l.over, func() { unbind() }) // the connection may live much longer
+		if !r.Held {
+			l.unbind = unbind
+		}
 	}
 	if r.Owner != nil {
 		v.running.Go(func() {
@@ -355,16 +361,23 @@ func (v *Service) checkSleep() {
 	}
 }
 
-// Over is closed when the lease has ended, or if there is none.
-func (v *Service) Over(id string) <-chan struct{} {
+// Confirm has a lease outlive the connection that asked for it.
+func (v *Service) Confirm(id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if l := v.leases[id]; l != nil {
-		return l.over.Done()
+	l := v.leases[id]
+	switch {
+	case l == nil || l.unbind != nil && !l.unbind(): // it is ending
+		return noLease(id)
+	case l.unbind == nil:
+		return control.Errorf(control.BadRequest, "the lease %s was asked for without confirm, or is confirmed already", id)
 	}
-	ended := make(chan struct{})
-	close(ended)
-	return ended
+	l.unbind = nil
+	return nil
+}
+
+func noLease(id string) error {
+	return control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
 }
 
 // record is what the holder gets.
@@ -404,6 +417,8 @@ func (v *Service) end(id, event string, may bool) bool {
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.cancel()
+	l.ended = how(event, l.ttl)
+	l.tellLocked("")
 	v.mu.Unlock()
 	s := l.slot
 	kept := ""
@@ -513,7 +528,7 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l := v.leases[id]
 	if l == nil || !l.timer.Stop() {
 		v.mu.Unlock()
-		return nil, control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
+		return nil, noLease(id)
 	}
 	if ttl > 0 {
 		l.ttl = ttl

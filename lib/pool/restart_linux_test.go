@@ -246,3 +246,62 @@ func TestAProfileAfterSeveralReloads(t *testing.T) {
 		t.Error(n, "instances")
 	}
 }
+
+// A holder is told at once what becomes of its browser, and how its lease
+// ends.
+func TestNewsOfALease(t *testing.T) {
+	v, f := farming(t, false, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	l := lease(t.Context(), v, pool.Request{Held: true, TTL: time.Hour})
+	if l.err != nil {
+		t.Fatal(l.err)
+	}
+	after := 0
+	hears := func(want ...string) {
+		t.Helper()
+		for len(want) > 0 {
+			n, err := v.News(t.Context(), l.id, after)
+			if err != nil || n.Ended != "" || len(n.Lines) == 0 {
+				t.Fatalf("%+v, %v", n, err)
+			}
+			after = n.Last
+			for _, line := range n.Lines {
+				if len(want) == 0 || !strings.HasPrefix(line, want[0]) {
+					t.Fatalf("%q, not %q", line, want)
+				}
+				want = want[1:]
+			}
+		}
+	}
+	kill(t, v, 0)
+	hears("the browser of A/0 is gone: signal: killed; another one takes its place, without its pages")
+	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })
+	f.bad.Store(true)
+	v.Restart("A", "")
+	hears("the browser of A/0 is replaced by bpool restart, without its pages", "the browser of A/0 could not be launched: cannot launch: chromium exited with code 1: there is no display to open a window on; another one is launched in ")
+	f.bad.Store(false)
+	v.Restart("A", "")
+	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })
+	if _, err := v.Renew(l.id, 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		n, err := v.News(t.Context(), l.id, after)
+		if err != nil || n.Ended != "the time to live (10ms) is over" && n.Ended != "the lease's time to live is over" {
+			t.Errorf("%+v, %v", n, err)
+		}
+		<-v.Over(l.id)
+	}
+	if n, _ := v.News(t.Context(), "lease_1_x", 0); n.Ended == "" {
+		t.Error("a lease that there never was goes on")
+	}
+	l = lease(t.Context(), v, pool.Request{Held: true})
+	ended := make(chan pool.News, 1)
+	go func() {
+		n, _ := v.News(t.Context(), l.id, 0)
+		ended <- n
+	}()
+	v.Stop()
+	if n := <-ended; n.Ended != "the service has ended" {
+		t.Errorf("%+v", n)
+	}
+}

@@ -3,8 +3,10 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,6 +180,9 @@ func (s *slot) run(ctx context.Context, started func()) {
 		}
 		if why == idled {
 			s.had = false
+			s.service.mu.Lock()
+			s.tellHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one", s.set.IdleTimeout)
+			s.service.mu.Unlock()
 		}
 		// One that is left to a connection has shown that it needs another try.
 		launch = why == crashed || s.set.Start == "eager" && why != idled
@@ -253,6 +258,17 @@ func (s *slot) failed(why error, launched bool) {
 	if launched && wait > firstDelay && s.tryAt != never {
 		s.hurryAt = now.Add(firstDelay)
 	}
+	next := "another one takes its place, without its pages"
+	if s.tryAt == never {
+		next = "it is not replaced (RESTART=never)"
+	} else if wait > 0 {
+		next = fmt.Sprintf("another one is launched in %v", wait)
+	}
+	what := "could not be launched"
+	if launched {
+		what = "is gone"
+	}
+	s.tellHolderLocked("%s: %s; %s", what, strings.TrimPrefix(FirstSentence(why.Error()), ended), next)
 	s.setLocked(Failed)
 	if !s.retired {
 		s.pool.tellLocked()
@@ -294,6 +310,9 @@ const (
 	idled                  // nobody has used it: the next connection launches one
 )
 
+// ended begins the error of a browser that ended by itself.
+const ended = "the browser ended: "
+
 // hold watches a browser until it is no more. running is whether there is one
 // yet.
 func (s *slot) hold(ctx context.Context, running bool) reason {
@@ -313,7 +332,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		case running && slices.Contains([]string{proxy.ToldToStop, proxy.SessionLeft}, st.LastExit):
 			return replaced // though not from here
 		default:
-			why := "the browser ended: " + st.LastExit
+			why := ended + st.LastExit
 			if st.LastError != "" {
 				why = st.LastError
 			}
@@ -325,6 +344,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		v.mu.Unlock()
 		if recycle {
 			v.mu.Lock()
+			s.tellHolderLocked("is replaced by bpool restart, without its pages")
 			s.setLocked(Starting) // stopping it takes time
 			v.mu.Unlock()
 			s.proxy.Stop(ctx)

@@ -67,9 +67,9 @@ func none(err error) error {
 
 // call makes one call to the service.
 func call(c *cli.Context, method string, params, result any) error {
-	late := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", answerTimeout)}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, late)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, notAnswered(answerTimeout))
 	defer cancel()
+	defer time.AfterFunc(patience, func() { c.Log.Info("waiting for the service to answer") }).Stop()
 	cl, err := dial(ctx, c)
 	if err != nil {
 		return err
@@ -259,6 +259,7 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	p.Confirm = !p.Hold
 	p.Owner = owner.PID
 	p.Holder = holder(cmd, owner.PID)
 	if owner.FD != nil && !p.Hold {
@@ -270,50 +271,168 @@ func Lease(c *cli.Context) error {
 		life.Signals(stop)
 	}
 	life.Owner{FD: owner.FD}.Watch(ctx, stop)
-	cl, err := dial(ctx, c)
+	cl, r, err := ask(ctx, c, p)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	r := &record.Record{}
-	asking, cancel := ctx, context.CancelFunc(func() {})
-	if p.Timeout != nil {
-		within := c.Duration("timeout") + answerTimeout
-		asking, cancel = context.WithTimeoutCause(ctx, within, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)})
+	var l record.Lease
+	var i record.Instance
+	if _, err := r.Get("lease", &l); err != nil {
+		return err
 	}
-	err = cl.Call(asking, "lease", p, r)
-	cancel()
-	if err != nil {
-		var i *life.Interrupted
-		if errors.As(err, &i) {
-			return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
-		}
-		return answered(err)
+	if _, err := r.Get("instance", &i); err != nil {
+		return err
 	}
+	watching, enough := context.WithCancel(context.Background())
+	defer enough()
 	if cmd != "" {
-		var i record.Instance
-		if _, err := r.Get("instance", &i); err != nil {
-			return err
-		}
-		go held(cl, r, stop)
-		return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port}, c.Duration("stop-timeout"), nil)
+		go func() {
+			why := held(watching, c, cl, l.ID)
+			if why == "" {
+				return
+			}
+			c.Log.Warn(why + ": " + filepath.Base(c.Command[0]) + " is told to end")
+			stop(errors.New(why))
+		}()
+		return run.Command(ctx, cmd, c.Command, run.EndpointOf(i), c.Duration("stop-timeout"), nil)
 	}
+	// Until it is confirmed the lease ends with this process: whoever is killed
+	// before its record is out leaves none that nobody knows of.
 	if err := errors.Join(out.Write(r), out.Close()); err != nil {
-		var l record.Lease
-		if _, e := r.Get("lease", &l); e == nil && !p.Hold {
-			cl.Call(context.Background(), "release", idParams{Lease: l.ID}, nil) // nobody knows of it
-		}
 		return err
 	}
 	if !p.Hold {
+		return answered(confirm(cl, l.ID))
+	}
+	over := make(chan string, 1)
+	go func() { over <- held(watching, c, cl, l.ID) }()
+	select {
+	case why := <-over:
+		return cli.Errorf(cli.Unavailable, "%s", why)
+	case <-ctx.Done():
 		return nil
 	}
-	go held(cl, r, stop)
-	<-ctx.Done()
-	if cause := context.Cause(ctx); errors.Is(cause, errLeaseOver) {
-		return &cli.Error{Code: cli.Unavailable, Err: cause}
+}
+
+// ask asks for a lease, and returns its record and the connection that holds
+// it until it is confirmed.
+func ask(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
+	cl, err := dial(ctx, c)
+	r := &record.Record{}
+	if err == nil {
+		asking, cancel := ctx, context.CancelFunc(func() {})
+		if p.Timeout != nil {
+			within := time.Duration(*p.Timeout)*time.Millisecond + answerTimeout
+			asking, cancel = context.WithTimeoutCause(ctx, within, notAnswered(within))
+		}
+		said := sayWaiting(c, p)
+		err = cl.Call(asking, "lease", p, r)
+		said()
+		cancel()
+	}
+	if ctx.Err() != nil { // at the moment of the answer, too: the connection is closed then
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return cl, r, nil
+	}
+	if cl != nil {
+		cl.Close()
+	}
+	if i := (*life.Interrupted)(nil); errors.As(err, &i) {
+		return nil, nil, &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
+	}
+	return nil, nil, answered(err)
+}
+
+// confirm has the lease outlive this process.
+func confirm(cl *control.Client, id string) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, notAnswered(answerTimeout))
+	defer cancel()
+	err := cl.Call(ctx, "confirm", idParams{Lease: id}, nil)
+	var e *control.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	if err != nil {
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the lease %s was printed, but not kept: %w", id, err)}
 	}
 	return nil
+}
+
+func notAnswered(within time.Duration) error {
+	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
+}
+
+// patience is how long something is waited for without a word.
+const patience = time.Second
+
+// sayWaiting says what a request for a lease waits for, if that takes a while.
+// It is to be told when the request is answered.
+func sayWaiting(c *cli.Context, p leaseParams) (answered func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(patience):
+		}
+		asking, enough := context.WithTimeout(ctx, patience)
+		defer enough()
+		var st pool.Status
+		cl, err := dial(asking, c)
+		if err == nil {
+			defer cl.Close()
+			err = cl.Call(asking, "status", map[string]string{"pool_name": p.Pool}, &st)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.Log.Info("waiting for the service to answer")
+			return
+		}
+		for _, ps := range st.Pools {
+			if ps.Name != p.Pool && !(p.Pool == "" && ps.IsDefault) {
+				continue
+			}
+			what := "pool " + ps.Name
+			if p.Instance != "" {
+				what = fmt.Sprintf("instance %q of pool %s", p.Instance, ps.Name)
+			}
+			if busy := ps.Busy(p.Instance, time.Now()); busy != "" {
+				what += ": " + busy
+			}
+			c.Log.Info("waiting for " + what)
+		}
+	}()
+	return func() {
+		cancel()
+		<-said
+	}
+}
+
+// held waits until the lease has ended, and returns how, or until the context
+// has; meanwhile it says what becomes of the browser.
+func held(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
+	for p := (idParams{Lease: id}); ; {
+		var n pool.News
+		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
+			return ""
+		} else if err != nil {
+			return "the lease has ended with its service"
+		}
+		for _, line := range n.Lines {
+			c.Log.Warn(line)
+		}
+		if n.Ended != "" {
+			return n.Ended
+		}
+		p.After = n.Last
+	}
 }
 
 // positive refuses flags that are no durations to wait for.
@@ -324,19 +443,6 @@ func positive(c *cli.Context, flags ...string) error {
 		}
 	}
 	return nil
-}
-
-var errLeaseOver = errors.New("the lease has ended")
-
-// held stops when the lease has ended, or the service.
-func held(cl *control.Client, r *record.Record, stop context.CancelCauseFunc) {
-	var l record.Lease
-	r.Get("lease", &l)
-	if err := cl.Call(context.Background(), "held", idParams{Lease: l.ID}, nil); err != nil {
-		stop(fmt.Errorf("%w with its service", errLeaseOver))
-		return
-	}
-	stop(errLeaseOver)
 }
 
 // Release ends leases. One that has ended already is no error.

@@ -295,17 +295,19 @@ type leaseParams struct {
 	Instance string         `json:"instance,omitempty"` // an ID or alias
 	Timeout  *int64         `json:"timeout_ms,omitempty"`
 	TTL      int64          `json:"ttl_ms,omitempty"`
-	Hold     bool           `json:"hold,omitempty"`   // the lease ends with the connection
-	Holder   string         `json:"holder,omitempty"` // what the status calls it
-	Keep     string         `json:"keep,omitempty"`   // the connections stay for the next lease that says the same
-	Owner    *proc.Identity `json:"owner,omitempty"`  // or with this process
+	Hold     bool           `json:"hold,omitempty"`    // the lease ends with the connection
+	Confirm  bool           `json:"confirm,omitempty"` // the same until the method confirm is called
+	Holder   string         `json:"holder,omitempty"`  // what the status calls it
+	Keep     string         `json:"keep,omitempty"`    // the connections stay for the next lease that says the same
+	Owner    *proc.Identity `json:"owner,omitempty"`   // or with this process
 }
 
-// idParams are the parameters of release and renew.
+// idParams are the parameters of what is done to a lease.
 type idParams struct {
 	Lease string `json:"lease,omitempty"`
-	All   bool   `json:"all,omitempty"`
-	TTL   int64  `json:"ttl_ms,omitempty"`
+	All   bool   `json:"all,omitempty"`    // of release
+	TTL   int64  `json:"ttl_ms,omitempty"` // of renew
+	After int    `json:"after,omitempty"`  // of held: how many lines are known
 }
 
 // released is the answer to release.
@@ -350,19 +352,18 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return released{[]string{p.Lease}}, nil
 		}
 		return released{[]string{}}, nil
-	case "held": // answered when the lease has ended
+	case "confirm":
 		var p idParams
 		if err := read(&p); err != nil {
 			return nil, err
 		}
-		return control.Later(func() (any, error) {
-			select {
-			case <-h.service.Over(p.Lease):
-				return struct{}{}, nil
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}), nil
+		return struct{}{}, h.service.Confirm(p.Lease)
+	case "held": // answered when there is news of the lease, or it has ended
+		var p idParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return control.Later(func() (any, error) { return h.service.News(ctx, p.Lease, p.After) }), nil
 	case "restart", "drain":
 		var p struct {
 			Pool     string `json:"pool"`
@@ -411,7 +412,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
-	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, held, release, renew, restart, drain, scale, reload and watch", method)
+	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, confirm, held, release, renew, restart, drain, scale, reload and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
@@ -427,7 +428,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "no running process has the number %d", p.Owner.PID)
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Owner: p.Owner, Holder: p.Holder, Keep: p.Keep}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, Keep: p.Keep}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

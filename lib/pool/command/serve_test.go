@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/pool"
@@ -71,8 +72,11 @@ func connect(t *testing.T, path string) *line {
 
 type reply struct {
 	ID     int
-	Result struct{ Lease struct{ ID string } }
-	Error  *control.Error
+	Result struct {
+		Lease struct{ ID string }
+		Ended string
+	}
+	Error *control.Error
 }
 
 func (l *line) reply() (r reply) {
@@ -159,5 +163,68 @@ func TestOwnersThatCannotBeWatched(t *testing.T) {
 	}
 	if v.Leases() != 0 {
 		t.Error("one of them has a lease")
+	}
+}
+
+// A lease is nobody's until its holder says that it knows of it.
+func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
+	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	gone := func() {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); v.Leases() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the lease goes on")
+			}
+		}
+	}
+	ask := func(c *line) string {
+		t.Helper()
+		fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
+		r := c.reply()
+		if r.Error != nil {
+			t.Fatal(r.Error)
+		}
+		return r.Result.Lease.ID
+	}
+	c := connect(t, path)
+	ask(c)
+	c.conn.Close()
+	gone()
+	// One whose client goes before it can read the answer.
+	c = connect(t, path)
+	fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
+	c.conn.Close()
+	gone()
+
+	c = connect(t, path)
+	id := ask(c)
+	confirm := func(c *line, id string) *control.Error {
+		t.Helper()
+		fmt.Fprintf(c.conn, `{"id":2,"method":"confirm","params":{"lease":%q}}`+"\n", id)
+		return c.reply().Error
+	}
+	if err := confirm(c, id); err != nil {
+		t.Fatal(err)
+	}
+	c.conn.Close()
+	c = connect(t, path)
+	if err := confirm(c, id); err == nil || err.Code != control.BadRequest {
+		t.Error("confirmed twice:", err)
+	}
+	if err := confirm(c, "lease_1_x"); err == nil || err.Code != control.LeaseNotFound {
+		t.Error(err)
+	}
+	if v.Leases() != 1 {
+		t.Fatal("a lease that is confirmed has ended with its connection")
+	}
+	// Who asks how it ended hears that, also when it has.
+	fmt.Fprintf(c.conn, `{"id":3,"method":"held","params":{"lease":%q}}`+"\n", id)
+	v.Release(id)
+	if r := c.reply(); r.Result.Ended != "the lease was released" {
+		t.Errorf("%+v", r)
+	}
+	fmt.Fprintf(c.conn, `{"id":3,"method":"held","params":{"lease":%q}}`+"\n", id)
+	if r := c.reply(); r.Result.Ended != "the lease was released" {
+		t.Errorf("%+v", r)
 	}
 }
