@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -202,9 +203,10 @@ func TestPoolLeases(t *testing.T) {
 	if s := p.status().Summary; s.Leased != 0 || s.Available != 4 {
 		t.Errorf("%+v", s)
 	}
-	r := w.run("sh", "-c", "bpool lease B | bpool release -f lease.id")
-	if r.code != 0 || !strings.HasPrefix(r.out, "lease_") {
-		t.Errorf("%+v", r)
+	for _, line := range []string{"bpool lease B | bpool release -f lease.id", "bpool lease B -f lease.id | bpool release -f lease.id"} {
+		if r := w.run("sh", "-c", line); r.code != 0 || !strings.HasPrefix(r.out, "lease_") {
+			t.Errorf("%s: %+v", line, r)
+		}
 	}
 }
 
@@ -362,7 +364,9 @@ func TestPoolHealth(t *testing.T) {
 func TestPoolDeath(t *testing.T) {
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
-	w.run("bpool", "serve").wants(t, 75, "somebody listens on")
+	r := w.run("bpool", "serve")
+	r.wants(t, 75, fmt.Sprintf("already: the bpool service with pid %d", p.cmd.Process.Pid))
+	r.wants(t, 75, "bpool serve --socket FILE runs another one")
 	waiter := func() (*exec.Cmd, *strings.Builder) {
 		c := w.cmd("bpool", "lease", "--timeout", "1m")
 		var errs strings.Builder
@@ -466,6 +470,9 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 	until(t, "it is held", func() bool { return p.status().Summary.Leased == 1 })
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	until(t, "no lease is given", func() bool { return w.run("bpool", "lease").code == 75 })
+	until(t, "it says for whom it waits", func() bool {
+		return strings.Contains(p.errs.String(), fmt.Sprintf("stopping: waits up to 1m0s for 1 lease (cat (%d) for ", holder.Process.Pid))
+	})
 	if s := p.status(); s.Summary.Leased != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -481,17 +488,30 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 // TERM does not wait for a launch that hangs.
 func TestPoolStoppedDuringStart(t *testing.T) {
 	w := newWorld(t)
+	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.dir + "/notify", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heard.Close()
 	c := w.cmd("bpool", "serve", "--stop-timeout", "300ms")
-	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000", "FAKE=hang")
+	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000", "FAKE=hang", "NOTIFY_SOCKET="+w.dir+"/notify")
+	var out, errs syncBuffer
+	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the launch is under way", func() bool { return len(w.state().Instances) == 1 })
+	until(t, "it says what it waits for", func() bool { return strings.Contains(errs.String(), "starting: 0 of 1 instances are up") })
 	c.Process.Signal(syscall.SIGTERM)
-	if err := c.Wait(); err != nil {
-		t.Error(err)
+	if err := c.Wait(); err != nil || out.String() != "" {
+		t.Error(err, out.String())
 	}
 	w.clean()
+	b := make([]byte, 100)
+	heard.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if n, err := heard.Read(b); string(b[:n]) != "STOPPING=1" {
+		t.Errorf("systemd is told %q, %v", b[:n], err)
+	}
 }
 
 // What is no request does no harm.
@@ -793,19 +813,19 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	})
 	l := p.lease()
 	seen("leased\t" + l.Lease.Instance + "\t" + l.Lease.ID)
-	w.run("bpool", "restart", "A/"+l.Lease.Instance).wants(t, 0, "restarting 1")
+	w.run("bpool", "restart", "A/"+l.Lease.Instance).wants(t, 0, "restarting 1 browser of A/")
 	seen("restarted\t" + l.Lease.Instance)
 	seen("healthy\t" + l.Lease.Instance)
 	if i := p.status(); i.Summary.Leased != 1 {
 		t.Errorf("a restart ends the lease: %+v", i)
 	}
-	w.run("bpool", "drain", "A").wants(t, 0, "")
+	w.run("bpool", "drain", "A").wants(t, 0, "pool A (2 instances): no more leases are given, until bpool drain --off")
 	seen("drained")
 	w.run("bpool", "lease").wants(t, 75, "none came free")
 	if i := p.status().Pools[0].Instances[1]; i.Status != "draining" {
 		t.Errorf("%+v", i)
 	}
-	w.run("bpool", "drain", "--off").wants(t, 0, "")
+	w.run("bpool", "drain", "--off").wants(t, 0, "all pools (2 instances): leases are given again")
 	p.lease()
 	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
 	seen("released\t" + l.Lease.Instance)
@@ -849,13 +869,23 @@ func TestPoolReloadAndScale(t *testing.T) {
 
 	w.run("bpool", "scale", "A", "5").wants(t, 0, "")
 	until(t, "there are more", func() bool { return p.status().Summary.Healthy == 5 })
-	w.run("bpool", "scale", "A", "1").wants(t, 0, "")
+	w.run("bpool", "scale", "A", "1").wants(t, 0, "pool A has 1 instance, until the configuration is read again")
 	if s := p.status(); s.Summary.Total != 1 || s.Pools[0].Instances[0].Lease != l.Lease.ID {
 		t.Errorf("%+v", s)
 	}
 	w.run("bpool", "scale", "A", "0").wants(t, 64, "1 to 10000")
 	w.run("bpool", "scale", "C", "1").wants(t, 69, "no pool is named")
 	until(t, "the others are stopped", func() bool { return len(w.state().Instances) == 1 })
+	// What scale has done is undone, and the state file names the pools anew.
+	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
+	w.run("bpool", "reload").wants(t, 0, "the configuration is read again; pool A has 3 instances again, not 1 as bpool scale had it")
+	until(t, "the new names are listed", func() bool { return slices.Equal(w.state().Pools[0].Names, []string{"A", "D"}) })
+	// What others find it by is deleted.
+	os.RemoveAll(w.dir + "/state")
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	until(t, "it is found again", func() bool {
+		return w.run("bpool", "status").code == 0 && slices.Equal(w.state().Pools[0].Names, []string{"A", "D"})
+	})
 	p.stop()
 	w.clean()
 }

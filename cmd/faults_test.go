@@ -21,7 +21,10 @@ func (w *world) state() (f struct {
 		ID                  string
 		Supervisor, Browser struct{ PID int }
 	}
-	Proxies, Pools []struct{ Process struct{ PID int } }
+	Proxies, Pools []struct {
+		Process struct{ PID int }
+		Names   []string
+	}
 }) {
 	b, _ := os.ReadFile(w.dir + "/state/state.json")
 	json.Unmarshal(b, &f)

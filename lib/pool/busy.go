@@ -46,6 +46,19 @@ func (p *PoolStatus) Busy(instance string, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
+// Holders counts the leases that there are, and says who has them.
+func (st *Status) Holders(now time.Time) string {
+	var leased []InstanceStatus
+	for _, p := range st.Pools {
+		for _, i := range p.Instances {
+			if i.Leased {
+				leased = append(leased, i)
+			}
+		}
+	}
+	return fmt.Sprintf("%s (%s)", count(len(leased), "lease"), holders(leased, now))
+}
+
 // most is how many holders and reasons are named.
 const most = 3
 

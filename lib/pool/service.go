@@ -35,9 +35,10 @@ type Service struct {
 	// Nothing is logged and no proxy is asked while it is held: who can't write
 	// a message, or launches a browser, must not hold up other pools.
 	mu      sync.Mutex
-	sleep   *time.Timer // nil while no lease has an end
-	pools   []*pool     // in the order of their names
-	retired []*slot     // of former configurations, whose browsers are not gone yet
+	sleep   *time.Timer    // nil while no lease has an end
+	pools   []*pool        // in the order of their names
+	scaled  map[string]int // instances of the pools that Scale has resized
+	retired []*slot        // of former configurations, whose browsers are not gone yet
 	leases  map[string]*lease
 	closing bool
 	events  events
@@ -59,7 +60,7 @@ type pool struct {
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, metrics: newMetrics(), uptime: proc.Uptime}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
@@ -199,8 +200,67 @@ func (v *Service) Scale(name string, n int) error {
 	if err := cfg.Check(); err != nil {
 		return control.Errorf(control.BadConfig, "%v", err)
 	}
-	_, err = v.applyLocked(&cfg)
+	if _, err = v.applyLocked(&cfg); err == nil {
+		v.scaled[p.cfg.Name] = n
+	}
 	return err
+}
+
+// Changes are what a new configuration has changed besides itself.
+type Changes struct {
+	// Unscaled are the pools whose size Scale had changed.
+	Unscaled []Resized `json:"unscaled"`
+}
+
+// Resized is a pool that has another number of instances than before.
+type Resized struct {
+	Pool   string `json:"pool"`
+	Before int    `json:"before"`
+	Now    int    `json:"now"`
+}
+
+func (c Changes) String() string {
+	s := "the configuration is read again"
+	for _, r := range c.Unscaled {
+		s += fmt.Sprintf("; pool %s has %s again, not %d as bpool scale had it", r.Pool, count(r.Now, "instance"), r.Before)
+	}
+	return s
+}
+
+// count is a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Reload makes the pools those of a configuration that was read again, sizes
+// that Scale has changed too.
+func (v *Service) Reload(cfg *config.Config) (Changes, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := Changes{Unscaled: []Resized{}}
+	if _, err := v.applyLocked(cfg); err != nil {
+		return c, err
+	}
+	for _, p := range v.pools {
+		if n, ok := v.scaled[p.cfg.Name]; ok && n != len(p.slots) {
+			c.Unscaled = append(c.Unscaled, Resized{p.cfg.Name, n, len(p.slots)})
+		}
+	}
+	clear(v.scaled)
+	return c, nil
+}
+
+// Names are the pools' names.
+func (v *Service) Names() (names []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range v.Config.Pools {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 func (v *Service) named(name string) *pool {

@@ -525,8 +525,16 @@ func Restart(c *cli.Context) error {
 	if err := call(c, "restart", map[string]string{"pool": name, "instance": instance}, &n); err != nil {
 		return err
 	}
-	c.Log.Info("restarting " + strconv.Itoa(n.Instances) + " browsers")
+	c.Log.Info("restarting " + count(n.Instances, "browser") + " of " + target)
 	return nil
+}
+
+// count is a number of things.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
 }
 
 // Drain has pools give no more leases.
@@ -535,7 +543,20 @@ func Drain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return call(c, "drain", map[string]any{"pool": name, "off": c.Bool("off")}, nil)
+	var n struct{ Instances int }
+	if err := call(c, "drain", map[string]any{"pool": name, "off": c.Bool("off")}, &n); err != nil {
+		return err
+	}
+	what := "pool " + name
+	if name == "" {
+		what = "all pools"
+	}
+	if c.Bool("off") {
+		c.Log.Info(fmt.Sprintf("%s (%s): leases are given again", what, count(n.Instances, "instance")))
+	} else {
+		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are given, until bpool drain --off", what, count(n.Instances, "instance")))
+	}
+	return nil
 }
 
 // Scale gives a pool another number of instances.
@@ -546,13 +567,24 @@ func Scale(c *cli.Context) error {
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
-		return c.UsageError("%q is no number of instances", args[1])
+		return c.UsageError("%q is not a number of instances", args[1])
 	}
-	return call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil)
+	if err := call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil); err != nil {
+		return err
+	}
+	c.Log.Info(fmt.Sprintf("pool %s has %s, until the configuration is read again", args[0], count(n, "instance")))
+	return nil
 }
 
 // Reload has the service read its configuration again.
-func Reload(c *cli.Context) error { return call(c, "reload", nil, nil) }
+func Reload(c *cli.Context) error {
+	var changes pool.Changes
+	if err := call(c, "reload", nil, &changes); err != nil {
+		return err
+	}
+	c.Log.Info(changes.String())
+	return nil
+}
 
 // Watch prints what happens, as it does.
 func Watch(c *cli.Context) error {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	"btools/lib/pool/config"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/register"
 	"btools/lib/state"
 	"btools/lib/systemd"
 	"btools/lib/wsl"
@@ -128,59 +131,52 @@ func Serve(c *cli.Context) error {
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 
-	store := c.State()
-	l, path, err := listen(ctx, c, store)
+	v := pool.New(cfg, c.Log)
+	v.Launch = launch(c, now)
+	reg, err := registration(c, v)
 	if err != nil {
 		return err
 	}
-	entry := state.PoolService{Process: proc.Self(), Control: path}
-	for _, p := range cfg.Pools {
-		entry.Names = append(entry.Names, p.Name)
-	}
-	if err := store.Update(ctx, func(f *state.File) error { f.SetPools(entry); return nil }); err != nil {
-		l.Close()
-		return cli.StateError(err)
+	if err := reg.Open(ctx); err != nil {
+		return taken(c, reg.Path, err)
 	}
 	notify := systemd.NewNotifier()
-	v := pool.New(cfg, c.Log)
-	v.Launch = launch(c, now)
-	h := &handler{v, func() error {
+	h := &handler{service: v}
+	h.reload = func() (pool.Changes, error) {
 		cfg, err := load(c)
-		if err == nil {
-			_, err = v.Apply(cfg)
+		if err != nil {
+			return pool.Changes{}, err
 		}
+		changes, err := v.Reload(cfg)
 		if err == nil {
-			c.Log.Info("the configuration is read again")
+			reg.Restore() // it names the pools
+			c.Log.Info(changes.String())
 		}
-		return err
-	}}
-	// Held apart from ctx: who is being answered still is while it drains.
+		return changes, err
+	}
+	// Held apart from ctx: browsers go on while leases may end.
 	serving, end := context.WithCancel(context.Background())
-	served := make(chan struct{})
+	defer end()
 	ready, err := v.Start(serving)
-	go func() {
-		defer close(served)
-		control.Serve(serving, l, h.handle)
-	}()
+	reg.Serve(h.handle)
 	if web != nil {
 		go serveHTTP(web, v, g, c.Log)
 	}
 	if err == nil {
-		select {
-		case <-ready:
-			r := record.New()
-			r.MustSet("service", service{os.Getpid(), path, webURL, entry.Names})
-			err = errors.Join(out.Write(r), out.Close())
-		case <-ctx.Done():
-		}
+		err = started(ctx, c, v, ready)
 	}
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
+		r := record.New()
+		r.MustSet("service", service{os.Getpid(), reg.Path, webURL, v.Names()})
+		err = errors.Join(out.Write(r), out.Close())
+	}
+	if err == nil && ctx.Err() == nil {
 		notify.Tell("READY=1")
 		var watchdog <-chan time.Time
 		if notify.Watchdog > 0 {
 			watchdog = time.Tick(notify.Watchdog / 2)
 		}
-		for stopped := false; !stopped; {
+		for ctx.Err() == nil {
 			select {
 			case <-watchdog:
 				if slow := v.Stuck(); slow == "" {
@@ -189,26 +185,99 @@ func Serve(c *cli.Context) error {
 					c.Log.Error("the health checks of " + slow + " have stopped")
 				}
 			case <-ctx.Done():
-				stopped = true
 			case <-hup:
-				if err := h.reload(); err != nil {
+				if _, err := h.reload(); err != nil {
 					c.Log.Error("nothing is changed: " + err.Error())
 				}
 			}
 		}
-		notify.Tell("STOPPING=1")
-		drain(v, c.Duration("drain-timeout"), now)
 	}
+	notify.Tell("STOPPING=1")
+	if err == nil {
+		drain(c, v, now)
+	}
+	stopping := time.AfterFunc(patience, func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
 	v.Stop()
-	l.Close()
-	end()
-	<-served
-	return errors.Join(err, store.UpdateWithin(2*time.Second, func(f *state.File) error { f.DropPools(entry.Process); return nil }))
+	stopping.Stop()
+	return errors.Join(err, reg.Close())
+}
+
+// registration is how other programs find the service.
+func registration(c *cli.Context, v *pool.Service) (*register.Service, error) {
+	store := c.State()
+	l, path, err := socket(c, store)
+	if err != nil {
+		return nil, err
+	}
+	self := proc.Self()
+	entry := func() state.PoolService { return state.PoolService{Process: self, Control: path, Names: v.Names()} }
+	return &register.Service{
+		Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
+		Listed: func(f *state.File) bool {
+			want := entry()
+			return slices.ContainsFunc(f.Pools, func(p state.PoolService) bool { return reflect.DeepEqual(p, want) })
+		},
+		Set:  func(f *state.File) { f.SetPools(entry()) },
+		Drop: func(f *state.File) { f.DropPools(self) },
+	}, nil
+}
+
+// taken says who has the control socket, if that is why it can't be opened.
+func taken(c *cli.Context, path string, err error) error {
+	var e *cli.Error
+	if !errors.As(err, &e) || e.Code != cli.TryAgain {
+		return err
+	}
+	f, _ := c.State().Read()
+	if f == nil {
+		return err
+	}
+	for _, p := range f.Pools {
+		if p.Control == path && p.Process.Alive() {
+			e.Err = fmt.Errorf("%w: the bpool service with pid %d", e.Err, p.Process.PID)
+			e.Hint = "bpool status shows it; bpool serve --socket FILE runs another one beside it"
+		}
+	}
+	return e
+}
+
+// started waits until every instance is up or has failed, and says what is
+// wrong, until the context ends.
+func started(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan struct{}) error {
+	slow := time.NewTimer(patience)
+	defer slow.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-ready:
+			waiting = false
+		case <-slow.C:
+			if st, err := v.Status(""); err == nil {
+				s := st.Summary
+				c.Log.Info(fmt.Sprintf("starting: %d of %d instances are up", s.Healthy, s.Total))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	st, err := v.Status("")
+	if err != nil {
+		return err
+	}
+	for _, p := range st.Pools {
+		if p.Healthy == 0 { // it gives no lease, and nobody may look at its browsers' messages
+			c.Log.Warn("pool " + p.Name + ": " + p.Busy("", time.Now()) + "; see bpool status " + p.Name)
+		}
+	}
+	return nil
 }
 
 // drain gives the leases time to end.
-func drain(v *pool.Service, timeout time.Duration, now <-chan struct{}) {
+func drain(c *cli.Context, v *pool.Service, now <-chan struct{}) {
+	timeout := c.Duration("drain-timeout")
 	v.Refuse()
+	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
+		c.Log.Info(fmt.Sprintf("stopping: waits up to %v for %s; once more to stop at once", timeout, st.Holders(time.Now())))
+	}
 	late := time.After(timeout)
 	for v.Leases() > 0 {
 		select {
@@ -221,8 +290,8 @@ func drain(v *pool.Service, timeout time.Duration, now <-chan struct{}) {
 	}
 }
 
-// listen opens the control socket, or takes the one of systemd.
-func listen(ctx context.Context, c *cli.Context, store *state.Store) (net.Listener, string, error) {
+// socket is the path of the control socket, and systemd's if it has made one.
+func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
 		return nil, "", cli.Errorf(cli.Config, "%v", err)
@@ -230,22 +299,17 @@ func listen(ctx context.Context, c *cli.Context, store *state.Store) (net.Listen
 	if len(ls) > 0 {
 		a, ok := ls[0].Addr().(*net.UnixAddr)
 		if !ok || len(ls) > 1 {
-			return nil, "", cli.Errorf(cli.Config, "systemd is to hand over one Unix socket")
+			return nil, "", cli.Errorf(cli.Config, "expected exactly one Unix socket from systemd")
 		}
 		return ls[0], a.Name, nil
 	}
 	path := c.String("socket")
 	if path != "" {
-		if path, err = filepath.Abs(path); err != nil {
-			return nil, "", err
-		}
-	} else {
-		if path, err = store.Socket("bpool"); err != nil {
-			return nil, "", cli.StateError(err)
-		}
+		path, err = filepath.Abs(path)
+	} else if path, err = store.Socket("bpool"); err != nil {
+		err = cli.StateError(err)
 	}
-	l, err := control.Listen(ctx, path)
-	return l, path, err
+	return nil, path, err
 }
 
 // launch launches an instance's browser by blaunch.
@@ -286,7 +350,7 @@ func toWindows(ctx context.Context, o *options.Options) error {
 // handler answers the control socket.
 type handler struct {
 	service *pool.Service
-	reload  func() error
+	reload  func() (pool.Changes, error)
 }
 
 // leaseParams are the parameters of lease.
@@ -390,7 +454,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return map[string]int{"instances": p.Instances}, h.service.Scale(p.Pool, p.Instances)
 	case "reload":
-		return struct{}{}, h.reload()
+		return h.reload()
 	case "watch":
 		var p struct {
 			After int64 `json:"after"` // the number of the last event that is known; -1: only new ones

@@ -1,0 +1,172 @@
+// Package register makes a program that stays known to others: it lists it in
+// the state file and opens its control socket, and does so again when somebody
+// has deleted either.
+package register
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/state"
+)
+
+// Look is how often it is looked whether the entry and the socket are there.
+const Look = 10 * time.Second
+
+// dropBound is how long the removal of the entry may take.
+const dropBound = 2 * time.Second
+
+// Service is the presence of one program. Set its fields, then Open, Serve
+// and Close it.
+type Service struct {
+	Store *state.Store
+	// Path is that of the control socket.
+	Path string
+	// Listener is the socket if somebody else has made it, who keeps it, too.
+	Listener net.Listener
+	// Shared says that other programs of this kind open the same path: then it
+	// is opened before it is listed. One of this process alone is listed first,
+	// so that it is swept if the process is killed in between.
+	Shared bool
+	// Listed reports whether the entry is there, as it is to be; Set makes it
+	// so, and Drop removes it.
+	Listed    func(*state.File) bool
+	Set, Drop func(*state.File)
+	Log       *slog.Logger
+
+	ctx     context.Context // of the answers
+	end     context.CancelFunc
+	restore chan struct{}
+	running sync.WaitGroup
+	handle  control.Handler
+
+	mu       sync.Mutex
+	listener net.Listener
+}
+
+// Open opens the socket and lists the program. On an error nothing is left.
+func (s *Service) Open(ctx context.Context) error {
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.restore = make(chan struct{}, 1)
+	s.listener = s.Listener
+	steps := []func(context.Context) error{s.list, s.listen}
+	if s.Shared {
+		steps[0], steps[1] = steps[1], steps[0]
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			s.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// list lists the program if it is not.
+func (s *Service) list(ctx context.Context) error {
+	if f, err := s.Store.Read(); err == nil && s.Listed(f) {
+		return nil
+	}
+	return cli.StateError(s.Store.Update(ctx, func(f *state.File) error {
+		s.Set(f)
+		return nil
+	}))
+}
+
+// listen opens the socket if it is not there.
+func (s *Service) listen(ctx context.Context) error {
+	if s.Listener != nil {
+		return nil
+	}
+	if _, err := os.Lstat(s.Path); err == nil && s.listener != nil {
+		return nil
+	}
+	if s.listener != nil { // the directory may be gone as well
+		if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
+			return err
+		}
+	}
+	l, err := control.Listen(ctx, s.Path)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil { // meanwhile it is closed
+		l.Close()
+		return s.ctx.Err()
+	}
+	if s.listener != nil {
+		s.listener.Close() // the path is the new one's
+	}
+	s.listener = l
+	s.serveLocked()
+	return nil
+}
+
+// Serve has requests answered until Close.
+func (s *Service) Serve(handle control.Handler) {
+	s.mu.Lock()
+	s.handle = handle
+	s.serveLocked()
+	s.mu.Unlock()
+	s.running.Go(func() {
+		look := time.NewTicker(Look)
+		defer look.Stop()
+		for said := ""; ; {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-look.C:
+			case <-s.restore:
+			}
+			now := ""
+			if err := errors.Join(s.list(s.ctx), s.listen(s.ctx)); err != nil {
+				now = "other programs do not find this one: " + err.Error()
+			}
+			if now != said && now != "" && s.ctx.Err() == nil {
+				s.Log.Warn(now)
+			}
+			said = now
+		}
+	})
+}
+
+func (s *Service) serveLocked() {
+	if s.handle != nil {
+		l := s.listener
+		s.running.Go(func() { control.Serve(s.ctx, l, s.handle) })
+	}
+}
+
+// Restore has it looked now whether all is there.
+func (s *Service) Restore() {
+	select {
+	case s.restore <- struct{}{}:
+	default:
+	}
+}
+
+// Close takes the socket and the entry away, and returns when nobody is being
+// answered any more.
+func (s *Service) Close() error {
+	s.end()
+	s.mu.Lock()
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return s.Store.UpdateWithin(dropBound, func(f *state.File) error {
+		s.Drop(f)
+		return nil
+	})
+}
