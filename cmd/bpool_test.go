@@ -4,6 +4,7 @@ package cmd_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"btools/lib/proc"
 )
 
 // pool is a bpool service that runs.
@@ -161,7 +164,7 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 
 func TestPoolLeases(t *testing.T) {
 	w := newWorld(t)
-	w.run("bpool", "lease").wants(t, 69, "no bpool service runs")
+	w.run("bpool", "lease").wants(t, 69, "no bpool service runs (looked in "+w.dir+"/state/state.json)")
 	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1", "_B_INSTANCES=1")
 	if s := p.status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
 		t.Errorf("%+v", s)
@@ -390,6 +393,16 @@ func TestPoolDeath(t *testing.T) {
 	p.cmd.Wait()
 	w.clean()
 	w.run("bpool", "status").wants(t, 69, "no bpool service")
+	// What a PID namespace has left that has ended is none of those that run.
+	file := w.dir + "/state/state.json"
+	b, _ := os.ReadFile(file)
+	boot, _, _ := strings.Cut(proc.Boot(), "/")
+	stale := `"pools":[{"process":{"pid":7,"start":1,"boot":"` + boot + `/1"},"control":"` + w.dir + `/state/gone.sock","names":["A"]}]`
+	os.WriteFile(file, bytes.Replace(b, []byte(`"pools":[]`), []byte(stale), 1), 0o600)
+	if n := len(w.state().Pools); n != 1 {
+		t.Fatal(n, "services are listed")
+	}
+	w.run("bpool", "status").wants(t, 69, "no bpool service runs")
 	p = w.pool() // takes over its socket
 	if s := p.status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
 		t.Errorf("%+v", s)

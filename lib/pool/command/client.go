@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,40 +30,43 @@ import (
 // lists.
 func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 	path := c.String("socket")
-	fallback := ""
+	none := fmt.Errorf("no bpool service listens on %s", path)
 	if path == "" {
 		f, err := c.State().Read()
 		if err != nil {
 			return nil, cli.StateError(err)
 		}
-		var alive []state.PoolService
-		for _, p := range f.Pools {
-			if p.Process.Alive() {
-				alive = append(alive, p)
-			}
-		}
-		if len(alive) > 1 {
-			return nil, c.UsageError("several services run, name one by --socket: %s and %s", alive[0].Control, alive[1].Control)
-		}
-		if len(alive) == 0 {
+		switch alive := slices.DeleteFunc(f.Pools, func(p state.PoolService) bool { return !runs(ctx, p) }); len(alive) {
+		case 0:
 			// systemd may listen for one that is not started yet.
-			path, fallback = c.State().SocketPath("bpool"), "no bpool service runs"
-		} else {
+			path = c.State().SocketPath("bpool")
+			none = fmt.Errorf("no bpool service runs (looked in %s)", c.State().Path())
+		case 1:
 			path = alive[0].Control
+			none = fmt.Errorf("the bpool service with pid %d does not listen on %s", alive[0].Process.PID, path)
+		default:
+			return nil, c.UsageError("several services run, name one by --socket: %s and %s", alive[0].Control, alive[1].Control)
 		}
 	}
 	cl, err := control.Dial(ctx, path)
-	if err != nil && fallback != "" {
-		return nil, none(errors.New(fallback))
-	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, none(fmt.Errorf("no bpool service listens on %s", path))
+		return nil, &cli.Error{Code: cli.Unavailable, Err: none, Hint: "start one with bpool serve, or systemctl --user start bpool"}
 	}
 	return cl, err
 }
 
-func none(err error) error {
-	return &cli.Error{Code: cli.Unavailable, Err: err, Hint: "start one with bpool serve, or systemctl --user start bpool"}
+// runs reports whether a service that the state file lists does. Whether the
+// process of another PID namespace lives, its socket tells.
+func runs(ctx context.Context, p state.PoolService) bool {
+	if p.Process.Local() {
+		return p.Process.Alive()
+	}
+	cl, err := control.Dial(ctx, p.Control)
+	if err != nil {
+		return false
+	}
+	cl.Close()
+	return true
 }
 
 // call makes one call to the service.
