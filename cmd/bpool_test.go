@@ -92,6 +92,7 @@ type poolStatus struct {
 		Waiting   int
 		Instances []struct {
 			ID, Status, Lease string
+			Browser           string
 			Leased            bool
 			Uses, Restarts    int
 			PID               int                    `json:"process_id"`
@@ -169,8 +170,9 @@ func TestPoolLeases(t *testing.T) {
 	if s := p.status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
 		t.Errorf("%+v", s)
 	}
-	w.run("bpool", "lease", "C").wants(t, 69, `no pool is named "C"`)
-	w.run("bpool", "lease", "--instance", "3").wants(t, 69, `pool A has no instance "3": it has 0 to 2 and [last]`)
+	w.run("bpool", "lease", "CC").wants(t, 69, `no pool is named "CC": there are A, B`)
+	w.run("bpool", "lease", "a").wants(t, 69, `no pool is named "a": did you mean A?`)
+	w.run("bpool", "lease", "--instance", "3").wants(t, 69, `pool A has no instance "3": it has 0 to 2 and last`)
 	w.run("bpool", "status", "C").wants(t, 69, "no pool is named")
 
 	// An ID and its alias are one instance.
@@ -723,21 +725,35 @@ func TestPoolUnderLoad(t *testing.T) {
 
 func TestPoolCheck(t *testing.T) {
 	w := newWorld(t)
-	os.WriteFile(w.dir+"/pool.toml", []byte("headless = false\n[pool.A]\ninstances = 2\nis_default = true\n"), 0o600)
-	w.env = append(w.env, "PW_MCP_PROXY__A__1_BROWSER=firefox")
-	r := w.run("bpool", "check", "--config", w.dir+"/pool.toml", "-f", "setting.instance,setting.key,setting.value,setting.source")
-	for _, want := range []string{"1\tBROWSER\tfirefox\tinstance, PW_MCP_PROXY__A__1_BROWSER\n", "0\tHEADLESS\tfalse\tglobal, " + w.dir + "/pool.toml: headless\n", "\tINSTANCES\t2\tpool, ", "0\tTIMEOUT\t30000\tdefault\n"} {
+	os.WriteFile(w.dir+"/pool.toml", []byte("headless = false\n[pool.A]\ninstances = 2\n"), 0o600)
+	w.env = append(w.env, "PW_MCP_PROXY__A__1_BROWSER=brave")
+	const fields = "setting.instance,setting.key,setting.value,setting.source"
+	brave, headless, instances := "1\tBROWSER\tbrave\tinstance, PW_MCP_PROXY__A__1_BROWSER\n", "\tHEADLESS\tfalse\tglobal, "+w.dir+"/pool.toml: headless\n", "\tINSTANCES\t2\tpool, "+w.dir+"/pool.toml: pool.A.instances\n"
+	r := w.run("bpool", "check", "--config", w.dir+"/pool.toml", "-f", fields)
+	if r.out != instances+headless+brave {
+		t.Errorf("what is set:\n%s", r.out)
+	}
+	r.wants(t, 0, "warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists what is")
+	r = w.run("bpool", "check", "--all", "--config", w.dir+"/pool.toml", "-f", fields)
+	for _, want := range []string{brave, "0" + headless, "1" + headless, instances, "0\tTIMEOUT\t30000\tdefault\n", "\tIS_DEFAULT\ttrue\tdefault of the only pool\n"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("misses %q in\n%s", want, r.out)
 		}
 	}
-	w.env = append(w.env, "PW_MCP_PROXY_INSTANCES=2", "PW_MCP_PROXY__A_HEADLES=1")
+	env := w.env
+	w.env = append(env, "PW_MCP_PROXY_INSTANCES=2", "PW_MCP_PROXY__A_HEADLES=1")
 	for _, command := range []string{"check", "serve"} {
 		r := w.run("bpool", command, "--config", w.dir+"/pool.toml")
 		r.wants(t, 78, "INSTANCES defined globally")
 		r.wants(t, 78, "did you mean HEADLESS?")
+		r.wants(t, 78, "hint: bpool.toml(5) has each key")
 	}
 	w.run("bpool").wants(t, 64, "name a command")
+	// Nothing is configured: the best browser there is will do.
+	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
+	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best that is installed\n") || r.err != "" {
+		t.Errorf("%+v", r)
+	}
 }
 
 // The configurations that README shows are valid.
@@ -768,6 +784,29 @@ func TestPoolReadme(t *testing.T) {
 		if r := w.run("bpool", "check"); r.code != 0 {
 			t.Errorf("%v: %+v", e, r)
 		}
+	}
+}
+
+// Without any configuration there is one instance, of the best browser, and
+// what is left to its first connection is known to speak what it will.
+func TestPoolUnconfigured(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "BTOOLS_BROWSER="+bin+"/fakebrowser")
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--drain-timeout", "0s")}
+	p.start()
+	i := p.status().Pools[0].Instances[0]
+	if i.Browser != "chromium" || i.Status != "healthy" { // which an unknown name counts as
+		t.Errorf("%+v", i)
+	}
+	if n := w.run("blaunch", "list", "-f", "instance.owner").out; n != "bpool DEFAULT/0\n" {
+		t.Errorf("its browser is that of %q", n)
+	}
+	p.stop()
+	w.run("cp", bin+"/fakebrowser", w.dir+"/firefox").wants(t, 0, "")
+	p = w.pool("BROWSER="+w.dir+"/firefox", "START=lazy")
+	r := w.run("bpool", "lease", "-f", "instance.protocol,instance.ws_url")
+	if !strings.HasPrefix(r.out, "bidi\tws://") || !strings.HasSuffix(r.out, "/session\n") {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -861,7 +900,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	other := p.status().Pools[0].Instances[1]
 
 	write("[pool.A]\ninstances = -1\n")
-	w.run("bpool", "reload").wants(t, 78, `INSTANCES is "-1"`)
+	w.run("bpool", "reload").wants(t, 78, `instances is "-1"`)
 	if s := p.status().Summary; s.Total != 3 || s.Leased != 2 {
 		t.Errorf("%+v", s)
 	}

@@ -94,6 +94,7 @@ complete -c bpool -n '__fish_seen_subcommand_from lease' -l timeout -d 'how long
 complete -c bpool -n '__fish_seen_subcommand_from lease' -l wait -d 'hold it until told to stop'
 complete -c bpool -n '__fish_seen_subcommand_from lease renew' -l ttl -d 'until it ends unless renewed' -x
 complete -c bpool -n '__fish_seen_subcommand_from release' -l all -d 'end all leases'
+complete -c bpool -n '__fish_seen_subcommand_from check' -l all -d 'defaults too'
 complete -c bpool -n '__fish_seen_subcommand_from drain' -l off -d 'give leases again'
 complete -c bpool -l output -d 'json or table' -xa 'json table'
 complete -c bpool -l field -s f -d 'bare values by name' -x

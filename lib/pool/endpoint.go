@@ -1,14 +1,31 @@
 package pool
 
 import (
+	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 
+	"btools/lib/find"
 	"btools/lib/record"
 )
 
+// protocol is the one that a browser is going to speak, as BROWSER has it.
 func protocol(browser string) string {
-	if browser == record.Firefox {
+	var b record.Browser
+	switch {
+	case filepath.IsAbs(browser):
+		b, _ = find.Inspect(browser, "")
+	case browser == "":
+		home, _ := os.UserHomeDir()
+		if best, _, err := find.Browsers(context.Background(), find.Options{Getenv: os.Getenv, Home: home}); err == nil && len(best) > 0 {
+			b = best[0]
+		}
+	default:
+		b.Type = record.Canonical(browser)
+	}
+	if b.Type == record.Firefox {
 		return record.BiDi
 	}
 	return record.CDP

@@ -634,7 +634,7 @@ func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 	}
 	began, read := make(chan struct{}, 1), make(chan struct{})
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(stuck{began, read}, nil)))
-	v.Launch = func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
 		return nil, errors.New("there is no browser") // which is logged
 	}
 	if _, err := v.Start(t.Context()); err != nil {

@@ -30,7 +30,7 @@ type farm struct {
 
 const noDisplay = "cannot launch: chromium exited with code 1: there is no display to open a window on; its last words: gpu\nmore"
 
-func (f *farm) launch(ctx context.Context, _ config.Settings, _ options.Options) (*launcher.Browser, error) {
+func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ options.Options) (*launcher.Browser, error) {
 	if f.bad.Load() {
 		return nil, errors.New(noDisplay)
 	}

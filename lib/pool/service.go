@@ -11,6 +11,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,14 +23,15 @@ import (
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/spell"
 )
 
 // Service is the pools of one configuration. Make it by New, and set Launch
 // before Start.
 type Service struct {
 	Config *config.Config
-	// Launch launches the browser of an instance.
-	Launch func(context.Context, config.Settings, options.Options) (*launcher.Browser, error)
+	// Launch launches the browser of an instance of the pool.
+	Launch func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
 
 	// Nothing is logged and no proxy is asked while it is held: who can't write
@@ -286,7 +288,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	s.listener, s.addr = l, l.Addr().String()
 	s.proxy = &proxy.Proxy{
 		Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
-			b, err := v.Launch(ctx, set, o)
+			b, err := v.Launch(ctx, p.cfg.Name, set, o)
 			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
 			if err != nil {
 				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
@@ -302,11 +304,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 
 // launchOptions are what blaunch is told of an instance's settings.
 func launchOptions(set config.Settings) options.Options {
-	browser := set.Browser
-	if browser == "msedge" { // as Playwright calls it
-		browser = record.Edge
-	}
-	return options.Options{Browser: browser, Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
+	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
 }
 
 // Refuse gives no more leases for good: who waits is told so.
@@ -381,7 +379,18 @@ func (v *Service) find(name string) (*pool, error) {
 		}
 		names = append(names, p.cfg.Name)
 	}
-	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: there are %v", name, names)
+	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name, instead(strings.ToUpper(name), names))
+}
+
+// instead is what may have been meant by a name, or what there is.
+func instead(name string, names []string) string {
+	if near := spell.Nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(names) == 1 {
+		return "there is " + names[0]
+	}
+	return "there are " + strings.Join(names, ", ")
 }
 
 // slot returns the instance with the ID or alias.
@@ -404,7 +413,7 @@ func (p *pool) aliases() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and %v", names)
+	return " and " + strings.Join(names, ", ")
 }
 
 // Status is how the pools are, as the specification's browser_pool_status has
@@ -476,7 +485,7 @@ func (v *Service) Status(name string) (*Status, error) {
 		return nil, err
 	}
 	for i, s := range slots {
-		i.ProcessID = s.process()
+		s.lookAt(i)
 	}
 	return st, nil
 }
@@ -572,16 +581,21 @@ func (s *slot) status() InstanceStatus {
 	return i
 }
 
-// process is the number of the browser's process, nil if there is none.
-func (s *slot) process() *int {
+// lookAt fills in what only the running browser's record tells.
+func (s *slot) lookAt(st *InstanceStatus) {
 	if s.proxy == nil {
-		return nil
+		return
 	}
-	if _, rec := s.proxy.Status(); rec != nil {
-		var i record.Instance
-		if ok, err := rec.Get("instance", &i); ok && err == nil && i.PID != 0 {
-			return &i.PID
-		}
+	_, rec := s.proxy.Status()
+	if rec == nil {
+		return
 	}
-	return nil
+	var i record.Instance
+	if ok, err := rec.Get("instance", &i); ok && err == nil && i.PID != 0 {
+		st.ProcessID = &i.PID
+	}
+	var b record.Browser
+	if ok, err := rec.Get("browser", &b); ok && err == nil && st.Browser == "" {
+		st.Browser = b.Type
+	}
 }

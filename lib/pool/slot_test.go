@@ -51,7 +51,7 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	v.Launch = func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
 		launches.Add(1)
 		rec := record.New()
 		rec.MustSet("instance", map[string]any{"protocol": record.BiDi, "ws_url": "ws://" + strings.TrimPrefix(firefox.URL, "http://") + "/session"})

@@ -34,6 +34,14 @@ const (
 // Types lists the types of browsers that can be launched, best first.
 var Types = []string{Chrome, Edge, Chromium, Brave, HeadlessShell, Firefox}
 
+// Canonical is the type that a name means: Playwright calls Edge msedge.
+func Canonical(name string) string {
+	if name == "msedge" {
+		return Edge
+	}
+	return name
+}
+
 // Browser is an installed browser, the member "browser".
 type Browser struct {
 	Type      string   `json:"type"`

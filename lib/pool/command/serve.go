@@ -2,6 +2,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,51 +37,9 @@ func load(c *cli.Context) (*config.Config, error) {
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ())
 	var bad *config.Error
 	if errors.As(err, &bad) {
-		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool check prints a valid one with where each value comes from"}
+		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
 	}
 	return cfg, err
-}
-
-// Check prints the effective configuration, a record for each pool and each
-// of its instances.
-func Check(c *cli.Context) error {
-	type setting struct {
-		Pool     string `json:"pool"`
-		Instance string `json:"instance,omitempty"`
-		Key      string `json:"key"`
-		Value    string `json:"value"`
-		Source   string `json:"source"`
-	}
-	out, err := c.Output([]cli.Column{{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"}, {Head: "KEY", Field: "setting.key"},
-		{Head: "VALUE", Field: "setting.value"}, {Head: "SOURCE", Field: "setting.source"}}, cli.Schema(map[string]any{"setting": setting{}}), nil)
-	if err != nil {
-		return err
-	}
-	cfg, err := load(c)
-	if err != nil {
-		return err
-	}
-	write := func(pool, instance string, values []config.Value) error {
-		for _, v := range values {
-			r := record.New()
-			r.MustSet("setting", setting{pool, instance, v.Key, v.Text, v.Source})
-			if err := out.Write(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for _, p := range cfg.Pools {
-		if err := write(p.Name, "", p.Values()); err != nil {
-			return err
-		}
-		for _, i := range p.Instances {
-			if err := write(p.Name, i.ID, p.InstanceValues(i.ID)); err != nil {
-				return err
-			}
-		}
-	}
-	return out.Close()
 }
 
 // service is the member that serve prints.
@@ -313,9 +272,9 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 }
 
 // launch launches an instance's browser by blaunch.
-func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Settings, options.Options) (*launcher.Browser, error) {
+func launch(c *cli.Context, now <-chan struct{}) func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
 	grace := c.Duration("stop-timeout")
-	return func(ctx context.Context, set config.Settings, o options.Options) (*launcher.Browser, error) {
+	return func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error) {
 		blaunch := launcher.Blaunch
 		if set.WSLWindows {
 			blaunch = launcher.WindowsBlaunch
@@ -323,7 +282,8 @@ func launch(c *cli.Context, now <-chan struct{}) func(context.Context, config.Se
 				return nil, err
 			}
 		}
-		spec, err := blaunch(set.Timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), o.Argv())
+		args := append(o.Argv(), "--owner=bpool "+pool+"/"+set.ID)
+		spec, err := blaunch(cmp.Or(set.Timeout, config.MaxTimeout), grace, c.Messages, c.String("log-level"), c.String("log-format"), args)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,10 +16,14 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"btools/lib/spell"
 )
 
 // Prefix begins the names of the environment's variables: PREFIX KEY is
-// global, PREFIX _POOL_KEY a pool's, PREFIX _POOL__ID_KEY an instance's.
+// global, PREFIX _POOL_KEY a pool's, PREFIX _POOL__ID_KEY an instance's. It is
+// that of the Playwright MCP proxy, whose pools these were first, so that what
+// was written for it goes on working.
 const Prefix = "PW_MCP_PROXY_"
 
 // Default is the pool that there is if none is configured.
@@ -46,11 +51,11 @@ type Settings struct {
 	ID          string // of the instance: its number
 	Alias       string // "": none
 	Description string
-	Browser     string // a type or an absolute path
+	Browser     string // a type or an absolute path; "": the best that is installed
 	Headless    bool
 	Isolated    bool // each lease gets a fresh profile
 	WSLWindows  bool
-	Timeout     time.Duration // of a launch, and of a tool's call
+	Timeout     time.Duration // of a launch, and under bmcp of a tool's call; 0: no limit
 	Launch      bool          // false: the slot holds no browser of ours
 	Args        []string
 	UserDataDir string // "": temporary
@@ -72,6 +77,8 @@ type Settings struct {
 // Value is one value as it was written, and where.
 type Value struct {
 	Key, Text, Source string
+	Set               bool // not a default
+	Shared            bool // by the pool's instances
 }
 
 // entry is a value with its place.
@@ -95,6 +102,15 @@ type settings struct {
 	entries []entry
 	index   map[place]int     // of those that hold: the environment's goes before the file's
 	named   map[string]string // pools that the file has a table of, and where
+	none    bool              // no pool is configured
+}
+
+// name is the key's as the entry's source has it.
+func (e *entry) name() string {
+	if e.file {
+		return strings.ToLower(e.key.name)
+	}
+	return e.key.name
 }
 
 // Problem is one thing that is wrong.
@@ -212,10 +228,13 @@ func lastParts(body string) (parts []string) {
 
 // suggestion names the known key that one of the names resembles most.
 func suggestion(names ...string) string {
-	best, distance := "", 1<<30
+	best, distance := "", 0
 	for _, n := range names {
-		if k := nearest(n); k != "" && edits(n, k) < distance {
-			best, distance = k, edits(n, k)
+		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" && (best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
+			best, distance = k, spell.Distance(strings.ToUpper(n), k)
+			if n == strings.ToLower(n) { // as a file has it
+				best = strings.ToLower(k)
+			}
 		}
 	}
 	if best == "" {
@@ -224,34 +243,47 @@ func suggestion(names ...string) string {
 	return ": did you mean " + best + "?"
 }
 
+// noName says that a pool can't have the name.
+func noName(name string) string {
+	guess := ""
+	if upper := strings.ToUpper(name); upper != name && validName(upper) {
+		guess = ": did you mean " + upper + "?"
+	}
+	return fmt.Sprintf("%q is not a name of a pool%s A name has capital letters, digits and single underscores, and does not end in the name of a key", name, cmp.Or(guess, "."))
+}
+
 // add adds an entry once its place and key are known to be good.
 func (s *settings) add(e entry, name string, bad *Error) {
-	if e.key = keyNamed(name); e.key == nil {
+	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != e.key.name {
 		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
 		return
 	}
 	if e.level != global && !validName(e.pool) {
-		bad.add(e.source, "%q is no name of a pool: capital letters, digits and single underscores, not ending in the name of a key", e.pool)
+		bad.add(e.source, "%s", noName(e.pool))
 		return
 	}
 	if e.level == instance && !isNumber(e.id) {
-		bad.add(e.source, "%q is no instance's ID: they are 0, 1, 2 and so on", e.id)
+		bad.add(e.source, "%q is not an instance's ID: they are 0, 1, 2 and so on", e.id)
 		return
 	}
 	if e.key.levels&e.level == 0 {
+		where := map[level]string{pool: "a pool, " + Prefix + "_POOL_" + e.key.name, instance: "an instance, " + Prefix + "_POOL__ID_" + e.key.name}
+		if e.file {
+			where = map[level]string{pool: "a pool, in [pool.POOL]", instance: "an instance, in [pool.POOL.instance.ID]"}
+		}
 		switch {
 		case e.level == global && e.key.levels == pool:
-			bad.add(e.source, "%s defined globally: set it for a pool, %s_POOL_%s", e.key.name, Prefix, e.key.name)
+			bad.add(e.source, "%s defined globally: set it for %s", e.name(), where[pool])
 		case e.level == global:
-			bad.add(e.source, "%s defined globally: set it for an instance, %s_POOL__ID_%s", e.key.name, Prefix, e.key.name)
+			bad.add(e.source, "%s defined globally: set it for %s", e.name(), where[instance])
 		default:
-			bad.add(e.source, "%s can't be set for %s", e.key.name, map[level]string{pool: "a pool", instance: "an instance"}[e.level])
+			bad.add(e.source, "%s can't be set for %s", e.name(), map[level]string{pool: "a pool", instance: "an instance"}[e.level])
 		}
 		return
 	}
 	if e.key.read != nil {
 		if err := e.key.read(&Settings{}, e.text); err != nil {
-			bad.add(e.source, "%s is %q: %v", e.key.name, e.text, err)
+			bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 			return
 		}
 	}
@@ -319,18 +351,24 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 						inner.level, inner.id = instance, n
 					} else {
 						inner.pool = n
+					}
+					if !ok {
+						bad.add(at.source+"."+n, "%s.%s is not a table", full, n)
+						continue
+					}
+					if inner.level == pool && !validName(n) {
+						bad.add(at.source+"."+n, "%s", noName(n))
+						continue
+					}
+					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
+						bad.add(at.source+"."+n, "[%s.%s] is not an instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
+						continue
+					}
+					if inner.level == pool {
 						if s.named == nil {
 							s.named = map[string]string{}
 						}
 						s.named[n] = at.source + "." + n
-					}
-					if !ok {
-						bad.add(at.source+"."+n, "%s.%s is no table", full, n)
-						continue
-					}
-					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
-						bad.add(at.source+"."+n, "[%s.%s] is no instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
-						continue
 					}
 					s.readTable(below, inner, full+"."+n+".", bad)
 				}
@@ -344,12 +382,16 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 			bad.add(at.source, "%s is %v: it is %s, as a text, a number, a boolean or, for args, a list of texts", full, t[name], k.kind)
 			continue
 		}
+		if name != strings.ToLower(name) && keyNamed(strings.ToUpper(name)) != nil {
+			bad.add(at.source, "unknown key %s: did you mean %s?", full, strings.ToLower(name))
+			continue
+		}
 		if !ok || name != strings.ToLower(name) {
 			bad.add(at.source, "unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
 			continue
 		}
 		at.text = text
-		s.add(at, strings.ToUpper(name), bad)
+		s.add(at, name, bad)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -32,8 +33,14 @@ func TestNothingConfigured(t *testing.T) {
 	if p.Name != "DEFAULT" || !p.IsDefault || len(p.Instances) != 1 || p.LeaseTimeout != time.Minute || p.LeaseTTL != time.Hour {
 		t.Errorf("%+v", p)
 	}
-	if i := p.Instances[0]; i.Browser != "chromium" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second || i.Start != "eager" {
+	if i := p.Instances[0]; i.Browser != "" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second || i.Start != "eager" {
 		t.Errorf("%+v", i)
+	}
+	if c, err = load(t, "", "BROWSER=chrome"); err != nil || c.Pools[0].Instances[0].Browser != "chrome" {
+		t.Error("another browser than the one that is asked for", err)
+	}
+	if c, err = load(t, "", "_A_INSTANCES=1"); err != nil || c.Pools[0].Instances[0].Browser != "chromium" || !c.Pools[0].IsDefault {
+		t.Error("one pool", c, err)
 	}
 	if c, err = load(t, "", "HEADLESS=false"); err != nil || c.Pools[0].Instances[0].Headless {
 		t.Error("a global key alone is not heeded", err)
@@ -65,7 +72,7 @@ func TestHierarchy(t *testing.T) {
 		}
 		var sources []string
 		for _, key := range []string{"BROWSER", "HEADLESS", "TIMEOUT"} {
-			for _, v := range p.InstanceValues(got.ID) {
+			for _, v := range p.InstanceValues(got.ID, false) {
 				if v.Key == key {
 					level, _, _ := strings.Cut(v.Source, ",")
 					sources = append(sources, level)
@@ -135,7 +142,12 @@ func TestProblems(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		{"", []string{"_A_BROWSER=chrome"}, []string{"Pool missing INSTANCES configuration: A needs", "No default pool defined"}},
+		{"", []string{"_A_BROWSER=chrome"}, []string{"Pool missing INSTANCES configuration: A needs PW_MCP_PROXY__A_INSTANCES=N"}},
+		{"", []string{"_A_INSTANCES=1", "_B_INSTANCES=1"}, []string{"No default pool defined: set PW_MCP_PROXY__POOL_IS_DEFAULT=true of one of A, B"}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=false"}, []string{"No default pool defined"}},
+		{"[pool.A]\ninstances = 1\n[pool.B]\nheadless = true\n", nil, []string{"No default pool defined: set is_default = true in the [pool.POOL] of one of A, B", "B needs instances = N in [pool.B]"}},
+		{"instances = 1\nalias = \"x\"\ntimout = 5\n[pool.A]\ninstances = \"x\"\nis_default = \"maybe\"\ntimeout = \"soon\"\n", nil,
+			[]string{"instances defined globally: set it for a pool, in [pool.POOL]", "alias defined globally: set it for an instance, in [pool.POOL.instance.ID]", "unknown key timout: did you mean timeout?", "instances is \"x\"", "is_default is \"maybe\"", "timeout is \"soon\""}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=true", "_B_INSTANCES=1", "_B_IS_DEFAULT=1"}, []string{"Multiple default pools defined", "_B_IS_DEFAULT"}},
 		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__5_BROWSER=chrome"}, []string{"Invalid instance ID in override", "IDs 0 to 2, not 5"}},
 		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=x", "_A__2_ALIAS=x"}, []string{"Duplicate alias in pool A"}},
@@ -143,17 +155,17 @@ func TestProblems(t *testing.T) {
 		{"", []string{"INSTANCES=1", "IS_DEFAULT=true", "ALIAS=x"}, []string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally", "ALIAS defined globally: set it for an instance"}},
 		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"}, []string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`, `IS_DEFAULT is "maybe"`}},
 		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"}, []string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?", "unknown key QUARK (PW"}},
-		{"", []string{"BROWSER=netscape", "TIMEOUT=0", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
+		{"", []string{"BROWSER=netscape", "TIMEOUT=-1", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is \"5\": it needs a unit: 5s are seconds", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
 		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"}, []string{"HEALTH_INTERVAL is \"1000000h\": it is a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
-		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is no name of a pool`, `"MY_BROWSER" is no name of a pool`, `"x" is no instance's ID`, `"01" is no instance's ID`}},
+		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is not a name of a pool: did you mean A?`, `"MY_BROWSER" is not a name of a pool. A name has`, `"x" is not an instance's ID`, `"01" is not an instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
 		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
-		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil, []string{"[pool.A.instance.7] is no instance, or has no keys", "[pool.A.instance.x] is no instance"}},
-		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\nargs = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil, []string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is milliseconds"}},
-		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"}, []string{"LAUNCH=true for a webkit of A/0"}},
+		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil, []string{"[pool.A.instance.7] is not an instance, or has no keys", "[pool.A.instance.x] is not an instance"}},
+		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\nargs = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil, []string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is a duration"}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"}, []string{"LAUNCH is \"true\" for a webkit, of A/0"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
-		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser", "did you mean HEADLESS", "unknown table [pools]", "pool.A is no table", "pool.B.instances is 1.5: it is 1 to 10000"}},
+		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser: did you mean browser?", "unknown key headles: did you mean headless?", "unknown table [pools]", "pool.A is not a table", "pool.B.instances is 1.5: it is 1 to 10000"}},
 	} {
 		_, err := load(t, c.file, slices.Clone(c.env)...)
 		if err == nil {
@@ -166,8 +178,33 @@ func TestProblems(t *testing.T) {
 			}
 		}
 	}
+	// A table with a name that can't be is one error, however much is in it.
+	_, err := load(t, "[pool.main]\ninstances = 2\nheadless = true\n[pool.main.instance.0]\nalias = \"x\"\n")
+	var e *Error
+	if !errors.As(err, &e) || len(e.Problems) != 1 || !strings.Contains(e.Problems[0].What, `"main" is not a name of a pool: did you mean MAIN?`) {
+		t.Error(err)
+	}
 	if _, err := Load("/nonexistent/pool.toml", nil); err == nil || !strings.Contains(err.Error(), "cannot read the configuration: no such file") {
 		t.Error(err)
+	}
+}
+
+// Durations are written as such everywhere, and TIMEOUT as the specification
+// has it, too.
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{"5000": 5 * time.Second, "5s": 5 * time.Second, "1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": MaxTimeout} {
+		c, err := load(t, "", "TIMEOUT="+text)
+		if err != nil || c.Pools[0].Instances[0].Timeout != want {
+			t.Errorf("%s: %v", text, err)
+		}
+		if c, err = load(t, "timeout = \""+text+"\"\n"); err != nil || c.Pools[0].Instances[0].Timeout != want {
+			t.Errorf("%s in a file: %v", text, err)
+		}
+	}
+	for _, text := range []string{"-1", "-5s", "5", "25h", "1us", "86400001", "99999999999999999999", "soon"} {
+		if c, err := load(t, "", "TIMEOUT="+text); (err == nil) != (text == "5") {
+			t.Errorf("%s: %v, %v", text, c, err)
+		}
 	}
 }
 

@@ -50,6 +50,8 @@ const (
 	maxCount     = 1 << 30
 	// MaxDuration is a hundred years: sums of a few still are a Duration.
 	MaxDuration = 876000 * time.Hour
+	// MaxTimeout is the longest TIMEOUT.
+	MaxTimeout = 24 * time.Hour
 )
 
 // Browsers are the types that BROWSER takes: those of the seed, and ours.
@@ -70,10 +72,19 @@ var keys = []key{
 	{"HEADLESS", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Headless })},
 	{"ISOLATED", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.Isolated })},
 	{"WSL_WINDOWS", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.WSLWindows })},
-	{"TIMEOUT", anywhere, "milliseconds", "30000", func(s *Settings, v string) error {
-		ms, err := count(v, 1, 24*60*60*1000)
-		s.Timeout = time.Duration(ms) * time.Millisecond
-		return err
+	{"TIMEOUT", anywhere, "a duration, or milliseconds, 0 for no limit", "30000", func(s *Settings, v string) error {
+		d, err := time.ParseDuration(v)
+		if ms, bare := strconv.Atoi(v); bare == nil { // as the specification has it
+			d, err = time.Duration(ms)*time.Millisecond, nil
+			if ms > int(MaxTimeout/time.Millisecond) {
+				d = MaxTimeout + 1
+			}
+		}
+		if err != nil || d < 0 || d > MaxTimeout || d > 0 && d < time.Millisecond {
+			return fmt.Errorf("it is a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit", MaxTimeout)
+		}
+		s.Timeout = d
+		return nil
 	}},
 	{"LAUNCH", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Launch })},
 	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) {
@@ -149,6 +160,9 @@ func count(v string, low, high int) (int, error) {
 func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
+		if n, bare := strconv.Atoi(v); bare == nil && n > 0 {
+			return fmt.Errorf("it needs a unit: %ds are seconds, %dms milliseconds", n, n)
+		}
 		if err != nil || d < low || d > MaxDuration {
 			return fmt.Errorf("it is a duration such as 90s, 5m or 1h30m, at least %v, at most 876000h", low)
 		}
@@ -167,35 +181,9 @@ func keyNamed(name string) *key {
 	return nil
 }
 
-// nearest is the known key that a name resembles most, "" if none does.
-func nearest(name string) string {
-	best, distance := "", 1+len(name)/3
+func keyNames() (names []string) {
 	for _, k := range keys {
-		if d := edits(name, k.name); d < distance {
-			best, distance = k.name, d
-		}
+		names = append(names, k.name)
 	}
-	return best
-}
-
-// edits is how many characters have to change between a and b (Levenshtein).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			up := row[j+1]
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			row[j+1] = min(cost, up+1, row[j]+1)
-			diagonal = up
-		}
-	}
-	return row[len(b)]
+	return names
 }

@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // find is the entry that holds for a key of an instance (or of a pool, with
@@ -30,31 +32,28 @@ func (s *settings) resolve(bad *Error) *Config {
 	}
 	c := &Config{}
 	if len(names) == 0 {
+		s.none = true
 		p := s.pool(Default, 1, bad)
 		p.IsDefault = true
 		c.Pools = []Pool{p}
 		return c
 	}
 	var defaults []string
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for n := range names {
-			if !yield(n) {
-				return
-			}
-		}
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		n, isDefault := 0, false
-		if e := s.find(name, "", "INSTANCES"); e == nil {
-			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES", name, Prefix, name)
+		if e := s.find(name, "", "INSTANCES"); e == nil && s.named[name] != "" {
+			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs instances = N in [pool.%s]", name, name)
+		} else if e == nil {
+			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES=N", name, Prefix, name)
 		} else if k, err := count(e.text, 1, MaxInstances); err != nil {
-			bad.add(e.source, "INSTANCES is %q: %v", e.text, err)
+			bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 		} else {
 			n = k
 		}
 		if e := s.find(name, "", "IS_DEFAULT"); e != nil {
 			var err error
 			if isDefault, err = truth(e.text); err != nil {
-				bad.add(e.source, "IS_DEFAULT is %q: %v", e.text, err)
+				bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 			}
 		}
 		p := s.pool(name, n, bad)
@@ -69,8 +68,14 @@ func (s *settings) resolve(bad *Error) *Config {
 		for _, d := range defaults {
 			bad.add(s.find(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
 		}
+	case len(defaults) == 0 && len(c.Pools) == 1 && s.find(c.Pools[0].Name, "", "IS_DEFAULT") == nil:
+		c.Pools[0].IsDefault = true // there is no other
 	case len(defaults) == 0:
-		bad.add("", "No default pool defined: set IS_DEFAULT=true for one of them")
+		how := "set " + Prefix + "_POOL_IS_DEFAULT=true"
+		if len(s.named) > 0 {
+			how = "set is_default = true in the [pool.POOL]"
+		}
+		bad.add("", "No default pool defined: %s of one of %s", how, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return c
 }
@@ -96,11 +101,13 @@ func (c *Config) checkInstances(bad *Error) {
 				continue
 			}
 			if i.Browser == "webkit" {
-				bad.add(p.all.find(p.Name, i.ID, "LAUNCH").source, "LAUNCH=true for a webkit of %s/%s: bpool can launch none", p.Name, i.ID)
+				e := p.all.find(p.Name, i.ID, "LAUNCH")
+				bad.add(e.source, "%s is %q for a webkit, of %s/%s: bpool can launch none", e.name(), e.text, p.Name, i.ID)
 			}
 			at := p.Name + "/" + i.ID
 			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !told {
-				bad.add(p.all.find(p.Name, i.ID, "USER_DATA_DIR").source, "USER_DATA_DIR %s is that of both %s and %s: a profile is for one browser at a time", i.UserDataDir, other, at)
+				e := p.all.find(p.Name, i.ID, "USER_DATA_DIR")
+				bad.add(e.source, "%s %s is that of both %s and %s: a profile is for one browser at a time", e.name(), i.UserDataDir, other, at)
 				told = true
 			}
 			dirs[i.UserDataDir] = at
@@ -163,9 +170,12 @@ func (s *settings) of(pool, id string) Settings {
 // value is a key's value and where it comes from.
 func (s *settings) value(pool, id string, k *key) Value {
 	if e := s.find(pool, id, k.name); e != nil {
-		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source)}
+		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
 	}
-	v := Value{k.name, k.def, "default"}
+	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
+	if k.name == "BROWSER" && s.none {
+		v.Text, v.Source = "", "default: the best that is installed" // nobody has asked for another
+	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // which no DevTools drives
 	}
@@ -179,27 +189,31 @@ func (p Pool) Resize(n int) Pool {
 	return q
 }
 
-// Values are the pool's settings, each with its source.
+// Values are the pool's settings, each with its source: those that can be set
+// for an instance only if they are set.
 func (p *Pool) Values() (values []Value) {
 	for _, k := range keys {
-		if k.levels&instance == 0 {
-			v := p.all.value(p.Name, "", &k)
-			if k.name == "IS_DEFAULT" && p.IsDefault && v.Text == k.def {
-				v.Text = "true" // the only one
+		v := p.all.value(p.Name, "", &k)
+		switch {
+		case k.levels&instance != 0:
+			if !v.Set {
+				continue
 			}
-			if k.name == "INSTANCES" && v.Text == "" {
-				v.Text = strconv.Itoa(len(p.Instances))
-			}
-			values = append(values, v)
+		case k.name == "IS_DEFAULT" && p.IsDefault && !v.Set:
+			v.Text, v.Source = "true", "default of the only pool"
+		case k.name == "INSTANCES" && !v.Set:
+			v.Text = strconv.Itoa(len(p.Instances))
 		}
+		values = append(values, v)
 	}
 	return values
 }
 
-// InstanceValues are an instance's settings, each with its source.
-func (p *Pool) InstanceValues(id string) (values []Value) {
+// InstanceValues are an instance's settings, each with its source, or only
+// those that are its own.
+func (p *Pool) InstanceValues(id string, own bool) (values []Value) {
 	for _, k := range keys {
-		if k.levels&instance != 0 {
+		if _, set := p.all.index[place{instance, p.Name, id, k.name}]; k.levels&instance != 0 && (set || !own) {
 			values = append(values, p.all.value(p.Name, id, &k))
 		}
 	}

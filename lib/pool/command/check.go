@@ -1,0 +1,117 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btools/lib/cli"
+	"btools/lib/find"
+	"btools/lib/pool/config"
+	"btools/lib/record"
+)
+
+// setting is the member that check prints.
+type setting struct {
+	Pool     string `json:"pool"`
+	Instance string `json:"instance,omitempty"`
+	Key      string `json:"key"`
+	Value    string `json:"value"`
+	Source   string `json:"source"`
+}
+
+// Check prints what is set, a record for each value: of each pool, and of
+// those of its instances that differ. With --all it prints every value of
+// every instance.
+func Check(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"}, {Head: "KEY", Field: "setting.key"},
+		{Head: "VALUE", Field: "setting.value"}, {Head: "SOURCE", Field: "setting.source", Spare: 1}}, cli.Schema(map[string]any{"setting": setting{}}), nil)
+	if err != nil {
+		return err
+	}
+	cfg, err := load(c)
+	if err != nil {
+		return err
+	}
+	all := c.Bool("all")
+	write := func(pool, instance string, values []config.Value) error {
+		for _, v := range values {
+			// How many there are is of interest whoever has said so.
+			if !all && !v.Set && v.Key != "INSTANCES" {
+				continue
+			}
+			r := record.New()
+			r.MustSet("setting", setting{pool, instance, v.Key, v.Text, v.Source})
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, p := range cfg.Pools {
+		values := p.Values()
+		if all { // the others are each instance's
+			values = slices.DeleteFunc(values, func(v config.Value) bool { return !v.Shared })
+		}
+		if err := write(p.Name, "", values); err != nil {
+			return err
+		}
+		for _, i := range p.Instances {
+			if err := write(p.Name, i.ID, p.InstanceValues(i.ID, !all)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	warnMissing(c, cfg)
+	if !all && out.Table() {
+		c.Log.Info("everything else has its default: bpool check --all shows it")
+	}
+	return nil
+}
+
+// warnMissing warns of browsers that are not installed.
+func warnMissing(c *cli.Context, cfg *config.Config) {
+	installed, _, _ := find.Browsers(context.Background(), find.Options{Getenv: c.Getenv, Home: c.Home()})
+	has := func(browser string) bool {
+		if filepath.IsAbs(browser) {
+			_, err := find.Inspect(browser, "")
+			return err == nil
+		}
+		return slices.ContainsFunc(installed, func(b record.Browser) bool { return browser == "" || b.Type == record.Canonical(browser) })
+	}
+	for _, p := range cfg.Pools {
+		missing := map[string][]string{} // instances by browser
+		var browsers []string
+		for _, i := range p.Instances {
+			if !i.Launch || i.WSLWindows || has(i.Browser) { // what Windows has is not looked for
+				continue
+			}
+			if missing[i.Browser] == nil {
+				browsers = append(browsers, i.Browser)
+			}
+			missing[i.Browser] = append(missing[i.Browser], i.ID)
+		}
+		for _, b := range browsers {
+			what := "no " + b + " is installed"
+			switch {
+			case b == "":
+				what = "no browser is installed"
+			case filepath.IsAbs(b):
+				what = b + " is not an executable file"
+			}
+			ids := missing[b]
+			which := "instance " + strings.Join(ids, ", ")
+			if n := len(ids); n == len(p.Instances) {
+				which = "its instances"
+			} else if n > 1 {
+				which = "instances " + strings.Join(ids[:min(n, 10)], ", ")
+			}
+			c.Log.Warn(fmt.Sprintf("pool %s: %s, so %s can't be launched; bfind lists what is", p.Name, what, which))
+		}
+	}
+}
