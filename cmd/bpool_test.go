@@ -749,6 +749,21 @@ func TestPoolCheck(t *testing.T) {
 		r.wants(t, 78, "hint: bpool.toml(5) has each key")
 	}
 	w.run("bpool").wants(t, 64, "name a command")
+	// A file of variables, which is read only if it is named, and is written for
+	// more than one program. The environment goes before it.
+	os.WriteFile(w.dir+"/.env", []byte("# .env\nSECRET='x y'\nexport PW_MCP_PROXY_TIMEOUT=30000\nPW_MCP_PROXY__A_INSTANCES=3\nPW_MCP_PROXY__A__1_BROWSER=chrome\n"), 0o600)
+	c := w.cmd("bpool", "check", "-f", fields, "--env-file", ".env")
+	c.Dir, c.Env = w.dir, env
+	b, err := c.Output()
+	if want := "\tTIMEOUT\t30000\tglobal, .env:3: PW_MCP_PROXY_TIMEOUT\n"; err != nil || !strings.Contains(string(b), want) || !strings.Contains(string(b), brave) || !strings.Contains(string(b), "\tINSTANCES\t3\tpool, .env:4: ") {
+		t.Errorf("%s, %v", b, err)
+	}
+	c = w.cmd("bpool", "check")
+	c.Dir, c.Env = w.dir, env
+	if b, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 78 || !strings.Contains(string(b), "Pool missing INSTANCES") {
+		t.Errorf("it is read unasked: %s", b)
+	}
+	w.run("bpool", "serve", "--env-file", w.dir+"/none").wants(t, 78, "none: no such file or directory")
 	// Nothing is configured: the best browser there is will do.
 	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
 	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best that is installed\n") || r.err != "" {

@@ -16,6 +16,7 @@ import (
 func main() {
 	socket := &ucli.StringFlag{Name: "socket", Usage: "the service's control socket is `FILE` (default: beside the state file)"}
 	config := &ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $XDG_CONFIG_HOME/btools/pool.toml, else /etc/btools/pool.toml)"}
+	envFile := &ucli.StringFlag{Name: "env-file", Usage: "read variables that the environment does not set from `FILE`, such as .env"}
 	ttl := &ucli.DurationFlag{Name: "ttl", Usage: "it ends after `DURATION` unless renewed (default: the pool's LEASE_TTL)"}
 	stopTimeout := func(what string) ucli.Flag {
 		return &ucli.DurationFlag{Name: "stop-timeout", Value: 5 * time.Second, Usage: "give " + what + " `DURATION` to end before it is killed"}
@@ -24,12 +25,12 @@ func main() {
 		Command: cli.Command{Name: "bpool", Usage: "named pools of browsers, leased first in, first out"},
 		About:   "The service keeps browsers ready; the other commands speak to it.",
 		Commands: []*cli.Command{
-			{Name: "serve", Usage: "run the service", Do: command.Serve, Flags: slices.Concat([]ucli.Flag{config, socket,
+			{Name: "serve", Usage: "run the service", Do: command.Serve, Flags: slices.Concat([]ucli.Flag{config, envFile, socket,
 				&ucli.DurationFlag{Name: "drain-timeout", Value: 30 * time.Second, Usage: "give leases `DURATION` to end when told to stop"},
 				stopTimeout("a browser"),
 				&ucli.StringFlag{Name: "http", Usage: "serve /healthz, /status and /metrics on `HOST:PORT|PORT`"},
 				&ucli.StringFlag{Name: "token-file", Usage: "who asks there must send the token that `FILE` holds"}}, life.Flags("", ""))},
-			{Name: "check", Usage: "print the configuration that is set, each value with its source", Do: command.Check, Flags: []ucli.Flag{config,
+			{Name: "check", Usage: "print the configuration that is set, each value with its source", Do: command.Check, Flags: []ucli.Flag{config, envFile,
 				&ucli.BoolFlag{Name: "all", Usage: "each value of each instance, defaults too"}}},
 			{Name: "status", Usage: "tell how the pools are", ArgsUsage: "[POOL]", Do: command.Status, Flags: []ucli.Flag{socket,
 				&ucli.BoolFlag{Name: "watch", Usage: "show it again and again, in place, on a terminal"}}},

@@ -33,7 +33,7 @@ function __bpool_args
 		switch $word
 			case --
 				return
-			case --socket --instance --config --http --token-file --drain-timeout --stop-timeout --timeout --ttl --bind-pid --bind-fd --output --field -f --log-level --log-format
+			case --socket --instance --config --env-file --http --token-file --drain-timeout --stop-timeout --timeout --ttl --bind-pid --bind-fd --output --field -f --log-level --log-format
 				set value yes
 			case '-*'
 			case '*'
@@ -81,6 +81,7 @@ complete -c bpool -n '__fish_seen_subcommand_from status lease drain scale' -a '
 complete -c bpool -n '__fish_seen_subcommand_from restart' -a '(__bpool_ask targets)'
 complete -c bpool -n '__fish_seen_subcommand_from renew release' -a '(__bpool_ask leases)'
 complete -c bpool -n '__fish_seen_subcommand_from serve check' -l config -d 'read this file' -rF
+complete -c bpool -n '__fish_seen_subcommand_from serve check' -l env-file -d 'read variables from this file' -rF
 complete -c bpool -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from check' -l socket -d 'the control socket' -rF
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'until leases are ended' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l http -d 'serve status and metrics there' -x

@@ -18,6 +18,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/envfile"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -34,7 +35,14 @@ import (
 
 // load reads the configuration; everything that is wrong is told at once.
 func load(c *cli.Context) (*config.Config, error) {
-	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ())
+	var vars []envfile.Variable
+	if path := c.String("env-file"); path != "" {
+		var err error
+		if vars, err = envfile.Read(path); err != nil {
+			return nil, &cli.Error{Code: cli.Config, Err: err}
+		}
+	}
+	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error
 	if errors.As(err, &bad) {
 		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}

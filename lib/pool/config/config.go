@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"btools/lib/envfile"
 	"btools/lib/spell"
 )
 
@@ -158,14 +160,15 @@ func Path(named string, getenv func(string) string, home string) string {
 	return ""
 }
 
-// Load reads the file, if there is one, and the environment (as os.Environ
-// has it). Its error is an *Error with everything that is wrong.
-func Load(file string, environ []string) (*Config, error) {
+// Load reads the file, if there is one, and the environment (as os.Environ has
+// it), with more variables that hold where that sets none. Its error is an
+// *Error with everything that is wrong.
+func Load(file string, environ []string, more ...envfile.Variable) (*Config, error) {
 	all, bad := &settings{}, &Error{}
 	if file != "" {
 		all.readFile(file, bad)
 	}
-	all.readEnvironment(environ, bad)
+	all.readEnvironment(variables(environ, more), bad)
 	c := all.resolve(bad)
 	c.File = file
 	if len(bad.Problems) > 0 {
@@ -174,15 +177,33 @@ func Load(file string, environ []string) (*Config, error) {
 	return c, nil
 }
 
-func (s *settings) readEnvironment(environ []string, bad *Error) {
-	environ = slices.Sorted(slices.Values(environ))
+// Configures reports whether any variable is of the configuration.
+func Configures(environ []string, more ...envfile.Variable) bool {
+	return len(variables(environ, more)) > 0
+}
+
+// variables are those of the configuration, by name: of the environment, else
+// of a file, the last one of those. An empty one counts as unset.
+func variables(environ []string, more []envfile.Variable) []envfile.Variable {
+	byName := map[string]envfile.Variable{}
+	for _, v := range more {
+		v.Source += ": " + v.Name
+		byName[v.Name] = v
+	}
 	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		rest, ok := strings.CutPrefix(name, Prefix)
-		if !ok || value == "" { // an empty variable is as good as none
-			continue
+		if name, value, _ := strings.Cut(kv, "="); value != "" {
+			byName[name] = envfile.Variable{Name: name, Value: value, Source: name}
 		}
-		e := entry{text: value, source: name}
+	}
+	maps.DeleteFunc(byName, func(name string, v envfile.Variable) bool { return !strings.HasPrefix(name, Prefix) || v.Value == "" })
+	return slices.SortedFunc(maps.Values(byName), func(a, b envfile.Variable) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (s *settings) readEnvironment(vars []envfile.Variable, bad *Error) {
+	for _, v := range vars {
+		name, rest := v.Source, strings.TrimPrefix(v.Name, Prefix)
+		ok := false
+		e := entry{text: v.Value, source: name}
 		if rest[:min(1, len(rest))] != "_" {
 			e.level = global
 			s.add(e, rest, bad)
@@ -337,14 +358,14 @@ func (s *settings) readFile(file string, bad *Error) {
 
 // readTable reads the keys of one table, and those below it.
 func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error) {
-	for _, name := range slices.Sorted(mapKeys(t)) {
+	for _, name := range slices.Sorted(maps.Keys(t)) {
 		at := e
 		full := path + name
 		at.source = e.source + ": " + full
 		if sub, ok := t[name].(map[string]any); ok {
 			switch {
 			case e.level == global && name == "pool", e.level == pool && name == "instance":
-				for _, n := range slices.Sorted(mapKeys(sub)) {
+				for _, n := range slices.Sorted(maps.Keys(sub)) {
 					below, ok := sub[n].(map[string]any)
 					inner := e
 					if inner.level = pool; e.level == pool {
@@ -392,16 +413,6 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 		}
 		at.text = text
 		s.add(at, name, bad)
-	}
-}
-
-func mapKeys(m map[string]any) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"btools/lib/envfile"
 )
 
 func load(t *testing.T, file string, environ ...string) (*Config, error) {
@@ -132,6 +134,38 @@ alias = "c"
 	a := c.Pools[0].Instances
 	if a[0].Browser != "brave" || a[1].Browser != "chrome" || a[0].Timeout != 7*time.Second || a[1].Alias != "other" || !slices.Equal(a[0].Args, []string{"--one", "it's two"}) {
 		t.Errorf("%+v", a)
+	}
+}
+
+// Variables of a file hold where the environment sets none, and go before the
+// file of pools, as the environment does.
+func TestVariablesOfAFile(t *testing.T) {
+	path := t.TempDir() + "/pool.toml"
+	os.WriteFile(path, []byte("headless = true\ntimeout = 5000\n[pool.A]\ninstances = 2\n"), 0o600)
+	more := []envfile.Variable{
+		{Name: "PW_MCP_PROXY_TIMEOUT", Value: "6000", Source: ".env:1"}, {Name: "PW_MCP_PROXY_HEADLESS", Value: "false", Source: ".env:2"},
+		{Name: "PW_MCP_PROXY__A_INSTANCES", Value: "3", Source: ".env:3"}, {Name: "PW_MCP_PROXY__A_INSTANCES", Value: "4", Source: ".env:4"},
+		{Name: "PW_MCP_PROXY_BROWSER", Value: "", Source: ".env:5"}, {Name: "SECRET", Value: "x", Source: ".env:6"},
+	}
+	c, err := Load(path, []string{"PW_MCP_PROXY_TIMEOUT=7000", "PW_MCP_PROXY_HEADLESS="}, more...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Pools[0]
+	if i := p.Instances[0]; len(p.Instances) != 4 || i.Headless || i.Timeout != 7*time.Second || i.Browser != "chromium" {
+		t.Errorf("%d, %+v", len(p.Instances), i)
+	}
+	for _, v := range p.Values() {
+		want := map[string]string{"INSTANCES": "pool, .env:4: PW_MCP_PROXY__A_INSTANCES", "TIMEOUT": "global, PW_MCP_PROXY_TIMEOUT", "HEADLESS": "global, .env:2: PW_MCP_PROXY_HEADLESS"}[v.Key]
+		if v.Set && v.Source != want {
+			t.Errorf("%s is from %q", v.Key, v.Source)
+		}
+	}
+	if _, err := Load("", nil, envfile.Variable{Name: "PW_MCP_PROXY_HEADLES", Value: "x", Source: ".env:9"}); err == nil || !strings.Contains(err.Error(), "did you mean HEADLESS? (.env:9: PW_MCP_PROXY_HEADLES)") {
+		t.Error(err)
+	}
+	if Configures([]string{"PATH=/bin", "PW_MCP_PROXY_X="}, envfile.Variable{Name: "SECRET", Value: "x"}) || !Configures(nil, more...) || !Configures([]string{"PW_MCP_PROXY_X=1"}) {
+		t.Error("Configures")
 	}
 }
 
