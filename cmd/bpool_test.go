@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"btools/lib/proc"
 )
@@ -648,11 +649,26 @@ func TestPoolOnAFullDisk(t *testing.T) {
 // The table for people: on a terminal, with colors unless they are refused.
 func TestPoolStatusForPeople(t *testing.T) {
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false")
-	p.lease("--bind-pid", fmt.Sprint(os.Getpid()))
-	if out := w.run("bpool", "status", "--output", "table").out; !strings.Contains(out, "healthy  lease_") || !strings.Contains(out, fmt.Sprintf("(%d)", os.Getpid())) {
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false", "_B_INSTANCES=1", "_B_LAUNCH=true", "_B_BROWSER=/nonexistent", "_B_RESTART=never")
+	l := p.lease("--bind-pid", fmt.Sprint(os.Getpid()))
+	env := w.env
+	w.env = append(env, "COLUMNS=80")
+	out := w.run("bpool", "status", "--output", "table").out
+	for _, line := range strings.Split(out, "\n") {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	id := l.Lease.ID
+	for _, want := range []string{"STATE    HOLDER", fmt.Sprintf(" (%d)", os.Getpid()), "…" + id[len(id)-6:] + "\n", "\n    cannot use /nonexistent: no such browser: there is no such file\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("misses %q in\n%s", want, out)
+		}
+	}
+	if out := w.run("bpool", "status", "--output", "table", "--wide").out; !strings.Contains(out, id) || !strings.Contains(out, "ENDPOINT") {
 		t.Error(out)
 	}
+	w.env = env
 	terminal := func(line string) string {
 		c := w.cmd("script", "-qec", line, "/dev/null")
 		c.Env = append(c.Env, "TERM=xterm")
@@ -665,7 +681,7 @@ func TestPoolStatusForPeople(t *testing.T) {
 	if out := terminal("NO_COLOR=1 bpool status"); strings.Contains(out, "\x1b") || !strings.Contains(out, "healthy") {
 		t.Errorf("%q", out)
 	}
-	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out, "2 healthy, 0 failed, 1 leased, 1 available; 0 waiting") < 2 {
+	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out, "2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
 		t.Errorf("%q", out)
 	}
 	w.run("bpool", "status", "--watch").wants(t, 64, "--watch is for a terminal")

@@ -87,6 +87,7 @@ complete -c bpool -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'un
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l http -d 'serve status and metrics there' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l token-file -d 'ask for the token in this file' -rF
 complete -c bpool -n '__fish_seen_subcommand_from status' -l watch -d 'show it again and again'
+complete -c bpool -n '__fish_seen_subcommand_from status' -l wide -d 'show all of it'
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l stop-timeout -d 'until it is killed' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-pid -d 'end with this process' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-fd -d 'end at end of file' -x

@@ -188,6 +188,17 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// What is long and rare has a line of its own, below its row.
+func TestTableBelow(t *testing.T) {
+	var b strings.Builder
+	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"}, {Head: "ERROR", Field: "error", Below: true}, {Head: "N", Field: "n"}}}
+	tab.add([]byte(`{"id":"x1","error":"there is no display","n":1}`))
+	tab.add([]byte(`{"id":"x2","n":2}`))
+	if err := tab.flush(); err != nil || b.String() != "ID  N\nx1  1\n    there is no dis…\nx2  2\n" {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
 // Nobody who does not read standard error holds a program up.
 func TestUnreadMessages(t *testing.T) {
 	r, w, err := os.Pipe()

@@ -148,6 +148,13 @@ func (c *Context) Table(w io.Writer, cols []Column) *Output {
 	return &Output{c: c, table: t}
 }
 
+// Wide has a table as wide as it need be, whatever the terminal's width.
+func (o *Output) Wide() {
+	if o.table != nil {
+		o.table.width = 0
+	}
+}
+
 // Height is how many lines the terminal has, 0 if that is not known.
 func (c *Context) Height() int { return height(c.Stdout) }
 

@@ -21,6 +21,8 @@ type Column struct {
 	// Spare columns are left out where the terminal is too narrow, the
 	// highest number first; 0: never.
 	Spare int
+	// Below has a value on a line of its own, below its row, if there is one.
+	Below bool
 }
 
 // Color is a color of the terminal's palette.
@@ -80,6 +82,9 @@ func (t *table) widths() []int {
 	widths := make([]int, len(t.cols))
 	total := -gap
 	for i, c := range t.cols {
+		if c.Below {
+			continue
+		}
 		widths[i] = utf8.RuneCountInString(c.Head)
 		for _, r := range t.rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(r[i]))
@@ -123,7 +128,7 @@ func (t *table) flush() error {
 				if left <= 1 {
 					break
 				}
-				s, n = string([]rune(s)[:left-1])+"…", left
+				s, n = cut(s, left), left
 			}
 			left -= widths[i] + gap
 			if color != nil && t.colors && t.cols[i].Color != nil {
@@ -140,12 +145,28 @@ func (t *table) flush() error {
 	print(heads, nil)
 	for _, r := range t.rows {
 		print(r, func(i int) Color { return t.cols[i].Color(r[i]) })
+		for i, c := range t.cols {
+			if c.Below && r[i] != "" {
+				b.WriteString(cut(indent+r[i], t.width) + "\n")
+			}
+		}
 	}
 	t.rows = slices.Delete(t.rows, 0, len(t.rows))
 	if _, err := io.WriteString(t.w, b.String()); err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// indent begins what is below a row.
+const indent = "    "
+
+// cut is a text that is no wider than that; 0: as wide as it is.
+func cut(s string, width int) string {
+	if r := []rune(s); width > 0 && len(r) > width {
+		return string(r[:max(0, width-1)]) + "…"
+	}
+	return s
 }
 
 // value is a value as --field and a table show it: a string without quotes,

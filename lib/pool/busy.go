@@ -103,16 +103,29 @@ func failures(failed []InstanceStatus, now time.Time) string {
 	}
 	when := "not tried again (RESTART=never)"
 	if next != nil {
-		when = "next try in " + max(0, next.Sub(now)).Round(time.Second).String()
+		when = NextTry(*next, now)
 	}
 	return strings.Join(append(reasons, when), ", ")
 }
 
-// FirstSentence is what an error says first, without the last words of a
-// browser and other details that follow.
+// FirstSentence is what people need of the error of an instance: its first
+// sentence, without the last words of the browser that follow, and without
+// what goes without saying.
 func FirstSentence(reason string) string {
 	if i := strings.IndexAny(reason, ";\n"); i >= 0 {
 		reason = reason[:i]
 	}
+	reason = strings.TrimPrefix(strings.TrimPrefix(reason, "blaunch: "), "cannot launch: ")
+	if _, why, ok := strings.Cut(reason, " before its endpoint answered: "); ok {
+		return why
+	}
 	return reason
+}
+
+// NextTry says when an instance is tried again, such as "next try in 8s".
+func NextTry(at, now time.Time) string {
+	if left := at.Sub(now).Round(time.Second); left > 0 {
+		return "next try in " + left.String()
+	}
+	return "next try in a moment"
 }

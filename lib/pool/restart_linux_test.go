@@ -28,7 +28,7 @@ type farm struct {
 	bad atomic.Bool // launches fail
 }
 
-const noDisplay = "cannot launch: chromium exited with code 1: there is no display to open a window on; its last words: gpu\nmore"
+const noDisplay = "cannot launch: chromium exited with code 1 before its endpoint answered: there is no display to open a window on; its last words: gpu\nmore"
 
 func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ options.Options) (*launcher.Browser, error) {
 	if f.bad.Load() {
@@ -144,8 +144,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 // What can't be launched is tried again, and who can wait for that does.
 func TestWaitingForTheNextTry(t *testing.T) {
 	v, f := farming(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
-	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (2 of 2 failed: " +
-		"cannot launch: chromium exited with code 1: there is no display to open a window on, next try in "
+	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (2 of 2 failed: there is no display to open a window on, next try in "
 	for _, timeout := range []time.Duration{0, time.Millisecond} {
 		a := lease(t.Context(), v, pool.Request{Timeout: new(timeout)})
 		var e *control.Error
@@ -277,7 +276,7 @@ func TestNewsOfALease(t *testing.T) {
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })
 	f.bad.Store(true)
 	v.Restart("A", "")
-	hears("the browser of A/0 is replaced by bpool restart, without its pages", "the browser of A/0 could not be launched: cannot launch: chromium exited with code 1: there is no display to open a window on; another one is launched in ")
+	hears("the browser of A/0 is replaced by bpool restart, without its pages", "the browser of A/0 could not be launched: there is no display to open a window on; another one is launched in ")
 	f.bad.Store(false)
 	v.Restart("A", "")
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })

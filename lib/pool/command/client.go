@@ -95,11 +95,50 @@ func answered(err error) error {
 	return err
 }
 
-var statusColumns = []cli.Column{
-	{Head: "POOL", Field: "status.pool"}, {Head: "INSTANCE", Field: "status.id"}, {Head: "ALIAS", Field: "status.alias"}, {Head: "BROWSER", Field: "status.browser"},
-	{Head: "STATE", Field: "status.status", Color: stateColor}, {Head: "LEASE", Field: "status.lease"}, {Head: "HELD", Field: "status.held"},
-	{Head: "HOLDER", Field: "status.holder"}, {Head: "PID", Field: "status.process_id"}, {Head: "USES", Field: "status.uses"},
-	{Head: "ENDPOINT", Field: "status.http_url"}, {Head: "ERROR", Field: "status.error"},
+// statusColumns are what the table of status has; the lease's ID in full, and
+// all of an error, with --wide.
+func statusColumns(wide bool) []cli.Column {
+	short, base := lastOf, func(browser string) string { // a path's last element
+		return browser[strings.LastIndexByte(browser, filepath.Separator)+1:]
+	}
+	if wide {
+		short, base = nil, nil
+	}
+	return []cli.Column{
+		{Head: "POOL", Field: "status.pool"}, {Head: "ID", Field: "status.id"}, {Head: "ALIAS", Field: "status.alias", Spare: 1},
+		{Head: "BROWSER", Field: "status.browser", Show: base}, {Head: "STATE", Field: "status.status", Color: stateColor},
+		{Head: "HOLDER", Field: "status.holder"}, {Head: "HELD", Field: "status.held"}, {Head: "LEASE", Field: "status.lease", Show: short, Spare: 2},
+		{Head: "PID", Field: "status.process_id", Spare: 4}, {Head: "USES", Field: "status.uses", Spare: 5},
+		{Head: "ENDPOINT", Field: "status.http_url", Spare: 3}, {Head: "ERROR", Field: "status.error", Below: true},
+	}
+}
+
+// lastOf is the end of a lease's ID, which tells it from others.
+func lastOf(lease string) string {
+	if len(lease) > 6 {
+		return "…" + lease[len(lease)-6:]
+	}
+	return lease
+}
+
+// clock shows a time as the clock on the wall has it, with the day if that is
+// another one.
+func clock(value string) string {
+	t, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return value
+	}
+	t = t.Local()
+	if y, m, d := t.Date(); time.Date(y, m, d, 0, 0, 0, 0, t.Location()).Equal(today()) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+// today is when today began.
+func today() time.Time {
+	y, m, d := time.Now().Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.Local)
 }
 
 func stateColor(state string) cli.Color {
@@ -127,7 +166,8 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output(statusColumns, cli.Schema(map[string]any{"pools": nil, "summary": pool.Summary{}}), nil)
+	wide := c.Bool("wide")
+	out, err := c.Output(statusColumns(wide), cli.Schema(map[string]any{"pools": nil, "summary": pool.Summary{}}), nil)
 	if err != nil {
 		return err
 	}
@@ -150,11 +190,14 @@ func Status(c *cli.Context) error {
 		r.MustSet("summary", st.Summary)
 		return errors.Join(out.Write(r), out.Close())
 	}
-	return table(out, st)
+	return table(out, st, wide)
 }
 
 // table writes a row for each instance.
-func table(out *cli.Output, st pool.Status) error {
+func table(out *cli.Output, st pool.Status, wide bool) error {
+	if wide {
+		out.Wide()
+	}
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
 			row := instanceRow{Pool: p.Name, InstanceStatus: i}
@@ -163,6 +206,12 @@ func table(out *cli.Output, st pool.Status) error {
 			}
 			if i.Health.Error != nil {
 				row.Error = *i.Health.Error
+				if !wide {
+					row.Error = pool.FirstSentence(row.Error)
+				}
+				if i.NextTry != nil {
+					row.Error += "; " + pool.NextTry(i.NextTry.Time, time.Now())
+				}
 			}
 			r := record.New()
 			r.MustSet("status", row)
@@ -186,7 +235,7 @@ func watchStatus(c *cli.Context, ask func() (pool.Status, error)) error {
 		s := st.Summary
 		fmt.Fprintf(&b, "%s  %d instances: %d healthy, %d failed, %d leased, %d available; %d waiting\n\n",
 			time.Now().Format(time.TimeOnly), s.Total, s.Healthy, s.Failed, s.Leased, s.Available, s.Waiting)
-		if err := table(c.Table(&b, statusColumns), st); err != nil {
+		if err := table(c.Table(&b, statusColumns(c.Bool("wide"))), st, c.Bool("wide")); err != nil {
 			return err
 		}
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -237,8 +286,8 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"}, {Head: "INSTANCE", Field: "lease.instance"},
-		{Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "EXPIRES", Field: "lease.expires_at"}}, cli.Schema(nil), nil)
+	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"}, {Head: "INSTANCE", Field: "lease.instance", Spare: 2},
+		{Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock, Spare: 1}}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
 	}
@@ -501,7 +550,7 @@ func Renew(c *cli.Context) error {
 	if id == "" {
 		return c.UsageError("name the lease to renew")
 	}
-	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at"}}, cli.Schema(nil), nil)
+	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock}}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
 	}
@@ -592,8 +641,8 @@ func Reload(c *cli.Context) error {
 
 // Watch prints what happens, as it does.
 func Watch(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time"}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},
-		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease"}, {Head: "WHY", Field: "event.why"}},
+	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},
+		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease", Show: lastOf}, {Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence}},
 		cli.Schema(map[string]any{"event": pool.Event{}}), nil)
 	if err != nil {
 		return err
