@@ -172,6 +172,16 @@ func TestCompletionOfPools(t *testing.T) {
 		"bpool status --socket " + p.sock + " ": {"A", "B"}, "bpool renew --socket=" + p.sock + " ": {a, b},
 		"bpool status --socket " + w.dir + "/none.sock ": nil, "bpool lease --socket=/ --instance ": nil,
 	})
+	// After -- it is the command's turn, and names come before options.
+	os.WriteFile(w.dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
+	path := w.env
+	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
+	offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"}, "bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
+	w.env = path
+	r := w.run("bash", "-c", `source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=(); _bpool; echo "${COMPREPLY[@]}"; done`)
+	if names, flags, _ := strings.Cut(r.out, "\n"); names != "A B" || !strings.HasPrefix(flags, "--socket ") {
+		t.Errorf("%+v", r)
+	}
 	if _, err := os.Stat("hacked"); err == nil {
 		t.Error("an alias is executed")
 		os.Remove("hacked")

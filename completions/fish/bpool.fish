@@ -66,6 +66,7 @@ function __bpool_ask
 	end
 end
 
+complete -c bpool -n 'contains -- -- (commandline -opc)' -xa '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc))))'
 complete -c bpool -n __fish_use_subcommand -a serve -d 'run the service'
 complete -c bpool -n __fish_use_subcommand -a check -d 'print the effective configuration'
 complete -c bpool -n __fish_use_subcommand -a status -d 'tell how the pools are'
