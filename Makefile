@@ -37,6 +37,8 @@ lint: ## formatting, vet on three systems, scripts, man pages, completions
 	@scripts/install-deps lint
 	@scripts/lint
 
+# A user's units go where systemd looks with PREFIX=/usr, /usr/local and ~/.local:
+# in the last one it looks in no lib/systemd/user.
 install: build ## install programs, man pages, completions and units (PREFIX=, DESTDIR=)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(PROGRAMS:%=bin/%) $(wildcard bin/blaunch.exe) $(DESTDIR)$(PREFIX)/bin
@@ -49,10 +51,10 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	install -m 644 completions/bash/* $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 644 completions/zsh/* $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 completions/fish/* $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	for m in system user; do \
-	  install -d $(DESTDIR)$(PREFIX)/lib/systemd/$$m && \
+	for m in lib/systemd/system share/systemd/user; do \
+	  install -d $(DESTDIR)$(PREFIX)/$$m && \
 	  for u in scripts/systemd/*.socket scripts/systemd/*.service; do \
-	    sed 's|/usr/local/bin|$(PREFIX)/bin|' $$u >$(DESTDIR)$(PREFIX)/lib/systemd/$$m/$${u##*/} || exit 1; \
+	    sed 's|/usr/local/bin|$(PREFIX)/bin|' $$u >$(DESTDIR)$(PREFIX)/$$m/$${u##*/} || exit 1; \
 	  done; \
 	done
 	for d in scripts/systemd/*.d; do \
