@@ -279,3 +279,21 @@ func TestPackages(t *testing.T) {
 		}
 	}
 }
+
+// A browser has the names that other programs give it.
+func TestNamesOfBrowsers(t *testing.T) {
+	w := newWorld(t)
+	exe, err := os.ReadFile(bin + "/fakebrowser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edge := w.dir + "/msedge"
+	os.WriteFile(edge, exe, 0o700)
+	if r := w.run("bfind", "--type", "msedge", "--path", edge, "-f", "browser.type,browser.path"); r.out != "edge\t"+edge+"\n" {
+		t.Errorf("%+v", r)
+	}
+	w.run("bfind", "--type", "webkit").wants(t, 69, "no webkit found")
+	w.run("blaunch", "--browser", "webkit").wants(t, 64, "clients of Playwright bring their own")
+	w.env = append(w.env, "PATH="+w.dir)
+	w.run(bin+"/blaunch", "--browser", "msedge", "-f", "browser.type").wants(t, 0, "")
+}

@@ -38,8 +38,11 @@ func run(c *cli.Context) error {
 	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"), Getenv: c.Getenv, Home: c.Home()}
 	if t := c.String("type"); t != "" {
 		o.Types = strings.Split(t, ",")
-		for _, t := range o.Types {
-			if !slices.Contains(record.Types, t) {
+		for i, t := range o.Types {
+			o.Types[i] = record.Canonical(t)
+			if t == record.WebKit {
+				o.All = true // it serves neither
+			} else if !slices.Contains(record.Types, o.Types[i]) {
 				return c.UsageError("--type is one or more of %s, not %q", strings.Join(record.Types, ", "), t)
 			}
 		}

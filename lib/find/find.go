@@ -69,7 +69,7 @@ func Browsers(ctx context.Context, o Options) ([]record.Browser, []error, error)
 		}
 	}
 	if v := o.Getenv("BTOOLS_BROWSER"); !strings.ContainsRune(v, filepath.Separator) {
-		prefer = v
+		prefer = record.Canonical(v)
 	} else if err := name(v, "env"); err != nil {
 		err = fmt.Errorf("BTOOLS_BROWSER %s: %w", v, err)
 		if o.Path == "" && len(o.Types) == 0 {

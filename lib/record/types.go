@@ -31,6 +31,10 @@ const (
 	Firefox       = "firefox"
 )
 
+// WebKit is a type that can be found, but not be launched: it serves neither
+// protocol.
+const WebKit = "webkit"
+
 // Types lists the types of browsers that can be launched, best first.
 var Types = []string{Chrome, Edge, Chromium, Brave, HeadlessShell, Firefox}
 

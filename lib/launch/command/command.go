@@ -260,7 +260,7 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 // they asked for.
 func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	var b record.Browser
-	want := c.String("browser")
+	want := record.Canonical(c.String("browser"))
 	if rec != nil && !c.Given("browser") {
 		if ok, err := rec.Get("browser", &b); err != nil {
 			return b, cli.Errorf(cli.Data, "%v", err)

@@ -46,7 +46,7 @@ func Flags(category string) []ucli.Flag {
 
 // FromFlags reads the flags. What makes no sense is a usage error.
 func FromFlags(c *cli.Context) (Options, error) {
-	o := Options{Browser: c.String("browser"), Args: c.StringSlice("arg"), WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
+	o := Options{Browser: record.Canonical(c.String("browser")), Args: c.StringSlice("arg"), WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
 	if c.Bool("headless") && c.Bool("no-headless") {
 		return o, c.UsageError("--headless and --no-headless exclude each other")
 	}
@@ -98,6 +98,8 @@ func (o Options) Check() string {
 		}
 	}
 	switch {
+	case o.Browser == record.WebKit:
+		return "--browser webkit: WebKit has no debugging endpoint to launch it with; clients of Playwright bring their own"
 	case o.Browser != "" && !isPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
 		wrong := "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)
 		if near := spell.Nearest(o.Browser, record.Types); near != "" {
