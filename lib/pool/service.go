@@ -24,6 +24,7 @@ import (
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/spell"
+	"btools/lib/state"
 )
 
 // Service is the pools of one configuration. Make it by New, and set Launch
@@ -33,6 +34,8 @@ type Service struct {
 	// Launch launches the browser of an instance of the pool.
 	Launch func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
+	// State, if not nil, tells who has stopped a browser.
+	State *state.Store
 
 	// Nothing is logged and no proxy is asked while it is held: who can't write
 	// a message, or launches a browser, must not hold up other pools.
@@ -295,7 +298,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 			}
 			return b, err
 		},
-		Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
+		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
 	}
 	s.proxy.Start()

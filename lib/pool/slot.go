@@ -330,6 +330,9 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		case running && st.LastExit == proxy.Unused:
 			return idled
 		case running && slices.Contains([]string{proxy.ToldToStop, proxy.SessionLeft}, st.LastExit):
+			v.mu.Lock()
+			s.tellHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
+			v.mu.Unlock()
 			return replaced // though not from here
 		default:
 			why := ended + st.LastExit

@@ -99,7 +99,7 @@ func Serve(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 
 	v := pool.New(cfg, c.Log)
-	v.Launch = launch(c, now)
+	v.Launch, v.State = launch(c, now), c.State()
 	reg, err := registration(c, v)
 	if err != nil {
 		return err
