@@ -646,6 +646,22 @@ func TestPoolOnAFullDisk(t *testing.T) {
 	w.clean()
 }
 
+// Why a browser can't be launched is told once, with what to do, and by whoever
+// is asked for a lease.
+func TestPoolWithoutADisplay(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "FAKE=nodisplay")
+	p := w.pool("_A_INSTANCES=1", "_A_RESTART=never")
+	const why = "there is no display to open a window on"
+	until(t, "it says so", func() bool { return strings.Contains(p.errs.String(), "pool A: 1 of 1 failed: "+why) })
+	if s := p.errs.String(); strings.Count(s, why) != 2 || !strings.Contains(s, "bpool: no browser: cannot launch: fakebrowser exited with code 1 before its endpoint answered: "+why) || !strings.Contains(s, `hint="leave out --no-headless`) {
+		t.Error(s)
+	}
+	r := w.run("bpool", "lease")
+	r.wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (1 of 1 failed: "+why+", not tried again (RESTART=never))")
+	r.wants(t, 69, "hint: bpool status A shows them; bpool restart A tries again at once")
+}
+
 // The table for people: on a terminal, with colors unless they are refused.
 func TestPoolStatusForPeople(t *testing.T) {
 	w := newWorld(t)

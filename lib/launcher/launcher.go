@@ -36,7 +36,11 @@ type Spec struct {
 	Now     <-chan struct{} // closed: no grace any more
 	Stderr  io.Writer       // gets its messages, and must not block
 	Service bool            // it holds something else than a browser: any record will do
-	Windows bool            // it is a program of Windows, started from WSL: see WindowsBlaunch
+	// Once says that the error of a launch that fails tells all that is to be
+	// told: of the program's messages only those of one that succeeds are
+	// passed on.
+	Once    bool
+	Windows bool // it is a program of Windows, started from WSL: see WindowsBlaunch
 }
 
 // killBound is how long SIGKILL may take to be seen to work.
@@ -95,7 +99,7 @@ func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, le
 	}
 	argv := []string{path, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
 		"--log-level=" + level, "--log-format=" + format}
-	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr}
+	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr, Once: level != "debug"}
 }
 
 // Foreign is a browser that somebody else holds: it never ends, and Stop does
@@ -121,7 +125,8 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 	cmd.SysProcAttr = group()
 	cmd.WaitDelay = time.Second // somebody else may hold its streams
-	cmd.Stderr = io.MultiWriter(&b.messages, spec.Stderr)
+	said := &heldBack{to: spec.Stderr, through: !spec.Once}
+	cmd.Stderr = io.MultiWriter(&b.messages, said)
 	if spec.Input != nil {
 		cmd.Stdin = bytes.NewReader(spec.Input.Line())
 	}
@@ -175,6 +180,7 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 		b.Stop()
 		return nil, err
 	}
+	said.release()
 	return b, nil
 }
 
@@ -382,6 +388,39 @@ func (t *tail) reason(program string) (reason, hint string) {
 		}
 	}
 	return strings.ToValidUTF8(said.String(), "?"), hint
+}
+
+// heldBack keeps messages until they are released.
+type heldBack struct {
+	to      io.Writer
+	mu      sync.Mutex
+	kept    [][]byte
+	size    int
+	through bool
+}
+
+// maxHeldBack bounds what is kept, in bytes.
+const maxHeldBack = 64 << 10
+
+func (h *heldBack) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.through {
+		return h.to.Write(b)
+	}
+	if h.size += len(b); h.size <= maxHeldBack {
+		h.kept = append(h.kept, bytes.Clone(b))
+	}
+	return len(b), nil
+}
+
+func (h *heldBack) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, b := range h.kept {
+		h.to.Write(b)
+	}
+	h.kept, h.through = nil, true
 }
 
 // firstLine hands over the first line that is written to it, and drops the

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/cli"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
@@ -211,7 +212,11 @@ func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
 		return crashed
 	}
 	if err != nil {
-		v.Log.Error("no browser: "+err.Error(), "pool", s.poolName, "instance", s.set.ID)
+		say := v.Log.With("pool", s.poolName, "instance", s.set.ID)
+		if e := (*cli.Error)(nil); errors.As(err, &e) && e.Hint != "" {
+			say = say.With("hint", e.Hint)
+		}
+		say.Error("no browser: " + err.Error())
 		s.failed(err, false)
 		started()
 		return crashed

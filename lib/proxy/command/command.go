@@ -2,12 +2,10 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -302,49 +300,8 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner strin
 			}
 		}
 		spec.Input, spec.Now = input, now
-		// Why blaunch has failed is the error's to tell, once. Of others, the
-		// error has only the end of what they said.
-		said := &heldBack{to: c.Messages, through: c.IsSet("launch") || c.String("log-level") == "debug"}
-		spec.Stderr = said
-		b, err := launcher.Launch(ctx, spec)
-		if err == nil {
-			said.release()
-		}
-		return b, err
+		return launcher.Launch(ctx, spec)
 	}
-}
-
-// heldBack keeps messages until they are released.
-type heldBack struct {
-	to      io.Writer
-	mu      sync.Mutex
-	kept    [][]byte
-	size    int
-	through bool
-}
-
-// maxHeldBack bounds what is kept, in bytes.
-const maxHeldBack = 64 << 10
-
-func (h *heldBack) Write(b []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.through {
-		return h.to.Write(b)
-	}
-	if h.size += len(b); h.size <= maxHeldBack {
-		h.kept = append(h.kept, bytes.Clone(b))
-	}
-	return len(b), nil
-}
-
-func (h *heldBack) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, b := range h.kept {
-		h.to.Write(b)
-	}
-	h.kept, h.through = nil, true
 }
 
 // shell is a command line with more arguments, as the shell runs it.
