@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/register"
 	"btools/lib/run"
 	"btools/lib/state"
 	"btools/lib/systemd"
@@ -87,13 +87,22 @@ func Run(c *cli.Context) error {
 	}
 
 	p.State = c.State()
-	s := &service{c: c, proxy: p, store: p.State, record: withProxy(rec, listeners[0].Addr(), protocol)}
-	p.Changed = s.restore
-	p.Start()
-	if err := s.open(ctx); err != nil {
+	s := &service{proxy: p, record: withProxy(rec, listeners[0].Addr(), protocol)}
+	reg, err := s.registration(c, p.State)
+	if err != nil {
 		return err
 	}
-	defer s.close()
+	p.Changed = reg.Restore
+	p.Start()
+	if err := reg.Open(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if err := reg.Close(); err != nil {
+			c.Log.Warn(err.Error())
+		}
+	}()
+	reg.Serve(s.handle)
 	notify := systemd.NewNotifier()
 	defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
 	served := make(chan error, 1)
@@ -320,100 +329,30 @@ func shell(line string, more []string) []string {
 	return []string{"/bin/sh", "-c", line}
 }
 
-// service is what others on this machine see of the proxy: its entry in the
-// state file and its control socket.
+// service is what others on this machine see of the proxy.
 type service struct {
-	c      *cli.Context
 	proxy  *proxy.Proxy
-	store  *state.Store
 	record *record.Record
-	entry  state.Proxy
-
-	ctx     context.Context
-	cancel  context.CancelFunc
-	mu      sync.Mutex
-	control net.Listener
-	closed  bool
 }
 
-// lastUpdate is how long the entry's removal may take.
-const lastUpdate = 2 * time.Second
-
-func (s *service) open(ctx context.Context) error {
+// registration is how others find it: by its entry in the state file and its
+// control socket.
+func (s *service) registration(c *cli.Context, store *state.Store) (*register.Service, error) {
 	var p record.Proxy
 	s.record.Get("proxy", &p)
-	path, err := s.store.Socket(fmt.Sprintf("bproxy-%d-%d", p.Port, p.PID))
+	path, err := store.Socket(fmt.Sprintf("bproxy-%d-%d", p.Port, p.PID))
 	if err != nil {
-		return cli.StateError(err)
+		return nil, cli.StateError(err)
 	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.entry = state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
-	return s.restoreLocked()
-}
-
-// restore makes the entry and the socket again if somebody has deleted them.
-func (s *service) restore() {
-	go func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.closed {
-			return
-		}
-		if err := s.restoreLocked(); err != nil {
-			s.c.Log.Warn(err.Error())
-		}
-	}()
-}
-
-func (s *service) restoreLocked() error {
-	f, err := s.store.Read()
-	if err == nil && slices.ContainsFunc(f.Proxies, func(p state.Proxy) bool { return p.Process == s.entry.Process }) {
-		if _, err := os.Lstat(s.entry.Control); err == nil {
-			return nil
-		}
-	}
-	// Listed first, made second: killed in between, it is swept.
-	if err := s.store.Update(s.ctx, func(f *state.File) error {
-		f.SetProxy(s.entry)
-		return nil
-	}); err != nil {
-		return cli.StateError(err)
-	}
-	if _, err := os.Lstat(s.entry.Control); err == nil && s.control != nil {
-		return nil
-	}
-	l, err := control.Listen(s.ctx, s.entry.Control)
-	if err != nil {
-		return err
-	}
-	if s.control != nil {
-		s.control.Close() // the path is the new one's
-	}
-	s.control = l
-	go control.Serve(s.ctx, l, s.handle)
-	return nil
-}
-
-func (s *service) close() {
-	// Whoever restores the entry may wait for the state's lock.
-	for end := time.Now().Add(lastUpdate); !s.mu.TryLock(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.c.Log.Warn("somebody holds the lock of the state file: the proxy's entry is left to whoever is next")
-			return
-		}
-	}
-	s.closed = true
-	if s.control != nil {
-		s.control.Close()
-	}
-	s.mu.Unlock()
-	s.cancel()
-	if err := s.store.UpdateWithin(lastUpdate, func(f *state.File) error {
-		f.DropProxy(s.entry.Process)
-		return nil
-	}); err != nil {
-		s.c.Log.Warn(err.Error())
-	}
+	entry := state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
+	return &register.Service{
+		Store: store, Path: path, Log: c.Log,
+		Listed: func(f *state.File) bool {
+			return slices.ContainsFunc(f.Proxies, func(p state.Proxy) bool { return p.Process == entry.Process })
+		},
+		Set:  func(f *state.File) { f.SetProxy(entry) },
+		Drop: func(f *state.File) { f.DropProxy(entry.Process) },
+	}, nil
 }
 
 // handle answers the control socket. Each answer is the status, a record.
