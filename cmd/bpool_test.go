@@ -803,6 +803,21 @@ func TestPoolCheck(t *testing.T) {
 	}
 }
 
+// Bmcp takes the same file, and hands it on to its bpool.
+func TestMCPEnvFile(t *testing.T) {
+	w := newWorld(t)
+	file := w.dir + "/.env"
+	os.WriteFile(file, []byte("PW_MCP_PROXY__FILES_INSTANCES=2\nexport PW_MCP_PROXY_LAUNCH=false\nPW_MCP_PROXY_HEADLESS=true\n"), 0o600)
+	m := w.mcp([]string{"PW_MCP_PROXY_HEADLESS=false"}, "--no-child", "--env-file", file)
+	if r := m.tool("browser_pool_status", "{}"); !strings.Contains(r.line, "FILES") || !strings.Contains(r.line, `"total_instances":2`) || !strings.Contains(r.line, `"headless":false`) {
+		t.Error(r.line)
+	}
+	m.end()
+	w.run("bmcp", "--env-file", w.dir+"/none").wants(t, 78, "no such file")
+	os.WriteFile(file, []byte("PW_MCP_PROXY__FILES_INSTANCE=2\n"), 0o600)
+	w.run("bmcp", "--env-file", file).wants(t, 78, "did you mean INSTANCES? ("+file+":1: ")
+}
+
 // The configurations that README shows are valid.
 func TestPoolReadme(t *testing.T) {
 	b, err := os.ReadFile("../README.md")

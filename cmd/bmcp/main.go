@@ -25,6 +25,7 @@ func main() {
 				&ucli.BoolFlag{Name: "eager", Category: children, Usage: "start every child for every browser as soon as a host comes, not when it is called"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
+				&ucli.StringFlag{Name: "env-file", Category: pools, Usage: "read variables that the environment does not set from `FILE`, such as .env"},
 				&ucli.BoolFlag{Name: "no-pool", Category: pools, Usage: "do not use the bpool service that runs"},
 				&ucli.StringFlag{Name: "http", Category: front, Usage: "speak streamable HTTP on `HOST:PORT|PORT`, to many hosts, in place of standard input and output"},
 				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},

@@ -8,6 +8,7 @@ complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'
 complete -c bmcp -l no-child -d 'run none'
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
+complete -c bmcp -l env-file -d 'read variables from this file' -rF
 complete -c bmcp -l no-pool -d 'do not use the bpool service that runs'
 complete -c bmcp -l http -d 'speak HTTP on HOST:PORT' -x
 complete -c bmcp -l token-file -d 'ask hosts for its token' -rF

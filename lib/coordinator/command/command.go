@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/coordinator"
+	"btools/lib/envfile"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -44,7 +44,7 @@ func Run(c *cli.Context) error {
 			return c.UsageError("--%s is for --%s", name, needs)
 		}
 	}
-	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"no-pool", "pool-config"}} {
+	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"no-pool", "pool-config"}, {"no-pool", "env-file"}} {
 		if c.Bool(both[0]) && c.IsSet(both[1]) {
 			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
 		}
@@ -229,7 +229,11 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 
 // browsers are those of pools, if there are such, else one.
 func browsers(c *cli.Context) (coordinator.Browsers, error) {
-	configured := c.String("pool-config") != "" || slices.ContainsFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
+	vars, handOn, err := variables(c)
+	if err != nil {
+		return nil, err
+	}
+	configured := c.String("pool-config") != "" || config.Configures(os.Environ(), vars...)
 	if c.String("browser") == "webkit" && !configured { // which only children launch
 		return coordinator.Left("webkit", !c.Bool("no-headless")), nil
 	}
@@ -249,7 +253,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		if err != nil {
 			return nil, cli.StateError(err)
 		}
-		args := append(log, "--socket="+sock, "--drain-timeout=0s")
+		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s"}, handOn)
 		if path != "" {
 			abs, err := filepath.Abs(path)
 			if err != nil {
@@ -258,7 +262,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 			args = append(args, "--config="+abs)
 		}
 		// That it is wrong is to be said before a host has come.
-		if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), os.Environ()); err != nil {
+		if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), os.Environ(), vars...); err != nil {
 			return nil, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
 		}
 		return coordinator.Pooled(c.Messages, sock, args), nil
@@ -276,6 +280,23 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		return coordinator.Left(o.Browser, o.Headless == nil || *o.Headless), nil
 	}
 	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv())), nil
+}
+
+// variables are those of --env-file, and the argument that hands it on to
+// bpool.
+func variables(c *cli.Context) (vars []envfile.Variable, handOn []string, err error) {
+	path := c.String("env-file")
+	if path == "" {
+		return nil, nil, nil
+	}
+	if vars, err = envfile.Read(path); err != nil {
+		return nil, nil, &cli.Error{Code: cli.Config, Err: err}
+	}
+	if !config.Configures(nil, vars...) {
+		c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
+	}
+	path, err = filepath.Abs(path)
+	return vars, []string{"--env-file=" + path}, err
 }
 
 // detect lists the installed browsers, by bfind.

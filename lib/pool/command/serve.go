@@ -41,6 +41,9 @@ func load(c *cli.Context) (*config.Config, error) {
 		if vars, err = envfile.Read(path); err != nil {
 			return nil, &cli.Error{Code: cli.Config, Err: err}
 		}
+		if !config.Configures(nil, vars...) {
+			c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
+		}
 	}
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error
