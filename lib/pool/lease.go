@@ -108,12 +108,12 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 			r.TTL = forGood
 		}
 	}
+	if got, ok := p.queue.Take(n); ok {
+		return v.grantLocked(ctx, p.queue, got, r), nil, nil
+	}
 	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, began: time.Now(), timeout: p.cfg.LeaseTimeout, served: make(chan error, 1)}
 	if r.Timeout != nil {
 		w.timeout = *r.Timeout
-	}
-	if got, ok := p.queue.Take(n); ok {
-		return v.grantLocked(ctx, p.queue, got, r), nil, nil
 	}
 	until := w.began.Add(w.timeout)
 	if p.soonestLocked(n).After(until) {
