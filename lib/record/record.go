@@ -64,26 +64,34 @@ func (r *Record) UnmarshalJSON(line []byte) error {
 	if t := bytes.TrimLeft(line, " \t\r\n"); len(t) == 0 || t[0] != '{' {
 		return fmt.Errorf("not a JSON object: %s", clip(line))
 	}
-	if !json.Valid(line) {
+	r.members = nil
+	if !r.read(json.NewDecoder(bytes.NewReader(line))) {
 		return fmt.Errorf("not valid JSON: %s", clip(line))
 	}
-	r.members = nil
-	dec := json.NewDecoder(bytes.NewReader(line))
+	return nil
+}
+
+// read reads one object and nothing after it; false if that is not there.
+func (r *Record) read(dec *json.Decoder) bool {
 	if _, err := dec.Token(); err != nil {
-		return err
+		return false
 	}
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
-			return err
+			return false
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return err
+			return false
 		}
 		r.SetRaw(name.(string), value)
 	}
-	return nil
+	if _, err := dec.Token(); err != nil { // the closing brace
+		return false
+	}
+	_, err := dec.Token()
+	return err == io.EOF
 }
 
 // clip shows the start of something that could not be read, on one line.

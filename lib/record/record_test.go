@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -29,7 +30,7 @@ func TestReader(t *testing.T) {
 	if _, err := r.Read(); err != io.EOF {
 		t.Errorf("got %v at the end", err)
 	}
-	for _, bad := range []string{"[]", "{", "{}{}", "\x00", `{"v":2}`, `{"v":"x"}`, strings.Repeat(" ", MaxSize+1)} {
+	for _, bad := range []string{"[]", "{", "{}{}", `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{"a":1}x`, `{a:1}`, "\x00", `{"v":2}`, `{"v":"x"}`, strings.Repeat(" ", MaxSize+1)} {
 		if _, err := NewReader(strings.NewReader(bad)).Read(); !errors.Is(err, ErrData) {
 			t.Errorf("%.10q: %v", bad, err)
 		}
@@ -42,6 +43,9 @@ func FuzzParse(f *testing.F) {
 		r, err := Parse(b)
 		if err != nil {
 			return
+		}
+		if !json.Valid(b) {
+			t.Errorf("%q is not JSON, and accepted", b)
 		}
 		again, err := Parse(r.Line())
 		if err != nil || string(again.Line()) != string(r.Line()) {

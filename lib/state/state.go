@@ -5,7 +5,6 @@ package state
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -156,7 +155,7 @@ func (s *Store) load() (*File, error) {
 	// The members are read one by one: the file can be large, and this is what
 	// a program that asks for one port waits for.
 	f := &File{other: &record.Record{}}
-	if err := json.Unmarshal(b, f.other); err != nil {
+	if err := f.other.UnmarshalJSON(b); err != nil {
 		return nil, &damaged{err}
 	}
 	for _, m := range f.members() {
