@@ -34,7 +34,8 @@ func GetVersion(ctx context.Context, addr string) (*Version, error) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := fmt.Fprintf(conn, "GET /json/version HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr); err != nil {
+	_, err = fmt.Fprintf(conn, "GET /json/version HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", addr)
+	if err != nil {
 		return nil, err
 	}
 	v, err := readVersion(conn)
@@ -84,7 +85,9 @@ func AskNewPage(ctx context.Context, addr, page string) (done <-chan error, err 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "PUT /json/new?%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", url.PathEscape(page), addr); err != nil {
+	_, err = fmt.Fprintf(conn, "PUT /json/new?%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+		url.PathEscape(page), addr)
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestReadVersion(t *testing.T) {
-	v, err := readVersion(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n{\"webSocketDebuggerUrl\":\"ws://x/y\",\"z\":[0]}and more"))
+	v, err := readVersion(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n" +
+		"{\"webSocketDebuggerUrl\":\"ws://x/y\",\"z\":[0]}and more"))
 	if err != nil || v.WSURL != "ws://x/y" {
 		t.Errorf("%+v, %v", v, err)
 	}

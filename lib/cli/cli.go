@@ -1,6 +1,42 @@
 // Package cli is the frame that every program shares: streams, common flags,
 // output, exit codes, signals and version. A program says what its flags are
-// and what it does; how it speaks is decided here.
+// and what it does; how it speaks is decided here, by these rules.
+//
+// Input. Standard input is read for records when it is a pipe or a file: not
+// from a terminal, a device or a socket, and not with "-- CMD", where it is
+// CMD's. The argument "-" reads it regardless and demands a record; --no-input
+// never reads it. If nothing has come after two seconds, a message says what
+// the program waits for.
+//
+// Output. Standard output is the result and nothing else: a table on a
+// terminal, records elsewhere. --output decides by hand; --field prints bare
+// values, tab-separated, for scripts. Names of fields are checked before
+// anything is done.
+//
+// Messages. Everything else goes to standard error, one line a message, with
+// the program's name in front. An error says what could not be done, to what,
+// and why, lower case and without a final period:
+//
+//	blaunch: cannot launch: there is no display to open a window on
+//	blaunch: hint: leave out --no-headless, or run under a display (xvfb-run)
+//
+// A hint says what to do, where there is something. The caller adds context
+// once; who returns an error does not print it too. A message that nobody reads
+// is dropped rather than waited for, and no byte of a browser, a page or
+// another program reaches a terminal as a command. A program that waits for
+// more than a second says for what.
+//
+// Exit codes are a closed list, below and in btools(7); an error carries its
+// code. With "-- CMD" the code is CMD's.
+//
+// Precedence: a flag, then the environment, then a file, then the default.
+//
+// --help, --version and completions launch, write and delete nothing. Help
+// texts fit 80 columns and name every flag that the man page names.
+//
+// Signals. The first INT, TERM or HUP stops a program gracefully within a
+// bound, the second at once (package life). SIGPIPE ends filters, while
+// long-running programs ignore it.
 package cli
 
 import (
@@ -120,11 +156,15 @@ type Context struct {
 func commonFlags() []cli.Flag {
 	const out, log = "Output:", "Messages:"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "output", Category: out, Usage: "print `FORM`: json records or a table (default: table on a terminal)"},
-		&cli.StringFlag{Name: "field", Aliases: []string{"f"}, Category: out, Usage: "print the bare values of `NAME[,NAME]`, such as instance.ws_url"},
+		&cli.StringFlag{Name: "output", Category: out,
+			Usage: "print `FORM`: json records or a table (default: table on a terminal)"},
+		&cli.StringFlag{Name: "field", Aliases: []string{"f"}, Category: out,
+			Usage: "print the bare values of `NAME[,NAME]`, such as instance.ws_url"},
 		&cli.BoolFlag{Name: "no-input", Category: out, Usage: "do not read standard input"},
-		&cli.StringFlag{Name: "log-level", Category: log, EnvVars: []string{"BTOOLS_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL`: debug, info, warn or error"},
-		&cli.StringFlag{Name: "log-format", Category: log, EnvVars: []string{"BTOOLS_LOG_FORMAT"}, Value: "text", Usage: "`FORMAT`: text or json"},
+		&cli.StringFlag{Name: "log-level", Category: log, EnvVars: []string{"BTOOLS_LOG_LEVEL"}, Value: "info",
+			Usage: "`LEVEL`: debug, info, warn or error"},
+		&cli.StringFlag{Name: "log-format", Category: log, EnvVars: []string{"BTOOLS_LOG_FORMAT"}, Value: "text",
+			Usage: "`FORMAT`: text or json"},
 	}
 }
 
@@ -214,7 +254,8 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	ctx.args = rest
 	// The library has the flags' values: those of the environment too.
 	app := &cli.App{
-		Name: p.Name, HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true, Writer: env.Stdout, ErrWriter: messages,
+		Name: p.Name, HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true, Writer: env.Stdout,
+		ErrWriter:      messages,
 		Flags:          append(slices.Clone(c.Flags), commonFlags()...),
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return args.usage(p, "%v", err) },
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -247,6 +288,26 @@ func (c *Context) UsageError(format string, args ...any) error {
 	return c.usage.usage(c.program, format, args...)
 }
 
+// Parse reads words as the arguments of the program without a command, and has
+// check look at them. It does nothing else.
+func (c *Context) Parse(words []string, check func(*Context) error) error {
+	p, env, seen := *c.program, *c.Env, false
+	p.Commands = nil
+	p.Do = func(c *Context) error {
+		seen = true
+		return check(c)
+	}
+	env.Args, env.Stdout = append([]string{p.Name}, words...), nil // not even a help text is printed
+	err := run(&env, &p, c.Messages)
+	if err == nil && !seen {
+		return c.UsageError("%s only prints something", strings.Join(env.Args, " "))
+	}
+	return err
+}
+
+// AtTerminal reports whether standard input is a terminal.
+func (c *Context) AtTerminal() bool { return isTerminal(c.Stdin) }
+
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }
 
@@ -268,9 +329,11 @@ func (c *Context) prepare() error {
 	for _, f := range []struct {
 		name string
 		of   []string
-	}{{"output", []string{"", "json", "table"}}, {"log-level", []string{"debug", "info", "warn", "error"}}, {"log-format", []string{"text", "json"}}} {
+	}{{"output", []string{"", "json", "table"}}, {"log-level", []string{"debug", "info", "warn", "error"}},
+		{"log-format", []string{"text", "json"}}} {
 		if v := c.String(f.name); !slices.Contains(f.of, v) {
-			return c.UsageError("--%s is %s, not %q", f.name, strings.Join(slices.DeleteFunc(f.of, func(s string) bool { return s == "" }), " or "), v)
+			return c.UsageError("--%s is %s, not %q", f.name,
+				strings.Join(slices.DeleteFunc(f.of, func(s string) bool { return s == "" }), " or "), v)
 		}
 	}
 	// They travel as JSON, which would make other paths of them.

@@ -21,7 +21,8 @@ func program(do func(*Context) error) *Program {
 				&cli.StringFlag{Name: "url", Usage: "open `URL`"},
 				&cli.StringFlag{Name: "browser", Usage: "launch `TYPE`", EnvVars: []string{"BPROG_BROWSER"}},
 				&cli.StringSliceFlag{Name: "arg", Usage: "pass `ARG`"},
-				&cli.DurationFlag{Name: "timeout", Value: 15 * time.Second, Usage: "within `DURATION`, and here is a text that is long enough for it to be broken into lines"},
+				&cli.DurationFlag{Name: "timeout", Value: 15 * time.Second,
+					Usage: "within `DURATION`, and here is a text that is long enough for it to be broken into lines"},
 			},
 		},
 		About:    "About it.",
@@ -47,7 +48,8 @@ func try(t *testing.T, do func(*Context) error, input string, args ...string) (c
 	in, stdout, stderr := file(), file(), file()
 	io.WriteString(in, input)
 	in.Seek(0, io.SeekStart)
-	env := &Env{Args: append([]string{"bprog"}, args...), Stdin: in, Stdout: stdout, Stderr: stderr, Getenv: func(string) string { return "" }}
+	env := &Env{Args: append([]string{"bprog"}, args...), Stdin: in, Stdout: stdout, Stderr: stderr,
+		Getenv: func(string) string { return "" }}
 	code = Run(env, program(do))
 	o, _ := os.ReadFile(stdout.Name())
 	e, _ := os.ReadFile(stderr.Name())
@@ -89,7 +91,8 @@ func TestFlags(t *testing.T) {
 	ran := false
 	code, _, errs := try(t, func(c *Context) error {
 		ran = true
-		if !c.Bool("headless") || c.Int("port") != 7 || len(c.StringSlice("arg")) != 2 || c.StringSlice("arg")[0] != "--browser,x" || c.Duration("timeout") != time.Minute {
+		if !c.Bool("headless") || c.Int("port") != 7 || len(c.StringSlice("arg")) != 2 ||
+			c.StringSlice("arg")[0] != "--browser,x" || c.Duration("timeout") != time.Minute {
 			t.Errorf("%v %v %q %v", c.Bool("headless"), c.Int("port"), c.StringSlice("arg"), c.Duration("timeout"))
 		}
 		if c.Given("browser") || !c.Given("port") {
@@ -108,7 +111,8 @@ func TestFlags(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}} {
 		code, out, _ := try(t, nil, "", args...)
-		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)", "[$BPROG_BROWSER]", "Examples:\n  bprog -- true\n"} {
+		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)", "[$BPROG_BROWSER]",
+			"Examples:\n  bprog -- true\n"} {
 			if code != 0 || !strings.Contains(out, want) {
 				t.Errorf("%q: exit %d, %q is missing in\n%s", args, code, want, out)
 			}
@@ -138,10 +142,12 @@ func TestEmptyInput(t *testing.T) {
 		_, err := c.FirstRecord("doing without")
 		return err
 	}
-	if code, _, errs := try(t, read, ""); code != 0 || !strings.Contains(errs, "no record came on standard input: doing without") {
+	if code, _, errs := try(t, read, ""); code != 0 ||
+		!strings.Contains(errs, "no record came on standard input: doing without") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
-	if code, _, errs := try(t, read, "", "-"); code != Data || !strings.Contains(errs, "no record came on standard input") {
+	if code, _, errs := try(t, read, "", "-"); code != Data ||
+		!strings.Contains(errs, "no record came on standard input") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }
@@ -152,7 +158,8 @@ func TestInputIDs(t *testing.T) {
 		got, err = c.InputIDs("instance", "name them")
 		return err
 	}
-	if code, _, errs := try(t, read, "a\n\n{\"instance\":{\"id\":\"b\"}}\n c \n", "-"); code != 0 || strings.Join(got, " ") != "a b c" {
+	if code, _, errs := try(t, read, "a\n\n{\"instance\":{\"id\":\"b\"}}\n c \n", "-"); code != 0 ||
+		strings.Join(got, " ") != "a b c" {
 		t.Errorf("exit %d, %q, %s", code, got, errs)
 	}
 	for _, bad := range []string{"two words\n", "{\"lease\":{\"id\":\"x\"}}\n", "{\n"} {
@@ -191,7 +198,8 @@ func TestTableFits(t *testing.T) {
 // What is long and rare has a line of its own, below its row.
 func TestTableBelow(t *testing.T) {
 	var b strings.Builder
-	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"}, {Head: "ERROR", Field: "error", Below: true}, {Head: "N", Field: "n"}}}
+	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"}, {Head: "ERROR", Field: "error", Below: true},
+		{Head: "N", Field: "n"}}}
 	tab.add([]byte(`{"id":"x1","error":"there is no display","n":1}`))
 	tab.add([]byte(`{"id":"x2","n":2}`))
 	if err := tab.flush(); err != nil || b.String() != "ID  N\nx1  1\n    there is no dis…\nx2  2\n" {

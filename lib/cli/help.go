@@ -50,16 +50,17 @@ func help(w io.Writer, p *Program, c *Command, width int) {
 		h.rows(rows)
 	}
 	h.line("\nOf every program:")
-	h.wrap(2, "--output json|table, --field NAME[,NAME] (-f), --no-input, --log-level LEVEL, --log-format text|json, --help, --version: see btools(7)")
+	h.wrap(2, "--output json|table, --field NAME[,NAME] (-f), --no-input, --log-level LEVEL, --log-format text|json, "+
+		"--help, --version: see btools(7)")
 	if root && len(p.Examples) > 0 {
 		h.line("\nExamples:")
 		for _, e := range p.Examples {
 			h.line("  " + e)
 		}
 	}
-	more := "man " + p.Name + " tells more."
+	more := "For the details: man " + p.Name + "."
 	if root && len(p.Commands) > 0 {
-		more = p.Name + " COMMAND --help tells of one command, man " + p.Name + " of all."
+		more = "For one command: " + p.Name + " COMMAND --help. For all: man " + p.Name + "."
 	}
 	h.line("")
 	h.wrap(0, more)
@@ -149,6 +150,9 @@ type category struct {
 // categories are the flags by their categories, in the order of the flags.
 func categories(flags []cli.Flag) (all []category) {
 	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
 		name := "Options:"
 		if c, ok := f.(cli.CategorizableFlag); ok && c.GetCategory() != "" {
 			name = c.GetCategory()

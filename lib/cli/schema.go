@@ -12,7 +12,8 @@ import (
 
 // Schema lists the members that records can have, for --field.
 func Schema(also map[string]any) map[string]any {
-	s := map[string]any{"v": nil, "port": nil, "browser": record.Browser{}, "instance": record.Instance{}, "proxy": record.Proxy{}, "lease": record.Lease{}}
+	s := map[string]any{"v": nil, "port": nil, "browser": record.Browser{}, "instance": record.Instance{},
+		"proxy": record.Proxy{}, "lease": record.Lease{}}
 	for k, v := range also {
 		s[k] = v
 	}
@@ -33,13 +34,15 @@ func StateError(err error) error {
 	case errors.Is(err, state.ErrNewer):
 		return &Error{Code: Config, Err: err}
 	case errors.Is(err, private.ErrOwner), errors.Is(err, private.ErrShared), errors.Is(err, private.ErrKind):
-		return &Error{Code: Config, Err: err, Hint: "set BTOOLS_STATE to a file in a directory of your own, which nobody else can write to"}
+		return &Error{Code: Config, Err: err,
+			Hint: "set BTOOLS_STATE to a file in a directory of your own, which nobody else can write to"}
 	case errors.Is(err, state.ErrPath):
 		return &Error{Code: Usage, Err: err, Hint: "set BTOOLS_STATE or TMPDIR to another path"}
 	case errors.Is(err, private.ErrLocked):
 		return &Error{Code: TryAgain, Err: err, Hint: "a program that hangs or is stopped holds it; fuser tells which"}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EROFS):
-		return &Error{Code: Failed, Err: err, Hint: "set TMPDIR to a directory that can be written, or BTOOLS_STATE to a file in one"}
+		return &Error{Code: Failed, Err: err,
+			Hint: "set TMPDIR to a directory that can be written, or BTOOLS_STATE to a file in one"}
 	}
 	return err
 }

@@ -44,10 +44,14 @@ const (
 	PoolNotFound     = "pool_not_found"
 	InstanceNotFound = "instance_not_found"
 	LeaseNotFound    = "lease_not_found"
+	LeaseEnded       = "lease_ended"          // which an address belongs to
 	NoneHealthy      = "no_healthy_instances" // what could be leased has failed
 	LeaseTimeout     = "lease_timeout"        // none came free in time
 	QueueFull        = "queue_full"           // as many wait as may
 	BadConfig        = "bad_config"           // the configuration is not valid
+
+	SessionNotFound = "session_not_found"
+	SessionLimit    = "session_limit" // as many are there as may
 )
 
 // exits maps the codes to exit codes.
@@ -55,7 +59,9 @@ var exits = map[string]int{
 	BadRequest: cli.Usage, UnknownMethod: cli.Usage, NotOwned: cli.Usage,
 	Unavailable: cli.Unavailable, TryAgain: cli.TryAgain, Failed: cli.Failed,
 	PoolNotFound: cli.Unavailable, InstanceNotFound: cli.Unavailable, LeaseNotFound: cli.Unavailable,
+	LeaseEnded:  cli.Unavailable,
 	NoneHealthy: cli.Unavailable, LeaseTimeout: cli.TryAgain, QueueFull: cli.TryAgain, BadConfig: cli.Config,
+	SessionNotFound: cli.Unavailable, SessionLimit: cli.TryAgain,
 }
 
 // Error is an error as it travels.
@@ -154,7 +160,8 @@ type Begun struct {
 // have passed.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, cli.Errorf(cli.Usage, "the path of the control socket has %d bytes, %d at most: %s", len(path), maxPath, path)
+		return nil, cli.Errorf(cli.Usage, "the path of the control socket has %d bytes, %d at most: %s",
+			len(path), maxPath, path)
 	}
 	// Of two that come at once, one is second.
 	unlock, err := private.LockSocket(ctx, path, true)
@@ -174,7 +181,8 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	case err == nil, errors.Is(err, syscall.EAGAIN): // it has more to do than it can take
 		return nil, cli.Errorf(cli.TryAgain, "somebody listens on %s already", path)
 	case statErr == nil && (st.Mode().Type() != fs.ModeSocket || !errors.Is(err, syscall.ECONNREFUSED)):
-		return nil, cli.Errorf(cli.Config, "cannot open the control socket: %s is there already, and is no socket that was left behind", path)
+		return nil, cli.Errorf(cli.Config,
+			"cannot open the control socket: %s exists and is not a stale socket", path)
 	case statErr == nil:
 		os.Remove(path)
 	}
@@ -277,7 +285,7 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			write(answer{Error: Errorf(BadRequest, "no request: %v", err)})
+			write(answer{Error: Errorf(BadRequest, "not a request: %v", err)})
 			continue
 		}
 		result, err := handle(ctx, r.Method, r.Params)

@@ -64,13 +64,15 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(dir+"/notes", []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(context.Background(), dir+"/notes"); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := Listen(context.Background(), dir+"/notes"); err == nil ||
+		!strings.Contains(err.Error(), "is not a stale socket") {
 		t.Error(err)
 	}
 	if b, _ := os.ReadFile(dir + "/notes"); string(b) != "precious" {
 		t.Errorf("%q", b)
 	}
-	if _, err := Listen(context.Background(), dir+"/"+strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "103 at most") {
+	if _, err := Listen(context.Background(), dir+"/"+strings.Repeat("x", 100)); err == nil ||
+		!strings.Contains(err.Error(), "103 at most") {
 		t.Error(err)
 	}
 	first, err := Listen(context.Background(), dir+"/s")

@@ -41,8 +41,10 @@ LAST=x`), 0o600)
 	for _, v := range all {
 		got = append(got, v.Name+"="+v.Value)
 	}
-	want := []string{"PW_MCP_PROXY_HEADLESS=true", "PW_MCP_PROXY_TIMEOUT=30000", "PW_MCP_PROXY__DEFAULT_INSTANCES=3", "EXPORTED=1", "SPACED=a b", "EMPTY=", "NONE=", "HASH=a#b",
-		"DOUBLE=a \"b\" \\ $c \\d\tx", `SINGLE=a "b" \n #c`, "URL=https://example.org/?a=b&c='d'", `PATH_=C:\Users\x`, "LINES=one\ntwo more", "export_not=5", "exported=6", "LAST=x"}
+	want := []string{"PW_MCP_PROXY_HEADLESS=true", "PW_MCP_PROXY_TIMEOUT=30000", "PW_MCP_PROXY__DEFAULT_INSTANCES=3",
+		"EXPORTED=1", "SPACED=a b", "EMPTY=", "NONE=", "HASH=a#b",
+		"DOUBLE=a \"b\" \\ $c \\d\tx", `SINGLE=a "b" \n #c`, "URL=https://example.org/?a=b&c='d'", `PATH_=C:\Users\x`,
+		"LINES=one\ntwo more", "export_not=5", "exported=6", "LAST=x"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}
@@ -66,7 +68,8 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := Read("/nonexistent/.env"); err == nil || err.Error() != "cannot read the variables in /nonexistent/.env: no such file or directory" {
+	if _, err := Read("/nonexistent/.env"); err == nil ||
+		err.Error() != "cannot read the variables in /nonexistent/.env: no such file or directory" {
 		t.Error(err)
 	}
 }

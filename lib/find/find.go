@@ -125,14 +125,16 @@ func Browsers(ctx context.Context, o Options) ([]record.Browser, []error, error)
 		probe(ctx, all)
 	}
 	slices.SortStableFunc(all, func(a, b found) int {
-		return cmp.Or(compareBool(a.remote, b.remote), cmp.Compare(a.rank, b.rank), channelRank(a.Channel)-channelRank(b.Channel),
+		return cmp.Or(compareBool(a.remote, b.remote), cmp.Compare(a.rank, b.rank),
+			channelRank(a.Channel)-channelRank(b.Channel),
 			-compareVersions(a.Version, b.Version), cmp.Compare(a.order, b.order))
 	})
 	out := make([]record.Browser, len(all))
 	for i, f := range all {
 		out[i] = f.Browser
 	}
-	if prefer != "" && len(o.Types) == 0 && !slices.ContainsFunc(out, func(b record.Browser) bool { return b.Type == prefer }) {
+	there := slices.ContainsFunc(out, func(b record.Browser) bool { return b.Type == prefer })
+	if prefer != "" && len(o.Types) == 0 && !there {
 		return nil, warnings, fmt.Errorf("BTOOLS_BROWSER %s: %w", prefer, ErrNotFound)
 	}
 	return out, warnings, nil
@@ -159,7 +161,7 @@ func executable(path string) error {
 	case err != nil:
 		return fmt.Errorf("%w: %v", ErrNotFound, err)
 	case !st.Mode().IsRegular():
-		return fmt.Errorf("%w: it is no file", ErrNotFound)
+		return fmt.Errorf("%w: it is not a file", ErrNotFound)
 	case st.Mode()&0o111 == 0 && !strings.HasSuffix(strings.ToLower(path), ".exe"):
 		return fmt.Errorf("%w: it is not executable", ErrNotFound)
 	}

@@ -67,7 +67,9 @@ func TestOrderLinksAndWrappers(t *testing.T) {
 		"usr/bin/snap":                         elf,
 		"snap/bin/chromium":                    "-> ROOT/usr/bin/snap",
 		"snap/chromium/current/meta/snap.yaml": "name: chromium\nversion: 150.0.1.2\n",
-		"var/lib/dpkg/status":                  "Package: chromium\nStatus: install ok installed\nVersion: 156.0.8078.79-1~deb12u1\n\nPackage: google-chrome-stable\nStatus: install ok installed\nVersion: 1:155.0.1.2-1\n\n",
+		"var/lib/dpkg/status": "Package: chromium\nStatus: install ok installed\n" +
+			"Version: 156.0.8078.79-1~deb12u1\n\nPackage: google-chrome-stable\nStatus: install ok installed\n" +
+			"Version: 1:155.0.1.2-1\n\n",
 	})
 	want := []string{
 		"chrome stable /opt/google/chrome/chrome 155.0.1.2", "chrome beta /opt/google/chrome-beta/chrome",
@@ -81,29 +83,38 @@ func TestOrderLinksAndWrappers(t *testing.T) {
 	if got := list(t, root, nil, Options{Types: []string{"brave", "firefox"}}); len(got) != 2 {
 		t.Errorf("filtered by type: %v", got)
 	}
-	if got := list(t, root, map[string]string{"BTOOLS_BROWSER": "firefox"}, Options{}); !strings.HasPrefix(got[0], "firefox") {
+	got = list(t, root, map[string]string{"BTOOLS_BROWSER": "firefox"}, Options{})
+	if !strings.HasPrefix(got[0], "firefox") {
 		t.Errorf("preferred by type: %v", got)
 	}
-	if got := list(t, root, map[string]string{"BTOOLS_BROWSER": "ROOT/opt/brave.com/brave/brave", "CHROME_PATH": "/nonexistent"}, Options{}); !strings.HasPrefix(got[0], "brave") {
+	got = list(t, root, map[string]string{
+		"BTOOLS_BROWSER": "ROOT/opt/brave.com/brave/brave", "CHROME_PATH": "/nonexistent",
+	}, Options{})
+	if !strings.HasPrefix(got[0], "brave") {
 		t.Errorf("preferred by path: %v", got)
 	}
 }
 
 func TestCaches(t *testing.T) {
-	root := tree(t, map[string]string{
-		"home/.cache/ms-playwright/chromium-1100/chrome-linux/chrome":                                                     elf,
-		"home/.cache/ms-playwright/chromium_headless_shell-1100/chrome-linux/headless_shell":                              elf,
-		"home/.cache/ms-playwright/firefox-1400/firefox/firefox":                                                          elf,
-		"home/.cache/puppeteer/chrome/linux-131.0.6778.86/chrome-linux64/chrome":                                          elf,
-		"home/.cache/puppeteer/chrome/linux-133.0.1.2/chrome-linux64/chrome":                                              elf,
-		"home/.cache/puppeteer/chrome-headless-shell/linux-133.0.1.2/chrome-headless-shell-linux64/chrome-headless-shell": elf,
-		"home/.cache/selenium/firefox/linux64/129.0/firefox":                                                              elf,
-	})
+	files := map[string]string{}
+	for _, name := range []string{
+		"ms-playwright/chromium-1100/chrome-linux/chrome",
+		"ms-playwright/chromium_headless_shell-1100/chrome-linux/headless_shell",
+		"ms-playwright/firefox-1400/firefox/firefox",
+		"puppeteer/chrome/linux-131.0.6778.86/chrome-linux64/chrome",
+		"puppeteer/chrome/linux-133.0.1.2/chrome-linux64/chrome",
+		"puppeteer/chrome-headless-shell/linux-133.0.1.2/chrome-headless-shell-linux64/chrome-headless-shell",
+		"selenium/firefox/linux64/129.0/firefox",
+	} {
+		files["home/.cache/"+name] = elf
+	}
+	root := tree(t, files)
 	got := strings.Join(list(t, root, nil, Options{}), "\n")
 	want := `chrome testing /home/.cache/puppeteer/chrome/linux-133.0.1.2/chrome-linux64/chrome 133.0.1.2
 chrome testing /home/.cache/puppeteer/chrome/linux-131.0.6778.86/chrome-linux64/chrome 131.0.6778.86
 chromium testing /home/.cache/ms-playwright/chromium-1100/chrome-linux/chrome
-chrome-headless-shell testing /home/.cache/puppeteer/chrome-headless-shell/linux-133.0.1.2/chrome-headless-shell-linux64/chrome-headless-shell 133.0.1.2
+chrome-headless-shell testing /home/.cache/puppeteer/chrome-headless-shell/linux-133.0.1.2/` +
+		`chrome-headless-shell-linux64/chrome-headless-shell 133.0.1.2
 chrome-headless-shell testing /home/.cache/ms-playwright/chromium_headless_shell-1100/chrome-linux/headless_shell
 firefox testing /home/.cache/selenium/firefox/linux64/129.0/firefox 129.0`
 	if got != want {
@@ -135,7 +146,8 @@ func TestProbeIsBounded(t *testing.T) {
 	})
 	start := time.Now()
 	got := list(t, root, nil, Options{Probe: true})
-	if want := []string{"chrome stable /opt/google/chrome/chrome 1.2.3.4", "chromium stable /usr/lib/chromium/chromium"}; !slices.Equal(got, want) {
+	if want := []string{"chrome stable /opt/google/chrome/chrome 1.2.3.4",
+		"chromium stable /usr/lib/chromium/chromium"}; !slices.Equal(got, want) {
 		t.Errorf("got %v want %v", got, want)
 	}
 	if d := time.Since(start); d > 10*time.Second {

@@ -46,12 +46,14 @@ func identify(path string) kind {
 	case strings.Contains(base, "firefox"):
 		typ = record.Firefox
 	case strings.Contains(base, "chromium"):
-	case strings.Contains(base, "msedge"), strings.Contains(base, "microsoft-edge"), strings.Contains(base, "microsoft edge"), base == "com.microsoft.edge":
+	case strings.Contains(base, "msedge"), strings.Contains(base, "microsoft-edge"),
+		strings.Contains(base, "microsoft edge"), base == "com.microsoft.edge":
 		typ = record.Edge
 	case strings.Contains(base, "brave"):
 		typ = record.Brave
 	case base == "chrome" && strings.Contains(whole, "chromium"):
-	case base == "chrome", strings.HasPrefix(base, "google-chrome"), strings.Contains(base, "google chrome"), base == "com.google.chrome":
+	case base == "chrome", strings.HasPrefix(base, "google-chrome"), strings.Contains(base, "google chrome"),
+		base == "com.google.chrome":
 		typ = record.Chrome
 	}
 	channel := "stable"
@@ -74,11 +76,18 @@ func identify(path string) kind {
 
 // wrapperNames are how the names begin that distributions give to scripts
 // around a browser.
-var wrapperNames = []string{"google-chrome", "chromium", "microsoft-edge", "brave", "firefox", "chrome-headless", "headless"}
+var wrapperNames = []string{
+	"google-chrome", "chromium", "microsoft-edge", "brave", "firefox", "chrome-headless", "headless",
+}
+
+// pattern is a regular expression that is compiled when it is first needed.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 var (
-	absolutePath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*(?:exec\s+)?(?:"|')?(/[^\s"'$]+)(?:"|')?\s`) })
-	execName     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*exec\s+([a-z][a-z0-9-]*)\s`) })
+	absolutePath = pattern(`(?m)^\s*(?:exec\s+)?(?:"|')?(/[^\s"'$]+)(?:"|')?\s`)
+	execName     = pattern(`(?m)^\s*exec\s+([a-z][a-z0-9-]*)\s`)
 )
 
 // resolve follows links and the wrapper scripts of distributions to the real
@@ -88,7 +97,8 @@ func resolve(path, root string) string {
 	if err != nil || filepath.Base(real) == "snap" {
 		return path
 	}
-	if strings.Contains(filepath.ToSlash(path), "/flatpak/exports/") || !slices.ContainsFunc(wrapperNames, func(n string) bool { return strings.HasPrefix(filepath.Base(real), n) }) {
+	named := slices.ContainsFunc(wrapperNames, func(n string) bool { return strings.HasPrefix(filepath.Base(real), n) })
+	if strings.Contains(filepath.ToSlash(path), "/flatpak/exports/") || !named {
 		return real
 	}
 	script, ok := readScript(real)
@@ -109,7 +119,8 @@ func resolve(path, root string) string {
 		tries = append(tries, filepath.Join(dir, n))
 	}
 	for _, lib := range []string{"/usr/lib/", "/usr/lib64/"} {
-		tries = append(tries, root+lib+name+"/"+name, root+lib+"chromium-browser/chromium-browser", root+lib+"chromium/chromium")
+		tries = append(tries, root+lib+name+"/"+name, root+lib+"chromium-browser/chromium-browser",
+			root+lib+"chromium/chromium")
 	}
 	for _, t := range tries {
 		if t == real || executable(t) != nil || identify(t).typ != identify(real).typ {

@@ -46,16 +46,18 @@ func caches(o *Options) []candidate {
 	firefox := kind{record.Firefox, kindNames[record.Firefox], "testing"}
 	const macChrome = "Google Chrome for Testing.app/Contents/MacOS/Google Chrome for Testing"
 
+	patched := kind{"firefox-playwright", "Firefox (Playwright's build)", "testing"}
 	pw := o.cache("PLAYWRIGHT_BROWSERS_PATH", "ms-playwright")
 	for _, p := range []struct {
 		glob string
 		k    kind
 	}{
-		{"chromium-*/chrome-*/chrome" + exe, chromium}, {"chromium-*/chrome-*/Chromium.app/Contents/MacOS/Chromium", chromium},
+		{"chromium-*/chrome-*/chrome" + exe, chromium},
+		{"chromium-*/chrome-*/Chromium.app/Contents/MacOS/Chromium", chromium},
 		{"chromium-*/chrome-*/" + macChrome, testing},
-		{"chromium_headless_shell-*/*/headless_shell" + exe, shell}, {"chromium_headless_shell-*/*/chrome-headless-shell" + exe, shell},
-		{"firefox-*/firefox/firefox" + exe, kind{"firefox-playwright", "Firefox (Playwright's build)", "testing"}},
-		{"firefox-*/firefox/Nightly.app/Contents/MacOS/firefox", kind{"firefox-playwright", "Firefox (Playwright's build)", "testing"}},
+		{"chromium_headless_shell-*/*/headless_shell" + exe, shell},
+		{"chromium_headless_shell-*/*/chrome-headless-shell" + exe, shell},
+		{"firefox-*/firefox/firefox" + exe, patched}, {"firefox-*/firefox/Nightly.app/Contents/MacOS/firefox", patched},
 		{"webkit-*/pw_run.sh", kind{"webkit", "WebKit (Playwright's build)", "testing"}},
 	} {
 		add("playwright", filepath.Join(pw, p.glob), p.k, false)
@@ -78,8 +80,10 @@ func caches(o *Options) []candidate {
 		glob string
 		k    kind
 	}{
-		{"chrome/*/*/chrome" + exe, testing}, {"chrome/*/*/" + macChrome, testing}, {"chrome-headless-shell/*/*/chrome-headless-shell" + exe, shell},
-		{"edge/*/*/msedge" + exe, edge}, {"firefox/*/*/firefox" + exe, firefox}, {"firefox/*/*/firefox/firefox" + exe, firefox},
+		{"chrome/*/*/chrome" + exe, testing}, {"chrome/*/*/" + macChrome, testing},
+		{"chrome-headless-shell/*/*/chrome-headless-shell" + exe, shell},
+		{"edge/*/*/msedge" + exe, edge}, {"firefox/*/*/firefox" + exe, firefox},
+		{"firefox/*/*/firefox/firefox" + exe, firefox},
 	} {
 		add("selenium", filepath.Join(se, p.glob), p.k, true)
 	}

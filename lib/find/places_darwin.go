@@ -16,7 +16,8 @@ func systemPlaces(o *Options) []candidate {
 	var list []candidate
 	for _, apps := range []string{o.Root + "/Applications", filepath.Join(o.Home, "Applications")} {
 		for _, a := range []struct{ app, exe string }{
-			{"Google Chrome", ""}, {"Google Chrome Beta", ""}, {"Google Chrome Dev", ""}, {"Google Chrome Canary", ""}, {"Google Chrome for Testing", ""},
+			{"Google Chrome", ""}, {"Google Chrome Beta", ""}, {"Google Chrome Dev", ""}, {"Google Chrome Canary", ""},
+			{"Google Chrome for Testing", ""},
 			{"Microsoft Edge", ""}, {"Microsoft Edge Beta", ""}, {"Microsoft Edge Dev", ""}, {"Microsoft Edge Canary", ""},
 			{"Chromium", ""}, {"Brave Browser", ""}, {"Brave Browser Beta", ""}, {"Brave Browser Nightly", ""},
 			{"Firefox", "firefox"}, {"Firefox Developer Edition", "firefox"}, {"Firefox Nightly", "firefox"},
@@ -28,7 +29,8 @@ func systemPlaces(o *Options) []candidate {
 			list = append(list, candidate{path: filepath.Join(apps, a.app+".app/Contents/MacOS", exe), source: "well-known"})
 		}
 		if o.All {
-			list = append(list, candidate{path: filepath.Join(apps, "Safari.app/Contents/MacOS/Safari"), source: "well-known", kind: kind{"safari", "Safari", "stable"}})
+			list = append(list, candidate{path: filepath.Join(apps, "Safari.app/Contents/MacOS/Safari"), source: "well-known",
+				kind: kind{"safari", "Safari", "stable"}})
 		}
 	}
 	return list

@@ -23,7 +23,8 @@ func systemPlaces(o *Options) []candidate {
 	for _, p := range []string{
 		"/opt/google/chrome/chrome", "/opt/google/chrome-beta/chrome", "/opt/google/chrome-unstable/chrome",
 		"/opt/microsoft/msedge/msedge", "/opt/microsoft/msedge-beta/msedge", "/opt/microsoft/msedge-dev/msedge",
-		"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/usr/lib64/chromium-browser/chromium-browser",
+		"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser",
+		"/usr/lib64/chromium-browser/chromium-browser",
 		"/opt/brave.com/brave/brave", "/opt/brave.com/brave-beta/brave", "/opt/brave.com/brave-nightly/brave",
 		"/usr/lib/firefox/firefox", "/usr/lib/firefox-esr/firefox-esr", "/opt/firefox/firefox",
 	} {
@@ -32,12 +33,15 @@ func systemPlaces(o *Options) []candidate {
 	for _, n := range []string{"chromium", "brave", "firefox"} {
 		list = append(list, candidate{path: o.Root + "/snap/bin/" + n, source: "snap"})
 	}
-	for _, dir := range []string{o.Root + "/var/lib/flatpak/exports/bin", filepath.Join(o.Home, ".local/share/flatpak/exports/bin")} {
+	for _, dir := range []string{o.Root + "/var/lib/flatpak/exports/bin",
+		filepath.Join(o.Home, ".local/share/flatpak/exports/bin")} {
 		for _, app := range []struct{ id, typ string }{
-			{"com.google.Chrome", record.Chrome}, {"com.microsoft.Edge", record.Edge}, {"org.chromium.Chromium", record.Chromium},
+			{"com.google.Chrome", record.Chrome}, {"com.microsoft.Edge", record.Edge},
+			{"org.chromium.Chromium", record.Chromium},
 			{"com.brave.Browser", record.Brave}, {"org.mozilla.firefox", record.Firefox},
 		} {
-			list = append(list, candidate{path: filepath.Join(dir, app.id), source: "flatpak", kind: kind{app.typ, kindNames[app.typ], "stable"}})
+			list = append(list, candidate{path: filepath.Join(dir, app.id), source: "flatpak",
+				kind: kind{app.typ, kindNames[app.typ], "stable"}})
 		}
 	}
 	return list

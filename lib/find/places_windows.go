@@ -49,7 +49,8 @@ func inPath(o *Options) []candidate {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		for _, n := range []string{"chrome.exe", "msedge.exe", "chromium.exe", "brave.exe", "chrome-headless-shell.exe", "firefox.exe"} {
+		for _, n := range []string{"chrome.exe", "msedge.exe", "chromium.exe", "brave.exe", "chrome-headless-shell.exe",
+			"firefox.exe"} {
 			list = append(list, candidate{path: filepath.Join(dir, n), source: "path"})
 		}
 	}

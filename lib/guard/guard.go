@@ -53,10 +53,12 @@ const (
 func (g *Guard) Check(r *http.Request) *Refusal {
 	if g.Token != "" {
 		if !g.authorized(r) {
-			return Refuse(http.StatusUnauthorized, Unauthorized, "no valid token: send Authorization: Bearer TOKEN, or ?token=TOKEN")
+			return Refuse(http.StatusUnauthorized, Unauthorized,
+				"no valid token: send Authorization: Bearer TOKEN, or ?token=TOKEN")
 		}
 	} else if !loopbackHost(r.Host) {
-		return Refuse(http.StatusForbidden, Forbidden, "the Host %q is neither a loopback address nor localhost: others need --token-file", r.Host)
+		return Refuse(http.StatusForbidden, Forbidden,
+			"the Host %q is neither a loopback address nor localhost: others need --token-file", r.Host)
 	}
 	origins := r.Header.Values("Origin")
 	allowed := len(origins) == 1 && g.allows(origins[0])
@@ -64,7 +66,8 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	// us can too, but not without a Sec-Fetch-Site, or by a WebSocket.
 	own := len(origins) == 1 && origins[0] == "http://"+r.Host && loopbackHost(r.Host) && r.Header.Get("Upgrade") == ""
 	if len(origins) > 0 && !allowed && !own {
-		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed%s", strings.Join(origins, ", "), g.hint())
+		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed%s", strings.Join(origins, ", "),
+			g.hint())
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
 	if site == "same-origin" && len(origins) == 0 {
@@ -94,6 +97,9 @@ func (no *Refusal) Answer(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
 	w.Header().Set("Connection", "close")
+	if no.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	w.WriteHeader(no.Status)
 	w.Write(append(b, '\n'))
 }
@@ -119,7 +125,8 @@ func HostName(host string) (string, bool) {
 }
 
 func (g *Guard) authorized(r *http.Request) bool {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && g.isToken(strings.TrimSpace(token)) {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") &&
+		g.isToken(strings.TrimSpace(token)) {
 		return true
 	}
 	return slices.ContainsFunc(queryParts(r), g.isTokenPart)

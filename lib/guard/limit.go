@@ -113,7 +113,8 @@ func (l *Limit) refuse(c net.Conn) {
 			hint = ": see --" + l.Flag
 		}
 		c.SetDeadline(time.Now().Add(refuseTimeout))
-		io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"+
+		io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"+
+			"Content-Type: application/json; charset=UTF-8\r\n\r\n"+
 			`{"error":{"code":"try_again","message":"too many connections`+hint+`"}}`+"\n")
 		if h, ok := c.(interface{ CloseWrite() error }); ok {
 			h.CloseWrite()

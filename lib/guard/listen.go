@@ -46,7 +46,8 @@ func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 	if ip := net.ParseIP(host); ip == nil && host != "" {
 		return nil, c.UsageError("--%s takes an IP address or localhost, not %q", flag, host)
 	} else if (ip == nil || !ip.IsLoopback()) && !c.IsSet("token-file") {
-		return nil, c.UsageError("--%s %s would let other machines in: give --token-file too, or listen on 127.0.0.1", flag, addr)
+		return nil, c.UsageError("--%s %s would let other machines in: give --token-file too, or listen on 127.0.0.1",
+			flag, addr)
 	}
 	network := "tcp"
 	if ip := net.ParseIP(host); ip.To4() != nil {
@@ -54,7 +55,8 @@ func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 	}
 	l, err := net.Listen(network, net.JoinHostPort(host, port))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host), Hint: "port 0 lets the system choose; bport finds a free one"}
+		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host),
+			Hint: "port 0 lets the system choose; bport finds a free one"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen: %w", err)

@@ -13,7 +13,8 @@ import (
 
 func TestCheckDir(t *testing.T) {
 	dir := t.TempDir()
-	for mode, want := range map[os.FileMode]error{0o700: nil, 0o755: nil, 0o770: ErrShared, 0o777 | os.ModeSticky: ErrShared} {
+	for mode, want := range map[os.FileMode]error{0o700: nil, 0o755: nil, 0o770: ErrShared,
+		0o777 | os.ModeSticky: ErrShared} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	link, fifo := filepath.Join(dir, "link"), filepath.Join(dir, "fifo")
-	if err := errors.Join(os.Symlink(victim, link), syscall.Mkfifo(fifo, 0o600), os.Symlink(victim, filepath.Join(dir, "file.new"))); err != nil {
+	if err := errors.Join(os.Symlink(victim, link), syscall.Mkfifo(fifo, 0o600),
+		os.Symlink(victim, filepath.Join(dir, "file.new"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []string{link, fifo} {

@@ -22,7 +22,8 @@ func Owned(dir string) bool {
 func Open(path string, flag int) (*os.File, error) { return os.OpenFile(path, flag, 0o600) }
 
 func tryLock(f *os.File) error {
-	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &windows.Overlapped{})
 	if err == windows.ERROR_LOCK_VIOLATION {
 		return ErrLocked
 	}

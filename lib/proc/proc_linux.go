@@ -164,7 +164,8 @@ var Usable = sync.OnceValue(func() error {
 		return fmt.Errorf("/proc is not mounted here: %w", err)
 	}
 	if self != strconv.Itoa(os.Getpid()) {
-		return errors.New("the /proc that is mounted here belongs to another PID namespace: mount its own (unshare --mount-proc)")
+		return errors.New("the /proc that is mounted here belongs to another PID namespace: mount its own " +
+			"(unshare --mount-proc)")
 	}
 	return nil
 })

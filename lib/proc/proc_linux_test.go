@@ -88,7 +88,8 @@ func TestMarked(t *testing.T) {
 		what string
 		pid  int
 		want bool
-	}{{"one with the mark", marked.Process.Pid, true}, {"a program of somebody in the directory", shell.Process.Pid, false}, {"a helper", titled.Process.Pid, true}} {
+	}{{"one with the mark", marked.Process.Pid, true},
+		{"a program of somebody in the directory", shell.Process.Pid, false}, {"a helper", titled.Process.Pid, true}} {
 		found := false
 		for _, pid := range got {
 			found = found || pid == c.pid

@@ -30,7 +30,8 @@ func TestReader(t *testing.T) {
 	if _, err := r.Read(); err != io.EOF {
 		t.Errorf("got %v at the end", err)
 	}
-	for _, bad := range []string{"[]", "{", "{}{}", `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{"a":1}x`, `{a:1}`, "\x00", `{"v":2}`, `{"v":"x"}`, strings.Repeat(" ", MaxSize+1)} {
+	for _, bad := range []string{"[]", "{", "{}{}", `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{"a":1}x`,
+		`{a:1}`, "\x00", `{"v":2}`, `{"v":"x"}`, strings.Repeat(" ", MaxSize+1)} {
 		if _, err := NewReader(strings.NewReader(bad)).Read(); !errors.Is(err, ErrData) {
 			t.Errorf("%.10q: %v", bad, err)
 		}

@@ -66,6 +66,8 @@ type Proxy struct {
 	WSURL   string `json:"ws_url"` // reaches whatever browser runs behind it
 	// Protocol is the one of its browser, "" while that is not known.
 	Protocol string `json:"protocol,omitempty"`
+	// Isolated says that each client sees a session as its whole browser.
+	Isolated bool `json:"isolated,omitempty"`
 }
 
 // Lease is the right to an instance of a pool, the member "lease".

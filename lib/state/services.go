@@ -101,11 +101,16 @@ type PoolService struct {
 	Process proc.Identity `json:"process"`
 	Control string        `json:"control"`
 	Names   []string      `json:"names"` // of its pools
+	// Private says that it belongs to the program that runs it, with which it
+	// ends: others leave it alone.
+	Private bool `json:"private,omitempty"`
 }
 
 // SetPools lists the service, in the place of an entry of the same process.
 func (f *File) SetPools(p PoolService) {
-	f.Pools = slices.DeleteFunc(f.Pools, func(old PoolService) bool { return old.Process == p.Process || old.Control == p.Control })
+	f.Pools = slices.DeleteFunc(f.Pools, func(old PoolService) bool {
+		return old.Process == p.Process || old.Control == p.Control
+	})
 	f.Pools = append(f.Pools, p)
 }
 

@@ -163,7 +163,8 @@ func (s *Store) load() (*File, error) {
 			return nil, &damaged{err}
 		}
 		if f.V > Version {
-			return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE to another file", ErrNewer, f.V, Version)
+			return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE to another file",
+				ErrNewer, f.V, Version)
 		}
 	}
 	if f.V != Version {
@@ -179,7 +180,8 @@ type member struct {
 
 // members are those of the file that this program knows, the version first.
 func (f *File) members() []member {
-	return []member{{"v", &f.V}, {"instances", &f.Instances}, {"proxies", &f.Proxies}, {"pools", &f.Pools}, {"ports", &f.Ports}, {"exits", &f.Exits}}
+	return []member{{"v", &f.V}, {"instances", &f.Instances}, {"proxies", &f.Proxies}, {"pools", &f.Pools},
+		{"ports", &f.Ports}, {"exits", &f.Exits}}
 }
 
 func (f *File) bytes() []byte {

@@ -22,7 +22,10 @@ func TestMain(m *testing.M) {
 		s := Open(os.Getenv)
 		for i := range 25 {
 			p := Port{Port: n*100 + i, Until: record.Time{Time: time.Now().Add(time.Hour)}}
-			if err := s.Update(context.Background(), func(f *File) error { f.Ports = append(f.Ports, p); return nil }); err != nil {
+			if err := s.Update(context.Background(), func(f *File) error {
+				f.Ports = append(f.Ports, p)
+				return nil
+			}); err != nil {
 				panic(err)
 			}
 			fmt.Println(p.Port) // it counts as written
@@ -111,18 +114,20 @@ func TestUnknownMembersStay(t *testing.T) {
 	if err := s.Update(context.Background(), func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	os.WriteFile(s.Path(), []byte(`{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`), 0o600)
+	const newer = `{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`
+	os.WriteFile(s.Path(), []byte(newer), 0o600)
 	if err := s.Update(context.Background(), func(*File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := os.ReadFile(s.Path()); string(b) != `{"v":1,"gadgets":[{"name":"P"}],"instances":[],"proxies":[],"pools":[],"ports":[],"exits":[]}`+"\n" {
+	if b, _ := os.ReadFile(s.Path()); string(b) != newer+"\n" {
 		t.Errorf("%s", b)
 	}
 }
 
 func TestRemoveDirRefuses(t *testing.T) {
 	dir := t.TempDir()
-	for _, d := range []string{"/", "/etc", dir, "btools-inst_1_aaaaaa", dir + "/btools-inst_1_aaaaaa/..", dir + "/btools-x"} {
+	for _, d := range []string{"/", "/etc", dir, "btools-inst_1_aaaaaa", dir + "/btools-inst_1_aaaaaa/..",
+		dir + "/btools-x"} {
 		if _, err := RemoveDir(d); err == nil {
 			t.Errorf("%s is not refused", d)
 		}

@@ -40,7 +40,8 @@ func ValidID(id string) bool {
 	const digits, letters = "0123456789", "abcdefghijklmnopqrstuvwxyz"
 	id, ok := strings.CutPrefix(id, "inst_")
 	ms, random, ok2 := strings.Cut(id, "_")
-	return ok && ok2 && ms != "" && strings.Trim(ms, digits) == "" && len(random) == 6 && strings.Trim(random, digits+letters) == ""
+	return ok && ok2 && ms != "" && strings.Trim(ms, digits) == "" && len(random) == 6 &&
+		strings.Trim(random, digits+letters) == ""
 }
 
 func isInstanceDir(name string) bool {
@@ -152,7 +153,7 @@ func (i *Instance) dir() string {
 // from a file.
 func RemoveDir(dir string) (bool, error) {
 	if !filepath.IsAbs(dir) || !isInstanceDir(filepath.Base(dir)) {
-		return false, fmt.Errorf("refused to delete %q: it is no instance's directory", dir)
+		return false, fmt.Errorf("refused to delete %q: it is not the directory of an instance", dir)
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

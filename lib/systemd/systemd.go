@@ -33,7 +33,7 @@ func Listeners() ([]net.Listener, error) {
 		l, err := net.FileListener(f) // a copy, closed on exec
 		f.Close()
 		if err != nil {
-			return nil, fmt.Errorf("descriptor %d of systemd is no socket that listens: %w", fd, err)
+			return nil, fmt.Errorf("descriptor %d of systemd is not a listening socket: %w", fd, err)
 		}
 		ls = append(ls, l)
 	}

@@ -48,7 +48,8 @@ func TestAsAShell(t *testing.T) {
 			lines = append(lines, b.String())
 		}
 	}
-	cmd := exec.Command(sh, "-c", `while IFS= read -r line; do eval "set -- $line"; for word; do printf '%s\1' "$word"; done; echo; done`)
+	cmd := exec.Command(sh, "-c",
+		`while IFS= read -r line; do eval "set -- $line"; for word; do printf '%s\1' "$word"; done; echo; done`)
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 	out, err := cmd.Output()
 	if err != nil {

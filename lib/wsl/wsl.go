@@ -41,7 +41,8 @@ func Check(getenv func(string) string) error {
 // Explain gives an error from starting a program of Windows its reason.
 func Explain(err error) error {
 	if errors.Is(err, syscall.ENOEXEC) {
-		return fmt.Errorf("%w: interop is off, so no program of Windows runs: set enabled=true under [interop] in /etc/wsl.conf, then wsl --shutdown", err)
+		return fmt.Errorf("%w: interop is off, so no program of Windows runs: set enabled=true under [interop] in "+
+			"/etc/wsl.conf, then wsl --shutdown", err)
 	}
 	return err
 }

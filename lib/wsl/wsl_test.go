@@ -24,7 +24,8 @@ func side(t *testing.T, programs map[string]string) (drive string) {
 	}
 	all := map[string]string{"wslpath": `#!/bin/sh
 case $1 in
--w) case $2 in "` + drive + `"*) printf '%s\n' "C:${2#` + drive + `}";; *) printf '%s\n' "//wsl.localhost/Debian$2";; esac | tr / '\\';;
+-w) case $2 in "` + drive + `"*) printf '%s\n' "C:${2#` + drive + `}";;
+	*) printf '%s\n' "//wsl.localhost/Debian$2";; esac | tr / '\\';;
 -u) printf '%s\n' "$2" | tr '\\' / | sed "s|^C:|` + drive + `|";;
 esac
 `}
@@ -63,7 +64,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-const where = "#!/bin/sh\n[ \"$*\" = \"/d /c where node\" ] || exit 9\nprintf 'C:\\\\Program Files\\\\nodejs\\\\node.exe\\r\\nC:\\\\other\\\\node.exe\\r\\n'\n"
+const where = "#!/bin/sh\n[ \"$*\" = \"/d /c where node\" ] || exit 9\n" +
+	"printf 'C:\\\\Program Files\\\\nodejs\\\\node.exe\\r\\nC:\\\\other\\\\node.exe\\r\\n'\n"
 
 func TestNode(t *testing.T) {
 	drive := side(t, map[string]string{"cmd.exe": where, "script": "#!/usr/bin/env node\n", "program": "#!/bin/sh\n"})
@@ -72,7 +74,8 @@ func TestNode(t *testing.T) {
 	os.WriteFile(filepath.Join(npm, "npx-cli.js"), nil, 0o644)
 	node := filepath.Join(drive, "Program Files/nodejs/node.exe")
 	for _, c := range []struct{ argv, want []string }{
-		{[]string{"npx", "-y", "@playwright/mcp", "a & b"}, []string{node, `C:\Program Files\nodejs\node_modules\npm\bin\npx-cli.js`, "-y", "@playwright/mcp", "a & b"}},
+		{[]string{"npx", "-y", "@playwright/mcp", "a & b"},
+			[]string{node, `C:\Program Files\nodejs\node_modules\npm\bin\npx-cli.js`, "-y", "@playwright/mcp", "a & b"}},
 		{[]string{"/usr/bin/node", "server.js"}, []string{node, "server.js"}},
 		{[]string{"script", "x"}, []string{node, `\\wsl.localhost\Debian*bin\script`, "x"}},
 		{[]string{"program", "x"}, []string{"program", "x"}},
