@@ -137,7 +137,7 @@ func orEmpty(args json.RawMessage) json.RawMessage {
 
 // firstText is what a result says.
 func firstText(result json.RawMessage) string {
-	for _, c := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
+	for c := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
 		if t := jsonrpc.GetString(c, "text"); t != "" {
 			return t
 		}

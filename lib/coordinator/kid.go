@@ -257,7 +257,7 @@ func pages(ctx context.Context, p *process, method, member string) (all []json.R
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, jsonrpc.Elements(jsonrpc.Get(result, member))...)
+		all = slices.AppendSeq(all, jsonrpc.Elements(jsonrpc.Get(result, member)))
 		cursor := jsonrpc.Get(result, "nextCursor")
 		if len(cursor) == 0 || cursor[0] != '"' {
 			return all, nil

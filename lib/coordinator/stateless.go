@@ -423,7 +423,7 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	}
 	var uris []json.RawMessage
 	if jsonrpc.Get(can, "resources", "subscribe") != nil {
-		uris = jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))
+		uris = slices.Collect(jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions")))
 	}
 	if len(uris) > 0 {
 		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
@@ -466,7 +466,7 @@ func (s *Session) subscribers(method string, params json.RawMessage) {
 		case "notifications/resources/list_changed":
 			return jsonrpc.Get(filter, "resourcesListChanged") != nil
 		case "notifications/resources/updated":
-			return slices.ContainsFunc(jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions")), func(v json.RawMessage) bool {
+			return slices.ContainsFunc(slices.Collect(jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions"))), func(v json.RawMessage) bool {
 				var subscribed string
 				json.Unmarshal(v, &subscribed)
 				part, ok := strings.CutPrefix(uri, subscribed) // it, or what is below it

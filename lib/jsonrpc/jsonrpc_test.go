@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
@@ -37,7 +40,9 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	for _, line := range []string{"", "{", "[]", `{"id":1}`, `{"id":{},"method":"a"}`, `{"id":true,"method":"a"}`, `{"method":1}`, `{"a":[}]}`, `{"method":"a"}x`, `{"method":"a",}`, `{"a"}`, `{"id":1,"result":{"x":NaN}}`, `{"id":1,"result":-Infinity}`,
+	for _, line := range []string{"", "{", "[]", `{"id":1}`, `{"id":{},"method":"a"}`, `{"id":true,"method":"a"}`,
+		`{"method":1}`, `{"a":[}]}`, `{"method":"a"}x`, `{"method":"a",}`, `{"a"}`, `{"id":1,"result":{"x":NaN}}`,
+		`{"id":1,"result":-Infinity}`,
 		strings.Repeat("[", 1<<20), `{"a":` + strings.Repeat("[", 20000) + "}"} {
 		if _, err := Parse([]byte(line)); err == nil {
 			t.Errorf("%.40s is taken for a message", line)
@@ -57,12 +62,14 @@ func TestEdit(t *testing.T) {
 		{string(Delete(json.RawMessage(`{"a":1, "b":2, "c":3}`), "b")), `{"a":1,  "c":3}`},
 		{string(Delete(json.RawMessage(`{"a":1, "b":2 }`), "b")), `{"a":1}`},
 		{string(Delete(json.RawMessage(`{"a":1,"a":2}`), "a")), `{}`},
+		{string(Delete(json.RawMessage(`{"a":1, "b":2,"a":3, "c":4 , "\u0061":5 }`), "a")), `{ "b":2, "c":4 }`},
 		{string(Get(json.RawMessage(`{"a":{"b":[ 1 ]}}`), "a", "b")), `[ 1 ]`},
 		{string(Get(json.RawMessage(`{"a":1}`), "b")), ``},
 		{GetString(json.RawMessage(`{"a":"\u00e9"}`), "a"), `é`},
-		{fmt.Sprintf("%s", Elements(json.RawMessage(`[ 1 , "]" ,{}]`))), `[1 "]" {}]`},
+		{fmt.Sprintf("%s", slices.Collect(Elements(json.RawMessage(`[ 1 , "]" ,{}]`)))), `[1 "]" {}]`},
 		{string(Array([]json.RawMessage{json.RawMessage("1"), json.RawMessage("{}")})), `[1,{}]`},
-		{string(Failure(nil, Errorf(ParseError, "no %s", "<x>"))), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no \u003cx\u003e"}}`},
+		{string(Failure(nil, Errorf(ParseError, "no %s", "<x>"))),
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no \u003cx\u003e"}}`},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
@@ -73,7 +80,10 @@ func TestEdit(t *testing.T) {
 // What encoding/json takes for an object is read alike, and an edit changes
 // what it is to change and nothing else.
 func FuzzMessage(f *testing.F) {
-	for _, s := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"\\\"}"}}}`, `{"id":"x","result":{"_meta":{}}}`, `{"a":1,"a":{"b":[]}}`, ` {} `, `[{"id":1}]`} {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"\\\"}"}}}`,
+		`{"id":"x","result":{"_meta":{}}}`, `{"a":1,"a":{"b":[]}}`, ` {} `, `[{"id":1}]`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -95,7 +105,8 @@ func FuzzMessage(f *testing.F) {
 		}
 		before := decode(raw)
 		for name := range want {
-			if !bytes.ContainsAny([]byte(name), "\ufffd") && !bytes.Equal(bytes.TrimSpace(Get(raw, name)), bytes.TrimSpace(want[name])) {
+			got := bytes.TrimSpace(Get(raw, name))
+			if !bytes.ContainsAny([]byte(name), "\ufffd") && !bytes.Equal(got, bytes.TrimSpace(want[name])) {
 				t.Errorf("%q of %q: %q, want %q", name, raw, Get(raw, name), want[name])
 			}
 		}
@@ -114,6 +125,72 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A member that is there many times is deleted in one pass.
+func TestDeleteOfManyDuplicates(t *testing.T) {
+	object := []byte(`{"kept":1` + strings.Repeat(`,"a":{"b":[]}`, 200_000) + `,"last":2}`)
+	began := time.Now()
+	if got := string(Delete(object, "a")); got != `{"kept":1,"last":2}` {
+		t.Errorf("%.100s", got)
+	}
+	if took := time.Since(began); took > 5*time.Second { // some milliseconds; a pass for each: hours
+		t.Errorf("%v", took)
+	}
+}
+
+// What an array of millions holds is not kept.
+func TestLongArray(t *testing.T) {
+	array := []byte("[" + strings.Repeat("1,", 4_000_000) + "1]")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := 0
+	for range Elements(array) {
+		n++
+	}
+	if runtime.ReadMemStats(&after); n != 4_000_001 || after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("%d elements, for which %d bytes are allocated", n, after.TotalAlloc-before.TotalAlloc)
+	}
+}
+
+// A line that is too long is refused, and costs no more than the longest one
+// that is not; the next one is read.
+func TestReaderOfTooLongLines(t *testing.T) {
+	var peak uint64
+	r := NewReader(io.MultiReader(&letters{left: 5 * MaxLine, each: func() {
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		peak = max(peak, now.HeapSys)
+	}}, strings.NewReader("\nnext\n")))
+	if _, err := r.Line(); !errors.Is(err, ErrTooLong) {
+		t.Error(err)
+	}
+	if line, err := r.Line(); string(line) != "next" || err != nil {
+		t.Errorf("%.20q, %v", line, err)
+	}
+	if peak > 5*MaxLine {
+		t.Errorf("%d MiB", peak>>20)
+	}
+}
+
+// letters are so many bytes of a line; each is called now and then.
+type letters struct {
+	left, next int
+	each       func()
+}
+
+func (l *letters) Read(b []byte) (int, error) {
+	if l.left == 0 {
+		return 0, io.EOF
+	}
+	if l.next--; l.next < 0 {
+		l.next = 100
+		l.each()
+	}
+	n := min(len(b), l.left)
+	l.left -= n
+	copy(b[:n], bytes.Repeat([]byte("x"), n))
+	return n, nil
 }
 
 func TestReader(t *testing.T) {

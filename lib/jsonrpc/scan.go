@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -62,7 +63,8 @@ func skipValue(b []byte, i int) (int, error) {
 	case '"':
 		return skipString(b, i)
 	case '{', '[':
-		var open []byte
+		var shallow [64]byte // most values need no more, and nothing is allocated for them
+		open := shallow[:0]
 		for i < len(b) {
 			switch c := b[i]; c {
 			case '"':
@@ -164,6 +166,21 @@ func members(b []byte, f func(m member) bool) error {
 	}
 }
 
+// Members calls f for each member of an object, with its name as it came,
+// quotes and escapes included, until f returns an error, which it returns.
+// Nothing is decoded: the values are checked as Parse checks them.
+func Members(object []byte, f func(name, value json.RawMessage) error) error {
+	var stopped error
+	err := members(object, func(m member) bool {
+		stopped = f(object[m.name:m.nameEnd:m.nameEnd], object[m.value:m.end:m.end])
+		return stopped == nil
+	})
+	if stopped != nil {
+		return stopped
+	}
+	return err
+}
+
 // after reports what follows a value that should be the last.
 func after(b []byte, i int) error {
 	if skipSpace(b, i) != len(b) {
@@ -234,27 +251,30 @@ func Set(object json.RawMessage, name string, value json.RawMessage) json.RawMes
 	return splice(object, i+1, i+1, first)
 }
 
-// Delete returns the object without the member, and every other byte as it
-// was.
+// Delete returns the object without the member, however often it is there, and
+// every other byte as it was.
 func Delete(object json.RawMessage, name string) json.RawMessage {
-	for {
-		m, ok := find(object, name)
-		if !ok {
-			return object
+	var out []byte
+	at := 0 // what is before it is copied, or left out
+	members(object, func(m member) bool {
+		if m.key(object) != name {
+			return true
 		}
-		from, to := m.name, skipSpace(object, m.end)
-		if to < len(object) && object[to] == ',' {
-			to++
-		} else { // the last one: the comma before it goes
-			for from > 0 && (isSpace(object[from-1])) {
-				from--
-			}
-			if from > 0 && object[from-1] == ',' {
-				from--
-			}
+		if out == nil {
+			out = make([]byte, 0, len(object)+1) // and a newline
 		}
-		object = splice(object, from, to, nil)
+		out = append(out, object[at:m.name]...)
+		if at = skipSpace(object, m.end); at < len(object) && object[at] == ',' {
+			at++
+			return true
+		}
+		out = bytes.TrimSuffix(bytes.TrimRight(out, " \t\r\n"), []byte(",")) // it was the last one
+		return true
+	})
+	if out == nil {
+		return object
 	}
+	return append(out, object[at:]...)
 }
 
 // splice replaces b[from:to].
@@ -265,23 +285,24 @@ func splice(b []byte, from, to int, with []byte) []byte {
 	return append(out, b[to:]...)
 }
 
-// Elements are the values of an array.
-func Elements(array json.RawMessage) (all []json.RawMessage) {
-	i := skipSpace(array, 0)
-	if i >= len(array) || array[i] != '[' {
-		return nil
-	}
-	for i = skipSpace(array, i+1); i < len(array) && array[i] != ']'; {
-		end, err := skipValue(array, i)
-		if err != nil {
-			return nil
+// Elements are the values of an array. None of what it holds is copied: an
+// array may have millions.
+func Elements(array json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		i := skipSpace(array, 0)
+		if i >= len(array) || array[i] != '[' {
+			return
 		}
-		all = append(all, array[i:end:end])
-		if i = skipSpace(array, end); i < len(array) && array[i] == ',' {
-			i = skipSpace(array, i+1)
+		for i = skipSpace(array, i+1); i < len(array) && array[i] != ']'; {
+			end, err := skipValue(array, i)
+			if err != nil || !yield(array[i:end:end]) {
+				return
+			}
+			if i = skipSpace(array, end); i < len(array) && array[i] == ',' {
+				i = skipSpace(array, i+1)
+			}
 		}
 	}
-	return all
 }
 
 // Array is the array of these values.

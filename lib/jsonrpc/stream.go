@@ -2,17 +2,23 @@ package jsonrpc
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
-	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// MaxLine is the size in bytes of the longest message that is read.
-const MaxLine = 256 << 20
+// MaxLine is the size in bytes of the longest message that is read: 64 MiB of
+// what it carries, and what is around that. Relaying one costs about three
+// times its size in memory.
+const MaxLine = 64<<20 + small
 
 // ErrTooLong says that a line is longer than MaxLine; it has been skipped.
-var ErrTooLong = errors.New("a message is longer than 256 MiB")
+var ErrTooLong = errors.New("a message is longer than 64 MiB")
 
 // Reader reads messages, one a line.
 type Reader struct {
@@ -67,13 +73,14 @@ func (r *Reader) Line() ([]byte, error) {
 			return nil, r.err
 		}
 		if len(r.buf) > MaxLine {
-			r.skip = true
+			r.skip, r.buf = true, nil
 		}
 		if r.skip {
 			r.buf, r.next = r.buf[:0], 0
 		}
 		if cap(r.buf)-len(r.buf) < small/2 {
-			r.buf = append(make([]byte, 0, max(r.size, 2*len(r.buf)+small)), r.buf...)
+			room := min(2*len(r.buf), MaxLine) + small // no more than the longest message needs
+			r.buf = append(make([]byte, 0, max(r.size, room)), r.buf...)
 		}
 		n, err := r.in.Read(r.buf[len(r.buf):cap(r.buf)])
 		r.buf, r.err = r.buf[:len(r.buf)+n], err
@@ -92,11 +99,19 @@ type Writer struct {
 	mu   sync.Mutex
 	more *sync.Cond // something is to be written, or nothing ever will
 	room *sync.Cond
-	all  [][]byte // that wait, with their newlines
-	size int      // of these
-	busy bool     // somebody writes
-	err  error
+	all  [][]byte      // that wait, with their newlines
+	size int           // of these
+	busy bool          // somebody writes
+	err  error         // why no more is taken; nil: it is
+	lost error         // why something was not written; nil: nothing was lost
+	idle chan struct{} // closed when nothing waits; nil: nobody asks
+
+	taken atomic.Int64 // bytes that were written
 }
+
+// Piece is how much is written at once, in bytes: that it was taken shows that
+// somebody reads.
+const Piece = 64 << 10
 
 // NewWriter returns a writer that has at most so many bytes wait, or one
 // message if that is longer. Try, which may be nil, writes what can be written
@@ -130,10 +145,11 @@ func (w *Writer) Write(message []byte, wait bool) bool {
 		w.busy = true
 		w.mu.Unlock()
 		n, err := w.try(message)
+		w.taken.Add(int64(n))
 		w.mu.Lock()
 		w.busy = false
 		if err != nil {
-			w.failLocked(err)
+			w.loseLocked(err)
 			w.more.Signal()
 			return false
 		}
@@ -141,6 +157,7 @@ func (w *Writer) Write(message []byte, wait bool) bool {
 			if len(w.all) > 0 || w.err != nil {
 				w.more.Signal() // came meanwhile
 			}
+			w.idleLocked()
 			return true
 		}
 		w.all = append([][]byte{message}, w.all...)
@@ -159,6 +176,22 @@ func (w *Writer) failLocked(err error) {
 	w.room.Broadcast()
 }
 
+// loseLocked notes that what waits can't be written, nor what comes.
+func (w *Writer) loseLocked(err error) {
+	w.lost = cmp.Or(w.lost, err)
+	w.failLocked(err)
+	w.all = nil
+	w.idleLocked()
+}
+
+// idleLocked tells who asks that nothing waits, if that is so.
+func (w *Writer) idleLocked() {
+	if w.idle != nil && !w.busy && len(w.all) == 0 {
+		close(w.idle)
+		w.idle = nil
+	}
+}
+
 func (w *Writer) run() {
 	defer close(w.done)
 	w.mu.Lock()
@@ -173,16 +206,28 @@ func (w *Writer) run() {
 		all := w.all
 		w.all, w.size, w.busy = nil, 0, true
 		w.mu.Unlock()
-		buffers := net.Buffers(all)
-		_, err := buffers.WriteTo(w.out)
+		err := w.write(all)
 		w.mu.Lock()
 		w.busy = false
 		w.room.Broadcast()
 		if err != nil {
-			w.failLocked(err)
-			w.all = nil
+			w.loseLocked(err)
+		}
+		w.idleLocked()
+	}
+}
+
+func (w *Writer) write(all [][]byte) error {
+	for _, message := range all {
+		for part := range slices.Chunk(message, Piece) {
+			n, err := w.out.Write(part)
+			w.taken.Add(int64(n))
+			if err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // Close has nothing more be given; what was given is still written. The
@@ -193,4 +238,71 @@ func (w *Writer) Close() <-chan struct{} {
 	w.failLocked(errClosed)
 	w.more.Signal()
 	return w.done
+}
+
+// Done is closed when nothing is written any more: after Close, or because it
+// can't be.
+func (w *Writer) Done() <-chan struct{} { return w.done }
+
+// Idle is closed when nothing waits to be written.
+func (w *Writer) Idle() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	idle := w.idle
+	w.idleLocked()
+	return idle
+}
+
+// Lost is why something that was given is not written, nil if all is.
+func (w *Writer) Lost() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// ErrUnread says that nobody reads what is written.
+var ErrUnread = errors.New("it is not read")
+
+// Await returns when until is closed. While something waits to be written and
+// nothing of it is taken for as long as patience says, that is ErrUnread; the
+// end of the context is its cause.
+func (w *Writer) Await(ctx context.Context, until <-chan struct{}, patience time.Duration) error {
+	return Moving(ctx, until, patience, func() (int64, bool) { return w.taken.Load(), !isClosed(w.Idle()) })
+}
+
+// Moving returns when until is closed, or with ErrUnread when for as long as
+// patience says something waited, and the number of bytes that were taken of it
+// stayed the same. The end of the context is its cause.
+func Moving(ctx context.Context, until <-chan struct{}, patience time.Duration,
+	look func() (taken int64, waits bool)) error {
+	const looks = 8 // in that time
+	tick := time.NewTicker(patience / looks)
+	defer tick.Stop()
+	before, _ := look()
+	for quiet := 0; quiet <= looks; {
+		select {
+		case <-until:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		taken, waits := look()
+		if quiet++; taken != before || !waits {
+			before, quiet = taken, 0
+		}
+	}
+	return ErrUnread
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
