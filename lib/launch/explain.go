@@ -20,21 +20,26 @@ var reasons = []struct {
 	text string
 	hint string
 }{
-	{[]string{"Missing X server or $DISPLAY", "cannot open display", "no DISPLAY environment variable", "Unable to open X display"},
-		cli.Unavailable, "there is no display to open a window on", "leave out --no-headless, or run under a display (xvfb-run)"},
-	{[]string{"Running as root without --no-sandbox", "No usable sandbox", "Failed to move to new namespace", "setuid sandbox", "sandbox_host_linux", "zygote_host_impl_linux"},
+	{[]string{"Missing X server or $DISPLAY", "cannot open display", "no DISPLAY environment variable",
+		"Unable to open X display"},
+		cli.Unavailable, "there is no display to open a window on",
+		"leave out --no-headless, or run under a display (xvfb-run)"},
+	{[]string{"Running as root without --no-sandbox", "No usable sandbox", "Failed to move to new namespace",
+		"setuid sandbox", "sandbox_host_linux", "zygote_host_impl_linux"},
 		cli.Failed, "its sandbox cannot be set up here", "--sandbox off runs it without"},
 	{[]string{"error while loading shared libraries"},
 		cli.Unavailable, "a library that it needs is missing", "install the browser's dependencies"},
 	{[]string{"No space left on device", "ENOSPC"},
 		cli.Failed, "the disk is full", ""},
 	{[]string{"Out of memory", "out of memory", "Cannot allocate memory"},
-		cli.Failed, "there is not enough memory", "ulimit -v and a container's limit count what a browser only reserves, too"},
+		cli.Failed, "there is not enough memory",
+		"ulimit -v and a container's limit count what a browser only reserves, too"},
 	{[]string{"Failed To Create Data Directory", "Cannot create profile", "Your Firefox profile cannot be loaded"},
 		cli.Failed, "its profile directory cannot be used", ""},
 }
 
-var inUse = []string{"Failed to create a ProcessSingleton", "profile appears to be in use", "Firefox is already running"}
+var inUse = []string{"Failed to create a ProcessSingleton", "profile appears to be in use",
+	"Firefox is already running"}
 
 func containsAny(s string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })

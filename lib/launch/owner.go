@@ -80,7 +80,8 @@ func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the supervisor: %w", err)
 	}
-	h := &Handle{cmd: cmd, in: in, orders: json.NewEncoder(in), ready: make(chan *record.Record, 1), ended: make(chan struct{})}
+	h := &Handle{cmd: cmd, in: in, orders: json.NewEncoder(in), ready: make(chan *record.Record, 1),
+		ended: make(chan struct{})}
 	go func() {
 		defer close(h.ended)
 		reports := json.NewDecoder(out)
@@ -126,7 +127,7 @@ func (h *Handle) Launch(ctx context.Context, spec *Spec) (*record.Record, error)
 		default:
 		}
 		if h.failed == nil {
-			h.failed = errors.New("the supervisor of the browser ended without a word")
+			h.failed = errors.New("the browser's supervisor ended and gave no reason")
 		}
 		return nil, h.failed
 	case <-ctx.Done():
@@ -175,7 +176,8 @@ func (h *Handle) Ended() <-chan struct{} { return h.ended }
 
 // Supervise is the other side of Start: the supervisor's process. Owner is
 // the one of the descriptor that Start was given. It returns the exit code.
-func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, logger func(level, format string) *slog.Logger) int {
+func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store,
+	logger func(level, format string) *slog.Logger) int {
 	// Its owner may be gone, and the pipes with it, while it still tidies up.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	orders := json.NewDecoder(bufio.NewReader(stdin))
@@ -198,12 +200,13 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store, log
 	}()
 	owner.PID = o.Spec.Owner.PID
 	owner.Watch(ctx, stop)
-	s := &Supervisor{Spec: o.Spec, Store: store, Log: logger(o.Spec.LogLevel, o.Spec.LogFormat), Now: now, Ready: func(r *record.Record) error {
-		if err := out.Encode(report{Record: r}); err != nil {
-			return life.OwnerGone
-		}
-		return nil
-	}}
+	s := &Supervisor{Spec: o.Spec, Store: store, Log: logger(o.Spec.LogLevel, o.Spec.LogFormat), Now: now,
+		Ready: func(r *record.Record) error {
+			if err := out.Encode(report{Record: r}); err != nil {
+				return life.OwnerGone
+			}
+			return nil
+		}}
 	failed, left := s.Run(ctx)
 	var r report
 	if failed != nil && ctx.Err() == nil { // else it was told to, and knows

@@ -75,7 +75,8 @@ func makeDirs(ctx context.Context, dirs []string, temp string) (unlock func(), e
 }
 
 func makeError(err error) error {
-	return &cli.Error{Code: cli.Failed, Err: fmt.Errorf("cannot make the browser's directory: %w", err), Hint: "set TMPDIR to a directory that is there and can be written"}
+	return &cli.Error{Code: cli.Failed, Err: fmt.Errorf("cannot make the browser's directory: %w", err),
+		Hint: "set TMPDIR to a directory that is there and can be written"}
 }
 
 // lockProfile makes sure that a persistent profile exists, can be written and

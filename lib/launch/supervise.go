@@ -53,7 +53,8 @@ type Supervisor struct {
 // could not be cleaned up.
 func (s *Supervisor) Run(ctx context.Context) (failed, left error) {
 	proc.Subreaper() // without it, what the browser leaves is found by its mark
-	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), Owner: s.Spec.OwnedBy, KeepProfile: s.Spec.Profile != ""}
+	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), Owner: s.Spec.OwnedBy,
+		KeepProfile: s.Spec.Profile != ""}
 	var temp string
 	s.dirs, temp = instanceDirs(s.entry.ID)
 	s.entry.Dirs = s.dirs
@@ -182,7 +183,8 @@ func (s *Supervisor) start(profile, temp string) error {
 	s.child, err = spawn(s.Spec, append([]string{path}, args...), dedupe(env), s.dirs[0], w)
 	if err != nil {
 		r.Close()
-		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot start %s: %w", path, err), Hint: "bfind lists the browsers that are installed"}
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot start %s: %w", path, err),
+			Hint: "bfind lists the browsers that are installed"}
 	}
 	s.log = newBrowserLog(s.Log)
 	go func() {
@@ -291,7 +293,7 @@ func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, e
 	}
 	u, err := url.Parse(ws)
 	if err != nil {
-		return nil, fmt.Errorf("announced %q, which is no URL", ws)
+		return nil, fmt.Errorf("announced %q, which is not a URL", ws)
 	}
 	port, _ := strconv.Atoi(u.Port())
 	host := u.Hostname()
@@ -307,7 +309,8 @@ func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, e
 }
 
 func (s *Supervisor) portTaken(why string) error {
-	e := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why), Hint: "leave --port out to let the browser choose, or take one with bport"}
+	e := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why),
+		Hint: "leave --port out to let the browser choose, or take one with bport"}
 	if f, err := s.Store.Read(); err == nil {
 		if who, hint := f.Listens(s.Spec.Port); who != "" {
 			e.Err = fmt.Errorf("port %d is taken by %s", s.Spec.Port, who)
@@ -326,7 +329,8 @@ func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) err
 			return fmt.Errorf("announced %s, but: %w", u, err)
 		}
 		if got, err := url.Parse(v.WSURL); err != nil || got.Path != u.Path {
-			return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)", u.Host, v.WSURL, u)}
+			return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)",
+				u.Host, v.WSURL, u)}
 		}
 		return nil
 	}
@@ -358,7 +362,8 @@ func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *
 	i := record.Instance{
 		ID: s.entry.ID, PID: s.child.pid, SupervisorPID: os.Getpid(), Protocol: record.CDP,
 		Host: host, Port: port, HTTPURL: "http://" + u.Host, WSURL: u.String(), UserDataDir: profile,
-		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, Sandbox: !s.Spec.NoSandbox, Owner: s.Spec.OwnedBy, StartedAt: record.Now(),
+		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, Sandbox: !s.Spec.NoSandbox, Owner: s.Spec.OwnedBy,
+		StartedAt: record.Now(),
 	}
 	if s.Spec.firefox() {
 		i.Protocol, i.WSURL = record.BiDi, strings.TrimSuffix(u.String(), "/")+"/session"
@@ -404,7 +409,7 @@ func (s *Supervisor) stop(graceful bool) {
 		select {
 		case <-c.exited:
 		case <-end:
-			s.Log.Warn("the browser does not end when asked: killing it", "pid", c.pid)
+			s.Log.Warn("the browser did not end when asked: killing it", "pid", c.pid)
 		case <-s.Now:
 		}
 		defer func() { <-asked }()
@@ -431,7 +436,7 @@ func (s *Supervisor) cleanUp(ctx context.Context, why error) error {
 		case <-c.gone:
 		default:
 			// The entry and the directories stay for whoever sweeps.
-			return fmt.Errorf("process %d does not die: %s is left to blaunch gc", c.pid, s.dirs[0])
+			return fmt.Errorf("cannot kill process %d: %s is left to blaunch gc", c.pid, s.dirs[0])
 		}
 		c.close()
 		exit.PID = c.pid

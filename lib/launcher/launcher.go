@@ -73,7 +73,8 @@ func Sibling(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
+		return "", &cli.Error{Code: cli.Unavailable,
+			Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
 	}
 	return path, nil
 }
@@ -93,13 +94,15 @@ func Blaunch(timeout, grace time.Duration, stderr io.Writer, level, format strin
 	return blaunchSpec(blaunch, timeout, grace, stderr, level, format, slices.Concat(BindArgs(), args)), nil
 }
 
-func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, level, format string, args []string) Spec {
+func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, level, format string,
+	args []string) Spec {
 	if level == "info" {
 		level = "warn"
 	}
 	argv := []string{path, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
 		"--log-level=" + level, "--log-format=" + format}
-	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr, Once: level != "debug"}
+	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr,
+		Once: level != "debug"}
 }
 
 // Foreign is a browser that somebody else holds: it never ends, and Stop does

@@ -8,7 +8,8 @@ func TestReason(t *testing.T) {
 	for _, c := range []struct{ said, reason, hint string }{
 		{"", "", ""},
 		{"I would rather not\n", "I would rather not", ""},
-		{"blaunch: sandbox off\nblaunch: cannot launch: no display; its last words:\n\tone\n\ttwo\n\tthree\n\tfour\n\tfive\nblaunch: hint: use xvfb-run\n",
+		{"blaunch: sandbox off\nblaunch: cannot launch: no display; " +
+			"its last words:\n\tone\n\ttwo\n\tthree\n\tfour\n\tfive\nblaunch: hint: use xvfb-run\n",
 			"cannot launch: no display; its last words: one; two; three; four; five", "use xvfb-run"},
 		{"1\n2\n3\n4\n5\n\n", "2; 3; 4; 5", ""},
 		{"other: hint: try\nother: why\n", "other: why", "try"},

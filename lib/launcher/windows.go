@@ -33,7 +33,8 @@ func WindowsBlaunch(timeout, grace time.Duration, stderr io.Writer, level, forma
 			Hint: "make windows builds blaunch.exe, and make install puts it beside this program",
 		}
 	}
-	s := blaunchSpec(blaunch, timeout, grace, stderr, level, format, slices.Concat([]string{"--no-input", "--bind-fd=0"}, args))
+	s := blaunchSpec(blaunch, timeout, grace, stderr, level, format,
+		slices.Concat([]string{"--no-input", "--bind-fd=0"}, args))
 	s.Windows = true
 	return s, nil
 }
@@ -52,8 +53,11 @@ func (b *Browser) fromWindows(ctx context.Context) error {
 			err = context.Cause(ctx)
 		}
 		return &cli.Error{
-			Code: cli.Unavailable, Err: fmt.Errorf("the browser runs on Windows, but its endpoint %s can't be reached from WSL: %w", Addr(b.Instance), err),
-			Hint: "WSL 2 reaches Windows' loopback only with networkingMode=mirrored under [wsl2] in .wslconfig (then wsl --shutdown)",
+			Code: cli.Unavailable,
+			Err: fmt.Errorf("the browser runs on Windows, but its endpoint %s can't be reached from WSL: %w",
+				Addr(b.Instance), err),
+			Hint: "WSL 2 reaches Windows' loopback only with networkingMode=mirrored under [wsl2] in .wslconfig " +
+				"(then wsl --shutdown)",
 		}
 	}
 	b.Instance.PID, b.Instance.SupervisorPID = b.cmd.Process.Pid, b.cmd.Process.Pid

@@ -25,8 +25,10 @@ import (
 )
 
 var columns = []cli.Column{
-	{Head: "ID", Field: "instance.id"}, {Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version", Spare: 2},
-	{Head: "PID", Field: "instance.pid", Spare: 1}, {Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "AGE", Field: "instance.started_at", Show: cli.Age},
+	{Head: "ID", Field: "instance.id"}, {Head: "BROWSER", Field: "browser.type"},
+	{Head: "VERSION", Field: "browser.version", Spare: 2},
+	{Head: "PID", Field: "instance.pid", Spare: 1}, {Head: "ENDPOINT", Field: "instance.http_url"},
+	{Head: "AGE", Field: "instance.started_at", Show: cli.Age},
 	{Head: "OWNER", Field: "instance.owner"},
 }
 
@@ -92,7 +94,8 @@ func Launch(c *cli.Context) error {
 }
 
 // wait is the supervisor in the foreground.
-func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, print func(*record.Record) error) error {
+func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{},
+	print func(*record.Record) error) error {
 	signal.Ignore(syscall.SIGPIPE)
 	spec.Owner.Watch(ctx, stop)
 	service := systemd.NewNotifier()
@@ -115,7 +118,8 @@ func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.C
 
 // held runs do with a browser under a supervisor of its own, and stops both
 // unless do has let them go.
-func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{}, do func(*launch.Handle, *record.Record) error) error {
+func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{},
+	do func(*launch.Handle, *record.Record) error) error {
 	h, err := launch.Start(c.State(), spec.Owner.FD, c.Messages)
 	if err != nil {
 		return err
@@ -154,7 +158,8 @@ func interrupted(err, left error) error {
 // withCommand runs the command after "--" with a browser. While it runs the
 // signals are its own: it ends when it likes to, when the owner does, or when
 // the time to live is over.
-func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{}, path string, inherited proc.Inherited) error {
+func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
+	now <-chan struct{}, path string, inherited proc.Inherited) error {
 	running, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	spec.Owner.Watch(ctx, func(why error) {
@@ -202,7 +207,8 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		Input: rec, Port: c.Int("port"), Headless: o.Headless == nil || *o.Headless, Args: o.Args, Profile: o.Profile,
 		NoDefaultArgs: c.Bool("no-default-args"), URL: c.String("url"), WindowSize: o.WindowSize,
 		Env: o.Env, Timeout: c.Duration("timeout"), StopTimeout: c.Duration("stop-timeout"),
-		TTL: c.Duration("ttl"), OwnedBy: c.String("owner"), LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
+		TTL: c.Duration("ttl"), OwnedBy: c.String("owner"), LogLevel: c.String("log-level"),
+		LogFormat: c.String("log-format"),
 	}
 	switch {
 	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
@@ -294,7 +300,8 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 		if want != "" {
 			return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: installed(o)}
 		}
-		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"), Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
+		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"),
+			Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
 	}
 	return found[0], nil
 }
@@ -310,7 +317,8 @@ func installed(o find.Options) string {
 		}
 	}
 	if len(types) == 0 {
-		return "there is none at all; install one (on Debian: apt-get install chromium), or name it with --browser PATH"
+		return "no browser is installed at all; install one (on Debian: apt-get install chromium), or name it with " +
+			"--browser PATH"
 	}
 	return "installed are: " + strings.Join(types, ", ")
 }
@@ -354,7 +362,7 @@ func Stop(c *cli.Context) error {
 		return c.UsageError("--all and IDs exclude each other")
 	}
 	if c.Bool("force") && !c.Bool("all") {
-		return c.UsageError("--force goes with --all")
+		return c.UsageError("--force needs --all")
 	}
 	if !c.Bool("all") && len(ids) == 0 {
 		if ids, err = c.InputIDs("instance", "name the IDs to stop, or --all"); err != nil {
@@ -381,7 +389,8 @@ func Stop(c *cli.Context) error {
 			ids = append(ids, i.ID)
 		}
 		if spared > 0 {
-			c.Log.Info(fmt.Sprintf("left running for their owners: %d (blaunch list shows whose they are; --force stops them too)", spared))
+			c.Log.Info(fmt.Sprintf("left running for their owners: %d (blaunch list shows whose they are; "+
+				"--force stops them too)", spared))
 		}
 	}
 	type result struct {
@@ -414,7 +423,8 @@ func Stop(c *cli.Context) error {
 
 // GC sweeps and prints what was swept.
 func GC(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "SWEPT", Field: "swept.id"}, {Head: "DIRECTORIES", Field: "swept.dirs"}, {Head: "KILLED", Field: "swept.killed"}},
+	out, err := c.Output([]cli.Column{{Head: "SWEPT", Field: "swept.id"}, {Head: "DIRECTORIES", Field: "swept.dirs"},
+		{Head: "KILLED", Field: "swept.killed"}},
 		cli.Schema(map[string]any{"swept": state.Swept{}}), nil)
 	if err != nil {
 		return err

@@ -32,21 +32,28 @@ type Options struct {
 // Flags are the flags of Options.
 func Flags(category string) []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"}, Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the best that is installed)"},
-		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "without a window (the default)"},
-		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "with a window"},
-		&ucli.StringFlag{Name: "profile", Category: category, Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
+		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
+			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the " +
+				"best that is installed)"},
+		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
+		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
+		&ucli.StringFlag{Name: "profile", Category: category,
+			Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
 		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
-		&ucli.BoolFlag{Name: "no-default-args", Category: category, Usage: "pass only what the endpoint and the profile need"},
-		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "with a window of `W,H` pixels, such as 1280,720"},
+		&ucli.BoolFlag{Name: "no-default-args", Category: category,
+			Usage: "pass only the flags that the endpoint and the profile need"},
+		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "make the window `W,H` pixels, such as 1280,720"},
 		&ucli.StringSliceFlag{Name: "env", Category: category, Usage: "set `K=V` in the browser's environment (repeatable)"},
-		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto", Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user namespaces are denied"},
+		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
+			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user " +
+				"namespaces are denied"},
 	}
 }
 
 // FromFlags reads the flags. What makes no sense is a usage error.
 func FromFlags(c *cli.Context) (Options, error) {
-	o := Options{Browser: record.Canonical(c.String("browser")), Args: c.StringSlice("arg"), WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
+	o := Options{Browser: record.Canonical(c.String("browser")), Args: c.StringSlice("arg"),
+		WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
 	if c.Bool("headless") && c.Bool("no-headless") {
 		return o, c.UsageError("--headless and --no-headless exclude each other")
 	}
