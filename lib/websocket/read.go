@@ -1,0 +1,348 @@
+package websocket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+const (
+	// readBuffer is what a connection holds to read into. Most messages fit.
+	readBuffer = 32 << 10
+
+	// headRoom is kept free before what is read: a message goes on from where
+	// it lies, with another head, which may be longer than the one it had.
+	headRoom = 16
+
+	// MaxPeek is how many bytes of a message can be looked at.
+	MaxPeek = 4 << 10
+
+	// firstAlloc is how much memory a message gets on the word of its head.
+	firstAlloc = 1 << 20
+)
+
+var errSpent = errors.New("cannot read a message twice, or after the next one was asked for")
+
+// Message is a text message that is coming in.
+type Message struct {
+	c     *Conn
+	size  int64  // of its frames as far as they have been seen
+	final bool   // the present frame is its last one
+	left  int64  // of the present frame's payload
+	key   uint32 // the mask of what follows the next plain bytes
+	plain int    // of what is in the buffer: how much is unmasked
+	ahead []byte // of earlier fragments, looked at and not taken
+	spent bool   // has been read or relayed
+}
+
+// Next returns the next message. What is left of the one before is skipped,
+// and that one can't be used any more. Next answers pings on its way; the
+// peer's close frame it answers and returns as a *CloseError. For a mistake of
+// the peer the connection is closed with a *ProtocolError. After an error,
+// Next goes on returning errors.
+func (c *Conn) Next() (*Message, error) {
+	if err := c.failure(); err != nil {
+		return nil, err
+	}
+	if m := c.current; m != nil {
+		if err := m.skip(); err != nil {
+			return nil, err
+		}
+	}
+	m := &Message{c: c}
+	c.current = m
+	if err := m.nextFrame(opText); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Size is the length of the payload in bytes, or -1 while the message comes in
+// fragments and the last one has not been seen.
+func (m *Message) Size() int64 {
+	if !m.final {
+		return -1
+	}
+	return m.size
+}
+
+// Peek waits for the first bytes of the message, as many as that or as there
+// are, at most MaxPeek, and leaves them to be read. They are valid until
+// anything else is done with the message or its connection's next one.
+func (m *Message) Peek(n int) ([]byte, error) {
+	if err := m.usable(); err != nil {
+		return nil, err
+	}
+	n = min(n, MaxPeek)
+	if len(m.ahead) == 0 && (m.final || m.left >= int64(n)) {
+		n = int(min(int64(n), m.left))
+		for len(m.ready()) < n {
+			if err := m.c.fill(); err != nil {
+				return nil, err
+			}
+		}
+		return m.ready()[:n], nil
+	}
+	for len(m.ahead) < n {
+		b, err := m.more()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		b = b[:min(len(b), n-len(m.ahead))]
+		m.ahead = append(m.ahead, b...)
+		m.take(len(b))
+	}
+	return m.ahead[:min(n, len(m.ahead))], nil
+}
+
+// Bytes reads the message to its end, into memory of its own.
+func (m *Message) Bytes() ([]byte, error) {
+	if err := m.usable(); err != nil {
+		return nil, err
+	}
+	m.spent = true
+	all := m.ahead
+	if need := int64(len(all)) + m.left; int64(cap(all)) < need {
+		all = append(make([]byte, 0, min(need, firstAlloc)), all...)
+	}
+	for {
+		for m.left > 0 {
+			if len(all) == cap(all) {
+				room := int(min(m.left, int64(max(len(all), 512))))
+				all = append(make([]byte, 0, len(all)+room), all...)
+			}
+			n, err := m.read(all[len(all):cap(all)])
+			if err != nil {
+				return nil, err
+			}
+			all = all[:len(all)+n]
+		}
+		if m.final {
+			return all, nil
+		}
+		if err := m.nextFrame(opContinuation); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// usable says whether it is still the turn of this message.
+func (m *Message) usable() error {
+	if m.spent || m.c.current != m {
+		return errSpent
+	}
+	return m.c.failure()
+}
+
+// skip reads the rest of the message.
+func (m *Message) skip() error {
+	m.ahead = nil
+	for {
+		for m.left > 0 {
+			if n := m.buffered(); n > 0 {
+				m.take(n)
+				continue
+			}
+			b := blocks.Get().(*block)
+			n, err := m.c.read(b[:min(m.left, int64(len(b)))])
+			blocks.Put(b)
+			if err != nil {
+				return err
+			}
+			m.left -= int64(n)
+		}
+		if m.final {
+			return nil
+		}
+		if err := m.nextFrame(opContinuation); err != nil {
+			return err
+		}
+	}
+}
+
+// more returns what is in the buffer of the message, at least one byte: it
+// waits for that, and goes on to the next frame. At the end it is io.EOF.
+func (m *Message) more() ([]byte, error) {
+	for m.left == 0 {
+		if m.final {
+			return nil, io.EOF
+		}
+		if err := m.nextFrame(opContinuation); err != nil {
+			return nil, err
+		}
+	}
+	if m.buffered() == 0 {
+		if err := m.c.fill(); err != nil {
+			return nil, err
+		}
+	}
+	return m.ready(), nil
+}
+
+// read reads of the present frame's payload, which has not ended.
+func (m *Message) read(p []byte) (int, error) {
+	p = p[:min(int64(len(p)), m.left)]
+	if b := m.ready(); len(b) > 0 {
+		n := copy(p, b)
+		m.take(n)
+		return n, nil
+	}
+	n, err := m.c.read(p)
+	m.left -= int64(n)
+	if !m.c.client {
+		m.key = mask(p[:n], m.key)
+	}
+	return n, err
+}
+
+// buffered is how much of the present frame's payload is in the buffer.
+func (m *Message) buffered() int { return int(min(m.left, int64(m.c.w-m.c.r))) }
+
+// ready is that, unmasked.
+func (m *Message) ready() []byte {
+	b := m.c.buf[m.c.r : m.c.r+m.buffered()]
+	if !m.c.client && m.plain < len(b) {
+		m.key = mask(b[m.plain:], m.key)
+		m.plain = len(b)
+	}
+	return b
+}
+
+// take takes some of that.
+func (m *Message) take(n int) {
+	m.c.r += n
+	m.left -= int64(n)
+	m.plain = max(0, m.plain-n)
+}
+
+// nextFrame reads the head of the next frame of the message, and control
+// frames before it. A mistake of the peer closes the connection.
+func (m *Message) nextFrame(opcode byte) error {
+	h, err := m.c.dataHead()
+	switch {
+	case err != nil:
+	case h.opcode == opBinary:
+		err = &ProtocolError{Unsupported, "a message is binary"}
+	case h.opcode != opcode && opcode == opText:
+		err = broken("a fragment continues no message")
+	case h.opcode != opcode:
+		err = broken("a message begins within another one")
+	case h.size > m.c.Limit-m.size:
+		err = &ProtocolError{TooBig, fmt.Sprintf("a message is longer than %d bytes", m.c.Limit)}
+	}
+	if err != nil {
+		return m.c.refuse(err)
+	}
+	m.size += h.size
+	m.final, m.left, m.key, m.plain = h.final, h.size, h.key, 0
+	return nil
+}
+
+// dataHead handles control frames until a frame of a message comes, and takes
+// that one's head.
+func (c *Conn) dataHead() (head, error) {
+	for {
+		h, n, wrong := parseHead(c.buf[c.r:c.w], !c.client)
+		switch {
+		case wrong != nil:
+			return h, wrong
+		case n > 0 && !h.control():
+			c.r += n
+			return h, nil
+		case n > 0 && c.w-c.r >= n+int(h.size):
+			payload := c.buf[c.r+n : c.r+n+int(h.size)]
+			mask(payload, h.key)
+			c.r += n + int(h.size)
+			if err := c.control(h.opcode, payload); err != nil {
+				return h, err
+			}
+			continue
+		}
+		if err := c.fill(); err != nil {
+			return h, err
+		}
+	}
+}
+
+// control handles a control frame.
+func (c *Conn) control(opcode byte, payload []byte) error {
+	switch opcode {
+	case opPing:
+		c.sendPong(payload)
+	case opClose:
+		return readClose(payload)
+	}
+	return nil
+}
+
+// readClose reads the payload of a close frame.
+func readClose(b []byte) error {
+	if len(b) == 0 {
+		return &CloseError{Code: NoStatus}
+	}
+	if len(b) == 1 {
+		return broken("a close frame has half a code")
+	}
+	code, reason := int(binary.BigEndian.Uint16(b)), b[2:]
+	switch {
+	case code >= 3000 && code < 5000, code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006:
+	default:
+		return broken(fmt.Sprintf("a close frame has the code %d", code))
+	}
+	if !utf8.Valid(reason) {
+		return &ProtocolError{BadText, "a close frame's reason is not UTF-8"}
+	}
+	return &CloseError{code, string(reason)}
+}
+
+// refuse ends the connection for what its peer has sent, with the close frame
+// that is due.
+func (c *Conn) refuse(err error) error {
+	var wrong *ProtocolError
+	var closed *CloseError
+	switch {
+	case errors.As(err, &wrong):
+		c.finish(err, wrong.Code, wrong.Reason)
+	case errors.As(err, &closed):
+		c.finish(err, closed.Code, "")
+	}
+	return c.failure()
+}
+
+// fill waits for more bytes and puts them into the buffer. There is room for
+// all that is ever waited for: a head, a control frame, or MaxPeek bytes.
+func (c *Conn) fill() error {
+	if c.r == c.w {
+		c.r, c.w = headRoom, headRoom
+	}
+	if len(c.buf)-c.w < MaxPeek+maxHead && c.r > headRoom {
+		c.w = headRoom + copy(c.buf[headRoom:], c.buf[c.r:c.w])
+		c.r = headRoom
+	}
+	n, err := c.read(c.buf[c.w:])
+	c.w += n
+	return err
+}
+
+// read reads from the peer, at least one byte. An error ends the connection.
+func (c *Conn) read(p []byte) (int, error) {
+	n, err := c.raw.Read(p)
+	c.received.Add(int64(n))
+	// After Close, that one reads, too, and bytes may be missing before these.
+	if failed := c.failure(); failed != nil {
+		return 0, failed
+	}
+	if n > 0 {
+		return n, nil
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // the peer went without a close frame
+	}
+	c.cut(fmt.Errorf("cannot read from the WebSocket: %w", err))
+	return 0, c.failure()
+}

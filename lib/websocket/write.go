@@ -1,0 +1,242 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// block is what long messages are read and written by. It is large so that a
+// system call carries much, and small enough to stay in a processor's cache.
+type block [128 << 10]byte
+
+var blocks = sync.Pool{New: func() any { return new(block) }}
+
+// Write sends a text message of one frame.
+func (c *Conn) Write(message []byte) error { return c.WriteAll(message) }
+
+// WriteAll sends text messages, a frame each, nothing between them. Together
+// they are one system call if they are short.
+func (c *Conn) WriteAll(messages ...[]byte) error {
+	if err := c.lock(); err != nil {
+		return err
+	}
+	defer c.unlock()
+	buf := blocks.Get().(*block)
+	defer blocks.Put(buf)
+	out := buf[:0]
+	for _, b := range messages {
+		var err error
+		if out, err = c.writeFrame(out, c.newHead(true, opText, int64(len(b))), b); err != nil {
+			return err
+		}
+	}
+	return c.send(out)
+}
+
+// newHead is the head of a frame that this end sends.
+func (c *Conn) newHead(final bool, opcode byte, size int64) head {
+	h := head{final: final, opcode: opcode, masked: c.client, size: size}
+	if c.client {
+		h.key = newKey()
+	}
+	return h
+}
+
+// writeFrame adds a frame to what is to be sent, and sends what does not find
+// room there.
+func (c *Conn) writeFrame(out []byte, h head, payload []byte) ([]byte, error) {
+	if cap(out)-len(out) < maxHead {
+		if err := c.send(out); err != nil {
+			return nil, err
+		}
+		out = out[:0]
+	}
+	out = appendHead(out, h)
+	for key := h.key; ; {
+		n := min(len(payload), cap(out)-len(out))
+		out = append(out, payload[:n]...)
+		if h.masked {
+			key = mask(out[len(out)-n:], key)
+		}
+		if payload = payload[n:]; len(payload) == 0 {
+			return out, nil
+		}
+		if err := c.send(out); err != nil {
+			return nil, err
+		}
+		out = out[:0]
+		if !h.masked { // it can be sent from where it lies
+			return out, c.send(payload)
+		}
+	}
+}
+
+// Relay sends a message of another connection as it comes, in the frames that
+// it comes in: one of a single frame stays that, with its length told first.
+// The goroutine that reads the other connection calls it. If it fails because
+// that one does when a part has been sent, c is closed, for the rest can't
+// follow any more. If it fails because c does, the other goes on with Next.
+func (c *Conn) Relay(m *Message) error {
+	if err := m.usable(); err != nil {
+		return err
+	}
+	if err := c.lock(); err != nil {
+		return err
+	}
+	defer c.unlock()
+	m.spent = true
+	opcode := byte(opText)
+	if len(m.ahead) > 0 {
+		whole := m.final && m.left == 0
+		if err := c.sendFrame(whole, opText, m.ahead); err != nil || whole {
+			return err
+		}
+		opcode = opContinuation
+	}
+	for {
+		if err := c.relayFrame(m, opcode); err != nil {
+			return err
+		}
+		if m.final {
+			return nil
+		}
+		if err := m.nextFrame(opContinuation); err != nil {
+			return c.breakOff(err)
+		}
+		opcode = opContinuation
+	}
+}
+
+// relayFrame relays what is left of the present frame, as one frame.
+func (c *Conn) relayFrame(m *Message, opcode byte) error {
+	h := c.newHead(m.final, opcode, m.left)
+	key := h.key
+	// What is in the buffer is sent from there, with its new head before it
+	// where its old one was: a short message is one write.
+	from := m.c
+	b := m.ready()
+	if c.client {
+		key = mask(b, key)
+	}
+	var room [maxHead]byte
+	begin := from.r - len(appendHead(room[:0], h))
+	appendHead(from.buf[begin:begin], h)
+	m.take(len(b))
+	if err := c.send(from.buf[begin:from.r]); err != nil || m.left == 0 {
+		return err
+	}
+	buf := blocks.Get().(*block)
+	defer blocks.Put(buf)
+	for m.left > 0 {
+		n, err := m.read(buf[:])
+		if err != nil {
+			return c.breakOff(err)
+		}
+		if c.client {
+			key = mask(buf[:n], key)
+		}
+		if err := c.send(buf[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// breakOff closes the connection in the middle of a message whose source has
+// failed.
+func (c *Conn) breakOff(err error) error {
+	c.cut(fmt.Errorf("cannot write to the WebSocket: a message broke off: %w", err))
+	return err
+}
+
+// sendFrame sends one frame.
+func (c *Conn) sendFrame(final bool, opcode byte, payload []byte) error {
+	buf := blocks.Get().(*block)
+	defer blocks.Put(buf)
+	out, err := c.writeFrame(buf[:0], c.newHead(final, opcode, int64(len(payload))), payload)
+	if err != nil {
+		return err
+	}
+	return c.send(out)
+}
+
+// send writes to the peer, all of it. An error ends the connection. Whoever
+// calls it has the lock.
+func (c *Conn) send(b []byte) error {
+	for len(b) > 0 {
+		c.renewDeadline()
+		n, err := c.raw.Write(b)
+		c.sent.Add(int64(n))
+		b = b[n:]
+		switch {
+		case err == nil:
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			c.cut(fmt.Errorf("cannot write to the WebSocket: %w", err))
+			return c.failure()
+		case n == 0:
+			c.cut(fmt.Errorf("cannot write to the WebSocket: the peer has taken nothing for %v", c.Stall))
+			return c.failure()
+		}
+	}
+	return nil
+}
+
+// renewDeadline gives the next write at least Stall. To set it each time would
+// make the relay of a short message a fifth slower, so it lasts for a while.
+func (c *Conn) renewDeadline() {
+	if c.Stall <= 0 {
+		return
+	}
+	if now := time.Now(); c.deadline.Sub(now) < c.Stall {
+		c.deadline = now.Add(c.Stall + c.Stall/4)
+		c.raw.SetWriteDeadline(c.deadline)
+	}
+}
+
+// sendPong answers a ping. It does not wait for a message that is being
+// written: whoever writes that sends the answer afterwards, to the last ping
+// only (RFC 6455, 5.5.3).
+func (c *Conn) sendPong(payload []byte) {
+	frame := c.controlFrame(opPong, payload)
+	c.pong.Store(&frame)
+	select {
+	case c.writing <- struct{}{}:
+		c.unlock()
+	default:
+	}
+}
+
+// lock waits for the turn to write.
+func (c *Conn) lock() error {
+	select {
+	case c.writing <- struct{}{}:
+	case <-c.done:
+		return c.failure()
+	}
+	if err := c.failure(); err != nil {
+		<-c.writing
+		return err
+	}
+	return nil
+}
+
+// unlock sends the pong that is due and gives the turn away.
+func (c *Conn) unlock() {
+	for {
+		if p := c.pong.Swap(nil); p != nil {
+			c.send(*p)
+		}
+		<-c.writing
+		if c.pong.Load() == nil {
+			return
+		}
+		select {
+		case c.writing <- struct{}{}:
+		default:
+			return // the next one sends it
+		}
+	}
+}
