@@ -1,0 +1,318 @@
+// Package virtual shows one Chrome as many whole browsers. A Session has
+// browser contexts of its own, and its clients, who speak plain CDP, see these
+// and nothing else of the browser.
+//
+// Three kinds of connections lead to Chrome. The watcher, one for the browser,
+// is the only one that Chrome attaches to new targets by itself: it holds them
+// until the clients that are to see them have set them up. A session's own
+// connection owns its contexts and the state that Chrome keeps for a
+// connection (permissions, downloads): all of it ends with that connection,
+// whatever ends it. Each client has a connection for its own traffic, which is
+// passed on as it is, with the client's ids. Which commands are passed on is
+// said by the table of lib/virtual/policy.
+//
+// Isolation is against accidents and curious clients. It is no boundary
+// against a page that breaks out of its renderer: Chrome's other processes are
+// shared.
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// Browser is one Chrome that sessions share.
+type Browser struct {
+	url            string // of its WebSocket
+	log            *slog.Logger
+	stall          time.Duration
+	watcher        *link
+	version        json.RawMessage // the answer to Browser.getVersion
+	defaultContext string
+	// tabsAreMarked says that a tab has embedderData; one that has none is of
+	// Chrome's own surfaces. chrome-headless-shell has no such surfaces.
+	tabsAreMarked bool
+	beginning     chan struct{} // holds one element for each session that begins
+	heard         atomic.Int64  // when Chrome has last said anything, in Unix nanoseconds
+
+	mu       sync.Mutex // also of the sessions' and clients' state; nothing waits under it
+	targets  map[string]*target
+	contexts map[string]*Session
+	sessions map[*Session]bool
+	created  int // targets, so far
+	over     bool
+
+	work sync.WaitGroup // of sessions; none begins after over
+}
+
+// target is a target of a session.
+type target struct {
+	id      string
+	number  int // in the order of their creation
+	typ     string
+	context string
+	session *Session
+	info    json.RawMessage // as Chrome told it last
+	told    string          // the info that clients have been told last
+	clients int             // attachments of clients
+	used    atomic.Int64    // when a client has last spoken to it, in Unix nanoseconds
+
+	// The watcher's CDP session while it holds the target, else "", and who is
+	// to let it go: clients, and the session itself.
+	held     string
+	holders  map[any]bool
+	prepared bool          // the session has set it up
+	ready    chan struct{} // of a page: closed when it is prepared
+
+	unfocused bool // it gets the focus with its first document
+	closing   bool // it was told to close, to keep the limit of tabs
+	crashed   bool // its renderer is gone, or was told to go
+}
+
+// Open connects to the Chrome whose browser WebSocket is at the URL.
+func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
+	b := &Browser{
+		url: wsURL, log: log, stall: defaultStall, beginning: make(chan struct{}, atOnce),
+		targets: map[string]*target{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
+	}
+	w, err := b.dial(ctx, b.event)
+	if err != nil {
+		return nil, err
+	}
+	b.watcher = w
+	if err := b.watch(ctx); err != nil {
+		w.close()
+		return nil, err
+	}
+	w.work.Go(func() {
+		<-w.done
+		b.end()
+	})
+	return b, nil
+}
+
+// watch has Chrome tell the watcher of all targets.
+func (b *Browser) watch(ctx context.Context) error {
+	version, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
+	if err != nil {
+		return fmt.Errorf("cannot ask the browser for its version: %w", err)
+	}
+	b.version = version
+	product := jsonrpc.GetString(version, "product")
+	b.tabsAreMarked = !strings.HasPrefix(product, "HeadlessChrome/")
+	contexts, err := b.watcher.call(ctx, "", "Target.getBrowserContexts", nil)
+	if err != nil {
+		return fmt.Errorf("cannot ask the browser for its contexts: %w", err)
+	}
+	b.defaultContext = jsonrpc.GetString(contexts, "defaultBrowserContextId")
+	for _, c := range []struct {
+		method string
+		params map[string]any
+	}{
+		{"Target.setDiscoverTargets", map[string]any{"discover": true, "filter": []map[string]any{{}}}},
+		{"Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}},
+	} {
+		if _, err := b.watcher.call(ctx, "", c.method, c.params); err != nil {
+			return fmt.Errorf("cannot watch the browser's targets: %s: %w", c.method, err)
+		}
+	}
+	return nil
+}
+
+// atOnce is how many sessions begin at once. Each opens a window, which takes
+// Chrome's main thread some 50 ms: with 50 at once on two busy processors it
+// answered nobody for seconds.
+const atOnce = 4
+
+// dial opens a link to the browser.
+func (b *Browser) dial(ctx context.Context, tell events) (*link, error) {
+	return dialLink(ctx, b.url, tell, b.hear)
+}
+
+// hear notes that Chrome says something.
+func (b *Browser) hear() { b.heard.Store(time.Now().UnixNano()) }
+
+// Heard is when Chrome has last said anything to a session or its clients. One
+// that speaks is busy, not hung, even if it is slow to answer something else.
+func (b *Browser) Heard() time.Time { return time.Unix(0, b.heard.Load()) }
+
+// Done is closed when the browser, or the connection to it, has ended.
+func (b *Browser) Done() <-chan struct{} { return b.watcher.done }
+
+// Close ends all sessions and leaves the browser alone.
+func (b *Browser) Close() { b.watcher.close() }
+
+// Version is Chrome's answer to Browser.getVersion.
+func (b *Browser) Version() json.RawMessage { return b.version }
+
+// Addr is the host:port at which Chrome has its endpoint.
+func (b *Browser) Addr() string {
+	u, err := url.Parse(b.url)
+	if err != nil {
+		panic(err) // it was connected to
+	}
+	return u.Host
+}
+
+// end ends the sessions of a browser that has ended.
+func (b *Browser) end() {
+	b.mu.Lock()
+	b.over = true
+	for s := range b.sessions {
+		s.stopLocked(ErrBrowserEnded)
+	}
+	b.mu.Unlock()
+	b.work.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.sessions)
+	clear(b.contexts)
+	clear(b.targets)
+}
+
+// Why sessions end.
+var (
+	ErrBrowserEnded = errors.New("the browser has ended")
+	ErrEnded        = errors.New("the session has ended")
+	ErrClosed       = errors.New("a client has closed the session's browser")
+)
+
+// sync returns when the events that Chrome has sent by now are known.
+func (b *Browser) sync(ctx context.Context) error {
+	_, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
+	return err
+}
+
+// pageURL is where Chrome has a target's own WebSocket.
+func (b *Browser) pageURL(target string) (string, error) {
+	u, err := url.Parse(b.url)
+	if err != nil {
+		return "", err
+	}
+	u.Path, u.RawQuery = "/devtools/page/"+target, ""
+	return u.String(), nil
+}
+
+// event takes an event of the watcher.
+func (b *Browser) event(method, session string, params json.RawMessage) {
+	if session != "" {
+		return // of a target that it holds
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch method {
+	case "Target.targetCreated", "Target.targetInfoChanged":
+		b.knowLocked(jsonrpc.Get(params, "targetInfo"))
+	case "Target.targetDestroyed":
+		b.destroyedLocked(jsonrpc.GetString(params, "targetId"))
+	case "Target.targetCrashed":
+		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil {
+			t.crashed = true
+			t.session.tellLocked(t, "Target.targetCrashed", params)
+		}
+	case "Target.attachedToTarget":
+		b.attachedLocked(params)
+	case "Target.detachedFromTarget":
+		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil && t.held == jsonrpc.GetString(params, "sessionId") {
+			t.held, t.holders = "", nil
+		}
+	}
+}
+
+// knowLocked notes what a target is like now. It returns the target, nil if no
+// session is to see it.
+func (b *Browser) knowLocked(info json.RawMessage) *target {
+	id := jsonrpc.GetString(info, "targetId")
+	if t := b.targets[id]; t != nil {
+		if string(jsonrpc.Get(info, "url")) != string(jsonrpc.Get(t.info, "url")) {
+			t.crashed = false // it has a document again
+		}
+		t.info = info
+		t.session.focusLocked(t)
+		t.session.changedLocked(t)
+		return t
+	}
+	s := b.ownerLocked(info)
+	if s == nil {
+		return nil
+	}
+	b.created++
+	t := &target{
+		id: id, number: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"), session: s, info: info,
+	}
+	b.targets[id] = t
+	s.addLocked(t)
+	return t
+}
+
+// ownerLocked is the session that is to see a target; nil: none is.
+func (b *Browser) ownerLocked(info json.RawMessage) *Session {
+	typ := jsonrpc.GetString(info, "type")
+	if !shown[typ] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
+		return nil
+	}
+	return b.contexts[jsonrpc.GetString(info, "browserContextId")]
+}
+
+// freeLocked forgets a context that is disposed of, when none of its targets is
+// left.
+func (b *Browser) freeLocked(context string) {
+	for _, t := range b.targets {
+		if t.context == context {
+			return
+		}
+	}
+	delete(b.contexts, context)
+}
+
+func (b *Browser) destroyedLocked(id string) {
+	t := b.targets[id]
+	if t == nil {
+		return
+	}
+	delete(b.targets, id)
+	t.session.removeLocked(t)
+}
+
+// attachedLocked has the clients that are to see a new target set it up before
+// it goes on. All others go on at once: while Chrome attaches anybody, it holds
+// the pop-ups of everybody.
+func (b *Browser) attachedLocked(params json.RawMessage) {
+	info, session := jsonrpc.Get(params, "targetInfo"), jsonrpc.GetString(params, "sessionId")
+	t := b.knowLocked(info)
+	if t == nil || string(jsonrpc.Get(params, "waitingForDebugger")) != "true" {
+		b.letGo(session)
+		if t != nil {
+			t.session.attachLocked(t)
+		}
+		return
+	}
+	t.held, t.holders = session, map[any]bool{}
+	t.session.holdLocked(t)
+	t.session.attachLocked(t)
+	b.releaseLocked(t, nil)
+}
+
+// releaseLocked notes that who does not hold a target any more, and lets the
+// target go when nobody does.
+func (b *Browser) releaseLocked(t *target, who any) {
+	delete(t.holders, who)
+	if t.held == "" || len(t.holders) > 0 {
+		return
+	}
+	b.letGo(t.held)
+	t.held, t.holders = "", nil
+}
+
+// letGo has a target go on, and the watcher leave it.
+func (b *Browser) letGo(session string) { b.watcher.letGo("", session) }

@@ -1,0 +1,101 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+)
+
+// closeBrowser ends the session: the browser is closed as far as the client can
+// see.
+func (k *Client) closeBrowser(c policy.Command, _ *root) {
+	k.toClient.write(policy.Result(c, empty)) // before the connection ends
+	k.session.stop(ErrClosed)
+}
+
+// setDownloadBehavior sets it for a context of the session. Its own connection
+// always hears of downloads; whether the client does is noted here.
+func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
+	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
+	if !k.inContext(&c) {
+		return
+	}
+	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
+	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+		b := k.session.browser
+		b.mu.Lock()
+		k.downloads[c.Session] = wants
+		b.mu.Unlock()
+		return result
+	})
+}
+
+// cancelDownload cancels a download of the session.
+func (k *Client) cancelDownload(c policy.Command, _ *root) {
+	b := k.session.browser
+	b.mu.Lock()
+	d := k.session.downloads[jsonrpc.GetString(c.Params, "guid")]
+	known := d != nil && d.owned
+	b.mu.Unlock()
+	if !known {
+		k.refuse(c, policy.NoDownload())
+		return
+	}
+	if k.inContext(&c) {
+		k.onSession(c, nil)
+	}
+}
+
+// getWindowForTarget notes the window, which the session may then ask for.
+func (k *Client) getWindowForTarget(c policy.Command, r *root) {
+	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+		b := k.session.browser
+		if id, err := strconv.ParseInt(string(jsonrpc.Get(result, "windowId")), 10, 64); err == nil {
+			b.mu.Lock()
+			k.session.windows[id] = true
+			b.mu.Unlock()
+		}
+		return result
+	})
+}
+
+// settingWithin bounds what a setting of all pages waits for one of them.
+const settingWithin = time.Second
+
+// ignoreCertificateErrors sets it for each page of the session, now and later:
+// Chrome would set it for all contexts.
+func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
+	if r == nil {
+		k.ask(c, r, nil)
+		return
+	}
+	s, b := k.session, k.session.browser
+	ignore := string(jsonrpc.Get(c.Params, "ignore")) == "true"
+	ctx, cancel := context.WithTimeout(k.ctx, settingWithin) // one that has crashed does not answer
+	defer cancel()
+	b.mu.Lock()
+	s.ignore = ignore
+	var pages []string
+	for _, own := range s.mine {
+		pages = append(pages, own)
+	}
+	b.mu.Unlock()
+	var told sync.WaitGroup
+	for _, own := range pages { // one that is gone meanwhile answers with an error
+		told.Go(func() { s.link.call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
+	}
+	told.Wait()
+	k.reply(c, empty)
+}
+
+// systemInfo tells of the machine, without the browser's command line.
+func (k *Client) systemInfo(c policy.Command, r *root) {
+	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+		return jsonrpc.Set(result, "commandLine", json.RawMessage(`"chrome"`))
+	})
+}

@@ -1,0 +1,549 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+	"btools/lib/websocket"
+)
+
+// Errors of Connect.
+var errNoTarget = errors.New("the session has no such target")
+
+// IsNoTarget reports whether an error is of a target that a session has not.
+func IsNoTarget(err error) bool { return errors.Is(err, errNoTarget) }
+
+// defaultStall is how long a client may read nothing of what it is sent.
+const defaultStall = 15 * time.Second
+
+// callWithin bounds what a client's command waits for Chrome.
+const callWithin = 30 * time.Second
+
+// Client is one connection of a client to a session.
+type Client struct {
+	session  *Session
+	page     string // the target that it is connected to; "": to the browser
+	conn     *websocket.Conn
+	up       *websocket.Conn // its own to Chrome
+	toClient *outbox
+	*calls
+	ctx     context.Context // ends when the client is to
+	cancel  context.CancelFunc
+	closing sync.Once
+	why     error
+
+	root *root               // the connection itself, if it is to the browser
+	more atomic.Bool         // there were other roots
+	uses atomic.Pointer[use] // the page that was spoken to last
+
+	// Under the browser's lock:
+	roots     map[string]*root       // by CDP session; "" is the connection itself
+	attached  map[string]*attachment // by CDP session
+	asked     map[string][]*asking   // by target, in the order in which Chrome was asked
+	discover  map[string]filter      // the CDP sessions that want to hear of targets
+	downloads map[string]bool        // the CDP sessions that want to hear of downloads
+	left      bool                   // nothing is noted any more
+}
+
+// use is a CDP session and the target that it is with.
+type use struct {
+	session string
+	target  *target
+}
+
+// root is a CDP session with the browser itself.
+type root struct {
+	session string
+	auto    filter            // of auto-attach; nil: off
+	wait    bool              // new targets wait for it
+	byAuto  map[string]string // the CDP sessions of auto-attach, by target; "": on its way
+	waiting map[string][]func()
+}
+
+func newRoot(session string) *root {
+	return &root{session: session, byAuto: map[string]string{}, waiting: map[string][]func(){}}
+}
+
+// attaches reports whether auto-attach attaches the root to a target.
+func (r *root) attaches(t *target) bool {
+	return r.auto != nil && attachedAtRoot[t.typ] && r.auto.wants(t.typ)
+}
+
+// attachment is a CDP session with a target.
+type attachment struct {
+	target string
+	root   *root  // that it was asked by; nil: by the target above it
+	parent string // the CDP session that it ends with
+	waits  bool   // with a tab, whose page is to be attached, too, before it goes on
+}
+
+// asking is a CDP session with a target that Chrome was asked for by a root,
+// and has not told of yet.
+type asking struct {
+	root *root
+	auto bool // by its auto-attach
+}
+
+// Connect opens a client's own connection to Chrome: to the browser, or to the
+// target that is named. Serve the client then, or Close it.
+func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
+	if err := s.admits(); err != nil {
+		return nil, err
+	}
+	url := s.browser.url
+	if target != "" {
+		if !s.Has(ctx, target) {
+			return nil, errNoTarget
+		}
+		var err error
+		if url, err = s.browser.pageURL(target); err != nil {
+			return nil, err
+		}
+	}
+	up, err := websocket.Dial(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
+	}
+	k := &Client{
+		session: s, page: target, up: up, calls: newCalls(newOutbox(up)),
+		roots: map[string]*root{}, attached: map[string]*attachment{}, asked: map[string][]*asking{},
+		discover: map[string]filter{}, downloads: map[string]bool{},
+	}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	if target == "" {
+		k.root = newRoot("")
+		k.roots[""] = k.root
+	}
+	return k, nil
+}
+
+// admits reports why no more clients may come.
+func (s *Session) admits() error {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	switch {
+	case s.over:
+		return s.why
+	case len(s.clients) >= maxClients:
+		return fmt.Errorf("the session has %d clients, and may have no more", maxClients)
+	}
+	return nil
+}
+
+// Close ends a client that is not served.
+func (k *Client) Close() { k.disconnect(ErrEnded) }
+
+// Accept answers the client's upgrade and serves it until one side is gone.
+func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
+	conn, err := websocket.Accept(w, r)
+	if err != nil {
+		k.Close()
+		return err
+	}
+	return k.Serve(conn)
+}
+
+// Serve passes messages on until one side is gone, and returns why.
+func (k *Client) Serve(conn *websocket.Conn) error {
+	s, b := k.session, k.session.browser
+	conn.Stall = b.stall
+	k.conn, k.toClient = conn, newOutbox(conn)
+	b.mu.Lock()
+	over, why := s.over, s.why
+	if !over {
+		s.clients[k] = true
+		s.work.Add(1)
+	}
+	b.mu.Unlock()
+	if over {
+		k.disconnect(why)
+		return why
+	}
+	defer s.work.Done()
+	var work sync.WaitGroup
+	work.Go(func() { k.toClient.run(k.ctx.Done()) })
+	work.Go(func() { k.out.run(k.ctx.Done()) })
+	work.Go(func() { k.disconnect(k.fromChrome()) })
+	k.disconnect(k.fromClient())
+	work.Wait()
+	k.end()
+	return k.why
+}
+
+// disconnect ends both connections, once.
+func (k *Client) disconnect(why error) {
+	k.closing.Do(func() {
+		k.why = why
+		k.cancel()
+		k.leave()
+		var closed *websocket.CloseError
+		code, reason := websocket.GoingAway, ""
+		switch {
+		case errors.As(why, &closed):
+			code = websocket.Normal
+		case why != nil:
+			reason = why.Error()
+		}
+		var up sync.WaitGroup
+		up.Go(func() { k.up.Close(websocket.Normal, "") })
+		if k.conn != nil {
+			k.conn.Close(code, reason)
+		}
+		up.Wait()
+	})
+}
+
+// leave forgets the client: nothing waits for it any more.
+func (k *Client) leave() {
+	s, b := k.session, k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k.left = true
+	if !s.clients[k] {
+		return // it was not served
+	}
+	delete(s.clients, k)
+	in, out := k.bytes()
+	s.in.Add(in)
+	s.out.Add(out)
+	for _, a := range k.attached {
+		if t := b.targets[a.target]; t != nil {
+			t.clients--
+			s.changedLocked(t)
+		}
+	}
+	for _, t := range s.targetsLocked() {
+		b.releaseLocked(t, k)
+	}
+}
+
+func (k *Client) bytes() (in, out int64) { return k.conn.Received(), k.conn.Sent() }
+
+// fromClient takes the client's commands.
+func (k *Client) fromClient() error {
+	for {
+		m, err := k.conn.Next()
+		if err != nil {
+			return err
+		}
+		b, err := m.Bytes()
+		if err != nil {
+			return err
+		}
+		if err := k.command(b); err != nil {
+			return err
+		}
+	}
+}
+
+// fromChrome passes on what Chrome says. Answers and events of pages go as they
+// come; what tells of targets is looked at.
+func (k *Client) fromChrome() error {
+	for {
+		m, err := k.up.Next()
+		if err != nil {
+			return ErrBrowserEnded
+		}
+		k.session.browser.hear()
+		head, err := m.Peek(headSize)
+		if err != nil {
+			return ErrBrowserEnded
+		}
+		id, isAnswer := idOf(head)
+		if isAnswer && id >= 0 || !isAnswer && !isOfTargets(head) {
+			if err := k.toClient.relay(m); err != nil {
+				return err
+			}
+			continue
+		}
+		whole, err := m.Bytes()
+		if err != nil {
+			return ErrBrowserEnded
+		}
+		if isAnswer {
+			k.answered(id, whole)
+			continue
+		}
+		k.event(whole)
+	}
+}
+
+// headSize is how much of a message tells what it is: an id, or a method.
+const headSize = 64
+
+var (
+	methodHead = []byte(`{"method":"`)
+	ofTargets  = []byte(`{"method":"Target.`)
+	ofCrashes  = []byte(`{"method":"Inspector.target`)
+)
+
+// isOfTargets reports whether a message is an event that k.event looks at.
+// Chrome writes the method first; what is of another form is looked at too.
+func isOfTargets(head []byte) bool {
+	if len(head) < len(methodHead) || string(head[:len(methodHead)]) != string(methodHead) {
+		return true
+	}
+	return bytes.HasPrefix(head, ofTargets) || bytes.HasPrefix(head, ofCrashes)
+}
+
+// event takes an event of Chrome that tells of targets.
+func (k *Client) event(message []byte) {
+	b := k.session.browser
+	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"), jsonrpc.GetString(message, "sessionId")
+	if method == "Target.detachedFromTarget" {
+		k.detached(jsonrpc.GetString(params, "sessionId"))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k.left {
+		return
+	}
+	switch method {
+	case "Target.attachedToTarget":
+		k.attachedLocked(message, session, params)
+	case "Target.detachedFromTarget":
+		k.detachedLocked(message, params)
+	case "Target.targetCreated", "Target.targetInfoChanged", "Target.targetDestroyed", "Target.targetCrashed", "Target.receivedMessageFromTarget":
+		// The watcher tells of targets; nobody discovers them here.
+	case "Inspector.targetCrashed", "Inspector.targetReloadedAfterCrash":
+		if t := k.targetLocked(session); t != nil {
+			t.crashed = jsonrpc.GetString(message, "method") == "Inspector.targetCrashed"
+		}
+		k.toClient.put(message)
+	default:
+		k.toClient.put(message)
+	}
+}
+
+// attachedLocked tells the client of a CDP session with a target.
+func (k *Client) attachedLocked(message []byte, parent string, params json.RawMessage) {
+	b := k.session.browser
+	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
+	id := jsonrpc.GetString(info, "targetId")
+	a, told := &attachment{target: id, parent: parent}, parent
+	var by *asking
+	if parent == "" && k.page == "" {
+		by = k.nextAskedLocked(id)
+		a.root, told = by.root, by.root.session
+	}
+	if b.ownerLocked(info) != k.session || by != nil && !k.wantsLocked(by) {
+		// A surface of Chrome's own, which a tab has led to, or a session that
+		// the client does not want any more.
+		if by != nil && by.auto {
+			delete(a.root.byAuto, id)
+		}
+		k.letGo(parent, session)
+		return
+	}
+	if by != nil && by.auto {
+		a.root.byAuto[id] = session
+	}
+	k.attached[session] = a
+	if t := b.targets[id]; t != nil {
+		t.clients++
+		k.session.changedLocked(t)
+		if (by == nil || by.auto) && t.holders[k] {
+			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
+		}
+	}
+	k.toClient.put(event(told, "Target.attachedToTarget", params))
+}
+
+// askLocked has Chrome make a session with a target, for a root.
+func (k *Client) askLocked(target string, by *asking, done func(json.RawMessage, error)) {
+	b := k.session.browser
+	k.asked[target] = append(k.asked[target], by)
+	k.begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, func(result json.RawMessage, err error) {
+		if err != nil {
+			b.mu.Lock()
+			k.forgetAskedLocked(target, slices.Index(k.asked[target], by))
+			b.mu.Unlock()
+		}
+		done(result, err)
+	})
+}
+
+// nextAskedLocked is who has asked for the session with a target that Chrome
+// tells of. Chrome tells of them in the order in which they were asked for.
+func (k *Client) nextAskedLocked(target string) *asking {
+	if len(k.asked[target]) == 0 {
+		return &asking{root: k.root}
+	}
+	by := k.asked[target][0]
+	k.forgetAskedLocked(target, 0)
+	return by
+}
+
+func (k *Client) forgetAskedLocked(target string, i int) {
+	if i < 0 {
+		return
+	}
+	if k.asked[target] = slices.Delete(k.asked[target], i, i+1); len(k.asked[target]) == 0 {
+		delete(k.asked, target)
+	}
+}
+
+// wantsLocked reports whether who has asked for a session still wants it.
+func (k *Client) wantsLocked(by *asking) bool {
+	return k.roots[by.root.session] == by.root && (!by.auto || by.root.auto != nil)
+}
+
+// detachedLocked tells the client of the end of a CDP session.
+func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
+	session := jsonrpc.GetString(params, "sessionId")
+	a := k.attached[session]
+	if a == nil {
+		return // of what it was not told of
+	}
+	k.forgetLocked(session)
+	if a.root != nil && a.root.session != "" {
+		message = event(a.root.session, "Target.detachedFromTarget", params)
+	}
+	k.toClient.put(message)
+}
+
+// forgetLocked notes that a CDP session has ended, and those below it.
+func (k *Client) forgetLocked(session string) {
+	b := k.session.browser
+	a := k.attached[session]
+	delete(k.attached, session)
+	delete(k.discover, session)
+	delete(k.downloads, session)
+	for below, c := range k.attached {
+		if c.parent == session {
+			k.forgetLocked(below)
+		}
+	}
+	if a.root != nil && a.root.byAuto[a.target] == session {
+		delete(a.root.byAuto, a.target)
+	}
+	k.tabGoesLocked(a)
+	t := b.targets[a.target]
+	if t == nil {
+		return
+	}
+	t.clients--
+	k.session.changedLocked(t)
+	if !k.isAttachedLocked(a.target) {
+		b.releaseLocked(t, k)
+	}
+}
+
+// tabGoesLocked notes that the client lets a tab go, or leaves it. It won't see
+// the tab's page then, and nothing tells which one that is: all that it has not
+// seen go on.
+func (k *Client) tabGoesLocked(a *attachment) {
+	b := k.session.browser
+	if t := b.targets[a.target]; t == nil || t.typ != "tab" {
+		return
+	}
+	for _, t := range k.session.targetsLocked() {
+		if t.holders[k] && !k.isAttachedLocked(t.id) && !k.awaitsLocked(t.id) {
+			b.releaseLocked(t, k)
+		}
+	}
+}
+
+// awaitsLocked reports whether the client is about to be attached to a target.
+func (k *Client) awaitsLocked(target string) bool {
+	return len(k.asked[target]) > 0
+}
+
+func (k *Client) isAttachedLocked(target string) bool {
+	for _, a := range k.attached {
+		if a.target == target {
+			return true
+		}
+	}
+	return false
+}
+
+// lostLocked notes that a target is gone, for which nothing waits any more.
+func (k *Client) lostLocked(t *target) {
+	for _, r := range k.roots {
+		r.doneLocked(t.id)
+		if r.byAuto[t.id] == "" {
+			delete(r.byAuto, t.id)
+		}
+	}
+}
+
+// attachLocked attaches a root of the client to a target, as its auto-attach
+// does; done is called when the client has been told, or will not be.
+func (k *Client) attachLocked(r *root, t *target, done func()) {
+	session, begun := r.byAuto[t.id]
+	if session != "" {
+		done()
+		return
+	}
+	r.waiting[t.id] = append(r.waiting[t.id], done)
+	if begun {
+		return
+	}
+	r.byAuto[t.id] = ""
+	b := k.session.browser
+	k.askLocked(t.id, &asking{r, true}, func(_ json.RawMessage, err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err != nil {
+			delete(r.byAuto, t.id)
+			b.releaseLocked(t, k)
+		}
+		r.doneLocked(t.id)
+	})
+}
+
+// doneLocked calls those that wait for an attachment.
+func (r *root) doneLocked(target string) {
+	waiting := r.waiting[target]
+	delete(r.waiting, target)
+	for _, done := range waiting {
+		done()
+	}
+}
+
+// touch notes that the client speaks to a CDP session's target.
+func (k *Client) touch(session string) {
+	now := time.Now().UnixNano()
+	k.session.used.Store(now)
+	u := k.uses.Load()
+	if u == nil || u.session != session {
+		b := k.session.browser
+		b.mu.Lock()
+		u = &use{session: session}
+		if a := k.attached[session]; a != nil {
+			u.target = b.targets[a.target]
+		} else if session == "" && k.page != "" {
+			u.target = b.targets[k.page]
+		}
+		b.mu.Unlock()
+		k.uses.Store(u)
+	}
+	if u.target != nil {
+		u.target.used.Store(now)
+	}
+}
+
+// reply answers a command of the client.
+func (k *Client) reply(c policy.Command, result json.RawMessage) {
+	k.toClient.put(policy.Result(c, result))
+}
+
+// refuse answers a command of the client with an error.
+func (k *Client) refuse(c policy.Command, err error) {
+	var e *policy.Error
+	if !errors.As(err, &e) {
+		e = jsonrpc.Errorf(policy.ServerError, "%v", err)
+	}
+	k.toClient.put(policy.Failure(c, e))
+}

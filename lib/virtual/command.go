@@ -1,0 +1,336 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+)
+
+// command does what the policy says of one command of the client. An error ends
+// the connection.
+func (k *Client) command(message []byte) error {
+	c, refused := policy.Parse(message)
+	if refused != nil {
+		k.refuse(c, refused)
+		return nil
+	}
+	if c.ID[0] == '-' {
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Message must have an id that is not negative, in a shared browser"))
+		return nil
+	}
+	r := k.rootOf(c.Session)
+	rule := policy.Lookup(c.Method, r == nil)
+	k.touch(c.Session)
+	if k.pending() > maxPending {
+		return errFlood
+	}
+	if rule.Action == policy.Optional && r == nil && k.session.o.Default {
+		rule.Action = policy.Pass
+	}
+	switch rule.Action {
+	case policy.Refuse, policy.Optional, policy.Missing:
+		k.refuse(c, rule.Refusal(c.Method))
+		return nil
+	}
+	params, refused := policy.Check(c, anyFile)
+	if refused != nil && k.session.o.Default && policy.OpensFile(c) {
+		params, refused = c.Params, nil
+	}
+	if refused == nil && r == nil {
+		refused = policy.CheckTarget(c.Method, func() (string, bool) { return k.stateOf(c.Session) })
+	}
+	if refused != nil {
+		k.refuse(c, refused)
+		return nil
+	}
+	if c.Method == "Page.crash" {
+		k.crashes(c.Session)
+	}
+	if c.Method == "Page.navigate" {
+		k.awaitReady(c.Session)
+	}
+	changed := len(params) != len(c.Params)
+	c.Params = params
+	switch {
+	case r == nil && c.Method == "Runtime.runIfWaitingForDebugger" && k.holdsBack(c):
+		return nil
+	case rule.Action != policy.Pass && !k.knows(c.Session):
+		k.refuse(c, policy.NoSession())
+		return nil
+	case rule.Action != policy.Pass:
+		k.handle(c, r, rule.Action)
+		return nil
+	case changed || r != nil && r.session != "":
+		k.ask(c, r, nil)
+		return nil
+	}
+	return k.out.write(message)
+}
+
+// targetLocked is the target that a CDP session leads to, nil if the session is
+// the client's root, or the watcher is not told of such targets.
+func (k *Client) targetLocked(session string) *target {
+	target := k.page
+	if a := k.attached[session]; a != nil {
+		target = a.target
+	}
+	return k.session.browser.targets[target]
+}
+
+// stateOf is what a command may depend on; see policy.CheckTarget.
+func (k *Client) stateOf(session string) (typ string, crashed bool) {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := k.targetLocked(session); t != nil {
+		return t.typ, t.crashed
+	}
+	return "", false
+}
+
+// awaitReady waits until the page that a CDP session leads to has been set up.
+func (k *Client) awaitReady(session string) {
+	b := k.session.browser
+	b.mu.Lock()
+	t := k.targetLocked(session)
+	ready := t == nil || t.ready == nil || t.prepared
+	b.mu.Unlock()
+	if ready {
+		return
+	}
+	ctx, cancel := k.bounded()
+	defer cancel()
+	k.session.awaitReady(ctx, t.id)
+}
+
+// crashes notes that a target is told to crash, before the watcher can tell.
+func (k *Client) crashes(session string) {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := k.targetLocked(session); t != nil {
+		t.crashed = true
+	}
+}
+
+// anyFile lets a session name each file of the host.
+var anyFile = []string{"/"}
+
+// rootOf is the session with the browser that a CDP session is; nil: it is one
+// with a target, or none.
+func (k *Client) rootOf(session string) *root {
+	switch {
+	case session == "":
+		return k.root
+	case !k.more.Load():
+		return nil
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return k.roots[session]
+}
+
+// knows reports whether a CDP session is the client's.
+func (k *Client) knows(session string) bool {
+	if session == "" {
+		return true
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return k.attached[session] != nil || k.roots[session] != nil
+}
+
+// ask sends a command of the client under an id of ours, and answers the client
+// with what change makes of the result; nil: nothing.
+func (k *Client) ask(c policy.Command, r *root, change func(json.RawMessage) json.RawMessage) {
+	session := c.Session
+	if r != nil {
+		session = ""
+	}
+	k.begin(session, c.Method, c.Params, k.answer(c, change))
+}
+
+// answer answers the client with a result of Chrome.
+func (k *Client) answer(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
+	return func(result json.RawMessage, err error) {
+		if err == errDetached {
+			return // as Chrome
+		}
+		if err != nil {
+			k.refuse(c, err)
+			return
+		}
+		if change != nil {
+			result = change(result)
+		}
+		k.reply(c, result)
+	}
+}
+
+// bounded is a context for what a command waits for.
+func (k *Client) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(k.ctx, callWithin)
+}
+
+// holdsBack reports whether a target is not to go on yet, though this client
+// lets it go, because other clients still set it up.
+func (k *Client) holdsBack(c policy.Command) bool {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := k.attached[c.Session]; a != nil && !a.waits {
+		k.tabGoesLocked(a)
+	}
+	t := k.targetLocked(c.Session)
+	if t == nil || t.held == "" {
+		return false
+	}
+	b.releaseLocked(t, k)
+	if t.held == "" {
+		return false
+	}
+	k.reply(c, empty)
+	return true
+}
+
+var empty = json.RawMessage("{}")
+
+// handle does a command that is not simply passed on.
+func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
+	if h := handlers[c.Method]; h != nil {
+		if action == policy.Own && !k.owns(c) {
+			return
+		}
+		h(k, c, r)
+		return
+	}
+	switch action {
+	case policy.Own:
+		if k.owns(c) {
+			k.ask(c, r, nil)
+		}
+	case policy.Context:
+		if k.inContext(&c) {
+			k.ask(c, r, nil)
+		}
+	default: // the table and the handlers differ
+		k.refuse(c, policy.NotAllowed())
+	}
+}
+
+// handlers are the commands with an answer of their own. The ids that they name
+// are the session's where the table says Own.
+var handlers = map[string]func(*Client, policy.Command, *root){
+	"Target.attachToBrowserTarget": (*Client).attachToBrowserTarget,
+	"Target.attachToTarget":        (*Client).attachToTarget,
+	"Target.createBrowserContext":  (*Client).createBrowserContext,
+	"Target.createTarget":          (*Client).createTarget,
+	"Target.detachFromTarget":      (*Client).detachFromTarget,
+	"Target.disposeBrowserContext": (*Client).disposeBrowserContext,
+	"Target.getBrowserContexts":    (*Client).getBrowserContexts,
+	"Target.getTargetInfo":         (*Client).getTargetInfo,
+	"Target.getTargets":            (*Client).getTargets,
+	"Target.setAutoAttach":         (*Client).setAutoAttach,
+	"Target.setDiscoverTargets":    (*Client).setDiscoverTargets,
+
+	"Browser.cancelDownload":          (*Client).cancelDownload,
+	"Browser.close":                   (*Client).closeBrowser,
+	"Browser.getBrowserCommandLine":   fixed(`{"arguments":["chrome"]}`),
+	"Browser.getGlobalPrivacyControl": fixed(`{"enabled":false}`),
+	"Browser.getWindowForTarget":      (*Client).getWindowForTarget,
+	"Browser.grantPermissions":        (*Client).inSession,
+	"Browser.resetPermissions":        (*Client).inSession,
+	"Browser.setDockTile":             fixed(`{}`),
+	"Browser.setDownloadBehavior":     (*Client).setDownloadBehavior,
+	"Browser.setPermission":           (*Client).inSession,
+
+	"Security.disable":                    fixed(`{}`),
+	"Security.enable":                     fixed(`{}`),
+	"Security.setIgnoreCertificateErrors": (*Client).ignoreCertificateErrors,
+	"SystemInfo.getInfo":                  (*Client).systemInfo,
+	"SystemInfo.getProcessInfo":           fixed(`{"processInfo":[]}`),
+}
+
+// fixed answers with the same result always.
+func fixed(result string) func(*Client, policy.Command, *root) {
+	return func(k *Client, c policy.Command, _ *root) { k.reply(c, json.RawMessage(result)) }
+}
+
+// owns reports whether all that a command names is the session's; if not, it
+// answers as Chrome does for what does not exist.
+func (k *Client) owns(c policy.Command) bool {
+	s := k.session
+	if id := jsonrpc.Get(c.Params, "targetId"); id != nil && !k.namesBrowser(c) {
+		ctx, cancel := k.bounded()
+		defer cancel()
+		if !s.Has(ctx, jsonrpc.GetString(c.Params, "targetId")) {
+			k.refuse(c, policy.NoTarget(c.Method))
+			return false
+		}
+	}
+	if id := jsonrpc.Get(c.Params, "browserContextId"); id != nil && !k.ownsContext(jsonrpc.GetString(c.Params, "browserContextId")) {
+		k.refuse(c, policy.NoContext(c.Method, jsonrpc.GetString(c.Params, "browserContextId")))
+		return false
+	}
+	if raw := jsonrpc.Get(c.Params, "windowId"); raw != nil {
+		id, err := strconv.ParseInt(string(raw), 10, 64)
+		s.browser.mu.Lock()
+		known := s.windows[id]
+		s.browser.mu.Unlock()
+		if err != nil || !known {
+			k.refuse(c, policy.NoWindow())
+			return false
+		}
+	}
+	return true
+}
+
+// namesBrowser reports whether a command of the root names the session itself,
+// which is a target of the type browser.
+func (k *Client) namesBrowser(c policy.Command) bool {
+	switch c.Method {
+	case "Target.attachToTarget", "Target.getTargetInfo":
+		return k.rootOf(c.Session) != nil && jsonrpc.GetString(c.Params, "targetId") == k.session.id
+	}
+	return false
+}
+
+func (k *Client) ownsContext(id string) bool {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.contexts[id] == k.session
+}
+
+// inContext gives a command the session's base context if it names none, and
+// reports whether the context is the session's.
+func (k *Client) inContext(c *policy.Command) bool {
+	if jsonrpc.Get(c.Params, "browserContextId") == nil {
+		c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(k.session.base))
+		return true
+	}
+	return k.owns(*c)
+}
+
+// inSession sends a command on the session's own connection, whose state
+// outlives the client's.
+func (k *Client) inSession(c policy.Command, _ *root) {
+	if !k.inContext(&c) {
+		return
+	}
+	k.onSession(c, func(result json.RawMessage) json.RawMessage { return result })
+}
+
+// onSession sends a command on the session's own connection and waits for it:
+// what the client says next goes another way.
+func (k *Client) onSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
+	ctx, cancel := k.bounded()
+	defer cancel()
+	result, err := k.session.link.call(ctx, "", c.Method, c.Params)
+	k.answer(c, change)(result, err)
+}

@@ -1,0 +1,53 @@
+package virtual
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// filter says which types of targets a client wants to hear of. Its entries
+// are looked at in turn; the first that matches decides.
+type filter []struct {
+	Type    string `json:"type"` // "": any
+	Exclude bool   `json:"exclude"`
+}
+
+// usual is Chrome's filter for a client that gives none.
+var usual = filter{{Type: "browser", Exclude: true}, {Type: "tab", Exclude: true}, {}}
+
+// newFilter reads a client's filter.
+func newFilter(raw json.RawMessage) (filter, error) {
+	if raw == nil || string(raw) == "null" {
+		return usual, nil
+	}
+	var f filter
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, err
+	}
+	if len(f) > maxFilter {
+		return nil, fmt.Errorf("it has more than %d entries", maxFilter)
+	}
+	return f, nil
+}
+
+func (f filter) wants(typ string) bool {
+	for _, e := range f {
+		if e.Type == "" || e.Type == typ {
+			return !e.Exclude
+		}
+	}
+	return false
+}
+
+// shown are the types of targets that clients see in their contexts. Chrome
+// has others there for its own surfaces, such as browser_ui.
+var shown = map[string]bool{
+	"page": true, "tab": true, "iframe": true, "worker": true, "service_worker": true, "shared_worker": true,
+	"worklet": true, "auction_worklet": true, "shared_storage_worklet": true, "background_page": true,
+}
+
+// attachedAtRoot are the types that Chrome attaches clients of the browser's
+// WebSocket to by itself; the others are attached by the targets above them.
+var attachedAtRoot = map[string]bool{
+	"page": true, "tab": true, "service_worker": true, "shared_worker": true, "background_page": true,
+}

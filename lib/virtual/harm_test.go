@@ -1,0 +1,71 @@
+package virtual
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"btools/lib/jsonrpc"
+)
+
+// Each of these ends Chromium 156, and with it everybody's pages.
+func TestChromeSurvivesWhatEndsIt(t *testing.T) {
+	b := openChrome(t)
+	s := newSession(t, b, Options{})
+	p := connect(t, s, "")
+	flat := map[string]any{"autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true}
+	refused := func(session, method string, params any, with string) {
+		t.Helper()
+		m := p.ask(session, method, params)
+		if text := jsonrpc.GetString(m, "error", "message"); !strings.Contains(text, with) {
+			t.Errorf("%s: %s", method, m)
+		}
+	}
+	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
+
+	refused(page, "Emulation.setDisplayFeaturesOverride", map[string]any{"features": []any{}}, "Not allowed")
+	refused(page, "Page.startScreenRecording", nil, "Not allowed")
+	refused(page, "Page.stopScreenRecording", nil, "Not allowed")
+	refused(page, "Storage.overrideQuotaForOrigin", map[string]any{"origin": "http://a.test", "quotaSize": -1}, "quotaSize")
+	refused(page, "Input.imeSetComposition",
+		map[string]any{"text": "a", "selectionStart": 0, "selectionEnd": 0, "replacementStart": -1, "replacementEnd": 0}, "replacementStart")
+
+	p.must(page, "Target.setAutoAttach", flat)
+	p.must(page, "Runtime.evaluate", map[string]any{"expression": `w = new Worker("data:text/javascript,0"); 1`})
+	worker := jsonrpc.GetString(p.event("Target.attachedToTarget", `"worker"`), "params", "sessionId")
+	refused(worker, "Network.setCookies", map[string]any{"cookies": []any{}}, "Network.setCookies is for pages")
+	p.must(page, "Network.setCookies", map[string]any{"cookies": []any{}})
+
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	t.Cleanup(site.Close)
+	p.must(page, "Page.enable", nil)
+	p.must(page, "Page.navigate", map[string]any{"url": site.URL})
+	p.event("Page.loadEventFired", page)
+	p.must(page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "expression": `new Promise(loaded => {
+		const f = document.createElement("iframe")
+		f.src = location.href.replace("127.0.0.1", "localhost")
+		f.onload = () => loaded(1)
+		document.body.append(f)
+	})`})
+	frame := jsonrpc.GetString(p.event("Target.attachedToTarget", `"iframe"`), "params", "sessionId")
+	if m := p.ask(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}); strings.Contains(string(m), "Target crashed") {
+		t.Errorf("a living frame: %s", m)
+	}
+	p.conn.Write(command("1000001", frame, "Page.crash", nil))
+	refused(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}, "Target crashed")
+	p.event("Inspector.targetCrashed", frame)
+	refused(frame, "Input.synthesizePinchGesture", map[string]any{"x": 1, "y": 1, "scaleFactor": 1}, "Target crashed")
+
+	p.must(page, "Page.printToPDF", nil)
+	p.conn.Write(command("1000000", page, "Page.crash", nil))
+	refused(page, "Page.printToPDF", nil, "Target crashed")
+	p.event("Inspector.targetCrashed", page)
+	refused(page, "Page.printToPDF", nil, "Target crashed")
+	p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true})
+	refused(page, "Page.printToPDF", nil, "Target crashed")
+	p.must(page, "Page.navigate", map[string]any{"url": "data:text/html,again"})
+	p.event("Inspector.targetReloadedAfterCrash", "")
+	for strings.Contains(string(p.ask(page, "Page.printToPDF", nil)), "Target crashed") { // the watcher is told on its own
+	}
+}

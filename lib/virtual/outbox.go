@@ -1,0 +1,125 @@
+package virtual
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"btools/lib/websocket"
+)
+
+// maxQueued bounds the bytes that wait in an outbox for a reader.
+const maxQueued = 16 << 20
+
+// tooSlow is the status code that a deaf client is disconnected with
+// (RFC 6455: policy violation).
+const tooSlow = 1008
+
+// errDeaf ends a connection whose other side does not read.
+var errDeaf = errors.New("it does not read what it is sent")
+
+// outbox is the sending side of a connection. Messages leave it in the order in
+// which they came, whether their sender waits or not.
+type outbox struct {
+	conn *websocket.Conn
+
+	writing sync.Mutex // held while messages leave
+
+	mu     sync.Mutex
+	queue  [][]byte
+	queued int // bytes
+	failed error
+	wake   chan struct{} // of one element
+	work   sync.WaitGroup
+}
+
+func newOutbox(c *websocket.Conn) *outbox {
+	return &outbox{conn: c, wake: make(chan struct{}, 1)}
+}
+
+// put queues a message and does not wait. A connection that has too much queued
+// is closed.
+func (o *outbox) put(message []byte) {
+	o.mu.Lock()
+	switch {
+	case o.failed != nil:
+	case o.queued+len(message) > maxQueued && o.queued > 0:
+		o.failed, o.queue = errDeaf, nil
+		o.work.Go(func() { o.conn.Close(tooSlow, errDeaf.Error()) })
+	default:
+		o.queue = append(o.queue, message)
+		o.queued += len(message)
+	}
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what is queued, until the channel is closed. Nothing is taken after
+// that.
+func (o *outbox) run(done <-chan struct{}) {
+	defer o.work.Wait()
+	defer o.fail(net.ErrClosed)
+	for {
+		select {
+		case <-o.wake:
+			o.writing.Lock()
+			o.flush()
+			o.writing.Unlock()
+		case <-done:
+			return
+		}
+	}
+}
+
+// flush sends what is queued; its caller holds writing.
+func (o *outbox) flush() error {
+	for {
+		o.mu.Lock()
+		queue, err := o.queue, o.failed
+		o.queue, o.queued = nil, 0
+		o.mu.Unlock()
+		if err != nil || len(queue) == 0 {
+			return err
+		}
+		for _, m := range queue {
+			if err := o.conn.Write(m); err != nil {
+				return o.fail(err)
+			}
+		}
+	}
+}
+
+// write sends a message after those that are queued.
+func (o *outbox) write(message []byte) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	if err := o.flush(); err != nil {
+		return err
+	}
+	return o.fail(o.conn.Write(message))
+}
+
+// relay sends a message that is still being read, after those that are queued.
+func (o *outbox) relay(m *websocket.Message) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	if err := o.flush(); err != nil {
+		return err
+	}
+	return o.fail(o.conn.Relay(m))
+}
+
+func (o *outbox) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed == nil {
+		o.failed, o.queue = err, nil
+	}
+	return o.failed
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"btools/lib/jsonrpc"
+)
+
+// Error is an error of CDP. The texts and codes are those of Chromium 156, so
+// that a client can't tell what is not its own from what does not exist.
+type Error = jsonrpc.Error
+
+// CDP's codes beyond JSON-RPC's.
+const (
+	ServerError     = -32000
+	SessionNotFound = -32001
+)
+
+func failed(text string) *Error  { return &Error{Code: ServerError, Message: text} }
+func invalid(text string) *Error { return &Error{Code: jsonrpc.InvalidParams, Message: text} }
+
+// NotAllowed refuses what no session of a shared browser may do.
+func NotAllowed() *Error { return failed("Not allowed in a shared browser") }
+
+// NoMethod answers a method that the target has not.
+func NoMethod(method string) *Error {
+	return &Error{Code: jsonrpc.MethodNotFound, Message: "'" + method + "' wasn't found"}
+}
+
+// NoSession answers a message whose sessionId is not known.
+func NoSession() *Error {
+	return &Error{Code: SessionNotFound, Message: "Session with given id not found."}
+}
+
+// NoTarget answers a method that names a target that is not there.
+func NoTarget(method string) *Error {
+	if method == "Browser.getWindowForTarget" {
+		return failed("No target with given id")
+	}
+	return invalid("No target with given id found")
+}
+
+// NoContext answers a method that names a browser context that is not there.
+func NoContext(method, id string) *Error {
+	switch method {
+	case "Target.disposeBrowserContext":
+		return failed("Failed to find context with id " + id)
+	case "Target.createTarget":
+		return failed("Failed to find browser context with id " + id)
+	}
+	return invalid("Failed to find browser context for id " + id)
+}
+
+// NoWindow answers the methods that take a windowId.
+func NoWindow() *Error { return failed("Browser window not found") }
+
+// NoDetach answers Target.detachFromTarget with a sessionId that is not known,
+// NoDetachTarget with a targetId that has no session.
+func NoDetach() *Error       { return invalid("No session with given id") }
+func NoDetachTarget() *Error { return invalid("No session for given target id") }
+
+// NoDownload answers Browser.cancelDownload.
+func NoDownload() *Error { return invalid("No download item found for the given GUID") }
+
+// NoStream answers IO.read and IO.close.
+func NoStream() *Error { return invalid("Invalid stream handle") }
+
+// NotTracing answers Tracing.end.
+func NotTracing() *Error { return failed("Tracing is not started") }
+
+// NotFlat answers what would make a session whose messages are strings inside
+// other messages, where no rule could read them.
+func NotFlat() *Error {
+	return invalid("Only flatten protocol is supported with browser level auto-attach")
+}
+
+// Failure is the answer to the command, as Chrome writes it.
+func Failure(c Command, e *Error) []byte {
+	out := []byte("{")
+	if c.ID != nil {
+		out = slices.Concat(out, []byte(`"id":`), c.ID, []byte(","))
+	}
+	out = append(out, `"error":{"code":`...)
+	out = strconv.AppendInt(out, int64(e.Code), 10)
+	text, _ := json.Marshal(e.Message)
+	out = slices.Concat(out, []byte(`,"message":`), text, []byte("}"))
+	return end(out, c)
+}
+
+// Result is the answer to a command that was done without Chrome.
+func Result(c Command, result json.RawMessage) []byte {
+	return end(slices.Concat([]byte(`{"id":`), c.ID, []byte(`,"result":`), result), c)
+}
+
+// end adds the session, and closes the message.
+func end(out []byte, c Command) []byte {
+	if c.Session != "" {
+		session, _ := json.Marshal(c.Session)
+		out = slices.Concat(out, []byte(`,"sessionId":`), session)
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+
+	"btools/lib/jsonrpc"
+)
+
+// Command is a client's message. ID and Params are parts of the message that
+// was parsed.
+type Command struct {
+	ID      json.RawMessage // a plain integer of 32 bits; nil: there is none to answer under
+	Method  string
+	Session string          // "": the connection's own
+	Params  json.RawMessage // an object; nil: none
+}
+
+// Parse decodes a message as Chrome does, or refuses it, so that Chrome runs
+// what was checked. It takes less than Chrome: no number but a plain integer
+// as id (Chrome takes 1e3, and answers 1000), no array as params, no \v or
+// \f between members. The params of a method that the table or a rule looks into
+// have no name twice in one object. Params may be malformed in a way for which
+// Chrome refuses the whole message.
+//
+// With an error the command has an ID if Chrome answers under it.
+func Parse(message []byte) (Command, *Error) {
+	var c Command
+	var method, session, params, id json.RawMessage
+	var refused *Error
+	refuse := func(code int, text string) {
+		if refused == nil {
+			refused = &Error{Code: code, Message: text}
+		}
+	}
+	err := jsonrpc.Members(message, func(name, value json.RawMessage) error {
+		var place *json.RawMessage
+		switch {
+		case is(name, "id"):
+			place = &id
+		case is(name, "method"):
+			place = &method
+		case is(name, "sessionId"):
+			place = &session
+		case is(name, "params"):
+			place = &params
+		default:
+			refuse(jsonrpc.InvalidRequest, "Message has property other than 'id', 'method', 'sessionId', 'params'")
+			return nil
+		}
+		if *place != nil {
+			refuse(jsonrpc.ParseError, "CBOR: duplicate map key")
+			return nil
+		}
+		*place = value
+		return nil
+	})
+	switch {
+	case err != nil && !opens(message, '{'):
+		return c, &Error{Code: jsonrpc.InvalidRequest, Message: "Message must be an object"}
+	case err != nil:
+		return c, &Error{Code: jsonrpc.ParseError, Message: "JSON: " + err.Error()}
+	case !isInt32(id):
+		return c, &Error{Code: jsonrpc.InvalidRequest, Message: "Message must have integer 'id' property"}
+	}
+	c.ID = id
+	var ok bool
+	if c.Method, ok = text(method); !ok || c.Method == "" {
+		refuse(jsonrpc.InvalidRequest, "Message must have string 'method' property")
+	}
+	if c.Session, ok = text(session); !ok && session != nil {
+		refuse(jsonrpc.InvalidRequest, "Message may have string 'sessionId' property")
+	}
+	if !opens(params, '{') && params != nil && string(params) != "null" {
+		refuse(jsonrpc.InvalidRequest, "Message may have object 'params' property")
+	}
+	if refused != nil {
+		return c, refused
+	}
+	if opens(params, '{') {
+		c.Params = params
+	}
+	if c.Params != nil && judged(c.Method) {
+		if err := unique(c.Params, 0); err != nil {
+			return c, invalid("Invalid parameters: " + err.Error())
+		}
+	}
+	return c, nil
+}
+
+// opens tells whether a text begins with the byte, after white space.
+func opens(b []byte, with byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	return len(b) > 0 && b[0] == with
+}
+
+// is tells whether a member's name, as it came, is the word.
+func is(name []byte, word string) bool {
+	if plain(name) {
+		return string(name[1:len(name)-1]) == word
+	}
+	s, ok := text(name)
+	return ok && s == word
+}
+
+// text decodes a string. It takes fewer than Chrome: \v and control characters
+// are refused.
+func text(value json.RawMessage) (string, bool) {
+	if !opens(value, '"') {
+		return "", false
+	}
+	if plain(value) {
+		return string(value[1 : len(value)-1]), true
+	}
+	var s string
+	return s, json.Unmarshal(value, &s) == nil
+}
+
+// plain tells whether a string, as it came, stands for itself.
+func plain(quoted []byte) bool {
+	for _, c := range quoted {
+		if c < ' ' || c > '~' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// isInt32 tells whether a value is an integer as Chrome would write it.
+func isInt32(value json.RawMessage) bool {
+	if len(value) == 0 || len(value) > len("-2147483648") {
+		return false
+	}
+	n := 0
+	digits := bytes.TrimPrefix(value, []byte("-"))
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+		n = n*10 + int(c-'0')
+	}
+	negative := len(digits) < len(value)
+	if len(digits) == 0 || digits[0] == '0' && (len(digits) > 1 || negative) {
+		return false
+	}
+	return n <= math.MaxInt32 || negative && n == -math.MinInt32
+}
+
+// What is looked into nests at most this deep, and has at most this many
+// members in an object: it bounds the time and the memory that a look takes.
+// CDP's own nest 5 deep.
+const (
+	maxDepth   = 16
+	maxMembers = 10_000
+)
+
+var (
+	errDeep  = errors.New("they nest too deep for a shared browser")
+	errMany  = errors.New("an object has too many members for a shared browser")
+	errTwice = errors.New("a name stands twice in an object")
+	errText  = errors.New("a malformed string")
+)
+
+// unique reports what could be read in two ways. Of two members with the same
+// name Chrome takes the last one.
+func unique(value json.RawMessage, depth int) error {
+	switch {
+	case depth > maxDepth:
+		return errDeep
+	case opens(value, '"'):
+		if !plain(value) && !json.Valid(value) {
+			return errText
+		}
+	case opens(value, '['):
+		for v := range jsonrpc.Elements(value) {
+			if err := unique(v, depth+1); err != nil {
+				return err
+			}
+		}
+	case opens(value, '{'):
+		var few [8]string
+		names := few[:0]
+		if err := jsonrpc.Members(value, func(name, v json.RawMessage) error {
+			s, ok := text(name)
+			switch {
+			case !ok:
+				return errText
+			case len(names) == maxMembers:
+				return errMany
+			}
+			names = append(names, s)
+			return unique(v, depth+1)
+		}); err != nil {
+			return err
+		}
+		slices.Sort(names)
+		if len(slices.Compact(names)) < len(names) {
+			return errTwice
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Every command of the protocol that cdproto knows has a line, or belongs to a
+// domain of the page layer. A method that this names needs a line in table.go.
+func TestTableHasEveryCommand(t *testing.T) {
+	all := commands(t)
+	if len(all) < 600 {
+		t.Fatalf("cdproto has %d commands only", len(all))
+	}
+	for _, method := range all {
+		domain, _, _ := strings.Cut(method, ".")
+		_, named := methods[method]
+		whole, listed := methods[domain+".*"]
+		if !named && whole.page != Pass && !refused[domain] || !listed {
+			t.Errorf("the table lacks %s", method)
+		}
+	}
+}
+
+// refused are the domains that are refused as a whole.
+var refused = map[string]bool{
+	"BluetoothEmulation": true, "Cast": true, "Extensions": true, "PWA": true, "SmartCardEmulation": true, "Tethering": true,
+}
+
+// commands are the methods of cdproto's Command constants.
+func commands(t *testing.T) (all []string) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/chromedp/cdproto").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "*", "*.go"))
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if c, ok := n.(*ast.ValueSpec); ok && len(c.Values) == 1 && strings.HasPrefix(c.Names[0].Name, "Command") {
+				if v, ok := c.Values[0].(*ast.BasicLit); ok && v.Kind == token.STRING {
+					if method, _ := strconv.Unquote(v.Value); strings.Contains(method, ".") { // else of an enumeration
+						all = append(all, method)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+func TestTableIsInOrder(t *testing.T) {
+	if len(methods) != len(table) {
+		t.Errorf("%d lines for %d methods", len(table), len(methods))
+	}
+	for _, l := range table {
+		domain, name, ok := strings.Cut(l.method, ".")
+		if _, whole := methods[domain+".*"]; !ok || name == "" || !whole {
+			t.Errorf("%s: its domain has no line", l.method)
+		}
+	}
+	byDomain := func(a, b line) int {
+		domain := func(l line) string { d, _, _ := strings.Cut(l.method, "."); return d }
+		if domain(a) != domain(b) {
+			return 0
+		}
+		return strings.Compare(a.method, b.method)
+	}
+	if !slices.IsSortedFunc(table, byDomain) {
+		t.Error("a domain's methods are not in order")
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, test := range []struct {
+		method     string
+		root, page Action
+	}{
+		{"Page.navigate", Missing, Pass},
+		{"Page.methodOfTheFuture", Missing, Pass},
+		{"Target.methodOfTheFuture", Refuse, Refuse},
+		{"Browser.methodOfTheFuture", Refuse, Refuse},
+		{"Domain.ofTheFuture", Refuse, Refuse},
+		{"target.getTargets", Refuse, Refuse},
+		{"Target.getTargets", Filter, Filter},
+		{"Target.getTargets ", Refuse, Refuse},
+		{"Target.*", Refuse, Refuse},
+		{"Browser.close", Answer, Answer},
+		{"Target.createTarget", Context, Context},
+		{"Storage.getCookies", Context, Own},
+		{"Emulation.addScreen", Refuse, Refuse},
+		{"Fetch.enable", Refuse, Pass},
+		{"getTargets", Missing, Missing},
+		{"", Missing, Missing},
+	} {
+		if root, page := Lookup(test.method, false), Lookup(test.method, true); root.Action != test.root || page.Action != test.page {
+			t.Errorf("%s: %v and %v", test.method, root.Action, page.Action)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"btools/lib/jsonrpc"
+)
+
+// URL reports why a session may not navigate to an address. Only what a web
+// page is made of may: chrome: and devtools: pages command the whole browser,
+// file: reads the host as its user, and schemes such as mailto: start a program
+// of the host. An address without a scheme is Chrome's to refuse.
+func URL(raw string) error {
+	u := normal(raw)
+	if scheme(u) == "view-source" {
+		u = normal(u[len("view-source:"):])
+		if s := scheme(u); s != "http" && s != "https" && s != "data" {
+			return fmt.Errorf("cannot open view-source:%.20s: only the source of a web page is shown in a shared browser", u)
+		}
+	}
+	return web(u)
+}
+
+// OpensFile reports whether a command opens a file: address, which the session
+// of the browser's user may.
+func OpensFile(c Command) bool {
+	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") && scheme(normal(jsonrpc.GetString(c.Params, "url"))) == "file"
+}
+
+// fetched is URL for a request, which may be a WebSocket's.
+func fetched(raw string) error {
+	if s := scheme(normal(raw)); s == "ws" || s == "wss" {
+		return nil
+	}
+	return web(normal(raw))
+}
+
+func web(u string) error {
+	switch s := scheme(u); s {
+	case "", "http", "https", "data", "javascript":
+		return nil
+	case "blob": // of an origin, which may be "null"
+		if s := scheme(normal(u[len("blob:"):])); s == "" || s == "http" || s == "https" {
+			return nil
+		}
+		return errors.New("cannot open this blob: address: only those of web pages are allowed in a shared browser")
+	case "about": // others are chrome: pages to some versions of Chrome
+		page := u[len("about:"):]
+		if i := strings.IndexAny(page, "?#"); i >= 0 {
+			page = page[:i]
+		}
+		if page == "blank" || page == "srcdoc" || page == "" {
+			return nil
+		}
+		return fmt.Errorf("cannot open about:%.20s: only about:blank is allowed in a shared browser", page)
+	default:
+		return fmt.Errorf("cannot open %.20s: addresses: only web pages are allowed in a shared browser", s)
+	}
+}
+
+// normal is an address after the URL standard's first steps: control characters
+// and spaces are stripped from its ends, and tabs and line ends are removed.
+func normal(raw string) string {
+	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' {
+			return -1
+		}
+		return r
+	}, raw)
+}
+
+// scheme is a normalised address's, in lower case; "": it has none.
+func scheme(u string) string {
+	for i := range len(u) {
+		switch c := u[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		case i > 0 && c == ':':
+			return strings.ToLower(u[:i])
+		default:
+			return ""
+		}
+	}
+	return ""
+}

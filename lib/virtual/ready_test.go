@@ -1,0 +1,31 @@
+package virtual
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A client may navigate at once: what the session does to a new page is done
+// by then. It crashed the renderer otherwise.
+func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	defer site.Close()
+	b := openChrome(t)
+	for range 8 {
+		p, page := attached(t, newSession(t, b, Options{}))
+		p.must(page, "Page.navigate", map[string]any{"url": site.URL})
+		for {
+			m := p.ask(page, "Runtime.evaluate", map[string]any{"expression": "location.href"})
+			for _, e := range append(p.events, m) {
+				if s := string(e); strings.Contains(s, "rashed") {
+					t.Fatalf("the page has crashed: %s", s)
+				}
+			}
+			if strings.Contains(string(m), site.URL) {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,556 @@
+package virtual
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/record"
+)
+
+// Options are what a session is like.
+type Options struct {
+	// Default says that the session's base context is the browser's default
+	// one, with its profile: it has its logins and extensions, and outlives the
+	// session. It is the user's own: it may open files and trace pages, too.
+	Default bool
+	// TabLimit bounds the pages of the session, 0: no bound. One too many closes
+	// the one that no client has used for longest.
+	TabLimit int
+}
+
+// Session is one virtual browser.
+type Session struct {
+	id      string // as a target's
+	o       Options
+	browser *Browser
+	link    *link  // owns the contexts, and the state of Chrome's that a connection has
+	base    string // the context that clients are shown as the default one
+	started time.Time
+	ended   chan struct{} // closed when it is to end
+	gone    chan struct{} // closed when none of its targets is left
+	why     error         // it is to end
+	work    sync.WaitGroup
+
+	finished chan struct{} // closed when its clients and goroutines have gone
+
+	used    atomic.Int64 // when a client has last said something, in Unix nanoseconds
+	in, out atomic.Int64 // bytes from and to clients that are gone
+
+	// Under the browser's lock:
+	contexts  map[string]bool // that clients have created
+	clients   map[*Client]bool
+	pages     int
+	opening   int            // pages that clients have asked for
+	windows   map[int64]bool // that clients were told of
+	mine      map[string]string
+	ignore    bool // certificate errors
+	downloads map[string]*download
+	over      bool
+}
+
+// NewSession makes a session with one blank page.
+func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
+	s := &Session{
+		id: rand.Text(), o: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}), finished: make(chan struct{}),
+		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, mine: map[string]string{}, downloads: map[string]*download{},
+	}
+	s.used.Store(s.started.UnixNano())
+	l, err := b.dial(ctx, s.event)
+	if err != nil {
+		return nil, err
+	}
+	s.link = l
+	if err := b.add(s); err != nil {
+		l.close()
+		return nil, err
+	}
+	if err := s.inTurn(ctx, s.begin); err != nil {
+		s.end(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// inTurn does f when few enough other sessions begin.
+func (s *Session) inTurn(ctx context.Context, f func(context.Context) error) error {
+	select {
+	case s.browser.beginning <- struct{}{}:
+		defer func() { <-s.browser.beginning }()
+		return f(ctx)
+	case <-s.link.done:
+		return ErrBrowserEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// add makes the browser wait for the session at its end.
+func (b *Browser) add(s *Session) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return ErrBrowserEnded
+	}
+	b.sessions[s] = true
+	b.work.Go(s.run)
+	return nil
+}
+
+// run disconnects everybody when the session is to end.
+func (s *Session) run() {
+	defer close(s.finished)
+	select {
+	case <-s.ended:
+	case <-s.link.done:
+		s.stop(ErrBrowserEnded)
+	}
+	var clients sync.WaitGroup
+	s.browser.mu.Lock()
+	for k := range s.clients {
+		clients.Go(func() { k.disconnect(s.why) })
+	}
+	s.browser.mu.Unlock()
+	clients.Wait()
+	s.link.close()
+	s.work.Wait()
+}
+
+// begin gives the session its base context and a page.
+func (s *Session) begin(ctx context.Context) error {
+	b := s.browser
+	if s.base = b.defaultContext; !s.o.Default {
+		got, err := s.link.call(ctx, "", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true})
+		if err != nil {
+			return fmt.Errorf("cannot create a browser context: %w", err)
+		}
+		s.base = jsonrpc.GetString(got, "browserContextId")
+	}
+	if s.base == "" {
+		return errors.New("the browser does not name its browser context")
+	}
+	if err := b.enter(s); err != nil {
+		return err
+	}
+	if _, err := s.link.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "default", "browserContextId": s.base, "eventsEnabled": true}); err != nil {
+		return fmt.Errorf("cannot watch downloads: %w", err)
+	}
+	if s.o.Default {
+		if err := s.adopt(ctx); err != nil || s.Stats().TabCount > 0 {
+			return err
+		}
+	}
+	page, err := s.NewPage(ctx, "about:blank")
+	if err != nil {
+		return err
+	}
+	if err := b.sync(ctx); err != nil {
+		return err
+	}
+	return s.awaitReady(ctx, page)
+}
+
+// enter makes the session's base context its own.
+func (b *Browser) enter(s *Session) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.over {
+		return s.why
+	}
+	if b.contexts[s.base] != nil {
+		return errors.New("the browser's default context belongs to another session")
+	}
+	b.contexts[s.base] = s
+	return nil
+}
+
+// adopt takes over the targets that the default context has already.
+func (s *Session) adopt(ctx context.Context) error {
+	b := s.browser
+	got, err := b.watcher.call(ctx, "", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}})
+	if err != nil {
+		return fmt.Errorf("cannot list the browser's targets: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for info := range jsonrpc.Elements(jsonrpc.Get(got, "targetInfos")) {
+		if jsonrpc.GetString(info, "browserContextId") == s.base {
+			b.knowLocked(info)
+		}
+	}
+	return nil
+}
+
+// NewPage opens a page in the base context and returns its target's ID.
+func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
+	got, err := s.link.call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
+	if err != nil {
+		return "", fmt.Errorf("cannot open a page: %w", err)
+	}
+	return jsonrpc.GetString(got, "targetId"), nil
+}
+
+// Activate brings a page of the session to the front.
+func (s *Session) Activate(ctx context.Context, target string) error {
+	return s.onTarget(ctx, "Target.activateTarget", target)
+}
+
+// CloseTarget closes a target of the session.
+func (s *Session) CloseTarget(ctx context.Context, target string) error {
+	return s.onTarget(ctx, "Target.closeTarget", target)
+}
+
+func (s *Session) onTarget(ctx context.Context, method, target string) error {
+	if !s.Has(ctx, target) {
+		return errNoTarget
+	}
+	_, err := s.link.call(ctx, "", method, map[string]string{"targetId": target})
+	return err
+}
+
+// Has reports whether a target is the session's.
+func (s *Session) Has(ctx context.Context, target string) bool {
+	for synced := false; ; synced = true {
+		s.browser.mu.Lock()
+		t := s.browser.targets[target]
+		s.browser.mu.Unlock()
+		if t != nil || synced {
+			return t != nil && t.session == s
+		}
+		if s.browser.sync(ctx) != nil { // Chrome may have told somebody else first
+			return false
+		}
+	}
+}
+
+// Targets are Chrome's TargetInfo of each target that has a URL of its own to
+// show in a list: pages, frames of other sites, workers.
+func (s *Session) Targets() (infos []json.RawMessage) {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for _, t := range s.targetsLocked() {
+		if t.typ != "tab" {
+			infos = append(infos, t.shownInfo())
+		}
+	}
+	return infos
+}
+
+// Stats are figures of a session.
+type Stats struct {
+	TabCount    int         `json:"tab_count"`
+	Clients     int         `json:"clients"`
+	IdleSeconds float64     `json:"idle_seconds"` // since a client's last command
+	StartedAt   record.Time `json:"started_at"`
+	BytesIn     int64       `json:"bytes_in"`  // from clients
+	BytesOut    int64       `json:"bytes_out"` // to clients
+}
+
+// Stats returns the session's figures.
+func (s *Session) Stats() Stats {
+	st := Stats{
+		IdleSeconds: time.Since(s.Used()).Round(time.Millisecond).Seconds(), StartedAt: record.Time{Time: s.started},
+		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
+	}
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	st.TabCount, st.Clients = s.pages, len(s.clients)
+	for k := range s.clients {
+		in, out := k.bytes()
+		st.BytesIn += in
+		st.BytesOut += out
+	}
+	return st
+}
+
+// Used is when a client has last said something.
+func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
+
+// Touch notes that a client has said something, by another way than a Client.
+func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
+
+// Browser is the Chrome that the session is on.
+func (s *Session) Browser() *Browser { return s.browser }
+
+// Done is closed when the session has begun to end; Err says why.
+func (s *Session) Done() <-chan struct{} { return s.ended }
+
+// Err is why the session ended; it is set when Done is closed.
+func (s *Session) Err() error { return s.why }
+
+// End disconnects the session's clients and closes its contexts. It returns
+// when none of its pages is left, or with the context's error.
+func (s *Session) End(ctx context.Context) error {
+	s.end(ErrEnded)
+	if s.o.Default {
+		return nil
+	}
+	select {
+	case <-s.gone:
+		return nil
+	case <-s.browser.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end ends the session once; it returns when its clients and goroutines have
+// gone.
+func (s *Session) end(why error) {
+	s.stop(why)
+	<-s.finished
+}
+
+// stop has the session end, and does not wait.
+func (s *Session) stop(why error) {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	s.stopLocked(why)
+}
+
+func (s *Session) stopLocked(why error) {
+	if s.over {
+		return
+	}
+	s.over, s.why = true, why
+	close(s.ended)
+	if s.o.Default && s.browser.contexts[s.base] == s {
+		s.leaveLocked()
+	}
+	s.goneLocked()
+}
+
+// leaveLocked forgets the targets of the browser's default context, which stay.
+func (s *Session) leaveLocked() {
+	b := s.browser
+	for id, t := range b.targets {
+		if t.session == s && t.context == s.base {
+			t.holders = nil
+			b.releaseLocked(t, nil)
+			delete(b.targets, id)
+		}
+	}
+	delete(b.contexts, s.base)
+}
+
+// goneLocked ends what is known of a session that is over when its last target
+// has gone.
+func (s *Session) goneLocked() {
+	b := s.browser
+	if !s.over || len(s.targetsLocked()) > 0 {
+		return
+	}
+	select {
+	case <-s.gone:
+		return
+	default:
+	}
+	close(s.gone)
+	if b.contexts[s.base] == s {
+		delete(b.contexts, s.base)
+	}
+	for c := range s.contexts {
+		delete(b.contexts, c)
+	}
+	delete(b.sessions, s)
+}
+
+// targetsLocked are the session's targets, the oldest first.
+func (s *Session) targetsLocked() (all []*target) {
+	for _, t := range s.browser.targets {
+		if t.session == s {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *target) int { return a.number - b.number })
+	return all
+}
+
+// addLocked takes a new target in.
+func (s *Session) addLocked(t *target) {
+	t.used.Store(time.Now().UnixNano())
+	if t.typ == "page" {
+		s.pages++
+		if !s.over {
+			s.limitLocked(t)
+			s.ownLocked(t)
+		}
+	}
+	t.told = string(t.shownInfo())
+	s.tellLocked(t, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": json.RawMessage(t.told)})
+	if t.typ == "tab" {
+		s.attachLocked(t)
+	}
+}
+
+func (s *Session) removeLocked(t *target) {
+	if t.typ == "page" {
+		s.pages--
+	}
+	delete(s.mine, t.id)
+	if t.context != s.base && !s.contexts[t.context] {
+		s.browser.freeLocked(t.context)
+	}
+	for k := range s.clients {
+		k.lostLocked(t)
+	}
+	s.tellLocked(t, "Target.targetDestroyed", map[string]string{"targetId": t.id})
+	s.goneLocked()
+}
+
+// changedLocked tells clients of a target that is not what it was, as they see
+// it.
+func (s *Session) changedLocked(t *target) {
+	info := string(t.shownInfo())
+	if info == t.told {
+		return
+	}
+	t.told = info
+	s.tellLocked(t, "Target.targetInfoChanged", map[string]json.RawMessage{"targetInfo": json.RawMessage(info)})
+}
+
+// shownInfo is the target's info as clients see it: attached if one of them is.
+func (t *target) shownInfo() json.RawMessage {
+	attached := json.RawMessage("false")
+	if t.clients > 0 {
+		attached = json.RawMessage("true")
+	}
+	return jsonrpc.Set(t.info, "attached", attached)
+}
+
+// tellLocked tells clients that discover targets of its type.
+func (s *Session) tellLocked(t *target, method string, params any) {
+	for k := range s.clients {
+		for session, wanted := range k.discover {
+			if wanted.wants(t.typ) {
+				k.toClient.put(event(session, method, params))
+			}
+		}
+	}
+}
+
+// holdLocked notes who is to let a new target go: clients that have asked to,
+// and that the target will be shown to, directly or by its tab.
+func (s *Session) holdLocked(t *target) {
+	if t.typ == "page" && !s.over && !t.prepared {
+		t.holders[s] = true // see ownLocked
+	}
+	for k := range s.clients {
+		for _, r := range k.roots {
+			if r.wait && (r.attaches(t) || t.typ == "page" && r.auto.wants("tab")) {
+				t.holders[k] = true
+			}
+		}
+	}
+}
+
+// attachLocked attaches the clients that have asked for it to a target.
+func (s *Session) attachLocked(t *target) {
+	for k := range s.clients {
+		for _, r := range k.roots {
+			if r.attaches(t) {
+				k.attachLocked(r, t, func() {})
+			}
+		}
+	}
+}
+
+// limitLocked closes a page if this one is one too many.
+func (s *Session) limitLocked(new *target) {
+	if s.o.TabLimit == 0 {
+		return
+	}
+	open := 0
+	var oldest *target
+	for _, t := range s.targetsLocked() {
+		if t.typ != "page" || t.closing {
+			continue
+		}
+		if open++; t != new && (oldest == nil || t.used.Load() < oldest.used.Load()) {
+			oldest = t
+		}
+	}
+	if open > s.o.TabLimit && oldest != nil {
+		oldest.closing = true
+		s.link.send("", "Target.closeTarget", map[string]string{"targetId": oldest.id})
+	}
+}
+
+// ownLocked attaches the session itself to a new page, and gives it the state
+// that the whole browser would have: it has the focus, as a page alone has it.
+// The page does not go on, and no client navigates it, before it has answered:
+// Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
+// document before that is there, and the renderer crashes. A pop-up without an
+// opener answers only when it goes on: it gets the focus with its document.
+func (s *Session) ownLocked(t *target) {
+	b := s.browser
+	severed := jsonrpc.Get(t.info, "openerId") != nil && string(jsonrpc.Get(t.info, "canAccessOpener")) != "true"
+	t.ready = make(chan struct{})
+	ready := sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.prepared = true
+		close(t.ready)
+		b.releaseLocked(t, s)
+	})
+	late := time.AfterFunc(readyWithin, ready)
+	done := func(json.RawMessage, error) {
+		late.Stop()
+		ready()
+	}
+	s.link.begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true}, func(got json.RawMessage, err error) {
+		own := jsonrpc.GetString(got, "sessionId")
+		b.mu.Lock()
+		known := err == nil && b.targets[t.id] == t
+		if known {
+			s.mine[t.id] = own
+			t.unfocused = severed
+			s.focusLocked(t)
+			if s.ignore {
+				s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
+			}
+		}
+		b.mu.Unlock()
+		if !known || severed {
+			done(nil, err)
+			return
+		}
+		s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+	})
+}
+
+// readyWithin bounds how long a new page waits for that.
+const readyWithin = 5 * time.Second
+
+// focusLocked gives the focus to a pop-up without an opener that has its first
+// document now.
+func (s *Session) focusLocked(t *target) {
+	if t.unfocused && jsonrpc.GetString(t.info, "url") != "" {
+		t.unfocused = false
+		s.link.send(s.mine[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
+	}
+}
+
+// awaitReady waits until a page has been set up.
+func (s *Session) awaitReady(ctx context.Context, page string) error {
+	s.browser.mu.Lock()
+	t := s.browser.targets[page]
+	s.browser.mu.Unlock()
+	if t == nil || t.ready == nil {
+		return nil
+	}
+	select {
+	case <-t.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

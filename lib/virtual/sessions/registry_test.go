@@ -1,0 +1,243 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"btools/lib/control"
+)
+
+// fakes makes sessions that only begin and end.
+type fakes struct {
+	made  []*fake
+	takes time.Duration // to make one
+	err   error
+	held  atomic.Int64 // Chromes that are needed
+}
+
+type fake struct {
+	key  Key
+	used atomic.Int64 // Unix nanoseconds
+	done chan struct{}
+	over atomic.Bool
+}
+
+func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
+func (f *fake) Done() <-chan struct{} { return f.done }
+func (f *fake) End(context.Context) error {
+	f.over.Store(true)
+	return nil
+}
+
+func (f *fakes) create(ctx context.Context, k Key) (session, func(), error) {
+	select {
+	case <-time.After(f.takes):
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	if f.err != nil {
+		return nil, nil, f.err
+	}
+	s := &fake{key: k, done: make(chan struct{})}
+	s.used.Store(time.Now().UnixNano())
+	f.made = append(f.made, s)
+	f.held.Add(1)
+	return s, func() { f.held.Add(-1) }, nil
+}
+
+// registry is one with fake sessions, in a bubble of its own.
+func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: time.Second}
+		g := &Registry{Grace: 10 * time.Second, Idle: time.Minute, Max: 3, create: f.create}
+		do(t, g, f)
+		g.Close()
+		if f.held.Load() != 0 {
+			t.Errorf("%d sessions still need Chrome after the end of all", f.held.Load())
+		}
+	})
+}
+
+// use uses a session that must be there.
+func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
+	t.Helper()
+	e, err := g.use(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.session.(*fake), func() { g.leave(e) }
+}
+
+// sleep lets time go by, and all that happens then happen.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestOneCreationHoweverManyWait(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		got := make(chan session, 5)
+		for range 5 {
+			go func() {
+				e, err := g.use(t.Context(), Key{Name: "a"})
+				if err != nil {
+					t.Error(err)
+				}
+				got <- e.session
+			}()
+		}
+		first := <-got
+		for range 4 {
+			if <-got != first {
+				t.Error("two that waited for one session got two")
+			}
+		}
+		if len(f.made) != 1 {
+			t.Errorf("%d were made", len(f.made))
+		}
+	})
+}
+
+func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		s, done := use(t, g, Key{Name: "a"})
+		sleep(50 * time.Second)
+		s.used.Store(time.Now().UnixNano())
+		sleep(50 * time.Second)
+		if s.over.Load() {
+			t.Fatal("it ended 50 s after it was used; --session-idle is 1m")
+		}
+		sleep(11 * time.Second)
+		if !s.over.Load() {
+			t.Error("it is still there 61 s after it was used, for a connection without traffic")
+		}
+		done()
+		if again, done := use(t, g, Key{Name: "a"}); again == s {
+			t.Error("its address leads to a session that has ended")
+		} else {
+			done()
+		}
+	})
+}
+
+func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		k := Key{"id", Anonymous}
+		s, done := use(t, g, k)
+		_, also := use(t, g, k)
+		done()
+		sleep(time.Hour)
+		also()
+		sleep(9 * time.Second)
+		if again, done := use(t, g, k); again != s {
+			t.Error("a client that came back within the grace time got another session")
+		} else {
+			done()
+		}
+		sleep(9 * time.Second)
+		if s.over.Load() {
+			t.Error("it ended before its grace time was over")
+		}
+		sleep(2 * time.Second)
+		if !s.over.Load() {
+			t.Error("it is still there after its grace time")
+		}
+		one, done := use(t, g, Key{"x", Single})
+		done()
+		synctest.Wait()
+		if !one.over.Load() {
+			t.Error("a session of one connection is still there after that")
+		}
+	})
+}
+
+func TestNoMoreSessionsThanAllowed(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		for i := range 3 {
+			_, done := use(t, g, Key{Name: fmt.Sprint(i)})
+			done()
+		}
+		_, err := g.use(t.Context(), Key{Name: "more"})
+		var e *control.Error
+		if !errors.As(err, &e) || e.Code != control.SessionLimit || !strings.Contains(err.Error(), "3 sessions") {
+			t.Errorf("a fourth of 3: %v", err)
+		}
+		if err := g.End(t.Context(), "1"); err != nil {
+			t.Fatal(err)
+		}
+		use(t, g, Key{Name: "more"})
+		if err := g.End(t.Context(), "1"); err == nil || control.ErrorOf(err).Code != control.SessionNotFound {
+			t.Errorf("ending one that has ended: %v", err)
+		}
+	})
+}
+
+func TestSessionThatEndsByItselfIsReplaced(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		s, done := use(t, g, Key{Name: "a"})
+		close(s.done) // Chrome has died, or a client has closed it
+		if again, done := use(t, g, Key{Name: "a"}); again == s {
+			t.Error("its address leads to a session that has ended")
+		} else {
+			done()
+		}
+		done()
+		synctest.Wait()
+		if f.held.Load() != 1 {
+			t.Errorf("%d sessions need Chrome, want 1", f.held.Load())
+		}
+	})
+}
+
+func TestCreationEndsWithThoseThatWait(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		if _, err := g.use(ctx, Key{Name: "a"}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		sleep(time.Second)
+		if len(f.made) != 0 {
+			t.Error("a session was made for nobody")
+		}
+		f.err = errors.New("no Chrome")
+		if _, err := g.use(t.Context(), Key{Name: "a"}); !errors.Is(err, f.err) {
+			t.Error(err)
+		}
+		f.err = nil
+		use(t, g, Key{Name: "a"})
+		waits := make(chan error, 1)
+		go func() {
+			_, err := g.use(t.Context(), Key{Name: "b"})
+			waits <- err
+		}()
+		synctest.Wait()
+		g.EndAll(t.Context())
+		if err := <-waits; !errors.Is(err, errEnded) {
+			t.Errorf("one that waited when all were ended: %v", err)
+		}
+		if !f.made[0].over.Load() || len(f.made) != 1 {
+			t.Error("EndAll left a session")
+		}
+	})
+}
+
+func TestCheckName(t *testing.T) {
+	for _, name := range []string{"a", "A.b_c-9", strings.Repeat("x", 64), "..."} {
+		if err := CheckName(name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", strings.Repeat("x", 65), "a b", "a/b", "ä", "a%2f", "a\x00"} {
+		if err := CheckName(name); err == nil || !strings.Contains(err.Error(), "1 to 64 letters") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package sessions
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzTable does what the bytes say: any order of users, creations, traffic and
+// time. A session is there as long as somebody may rely on it, and no longer.
+func FuzzTable(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	f.Add([]byte{0, 0, 3, 0, 6, 6, 200, 9, 9, 1, 4, 7, 200})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		const most = 2
+		now := time.Unix(0, 0)
+		table := table{grace: 10 * time.Second, idle: time.Minute, max: most, entries: map[Key]*entry{}}
+		users := map[*entry]int{}
+		spoke := map[*entry]*time.Time{}
+		for _, op := range ops {
+			k := Key{Name: "x", Kind: Kind(op % 3)}
+			switch e := table.entries[k]; {
+			case op >= 100:
+				now = now.Add(time.Duration(op-99) * time.Second / 2)
+			case op < 50:
+				if e == nil && len(table.entries) == most {
+					if _, _, err := table.enter(k); err == nil {
+						t.Fatal("one session too many")
+					}
+					break
+				}
+				got, created, err := table.enter(k)
+				if err != nil || created != (e == nil) || e != nil && got != e {
+					t.Fatalf("entering %v: created %v, %v", k, created, err)
+				}
+				users[got]++
+			case e == nil:
+			case op < 70 && e.used == nil:
+				at := now
+				table.created(e, func() time.Time { return at })
+				spoke[e] = &at
+			case op < 80 && e.used != nil:
+				*spoke[e] = now
+			case users[e] > 0:
+				users[e]--
+				if dropped := table.leave(e, now); dropped != (e.used == nil && users[e] == 0) {
+					t.Fatalf("the creation of %v was dropped: %v, with %d users", k, dropped, users[e])
+				}
+			}
+			ended, next, ok := table.over(now)
+			for _, e := range ended {
+				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named && now.Sub(*spoke[e]) < table.idle ||
+					e.key.Kind == Anonymous && now.Sub(e.left) < table.grace || table.entries[e.key] == e {
+					t.Fatalf("%v has ended with %d users", e.key, users[e])
+				}
+			}
+			if ok && !next.After(now) {
+				t.Fatal("the next end has passed")
+			}
+			for _, e := range table.entries {
+				if e.used != nil && (e.key.Kind == Named && now.Sub(*spoke[e]) >= table.idle ||
+					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace || e.key.Kind == Single && users[e] == 0) {
+					t.Fatalf("%v is still there", e.key)
+				}
+				if !ok && e.used != nil && (e.key.Kind == Named || users[e] == 0) {
+					t.Fatalf("nobody knows when %v ends", e.key)
+				}
+			}
+		}
+	})
+}

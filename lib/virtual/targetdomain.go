@@ -1,0 +1,366 @@
+package virtual
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"sync"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+)
+
+// attachToBrowserTarget makes one more session with the browser, which is ours
+// alone: one of Chrome's would not be checked.
+func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
+	b := k.session.browser
+	session := rand.Text()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(k.roots) >= maxRoots {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with the browser, and may have no more", maxRoots))
+		return
+	}
+	k.roots[session] = newRoot(session)
+	k.more.Store(true)
+	k.toClient.put(event(r.session, "Target.attachedToTarget", map[string]any{
+		"sessionId": session, "targetInfo": k.session.browserInfo(), "waitingForDebugger": false,
+	}))
+	k.reply(c, member("sessionId", quote(session)))
+}
+
+// browserInfo is the TargetInfo of the session itself.
+func (s *Session) browserInfo() json.RawMessage {
+	raw, _ := json.Marshal(map[string]any{"targetId": s.id, "type": "browser", "title": "", "url": "", "attached": true, "canAccessOpener": false})
+	return raw
+}
+
+// member is an object of one member.
+func member(name string, value json.RawMessage) json.RawMessage {
+	return jsonrpc.Set(nil, name, value)
+}
+
+// attachToTarget makes a session with a target.
+func (k *Client) attachToTarget(c policy.Command, r *root) {
+	if string(jsonrpc.Get(c.Params, "flatten")) != "true" {
+		k.refuse(c, policy.NotFlat())
+		return
+	}
+	if k.namesBrowser(c) {
+		k.attachToBrowserTarget(c, r)
+		return
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case len(k.attached) >= maxAttached:
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with targets, and may have no more", maxAttached))
+	case r != nil:
+		k.askLocked(jsonrpc.GetString(c.Params, "targetId"), &asking{root: r}, k.answer(c, nil))
+	default:
+		k.ask(c, r, nil)
+	}
+}
+
+// createBrowserContext makes a context that ends with the session.
+func (k *Client) createBrowserContext(c policy.Command, _ *root) {
+	s, b := k.session, k.session.browser
+	b.mu.Lock()
+	full := len(s.contexts) >= maxContexts
+	b.mu.Unlock()
+	if full {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d browser contexts, and may have no more", maxContexts))
+		return
+	}
+	c.Params = jsonrpc.Set(c.Params, "disposeOnDetach", json.RawMessage("true"))
+	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+		id := jsonrpc.GetString(result, "browserContextId")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.contexts[id] = true
+		b.contexts[id] = s
+		return result
+	})
+}
+
+// disposeBrowserContext ends a context that a client has created.
+func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
+	s, b := k.session, k.session.browser
+	id := jsonrpc.GetString(c.Params, "browserContextId")
+	if id == s.base {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "Cannot dispose default browser context."))
+		return
+	}
+	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(s.contexts, id)
+		b.freeLocked(id)
+		return result
+	})
+}
+
+// getBrowserContexts answers with the contexts that clients have created.
+func (k *Client) getBrowserContexts(c policy.Command, _ *root) {
+	s := k.session
+	s.browser.mu.Lock()
+	ids := make([]string, 0, len(s.contexts))
+	for id := range s.contexts {
+		ids = append(ids, id)
+	}
+	s.browser.mu.Unlock()
+	raw, _ := json.Marshal(map[string]any{"browserContextIds": ids, "defaultBrowserContextId": s.base})
+	k.reply(c, raw)
+}
+
+// createTarget opens a page. The client is answered when it has been told of
+// the target as it has asked to be: Chrome tells first, too.
+func (k *Client) createTarget(c policy.Command, r *root) {
+	if !k.inContext(&c) {
+		return
+	}
+	session := c.Session
+	if r != nil {
+		session = ""
+	}
+	s, b := k.session, k.session.browser
+	b.mu.Lock()
+	full := s.pages+s.opening >= maxPages
+	if !full {
+		s.opening++
+	}
+	b.mu.Unlock()
+	if full {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d pages, and may have no more", maxPages))
+		return
+	}
+	k.begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
+		b.mu.Lock()
+		s.opening--
+		b.mu.Unlock()
+		if err != nil {
+			k.refuse(c, err)
+			return
+		}
+		k.session.work.Go(func() {
+			ctx, cancel := k.bounded()
+			defer cancel()
+			id := jsonrpc.GetString(result, "targetId")
+			if r != nil {
+				k.awaitTold(ctx, r, id)
+			}
+			s.awaitReady(ctx, id)
+			k.reply(c, result)
+		})
+	})
+}
+
+// awaitTold waits until a root's auto-attach has told the client of a new
+// target.
+func (k *Client) awaitTold(ctx context.Context, r *root, target string) {
+	b := k.session.browser
+	if b.sync(ctx) != nil {
+		return
+	}
+	told := make(chan struct{})
+	b.mu.Lock()
+	t := b.targets[target]
+	if t == nil || !r.attaches(t) {
+		close(told)
+	} else {
+		k.attachLocked(r, t, func() { close(told) })
+	}
+	b.mu.Unlock()
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
+}
+
+// detachFromTarget ends a CDP session: one with the browser here, others by
+// Chrome, which knows only those of this client by this connection.
+func (k *Client) detachFromTarget(c policy.Command, r *root) {
+	b := k.session.browser
+	id := jsonrpc.GetString(c.Params, "sessionId")
+	b.mu.Lock()
+	over := k.roots[id]
+	if id == "" || over == nil {
+		b.mu.Unlock()
+		k.ask(c, r, nil)
+		return
+	}
+	delete(k.roots, id)
+	delete(k.discover, id)
+	k.dropAutoLocked(over)
+	b.mu.Unlock()
+	k.reply(c, empty)
+	k.toClient.put(event(c.Session, "Target.detachedFromTarget", map[string]string{"sessionId": id, "targetId": k.session.id}))
+}
+
+// getTargetInfo tells of a target of the session, or of the session itself.
+func (k *Client) getTargetInfo(c policy.Command, r *root) {
+	if k.namesBrowser(c) || r != nil && jsonrpc.Get(c.Params, "targetId") == nil {
+		raw, _ := json.Marshal(map[string]any{"targetInfo": k.session.browserInfo()})
+		k.reply(c, raw)
+		return
+	}
+	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+		return jsonrpc.Set(result, "targetInfo", k.asShown(jsonrpc.Get(result, "targetInfo")))
+	})
+}
+
+// asShown is a TargetInfo as the client sees it.
+func (k *Client) asShown(info json.RawMessage) json.RawMessage {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	attached := "false"
+	if t := b.targets[jsonrpc.GetString(info, "targetId")]; t != nil && t.clients > 0 {
+		attached = "true"
+	}
+	return jsonrpc.Set(info, "attached", json.RawMessage(attached))
+}
+
+// owner is the session that is to see a target.
+func (k *Client) owner(info json.RawMessage) *Session {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ownerLocked(info)
+}
+
+// getTargets lists the targets of the session.
+func (k *Client) getTargets(c policy.Command, r *root) {
+	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
+	if err != nil {
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		return
+	}
+	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+		own := []json.RawMessage{}
+		if wanted.wants("browser") {
+			own = append(own, k.session.browserInfo())
+		}
+		for info := range jsonrpc.Elements(jsonrpc.Get(result, "targetInfos")) {
+			if k.owner(info) == k.session {
+				own = append(own, k.asShown(info))
+			}
+		}
+		return jsonrpc.Set(result, "targetInfos", jsonrpc.Array(own))
+	})
+}
+
+// setDiscoverTargets has a CDP session, with the browser or with a target, told
+// of the session's targets.
+func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
+	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
+	if err != nil {
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		return
+	}
+	on := string(jsonrpc.Get(c.Params, "discover")) == "true"
+	ctx, cancel := k.bounded()
+	defer cancel()
+	k.session.browser.sync(ctx)
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r == nil && k.attached[c.Session] == nil && (c.Session != "" || k.page == "") {
+		k.refuse(c, policy.NoSession())
+		return
+	}
+	delete(k.discover, c.Session)
+	if on && len(k.discover) >= maxListeners {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions that discover targets, and may have no more", maxListeners))
+		return
+	}
+	if on {
+		k.discover[c.Session] = wanted
+		if wanted.wants("browser") {
+			k.toClient.put(event(c.Session, "Target.targetCreated", map[string]any{"targetInfo": k.session.browserInfo()}))
+		}
+		for _, t := range k.session.targetsLocked() {
+			if wanted.wants(t.typ) {
+				k.toClient.put(event(c.Session, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": t.shownInfo()}))
+			}
+		}
+	}
+	k.reply(c, empty)
+}
+
+// setAutoAttach attaches the client to the session's targets, those that are
+// there and those that come.
+func (k *Client) setAutoAttach(c policy.Command, r *root) {
+	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
+	on := string(jsonrpc.Get(c.Params, "autoAttach")) == "true"
+	wait := on && string(jsonrpc.Get(c.Params, "waitForDebuggerOnStart")) == "true"
+	if r == nil { // to what is below a target of the session
+		b := k.session.browser
+		b.mu.Lock()
+		if a := k.attached[c.Session]; a != nil {
+			a.waits = wait && wanted.wants("page")
+		}
+		b.mu.Unlock()
+		k.ask(c, nil, nil)
+		return
+	}
+	switch {
+	case err != nil:
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		return
+	case string(jsonrpc.Get(c.Params, "flatten")) != "true":
+		k.refuse(c, policy.NotFlat())
+		return
+	case on && wanted.wants("tab") && wanted.wants("page"):
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Filter should not simultaneously allow \"tab\" and \"page\", page targets are attached via tab targets"))
+		return
+	}
+	ctx, cancel := k.bounded()
+	defer cancel()
+	b := k.session.browser
+	b.sync(ctx)
+	var told sync.WaitGroup
+	b.mu.Lock()
+	if r.auto, r.wait = nil, wait; on {
+		r.auto = wanted
+		for _, t := range k.session.targetsLocked() {
+			if r.attaches(t) {
+				told.Add(1)
+				k.attachLocked(r, t, told.Done)
+			}
+		}
+	} else {
+		k.dropAutoLocked(r)
+	}
+	b.mu.Unlock()
+	k.session.work.Go(func() {
+		told.Wait()
+		k.reply(c, empty)
+	})
+}
+
+// dropAutoLocked ends the CDP sessions of a root's auto-attach.
+func (k *Client) dropAutoLocked(r *root) {
+	for _, session := range r.byAuto {
+		if session != "" {
+			k.send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
+		}
+	}
+	b := k.session.browser
+	for _, t := range k.session.targetsLocked() {
+		if t.holders[k] && !k.waitsLocked() {
+			b.releaseLocked(t, k)
+		}
+	}
+}
+
+// waitsLocked reports whether new targets wait for the client.
+func (k *Client) waitsLocked() bool {
+	for _, r := range k.roots {
+		if r.auto != nil && r.wait {
+			return true
+		}
+	}
+	return false
+}

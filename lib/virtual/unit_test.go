@@ -1,0 +1,200 @@
+package virtual
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
+)
+
+func TestFilter(t *testing.T) {
+	for _, test := range []struct{ filter, wants, not string }{
+		{"", "page iframe worker service_worker", "tab browser"},
+		{"null", "page", "tab"},
+		{"[]", "", "page tab browser"},
+		{"[{}]", "page tab browser", ""},
+		{`[{"type":"page"}]`, "page", "tab worker"},
+		{`[{"type":"page","exclude":true},{}]`, "tab worker", "page"},
+		{`[{},{"type":"page","exclude":true}]`, "page", ""},
+		{`[{"type":"page","exclude":true}]`, "", "page tab"},
+	} {
+		f, err := newFilter(json.RawMessage(test.filter))
+		if test.filter == "" {
+			f, err = newFilter(nil)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", test.filter, err)
+		}
+		for _, typ := range strings.Fields(test.wants) {
+			if !f.wants(typ) {
+				t.Errorf("%s does not want %s", test.filter, typ)
+			}
+		}
+		for _, typ := range strings.Fields(test.not) {
+			if f.wants(typ) {
+				t.Errorf("%s wants %s", test.filter, typ)
+			}
+		}
+	}
+	for _, wrong := range []string{"5", `{"type":"page"}`, `[5]`, `[{"type":5}]`, "[" + strings.Repeat("{},", maxFilter) + "{}]"} {
+		if _, err := newFilter(json.RawMessage(wrong)); err == nil {
+			t.Errorf("%.50s is taken", wrong)
+		}
+	}
+}
+
+func TestIDOf(t *testing.T) {
+	for message, want := range map[string]int{
+		`{"id":1,"result":{}}`: 1, `{"id":2147483647,`: 1<<31 - 1, `{"id":-7,"error":{}}`: -7, `{"id":0}`: 0,
+	} {
+		if id, ok := idOf([]byte(message)); !ok || id != want {
+			t.Errorf("%s: %d, %v", message, id, ok)
+		}
+	}
+	for _, none := range []string{"", "{", `{"id":`, `{"id":-`, `{"id":5`, `{"id":"5"}`, `{"method":"a"}`, `{ "id":5}`, `{"id":99999999999999999999}`} {
+		if id, ok := idOf([]byte(none)); ok {
+			t.Errorf("%s: %d", none, id)
+		}
+	}
+}
+
+func TestMessagesAreJSON(t *testing.T) {
+	odd := "a\"\\\n\u2028<é"
+	for _, message := range [][]byte{
+		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)), command("1", odd, "A.b", nil),
+		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}), member(odd, quote(odd)),
+	} {
+		if !json.Valid(message) {
+			t.Errorf("%s", message)
+		}
+	}
+	if s := jsonrpc.GetString(command("1", odd, "A.b", nil), "sessionId"); s != odd {
+		t.Errorf("a session is %q, want %q", s, odd)
+	}
+}
+
+// pipe is both ends of a WebSocket.
+func pipe(t *testing.T) (server, client *websocket.Conn) {
+	t.Helper()
+	got := make(chan *websocket.Conn, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := websocket.Accept(w, r); err == nil {
+			got <- c
+		}
+	}))
+	t.Cleanup(s.Close)
+	client, err := websocket.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-got
+	t.Cleanup(func() {
+		client.Close(websocket.Normal, "")
+		server.Close(websocket.Normal, "")
+	})
+	return server, client
+}
+
+// What is put leaves in its order, also between what is written.
+func TestOutboxKeepsTheOrder(t *testing.T) {
+	server, client := pipe(t)
+	o := newOutbox(server)
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() { o.run(done); close(gone) }()
+	const n = 2000
+	go func() {
+		for i := range n {
+			if m := []byte(strconv.Itoa(i)); i%3 == 0 {
+				o.write(m)
+			} else {
+				o.put(m)
+			}
+		}
+	}()
+	for i := range n {
+		m, err := client.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := m.Bytes(); string(b) != strconv.Itoa(i) {
+			t.Fatalf("message %d is %s", i, b)
+		}
+	}
+	close(done)
+	<-gone
+	if err := o.write([]byte("late")); err == nil {
+		t.Error("an outbox takes messages after its end")
+	}
+}
+
+// A connection whose other side does not read is closed when too much waits.
+func TestOutboxIsBounded(t *testing.T) {
+	server, client := pipe(t)
+	o := newOutbox(server)
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() { o.run(done); close(gone) }()
+	message := make([]byte, 1<<20)
+	for begun := time.Now(); ; {
+		o.put(message)
+		o.mu.Lock()
+		queued, failed := o.queued, o.failed
+		o.mu.Unlock()
+		if queued > maxQueued {
+			t.Fatalf("%d bytes are queued", queued)
+		}
+		if failed != nil {
+			break
+		}
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("the outbox takes everything")
+		}
+	}
+	for {
+		m, err := client.Next()
+		if err != nil {
+			break
+		}
+		if _, err := m.Bytes(); err != nil {
+			break
+		}
+	}
+	close(done)
+	<-gone
+	if err := o.write(message); !errors.Is(err, errDeaf) {
+		t.Errorf("a closed outbox: %v", err)
+	}
+}
+
+// Chrome answers nothing for a CDP session that ends: those that wait are told.
+func TestCallsOfEndedSessions(t *testing.T) {
+	server, _ := pipe(t)
+	c := newCalls(newOutbox(server))
+	var got []error
+	note := func(_ json.RawMessage, err error) { got = append(got, err) }
+	c.begin("one", "A.b", nil, note)
+	c.begin("two", "A.b", nil, note)
+	c.begin("", "A.b", nil, note)
+	c.send("one", "A.b", nil)
+	c.detached("one")
+	if len(got) != 1 || got[0] != errDetached || c.pending() != 2 {
+		t.Errorf("after the end of one session: %v, %d wait", got, c.pending())
+	}
+	c.answered(-2, []byte(`{"id":-2,"error":{"code":-32000,"message":"no"}}`))
+	c.answered(-2, []byte(`{"id":-2,"result":{}}`))
+	c.end()
+	if len(got) != 3 || got[1].Error() != "no" || got[2] != errGone || c.pending() != 0 {
+		t.Errorf("at the end: %v, %d wait", got, c.pending())
+	}
+	late := make(chan error)
+	c.begin("", "A.b", nil, func(_ json.RawMessage, err error) { late <- err })
+	if err := <-late; err != errGone {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -1,0 +1,314 @@
+package virtual
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
+)
+
+// openChrome starts a Chromium for the test and opens it.
+func openChrome(t *testing.T) *Browser {
+	t.Helper()
+	b, _ := openProcess(t)
+	return b
+}
+
+// openProcess is openChrome, and returns its process as well.
+func openProcess(t *testing.T) (*Browser, *os.Process) {
+	t.Helper()
+	c := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
+	c.Env = append(c.Environ(), "TMPDIR="+t.TempDir())
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Skipf("no chromium: %v", err)
+	}
+	t.Cleanup(func() {
+		c.Process.Signal(os.Interrupt)
+		// What has been done to it may keep it from ending by itself.
+		kill := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })
+		defer kill.Stop()
+		c.Wait()
+	})
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
+			go io.Copy(io.Discard, stderr)
+			b, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(b.Close)
+			return b, c.Process
+		}
+	}
+	t.Fatal("chromium has no endpoint")
+	return nil, nil
+}
+
+func newSession(t *testing.T, b *Browser, o Options) *Session {
+	t.Helper()
+	s, err := b.NewSession(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// peer is a client in a test: what it has heard can be waited for.
+type peer struct {
+	t      *testing.T
+	conn   *websocket.Conn
+	last   int
+	events []json.RawMessage
+}
+
+// connect connects a client to a session, or to a target of it.
+func connect(t *testing.T, s *Session, target string) *peer {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k, err := s.Connect(r.Context(), target)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		k.Accept(w, r)
+	}))
+	t.Cleanup(server.Close)
+	conn, err := websocket.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(websocket.Normal, "") })
+	return &peer{t: t, conn: conn}
+}
+
+// next is the next message that the client is sent.
+func (p *peer) next() json.RawMessage {
+	p.t.Helper()
+	type got struct {
+		b   []byte
+		err error
+	}
+	c := make(chan got, 1)
+	go func() {
+		m, err := p.conn.Next()
+		if err != nil {
+			c <- got{nil, err}
+			return
+		}
+		b, err := m.Bytes()
+		c <- got{b, err}
+	}()
+	select {
+	case g := <-c:
+		if g.err != nil {
+			p.t.Fatalf("the client was disconnected: %v", g.err)
+		}
+		return g.b
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("the client was told nothing for 20 s; last: %s", p.events[max(0, len(p.events)-5):])
+		return nil
+	}
+}
+
+// ask sends a command and returns its answer; events that come before are kept.
+func (p *peer) ask(session, method string, params any) json.RawMessage {
+	p.t.Helper()
+	p.last++
+	if err := p.conn.Write(command(string(jsonID(p.last)), session, method, params)); err != nil {
+		p.t.Fatal(err)
+	}
+	for {
+		m := p.next()
+		if string(jsonrpc.Get(m, "id")) == string(jsonID(p.last)) {
+			return m
+		}
+		p.events = append(p.events, m)
+	}
+}
+
+// must is ask for a command that succeeds; it returns the result.
+func (p *peer) must(session, method string, params any) json.RawMessage {
+	p.t.Helper()
+	m := p.ask(session, method, params)
+	if jsonrpc.Get(m, "error") != nil {
+		p.t.Fatalf("%s: %s", method, m)
+	}
+	return jsonrpc.Get(m, "result")
+}
+
+// event waits for an event whose params have such text.
+func (p *peer) event(method, with string) json.RawMessage {
+	p.t.Helper()
+	is := func(m json.RawMessage) bool {
+		return jsonrpc.GetString(m, "method") == method && strings.Contains(string(m), with)
+	}
+	if i := slices.IndexFunc(p.events, is); i >= 0 {
+		m := p.events[i]
+		p.events = slices.Delete(p.events, i, i+1)
+		return m
+	}
+	for {
+		if m := p.next(); is(m) {
+			return m
+		} else {
+			p.events = append(p.events, m)
+		}
+	}
+}
+
+func jsonID(n int) json.RawMessage {
+	b, _ := json.Marshal(n)
+	return b
+}
+
+// pages are the IDs of the pages that a client is shown.
+func (p *peer) pages() (ids []string) {
+	p.t.Helper()
+	for info := range jsonrpc.Elements(jsonrpc.Get(p.must("", "Target.getTargets", nil), "targetInfos")) {
+		if jsonrpc.GetString(info, "type") == "page" {
+			ids = append(ids, jsonrpc.GetString(info, "targetId"))
+		}
+	}
+	return ids
+}
+
+func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
+	b := openChrome(t)
+	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
+	p, q := connect(t, one, ""), connect(t, two, "")
+	mine, theirs := p.pages(), q.pages()
+	if len(mine) != 1 || len(theirs) != 1 || mine[0] == theirs[0] {
+		t.Fatalf("a new session has %v, another has %v; want one page each", mine, theirs)
+	}
+	got := p.ask("", "Target.attachToTarget", map[string]any{"targetId": theirs[0], "flatten": true})
+	if jsonrpc.GetString(got, "error", "message") != "No target with given id found" {
+		t.Errorf("attaching to a page of another session: %s", got)
+	}
+	p.must("", "Target.createTarget", map[string]any{"url": "about:blank#new"})
+	if n := len(p.pages()); n != 2 {
+		t.Errorf("the session has %d pages, want 2", n)
+	}
+	if n := len(q.pages()); n != 1 {
+		t.Errorf("another session has %d pages, want 1", n)
+	}
+	if err := one.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(q.pages()); n != 1 {
+		t.Errorf("after the end of the other the session has %d pages, want 1", n)
+	}
+	if s := one.Stats(); s.TabCount != 0 || s.Clients != 0 {
+		t.Errorf("an ended session has %d tabs and %d clients", s.TabCount, s.Clients)
+	}
+}
+
+func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
+	b := openChrome(t)
+	p := connect(t, newSession(t, b, Options{}), "")
+	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true})
+	if len(p.events) != 1 {
+		t.Fatalf("auto-attach told of %d targets before its answer, want 1: %s", len(p.events), p.events)
+	}
+	id := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
+	last := p.events[len(p.events)-1]
+	if len(p.events) != 2 || jsonrpc.GetString(last, "params", "targetInfo", "targetId") != id || string(jsonrpc.Get(last, "params", "waitingForDebugger")) != "true" {
+		t.Fatalf("a new target was not told, waiting, before the answer: %s", p.events)
+	}
+	page := jsonrpc.GetString(last, "params", "sessionId")
+	p.must(page, "Runtime.runIfWaitingForDebugger", nil)
+	got := p.must(page, "Runtime.evaluate", map[string]any{"expression": "document.hasFocus() + ' ' + document.visibilityState"})
+	if s := jsonrpc.GetString(got, "result", "value"); s != "true visible" {
+		t.Errorf("a page of a session has focus and visibility %q, want %q", s, "true visible")
+	}
+}
+
+func TestTabLimit(t *testing.T) {
+	b := openChrome(t)
+	p := connect(t, newSession(t, b, Options{TabLimit: 2}), "")
+	first := p.pages()[0]
+	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
+	var last string
+	for range 3 {
+		last = jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
+	}
+	p.event("Target.targetDestroyed", first)
+	p.event("Target.targetDestroyed", "")
+	if ids := p.pages(); len(ids) != 2 || !slices.Contains(ids, last) {
+		t.Errorf("with a limit of 2 there are %v; want 2, with the newest, %s", ids, last)
+	}
+}
+
+func TestClosingTheBrowserEndsTheSession(t *testing.T) {
+	b := openChrome(t)
+	s, other := newSession(t, b, Options{}), newSession(t, b, Options{})
+	p := connect(t, s, "")
+	p.must("", "Browser.close", nil)
+	select {
+	case <-s.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("Browser.close has not ended the session")
+	}
+	if err := s.Err(); err != ErrClosed {
+		t.Errorf("the session ended: %v", err)
+	}
+	connect(t, other, "").pages()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.End(ctx); err != nil {
+		t.Errorf("its pages are still there: %v", err)
+	}
+}
+
+// Clients find the browser itself among the targets, and discover targets on a
+// page's session, too.
+func TestBrowserIsATarget(t *testing.T) {
+	b := openChrome(t)
+	one := newSession(t, b, Options{})
+	p, q := connect(t, one, ""), connect(t, newSession(t, b, Options{}), "")
+	foreign := q.pages()[0]
+	all := map[string]any{"discover": true, "filter": []map[string]any{{}}}
+	p.must("", "Target.setDiscoverTargets", all)
+	id := jsonrpc.GetString(p.event("Target.targetCreated", `"type":"browser"`), "params", "targetInfo", "targetId")
+	if got := p.must("", "Target.getTargetInfo", map[string]any{"targetId": id}); jsonrpc.GetString(got, "targetInfo", "type") != "browser" {
+		t.Errorf("the browser's own info is %s", got)
+	}
+	if got := p.must("", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}}); !strings.Contains(string(got), id) {
+		t.Errorf("without a filter the browser is not listed: %s", got)
+	}
+	root := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}), "sessionId")
+	if got := p.must(root, "Target.getTargets", nil); strings.Contains(string(got), foreign) {
+		t.Errorf("a session with the browser sees a page of another: %s", got)
+	}
+	if got := q.ask("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}); jsonrpc.Get(got, "error") == nil {
+		t.Errorf("a session has attached to another as a browser: %s", got)
+	}
+	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
+	p.must(page, "Target.setDiscoverTargets", map[string]any{"discover": true})
+	p.event("Target.targetCreated", `"sessionId":"`+page+`"`)
+	p.must("", "Target.createTarget", map[string]any{"url": "about:blank#new"})
+	q.must("", "Target.createTarget", map[string]any{"url": "about:blank#theirs"})
+	p.event("Target.targetInfoChanged", "#new")
+	for _, m := range p.events {
+		if strings.Contains(string(m), "#theirs") || strings.Contains(string(m), foreign) {
+			t.Errorf("a page's session was told of a page of another: %s", m)
+		}
+	}
+}
