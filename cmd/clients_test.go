@@ -57,9 +57,11 @@ func (p *proxy) client(script, site string, more ...string) *client {
 		p.t.Fatalf("the clients are not installed (scripts/install-deps test does it): %v", err)
 	}
 	c := &client{t: p.t, name: strings.Join(append([]string{script}, more...), " ")}
-	c.cmd = p.w.cmd("node", append([]string{filepath.Join(dir, script), p.url, "ws://" + p.addr + "/devtools/browser", site}, more...)...)
+	c.cmd = p.w.cmd("node", append([]string{filepath.Join(dir, script), p.url, "ws://" + p.addr + "/devtools/browser",
+		site}, more...)...)
 	c.cmd.Dir = p.w.dir
-	c.cmd.Env = slices.Concat(p.w.env, []string{"HOME=" + p.w.dir, "XDG_CACHE_HOME=" + p.w.dir, "XDG_CONFIG_HOME=" + p.w.dir})
+	c.cmd.Env = slices.Concat(p.w.env, []string{"HOME=" + p.w.dir, "XDG_CACHE_HOME=" + p.w.dir,
+		"XDG_CONFIG_HOME=" + p.w.dir})
 	c.cmd.Stderr = &c.errs
 	c.cmd.WaitDelay = 5 * time.Second // for an MCP server that outlives its client
 	out, err := c.cmd.StdoutPipe()
@@ -144,10 +146,16 @@ func (p *proxy) launched(launches, clients int) (s status) {
 
 // TestClients has each client launch the browser by connecting, takes that
 // away by a kill and by a restart, and has the client go on with the next one.
-func TestClients(t *testing.T) {
+func TestClients(t *testing.T) { allSurvive(t) }
+
+// TestClientsOfIsolated does the same with clients that each take a session for
+// the browser.
+func TestClientsOfIsolated(t *testing.T) { allSurvive(t, "--isolate") }
+
+func allSurvive(t *testing.T, args ...string) {
 	for _, x := range clients {
 		t.Run(x.name, func(t *testing.T) {
-			survives(t, func(p *proxy, site string) (again, leave func()) {
+			survives(t, args, func(p *proxy, site string) (again, leave func()) {
 				c := p.client(x.script, site, x.server)
 				c.says("ready")
 				return func() {
@@ -157,14 +165,14 @@ func TestClients(t *testing.T) {
 			})
 		})
 	}
-	t.Run("chromedp", func(t *testing.T) { survives(t, chromedpClient) })
+	t.Run("chromedp", func(t *testing.T) { survives(t, args, chromedpClient) })
 }
 
 // survives does it. start and again return when a page of the site is loaded.
-func survives(t *testing.T, start func(p *proxy, site string) (again, leave func())) {
+func survives(t *testing.T, args []string, start func(p *proxy, site string) (again, leave func())) {
 	site := clientSite(t)
 	w := newWorld(t)
-	p := w.proxy()
+	p := w.proxy(args...)
 	if s := p.do("status"); s.Status.State != "stopped" || s.Status.Launches != 0 {
 		t.Errorf("before the client: %+v", s)
 	}

@@ -9,12 +9,16 @@ function __bproxy_ports
 	string match -r '"proxies":.*' <$state | string match -ar '"proxy":\{"pid":[0-9]+,"host":"[^"]*","port":\K[0-9]+'
 end
 
-complete -c bproxy -n __fish_use_subcommand -a list -d 'list the proxies that run'
-complete -c bproxy -n __fish_use_subcommand -a status -d 'tell how a proxy is'
+complete -c bproxy -n __fish_use_subcommand -a list -d 'list the running proxies'
+complete -c bproxy -n __fish_use_subcommand -a session -d 'list or end sessions'
+complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a proxy'
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
 complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list end'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'of the proxy on this port' -xa '(__bproxy_ports)'
 complete -c bproxy -l listen -d 'HOST:PORT' -x
 complete -c bproxy -l direct -d 'name the browser\'s own address'
 complete -c bproxy -l trace -d 'append every message to this file' -rF
@@ -29,6 +33,13 @@ complete -c bproxy -l no-default-args -d 'only what is needed'
 complete -c bproxy -l window-size -d 'W,H in pixels' -x
 complete -c bproxy -l env -d 'K=V for the browser' -x
 complete -c bproxy -l sandbox -d 'auto, on or off' -xa 'auto on off'
+complete -c bproxy -l isolate -d 'show each client a browser of its own'
+complete -c bproxy -l session-grace -d 'until an anonymous session ends' -x
+complete -c bproxy -l session-idle -d 'until an unused session ends' -x
+complete -c bproxy -l max-sessions -d 'at once' -x
+complete -c bproxy -l tab-limit -d 'pages in a session' -x
+complete -c bproxy -l default-session -d 'the one that has the profile' -x
+complete -c bproxy -l root-session -d 'the one that the port leads to' -x
 complete -c bproxy -l eager -d 'launch at once'
 complete -c bproxy -l idle -d 'stop the browser when unused' -x
 complete -c bproxy -l health-interval -d 'ask the browser how it is' -x
@@ -47,3 +58,4 @@ complete -c bproxy -l log-level -d 'which messages' -xa 'debug info warn error'
 complete -c bproxy -l log-format -d 'how messages look' -xa 'text json'
 complete -c bproxy -l help -s h -d 'show a summary'
 complete -c bproxy -l version -d 'print the version'
+complete -c bproxy -n 'contains -- -- (commandline -opc)' -xa '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc))))'

@@ -66,7 +66,10 @@ type generation struct {
 	users int    // who wait for it, or just now use it
 	kept  bool   // launched on demand of nobody who waits
 	open  map[*tunnel]bool
+	held  int // by sessions
 	idle  *time.Timer
+	// shared is the browser as sessions share it, nil before the first.
+	shared *shared
 
 	checked  record.Time // when it was last asked how it is; zero: not yet
 	checkErr string      // "": it was well
@@ -301,6 +304,7 @@ func (b *backend) run(g *generation) {
 	}
 	b.mu.Unlock()
 	b.cut(g)
+	b.unshare(g)
 	browser.Stop()
 	if !asked {
 		exit = "it ended by itself"
@@ -310,9 +314,11 @@ func (b *backend) run(g *generation) {
 			if b.wasStopped(browser.Instance.ID) {
 				exit = "it was told to stop, by blaunch stop or a signal"
 			}
-			b.stopLeft(browser, began)
 		}
 		b.log.Info("the browser ended: " + exit)
+	}
+	if browser.Err() == nil {
+		b.stopLeft(browser, began) // its launcher may have been gone when it was to be told
 	}
 	b.mu.Lock()
 	b.lastExit = exit

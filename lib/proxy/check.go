@@ -14,7 +14,7 @@ import (
 // check decides whether a request may reach the browser, and have it
 // launched: it is let through by the guard and is one of DevTools.
 func (p *Proxy) check(r *http.Request) *guard.Refusal {
-	if no := p.Guard.Check(r); no != nil {
+	if no := p.Guard.Check(r); no != nil || p.Sessions != nil { // which know their paths
 		return no
 	}
 	if r.ContentLength != 0 {

@@ -41,6 +41,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		no.Answer(w)
 		return
 	}
+	if p.Sessions != nil {
+		p.isolate(w, r)
+		return
+	}
 	if isUpgrade(r) {
 		p.upgrade(w, r)
 		return
@@ -108,12 +112,20 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		out := r.Clone(ctx)
 		out.URL.Host = launcher.Addr(g.browser.Instance)
 		out.Host = p.hostFor(r.Host, g.browser.Instance)
+		below := base(g.browser.Instance)
+		if below != "" {
+			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
+		}
 		resp, err := transport.RoundTrip(out)
 		p.backend.release(g)
+		if err == nil && p.hasEnded(resp) {
+			resp.Body.Close()
+			err = errLeaseEnded
+		}
 		if err == nil {
 			resp.Body = newPatience(ctx, resp.Body, p.answer, cancel)
-			if out.Host != r.Host && !p.Direct && strings.HasPrefix(out.URL.Path, "/json") {
-				err = ownAddress(resp, out.Host, r.Host)
+			if (out.Host != r.Host || below != "") && !p.Direct && strings.HasPrefix(r.URL.Path, "/json") {
+				err = ownAddress(resp, out.Host+below, r.Host)
 			}
 			return resp, err
 		}
@@ -122,6 +134,15 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 			return nil, fmt.Errorf("the browser does not answer: %w", err)
 		}
 	}
+}
+
+// errLeaseEnded is of a browser that a pool has leased to the launcher.
+var errLeaseEnded = errors.New("its lease has ended")
+
+// hasEnded reports whether an answer says that the lease of the browser has
+// ended, which its launcher will notice a moment later.
+func (p *Proxy) hasEnded(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusGone && !p.Foreign
 }
 
 // patience is an answer's body of which something must come from time to time.
@@ -158,9 +179,10 @@ func (b *patience) Close() error {
 // hostFor is the Host that the browser is told: the client's, which it names
 // in its answers, so that they show the proxy's address; its own if that is
 // to be shown, or if the client's is a name, which Chrome refuses. Firefox
-// refuses every other port than its own.
+// refuses every other port than its own, and a port of bpool or bproxy, which
+// has sessions, every machine but its own.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
-	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi {
+	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || base(i) != "" {
 		return launcher.Addr(i)
 	}
 	return client
@@ -258,6 +280,10 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 		c.Close()
 		return nil, err
 	}
+	if p.hasEnded(resp) {
+		c.Close()
+		return nil, errLeaseEnded
+	}
 	c.SetDeadline(time.Time{})
 	return &upgraded{conn: c, in: in, resp: resp}, nil
 }
@@ -266,7 +292,7 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
-		return r.URL.EscapedPath(), nil
+		return base(i) + r.URL.EscapedPath(), nil
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answer, errors.New("it does not say where its WebSocket is"))
 	defer cancel()

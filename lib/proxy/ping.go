@@ -97,6 +97,9 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	if i.Protocol == record.BiDi {
 		return "/session", nil
 	}
+	if below := base(i); below != "" {
+		return below + "/devtools/browser", nil
+	}
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
 		return u.Path, nil
 	}
@@ -109,4 +112,21 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 		return "", fmt.Errorf("it has no WebSocket, but %q", v.WSURL)
 	}
 	return u.Path, nil
+}
+
+// base is what the paths of a browser begin with that is a session of another
+// port, /session/NAME; "": it has its port to itself.
+func base(i record.Instance) string {
+	if i.Protocol == record.BiDi {
+		return ""
+	}
+	for _, address := range []string{i.HTTPURL, i.WSURL} {
+		u, err := url.Parse(address)
+		if err != nil || !strings.HasPrefix(u.Path, "/session/") {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/session/"), "/")
+		return "/session/" + name
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/virtual/sessions"
 )
 
 // Proxy is a proxy. Set its fields before Serve.
@@ -48,6 +49,9 @@ type Proxy struct {
 	Guard guard.Guard
 	// MaxConnections bounds the client connections that are open; 0: no bound.
 	MaxConnections int
+	// Sessions, if not nil, share the browser: each client sees its session as
+	// a whole browser. Start says where they get the browser from.
+	Sessions *sessions.Registry
 	// Trace, if not nil, writes every message down.
 	Trace *Trace
 	// Changed, if not nil, is told of every launch and end of a browser.
@@ -74,6 +78,9 @@ func (p *Proxy) Start() {
 	}
 	if p.answer == 0 {
 		p.answer = answerTimeout
+	}
+	if p.Sessions != nil {
+		p.Sessions.Chrome = p.chrome
 	}
 	p.limit.Most, p.limit.Flag = p.MaxConnections, "max-connections"
 	p.plain = p.reverse()
@@ -112,6 +119,9 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
 	}
 	p.backend.close()
+	if p.Sessions != nil {
+		p.Sessions.Close()
+	}
 	wg.Wait()
 	return err
 }
@@ -156,13 +166,29 @@ type Status struct {
 	WebSockets  int             `json:"websockets"`
 	Launches    int             `json:"launches"` // so far
 	Options     options.Options `json:"options"`
-	LastExit    string          `json:"last_exit,omitempty"`  // why the last browser ended
-	LastError   string          `json:"last_error,omitempty"` // why the last launch failed, or a foreign browser is unresponsive
-	LastCheck   *record.Time    `json:"last_check,omitempty"` // when the browser was last asked how it is
+	// Of a browser that sessions share:
+	ActiveSessions *int            `json:"active_sessions,omitempty"`
+	Sessions       []sessions.Info `json:"sessions,omitempty"`
+
+	LastExit  string       `json:"last_exit,omitempty"`  // why the last browser ended
+	LastError string       `json:"last_error,omitempty"` // why the last launch failed, or a foreign browser is unresponsive
+	LastCheck *record.Time `json:"last_check,omitempty"` // when the browser was last asked how it is
 }
 
 // Status returns how the proxy is, and the browser's record if it is ready.
 func (p *Proxy) Status() (Status, *record.Record) {
+	s, browser := p.status()
+	if p.Sessions != nil {
+		s.Sessions = p.Sessions.List()
+		s.ActiveSessions = new(len(s.Sessions))
+		for _, one := range s.Sessions {
+			s.WebSockets += one.Clients
+		}
+	}
+	return s, browser
+}
+
+func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -42,9 +42,7 @@ func (b *backend) leave(g *generation, t *tunnel) {
 	defer b.running.Done()
 	delete(g.open, t)
 	close(t.left)
-	if len(g.open) == 0 && g.idle != nil && !g.over {
-		g.idle.Reset(b.idle)
-	}
+	b.restLocked(g)
 }
 
 // parting notes that a WebSocket has no client any more.
@@ -122,7 +120,7 @@ func (b *backend) endIdle(g *generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case g.over || len(g.open) > 0: // leave starts the timer anew
+	case g.over || len(g.open) > 0 || g.held > 0: // their end starts the timer anew
 		return false
 	case g.users > 0:
 		g.idle.Reset(b.idle)

@@ -24,6 +24,7 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 			return
 		case <-tick.C:
 		}
+		began := time.Now()
 		err := Ping(ctx, g.browser.Instance, b.health.Timeout)
 		if ctx.Err() != nil {
 			return
@@ -31,6 +32,9 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 		if errors.Is(err, ErrNotAsked) {
 			b.log.Warn(err.Error())
 			continue
+		}
+		if err != nil && b.heardSince(g, began) {
+			continue // it is busy with its sessions, which would all be lost
 		}
 		b.mu.Lock()
 		was := g.checkErr

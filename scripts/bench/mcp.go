@@ -98,7 +98,8 @@ func coordinators() {
 			without = append(without, direct.times(size.n/10, "big", size.args)...)
 			with = append(with, ours.times(size.n/10, "big", size.args)...)
 		}
-		row("bmcp: added to a call with a "+size.what+" result, p50", fmt.Sprintf("%.0f µs", median(with)-median(without)), size.goal)
+		row("bmcp: added to a call with a "+size.what+" result, p50", fmt.Sprintf("%.0f µs", median(with)-median(without)),
+			size.goal)
 	}
 	before := rss(ours.cmd.Process.Pid)
 	ours.times(10000, "big", `{"n":60}`)
@@ -119,7 +120,8 @@ func coordinators() {
 		lists = append(lists, time.Since(began).Seconds()*1000)
 	}
 	h.stop()
-	row("bmcp: tools/list, p50; the first one after the start, cached", fmt.Sprintf("%.2f, %.0f ms", median(lists), first.Seconds()*1000), "≤ 1, ≤ 150 ms")
+	row("bmcp: tools/list, p50; the first one after the start, cached",
+		fmt.Sprintf("%.2f, %.0f ms", median(lists), first.Seconds()*1000), "≤ 1, ≤ 150 ms")
 
 	playwright := "../clients/node_modules/.bin/playwright-mcp"
 	var cold, alone []float64
@@ -127,7 +129,9 @@ func coordinators() {
 		for _, c := range []struct {
 			times *[]float64
 			argv  []string
-		}{{&cold, []string{abs(bin + "bmcp"), "--mcp", abs(playwright)}}, {&alone, []string{abs(playwright), "--headless", "--no-sandbox", "--isolated", "--executable-path", "/usr/bin/chromium"}}} {
+		}{{&cold, []string{abs(bin + "bmcp"), "--mcp", abs(playwright)}},
+			{&alone, []string{abs(playwright), "--headless", "--no-sandbox", "--isolated", "--executable-path",
+				"/usr/bin/chromium"}}} {
 			h := mcpServer([]string{"HOME=" + dir}, c.argv[0], c.argv[1:]...)
 			h.call("tools/list", "{}")
 			time.Sleep(700 * time.Millisecond) // until the child is up: what is measured is the call
@@ -137,9 +141,11 @@ func coordinators() {
 			h.stop()
 		}
 	}
-	row("bmcp: first browser call ÷ @playwright/mcp with its own browser", fmt.Sprintf("%.2f", median(cold)/median(alone)), "≤ 1.1")
+	row("bmcp: first browser call ÷ @playwright/mcp with its own browser", fmt.Sprintf("%.2f", median(cold)/median(alone)),
+		"≤ 1.1")
 
-	slots := mcpServer([]string{"PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__A_INSTANCES=64", "PW_MCP_PROXY__A_IS_DEFAULT=1"}, abs(bin+"bmcp"), "--mcp", child+" {cdp_endpoint}")
+	slots := mcpServer([]string{"PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__A_INSTANCES=64",
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY_AFFINITY=call"}, abs(bin+"bmcp"), "--mcp", child+" {cdp_endpoint}")
 	burst := func() time.Duration {
 		began := time.Now()
 		for range 64 {
@@ -177,7 +183,8 @@ func coordinators() {
 		used += cpu(pid)
 	}
 	idle.stop()
-	row("bmcp and bproxy, idle, no browser: memory, Rss; CPU in 20 s", fmt.Sprintf("%.1f MiB, %.0f ms", total, used), "≤ 32 MiB, 0")
+	row("bmcp and bproxy, idle, no browser: memory, Rss; CPU in 20 s", fmt.Sprintf("%.1f MiB, %.0f ms", total, used),
+		"≤ 32 MiB, 0")
 }
 
 func abs(path string) string {

@@ -17,7 +17,18 @@ import (
 
 // bpool starts a service with these variables and returns its socket.
 func bpool(vars ...string) (daemon, string) {
-	c := command(bin+"bpool", "serve", "-f", "service.socket", "--log-level", "error", "--drain-timeout", "0s")
+	s, socket, _ := serve("service.socket", vars)
+	return s, socket
+}
+
+// bpoolHTTP is the same with --http: it returns that address, too.
+func bpoolHTTP(vars ...string) (s daemon, socket, url string) {
+	return serve("service.socket,service.http_url", vars, "--http", "0")
+}
+
+func serve(fields string, vars []string, args ...string) (s daemon, socket, url string) {
+	c := command(bin+"bpool", append([]string{"serve", "-f", fields, "--log-level", "error", "--drain-timeout", "0s"},
+		args...)...)
 	for _, v := range vars {
 		c.Env = append(c.Env, "PW_MCP_PROXY_"+v)
 	}
@@ -26,9 +37,8 @@ func bpool(vars ...string) (daemon, string) {
 	if err := c.Start(); err != nil {
 		panic(err)
 	}
-	var path string
-	fmt.Fscanln(out, &path)
-	return daemon{c}, path
+	fmt.Fscanln(out, &socket, &url)
+	return daemon{c}, socket, url
 }
 
 func pools() {
@@ -40,6 +50,7 @@ func pools() {
 	row("the same: 10 slots ÷ 10,000 slots", fmt.Sprintf("%.2f", rates[0]/rates[1]), "0.67 to 1.5")
 	commands()
 	eight()
+	shared()
 	idleSlots()
 }
 
@@ -58,7 +69,8 @@ func queueAlone() {
 		}
 		per = append(per, n/time.Since(began).Seconds())
 	}
-	row("queue alone, take + put a second: 10 and 10,000 slots", fmt.Sprintf("%.1f, %.1f M", per[0]/1e6, per[1]/1e6), "≥ 1 M, within 1.5×")
+	row("queue alone, take + put a second: 10 and 10,000 slots", fmt.Sprintf("%.1f, %.1f M", per[0]/1e6, per[1]/1e6),
+		"≥ 1 M, within 1.5×")
 }
 
 // pair leases and releases once, and returns how long that took in µs.
@@ -112,7 +124,8 @@ func leases(slots string) float64 {
 	wg.Wait()
 	rate := clients * each / time.Since(began).Seconds()
 	slices.Sort(all)
-	row(slots+" slots: lease + release over the socket, one client, p50", fmt.Sprintf("%.0f µs", median(alone)), "≤ 100 µs")
+	row(slots+" slots: lease + release over the socket, one client, p50", fmt.Sprintf("%.0f µs", median(alone)),
+		"≤ 100 µs")
 	row("the same: 64 clients, a second", fmt.Sprintf("%.0f", rate), "≥ 20,000")
 	row("the same: p99", fmt.Sprintf("%.1f ms", all[len(all)*99/100]/1000), "≤ 15 ms")
 	return rate
@@ -131,7 +144,8 @@ func commands() {
 		output(bin+"blaunch", "--", "true")
 		launched = append(launched, time.Since(began).Seconds()*1000)
 	}
-	row("bpool lease -- true with a ready browser; blaunch -- true", fmt.Sprintf("%.1f, %.0f ms", median(leased), median(launched)), "≤ 15 ms")
+	row("bpool lease -- true with a ready browser; blaunch -- true",
+		fmt.Sprintf("%.1f, %.0f ms", median(leased), median(launched)), "≤ 15 ms")
 }
 
 // eight kills eight browsers at once.

@@ -118,7 +118,8 @@ func proxies() {
 func waiting(p daemon) {
 	before := cpu(p.Process.Pid)
 	time.Sleep(60 * time.Second)
-	row("bproxy waiting without a browser: CPU time over 60 s", fmt.Sprintf("%.0f ms", cpu(p.Process.Pid)-before), "≤ 10 ms")
+	row("bproxy waiting without a browser: CPU time over 60 s", fmt.Sprintf("%.0f ms", cpu(p.Process.Pid)-before),
+		"≤ 10 ms")
 	row("the same: memory, Rss", fmt.Sprintf("%.1f MiB", rss(p.Process.Pid)), "≤ 14 MiB")
 }
 
@@ -219,7 +220,9 @@ func throughput(urls []string) {
 		session := regexp.MustCompile(`"result":{"sessionId":"(\w+)"`).FindSubmatch(b)
 		took := 0.0
 		for range n {
-			b, us := c.call(`"sessionId":"` + string(session[1]) + `","method":"Runtime.evaluate","params":{"returnByValue":true,"expression":"'x'.repeat(` + strconv.Itoa(size) + `)"}`)
+			b, us := c.call(`"sessionId":"` + string(session[1]) +
+				`","method":"Runtime.evaluate","params":{"returnByValue":true,"expression":"'x'.repeat(` + strconv.Itoa(size) +
+				`)"}`)
 			if len(b) < size {
 				panic("a short message")
 			}
@@ -228,7 +231,8 @@ func throughput(urls []string) {
 		c.CloseNow()
 		speeds = append(speeds, n*size/took)
 	}
-	row("200 messages of 4 MiB from the browser: direct, bproxy, socat", fmt.Sprintf("%.0f, %.0f, %.0f MB/s", speeds[0], speeds[1], speeds[2]), "")
+	row("200 messages of 4 MiB from the browser: direct, bproxy, socat",
+		fmt.Sprintf("%.0f, %.0f, %.0f MB/s", speeds[0], speeds[1], speeds[2]), "")
 	row("the same: bproxy ÷ socat", fmt.Sprintf("%.2f", speeds[1]/speeds[2]), "≥ 0.95")
 }
 
@@ -275,6 +279,7 @@ func many(p daemon, urls []string) {
 	mid, p99 := with[len(with)/2], with[len(with)*99/100]
 	row("500 connections, 100 busy for 30 s: added, median and p99", fmt.Sprintf("%.0f, %.0f µs", mid, p99), "")
 	row("the same: p99 ÷ median", fmt.Sprintf("%.1f", p99/mid), "≤ 5")
-	row("the same: direct, p99 over its median ÷ bproxy's added median", fmt.Sprintf("%.1f", (without[len(without)*99/100]-base)/mid), "")
+	row("the same: direct, p99 over its median ÷ bproxy's added median",
+		fmt.Sprintf("%.1f", (without[len(without)*99/100]-base)/mid), "")
 	row("the same: memory a connection, idle and after", fmt.Sprintf("%.0f, %.0f KiB", perConn, perBusy), "≤ 64 KiB")
 }

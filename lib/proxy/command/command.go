@@ -31,6 +31,7 @@ import (
 	"btools/lib/run"
 	"btools/lib/state"
 	"btools/lib/systemd"
+	"btools/lib/virtual/sessions"
 )
 
 var columns = []cli.Column{
@@ -62,6 +63,9 @@ func Run(c *cli.Context) error {
 		return err
 	}
 	protocol := protocolOf(p, rec)
+	if err := checkIsolated(c, p, protocol); err != nil {
+		return err
+	}
 	if err := run.Check(c.Command, protocol == record.BiDi); err != nil {
 		return err
 	}
@@ -87,7 +91,7 @@ func Run(c *cli.Context) error {
 	}
 
 	p.State = c.State()
-	s := &service{proxy: p, record: withProxy(rec, listeners[0].Addr(), protocol)}
+	s := &service{proxy: p, record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
 	reg, err := s.registration(c, p.State)
 	if err != nil {
 		return err
@@ -115,6 +119,9 @@ func Run(c *cli.Context) error {
 	} else {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
+		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
+			e.WSURL = sessionOf(sessions.Info{Name: ownSession}, e).WSURL
+		}
 		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}, c.Duration("stop-timeout"), nil)
 	}
 	stop(nil)
@@ -149,6 +156,9 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, c.UsageError("--health-interval is 0 or at least %v, and --health-timeout is positive", minInterval)
 	case p.MaxConnections < 1:
 		return nil, c.UsageError("--max-connections is 1 or more, not %d", p.MaxConnections)
+	}
+	if p.Sessions, err = sessionsOf(c); err != nil {
+		return nil, err
 	}
 	foreign, err := target(c, rec)
 	if err != nil {
@@ -196,7 +206,8 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 	}
 	// All that is known of it.
 	i := map[string]string{"protocol": record.CDP, u.Scheme + "_url": t}
-	if u.Path == "/session" || strings.HasPrefix(u.Path, "/session/") {
+	bidi := u.Path == "/session" || u.Scheme == "ws" && strings.HasPrefix(u.Path, "/session/")
+	if bidi && !strings.Contains(u.Path, "/devtools/browser") { // which is a session's of --isolate
 		i["protocol"] = record.BiDi
 	}
 	r := record.New()
@@ -260,7 +271,7 @@ func protocolOf(p *proxy.Proxy, rec *record.Record) string {
 }
 
 // withProxy is the record with the proxy's addresses.
-func withProxy(rec *record.Record, addr net.Addr, protocol string) *record.Record {
+func withProxy(rec *record.Record, addr net.Addr, protocol string, isolated bool) *record.Record {
 	if rec == nil {
 		rec = record.New()
 	}
@@ -272,7 +283,7 @@ func withProxy(rec *record.Record, addr net.Addr, protocol string) *record.Recor
 		reach = "127.0.0.1"
 	}
 	at := net.JoinHostPort(reach, strconv.Itoa(a.Port))
-	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at}
+	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, Isolated: isolated}
 	setProtocol(&e, protocol)
 	rec.MustSet("proxy", e)
 	return rec
@@ -357,6 +368,9 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 
 // handle answers the control socket. Each answer is the status, a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	if method == "session_list" || method == "session_end" {
+		return s.handleSessions(ctx, method, params)
+	}
 	var over options.Options
 	if len(params) > 0 {
 		if err := json.Unmarshal(params, &over); err != nil {
@@ -364,6 +378,9 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		}
 		if wrong := over.Check(); wrong != "" {
 			return nil, control.Errorf(control.BadRequest, "%s", wrong)
+		}
+		if over.Browser == record.Firefox && s.proxy.Sessions != nil {
+			return nil, control.Errorf(control.BadRequest, "this proxy is isolated, which needs a browser that speaks CDP: Firefox does not")
 		}
 	}
 	var act func() error
@@ -377,7 +394,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	case "stop":
 		act = func() error { return s.proxy.Stop(ctx) }
 	default:
-		return nil, control.Errorf(control.UnknownMethod, "bproxy has no method %q: it has status, launch, restart and stop", method)
+		return nil, control.Errorf(control.UnknownMethod, "bproxy has no method %q: it has status, launch, restart, stop, session_list and session_end", method)
 	}
 	return control.Later(func() (any, error) {
 		if err := act(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,7 +49,7 @@ func List(c *cli.Context) error {
 		return err
 	}
 	for _, p := range ps {
-		r, err := call(c, p, "status", nil, statusTimeout)
+		r, err := call(p, "status", nil, statusTimeout)
 		if err != nil {
 			c.Log.Warn(err.Error())
 			r = p.Record
@@ -83,9 +84,9 @@ func Remote(method string) func(*cli.Context) error {
 		if err != nil {
 			return err
 		}
-		r, err := call(c, p, "status", nil, statusTimeout)
+		r, err := call(p, "status", nil, statusTimeout)
 		if err == nil && method != "status" {
-			r, err = call(c, p, method, params, 0)
+			r, err = call(p, method, params, 0)
 		}
 		if err != nil {
 			return err
@@ -94,25 +95,30 @@ func Remote(method string) func(*cli.Context) error {
 	}
 }
 
-func call(c *cli.Context, p state.Proxy, method string, params any, timeout time.Duration) (*record.Record, error) {
+func call(p state.Proxy, method string, params any, timeout time.Duration) (*record.Record, error) {
+	r := &record.Record{}
+	return r, callInto(p, method, params, r, timeout)
+}
+
+// callInto has a proxy do something, and reads its answer.
+func callInto(p state.Proxy, method string, params, answer any, timeout time.Duration) error {
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the proxy with pid %d has not answered within %v: is it stopped?", p.Process.PID, timeout))
 		defer cancel()
 	}
-	r := &record.Record{}
-	err := control.Call(ctx, p.Control, method, params, r)
+	err := control.Call(ctx, p.Control, method, params, answer)
 	var e *control.Error
 	switch {
 	case errors.As(err, &e):
-		return nil, e.Exit()
+		return e.Exit()
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
 	case err != nil:
-		return nil, &cli.Error{Code: cli.TryAgain, Err: err}
+		return &cli.Error{Code: cli.TryAgain, Err: err}
 	}
-	return r, nil
+	return nil
 }
 
 // one is the proxy that the argument names by its port, or the only one.
@@ -125,15 +131,16 @@ func one(c *cli.Context) (state.Proxy, error) {
 	if err != nil {
 		return state.Proxy{}, err
 	}
-	var ports []string
-	for _, p := range ps {
-		var m record.Proxy
-		p.Record.Get("proxy", &m)
-		port := strconv.Itoa(m.Port)
-		if len(args) == 1 && args[0] == port {
-			return p, nil
+	return pick(c, ps, args)
+}
+
+// pick is the proxy of those that the argument names, or the only one.
+func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) {
+	ports := portsOf(ps)
+	if len(args) == 1 {
+		if i := slices.Index(ports, args[0]); i >= 0 {
+			return ps[i], nil
 		}
-		ports = append(ports, port)
 	}
 	if len(args) == 1 {
 		if _, err := strconv.ParseUint(args[0], 10, 16); err != nil {
@@ -148,6 +155,15 @@ func one(c *cli.Context) (state.Proxy, error) {
 		return ps[0], nil
 	}
 	return state.Proxy{}, c.UsageError("several run, name one of their ports: %s", strings.Join(ports, ", "))
+}
+
+func portsOf(ps []state.Proxy) (ports []string) {
+	for _, p := range ps {
+		var m record.Proxy
+		p.Record.Get("proxy", &m)
+		ports = append(ports, strconv.Itoa(m.Port))
+	}
+	return ports
 }
 
 // elsewhere is what to do about a proxy that runs and is not listed.

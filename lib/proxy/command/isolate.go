@@ -1,0 +1,217 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/proxy"
+	"btools/lib/record"
+	"btools/lib/state"
+	"btools/lib/virtual/sessions"
+)
+
+// ownSession is the session that CMD's WebSocket address leads to.
+const ownSession = "default"
+
+// sessionsOf is the registry that the flags ask for, nil without --isolate.
+func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
+	if !c.Bool("isolate") {
+		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session", "root-session"} {
+			if c.IsSet(f) {
+				return nil, c.UsageError("--%s is for the sessions of --isolate", f)
+			}
+		}
+		return nil, nil
+	}
+	g := &sessions.Registry{
+		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
+		TabLimit: c.Int("tab-limit"), Default: c.String("default-session"), Root: c.String("root-session"),
+	}
+	switch {
+	case c.Bool("direct"):
+		return nil, c.UsageError("--direct leads past the proxy, which would show the whole browser: leave it out with --isolate")
+	case c.IsSet("trace"):
+		return nil, c.UsageError("--trace can't write down the messages of sessions: leave it out with --isolate")
+	case g.Grace < 0 || g.Idle < 0:
+		return nil, c.UsageError("a duration must be positive, such as 15s")
+	case g.Max < 1 || g.TabLimit < 0:
+		return nil, c.UsageError("--max-sessions is 1 or more, and --tab-limit 0 or more")
+	}
+	for _, f := range []string{"default-session", "root-session"} {
+		if err := sessions.CheckName(c.String(f)); c.IsSet(f) && err != nil {
+			return nil, c.UsageError("--%s: %v", f, err)
+		}
+	}
+	return g, nil
+}
+
+// checkIsolated refuses a browser that can't be shared.
+func checkIsolated(c *cli.Context, p *proxy.Proxy, protocol string) error {
+	if p.Sessions != nil && protocol == record.BiDi {
+		return c.UsageError("--isolate needs a browser that speaks CDP, and Firefox speaks WebDriver BiDi: bpool gives each client a Firefox of its own")
+	}
+	return nil
+}
+
+// Session is the member "session" of a record.
+type Session struct {
+	Name    string `json:"name"`
+	HTTPURL string `json:"http_url,omitempty"` // of a named one
+	WSURL   string `json:"ws_url"`
+	sessions.Info
+}
+
+// sessionOf is a session with its addresses.
+func sessionOf(i sessions.Info, e record.Proxy) Session {
+	s := Session{Name: i.Name, Info: i}
+	base := ""
+	if !i.Anonymous {
+		base = "/session/" + i.Name
+		s.HTTPURL = e.HTTPURL + base
+	}
+	s.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + base + "/devtools/browser/" + i.Name
+	return s
+}
+
+// sessions answers the control socket: the records of those that are there.
+func (s *service) sessions() []*record.Record {
+	var e record.Proxy
+	s.record.Get("proxy", &e)
+	all := []*record.Record{}
+	for _, i := range s.proxy.Sessions.List() {
+		r := record.New()
+		r.MustSet("proxy", e)
+		r.MustSet("session", sessionOf(i, e))
+		all = append(all, r)
+	}
+	return all
+}
+
+// ending says which sessions are to end.
+type ending struct {
+	Name string `json:"name,omitempty"`
+	All  bool   `json:"all,omitempty"`
+}
+
+// handleSessions answers the methods of the control socket for sessions.
+func (s *service) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	if s.proxy.Sessions == nil {
+		return nil, control.Errorf(control.BadRequest, "this proxy shows its browser whole, without sessions: start it with --isolate")
+	}
+	if method == "session_list" {
+		return s.sessions(), nil
+	}
+	var e ending
+	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
+		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
+	}
+	return control.Later(func() (any, error) {
+		before := s.sessions()
+		if e.All {
+			return before, s.proxy.Sessions.EndAll(ctx)
+		}
+		ended := []*record.Record{}
+		for _, r := range before {
+			var i sessions.Info
+			if r.Get("session", &i); i.Name == e.Name {
+				ended = append(ended, r)
+			}
+		}
+		return ended, s.proxy.Sessions.End(ctx, e.Name)
+	}), nil
+}
+
+var sessionColumns = []cli.Column{
+	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"}, {Head: "TABS", Field: "session.tab_count"},
+	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds"}, {Head: "ENDPOINT", Field: "session.ws_url"},
+}
+
+// Sessions lists the sessions of the proxies that run, or ends some of one.
+func Sessions(c *cli.Context) error {
+	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": Session{}}), nil)
+	if err != nil {
+		return err
+	}
+	args := c.Args()
+	switch {
+	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
+		err = listSessions(c, out)
+	case len(args) == 2 && args[0] == "end" && !c.Bool("all"):
+		err = endSessions(c, out, ending{Name: args[1]})
+	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
+		err = endSessions(c, out, ending{All: true})
+	default:
+		return c.UsageError("say list, end NAME, or end --all")
+	}
+	return errors.Join(err, out.Close())
+}
+
+func listSessions(c *cli.Context, out *cli.Output) error {
+	ps, err := isolated(c)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		err := callSessions(c, out, p, "session_list", nil, statusTimeout)
+		if err != nil && c.IsSet("port") {
+			return err
+		} else if err != nil {
+			c.Log.Warn(err.Error()) // the others can be listed
+		}
+	}
+	return nil
+}
+
+func endSessions(c *cli.Context, out *cli.Output, e ending) error {
+	ps, err := isolated(c)
+	switch {
+	case err != nil:
+		return err
+	case len(ps) == 0:
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: elsewhere}
+	case len(ps) > 1:
+		return c.UsageError("several run, name the port of one with --port: %s", strings.Join(portsOf(ps), ", "))
+	}
+	return callSessions(c, out, ps[0], "session_end", e, 0)
+}
+
+// isolated are the proxies that have sessions: the one that --port names, or
+// all.
+func isolated(c *cli.Context) ([]state.Proxy, error) {
+	ps, err := proxies(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.IsSet("port") {
+		p, err := pick(c, ps, []string{strconv.Itoa(c.Int("port"))})
+		return []state.Proxy{p}, err
+	}
+	return slices.DeleteFunc(ps, func(p state.Proxy) bool {
+		var e record.Proxy
+		p.Record.Get("proxy", &e)
+		return !e.Isolated
+	}), nil
+}
+
+// callSessions has a proxy do something, and prints the records that it answers
+// with.
+func callSessions(c *cli.Context, out *cli.Output, p state.Proxy, method string, params any, timeout time.Duration) error {
+	var rs []*record.Record
+	if err := callInto(p, method, params, &rs, timeout); err != nil {
+		return err
+	}
+	for _, r := range rs {
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/launcher"
+	"btools/lib/record"
+	"btools/lib/virtual"
+)
+
+// shared is a browser that sessions share, from the decision to open it.
+type shared struct {
+	ready   chan struct{} // closed when it is open, or can't be
+	cancel  context.CancelFunc
+	browser *virtual.Browser
+	err     error
+}
+
+// isOver reports whether another one is to be opened.
+func (s *shared) isOver() bool {
+	select {
+	case <-s.ready:
+	default:
+		return false
+	}
+	if s.err != nil {
+		return true
+	}
+	select {
+	case <-s.browser.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// isolate answers a request, which was let through by the guard, with a
+// session's part of the browser.
+func (p *Proxy) isolate(w http.ResponseWriter, r *http.Request) {
+	p.Guard.Clean(r)
+	if r.ContentLength != 0 { // it is refused, and its body may never come
+		http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
+	began := time.Now()
+	taken := &taking{ResponseWriter: w}
+	p.Sessions.ServeHTTP(taken, r)
+	if taken.conn != nil {
+		p.limit.Drop(taken.conn)
+	}
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
+}
+
+// taking notes the connection that is taken over from the server.
+type taking struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (t *taking) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *taking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	t.conn = conn
+	return conn, buf, err
+}
+
+// errBiDi says that a browser can't be shared.
+var errBiDi = &cli.Error{
+	Code: cli.Unavailable, Err: errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
+	Hint: "Firefox has one session at a time: bpool gives each client a Firefox of its own",
+}
+
+// chrome supplies the browser to sessions, launched if need be. It is used
+// until release is called.
+func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
+	b := &p.backend
+	epoch := b.arrival()
+	for try := 1; ; try++ {
+		g, err := b.acquire(ctx, epoch)
+		if err != nil {
+			return nil, nil, err
+		}
+		if g.browser.Instance.Protocol == record.BiDi {
+			b.release(g)
+			return nil, nil, errBiDi
+		}
+		browser, err := b.share(ctx, g, p.answer)
+		if err == nil {
+			b.hold(g)
+			b.release(g)
+			return browser, func() { b.letGo(g) }, nil
+		}
+		b.release(g)
+		if try == tries || ctx.Err() != nil || !b.distrust(g, whyStop(err)) {
+			return nil, nil, fmt.Errorf("the browser does not answer: %w", err)
+		}
+	}
+}
+
+// share opens a generation's browser for sessions: once, until the connection
+// to it is lost.
+func (b *backend) share(ctx context.Context, g *generation, within time.Duration) (*virtual.Browser, error) {
+	b.mu.Lock()
+	s := g.shared
+	switch {
+	case g.over:
+		b.mu.Unlock()
+		return nil, errStopping
+	case s == nil || s.isOver():
+		opening, cancel := context.WithTimeoutCause(context.Background(), within, errors.New("it does not answer on its WebSocket"))
+		s = &shared{ready: make(chan struct{}), cancel: cancel}
+		g.shared = s
+		b.running.Go(func() { // not from zero: the generation runs
+			defer cancel()
+			s.browser, s.err = b.open(opening, g.browser.Instance)
+			close(s.ready)
+		})
+	}
+	b.mu.Unlock()
+	select {
+	case <-s.ready:
+		return s.browser, s.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser, error) {
+	path, err := socketPath(ctx, i)
+	if err == nil {
+		var browser *virtual.Browser
+		if browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log); err == nil {
+			return browser, nil
+		}
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, err
+}
+
+// heardSince reports whether a generation's browser has said something to a
+// session since then.
+func (b *backend) heardSince(g *generation, then time.Time) bool {
+	b.mu.Lock()
+	s := g.shared
+	b.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	select {
+	case <-s.ready:
+		return s.browser != nil && s.browser.Heard().After(then)
+	default:
+		return false
+	}
+}
+
+// unshare ends the sessions of a generation that is over.
+func (b *backend) unshare(g *generation) {
+	b.mu.Lock()
+	s := g.shared
+	b.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.cancel()
+	<-s.ready
+	if s.browser != nil {
+		s.browser.Close()
+	}
+}
+
+// hold counts a session as use of the browser, whether or not a client is
+// connected to it, letGo its end.
+func (b *backend) hold(g *generation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.held++
+}
+
+func (b *backend) letGo(g *generation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.held--
+	b.restLocked(g)
+}
+
+// restLocked starts the time without use, if nothing uses the browser.
+func (b *backend) restLocked(g *generation) {
+	if len(g.open) == 0 && g.held == 0 && g.idle != nil && !g.over {
+		g.idle.Reset(b.idle)
+	}
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// virtuals measures sessions of one Chrome against the same bproxy without
+// them.
+func virtuals() {
+	plain, plainAt := bproxy()
+	defer plain.stop()
+	shared, at := bproxy("--isolate", "--max-sessions", "200")
+	defer shared.stop()
+	whole := openPage("ws://" + plainAt + "/")
+	session := openPage(sessionURL(at, "one"))
+	pageCommands(whole, session)
+	pageMessages(whole, session)
+	whole.CloseNow()
+	session.CloseNow()
+	output(bin+"bproxy", "session", "end", "--all", "--port", port(at))
+	screenshots(at)
+	output(bin+"bproxy", "session", "end", "--all", "--port", port(at))
+	manySessions(shared, at)
+	churn(shared, at)
+}
+
+func port(at string) string { return at[strings.LastIndex(at, ":")+1:] }
+
+// sessionURL is the browser's WebSocket of a named session.
+func sessionURL(at, name string) string {
+	resp, err := http.Get("http://" + at + "/session/" + name + "/json/version")
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return jsonrpc.GetString(b, "webSocketDebuggerUrl")
+}
+
+// page is a client that is attached to one page.
+type page struct {
+	*client
+	session string
+}
+
+// openPage opens a page and attaches to it.
+func openPage(url string) *page {
+	c := dial(url)
+	b, _ := c.call(`"method":"Target.createTarget","params":{"url":"about:blank"}`)
+	b, _ = c.call(`"method":"Target.attachToTarget","params":{"flatten":true,"targetId":"` +
+		jsonrpc.GetString(b, "result", "targetId") + `"}`)
+	return &page{c, jsonrpc.GetString(b, "result", "sessionId")}
+}
+
+// call makes a call to the page.
+func (p *page) call(method string, params any) ([]byte, float64) {
+	raw, _ := json.Marshal(params)
+	return p.client.call(`"sessionId":"` + p.session + `","method":"` + method + `","params":` + string(raw))
+}
+
+func (p *page) evaluate(expression string) ([]byte, float64) {
+	return p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+}
+
+func pageCommands(plain, session *page) {
+	var without, with []float64
+	for range 5000 { // by turns
+		_, a := plain.evaluate("1")
+		_, b := session.evaluate("1")
+		without, with = append(without, a), append(with, b)
+	}
+	row("small page command, median of 5000: bproxy, in a session", fmt.Sprintf("%.0f, %.0f µs", median(without),
+		median(with)), "")
+	row("the same: added by the session", fmt.Sprintf("%.1f µs", median(with)-median(without)), "≤ 30 µs")
+}
+
+func pageMessages(plain, session *page) {
+	const n, size = 200, 4 << 20
+	var took [2]float64
+	for range n {
+		for i, p := range []*page{plain, session} {
+			b, us := p.evaluate("'x'.repeat(" + strconv.Itoa(size) + ")")
+			if len(b) < size {
+				panic("a short message")
+			}
+			took[i] += us
+		}
+	}
+	row("200 messages of 4 MiB from a page: bproxy, in a session", fmt.Sprintf("%.0f, %.0f MB/s", n*size/took[0],
+		n*size/took[1]), "")
+	row("the same: in a session ÷ bproxy", fmt.Sprintf("%.2f", took[0]/took[1]), "≥ 0.85")
+}
+
+// noise is a canvas whose screenshot can't be compressed.
+const noise = `(() => {
+	const c = document.createElement("canvas"); c.width = 2000; c.height = 1600; document.body.append(c);
+	const x = c.getContext("2d"), d = x.createImageData(c.width, c.height);
+	for (let i = 0; i < d.data.length; i += 65536) crypto.getRandomValues(d.data.subarray(i, i + 65536));
+	for (let i = 3; i < d.data.length; i += 4) d.data[i] = 255;
+	x.putImageData(d, 0, 0);
+})()`
+
+// screenshots measures what large results of one session cost another, and,
+// for comparison, another page of the same session.
+func screenshots(at string) {
+	for _, who := range []string{"another session", "another page of it"} {
+		busy := openPage(sessionURL(at, "busy"))
+		other := openPage(sessionURL(at, map[bool]string{true: "other", false: "busy"}[who == "another session"]))
+		busy.evaluate(noise)
+		busy.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 2000, "height": 1600, "deviceScaleFactor": 1,
+			"mobile": false})
+		var alone, beside []float64
+		for range 2000 {
+			_, us := other.evaluate("1")
+			alone = append(alone, us)
+		}
+		done := make(chan int)
+		go func() {
+			size := 0
+			for range 20 {
+				b, _ := busy.call("Page.captureScreenshot", map[string]any{})
+				size = len(b)
+			}
+			done <- size
+		}()
+		size := 0
+		for size == 0 {
+			select {
+			case size = <-done:
+			default:
+				_, us := other.evaluate("1")
+				beside = append(beside, us)
+			}
+		}
+		row(fmt.Sprintf("20 screenshots of %.0f MB: round trip of %s, p99", float64(size)/1e6, who),
+			fmt.Sprintf("%.1f ms", p99(beside)/1000), "")
+		row("the same ÷ its p99 alone", fmt.Sprintf("%.1f", p99(beside)/p99(alone)),
+			map[bool]string{true: "≤ 3", false: ""}[who == "another session"])
+		busy.CloseNow()
+		other.CloseNow()
+	}
+}
+
+func p99(d []float64) float64 {
+	slices.Sort(d)
+	return d[len(d)*99/100]
+}
+
+var pss = regexp.MustCompile(`(?m)^Pss:\s+(\d+)`)
+
+// pssOf is the PSS of processes in MiB.
+func pssOf(pids ...int) (sum float64) {
+	for _, pid := range pids {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+		if kb := pss.FindSubmatch(b); kb != nil {
+			n, _ := strconv.ParseFloat(string(kb[1]), 64)
+			sum += n / 1024
+		}
+	}
+	return sum
+}
+
+// tree is a process and all below it.
+func tree(pid int) []int {
+	all := []int{pid}
+	tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	for _, t := range tasks {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + t.Name() + "/children")
+		for _, f := range strings.Fields(string(b)) {
+			n, _ := strconv.Atoi(f)
+			all = append(all, tree(n)...)
+		}
+	}
+	return all
+}
+
+func manySessions(p daemon, at string) {
+	const n = 50
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			c := dial(sessionURL(at, "many-"+strconv.Itoa(i)))
+			c.call(getVersion)
+			c.CloseNow()
+		})
+	}
+	wg.Wait()
+	time.Sleep(3 * time.Second)
+	row("50 sessions with a blank page: memory of everything ÷ 50, Pss",
+		fmt.Sprintf("%.1f MiB", pssOf(tree(p.Process.Pid)...)/n), "≤ 60 MiB")
+	row("the same: bproxy, Pss", fmt.Sprintf("%.1f MiB", pssOf(p.Process.Pid)), "≤ 40 MiB")
+	began := time.Now()
+	output(bin+"bproxy", "session", "end", "--all", "--port", port(at))
+	row("the same: to end them all", fmt.Sprintf("%.0f ms", time.Since(began).Seconds()*1000), "")
+}
+
+// churn creates and ends a session 1,000 times.
+func churn(p daemon, at string) {
+	browser, _ := strconv.Atoi(output(bin+"bproxy", "status", "-f", "instance.pid", port(at)))
+	var took []float64
+	round := func(n int) {
+		for range n {
+			began := time.Now()
+			c := dial("ws://" + at + "/devtools/browser")
+			c.call(getVersion)
+			took = append(took, time.Since(began).Seconds()*1000)
+			c.call(`"method":"Browser.close"`)
+			c.CloseNow()
+		}
+		time.Sleep(3 * time.Second)
+	}
+	round(50) // what the first ones leave is not growth
+	chrome, own := pssOf(tree(browser)...), pssOf(p.Process.Pid)
+	took = nil
+	round(1000)
+	row("1,000 sessions created and ended: growth of Chrome, Pss",
+		fmt.Sprintf("%.0f %%", (pssOf(tree(browser)...)/chrome-1)*100), "≤ 10 %")
+	row("the same: growth of bproxy, Pss", fmt.Sprintf("%.1f MiB", pssOf(p.Process.Pid)-own), "≤ 2 MiB")
+	row("the same: from dial to the first answer, p50", fmt.Sprintf("%.0f ms", median(took)), "")
+}

@@ -1,0 +1,58 @@
+// isolated-puppeteer.mjs: puppeteer-core, connect by /json/version, or to the
+// WebSocket of a named session: it drops the path of a browserURL.
+import puppeteer from 'puppeteer-core';
+import { directory, downloaded, equal, httpURL, inPage, named, otherSite, own, page, rounds, site, step, who, wsURL } from './isolated.mjs';
+
+await rounds(async (n) => {
+  step('connect');
+  const endpoint = named ? { browserWSEndpoint: wsURL } : { browserURL: httpURL };
+  const browser = await puppeteer.connect({ ...endpoint, defaultViewport: null });
+  const [first, ...more] = await browser.pages();
+  equal([browser.browserContexts().length, more.length], [1, 0], 'contexts and more pages at first');
+  const base = browser.defaultBrowserContext();
+  step('cookies');
+  equal((await base.cookies()).map((c) => c.value), named && n > 1 ? [who] : [], 'cookies at first');
+  await base.setCookie({ name: 'who', value: who, domain: '127.0.0.1', path: '/', expires: Date.now() / 1000 + 3600 });
+  step('goto');
+  await first.goto(page('/page'));
+  equal(await first.evaluate(() => document.cookie), `who=${who}`, 'the cookie in the page');
+  equal(await first.evaluate(inPage.state), 'true visible', 'focus and visibility');
+  step('frame of another site');
+  const frame = first.frames().find((f) => f.url() === page('/frame', otherSite));
+  equal(await frame.title(), '/frame', 'the frame');
+  step('pop-up');
+  const [popup] = await Promise.all([new Promise((done) => first.once('popup', done)), first.click('#popup')]);
+  await popup.waitForSelector('h1');
+  equal(await popup.title(), '/popup', 'the pop-up');
+  step('context');
+  const downloads = directory(n);
+  const context = await browser.createBrowserContext({ downloadBehavior: { policy: 'allow', downloadPath: downloads } });
+  equal(await context.cookies(), [], 'cookies of a new context');
+  const second = await context.newPage();
+  await second.goto(page('/page'));
+  equal(await second.evaluate(() => document.cookie), '', 'the cookie in a page of a new context');
+  step('download');
+  await second.click('#download');
+  await downloaded(downloads);
+  step('worker');
+  equal(await second.evaluate(inPage.worker, who), '?' + who, 'the worker');
+  equal(second.workers().map((w) => w.url()), [page('/worker.js')], 'workers');
+  step('service worker');
+  equal(await second.evaluate(inPage.serviceWorker, who), ['?' + who, [page('/sw.js')]], 'the service worker and its scope');
+  await browser.waitForTarget((t) => t.type() === 'service_worker' && t.url() === page('/sw.js'));
+  step('permissions');
+  if ((await second.evaluate(inPage.permission)) === 'granted') throw new Error('a permission that nobody gave');
+  await context.overridePermissions(site, ['geolocation']);
+  equal(await second.evaluate(inPage.permission), 'granted', 'the permission');
+  if ((await first.evaluate(inPage.permission)) === 'granted') throw new Error('a permission of another context');
+  step('targets');
+  own(browser.targets().map((t) => t.url()), 'targets');
+  const cdp = await browser.target().createCDPSession();
+  own((await cdp.send('Target.getTargets')).targetInfos.map((t) => t.url), 'Target.getTargets');
+  step('screenshot');
+  if ((await second.screenshot()).length < 1000) throw new Error('an empty screenshot');
+  step('close');
+  await popup.close();
+  await context.close();
+  await (named ? browser.disconnect() : browser.close());
+});
