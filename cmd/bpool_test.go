@@ -818,25 +818,19 @@ func TestMCPEnvFile(t *testing.T) {
 	w.run("bmcp", "--env-file", file).wants(t, 78, "did you mean INSTANCES? ("+file+":1: ")
 }
 
-// The configurations that README shows are valid.
-func TestPoolReadme(t *testing.T) {
-	b, err := os.ReadFile("../README.md")
+// The configurations of variables that bpool.toml(5) shows are valid.
+func TestPoolExamples(t *testing.T) {
+	b, err := os.ReadFile("../man/bpool.toml.5")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var examples [][]string
-	in := false
-	for line := range strings.Lines(string(b)) {
-		v, ok := strings.CutPrefix(line, "    PW_MCP_PROXY_")
-		if ok && !in {
-			examples = append(examples, nil)
-		}
-		if in = ok; ok {
-			last := &examples[len(examples)-1]
-			*last = append(*last, "PW_MCP_PROXY_"+strings.TrimSpace(v))
+	for _, text := range strings.Split(string(b), ".Bd -literal -offset indent\n")[1:] {
+		if text, _, _ = strings.Cut(text, "\n.Ed"); strings.HasPrefix(text, "PW_MCP_PROXY_") {
+			examples = append(examples, strings.Split(strings.ReplaceAll(text, "'", ""), "\n"))
 		}
 	}
-	if len(examples) != 5 {
+	if len(examples) != 6 {
 		t.Errorf("%d configurations", len(examples))
 	}
 	w := newWorld(t)
@@ -863,6 +857,7 @@ func TestPoolUnconfigured(t *testing.T) {
 	if n := w.run("blaunch", "list", "-f", "instance.owner").out; n != "bpool DEFAULT/0\n" {
 		t.Errorf("its browser is that of %q", n)
 	}
+	w.run("bpool", "lease", "--instance", "7").wants(t, 69, `pool DEFAULT has no instance "7": it has 0`+"\n")
 	p.stop()
 	w.run("cp", bin+"/fakebrowser", w.dir+"/firefox").wants(t, 0, "")
 	p = w.pool("BROWSER="+w.dir+"/firefox", "START=lazy")

@@ -31,6 +31,7 @@ type lease struct {
 	over    context.Context
 	cancel  context.CancelFunc // of over: it has ended
 	unbind  func() bool        // from the connection, until it is confirmed; nil: it is not to be
+	seated
 	news
 }
 
@@ -313,6 +314,9 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s.uses++
 	l.cut = r.Keep == "" || r.Keep != s.kept
 	v.leases[l.id] = l
+	if s.group != nil {
+		s.group.takeLocked(l)
+	}
 	v.watchLocked(l)
 	l.over, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // also if its connection has gone at this very moment
@@ -383,7 +387,7 @@ func noLease(id string) error {
 // record is what the holder gets.
 func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
-	r := s.record()
+	r := s.record(l.id)
 	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires}}
 	if s.set.Alias != "" {
 		out.Alias = &s.set.Alias
@@ -432,6 +436,9 @@ func (v *Service) end(id, event string, may bool) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease, s.kept = nil, kept
+	if s.group != nil {
+		s.group.giveLocked(l)
+	}
 	if s.retired {
 		s.stop()
 		return true
@@ -441,7 +448,7 @@ func (v *Service) end(id, event string, may bool) bool {
 		return true
 	}
 	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.since) >= s.set.MaxAge
-	if s.set.Isolated || old {
+	if s.set.Isolated || old || s.recycle {
 		s.recycle = true
 		s.poke()
 	}
@@ -460,7 +467,8 @@ func (v *Service) ReleaseAll() (ids []string) {
 }
 
 // Restart replaces the browsers of a pool, or of one instance, at once and
-// under their leases, too. It returns how many.
+// under their leases, too. Of an instance that shares its browser, only the
+// session is replaced. It returns how many instances that are.
 func (v *Service) Restart(poolName, instance string) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -470,6 +478,16 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 	}
 	n := 0
 	for _, s := range slots {
+		if g := s.group; g != nil {
+			n++
+			if instance != "" {
+				g.renewLocked(s)
+			} else {
+				g.force = true
+				g.poke()
+			}
+			continue
+		}
 		if s.proxy == nil {
 			continue
 		}

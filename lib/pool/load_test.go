@@ -517,10 +517,16 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	// sees for itself that nobody else does.
 	var holders [4]atomic.Int32
 	var clients, others sync.WaitGroup
-	until := time.Now().Add(500 * time.Millisecond)
+	var leased atomic.Int32
+	began := time.Now()
+	// A busy machine takes longer for as much.
+	goesOn := func() bool {
+		took := time.Since(began)
+		return took < 500*time.Millisecond || leased.Load() < 200 && took < 30*time.Second
+	}
 	for c := range 64 {
 		clients.Go(func() {
-			for time.Now().Before(until) {
+			for goesOn() {
 				request := pool.Request{Instance: []string{"", "", "", "main", "2", strconv.Itoa(rand.IntN(12))}[rand.IntN(6)], Timeout: new(20 * time.Millisecond)}
 				short := c%8 == 0
 				if short {
@@ -529,6 +535,9 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(40))*time.Millisecond)
 				a := lease(ctx, v, request)
 				cancel()
+				if a.err == nil {
+					leased.Add(1)
+				}
 				switch {
 				case a.err == nil && short:
 					if rand.IntN(16) == 0 {
@@ -555,7 +564,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	}
 	for _, f := range worst {
 		others.Go(func() {
-			for time.Now().Before(until) {
+			for goesOn() {
 				f(v)
 				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 			}
@@ -587,7 +596,6 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 }
 
 func TestAsManyInstancesAsThereMayBe(t *testing.T) {
-	began := time.Now()
 	v := start(t, "_A_INSTANCES="+strconv.Itoa(config.MaxInstances), "_A_IS_DEFAULT=1")
 	had := map[string]bool{}
 	for range config.MaxInstances {
@@ -604,10 +612,6 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	}
 	if v.Scale("A", config.MaxInstances-1); status(t, v).Available != config.MaxInstances-1 {
 		t.Error("not scaled")
-	}
-	// 0.6 s, and 2 s with the race detector, on two slow cores.
-	if took := time.Since(began); took > 10*time.Second {
-		t.Error("that took", took)
 	}
 }
 

@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -40,6 +42,8 @@ func (m *metrics) show(pool string) {
 var (
 	instancesDesc = prometheus.NewDesc("bpool_instances", "Instances by state.", []string{"pool", "state"}, nil)
 	leasesDesc    = prometheus.NewDesc("bpool_leases", "Leases that are held.", []string{"pool"}, nil)
+	browsersDesc  = prometheus.NewDesc("bpool_browsers", "Browsers that run.", []string{"pool"}, nil)
+	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of browsers that are shared, by state.", []string{"pool", "state"}, nil)
 	waitingDesc   = prometheus.NewDesc("bpool_waiting", "Requests that wait for a lease.", []string{"pool"}, nil)
 )
 
@@ -66,5 +70,49 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(leasesDesc, p.Leased, p.Name)
 		gauge(waitingDesc, p.Waiting, p.Name)
+		r := v.runningOf(p.Name)
+		gauge(browsersDesc, r.browsers, p.Name)
+		if r.shared {
+			gauge(sessionsDesc, r.leased, p.Name, "leased")
+			gauge(sessionsDesc, r.spare, p.Name, "spare")
+		}
 	}
+}
+
+// runningNow is what runs for a pool.
+type runningNow struct {
+	browsers      int
+	shared        bool // there is a group of instances that share one
+	leased, spare int  // sessions
+}
+
+func (v *Service) runningOf(pool string) (r runningNow) {
+	v.mu.Lock()
+	var proxied []*slot
+	if p := v.named(pool); p != nil {
+		proxied = slices.Clone(p.slots)
+	}
+	for _, g := range v.groups {
+		if g.poolName != pool {
+			continue
+		}
+		r.shared = true
+		chromes := g.old
+		if g.chrome != nil {
+			chromes = append(slices.Clone(chromes), g.chrome)
+		}
+		for _, c := range chromes {
+			leased, spare := c.Sessions()
+			r.browsers++
+			r.leased += leased
+			r.spare += spare
+		}
+	}
+	v.mu.Unlock()
+	for _, s := range proxied {
+		if s.hasBrowser() {
+			r.browsers++
+		}
+	}
+	return r
 }

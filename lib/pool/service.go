@@ -44,6 +44,8 @@ type Service struct {
 	pools   []*pool        // in the order of their names
 	scaled  map[string]int // instances of the pools that Scale has resized
 	retired []*slot        // of former configurations, whose browsers are not gone yet
+	groups  []*group
+	ports   map[string]*port // by pool, for good
 	leases  map[string]*lease
 	closing bool
 	events  events
@@ -65,7 +67,7 @@ type pool struct {
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, ports: map[string]*port{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
@@ -178,10 +180,13 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 // sameInstance reports whether an instance can go on with other settings:
 // what its pool alone goes by may differ.
 func sameInstance(a, b config.Settings) bool {
-	for _, s := range []*config.Settings{&a, &b} {
-		s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
-	}
-	return reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(ofInstance(a), ofInstance(b))
+}
+
+// ofInstance are an instance's settings without what its pool alone goes by.
+func ofInstance(s config.Settings) config.Settings {
+	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
+	return s
 }
 
 // Scale gives a pool another number of instances.
@@ -284,6 +289,11 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	if !set.Launch {
 		return s, nil
 	}
+	if set.Isolation == config.Context {
+		var err error
+		s.port, err = v.portLocked(p.cfg.Name)
+		return s, err
+	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s/%s: %w", p.cfg.Name, set.ID, err)
@@ -338,12 +348,17 @@ func (v *Service) Stuck() string {
 	for _, p := range v.pools {
 		for _, s := range p.slots {
 			// Three times as long would be too long for a Duration.
-			if s.state == Healthy && s.proxy != nil && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
+			if s.state == Healthy && s.isWatchedLocked() && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}
 	}
 	return ""
+}
+
+// isWatchedLocked reports whether the instance's health is looked at.
+func (s *slot) isWatchedLocked() bool {
+	return s.proxy != nil || s.group != nil && s.group.chrome != nil
 }
 
 // Sick says what is wrong with the service as a whole, "" if nothing is: it
@@ -403,7 +418,11 @@ func (p *pool) slot(name string) (*slot, error) {
 			return s, nil
 		}
 	}
-	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has 0 to %d%s", p.cfg.Name, name, len(p.slots)-1, p.aliases())
+	has := "0"
+	if last := len(p.slots) - 1; last > 0 {
+		has = fmt.Sprintf("0 to %d", last)
+	}
+	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has %s%s", p.cfg.Name, name, has, p.aliases())
 }
 
 func (p *pool) aliases() string {
@@ -449,6 +468,8 @@ type PoolStatus struct {
 	Waiting     int              `json:"waiting"`  // requests
 	Affinity    string           `json:"affinity"` // call or session
 	LeaseTTL    int64            `json:"lease_ttl_ms"`
+	Interval    int64            `json:"health_interval_ms"`
+	Timeout     int64            `json:"health_timeout_ms"`
 	Instances   []InstanceStatus `json:"instances"`
 }
 
@@ -463,10 +484,14 @@ type InstanceStatus struct {
 	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if it lasts as long as its holder
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
-	WSLWindows    bool         `json:"wsl_windows,omitempty"` // its browser and its clients run on Windows, from WSL
+	UserDataDir   string       `json:"user_data_dir,omitempty"` // that is used and kept
+	WSLWindows    bool         `json:"wsl_windows,omitempty"`   // its browser and its clients run on Windows, from WSL
+	Isolated      bool         `json:"isolated,omitempty"`
+	Timeout       int64        `json:"timeout_ms"` // of a launch, and under bmcp of a tool's call; 0: no bound
 	ProcessID     *int         `json:"process_id"`
 	Health        HealthStatus `json:"health_check"`
 	NextTry       *record.Time `json:"next_try_at,omitempty"` // of one that has failed, if there is one
+	Isolation     string       `json:"isolation"`             // process, or context: the browser is shared
 	Uses          int          `json:"uses"`                  // leases of this browser
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
@@ -529,7 +554,8 @@ func (v *Service) statusOf(name string) (*Status, map[*InstanceStatus]*slot, err
 
 // status is the pool's, with the slots of its instances.
 func (p *pool) status() (PoolStatus, []*slot) {
-	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Instances: []InstanceStatus{}}
+	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(),
+		Interval: p.cfg.HealthInterval.Milliseconds(), Timeout: p.cfg.HealthTimeout.Milliseconds(), Instances: []InstanceStatus{}}
 	slots := slices.Clone(p.slots)
 	for _, l := range p.service.leases { // those that end with their lease
 		if l.slot.retired && l.slot.poolName == p.cfg.Name {
@@ -557,7 +583,10 @@ func (s *slot) status() InstanceStatus {
 	if state == Healthy && (s.pool.drained || s.retired || s.service.closing) {
 		state = Draining
 	}
-	i := InstanceStatus{ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, WSLWindows: s.set.WSLWindows, Uses: s.uses, Restarts: s.restarts}
+	i := InstanceStatus{
+		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
+		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(), Uses: s.uses, Restarts: s.restarts,
+	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
 	}
@@ -572,8 +601,16 @@ func (s *slot) status() InstanceStatus {
 	if s.state == Failed && s.tryAt != never {
 		i.NextTry = &record.Time{Time: s.tryAt}
 	}
-	if s.proxy != nil {
+	switch {
+	case s.proxy != nil:
 		i.Endpoint = "http://" + s.addr
+	case s.port != nil && s.lease != nil:
+		var at record.Instance
+		s.port.address(&at, s.lease.id)
+		i.Endpoint = at.HTTPURL
+	}
+	if s.group != nil {
+		i.Uses = s.group.uses
 	}
 	if !s.check.at.IsZero() {
 		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
@@ -586,10 +623,7 @@ func (s *slot) status() InstanceStatus {
 
 // lookAt fills in what only the running browser's record tells.
 func (s *slot) lookAt(st *InstanceStatus) {
-	if s.proxy == nil {
-		return
-	}
-	_, rec := s.proxy.Status()
+	rec := s.browser()
 	if rec == nil {
 		return
 	}

@@ -39,6 +39,47 @@ const (
 // never is the next try of an instance that is left as it is.
 var never = time.Unix(1<<40, 0)
 
+// retry says when a browser that has failed is launched again.
+type retry struct {
+	began time.Time     // when it was to be launched
+	delay time.Duration // before the next launch, if it fails
+}
+
+// next is when the next launch is, at the latest and while somebody waits for
+// it, and that in words.
+func (r *retry) next(now time.Time, launched, not bool) (at, hurry time.Time, words string) {
+	if now.Sub(r.began) > wellAfter {
+		r.delay = 0
+	}
+	wait := r.delay
+	if wait == 0 && !launched {
+		wait = firstDelay
+	}
+	r.delay = min(max(2*wait, firstDelay), maxDelay)
+	switch {
+	case not:
+		return never, never, "it is not replaced (RESTART=never)"
+	case wait == 0:
+		return now, now, "another one takes its place, without its pages"
+	}
+	at, hurry = now.Add(wait), now.Add(wait)
+	if launched && wait > firstDelay {
+		hurry = now.Add(firstDelay)
+	}
+	return at, hurry, fmt.Sprintf("another one is launched in %v", wait)
+}
+
+// whatBecame is what has become of a browser that failed, in words.
+func whatBecame(launched bool) string {
+	if launched {
+		return "is gone"
+	}
+	return "could not be launched"
+}
+
+// reasonOf is why, as a holder is told.
+func reasonOf(why error) string { return strings.TrimPrefix(FirstSentence(why.Error()), ended) }
+
 // slot is one instance of a pool: its endpoint stays, the browser behind it
 // comes and goes.
 type slot struct {
@@ -48,6 +89,7 @@ type slot struct {
 	set      config.Settings
 	proxy    *proxy.Proxy // nil if no browser of ours is launched
 	addr     string       // of the proxy
+	port     *port        // where its leases have their sessions; nil: it shares no browser
 	wake     chan struct{}
 
 	listener net.Listener
@@ -56,10 +98,12 @@ type slot struct {
 	ctx      context.Context   // its life
 	stop     context.CancelFunc
 
+	group *group          // whose browser it shares; nil: it has its own, or none
+	left  <-chan struct{} // closed when no page of its last lease is alive; or nil
+
 	// Of run:
-	began time.Time     // when its browser was to be launched
-	delay time.Duration // before the next launch, if this browser fails
-	had   bool          // there has been a browser, whose successor counts as a restart
+	retry
+	had bool // there has been a browser, whose successor counts as a restart
 
 	// Under the service's lock:
 	pool     *pool // of the configuration that holds now
@@ -87,6 +131,10 @@ type check struct {
 // startLocked has the instance live; it is done with up when its first
 // browser is there, or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
+	if s.port != nil {
+		s.service.joinLocked(s, up)
+		return
+	}
 	if s.proxy == nil {
 		s.check = check{at: time.Now(), responsive: true}
 		s.setLocked(Healthy)
@@ -131,6 +179,9 @@ func (s *slot) retireLocked() {
 	if s.proxy != nil {
 		s.service.retired = append(s.service.retired, s)
 	}
+	if s.group != nil {
+		s.group.leaveLocked(s)
+	}
 	if s.lease == nil {
 		s.stop()
 	}
@@ -138,6 +189,10 @@ func (s *slot) retireLocked() {
 
 // poke has the slot look at its state again.
 func (s *slot) poke() {
+	if s.group != nil {
+		s.group.poke()
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -242,38 +297,14 @@ func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
 // failed notes that the browser is no more, or could not be launched, and when
 // it is tried again.
 func (s *slot) failed(why error, launched bool) {
-	if time.Since(s.began) > wellAfter {
-		s.delay = 0
-	}
-	wait := s.delay
-	if wait == 0 && !launched {
-		wait = firstDelay
-	}
-	s.delay = min(max(2*wait, firstDelay), maxDelay)
 	v := s.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
+	var next string
+	s.tryAt, s.hurryAt, next = s.retry.next(now, launched, s.set.Restart == "never")
 	s.check = check{at: now, err: why.Error()}
-	s.tryAt = now.Add(wait)
-	if s.set.Restart == "never" {
-		s.tryAt = never
-	}
-	s.hurryAt = s.tryAt
-	if launched && wait > firstDelay && s.tryAt != never {
-		s.hurryAt = now.Add(firstDelay)
-	}
-	next := "another one takes its place, without its pages"
-	if s.tryAt == never {
-		next = "it is not replaced (RESTART=never)"
-	} else if wait > 0 {
-		next = fmt.Sprintf("another one is launched in %v", wait)
-	}
-	what := "could not be launched"
-	if launched {
-		what = "is gone"
-	}
-	s.tellHolderLocked("%s: %s; %s", what, strings.TrimPrefix(FirstSentence(why.Error()), ended), next)
+	s.tellHolderLocked("%s: %s; %s", whatBecame(launched), reasonOf(why), next)
 	s.setLocked(Failed)
 	if !s.retired {
 		s.pool.tellLocked()
@@ -374,11 +405,31 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 				s.proxy.Stop(ctx)
 				return crashed
 			}
+			heavy := s.heavy()
 			v.mu.Lock()
 			s.check = check{at: time.Now(), responsive: true}
+			worn := heavy != "" && s.uses > 0 && !s.recycle // another one that nobody has used would be no smaller
+			if worn {
+				s.recycle = true
+				s.settleLocked()
+			}
 			v.mu.Unlock()
+			if worn {
+				v.Log.Info("another browser takes the place of one that "+heavy, "pool", s.poolName, "instance", s.set.ID)
+				s.poke()
+			}
 		}
 	}
+}
+
+// heavy says that the browser has more memory than it may, "" if it has not.
+func (s *slot) heavy() string {
+	if _, rec := s.proxy.Status(); rec != nil && s.set.MaxMemory > 0 {
+		if i, err := launcher.Endpoint(rec); err == nil {
+			return heavy(s.set, i.PID)
+		}
+	}
+	return ""
 }
 
 // ping asks the browser whether it is well.
@@ -403,21 +454,45 @@ func (s *slot) hasBrowser() bool {
 	return st.State != proxy.Stopped
 }
 
-// record is the instance as its holder sees it: at the endpoint that stays.
-func (s *slot) record() *record.Record {
+// browser is the record of the browser that is there; nil: there is none.
+func (s *slot) browser() (rec *record.Record) {
+	switch {
+	case s.proxy != nil:
+		_, rec = s.proxy.Status()
+	case s.group != nil:
+		s.service.mu.Lock()
+		defer s.service.mu.Unlock()
+		if c := s.group.chrome; c != nil {
+			rec = c.Browser.Record
+		}
+	}
+	return rec
+}
+
+// record is the instance as the holder of the lease sees it: at the endpoint
+// that stays.
+func (s *slot) record(lease string) *record.Record {
 	out := record.New()
-	if s.proxy == nil {
+	if s.proxy == nil && s.port == nil {
 		return out
 	}
-	_, rec := s.proxy.Status()
-	i := record.Instance{Host: s.addr, Headless: s.set.Headless, Protocol: protocol(s.set.Browser), Temporary: s.set.UserDataDir == ""}
-	if rec != nil {
+	i := record.Instance{Host: s.addr, Headless: s.set.Headless, Temporary: s.set.UserDataDir == ""}
+	if rec := s.browser(); rec != nil {
 		if raw := rec.Raw("browser"); raw != nil {
 			out.SetRaw("browser", raw)
 		}
 		rec.Get("instance", &i)
 	}
-	s.stable(&i)
+	if s.port != nil {
+		// The browser and its profile are others' too.
+		i.ID, i.SupervisorPID, i.UserDataDir, i.Protocol = "", 0, "", record.CDP
+		s.port.address(&i, lease)
+	} else {
+		if i.Protocol == "" {
+			i.Protocol = protocol(s.set.Browser)
+		}
+		s.stable(&i)
+	}
 	out.MustSet("instance", i)
 	return out
 }

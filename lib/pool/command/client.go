@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"btools/lib/cli"
@@ -20,53 +17,15 @@ import (
 	"btools/lib/life"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
+	"btools/lib/pool/locate"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
-	"btools/lib/state"
 )
 
-// dial connects to the service: of --socket, else the one that the state file
-// lists.
+// dial connects to the service: of --socket, else the one that runs.
 func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
-	path := c.String("socket")
-	none := fmt.Errorf("no bpool service listens on %s", path)
-	if path == "" {
-		f, err := c.State().Read()
-		if err != nil {
-			return nil, cli.StateError(err)
-		}
-		switch alive := slices.DeleteFunc(f.Pools, func(p state.PoolService) bool { return !runs(ctx, p) }); len(alive) {
-		case 0:
-			// systemd may listen for one that is not started yet.
-			path = c.State().SocketPath("bpool")
-			none = fmt.Errorf("no bpool service runs (looked in %s)", c.State().Path())
-		case 1:
-			path = alive[0].Control
-			none = fmt.Errorf("the bpool service with pid %d does not listen on %s", alive[0].Process.PID, path)
-		default:
-			return nil, c.UsageError("several services run, name one by --socket: %s and %s", alive[0].Control, alive[1].Control)
-		}
-	}
-	cl, err := control.Dial(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, &cli.Error{Code: cli.Unavailable, Err: none, Hint: "start one with bpool serve, or systemctl --user start bpool"}
-	}
-	return cl, err
-}
-
-// runs reports whether a service that the state file lists does. Whether the
-// process of another PID namespace lives, its socket tells.
-func runs(ctx context.Context, p state.PoolService) bool {
-	if p.Process.Local() {
-		return p.Process.Alive()
-	}
-	cl, err := control.Dial(ctx, p.Control)
-	if err != nil {
-		return false
-	}
-	cl.Close()
-	return true
+	return locate.Dial(ctx, c.State(), c.String("socket"))
 }
 
 // call makes one call to the service.

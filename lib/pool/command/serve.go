@@ -50,6 +50,9 @@ func load(c *cli.Context) (*config.Config, error) {
 	if errors.As(err, &bad) {
 		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
 	}
+	if err == nil && c.String("leave") != "" {
+		cfg.Leave(c.String("leave"))
+	}
 	return cfg, err
 }
 
@@ -103,7 +106,7 @@ func Serve(c *cli.Context) error {
 
 	v := pool.New(cfg, c.Log)
 	v.Launch, v.State = launch(c, now), c.State()
-	reg, err := registration(c, v)
+	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
 	}
@@ -172,15 +175,18 @@ func Serve(c *cli.Context) error {
 	return errors.Join(err, reg.Close())
 }
 
-// registration is how other programs find the service.
-func registration(c *cli.Context, v *pool.Service) (*register.Service, error) {
+// registration is how other programs find the service. A private one is that
+// of the program that holds it.
+func registration(c *cli.Context, v *pool.Service, private bool) (*register.Service, error) {
 	store := c.State()
 	l, path, err := socket(c, store)
 	if err != nil {
 		return nil, err
 	}
 	self := proc.Self()
-	entry := func() state.PoolService { return state.PoolService{Process: self, Control: path, Names: v.Names()} }
+	entry := func() state.PoolService {
+		return state.PoolService{Process: self, Control: path, Names: v.Names(), Private: private}
+	}
 	return &register.Service{
 		Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
 		Listed: func(f *state.File) bool {

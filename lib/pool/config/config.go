@@ -55,7 +55,10 @@ type Settings struct {
 	Description string
 	Browser     string // a type or an absolute path; "": the best that is installed
 	Headless    bool
-	Isolated    bool // each lease gets a fresh profile
+	Isolated    bool   // each lease gets a fresh browser
+	Isolation   string // Process or Context
+	PerBrowser  int    // instances that share one browser, of Context
+	Spares      int    // sessions that a browser has ready, of Context; MaxInstances: for each that is free
 	WSLWindows  bool
 	Timeout     time.Duration // of a launch, and under bmcp of a tool's call; 0: no limit
 	Launch      bool          // false: the slot holds no browser of ours
@@ -66,6 +69,7 @@ type Settings struct {
 	Restart     string // always or never
 	MaxUses     int    // leases, then another browser; 0: no limit
 	MaxAge      time.Duration
+	MaxMemory   int64 // bytes; 0: no limit
 	IdleTimeout time.Duration
 
 	LeaseTimeout   time.Duration // how long a request may wait
@@ -75,6 +79,12 @@ type Settings struct {
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
 }
+
+// What an instance has to itself.
+const (
+	Process = "process" // a browser
+	Context = "context" // a session in one that it shares
+)
 
 // Value is one value as it was written, and where.
 type Value struct {
@@ -105,6 +115,7 @@ type settings struct {
 	index   map[place]int     // of those that hold: the environment's goes before the file's
 	named   map[string]string // pools that the file has a table of, and where
 	none    bool              // no pool is configured
+	left    string            // see Leave
 }
 
 // name is the key's as the entry's source has it.

@@ -242,6 +242,51 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+func TestIsolation(t *testing.T) {
+	c, err := load(t, `
+max_memory = "2GiB"
+isolated = true
+[pool.A]
+instances = 3
+is_default = true
+isolation = "context"
+per_browser = 2
+[pool.A.instance.2]
+isolation = "process"
+[pool.B]
+instances = 1
+`, "_A_SPARES=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Pools[0].Instances, c.Pools[1].Instances[0]
+	if a[0].Isolation != Context || a[0].PerBrowser != 2 || a[0].Spares != 1 || a[2].Isolation != Process || b.Isolation != Process || b.Spares != MaxInstances || b.MaxMemory != 2<<30 {
+		t.Errorf("%+v", c.Pools)
+	}
+	shared := []string{"_A_INSTANCES=2", "_A_ISOLATION=context"}
+	for _, x := range []struct {
+		vars []string
+		says string
+	}{
+		{append(shared, "BROWSER=firefox"), `ISOLATION is "context" for A/0, whose browser is firefox: only Chrome`},
+		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"), "whose browser is firefox-bin: only Chrome"},
+		{append(shared, "_A__1_BROWSER=webkit"), `for A/1, whose browser is webkit`},
+		{append(shared, "LAUNCH=false"), "which has no browser to share: launch is false"},
+		{append(shared, "_A__1_USER_DATA_DIR=/x"), "for A/1, which has a user_data_dir"},
+		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES means nothing here"},
+		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"}, "PER_BROWSER means nothing here"},
+		{[]string{"_A_INSTANCES=2", "LAUNCH=false", "MAX_MEMORY=1GiB"}, "MAX_MEMORY means nothing here"},
+		{[]string{"_A_INSTANCES=2", "MAX_MEMORY=1GB"}, "a whole number with a unit, such as 512MiB"},
+		{append(shared, "SPARES=some"), "it is a number from 0 to 10000, or all"},
+		{append(shared, "PER_BROWSER=0"), "it is a number from 1 to 10000"},
+		{[]string{"_A_INSTANCES=2", "ISOLATION=thread"}, "it is process or context"},
+	} {
+		if _, err := load(t, "", x.vars...); err == nil || !strings.Contains(err.Error(), x.says) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%v: %v; want %q alone", x.vars, err, x.says)
+		}
+	}
+}
+
 func FuzzEnvironment(f *testing.F) {
 	f.Add("_A_INSTANCES=3\n_A_IS_DEFAULT=true\n_A__1_ALIAS=x\nARGS=a 'b' \\c")
 	f.Fuzz(func(t *testing.T, lines string) {

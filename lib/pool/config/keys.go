@@ -71,6 +71,16 @@ var keys = []key{
 	}},
 	{"HEADLESS", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Headless })},
 	{"ISOLATED", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.Isolated })},
+	{"ISOLATION", anywhere, "process or context", "process", oneOf(func(s *Settings) *string { return &s.Isolation }, Process, Context)},
+	{"PER_BROWSER", anywhere, "1 to 10000", "16", func(s *Settings, v string) (err error) { s.PerBrowser, err = count(v, 1, MaxInstances); return err }},
+	{"SPARES", anywhere, "a number, or all", "all", func(s *Settings, v string) (err error) {
+		if s.Spares = MaxInstances; v != "all" {
+			if s.Spares, err = count(v, 0, MaxInstances); err != nil {
+				err = fmt.Errorf("%w, or all", err)
+			}
+		}
+		return err
+	}},
 	{"WSL_WINDOWS", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.WSLWindows })},
 	{"TIMEOUT", anywhere, "a duration, or milliseconds, 0 for no limit", "30000", func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
@@ -111,11 +121,12 @@ var keys = []key{
 	{"RESTART", anywhere, "always or never", "always", oneOf(func(s *Settings) *string { return &s.Restart }, "always", "never")},
 	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", number(func(s *Settings) *int { return &s.MaxUses })},
 	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
+	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0", func(s *Settings, v string) (err error) { s.MaxMemory, err = size(v); return err }},
 	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
 	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
 	{"QUEUE_LIMIT", shared, "a number", "1024", number(func(s *Settings) *int { return &s.QueueLimit })},
-	{"AFFINITY", shared, "call or session", "call", oneOf(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
+	{"AFFINITY", shared, "call or session", "session", oneOf(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
 	{"HEALTH_INTERVAL", shared, "a duration", "20s", duration(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
 	{"HEALTH_TIMEOUT", shared, "a duration", "5s", duration(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
 }
@@ -155,6 +166,21 @@ func count(v string, low, high int) (int, error) {
 		return 0, fmt.Errorf("it is a number from %d to %d", low, high)
 	}
 	return n, nil
+}
+
+// size reads a size as people write memory's, in bytes.
+func size(v string) (int64, error) {
+	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if digits, ok := strings.CutSuffix(v, unit); ok {
+			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 20); err == nil {
+				return int64(n) << (10 * (i + 1)), nil
+			}
+		}
+	}
+	if v == "0" {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("it is a whole number with a unit, such as 512MiB or 2GiB, or 0")
 }
 
 func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {

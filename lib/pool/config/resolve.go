@@ -36,6 +36,8 @@ func (s *settings) resolve(bad *Error) *Config {
 		p := s.pool(Default, 1, bad)
 		p.IsDefault = true
 		c.Pools = []Pool{p}
+		c.checkInstances(bad)
+		s.checkMeaning(c, bad)
 		return c
 	}
 	var defaults []string
@@ -63,6 +65,7 @@ func (s *settings) resolve(bad *Error) *Config {
 		c.Pools = append(c.Pools, p)
 	}
 	c.checkInstances(bad)
+	s.checkMeaning(c, bad)
 	switch {
 	case len(defaults) > 1:
 		for _, d := range defaults {
@@ -91,8 +94,20 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// checkInstances looks for what no browser can be launched with.
+// Leave has browsers of a type not launched where LAUNCH does not say
+// otherwise: clients bring their own.
+func (c *Config) Leave(browser string) {
+	for _, p := range c.Pools {
+		p.all.left = browser
+		for i := range p.Instances {
+			p.Instances[i].Launch = p.all.of(p.Name, p.Instances[i].ID).Launch
+		}
+	}
+}
+
+// checkInstances looks for what no browser can be launched with, or used for.
 func (c *Config) checkInstances(bad *Error) {
+	c.checkIsolation(bad)
 	dirs := map[string]string{}
 	for _, p := range c.Pools {
 		told := false
@@ -178,6 +193,9 @@ func (s *settings) value(pool, id string, k *key) Value {
 	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // which no DevTools drives
+	}
+	if k.name == "LAUNCH" && s.left != "" && s.value(pool, id, keyNamed("BROWSER")).Text == s.left {
+		v.Text, v.Source = "false", "default for "+s.left+" here"
 	}
 	return v
 }

@@ -1,0 +1,592 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shared starts a service whose pool A shares Chromiums.
+func (w *world) shared(vars ...string) *pool {
+	return w.pool(append([]string{"BROWSER=chromium", "_A_IS_DEFAULT=1", "_A_ISOLATION=context"}, vars...)...)
+}
+
+// browsers are the process IDs of the browsers that run.
+func (w *world) browsers() (pids []string) {
+	for _, o := range w.ours() {
+		if strings.Contains(o, "--user-data-dir") && !strings.Contains(o, "--type=") {
+			pids = append(pids, strings.Fields(o)[0])
+		}
+	}
+	return pids
+}
+
+// own is the address of the one Chromium itself, past all sessions.
+func (w *world) own() string {
+	w.t.Helper()
+	r := w.run("blaunch", "list", "-f", "instance.http_url")
+	if urls := strings.Fields(r.out); r.code == 0 && len(urls) == 1 {
+		return urls[0]
+	}
+	w.t.Fatalf("want one browser: %+v", r)
+	return ""
+}
+
+// pid is that of the browser of an instance of A.
+func (p *pool) pid(instance int) int { return p.status().Pools[0].Instances[instance].PID }
+
+// targets are what the holder of a lease sees.
+func (l leased) targets(t *testing.T) string {
+	t.Helper()
+	return once(t, l.Instance.WSURL, "Target.getTargets", "{}")
+}
+
+const newPage = "Target.createTarget"
+
+func blank(mark string) string { return fmt.Sprintf(`{"url":"about:blank#%s"}`, mark) }
+
+func TestSharedPoolLeases(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2", "_A__1_ALIAS=second")
+	a, b := p.lease(), p.lease("--instance", "second")
+	if a.Instance.PID != b.Instance.PID || len(w.browsers()) != 1 {
+		t.Errorf("the leases are of the browsers %d and %d: %v", a.Instance.PID, b.Instance.PID, w.browsers())
+	}
+	port := strings.Split(a.Instance.HTTPURL, "/session/")[0]
+	for _, l := range []leased{a, b} {
+		at := port + "/session/" + l.Lease.ID
+		if ws := strings.Replace(at, "http", "ws", 1) + "/devtools/browser/" + l.Lease.ID; l.Instance.HTTPURL != at || l.Instance.WSURL != ws {
+			t.Errorf("the addresses are %s and %s; want %s and %s", l.Instance.HTTPURL, l.Instance.WSURL, at, ws)
+		}
+	}
+	if _, v := get(t, "GET", a.Instance.HTTPURL+"/json/version"); !strings.Contains(v, `"`+a.Instance.WSURL+`"`) {
+		t.Errorf("/json/version: %s", v)
+	}
+	c := dial(t, a.Instance.WSURL)
+	c.ask(newPage, blank("mine"))
+	c.ask("Storage.setCookies", `{"cookies":[{"name":"a","value":"b","domain":"localhost","path":"/"}]}`)
+	if s := a.targets(t); strings.Count(s, `"type":"page"`) != 2 || !strings.Contains(s, "#mine") {
+		t.Errorf("the holder sees %s", s)
+	}
+	if s := b.targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#mine") {
+		t.Errorf("another holder sees %s", s)
+	}
+	// A pool that is drained gives no leases; those that there are go on.
+	w.run("bpool", "drain", "A").wants(t, 0, "")
+	if i := p.status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" || c.ask("Browser.getVersion", "{}") == "" {
+		t.Errorf("%+v", i)
+	}
+	w.run("bpool", "drain", "--off").wants(t, 0, "")
+	// Its end: who is connected is told, who comes later too.
+	w.run("bpool", "release", a.Lease.ID).wants(t, 0, "")
+	if took := c.lost(); took > 2*time.Second {
+		t.Errorf("a client was disconnected after %v", took)
+	}
+	for _, path := range []string{"", "/json/version", "/devtools/browser/" + a.Lease.ID} {
+		if code, body := get(t, "GET", a.Instance.HTTPURL+path); code != http.StatusGone || !strings.Contains(body, `"lease_ended"`) {
+			t.Errorf("GET %s after the end: %d %s", path, code, body)
+		}
+	}
+	if code, body := get(t, "GET", port+"/json/version"); code != 404 || !strings.Contains(body, "ws_url of a lease") {
+		t.Errorf("the port itself: %d %s", code, body)
+	}
+	// The next holder has a fresh session, and no page of the last is alive
+	// once it is connected.
+	again := p.lease("--instance", a.Lease.Instance)
+	c = dial(t, again.Instance.WSURL)
+	if _, all := get(t, "GET", w.own()+"/json/list"); strings.Contains(all, "#mine") {
+		t.Errorf("a page of the last holder is alive: %s", all)
+	}
+	if s := c.ask("Storage.getCookies", "{}"); !strings.Contains(s, `"cookies":[]`) {
+		t.Errorf("the cookies of the last holder: %s", s)
+	}
+	if s := again.targets(t); strings.Count(s, `"type":"page"`) != 1 {
+		t.Errorf("the next holder sees %s", s)
+	}
+	w.run("bpool", "release", b.Lease.ID).wants(t, 0, "")
+	// A client closes its browser: the lease has another one at its address.
+	c.ask(newPage, blank("closed"))
+	c.ask("Browser.close", "{}")
+	c.lost()
+	if s := again.targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#closed") {
+		t.Errorf("after Browser.close the holder sees %s", s)
+	}
+	if len(w.browsers()) != 1 || p.pid(0) != a.Instance.PID {
+		t.Error("Browser.close has ended the browser of all")
+	}
+	short := p.lease("--ttl", "1h", "--instance", "1", "--timeout", "0s")
+	w.run("bpool", "renew", "--ttl", "1ms", short.Lease.ID).wants(t, 0, "")
+	until(t, "its time is over", func() bool {
+		code, _ := get(t, "GET", short.Instance.HTTPURL+"/json/version")
+		return code == http.StatusGone
+	})
+}
+
+// spares waits until this many sessions of A are ready for leases to come.
+func (p *pool) spares(n int) {
+	p.t.Helper()
+	until(p.t, fmt.Sprintf("%d sessions are ready", n), func() bool {
+		_, metrics := get(p.t, "GET", p.http+"/metrics")
+		return strings.Contains(metrics, fmt.Sprintf("bpool_sessions{pool=\"A\",state=\"spare\"} %d\n", n))
+	})
+}
+
+// A lease waits for nothing, and its session is there before: Chrome does not
+// run while all of this happens. What nobody has used goes to the next.
+func TestSharedPoolSpares(t *testing.T) {
+	w := newWorld(t)
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "0", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	for _, v := range []string{"BROWSER=chromium", "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_SPARES=2", "HEALTH_INTERVAL=1h"} {
+		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
+	}
+	p.start()
+	p.spares(2)
+	pid := p.pid(0)
+	syscall.Kill(pid, syscall.SIGSTOP)
+	defer syscall.Kill(pid, syscall.SIGCONT)
+	for range 5 {
+		w.run("bpool", "release", p.lease().Lease.ID).wants(t, 0, "")
+	}
+	var leases []leased
+	for range 2 {
+		l := p.lease()
+		if _, list := get(t, "GET", l.Instance.HTTPURL+"/json/list"); strings.Count(list, `"type": "page"`) != 1 {
+			t.Errorf("the session that was ready has %s", list)
+		}
+		leases = append(leases, l)
+	}
+	leases = append(leases, p.lease()) // there is none, which the holder notices
+	syscall.Kill(pid, syscall.SIGCONT)
+	for _, l := range leases {
+		if s := l.targets(t); strings.Count(s, `"type":"page"`) != 1 {
+			t.Errorf("the holder sees %s", s)
+		}
+	}
+	p.spares(1) // one instance is free
+	_, metrics := get(t, "GET", p.http+"/metrics")
+	for _, want := range []string{`bpool_browsers{pool="A"} 1`, `bpool_sessions{pool="A",state="leased"} 3`} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// Holders come and go as fast as they can; each has what is its own, and finds
+// no page of one before.
+func TestSharedPoolUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=3", "_A_SPARES=1")
+	var wg sync.WaitGroup
+	for holder := range 5 {
+		wg.Go(func() {
+			for round := range 4 {
+				mark := fmt.Sprintf("holder-%d-%d-", holder, round)
+				l := p.lease()
+				c := dial(t, l.Instance.WSURL)
+				c.ask(newPage, blank(mark))
+				if s := l.targets(t); strings.Count(s, `"type":"page"`) != 2 || strings.Count(s, "#holder") != strings.Count(s, "#"+mark) {
+					t.Errorf("%s sees %s", mark, s)
+				}
+				w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+			}
+		})
+	}
+	wg.Wait()
+	until(t, "no page is left", func() bool {
+		_, all := get(t, "GET", w.own()+"/json/list")
+		return !strings.Contains(all, "#holder")
+	})
+	if s := p.status(); s.Summary.Available != 3 || s.Pools[0].Instances[0].Uses != 20 || s.Pools[0].Instances[0].Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A Chromium that does not answer is replaced, for all that share it.
+func TestSharedPoolHangs(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=2s")
+	l := p.lease()
+	dial(t, l.Instance.WSURL).ask(newPage, blank("old"))
+	syscall.Kill(l.Instance.PID, syscall.SIGSTOP)
+	until(t, "another browser takes its place", func() bool {
+		s := p.status()
+		return s.Summary.Healthy == 2 && s.Pools[0].Instances[0].PID != l.Instance.PID
+	})
+	if s := l.targets(t); strings.Contains(s, "#old") {
+		t.Errorf("the holder sees %s", s)
+	}
+	if !strings.Contains(p.errs.String(), "the browser does not answer: stopping it") {
+		t.Error("nobody says why")
+	}
+}
+
+// The web page and the name that DNS rebinding gives are refused, as elsewhere.
+func TestSharedPoolIsGuarded(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=1")
+	l := p.lease()
+	for _, header := range []string{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Host: evil.example"} {
+		name, value, _ := strings.Cut(header, ": ")
+		r, err := http.NewRequestWithContext(t.Context(), "GET", l.Instance.HTTPURL+"/json/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(name, value)
+		if name == "Host" {
+			r.Host = value
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", header, resp.Status)
+		}
+	}
+}
+
+// A Chromium that dies under several leases: all instances come back together,
+// and the leases go on at their addresses.
+func TestSharedPoolBrowserKilled(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=3")
+	a := p.lease("--instance", "0")
+	holder := w.cmd("bpool", "lease", "--wait", "--instance", "1")
+	var said syncBuffer
+	holder.Stderr = &said
+	out, _ := holder.StdoutPipe()
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		holder.Process.Signal(syscall.SIGTERM)
+		holder.Wait()
+	}()
+	var b leased
+	if err := json.NewDecoder(out).Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	watch := w.cmd("bpool", "watch", "-f", "event.event,event.instance")
+	var events syncBuffer
+	watch.Stdout = &events
+	watch.Start()
+	defer func() {
+		watch.Process.Kill()
+		watch.Wait()
+	}()
+	clients := []*wire{dial(t, a.Instance.WSURL), dial(t, b.Instance.WSURL)}
+	for _, c := range clients {
+		c.ask(newPage, blank("old"))
+	}
+	until(t, "the watcher watches", func() bool {
+		l := p.lease("--instance", "2")
+		w.run("bpool", "release", l.Lease.ID)
+		return strings.Contains(events.String(), "leased")
+	})
+	began := time.Now()
+	syscall.Kill(a.Instance.PID, syscall.SIGKILL)
+	for _, c := range clients {
+		if took := c.lost(); took > 2*time.Second {
+			t.Errorf("a client was disconnected after %v", took)
+		}
+	}
+	for _, l := range []leased{a, b} { // they wait for the next browser
+		if s := l.targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#old") {
+			t.Errorf("the holder sees %s", s)
+		}
+	}
+	t.Logf("both are served again after %v", time.Since(began))
+	st := p.status()
+	for _, i := range st.Pools[0].Instances {
+		if i.Status != "healthy" || i.PID == a.Instance.PID || i.Restarts != 1 {
+			t.Errorf("%+v", i)
+		}
+	}
+	until(t, "the holder is told", func() bool {
+		return strings.Contains(said.String(), "the browser of A/1 is gone: the browser was killed by signal 9 (SIGKILL); another one takes its place, without its pages")
+	})
+	for _, i := range "012" {
+		for _, e := range []string{"failed", "starting", "restarted", "healthy"} {
+			if !strings.Contains(events.String(), fmt.Sprintf("%s\t%c\n", e, i)) {
+				t.Errorf("no event %s of instance %c:\n%s", e, i, events.String())
+			}
+		}
+	}
+	if l := p.lease("--instance", "2"); l.Instance.PID == a.Instance.PID {
+		t.Error("a new lease has the old browser")
+	}
+}
+
+// A Chromium that is worn is replaced by another one, and ends with its last
+// lease.
+func TestSharedPoolReplacesWornBrowsers(t *testing.T) {
+	for _, limit := range []string{"MAX_USES=2", "MAX_AGE=1ms", "MAX_MEMORY=1MiB"} {
+		t.Run(limit, func(t *testing.T) {
+			w := newWorld(t)
+			interval := "1h"
+			if strings.HasPrefix(limit, "MAX_MEMORY") {
+				interval = "300ms"
+			}
+			p := w.shared("_A_INSTANCES=4", "_A_"+limit, "HEALTH_INTERVAL="+interval)
+			first := p.lease()
+			if limit == "MAX_USES=2" {
+				w.run("bpool", "release", p.lease().Lease.ID).wants(t, 0, "")
+			}
+			c := dial(t, first.Instance.WSURL)
+			c.ask(newPage, blank("old"))
+			until(t, "another browser takes leases", func() bool { return p.pid(3) != first.Instance.PID })
+			second := p.lease()
+			if second.Instance.PID == first.Instance.PID {
+				t.Errorf("a new lease has the browser that is worn")
+			}
+			if s := first.targets(t); !strings.Contains(s, "#old") || c.ask("Browser.getVersion", "{}") == "" {
+				t.Errorf("the lease of the worn browser has lost its pages: %s", s)
+			}
+			if syscall.Kill(first.Instance.PID, 0) != nil {
+				t.Error("the worn browser has ended under its lease")
+			}
+			w.run("bpool", "release", first.Lease.ID).wants(t, 0, "")
+			until(t, "the worn browser ends with its last lease", func() bool { return syscall.Kill(first.Instance.PID, 0) != nil })
+			if code, body := get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
+				t.Errorf("the holder of a browser that was drained gets %d %s", code, body)
+			}
+			if limit == "MAX_USES=2" && !strings.Contains(p.errs.String(), "has had 2 leases (MAX_USES=2)") {
+				t.Error("nobody says why")
+			}
+		})
+	}
+}
+
+func TestMaxMemoryOfABrowserOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("BROWSER=chromium", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_MAX_MEMORY=1MiB", "HEALTH_INTERVAL=300ms")
+	l := p.lease()
+	until(t, "its memory is looked at", func() bool { return strings.Contains(p.errs.String(), "(MAX_MEMORY=1MiB)") })
+	if pid := p.pid(0); pid != l.Instance.PID {
+		t.Error("it was replaced under its lease")
+	}
+	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+	until(t, "it is replaced", func() bool { pid := p.pid(0); return pid != 0 && pid != l.Instance.PID })
+}
+
+func TestSharedPoolScalesAndReloads(t *testing.T) {
+	w := newWorld(t)
+	config := w.dir + "/pool.toml"
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const shared = "browser = \"chromium\"\nhealth_interval = \"1h\"\n[pool.A]\ninstances = 2\nper_browser = 2\nisolation = \"context\"\n"
+	write(shared)
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", config, "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p.start()
+	browsers := func(n int) {
+		t.Helper()
+		until(t, fmt.Sprintf("%d browsers run", n), func() bool { return len(w.browsers()) == n })
+	}
+	browsers(1)
+	first := p.lease("--instance", "0")
+	w.run("bpool", "scale", "A", "5").wants(t, 0, "")
+	browsers(3)
+	until(t, "all are healthy", func() bool { return p.status().Summary.Healthy == 5 })
+	last := p.lease("--instance", "4")
+	w.run("bpool", "scale", "A", "3").wants(t, 0, "")
+	if s := last.targets(t); !strings.Contains(s, `"type":"page"`) {
+		t.Errorf("a lease of an instance that is no more sees %s", s)
+	}
+	browsers(3)
+	w.run("bpool", "release", last.Lease.ID).wants(t, 0, "")
+	browsers(2)
+	// Each instance has a browser of its own now; the lease goes on.
+	c := dial(t, first.Instance.WSURL)
+	write(strings.NewReplacer("per_browser = 2\n", "", "context", "process").Replace(shared))
+	w.run("bpool", "reload").wants(t, 0, "")
+	browsers(3)
+	if c.ask("Browser.getVersion", "{}"); first.Instance.PID == p.pid(0) {
+		t.Error("the new instance has the old browser")
+	}
+	w.run("bpool", "release", first.Lease.ID).wants(t, 0, "")
+	c.lost()
+	browsers(2)
+	if code, _ := get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
+		t.Errorf("its holder gets %d", code)
+	}
+	if l := p.lease(); strings.Contains(l.Instance.HTTPURL, "/session/") {
+		t.Errorf("a lease of a browser of its own has the address %s", l.Instance.HTTPURL)
+	}
+	write(shared)
+	w.run("bpool", "reload").wants(t, 0, "")
+	until(t, "it shares again, at the same port", func() bool {
+		l := p.lease()
+		w.run("bpool", "release", l.Lease.ID)
+		return strings.HasPrefix(l.Instance.HTTPURL, strings.Split(first.Instance.HTTPURL, "lease_")[0])
+	})
+}
+
+// A Chromium is launched for the first lease, and ends when nobody uses it; the
+// lease goes on.
+func TestSharedPoolIdle(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=500ms", "SPARES=0")
+	if n := len(w.browsers()); n != 0 || p.status().Summary.Healthy != 2 {
+		t.Errorf("before the first lease %d browsers run", n)
+	}
+	l := p.lease()
+	c := dial(t, l.Instance.WSURL)
+	c.ask(newPage, blank("old"))
+	time.Sleep(time.Second) // it is in use
+	if n := len(w.browsers()); n != 1 {
+		t.Errorf("while a client is connected %d browsers run", n)
+	}
+	c.conn.Close(1000, "")
+	until(t, "it ends", func() bool { return len(w.browsers()) == 0 })
+	if s := l.targets(t); strings.Contains(s, "#old") {
+		t.Errorf("the next connection sees %s", s)
+	}
+	if s := p.status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// restart replaces the session of one instance, or all browsers of the pool.
+func TestSharedPoolRestart(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2", "_A_RESTART=never")
+	a, b := p.lease("--instance", "0"), p.lease("--instance", "1")
+	ca, cb := dial(t, a.Instance.WSURL), dial(t, b.Instance.WSURL)
+	ca.ask(newPage, blank("old"))
+	cb.ask(newPage, blank("old"))
+	w.run("bpool", "restart", "A/0").wants(t, 0, "")
+	ca.lost()
+	if s := a.targets(t); strings.Contains(s, "#old") {
+		t.Errorf("a lease that was restarted sees %s", s)
+	}
+	if s := cb.ask("Target.getTargets", "{}"); !strings.Contains(s, "#old") {
+		t.Errorf("another lease sees %s", s)
+	}
+	if p.pid(0) != a.Instance.PID {
+		t.Error("the restart of one instance has ended the browser of all")
+	}
+	w.run("bpool", "restart", "A").wants(t, 0, "")
+	cb.lost()
+	if s := b.targets(t); strings.Contains(s, "#old") || p.pid(1) == b.Instance.PID {
+		t.Errorf("after a restart of the pool a lease sees %s", s)
+	}
+	// It is not replaced, and nobody waits for it.
+	syscall.Kill(p.pid(0), syscall.SIGKILL)
+	until(t, "both have failed", func() bool { return p.status().Summary.Failed == 2 })
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/json/version"); code != http.StatusServiceUnavailable || !strings.Contains(body, "RESTART=never") {
+		t.Errorf("%d %s", code, body)
+	}
+	w.run("bpool", "release", "--all").wants(t, 0, "")
+	w.run("bpool", "lease").wants(t, 69, "RESTART=never")
+	w.run("bpool", "restart", "A/1").wants(t, 0, "")
+	until(t, "both are back", func() bool { return p.status().Summary.Healthy == 2 })
+	p.lease()
+}
+
+// Two of each client at once, each with a lease, see nothing of the others.
+func TestSharedPoolClients(t *testing.T) {
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=8")
+	at := func(string) (string, string) {
+		l := p.lease()
+		return l.Instance.HTTPURL, l.Instance.WSURL
+	}
+	var wg sync.WaitGroup
+	for _, who := range []string{"chromedp-1", "chromedp-2"} {
+		_, ws := at(who)
+		wg.Go(func() { chromedpSession(t, ws, site, who) })
+	}
+	isolatedClients(t, &proxy{t: t, w: w}, site, at, "isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")
+	wg.Wait()
+	if n := len(w.browsers()); n != 1 || p.status().Summary.Leased != 8 {
+		t.Errorf("%d browsers run", n)
+	}
+	p.stop()
+	w.clean()
+}
+
+// A stable port before a lease of a session, as before one of a browser.
+func TestSharedPoolBehindProxy(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2")
+	token := w.dir + "/token"
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	far := w.proxy("--launch", "bpool lease --wait --bind-fd 3", "--token-file", token)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", far.url+"/json/version?token=secret", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "192.0.2.1:9222" // of a client on another machine
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), `"ws://192.0.2.1:9222/devtools/browser/lease_`) {
+		t.Errorf("another machine gets %s %s", resp.Status, body)
+	}
+	far.stop()
+	until(t, "its lease ends with it", func() bool { return p.status().Summary.Leased == 0 })
+	q := w.proxy("--launch", "bpool lease --wait --bind-fd 3")
+	_, v := get(t, "GET", q.url+"/json/version")
+	var at struct {
+		WSURL string `json:"webSocketDebuggerUrl"`
+	}
+	if err := json.Unmarshal([]byte(v), &at); err != nil || !strings.HasPrefix(at.WSURL, "ws://"+q.addr+"/devtools/browser/lease_") {
+		t.Fatalf("/json/version: %s", v)
+	}
+	dial(t, at.WSURL).ask(newPage, blank("mine"))
+	c := dial(t, "ws://"+q.addr+"/devtools/browser")
+	if s := c.ask("Target.getTargets", "{}"); !strings.Contains(s, "#mine") || strings.Count(s, `"type":"page"`) != 2 {
+		t.Errorf("a client of the proxy sees %s", s)
+	}
+	var pages []struct {
+		WSURL string `json:"webSocketDebuggerUrl"`
+	}
+	_, list := get(t, "GET", q.url+"/json/list")
+	if err := json.Unmarshal([]byte(list), &pages); err != nil || len(pages) != 2 || !strings.HasPrefix(pages[0].WSURL, "ws://"+q.addr+"/devtools/page/") {
+		t.Fatalf("/json/list: %s", list)
+	}
+	if s := once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(s, "42") {
+		t.Errorf("a page: %s", s)
+	}
+	w.run("bpool", "release", "--all").wants(t, 0, "")
+	c.lost()
+	if s := once(t, "ws://"+q.addr+"/devtools/browser", "Target.getTargets", "{}"); strings.Contains(s, "#mine") {
+		t.Errorf("the next lease sees %s", s)
+	}
+	if n := p.status().Summary.Leased; n != 1 {
+		t.Errorf("%d leases", n)
+	}
+	q.stop()
+}
+
+func TestSharedPoolKilled(t *testing.T) {
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=3", "_A_PER_BROWSER=2")
+	l := p.lease()
+	c := dial(t, l.Instance.WSURL)
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	if took := c.lost(); took > 2*time.Second {
+		t.Errorf("a client was disconnected after %v", took)
+	}
+	w.clean()
+}

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// checkIsolation looks for sessions that no browser can give.
+func (c *Config) checkIsolation(bad *Error) {
+	told := map[string]bool{} // a value holds for many instances
+	for _, p := range c.Pools {
+		for _, i := range p.Instances {
+			if i.Isolation != Context {
+				continue
+			}
+			e := p.all.find(p.Name, i.ID, "ISOLATION")
+			why := i.unshared()
+			if why == "" || told[p.Name+why] {
+				continue
+			}
+			told[p.Name+why] = true
+			bad.add(e.source, "%s is %q for %s/%s, %s", e.name(), e.text, p.Name, i.ID, why)
+		}
+	}
+}
+
+// checkMeaning looks for values that change nothing.
+func (s *settings) checkMeaning(c *Config, bad *Error) {
+	for _, e := range s.entries {
+		switch e.key.name {
+		case "PER_BROWSER", "SPARES":
+			if !c.any(&e, func(i Settings) bool { return i.Isolation == Context }) {
+				bad.add(e.source, "%s means nothing here: it is of instances that share a browser, which need isolation = \"context\"", e.name())
+			}
+		case "MAX_MEMORY":
+			switch {
+			case e.text == "0":
+			case runtime.GOOS != "linux":
+				bad.add(e.source, "%s can't be kept on %s, where a browser's memory is not known", e.name(), runtime.GOOS)
+			case !c.any(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
+				bad.add(e.source, "%s means nothing here: it is of browsers that bpool launches on Linux", e.name())
+			}
+		}
+	}
+}
+
+// unshared is why instances can't share a browser, "" if they can.
+func (i *Settings) unshared() string {
+	switch kind := strings.ToLower(filepath.Base(i.Browser)); {
+	case strings.HasPrefix(kind, "firefox"), kind == "webkit":
+		return "whose browser is " + kind + ": only Chrome and its kind have sessions that can be shared out"
+	case !i.Launch:
+		return "which has no browser to share: launch is false"
+	case i.UserDataDir != "":
+		return "which has a user_data_dir: its sessions would not see that profile"
+	}
+	return ""
+}
+
+// any reports whether a value stands where it could hold for such an instance.
+func (c *Config) any(e *entry, is func(Settings) bool) bool {
+	for _, p := range c.Pools {
+		if e.level != global && e.pool != p.Name {
+			continue
+		}
+		for _, i := range p.Instances {
+			if (e.level != instance || e.id == i.ID) && is(i) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,79 @@
+// Package locate finds the bpool service that a program is to use, by one rule
+// for all programs.
+package locate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/state"
+)
+
+// Dial connects to the service that listens on the named socket, else to the
+// only one that runs. A service that is some program's own is not for others:
+// it is found only by its name.
+func Dial(ctx context.Context, store *state.Store, named string) (*control.Client, error) {
+	path := named
+	missing := &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path), Hint: "start one with bpool serve, or systemctl --user start bpool"}
+	if path == "" {
+		f, err := store.Read()
+		if err != nil {
+			return nil, cli.StateError(err)
+		}
+		shared, private := Running(ctx, f)
+		switch len(shared) {
+		case 0:
+			// systemd may listen for one that is not started yet.
+			path = store.SocketPath("bpool")
+			missing.Err = fmt.Errorf("no bpool service runs (looked in %s)", store.Path())
+			if len(private) > 0 {
+				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; --socket %s asks it", private[0].Process.PID, private[0].Control)
+			}
+		case 1:
+			path = shared[0].Control
+			missing.Err = fmt.Errorf("the bpool service with pid %d does not listen on %s", shared[0].Process.PID, path)
+		default:
+			return nil, &cli.Error{Code: cli.Usage, Err: fmt.Errorf("several bpool services run, name one by --socket: %s and %s", shared[0].Control, shared[1].Control)}
+		}
+	}
+	c, err := control.Dial(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, missing
+	}
+	return c, err
+}
+
+// Running are the services of the state file that run: those for everybody,
+// and those that belong to a program.
+func Running(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
+	for _, p := range f.Pools {
+		switch {
+		case !runs(ctx, p):
+		case p.Private:
+			private = append(private, p)
+		case !slices.ContainsFunc(shared, func(other state.PoolService) bool { return other.Control == p.Control }):
+			shared = append(shared, p)
+		}
+	}
+	return shared, private
+}
+
+// runs reports whether a service that the state file lists does. Whether the
+// process of another PID namespace lives, its socket tells.
+func runs(ctx context.Context, p state.PoolService) bool {
+	if p.Process.Local() {
+		return p.Process.Alive()
+	}
+	c, err := control.Dial(ctx, p.Control)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}

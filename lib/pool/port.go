@@ -1,0 +1,126 @@
+package pool
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/guard"
+	"btools/lib/record"
+	"btools/lib/virtual/sessions"
+)
+
+// port is where the sessions of a pool's leases have their addresses, for as
+// long as the service lives: who comes back after the end of a lease is told so.
+type port struct {
+	service *Service
+	addr    string // host:port
+	guard   guard.Guard
+	limit   guard.Limit
+}
+
+// maxConnections bounds the connections of a port; a lease has its own bound.
+const maxConnections = 8192
+
+// below is the path below which a port has the leases.
+const below = "/session/"
+
+// portLocked is the port of a pool, opened if it is not there.
+func (v *Service) portLocked(pool string) (*port, error) {
+	if p := v.ports[pool]; p != nil {
+		return p, nil
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
+	}
+	p := &port{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Most: maxConnections}}
+	v.ports[pool] = p
+	server := &http.Server{
+		Handler: p, ConnState: p.limit.State, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(v.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true,
+	}
+	v.running.Go(func() { server.Serve(p.limit.Listener(l)) })
+	v.running.Go(func() {
+		<-v.ctx.Done()
+		server.Close()
+	})
+	return p, nil
+}
+
+// leaseID is the form of a lease's ID: see newLeaseID.
+var leaseID = regexp.MustCompile(`^lease_[0-9]+_[a-z0-9]{16}$`)
+
+// ServeHTTP answers a request to a session.
+func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if no := p.guard.Check(r); no != nil {
+		p.service.Log.Debug("refused", "client", r.RemoteAddr, "path", r.URL.Path, "why", no.Error.Message)
+		no.Answer(w)
+		return
+	}
+	rest, ok := strings.CutPrefix(r.URL.Path, below)
+	id, _, _ := strings.Cut(rest, "/")
+	if !ok || !leaseID.MatchString(id) {
+		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here", printable(r.URL.Path))
+		e.Hint = "connect to the http_url or the ws_url of a lease, which hold its ID; by browserURL, Puppeteer drops it"
+		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).Answer(w)
+		return
+	}
+	p.guard.Clean(r)
+	h := &hijacked{ResponseWriter: w}
+	if err := p.serve(h, r, id); err != nil {
+		(&guard.Refusal{Status: statusOf(err), Error: control.ErrorOf(err)}).Answer(w)
+	}
+	if h.conn != nil {
+		p.limit.Drop(h.conn) // the server does not know of its end
+	}
+}
+
+// serve answers a request to a lease's session, on the next Chrome should the
+// present one die just then. With an error nothing is answered.
+func (p *port) serve(w http.ResponseWriter, r *http.Request, lease string) (err error) {
+	const tries = 2
+	for range tries {
+		s, done, none := p.service.session(r.Context(), lease)
+		if none != nil {
+			return none
+		}
+		err = sessions.Serve(w, r, s, below+lease)
+		done()
+		if err == nil {
+			break
+		}
+	}
+	return err
+}
+
+// hijacked notes a connection that has become a WebSocket.
+type hijacked struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.conn = conn
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController.
+func (h *hijacked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// address gives an instance the addresses of a lease's session.
+func (p *port) address(i *record.Instance, lease string) {
+	host, port, _ := net.SplitHostPort(p.addr)
+	i.Host = host
+	i.Port, _ = strconv.Atoi(port)
+	i.HTTPURL = "http://" + p.addr + below + lease
+	i.WSURL = "ws://" + p.addr + below + lease + "/devtools/browser/" + lease
+}
