@@ -49,9 +49,9 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 // gets over.
 func TestMCPCallsOnOneInstance(t *testing.T) {
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_BROWSER=chromium", "_A_LAUNCH=true")
+	p := w.pool("_A_INSTANCES=1", "_A_AFFINITY=call", "_A_BROWSER=chromium", "_A_LAUNCH=true")
 	clients, _ := filepath.Abs("../scripts/clients/node_modules/.bin")
-	m := w.startMCP([]string{"HOME=" + w.dir}, "--mcp", clients+"/playwright-mcp")
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
 	works := func(what string) {
 		t.Helper()
@@ -100,33 +100,111 @@ func TestMCPBadArguments(t *testing.T) {
 	m.end()
 	for args, code := range map[string]int{
 		"--pool-config /nonexistent.toml": 78, "--token-file x": 64, "--allow-origin http://x": 64, "--http=": 64, "--no-child --eager": 64,
-		"--no-pool --pool-config x": 64, "--config /nonexistent.toml": 78,
+		"--pool --pool-config x": 64, "--socket x --env-file y": 64, "--config /nonexistent.toml": 78,
 	} {
 		if r := w.run("bmcp", strings.Fields(args)...); r.code != code || r.err == "" {
 			t.Errorf("%s: exit %d, want %d: %s", args, r.code, code, r.err)
 		}
 	}
+	// Options that would have no effect are refused, and say why.
+	configured := []string{"PW_MCP_PROXY__A_INSTANCES=1"}
+	p := w.pool("LAUNCH=false", "_A_INSTANCES=1")
+	for _, x := range []struct {
+		env        []string
+		args, want string
+	}{
+		{configured, "--browser chromium", "--browser has no effect: pools are configured"},
+		{configured, "--no-headless", "--no-headless has no effect: pools are configured"},
+		{nil, "--pool --profile " + w.dir + "/p", "--profile has no effect: the browsers of the service"},
+		{nil, "--socket " + p.sock + " --arg --x", "--arg has no effect"},
+		{nil, "--browser firefox --window-size 1,1", "--window-size has no effect: firefox is launched by the child"},
+		{nil, "--browser webkit --profile x", "--profile has no effect: webkit is launched by the child"},
+	} {
+		was := w.env
+		w.env = slices.Concat(w.env, x.env)
+		w.run("bmcp", strings.Fields(x.args)...).wants(t, 64, x.want)
+		w.env = was
+	}
+	p.stop()
 	w.clean()
 }
 
 // A browser that DevTools can't reach is the child's business.
 func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	w := newWorld(t)
-	child := w.dir + "/playwright-fake"
+	child := w.dir + "/playwright-mcp"
 	if err := os.Symlink(bin+"/fakechild", child); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{"firefox": " --browser=firefox --headless", "firefox --no-headless": " --browser=firefox", "webkit": " --browser=webkit --headless"} {
+	for args, want := range map[string]string{"firefox": " --browser=firefox --headless --isolated", "firefox --no-headless": " --browser=firefox --isolated", "webkit": " --browser=webkit --headless --isolated"} {
 		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
-		m.greet("{}")
+		kind, _, _ := strings.Cut(args, " ")
+		if r := m.greet("{}"); !strings.Contains(r.line, "npx playwright install "+kind) {
+			t.Error(r.line)
+		}
 		if got := m.tool("env", "{}").text(t); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+		if st := m.tool("coordinator_status", "{}").text(t); !strings.Contains(st, "npx playwright install "+kind) {
+			t.Error(st)
+		}
+		if e := m.errs.String(); !strings.Contains(e, "bmcp: Playwright drives only a "+kind+" of its own") {
+			t.Error(e)
 		}
 		if all := w.ours(); len(all) != 3 { // bmcp, hold, the child
 			t.Errorf("%q run", all)
 		}
 		m.end()
 	}
+	// In pools, each has a profile of its own, and there is no other browser.
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=firefox", "PW_MCP_PROXY__A_INSTANCES=2", "PW_MCP_PROXY__A__1_USER_DATA_DIR=" + w.dir + "/profile", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+		"PW_MCP_PROXY_HEALTH_INTERVAL=200ms", "PW_MCP_PROXY__B_INSTANCES=1", "PW_MCP_PROXY__B_BROWSER=webkit"}, "--mcp", "a="+child)
+	for args, want := range map[string]string{
+		`{"browser_instance":"0"}`: " --browser=firefox --headless --isolated",
+		`{"browser_instance":"1"}`: " --browser=firefox --headless --user-data-dir=" + w.dir + "/profile",
+		`{"browser_pool":"B"}`:     " --browser=webkit --headless --isolated",
+	} {
+		if got := m.tool("env", args).tool(t).Content[0].Text; got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+	// Its health is that of the child: its process, and what it answers to a ping.
+	healthy := func() (n int) {
+		var st struct {
+			Pools []struct {
+				Instances []struct {
+					PID    int `json:"process_id"`
+					Health struct {
+						LastCheck  string `json:"last_check"`
+						Responsive bool
+					} `json:"health_check"`
+				}
+			}
+		}
+		text := m.tool("browser_pool_status", "{}").text(t)
+		if err := json.Unmarshal([]byte(text), &st); err != nil || strings.Contains(text, `"status":"failed"`) {
+			t.Fatal(text, err)
+		}
+		for _, p := range st.Pools {
+			for _, i := range p.Instances {
+				if i.PID > 0 && i.Health.LastCheck != "" && i.Health.Responsive && syscall.Kill(i.PID, 0) == nil {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	until(t, "all three are healthy", func() bool { return healthy() == 3 })
+	m.tool("crash", `{"browser_pool":"B"}`)
+	if st := m.tool("browser_pool_status", `{"pool_name":"B"}`).text(t); !strings.Contains(st, "child a ended (exit status 7): out of luck") {
+		t.Error(st)
+	}
+	for _, p := range w.ours() {
+		if strings.Contains(p, "/blaunch ") {
+			t.Errorf("%s runs", p)
+		}
+	}
+	m.end()
 	w.clean()
 }
 
@@ -172,7 +250,7 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 func TestMCPEager(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]float64{"": 1, "--eager": 3} {
-		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY__P_IS_DEFAULT=true"}, slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
+		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY_AFFINITY=call"}, slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
 		m.tools()
 		var running any
 		until(t, fmt.Sprint(args, " ", want, " children run"), func() bool {
@@ -323,23 +401,34 @@ func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 		t.Errorf("%d answers", n)
 	}
 
-	// Nobody reads what children say on standard error.
-	c = w.cmd("bmcp", "--mcp", "a="+was+"/fakechild")
-	c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache")
-	read, write, _ := os.Pipe()
-	defer read.Close()
-	c.Stderr = write
-	m = w.attach(c)
-	write.Close()
-	m.greet("{}")
-	if r := m.tool("flood", `{"n":5000}`).text(t); r != "dry" {
-		t.Error(r)
-	}
-	c.Process.Signal(syscall.SIGTERM)
-	began = time.Now()
-	m.wait()
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the end takes %v", took)
+	// Nobody reads standard error, where children say much, and what is below
+	// bproxy and bpool.
+	for _, pools := range []string{"", "PW_MCP_PROXY__P_INSTANCES=1"} {
+		c = w.cmd("bmcp", "--log-level", "debug", "--mcp", "a="+was+"/fakechild {cdp_endpoint}")
+		c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache", "BTOOLS_BROWSER="+was+"/fakebrowser", "FAKE=flood", pools)
+		read, write, _ := os.Pipe()
+		defer read.Close()
+		c.Stderr = write
+		m = w.attach(c)
+		write.Close()
+		m.greet("{}")
+		if r := m.tool("flood", `{"n":5000}`).text(t); r != "dry" {
+			t.Error(r)
+		}
+		if pools == "" { // a browser again, by the bproxy that nobody reads either
+			if r := m.tool("coordinator_restart_browser", "{}"); r.tool(t).IsError {
+				t.Error(r.line)
+			}
+		}
+		if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") {
+			t.Error(r)
+		}
+		c.Process.Signal(syscall.SIGTERM)
+		began = time.Now()
+		m.wait()
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("the end takes %v", took)
+		}
 	}
 	w.clean()
 }

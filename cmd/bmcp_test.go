@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,6 +245,7 @@ func TestMCPRelay(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 	list := m.call("tools/list", "{}").line
+	list = regexp.MustCompile(`,"session_id":\{"type":"string","description":"[^"]*"\}`).ReplaceAllString(list, "") // which is ours
 	if !strings.Contains(list, `"description":"does <echo>","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`) {
 		t.Errorf("a tool is not as its child has it: %s", list)
 	}
@@ -374,6 +376,9 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	if r := m.tool("coordinator_launch_browser", `{"browserType":"brave"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "brave") {
 		t.Errorf("%+v", r)
 	}
+	if r := m.tool("coordinator_launch_browser", `{"headless":false}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") || !strings.HasSuffix(r.Content[0].Text, " (with headless true it needs none)") {
+		t.Errorf("%+v", r)
+	}
 	if r := m.tool("coordinator_stop_browser", "{}").tool(t); r.IsError || r.Struct["running"] != false {
 		t.Errorf("%+v", r)
 	}
@@ -468,12 +473,13 @@ func TestMCPHost(t *testing.T) {
 // With pools a call has an instance of its own, and its result says which.
 func TestMCPPools(t *testing.T) {
 	w := newWorld(t)
-	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h", "PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h", "PW_MCP_PROXY_AFFINITY=call", "PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_IS_DEFAULT=1",
 		"PW_MCP_PROXY__A__2_ALIAS=last", "PW_MCP_PROXY__B_INSTANCES=1"}, "--mcp", "kid="+fake())
 	if list := m.call("tools/list", "{}").line; !strings.Contains(list, `"browser_pool":{"type":"string"`) || !strings.Contains(list, "browser_pool_status") || strings.Contains(list, "coordinator_launch") {
 		t.Errorf("%.3000s", list)
 	}
-	if r := m.tool("echo", `{"browser_pool":"A","browser_instance":"last","n":1}`); !strings.Contains(r.line, `"arguments":{"n":1}`) || !strings.Contains(r.line, `"btools/pool":"A"`) || !strings.Contains(r.line, `"btools/instance":"2"`) || !strings.Contains(r.line, `"a":1`) {
+	if r := m.tool("echo", `{"browser_pool":"A","browser_instance":"last","n":1}`); !strings.Contains(r.line, `"arguments":{"n":1}`) || !strings.Contains(r.line, `"btools/pool":"A"`) || !strings.Contains(r.line, `"btools/instance":"2"`) || !strings.Contains(r.line, `"a":1`) ||
+		!strings.Contains(r.line, "This result is from instance 2 of pool A.") {
 		t.Errorf("%s", r.line)
 	}
 	// Three at once, on three instances.
@@ -549,45 +555,6 @@ func TestMCPPools(t *testing.T) {
 	}
 	m.end()
 	w.clean()
-}
-
-// With AFFINITY=session a host keeps the instance that it has used, as long as
-// it uses it; another host has another one.
-func TestMCPAffinity(t *testing.T) {
-	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A_AFFINITY=session", "_A_LEASE_TTL=500ms")
-	host := func() *mcp {
-		m := w.startMCP(nil, "--mcp", "kid="+fake())
-		m.greet("{}")
-		return m
-	}
-	one, two := host(), host()
-	where := func(m *mcp) string {
-		t.Helper()
-		return fmt.Sprint(m.tool("echo", "{}").tool(t).Meta["btools/instance"])
-	}
-	a, b := where(one), where(two)
-	for range 5 {
-		if x, y := where(one), where(two); x != a || y != b || a == b {
-			t.Errorf("%s on %s, %s on %s", a, x, b, y)
-		}
-		one.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`)
-	}
-	if s := p.status().Summary; s.Leased != 2 {
-		t.Errorf("%+v", s)
-	}
-	// It may name the one that it keeps.
-	if r := one.tool("echo", `{"browser_instance":"`+a+`"}`).tool(t); r.IsError || r.Meta["btools/instance"] != a {
-		t.Errorf("%+v", r)
-	}
-	// Somebody ends its lease: it takes another one.
-	w.run("bpool", "release", "--all").wants(t, 0, "")
-	where(one)
-	until(t, "idle instances are given back", func() bool { return p.status().Summary.Leased == 0 })
-	where(one)
-	one.in.Close()
-	one.wait()
-	until(t, "what a host has kept ends with it", func() bool { return p.status().Summary.Leased == 0 })
 }
 
 // Children that are slow, missing, or die.
@@ -668,9 +635,33 @@ func TestMCPBadChildren(t *testing.T) {
 // The list of the last run is served until the child has said its own.
 func TestMCPCachedList(t *testing.T) {
 	w := newWorld(t)
+	kids := func() (n int) {
+		for _, p := range w.ours() {
+			if strings.Contains(p, " "+bin+"/fakechild ") && !strings.Contains(p, "bmcp hold") {
+				n++
+			}
+		}
+		return n
+	}
 	m := w.mcp(nil, "--mcp", "a="+fake())
+	if names := m.tools(); !slices.Contains(names, "echo") || kids() != 1 {
+		t.Error(names, w.ours())
+	}
+	m.end()
+	// The child starts at its first call; where browsers are is there before.
+	m = w.mcp(nil, "--mcp", "a="+fake())
 	if names := m.tools(); !slices.Contains(names, "echo") {
 		t.Error(names)
+	}
+	until(t, "the proxy is there", func() bool { return len(w.state().Proxies) == 1 })
+	if kids() != 0 {
+		t.Errorf("it runs before it is called: %q", w.ours())
+	}
+	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"cached":true`) || strings.Contains(status, `"proxy_port":null`) {
+		t.Error(status)
+	}
+	if r := m.tool("echo", "{}"); r.tool(t).IsError || kids() != 1 {
+		t.Error(r.line, w.ours())
 	}
 	m.end()
 	m = w.mcp([]string{"FAKE=silent"}, "--mcp", "a="+fake())
@@ -678,6 +669,7 @@ func TestMCPCachedList(t *testing.T) {
 	if names := m.tools(); !slices.Contains(names, "echo") || time.Since(began) > 5*time.Second {
 		t.Error(names, time.Since(began))
 	}
+	m.startTool("echo", "{}")
 	until(t, "the status speaks of it", func() bool {
 		return strings.Contains(m.tool("coordinator_status", "{}").text(t), "child a has not answered for ")
 	})
@@ -685,7 +677,15 @@ func TestMCPCachedList(t *testing.T) {
 	m.wait()
 	m = w.mcp([]string{"FAKE=many"}, "--mcp", "a="+fake())
 	m.tools()
-	for m.next().Method != "notifications/tools/list_changed" {
+	id := m.startTool("tool_999", "{}") // which only the child knows
+	for told := false; ; {
+		r := m.next()
+		if told = told || r.Method == "notifications/tools/list_changed"; string(r.ID) == id {
+			if !told || r.Error != nil {
+				t.Errorf("told: %v, %s", told, r.line)
+			}
+			break
+		}
 	}
 	if names := m.tools(); len(names) < 1000 {
 		t.Error(len(names))

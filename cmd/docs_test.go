@@ -23,9 +23,10 @@ var examples = regexp.MustCompile(`(?m)^\.Dl .*`)
 func TestDocumentsNameTheFlags(t *testing.T) {
 	w := newWorld(t)
 	for p, commands := range map[string][]string{
-		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"}, "bproxy": {"list", "status", "launch", "stop", "restart"},
-		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload", "watch"},
-		"bmcp":  {"config"},
+		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
+		"bproxy": {"list", "session", "status", "launch", "stop", "restart"},
+		"bpool":  {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload", "watch"},
+		"bmcp":   {"config"},
 	} {
 		help := w.run(p, "--help").out
 		for _, c := range commands {
@@ -35,7 +36,8 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		common := false // whose lines name many
 		for _, line := range strings.Split(help, "\n") {
 			flags := flagName.FindAllStringSubmatch(line, -1)
-			if common = line == "Of every program:" || common && line != ""; !common && strings.HasPrefix(strings.TrimSpace(line), "--") {
+			common = line == "Of every program:" || common && line != ""
+			if !common && strings.HasPrefix(strings.TrimSpace(line), "--") {
 				flags = flags[:1]
 			} else if !common {
 				flags = nil
@@ -57,7 +59,8 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		for path, text := range map[string]string{
 			"man":  strings.ReplaceAll(examples.ReplaceAllString(read("man/"+p+".1"), ""), "Fl Fl ", "--"),
 			"bash": read("completions/bash/" + p), "zsh": read("completions/zsh/_" + p),
-			"fish": strings.NewReplacer("set -l ", "", " -l ", " --", "--fcs-skip", "").Replace(read("completions/fish/" + p + ".fish")),
+			"fish": strings.NewReplacer("set -l ", "", " -l ", " --", "--fcs-skip", "").
+				Replace(read("completions/fish/" + p + ".fish")),
 		} {
 			var named []string
 			for _, m := range flagName.FindAllStringSubmatch(text, -1) {
@@ -77,11 +80,48 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	}
 }
 
+// readsVariable is where a program reads a variable of the environment.
+var readsVariable = regexp.MustCompile(`(?:[gG]etenv\(|EnvVars: +\[\]string\{|\.cache\()"([A-Z_]+)"`)
+
+// The ENVIRONMENT of a program's page, or that of btools(7), has each variable
+// that the program reads.
+func TestDocumentsNameTheVariables(t *testing.T) {
+	section := func(page string) string {
+		b, err := os.ReadFile("../man/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(string(b), ".Sh ENVIRONMENT\n")
+		text, _, _ = strings.Cut(text, "\n.Sh ")
+		return text
+	}
+	common := section("btools.7")
+	for _, program := range programs(t) {
+		text := section(program+".1") + common
+		for _, line := range golist(t, "-deps", "-f",
+			`{{with .Module}}{{if eq .Path "btools"}}{{$.Dir}} {{join $.GoFiles " "}}{{end}}{{end}}`, "./"+program) {
+			files := strings.Fields(line)
+			for _, f := range files[min(1, len(files)):] {
+				source, err := os.ReadFile(files[0] + "/" + f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range readsVariable.FindAllStringSubmatch(string(source), -1) {
+					if !regexp.MustCompile(`Ev ` + m[1] + `\b`).MatchString(text) {
+						t.Errorf("%s reads %s (%s), which its page does not name", program, m[1], f)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Bash offers the instances that run.
 func TestCompletionOfInstances(t *testing.T) {
 	w := newWorld(t)
 	x := parse(t, w.fake(""))
-	script := `source ../completions/bash/blaunch; COMP_WORDS=(blaunch stop inst); COMP_CWORD=2; _blaunch; echo "${COMPREPLY[@]}"`
+	script := `source ../completions/bash/blaunch; COMP_WORDS=(blaunch stop inst); COMP_CWORD=2; _blaunch
+		echo "${COMPREPLY[@]}"`
 	if r := w.run("bash", "-c", script); strings.TrimSpace(r.out) != x.Instance.ID {
 		t.Errorf("%+v", r)
 	}
@@ -91,18 +131,18 @@ func TestCompletionOfInstances(t *testing.T) {
 // of the command lines that are its arguments: a line each, and "=" after the
 // last. Zsh does so only on a terminal.
 var offering = map[string]string{
-	"bash": `source ../completions/bash/bpool
-for line; do
+	"bash": `for line; do
+	source ../completions/bash/${line%% *}
 	line=${line//=/ = } COMP_WORDS=()
 	while [[ $line == *" "* ]]; do COMP_WORDS+=("${line%% *}"); line=${line#* }; done
 	COMP_WORDS+=("$line") COMP_CWORD=${#COMP_WORDS[@]} COMPREPLY=()
 	((COMP_CWORD--))
-	_bpool
+	_${COMP_WORDS[0]}
 	for x in "${COMPREPLY[@]}"; do eval "printf '%s\n' $x"; done
 	echo =
 done`,
-	"fish": `source ../completions/fish/bpool.fish
-for line in $argv[2..]
+	"fish": `for line in $argv[2..]
+	source ../completions/fish/(string split -f 1 ' ' $line).fish
 	complete -C $line | string replace -r '\t.*' '' | string replace -r '^--instance=' ''
 	echo =
 end`,
@@ -132,43 +172,77 @@ zmodload zsh/zpty && zpty z zsh -d -i && zpty -r z all '*no end*'
 cat $OUT`,
 }
 
-// Bash, zsh and fish offer what a running service has, and start none.
-func TestCompletionOfPools(t *testing.T) {
-	w := newWorld(t)
-	p := w.pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1", "_B__0_ALIAS=it's $(touch hacked)")
-	a, b := p.lease("--instance", "second").Lease.ID, p.lease("B").Lease.ID
-	offers := func(lines map[string][]string) {
-		t.Helper()
-		for shell, script := range offering {
-			if _, err := exec.LookPath(shell); err != nil {
-				t.Logf("not tested: %v", err)
-				continue
-			}
-			order := slices.Sorted(maps.Keys(lines))
-			r := w.run(shell, append([]string{"-c", script, shell}, order...)...)
-			got := strings.Split(r.out, "=\n")
-			if r.code != 0 || r.err != "" || len(got) != len(order)+1 {
-				t.Fatalf("%s: %+v", shell, r)
-			}
-			for n, line := range order {
-				want := lines[line]
-				have := slices.DeleteFunc(strings.Split(got[n], "\n"), func(s string) bool { return s == "" || s[0] == '-' }) // flags are another test's
-				slices.Sort(have)
-				slices.Sort(want)
-				if !slices.Equal(have, want) {
-					t.Errorf("%s: %q offers %q, not %q", shell, line, have, want)
-				}
+// offers checks what each shell offers at the end of command lines, flags
+// aside, which are another test's.
+func (w *world) offers(lines map[string][]string) {
+	w.t.Helper()
+	for shell, script := range offering {
+		if _, err := exec.LookPath(shell); err != nil {
+			w.t.Logf("not tested: %v", err)
+			continue
+		}
+		order := slices.Sorted(maps.Keys(lines))
+		r := w.run(shell, append([]string{"-c", script, shell}, order...)...)
+		got := strings.Split(r.out, "=\n")
+		if r.code != 0 || r.err != "" || len(got) != len(order)+1 {
+			w.t.Fatalf("%s: %+v", shell, r)
+		}
+		for n, line := range order {
+			want := lines[line]
+			have := slices.DeleteFunc(strings.Split(got[n], "\n"), func(s string) bool { return s == "" || s[0] == '-' })
+			slices.Sort(have)
+			slices.Sort(want)
+			if !slices.Equal(have, want) {
+				w.t.Errorf("%s: %q offers %q, not %q", shell, line, have, want)
 			}
 		}
 	}
+}
+
+// Behind -- it is the command's turn. Commands are offered where they may
+// stand: not all that there are, and no words of the shell.
+func TestCompletionOfCommands(t *testing.T) {
+	w := newWorld(t)
+	os.WriteFile(w.dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
+	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
+	mine := []string{"mycommand"}
+	w.offers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
+		"bmcp --eager -- mycomm": mine})
+	for line, want := range map[string]string{"bmcp --mcp ": "@playwright/mcp chrome-devtools-mcp ",
+		"bmcp --mcp mycomm": "mycommand ", "bmcp --mcp whil": "", "bproxy --launch ": "",
+		"bproxy --launch mycomm": "mycommand "} {
+		r := w.run("bash", "-c", offering["bash"], "bash", line)
+		if got := strings.ReplaceAll(strings.TrimSuffix(r.out, "=\n"), "\n", " "); got != want || r.err != "" {
+			t.Errorf("%q offers %q, not %q (%s)", line, got, want, r.err)
+		}
+	}
+}
+
+// Bash, zsh and fish offer what a running service has, and start none.
+func TestCompletionOfPools(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
+		"_B__0_ALIAS=it's $(touch hacked)")
+	offers := w.offers
+	a, b := p.lease("--instance", "second").Lease.ID, p.lease("B").Lease.ID
 	odd := "it's $(touch hacked)"
 	offers(map[string][]string{
-		"bpool status ": {"A", "B"}, "bpool drain --off ": {"A", "B"}, "bpool scale ": {"A", "B"}, "bpool lease --ttl 1m ": {"A", "B"},
-		"bpool status A ": nil, "bpool drain A ": nil, "bpool scale A ": nil, "bpool restart A ": nil, "bpool reload ": nil, "bpool status C": nil,
+		"bpool status ": {"A", "B"}, "bpool drain --off ": {"A", "B"}, "bpool scale ": {"A", "B"},
+		"bpool lease --ttl 1m ": {"A", "B"},
+
+		"bpool status A ": nil, "bpool drain A ": nil, "bpool scale A ": nil, "bpool restart A ": nil,
+		"bpool reload ": nil, "bpool status C": nil,
+
 		"bpool restart ": {"A", "B", "A/0", "A/1", "A/second", "B/0", "B/" + odd}, "bpool restart A/s": {"A/second"},
-		"bpool lease --instance ": {"0", "1", "second"}, "bpool lease A --instance s": {"second"}, "bpool lease --instance=s": {"second"},
-		"bpool lease B --instance ": {"0", odd}, "bpool lease --timeout 5s B --wait --instance ": {"0", odd}, "bpool lease C --instance ": nil,
-		"bpool renew ": {a, b}, "bpool renew " + a + " ": nil, "bpool release lease_": {a, b}, "bpool release " + a + " lease_": {b},
+		"bpool lease --instance ": {"0", "1", "second"}, "bpool lease A --instance s": {"second"},
+		"bpool lease --instance=s": {"second"},
+
+		"bpool lease B --instance ": {"0", odd}, "bpool lease --timeout 5s B --wait --instance ": {"0", odd},
+		"bpool lease C --instance ": nil,
+
+		"bpool renew ": {a, b}, "bpool renew " + a + " ": nil,
+		"bpool release lease_": {a, b}, "bpool release " + a + " lease_": {b},
+
 		"bpool status --socket " + p.sock + " ": {"A", "B"}, "bpool renew --socket=" + p.sock + " ": {a, b},
 		"bpool status --socket " + w.dir + "/none.sock ": nil, "bpool lease --socket=/ --instance ": nil,
 	})
@@ -178,7 +252,9 @@ func TestCompletionOfPools(t *testing.T) {
 	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
 	offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"}, "bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
 	w.env = path
-	r := w.run("bash", "-c", `source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=(); _bpool; echo "${COMPREPLY[@]}"; done`)
+	r := w.run("bash", "-c",
+		`source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=()
+		_bpool; echo "${COMPREPLY[@]}"; done`)
 	if names, flags, _ := strings.Cut(r.out, "\n"); names != "A B" || !strings.HasPrefix(flags, "--socket ") {
 		t.Errorf("%+v", r)
 	}
@@ -197,7 +273,8 @@ func TestCompletionOfPools(t *testing.T) {
 	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": {"A", "B"}})
 	o.stop()
 	o = &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--socket", w.dir+"/o")}
-	o.cmd.Env = append(o.cmd.Env, "PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__O_INSTANCES=1", "PW_MCP_PROXY__O_IS_DEFAULT=1")
+	o.cmd.Env = append(o.cmd.Env, "PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__O_INSTANCES=1",
+		"PW_MCP_PROXY__O_IS_DEFAULT=1")
 	o.start()
 	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": nil})
 	o.stop()
@@ -221,7 +298,9 @@ func TestCompletionOfPools(t *testing.T) {
 	}()
 	offers(map[string][]string{"bpool status ": nil, "bpool renew --socket " + p.sock + " ": nil})
 	os.RemoveAll(w.dir + "/state")
-	offers(map[string][]string{"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.sock + " ": nil})
+	offers(map[string][]string{
+		"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.sock + " ": nil,
+	})
 	if _, err := os.Stat(w.dir + "/state"); err == nil {
 		t.Error("a completion writes a state")
 	}

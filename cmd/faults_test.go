@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -23,6 +22,7 @@ func (w *world) state() (f struct {
 	}
 	Proxies, Pools []struct {
 		Process struct{ PID int }
+		Control string
 		Names   []string
 	}
 }) {
@@ -129,7 +129,8 @@ func TestProfileOfAStranger(t *testing.T) {
 	w := newWorld(t)
 	path := parse(t, w.run("bfind", "--type", "chromium", "--first")).Browser.Path
 	profile := w.dir + "/p"
-	c := w.cmd(path, "--headless", "--no-sandbox", "--disable-background-networking", "--disable-crashpad-for-testing", "--remote-debugging-port=0", "--user-data-dir="+profile)
+	c := w.cmd(path, "--headless", "--no-sandbox", "--disable-background-networking", "--disable-crashpad-for-testing",
+		"--remote-debugging-port=0", "--user-data-dir="+profile)
 	c.Env = append(c.Env, "TMPDIR="+t.TempDir()) // what it leaves is not ours
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
@@ -156,18 +157,20 @@ func TestInputRules(t *testing.T) {
 		if strings.HasPrefix(from, "<") {
 			script = "bport -f port " + from
 		}
-		if r := w.run("sh", "-c", script); r.code != 0 || strings.HasSuffix(from, "|") != strings.Contains(r.err, "no record came on standard input") || len(strings.Fields(r.out)) != 1 {
+		if r := w.run("sh", "-c", script); r.code != 0 || len(strings.Fields(r.out)) != 1 ||
+			strings.HasSuffix(from, "|") != strings.Contains(r.err, "no record came on standard input") {
 			t.Errorf("%s: %+v", script, r)
 		}
 	}
-	if r := w.run("sh", "-c", `echo '{"x":1}' >`+w.dir+`/f; bport <`+w.dir+`/f`); !strings.HasPrefix(r.out, `{"v":1,"x":1,"port":`) {
+	r := w.run("sh", "-c", `echo '{"x":1}' >`+w.dir+`/f; bport <`+w.dir+`/f`)
+	if !strings.HasPrefix(r.out, `{"v":1,"x":1,"port":`) {
 		t.Errorf("a file is not read: %+v", r)
 	}
 	if r := w.pipe(`{"x":1}`, "bport", "--no-input"); strings.Contains(r.out, "x") {
 		t.Errorf("--no-input reads: %+v", r)
 	}
 	// With -- CMD the input is the command's, unless - says otherwise.
-	r := w.run("sh", "-c", `bfind --type chromium | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
+	r = w.run("sh", "-c", `bfind --type chromium | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
 	if len(strings.Fields(r.out)) != 1 || r.code != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -223,7 +226,8 @@ func TestListOutputs(t *testing.T) {
 	w := newWorld(t)
 	a, b := parse(t, w.fake("")), parse(t, w.fake(""))
 	table := w.run("blaunch", "list", "--output", "table")
-	if l := strings.Split(table.out, "\n"); len(l) != 4 || !strings.HasPrefix(l[0], "ID ") || !strings.HasPrefix(l[1], a.Instance.ID) || !strings.HasPrefix(l[2], b.Instance.ID) {
+	if l := strings.Split(table.out, "\n"); len(l) != 4 || !strings.HasPrefix(l[0], "ID ") ||
+		!strings.HasPrefix(l[1], a.Instance.ID) || !strings.HasPrefix(l[2], b.Instance.ID) {
 		t.Errorf("%s", table.out)
 	}
 	f := w.run("blaunch", "list", "-f", "instance.pid,instance.nothing")
@@ -249,37 +253,6 @@ func TestRefusalsOfRealBrowsers(t *testing.T) {
 	}
 }
 
-// Every package says what it is for, and small programs carry no large
-// libraries.
-func TestPackages(t *testing.T) {
-	list := func(args ...string) string {
-		out, err := exec.Command("go", append([]string{"list", "-tags", "urfave_cli_no_docs"}, args...)...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(out)
-	}
-	for _, line := range strings.Split(strings.TrimSpace(list("-f", "{{.ImportPath}}\t{{.Doc}}", "../...")), "\n") {
-		if path, doc, _ := strings.Cut(line, "\t"); doc == "" && path != "btools/cmd" {
-			t.Errorf("package %s has no comment", path)
-		}
-	}
-	for program, never := range map[string][]string{
-		"bfind":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch"},
-		"bport":   {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/launch", "btools/lib/find"},
-		"blaunch": {"net/http", "cdproto", "mcp-go", "websocket", "BurntSushi"},
-		"bproxy":  {"cdproto", "mcp-go", "websocket", "BurntSushi", "btools/lib/find"},
-	} {
-		for _, dep := range strings.Fields(list("-deps", "./"+program)) {
-			for _, n := range never {
-				if strings.Contains(dep, n) {
-					t.Errorf("%s links %s", program, dep)
-				}
-			}
-		}
-	}
-}
-
 // A browser has the names that other programs give it.
 func TestNamesOfBrowsers(t *testing.T) {
 	w := newWorld(t)
@@ -289,7 +262,8 @@ func TestNamesOfBrowsers(t *testing.T) {
 	}
 	edge := w.dir + "/msedge"
 	os.WriteFile(edge, exe, 0o700)
-	if r := w.run("bfind", "--type", "msedge", "--path", edge, "-f", "browser.type,browser.path"); r.out != "edge\t"+edge+"\n" {
+	r := w.run("bfind", "--type", "msedge", "--path", edge, "-f", "browser.type,browser.path")
+	if r.out != "edge\t"+edge+"\n" {
 		t.Errorf("%+v", r)
 	}
 	w.run("bfind", "--type", "webkit").wants(t, 69, "no webkit found")

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	if race {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, "./bfind", "./bport", "./blaunch", "./bproxy", "./bpool", "./bmcp", "../scripts/fakebrowser", "../scripts/fakechild")...)
+	build := exec.Command("go", append(args, "./bfind", "./bport", "./blaunch", "./bproxy", "./bpool", "./bmcp",
+		"../scripts/fakebrowser", "../scripts/fakechild")...)
 	build.Stderr = os.Stderr
 	code := 1
 	if err := build.Run(); err == nil {
@@ -64,11 +65,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: dir}
 	for _, kv := range os.Environ() {
 		k, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains([]string{"CHROME_PATH", "XDG_RUNTIME_DIR", "CI", "DISPLAY", "TMPDIR"}, k) && !strings.HasPrefix(k, "BTOOLS_") {
+		if !slices.Contains([]string{"CHROME_PATH", "XDG_RUNTIME_DIR", "CI", "DISPLAY", "TMPDIR"}, k) &&
+			!strings.HasPrefix(k, "BTOOLS_") {
 			w.env = append(w.env, kv)
 		}
 	}
-	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"), "CI=true",
+	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"),
+		"CI=true",
 		"GORACE=atexit_sleep_ms=0 halt_on_error=1") // a program that is built for -race else waits a second at its end
 	t.Cleanup(func() {
 		w.run("blaunch", "stop", "--all", "--force")
@@ -121,7 +124,8 @@ func (w *world) pipe(input, name string, args ...string) result {
 
 // fake launches the fake browser.
 func (w *world) fake(what string, args ...string) result {
-	return w.run("blaunch", append([]string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what, "--stop-timeout", "300ms"}, args...)...)
+	common := []string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what, "--stop-timeout", "300ms"}
+	return w.run("blaunch", append(common, args...)...)
 }
 
 // ours lists the processes that belong to this test's browsers and
@@ -318,7 +322,9 @@ func TestInterruptedDuringLaunch(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the browser was started", func() bool { return strings.Contains(strings.Join(w.ours(), "\n"), "--user-data-dir") })
+		until(t, "the browser was started", func() bool {
+			return strings.Contains(strings.Join(w.ours(), "\n"), "--user-data-dir")
+		})
 		c.Process.Signal(syscall.SIGINT)
 		c.Wait()
 		if got := c.ProcessState.ExitCode(); got != 130 {
@@ -371,9 +377,12 @@ func TestWaitAndBind(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	w := newWorld(t)
-	r := w.pipe("in", "blaunch", "--", "sh", "-c", `cat; echo "$1 $2 $3 $BTOOLS_PORT $BTOOLS_CDP_URL $BTOOLS_WS_URL"; exit 7`, "sh", "{cdp_port}", "{cdp_endpoint}", "{ws_endpoint}")
+	r := w.pipe("in", "blaunch", "--", "sh", "-c",
+		`cat; echo "$1 $2 $3 $BTOOLS_PORT $BTOOLS_CDP_URL $BTOOLS_WS_URL"; exit 7`, "sh", "{cdp_port}", "{cdp_endpoint}",
+		"{ws_endpoint}")
 	f := strings.Fields(r.out)
-	if r.code != 7 || len(f) != 6 || f[0] != "in"+f[3] || f[1] != f[4] || f[2] != f[5] || !strings.HasPrefix(f[5], "ws://127.0.0.1:"+f[3]+"/devtools/browser/") {
+	if r.code != 7 || len(f) != 6 || f[0] != "in"+f[3] || f[1] != f[4] || f[2] != f[5] ||
+		!strings.HasPrefix(f[5], "ws://127.0.0.1:"+f[3]+"/devtools/browser/") {
 		t.Errorf("%+v", r)
 	}
 	w.clean()
@@ -382,7 +391,8 @@ func TestCommand(t *testing.T) {
 	w.run("blaunch", "--", "/etc/passwd").wants(t, 126, "permission denied")
 	w.run("blaunch", "--").wants(t, 64, "no command")
 	w.clean()
-	c := w.cmd("blaunch", "--browser", bin+"/fakebrowser", "--", "sh", "-c", `trap "exit 9" TERM; echo ready; while :; do sleep 0.01; done`)
+	c := w.cmd("blaunch", "--browser", bin+"/fakebrowser", "--", "sh", "-c",
+		`trap "exit 9" TERM; echo ready; while :; do sleep 0.01; done`)
 	out, _ := c.StdoutPipe()
 	c.Start()
 	out.Read(make([]byte, 1))
@@ -397,7 +407,8 @@ func TestCommand(t *testing.T) {
 // The shell gets its prompt back: the supervisor holds none of its files.
 func TestHoldsNothingOfTheShell(t *testing.T) {
 	w := newWorld(t)
-	r := w.run("sh", "-c", `x=$(blaunch 2>&1); echo "$x" | grep -c '"instance"'; blaunch | head -1 >/dev/null; blaunch list -f instance.pid`)
+	r := w.run("sh", "-c",
+		`x=$(blaunch 2>&1); echo "$x" | grep -c '"instance"'; blaunch | head -1 >/dev/null; blaunch list -f instance.pid`)
 	if n := len(strings.Fields(r.out)); r.code != 0 || n != 3 {
 		t.Errorf("%+v", r)
 	}
@@ -474,7 +485,8 @@ func TestBadInput(t *testing.T) {
 func TestRecordPassesThrough(t *testing.T) {
 	w := newWorld(t)
 	r := w.pipe(`{"x":12345678901234567890123,"v":1}`+"\n", "sh", "-c", "bport | bfind --type chromium")
-	if !strings.HasPrefix(r.out, `{"x":12345678901234567890123,"v":1,"port":`) || !strings.Contains(r.out, `,"browser":{"type":"chromium"`) {
+	if !strings.HasPrefix(r.out, `{"x":12345678901234567890123,"v":1,"port":`) ||
+		!strings.Contains(r.out, `,"browser":{"type":"chromium"`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -513,7 +525,9 @@ func TestStateFaults(t *testing.T) {
 	w.run("bport").wants(t, 78, "newer btools")
 	w.run("blaunch").wants(t, 78, "newer btools")
 	// A recycled pid: a living process, another start time.
-	os.WriteFile(file, fmt.Appendf(nil, `{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`, os.Getpid(), boot()), 0o600)
+	os.WriteFile(file, fmt.Appendf(nil,
+		`{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`,
+		os.Getpid(), boot()), 0o600)
 	w.run("bport").wants(t, 0, "refused to delete")
 	os.Remove(file)
 	os.Chown(w.dir+"/state", 12345, 12345)

@@ -7,9 +7,14 @@ complete -c bmcp -l mcp -d 'run this MCP server' -xa '@playwright/mcp chrome-dev
 complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'
 complete -c bmcp -l no-child -d 'run none'
+complete -c bmcp -l no-bulk -d 'leave out browser_execute_bulk'
+complete -c bmcp -l shared -d 'show all hosts the one browser whole'
+complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
+complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
 complete -c bmcp -l env-file -d 'read variables from this file' -rF
-complete -c bmcp -l no-pool -d 'do not use the bpool service that runs'
+complete -c bmcp -l pool -d 'use the bpool service that runs'
+complete -c bmcp -l socket -d 'use the bpool service that listens there' -rF
 complete -c bmcp -l http -d 'speak HTTP on HOST:PORT' -x
 complete -c bmcp -l token-file -d 'ask hosts for its token' -rF
 complete -c bmcp -l allow-origin -d 'let web pages of ORIGIN ask' -x
@@ -31,3 +36,4 @@ complete -c bmcp -l log-level -d 'which messages' -xa 'debug info warn error'
 complete -c bmcp -l log-format -d 'how messages look' -xa 'text json'
 complete -c bmcp -s h -l help -d 'show a summary'
 complete -c bmcp -l version -d 'print the version'
+complete -c bmcp -n 'not __fish_seen_subcommand_from config; and contains -- -- (commandline -opc)' -xa '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc))))'

@@ -2,89 +2,238 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 )
 
-// kept is the instance of a pool that a session keeps between its calls.
-type kept struct {
-	mu    chan struct{} // has an element while an instance is leased or asked about
-	at    *place        // nil: none
-	calls int           // that use it now
-	idle  *time.Timer
+// keeper holds the instances of pools that a session keeps between its calls.
+type keeper struct {
+	mu     sync.Mutex
+	all    []*kept
+	closed bool
 }
 
-// take is a browser for a call: one of its own, or, with AFFINITY=session, the
-// one that the session keeps, unless the call names another one.
-func (s *Session) take(ctx context.Context, pool, instance string) (*place, error) {
-	b, ok := s.c.Browsers.(*pooled)
-	if !ok {
-		return s.c.Browsers.acquire(ctx, pool, instance, s.name)
+// kept is one of them. All calls that need it wait for one request, whose
+// error is everybody's.
+type kept struct {
+	pool     string
+	instance string        // that is asked for; "": any
+	at       *place        // nil: there is no lease yet
+	asking   chan struct{} // closed when the request is over; nil: none is under way
+	err      error         // of the request
+	gone     bool          // it is not kept any more
+	ours     bool          // as a request has shown since the last call
+	cancel   context.CancelFunc
+	waiting  int // calls that wait for the request
+	calls    int // that use it now
+	ttl      time.Duration
+	rested   time.Time // when the last call was over
+	idle     *time.Timer
+}
+
+// take is a browser for a call: one of its own, or, with AFFINITY=session, one
+// that the session keeps; without pools, the one that there is, or a part of it.
+func (s *Session) take(ctx context.Context, w which) (*place, error) {
+	switch b := s.c.Browsers.(type) {
+	case *single:
+		return s.takePart(ctx, b, w.session)
+	case *pooled:
+		return s.takeLease(ctx, b, w.pool, w.instance)
 	}
+	return s.c.Browsers.acquire(ctx, w.pool, w.instance, s.name)
+}
+
+func (s *Session) takeLease(ctx context.Context, b *pooled, pool, instance string) (*place, error) {
 	info, err := b.info(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	if info.Affinity != "session" {
-		return b.acquire(ctx, pool, instance, s.name)
+	if info.Affinity != affinitySession {
+		return b.lease(ctx, pool, instance, s.name, false)
 	}
-	s.mu.Lock()
-	k := s.kept[info.Name]
-	if k == nil {
-		k = &kept{mu: make(chan struct{}, 1)}
-		s.kept[info.Name] = k
-	}
-	s.mu.Unlock()
-	select {
-	case k.mu <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if instance != "" && (k.at == nil || !info.means(instance, k.at.Instance)) {
-		k.unlock()
-		return b.acquire(ctx, pool, instance, s.name)
-	}
-	defer k.unlock()
-	if k.at != nil && k.calls == 0 {
-		died, ours := k.at.again(s.ctx)
-		if k.at.died = died; !ours {
-			k.drop() // somebody has ended the lease
-		}
-	}
-	if k.at == nil {
-		at, err := b.acquire(ctx, info.Name, "", s.name)
-		if err != nil {
-			return nil, err
-		}
-		k.at = at
-	}
-	if k.idle != nil {
-		k.idle.Stop()
-	}
-	k.calls++
-	at := *k.at
-	at.release = func() {
-		k.lock()
-		defer k.unlock()
-		if k.calls--; k.calls == 0 {
-			k.idle = time.AfterFunc(time.Duration(info.LeaseTTL)*time.Millisecond, func() {
-				k.lock()
-				defer k.unlock()
-				if k.calls == 0 {
-					k.drop()
-				}
-			})
-		}
-	}
-	return &at, nil
+	return s.keep(ctx, b, &info, info.id(instance))
 }
 
-func (k *kept) lock()   { k.mu <- struct{}{} }
-func (k *kept) unlock() { <-k.mu }
+// affinitySession is AFFINITY of pools whose instances a session keeps.
+const affinitySession = "session"
 
-// drop gives the instance back.
-func (k *kept) drop() {
-	if k.at != nil {
-		k.at.release()
-		k.at = nil
+// keep is an instance of a pool that the session keeps from now on: the one
+// with the ID, or, with "", the one that it has kept longest.
+func (s *Session) keep(ctx context.Context, b *pooled, info *poolInfo, id string) (*place, error) {
+	h := &s.keeper
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !h.closed {
+		k := h.findLocked(info.Name, id)
+		if k == nil {
+			k = &kept{pool: info.Name, instance: id, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
+			h.all = append(h.all, k)
+		}
+		if k.asking == nil && !k.ours {
+			s.askLocked(b, k)
+		}
+		if k.asking == nil {
+			k.calls++
+			at := *k.at
+			at.release = func() { h.returned(k) }
+			return &at, nil
+		}
+		asking := k.asking
+		k.waiting++
+		h.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+		k.waiting--
+		if ctx.Err() != nil {
+			if k.at == nil && k.asking != nil && k.waiting == 0 { // nobody wants it any more
+				k.cancel()
+			}
+			h.restLocked(k)
+			return nil, context.Cause(ctx)
+		}
+		if k.err != nil {
+			return nil, k.err
+		}
 	}
+	return nil, errEnded
+}
+
+// findLocked is what is kept of a pool, or asked for: the instance with the
+// ID; with "", the first one that there is a lease of.
+func (h *keeper) findLocked(pool, id string) *kept {
+	var asked *kept
+	for _, k := range h.all {
+		switch {
+		case k.pool != pool:
+		case k.at != nil && (id == "" || k.at.Instance == id):
+			return k
+		case k.at == nil && k.instance == id:
+			asked = k
+		}
+	}
+	return asked
+}
+
+// askLocked asks for the lease, or whether it is still ours.
+func (s *Session) askLocked(b *pooled, k *kept) {
+	h := &s.keeper
+	ctx, cancel := context.WithCancel(s.ctx)
+	asking, at := make(chan struct{}), k.at
+	k.asking, k.cancel = asking, cancel
+	s.do(func() {
+		defer cancel()
+		var err error
+		again := at != nil
+		if again {
+			fresh := *at
+			if fresh.died, fresh.ID, again = at.again(ctx); again {
+				if at.ID != "" && fresh.ID != at.ID {
+					at.news.await() // its reason
+				}
+				at = &fresh
+			}
+		} else {
+			at, err = b.lease(ctx, k.pool, k.instance, s.name, true)
+		}
+		h.mu.Lock()
+		drop := at
+		switch {
+		case k.gone: // meanwhile: the session has ended, or has got another one
+		case k.at != nil && !again: // somebody has ended the lease
+			h.removeLocked(k)
+			s.mu.Lock()
+			if s.lost == "" { // else the first one is told
+				s.lost = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool)
+			}
+			s.mu.Unlock()
+		case err != nil:
+			h.removeLocked(k)
+			k.err = err
+		case k.at == nil && k.waiting == 0:
+			h.removeLocked(k)
+		default:
+			k.at, k.ours, drop = at, true, nil
+			h.satisfyLocked(k)
+		}
+		if k.asking != nil {
+			close(k.asking)
+			k.asking = nil
+		}
+		h.restLocked(k)
+		h.mu.Unlock()
+		if drop != nil {
+			drop.release()
+		}
+	})
+}
+
+// satisfyLocked gives those who wait for another instance of the pool, or for
+// the same, the one that there is now: nobody else gives it back.
+func (h *keeper) satisfyLocked(k *kept) {
+	for _, other := range slices.Clone(h.all) {
+		if other != k && other.pool == k.pool && other.at == nil && (other.instance == "" || other.instance == k.at.Instance) {
+			h.removeLocked(other)
+			other.cancel()
+			close(other.asking)
+			other.asking = nil
+		}
+	}
+}
+
+func (h *keeper) removeLocked(k *kept) {
+	k.gone = true
+	h.all = slices.DeleteFunc(h.all, func(other *kept) bool { return other == k })
+}
+
+// returned notes that a call is over.
+func (h *keeper) returned(k *kept) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k.calls--
+	h.restLocked(k)
+}
+
+// restLocked has an instance that no call uses given back in time.
+func (h *keeper) restLocked(k *kept) {
+	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
+		return
+	}
+	k.ours = false
+	k.rested = time.Now()
+	if k.idle != nil {
+		k.idle.Reset(k.ttl)
+		return
+	}
+	k.idle = time.AfterFunc(k.ttl, func() {
+		h.mu.Lock()
+		over := !k.gone && k.asking == nil && k.calls+k.waiting == 0 && time.Since(k.rested) >= k.ttl
+		if over {
+			h.removeLocked(k)
+		}
+		h.mu.Unlock()
+		if over {
+			k.at.release()
+		}
+	})
+}
+
+// close returns what is to be given back. What is asked for just now is given
+// back by whoever has asked.
+func (h *keeper) close() (held []*place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, k := range h.all {
+		k.gone = true
+		if k.asking == nil {
+			held = append(held, k.at)
+		}
+	}
+	h.all = nil
+	return held
 }

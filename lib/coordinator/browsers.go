@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 
 	"btools/lib/proc"
 )
@@ -11,9 +12,14 @@ type place struct {
 	Browser
 	died    <-chan struct{} // closed when this browser is no more; nil: not known
 	release func()
-	// again reports whether a lease is still ours, and what its browser's
-	// death closes now.
-	again func(context.Context) (died <-chan struct{}, ours bool)
+	many    bool     // the next call may well be on another one
+	fresh   bool     // it is a new browser each time
+	why     string   // the browser before it has ended, "" if that is not known
+	news    *news    // of its lease; nil: none come
+	virtual *virtual // that it is of; nil: it is a whole one
+	// again reports whether a lease is still ours, what its browser's death
+	// closes now, and which browser that is.
+	again func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
 // Browsers are where calls find their browsers: those of Single, Pooled or
@@ -59,6 +65,11 @@ func isClosed(c <-chan struct{}) bool {
 // Left leaves the browser to the children, as one that DevTools can't reach.
 func Left(browser string, headless bool) Browsers {
 	return noBrowser{Browser{Type: browser, Headless: headless}}
+}
+
+// LeftNote says what a person must know of a browser that is left to children.
+func LeftNote(browser string) string {
+	return fmt.Sprintf("Playwright drives only a %[1]s of its own, not one that bfind lists; \"npx playwright install %[1]s\" installs it", browser)
 }
 
 type noBrowser struct{ Browser }

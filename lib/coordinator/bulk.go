@@ -6,12 +6,24 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"btools/lib/jsonrpc"
 )
 
 func bulkTool(c *Coordinator) ownTool {
-	return ownTool{"browser_execute_bulk", "Run several tools", "Run browser tools one after the other, in one call and on one browser. Results are returned for commands that ask for them.",
-		`{"type":"object","properties":{"commands":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name"},"args":{"type":"object","description":"Its arguments"},"return_result":{"type":"boolean","description":"Return its result (default: false)"}},"required":["tool"],"additionalProperties":false}},"stop_on_error":{"type":"boolean","description":"Stop at the first error (default: true)"},"return_all_results":{"type":"boolean","description":"Return the results of all commands (default: false)"},"browser_pool":{"type":"string","description":"The pool of browsers to use, if there are pools"},"browser_instance":{"type":"string","description":"The instance of the pool, by its ID or alias"}},"required":["commands"],"additionalProperties":false}`,
+	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for commands that ask for them: as MCP results, their images after the text."
+	place := ""
+	if c.parted() != nil {
+		about += " session_id is given here, not to the commands."
+		place = `,"session_id":` + sessionSchema
+	}
+	if _, pools := c.Browsers.(*pooled); pools {
+		about += " browser_pool and browser_instance are given here, not to the commands."
+		place = `,"browser_pool":{"type":"string","description":"The pool of browsers to use (default: the default pool)"},"browser_instance":{"type":"string","description":"The instance of the pool, by its ID or alias (default: any)"}`
+	}
+	return ownTool{"browser_execute_bulk", "Run several tools", about,
+		`{"type":"object","properties":{"commands":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name"},"args":{"type":"object","description":"Its arguments"},"return_result":{"type":"boolean","description":"Return its result (default: false)"}},"required":["tool"],"additionalProperties":false}},"stop_on_error":{"type":"boolean","description":"Stop at the first error (default: true)"},"return_all_results":{"type":"boolean","description":"Return the results of all commands (default: false)"}` + place + `},"required":["commands"],"additionalProperties":false}`,
 		`{"type":"object","properties":{"success":{"type":"boolean"},"executed_count":{"type":"integer"},"total_count":{"type":"integer"},"results":{"type":"array"},"errors":{"type":"array"},"stopped_at":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["success","executed_count","total_count","results","errors","stopped_at"]}`,
 		false, true, c.bulk}
 }
@@ -36,7 +48,16 @@ type bulkResult struct {
 	Errors   []bulkError       `json:"errors"`
 	Stopped  *int              `json:"stopped_at"` // the command that the rest was left out after
 
-	at *place // that it was done on; nil: none was needed
+	at    *place            // that it was done on; nil: none was needed
+	items []json.RawMessage // content of the results that is no text
+}
+
+// bulkRun is a bulk call that is being answered.
+type bulkRun struct {
+	*Session
+	asked which  // what the call names
+	at    *place // that is held for all commands; nil: none has needed one
+	fail  context.CancelCauseFunc
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -48,6 +69,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		All      bool          `json:"return_all_results"`
 		Pool     string        `json:"browser_pool"`
 		Instance string        `json:"browser_instance"`
+		Session  string        `json:"session_id"`
 	}{}
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errors.New("the arguments are not those of the tool's schema")
@@ -55,66 +77,29 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 	if s == nil || len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
 	}
-	if _, pools := c.Browsers.(*pooled); !pools && (p.Pool != "" || p.Instance != "") {
-		return nil, errors.New("there are no pools: leave browser_pool and browser_instance out")
+	if _, err := sessionIn(args); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var at *place
+	run := &bulkRun{Session: s, asked: which{p.Pool, p.Instance, p.Session}, fail: cancel}
 	defer func() {
-		if at != nil {
-			at.release()
+		if run.at != nil {
+			run.at.release()
 		}
 	}()
 	out := &bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
 	for i, command := range p.Commands {
-		result, err := func() (json.RawMessage, error) {
-			if c.isOwn(command.Tool) {
-				return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
-			}
-			r, ok := s.find(ctx, command.Tool)
-			if !ok {
-				return nil, s.unknown(command.Tool)
-			}
-			if at == nil && r.child.takesEndpoint() {
-				var err error
-				if at, err = s.take(ctx, p.Pool, p.Instance); err != nil {
-					return nil, explain(err)
-				}
-				out.at = at
-				if died := at.died; died != nil {
-					go func() {
-						select {
-						case <-died:
-							cancel(errBrowserDied)
-						case <-ctx.Done():
-						}
-					}()
-				}
-			}
-			var on *place
-			if r.child.takesEndpoint() {
-				on = at
-			}
-			child, err := s.at(ctx, r.child, on)
-			if err != nil {
-				return nil, err
-			}
-			params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
-			params = jsonrpc.Set(params, "name", quote(r.name))
-			return child.call(ctx, "tools/call", params)
-		}()
+		result, err := run.do(ctx, command)
+		out.at = run.at
 		out.Executed++
 		if err == nil && string(jsonrpc.Get(result, "isError")) == "true" {
 			err = errors.New(firstText(result))
 		}
-		if !command.Return && !p.All {
-			result = nil
-		}
-		if result == nil {
+		if result == nil || !command.Return && !p.All {
 			result = json.RawMessage("null")
 		}
-		out.Results = append(out.Results, result)
+		out.Results = append(out.Results, out.take(result))
 		if err == nil {
 			continue
 		}
@@ -126,6 +111,122 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		}
 	}
 	return out, nil
+}
+
+// do runs one command.
+func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
+	if b.c.isOwn(command.Tool) {
+		return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
+	}
+	r, ok := b.find(ctx, command.Tool)
+	if !ok {
+		return nil, b.unknown(command.Tool)
+	}
+	var on *place
+	if r.child.takesEndpoint() {
+		if err := b.hold(ctx); err != nil {
+			return nil, err
+		}
+		on = b.at
+	}
+	params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
+	params = jsonrpc.Set(params, "name", quote(command.Tool))
+	if err := b.checkPlace(r, params); err != nil {
+		return nil, err
+	}
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tools/call", params))
+	if err != nil {
+		return nil, err
+	}
+	child, err := b.Session.at(ctx, r.child, on)
+	if err != nil {
+		return nil, err
+	}
+	return child.callTool(ctx, r.rename(m).Params, on)
+}
+
+// hold takes the browser that the commands share, unless there is one already.
+// Its death ends them.
+func (b *bulkRun) hold(ctx context.Context) error {
+	if b.at != nil {
+		return nil
+	}
+	at, err := b.take(ctx, b.asked)
+	if err != nil {
+		return explain(err)
+	}
+	b.at = at
+	if at.died != nil {
+		go func() {
+			select {
+			case <-at.died:
+				b.fail(errBrowserDied)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return nil
+}
+
+// checkPlace refuses a command that names another browser than the one that it
+// would run on: the agent would believe that it drives that one.
+func (b *bulkRun) checkPlace(r route, params json.RawMessage) error {
+	named, err := r.which(jsonrpc.Get(params, "arguments"))
+	if err != nil {
+		return err
+	}
+	if named.session != "" && named.session != b.asked.session {
+		return errors.New("give session_id to browser_execute_bulk, not to its commands: all run on one browser")
+	}
+	if !r.pools {
+		return nil
+	}
+	for _, one := range []struct{ name, named, asked, is string }{
+		{"browser_pool", named.pool, b.asked.pool, b.at.Pool}, {"browser_instance", named.instance, b.asked.instance, b.at.Instance},
+	} {
+		if one.named != "" && one.named != one.asked && one.named != one.is {
+			return fmt.Errorf("give %s to browser_execute_bulk, not to its commands: all run on one browser, here %q of pool %s", one.name, b.at.Instance, b.at.Pool)
+		}
+	}
+	return nil
+}
+
+// take keeps a result's content that is no text, such as images, to be shown as
+// what it is. The result says in its place which item that is.
+func (b *bulkResult) take(result json.RawMessage) json.RawMessage {
+	var content []json.RawMessage
+	some := len(b.items)
+	for item := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
+		if kind := jsonrpc.GetString(item, "type"); kind == "image" || kind == "audio" || jsonrpc.Get(item, "resource", "blob") != nil {
+			b.items = append(b.items, item)
+			text := fmt.Sprintf("(%s: item %d of this call's content)", kind, len(b.items)+1) // the first one is all this
+			item = jsonrpc.Set(jsonrpc.Set(nil, "text", quote(text)), "type", json.RawMessage(`"text"`))
+		}
+		content = append(content, item)
+	}
+	if len(b.items) == some {
+		return result
+	}
+	return jsonrpc.Set(result, "content", jsonrpc.Array(content))
+}
+
+// rawContent is an item of content as its child has it.
+type rawContent struct {
+	mcp.TextContent
+	raw json.RawMessage
+}
+
+func (r rawContent) MarshalJSON() ([]byte, error) { return r.raw, nil }
+
+// addTo adds to the call's result what is not in its text: the items, and where
+// it was done.
+func (b *bulkResult) addTo(result *mcp.CallToolResult) {
+	for _, item := range b.items {
+		result.Content = append(result.Content, rawContent{raw: item})
+	}
+	if b.at != nil && b.at.Pool != "" {
+		result.Meta = &mcp.Meta{AdditionalFields: map[string]any{metaPool: b.at.Pool, metaInstance: b.at.Instance}}
+	}
 }
 
 func orEmpty(args json.RawMessage) json.RawMessage {
@@ -143,4 +244,25 @@ func firstText(result json.RawMessage) string {
 		}
 	}
 	return "it failed, and does not say why"
+}
+
+// placedBulk tells in a result what its reader has to know of where it is from.
+func placedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.CallToolResult {
+	if s == nil || b.at == nil {
+		return result
+	}
+	replaced, where := s.remark(b.at)
+	fields := map[string]any{}
+	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance, metaReplaced: replaced} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	if len(fields) > 0 {
+		result.Meta = &mcp.Meta{AdditionalFields: fields}
+	}
+	if text := remarkText(replaced, where); text != "" {
+		result.Content = append(result.Content, mcp.NewTextContent(text))
+	}
+	return result
 }

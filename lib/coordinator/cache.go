@@ -21,7 +21,7 @@ func (c *Coordinator) readCache(child *Child) *listing {
 	l := &listing{}
 	b, err := os.ReadFile(c.cachePath(child))
 	if err == nil && json.Unmarshal(b, l) == nil {
-		l.known = true
+		l.known = !l.Late
 	}
 	return l
 }

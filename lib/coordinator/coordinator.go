@@ -11,8 +11,12 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
@@ -28,6 +32,8 @@ type Options struct {
 	// Eager has each session start all its children when it begins, one for
 	// each browser.
 	Eager bool
+	// NoBulk leaves browser_execute_bulk out.
+	NoBulk bool
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
 	Stderr io.Writer
@@ -37,13 +43,16 @@ type Options struct {
 // Coordinator is what all sessions share.
 type Coordinator struct {
 	Options
+	npm      npm
+	wide     chan struct{} // the children with wide pipes
 	own      *server.MCPServer
 	ownTools []json.RawMessage
 
 	mu       sync.Mutex
 	listings map[string]*listing // by the child's name
 	sessions map[*Session]bool
-	merged   *merged // nil: to be made again
+	version  atomic.Int64 // of the tools in them
+	ids      atomic.Int64 // session_ids that are in use
 }
 
 // listing is what is known of a child: from its last run, until it has said it
@@ -52,18 +61,32 @@ type listing struct {
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
 	Instructions string            `json:"instructions,omitempty"`
 	Tools        []json.RawMessage `json:"tools"`
+	// For are what the hosts could be asked that the child has listed these for:
+	// to others it may list other tools.
+	For []string `json:"for,omitempty"`
+	// Late is true of one that did not list its tools in time, if it has not
+	// since.
+	Late bool `json:"late,omitempty"`
 
 	known   bool          // there is one, if only of the last run
 	live    bool          // the child has said it in this run
 	greeted chan struct{} // closed when its capabilities are known
 	listed  chan struct{} // closed when its tools are known, or it can't be started
 	said    chan struct{} // the same, but for those of the last run
+	began   time.Time     // when it was waited for first
+	quiet   bool          // it did not answer a request of ours in time, and none since
 	err     error         // why it could not be started the last time
+	told    string        // what was last told of that
 }
 
 // New makes a coordinator.
 func New(o Options) *Coordinator {
 	c := &Coordinator{Options: o, listings: map[string]*listing{}, sessions: map[*Session]bool{}}
+	c.wide = make(chan struct{}, maxWide)
+	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
+	if c.CacheDir != "" {
+		c.npm.dir = filepath.Join(c.CacheDir, "npm")
+	}
 	for i := range c.Children {
 		l := c.readCache(&c.Children[i])
 		l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -72,6 +95,9 @@ func New(o Options) *Coordinator {
 			close(l.listed)
 		}
 		c.listings[c.Children[i].Name] = l
+		if err := c.Children[i].isThere(); err != nil {
+			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
+		}
 	}
 	c.makeOwn()
 	return c
@@ -90,144 +116,85 @@ func (c *Coordinator) Close() {
 	c.Browsers.close()
 }
 
-// merged is the list of all tools, and where each is.
-type merged struct {
-	tools  []json.RawMessage
-	routes map[string]route
-	notes  []string // on tools that are renamed or left out
-}
-
-// route is where a tool is.
-type route struct {
-	child *Child
-	name  string // that the child knows it by
-	pools bool   // it has got the arguments browser_pool and browser_instance
-	tool  json.RawMessage
-}
-
-// tools are all tools as they are known now.
-func (c *Coordinator) tools() *merged {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.merged == nil {
-		c.merged = c.mergeLocked()
-	}
-	return c.merged
-}
-
-func (c *Coordinator) mergeLocked() *merged {
-	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
-	_, pools := c.Browsers.(*pooled)
-	for i := range c.Children {
-		child := &c.Children[i]
-		for _, tool := range c.listings[child.Name].Tools {
-			name := jsonrpc.GetString(tool, "name")
-			if name == "" {
-				m.notes = append(m.notes, "child "+child.Name+" has a tool without a name")
-				continue
-			}
-			as := name
-			_, taken := m.routes[name]
-			if taken || c.isOwn(name) || child.Prefix == PrefixAlways {
-				if child.Prefix == PrefixNever {
-					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is left out: there is one already")
-					continue
-				}
-				as = child.Name + "__" + name
-				if _, taken := m.routes[as]; taken || c.isOwn(as) {
-					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is left out: there are two")
-					continue
-				}
-				tool = jsonrpc.Set(tool, "name", quote(as))
-				if child.Prefix != PrefixAlways {
-					m.notes = append(m.notes, "the tool "+name+" of "+child.Name+" is "+as+": there is one already")
-				}
-			}
-			r := route{child: child, name: name}
-			if pools && child.takesEndpoint() {
-				tool, r.pools = withPools(tool)
-			}
-			r.tool = tool
-			m.tools = append(m.tools, tool)
-			m.routes[as] = r
-		}
-	}
-	return m
-}
-
-// withPools gives a tool the arguments that choose its browser, unless it has
-// such of its own.
-func withPools(tool json.RawMessage) (json.RawMessage, bool) {
-	schema := jsonrpc.Get(tool, "inputSchema")
-	properties := jsonrpc.Get(schema, "properties")
-	if jsonrpc.Get(properties, "browser_pool") != nil || jsonrpc.Get(properties, "browser_instance") != nil {
-		return tool, false
-	}
-	for _, p := range [][2]string{
-		{"browser_pool", `{"type":"string","description":"The pool of browsers to use (default: the default pool)"}`},
-		{"browser_instance", `{"type":"string","description":"The instance of the pool to use, by its ID or alias (default: any)"}`},
-	} {
-		properties = jsonrpc.Append(properties, p[0], json.RawMessage(p[1]))
-	}
-	if schema == nil {
-		schema = json.RawMessage(`{"type":"object"}`)
-	}
-	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties)), true
-}
-
 // greet notes what a child says of itself when it is initialized.
 func (c *Coordinator) greet(child *Child, result json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	l.err = nil
+	l.err, l.told = nil, ""
 	l.Capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
 	l.Instructions = jsonrpc.GetString(result, "instructions")
 	closeOnce(l.greeted)
 }
 
-// list notes a child's tools, and tells the sessions if they have changed.
-func (c *Coordinator) list(child *Child, tools []json.RawMessage) {
+// list notes a child's tools for hosts that can be asked this, and reports
+// whether they have changed. What it returns is what they are kept as.
+func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (kept []json.RawMessage, changed bool, err error) {
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
 		if json.Compact(&b, t) != nil {
-			c.failed(child, fmt.Errorf("child %s lists what is no JSON: %s", child.Name, clip(t)))
-			return
+			return nil, false, fmt.Errorf("child %s lists what is no JSON: %s", child.Name, clip(t))
 		}
 		tools[i] = b.Bytes()
 	}
 	c.mu.Lock()
 	l := c.listings[child.Name]
-	same := slices.EqualFunc(l.Tools, tools, func(a, b json.RawMessage) bool { return string(a) == string(b) })
-	fresh := !l.live
-	l.Tools, l.known, l.live, l.err = tools, true, true, nil
-	if !same {
-		c.merged = nil
+	changed = !sameTools(l.Tools, tools)
+	fresh := !l.live || !slices.Contains(l.For, can)
+	l.known, l.live, l.Late, l.err = true, true, false, nil
+	if changed {
+		l.Tools, l.For = tools, nil
+		c.version.Add(1)
+	}
+	if !slices.Contains(l.For, can) {
+		l.For = append(slices.Clone(l.For), can)
 	}
 	closeOnce(l.listed)
 	closeOnce(l.said)
-	sessions := slices.Collect(maps.Keys(c.sessions))
-	kept := *l
+	now := *l
 	c.mu.Unlock()
-	if !same || fresh {
-		c.writeCache(child, &kept)
+	if changed || fresh {
+		c.writeCache(child, &now)
 	}
-	if !same {
-		for _, s := range sessions {
-			s.toolsChanged()
-		}
-	}
+	return now.Tools, changed, nil
 }
 
-// failed notes that a child could not be started.
+// failed notes that a child could not be started, and tells it once.
 func (c *Coordinator) failed(child *Child, err error) {
+	c.mu.Lock()
+	l := c.listings[child.Name]
+	told := l.told == err.Error()
+	l.told = err.Error()
+	c.mu.Unlock()
+	if !told {
+		c.Log.Warn(err.Error())
+	}
+	c.note(child, err)
+}
+
+// note notes why a child can't be started now.
+func (c *Coordinator) note(child *Child, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
 	l.err = err
+	c.version.Add(1) // the status' description has it
 	closeOnce(l.greeted)
 	closeOnce(l.listed)
 	closeOnce(l.said)
+}
+
+// missing are the children whose tools are not there, and why.
+func (c *Coordinator) missing() (names []string, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for i := range c.Children {
+		if l := c.listings[c.Children[i].Name]; l.err != nil && !l.live {
+			names, all = append(names, c.Children[i].Name), append(all, l.err.Error())
+		}
+	}
+	return names, strings.Join(all, "; ")
 }
 
 func closeOnce(c chan struct{}) {
@@ -236,16 +203,86 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// await waits until all children are as far as of says, or the context ends.
-func (c *Coordinator) await(ctx context.Context, of func(*listing) chan struct{}) {
+// await waits until all children are as far as of says, or the context ends. A
+// child that does not get there is waited for only once, for this long: all who
+// wait for it do so from when the first one did.
+func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*listing) chan struct{}) {
 	for i := range c.Children {
+		child := &c.Children[i]
 		c.mu.Lock()
-		reached := of(c.listings[c.Children[i].Name])
+		l := c.listings[child.Name]
+		if l.began.IsZero() {
+			l.began = time.Now()
+		}
+		reached, left := of(l), time.Until(l.began.Add(min(most, l.patienceLocked())))
 		c.mu.Unlock()
 		select {
 		case <-reached:
-		case <-ctx.Done():
+			continue
+		default:
 		}
+		timer := time.NewTimer(left)
+		select {
+		case <-reached:
+		case <-ctx.Done():
+		case <-timer.C:
+			if most == listWait {
+				c.late(child)
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (l *listing) patienceLocked() time.Duration {
+	if l.Late || l.quiet {
+		return lateWait
+	}
+	return listWait
+}
+
+// patience is how long a child's answer is waited for.
+func (c *Coordinator) patience(child *Child) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listings[child.Name].patienceLocked()
+}
+
+// answers notes whether a child has answered in time.
+func (c *Coordinator) answers(child *Child, inTime bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listings[child.Name].quiet = !inTime
+}
+
+// late notes that a child has not listed its tools in time, for the next run
+// too.
+func (c *Coordinator) late(child *Child) {
+	c.mu.Lock()
+	l := c.listings[child.Name]
+	news := !l.Late && !l.known
+	if news {
+		l.Late = true
+	}
+	now := *l
+	c.mu.Unlock()
+	if news {
+		c.writeCache(child, &now)
+	}
+}
+
+// tellAwaited tells which children have not listed their tools yet.
+func (c *Coordinator) tellAwaited() {
+	var names []string
+	c.mu.Lock()
+	for i := range c.Children {
+		if name := c.Children[i].Name; !isClosed(c.listings[name].listed) {
+			names = append(names, name)
+		}
+	}
+	c.mu.Unlock()
+	if len(names) > 0 {
+		c.Log.Info(fmt.Sprintf("the first list of tools waits for %s, for at most %v", strings.Join(names, ", "), listWait))
 	}
 }
 
@@ -258,15 +295,17 @@ func (c *Coordinator) retry(child *Child) bool {
 	if l.err == nil || l.live || !isClosed(l.said) {
 		return false
 	}
-	l.said = make(chan struct{})
+	l.said, l.began = make(chan struct{}), time.Time{}
 	return true
 }
 
-// isLive reports whether a child has been asked for its tools in this run.
-func (c *Coordinator) isLive(child *Child) bool {
+// known reports whether a child's tools for hosts that can be asked this are
+// known, and whether it has said any in this run.
+func (c *Coordinator) known(child *Child, can string) (known, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.listings[child.Name].live
+	l := c.listings[child.Name]
+	return l.known && slices.Contains(l.For, can), l.live
 }
 
 // capabilities are ours, and those of the children.

@@ -18,7 +18,9 @@ type flight struct {
 	p       *process        // that answers it; nil: none yet
 	n       int64           // its ID there
 	place   *place
+	turn    *turn              // nil: it has none, as it is not for a child or is relayed at once
 	cancel  context.CancelFunc // of what is done for it
+	late    *time.Timer        // ends it; nil: nothing does
 	done    bool
 	*modern // nil: it is of a protocol with a handshake
 }
@@ -43,6 +45,10 @@ func (s *Session) finish(f *flight, message []byte) {
 		return
 	}
 	f.done = true
+	if f.late != nil {
+		f.late.Stop()
+	}
+	s.endTurnLocked(f)
 	id, place := f.current(), f.place
 	parked := f.modern != nil && f.parked
 	switch {
@@ -112,6 +118,8 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	f.p, f.n = p, p.newID()
 	// Whoever cancels it does so after this.
 	p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
+	s.endTurnLocked(f)
+	s.boundLocked(f)
 	s.mu.Unlock()
 }
 
@@ -143,37 +151,15 @@ const (
 
 // answerOf is a child's answer as the host gets it.
 func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
-	pooled := f.place != nil && f.place.Pool != ""
 	if got.Result == nil {
 		if f.modern != nil && f.method == "resources/read" {
 			return modernNotFound(got).WithID(f.id)
 		}
 		return got.WithID(f.id)
 	}
-	if !pooled && f.modern == nil {
-		return got.WithID(f.id)
-	}
-	result := got.Result
-	if pooled {
-		result = withPlace(result, f.place)
+	result := s.remarked(got.Result, f.place)
+	if f.modern == nil && (len(result) == 0 || &result[0] == &got.Result[0]) {
+		return got.WithID(f.id) // every byte as it came
 	}
 	return jsonrpc.Response(f.id, s.modernized(f, result))
-}
-
-// Members of a result's _meta.
-const (
-	metaPool     = "btools/pool"
-	metaInstance = "btools/instance"
-)
-
-// withPlace tells in a result which instance it is of.
-func withPlace(result json.RawMessage, p *place) json.RawMessage {
-	if result[0] != '{' {
-		return result // what no client takes, but its child's
-	}
-	meta := jsonrpc.Get(result, "_meta")
-	for _, v := range [][2]string{{metaInstance, p.Instance}, {metaPool, p.Pool}} {
-		meta = jsonrpc.Set(meta, v[0], quote(v[1]))
-	}
-	return jsonrpc.Set(result, "_meta", meta)
 }

@@ -2,10 +2,12 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -33,11 +35,15 @@ const (
 	// bodyTimeout is how long a host may take to send a message, writeTimeout
 	// how long it may take nothing of an answer.
 	bodyTimeout, writeTimeout = time.Minute, time.Minute
+	// idleTimeout is how long the end waits for connections that have nothing
+	// more to say.
+	idleTimeout = 2 * time.Second
 )
 
 // ServeHTTP serves many hosts by streamable HTTP, each with a session of its
-// own. What it returns ends that: what is still asked is answered.
-func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func()) {
+// own. What it returns ends that: what is still asked is answered; it says so
+// if a host does not read its answer.
+func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func() error) {
 	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
 	limit := &guard.Limit{Most: 1024}
 	s := &http.Server{
@@ -45,6 +51,9 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if g.Pages(w, r, fromPages) {
+				return
+			}
 			if no := g.Check(r); no != nil {
 				no.Answer(w)
 				return
@@ -57,23 +66,46 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			log.Error("HTTP is no longer served: " + err.Error())
 		}
 	}()
-	return func() {
+	return func() error {
 		l.Close()
 		f.mu.Lock()
 		f.ended = true
 		all := slices.Collect(maps.Values(f.sessions))
 		f.mu.Unlock()
-		var wg sync.WaitGroup
-		for _, session := range all {
-			wg.Go(func() { f.end(session) })
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			var wg sync.WaitGroup
+			for _, session := range all {
+				wg.Go(func() { f.end(session) })
+			}
+			wg.Wait()
+			f.serving.Wait()
+		}()
+		err := f.flow.await(served, flushTimeout)
+		if err == nil { // the ends of the answers are written, too
+			flush, cancel := context.WithTimeout(context.Background(), idleTimeout)
+			s.Shutdown(flush)
+			cancel()
 		}
-		wg.Wait()
-		flush, cancel := context.WithTimeout(context.Background(), flushTimeout)
-		defer cancel()
-		s.Shutdown(flush)
 		s.Close()
+		<-served
+		if err != nil {
+			return fmt.Errorf("cannot write the last messages to a host: %w", err)
+		}
+		return nil
 	}
 }
+
+// fromPages is what web pages may ask, if their origin may.
+var fromPages = guard.Sharing{
+	Methods: "POST, GET, DELETE",
+	Headers: []string{"Accept", "Authorization", "Content-Type", "Last-Event-ID"},
+	Prefix:  "Mcp-",
+	Exposed: sessionHeader,
+}
+
+var errStopping = jsonrpc.Errorf(jsonrpc.InternalError, "bmcp is stopping")
 
 // httpFront are the sessions by HTTP.
 type httpFront struct {
@@ -81,6 +113,24 @@ type httpFront struct {
 	mu       sync.Mutex
 	sessions map[string]*httpSession // "": of requests that know no sessions
 	ended    bool
+	serving  sync.WaitGroup // requests
+	flow     flow
+}
+
+// answering answers a request that has been read, which the end waits for.
+func (f *httpFront) answering(w http.ResponseWriter, answer func()) {
+	f.mu.Lock()
+	ended := f.ended
+	if !ended {
+		f.serving.Add(1)
+	}
+	f.mu.Unlock()
+	if ended {
+		httpError(w, http.StatusServiceUnavailable, nil, errStopping)
+		return
+	}
+	defer f.serving.Done()
+	answer()
 }
 
 // httpSession is a session and the streams that its host listens to.
@@ -103,7 +153,7 @@ func (f *httpFront) session(id string) *httpSession {
 	if f.ended || len(f.sessions) >= maxSessions && id != "" && !f.makeRoomLocked() {
 		return nil
 	}
-	s := &httpSession{id: id, used: time.Now(), streams: newStreams()}
+	s := &httpSession{id: id, used: time.Now(), streams: newStreams(&f.flow)}
 	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.add(string(to), last, message) })
 	s.once, s.shared = id == "", id == ""
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
@@ -140,12 +190,17 @@ func (f *httpFront) end(s *httpSession) {
 	s.streams.end()
 }
 
-func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+// failure is the answer to a message that is refused.
+func failure(id json.RawMessage, err error) []byte {
 	var e *jsonrpc.Error
 	errors.As(err, &e) // which they all are
+	return jsonrpc.Failure(id, e)
+}
+
+func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(jsonrpc.Failure(id, e), '\n'))
+	w.Write(append(failure(id, err), '\n'))
 }
 
 func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
@@ -159,12 +214,14 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r, id)
 	case http.MethodGet:
 		if s := f.known(w, id); s != nil {
-			s.get(w, r)
+			f.answering(w, func() { s.get(w, r) })
 		}
 	case http.MethodDelete:
 		if s := f.known(w, id); s != nil {
-			f.end(s)
-			w.WriteHeader(http.StatusNoContent)
+			f.answering(w, func() {
+				f.end(s)
+				w.WriteHeader(http.StatusNoContent)
+			})
 		}
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE")
@@ -217,7 +274,17 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(body)))
 		return
 	}
-	m, err := jsonrpc.Parse(line.Bytes())
+	f.answering(w, func() { f.message(w, r, s, line.Bytes()) })
+}
+
+// message takes a message, or an array of them. The session is nil if none is
+// named.
+func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSession, line []byte) {
+	if line[0] == '[' && s != nil {
+		f.postBatch(w, r, s, line)
+		return
+	}
+	m, err := jsonrpc.Parse(line)
 	if err != nil {
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err))
 		return
@@ -226,36 +293,61 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 	case string(m.ID) == "null":
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
 		return
-	case isModern(m) || id == "" && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
+	case isModern(m) || s == nil && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
 		f.stateless(w, r, m)
 		return
-	case id == "" && m.Method == "initialize" && m.IsRequest():
+	case s == nil && m.Method == "initialize" && m.IsRequest():
 		if params := jsonrpc.Get(m.Raw, "params"); len(params) == 0 || params[0] != '{' {
 			httpError(w, http.StatusBadRequest, m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "initialize has an object of parameters"))
 			return
 		}
-		id = rand.Text()
+		id := rand.Text()
 		if s = f.session(id); s == nil {
 			httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "there are too many sessions: end one by DELETE"))
 			return
 		}
 		w.Header().Set(sessionHeader, id)
 	case s == nil:
-		f.known(w, id) // says that there is none
+		f.known(w, "") // says that none is named
 		return
 	}
-	if !m.IsRequest() {
-		s.handle(m, nil)
+	s.answer(w, r, m.ID, m)
+}
+
+// postBatch takes an array of messages.
+func (f *httpFront) postBatch(w http.ResponseWriter, r *http.Request, s *httpSession, array []byte) {
+	messages, errs, err := s.batch(array)
+	if err = cmp.Or(err, errors.Join(errs...)); err != nil {
+		httpError(w, http.StatusBadRequest, nil, err)
+		return
+	}
+	s.answer(w, r, nil, messages...)
+}
+
+// answer answers the requests among messages by one stream.
+func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.RawMessage, messages ...*jsonrpc.Message) {
+	var ids []string
+	for _, m := range messages {
+		if m.IsRequest() {
+			ids = append(ids, string(m.ID))
+		}
+	}
+	if len(ids) == 0 {
+		for _, m := range messages {
+			s.handle(m, nil)
+		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	st := s.begin(string(m.ID), nil)
+	st, taken := s.begin(nil, ids...)
 	if st == nil {
-		httpError(w, http.StatusBadRequest, m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip(m.ID)))
+		httpError(w, http.StatusBadRequest, id, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip([]byte(taken))))
 		return
 	}
-	me, _ := s.attend(st, false)
-	s.handle(m, nil)
+	me := s.attend(st)
+	for _, m := range messages {
+		s.handle(m, nil)
+	}
 	s.say(w, r, st, 0, me)
 }
 
@@ -271,11 +363,7 @@ func (s *httpSession) get(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	me, ok := s.attend(st, event != "")
-	if !ok {
-		httpError(w, http.StatusConflict, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "somebody listens to this session already"))
-		return
-	}
+	me := s.attend(st)
 	if event == "" {
 		from = s.unsaid(st)
 	}
@@ -290,13 +378,13 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		w.WriteHeader(http.StatusAccepted) // there is none that could be of use
 		return
 	}
-	if err := f.c.checkStateless(r.Header, m); err != nil {
-		httpError(w, http.StatusBadRequest, m.ID, err)
-		return
-	}
 	s := f.session("")
 	if s == nil {
-		httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "bmcp is stopping"))
+		httpError(w, http.StatusServiceUnavailable, m.ID, errStopping)
+		return
+	}
+	if err := s.checkStateless(r.Header, m); err != nil {
+		httpError(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
 	s.alive()
@@ -305,8 +393,8 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	if token != nil {
 		params = jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), "progressToken", own))
 	}
-	st := s.begin(string(own), func(message []byte) []byte { return renamed(message, own, m.ID, token) })
-	me, _ := s.attend(st, false)
+	st, _ := s.begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
+	me := s.attend(st)
 	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
 	s.handle(renamedRequest, err)
 	context.AfterFunc(r.Context(), func() { // it is over, or the host is gone
@@ -347,7 +435,7 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 
 // checkStateless refuses a request of the stateless protocol that does not say
 // what it has to, or says another thing in its headers.
-func (c *Coordinator) checkStateless(h http.Header, m *jsonrpc.Message) error {
+func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	if err := checkMeta(m); err != nil {
 		return err
 	}
@@ -358,18 +446,32 @@ func (c *Coordinator) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	if err := checkVersion(m); err != nil {
 		return err
 	}
-	if err := mcp.ValidateStandardHeaders(h.Get, version, mcp.MCPMethod(m.Method), m.Params); err != nil {
-		return jsonrpc.Errorf(headerMismatch, "%v", err)
+	// It reads the body as encoding/json does, which takes "Name" for "name":
+	// what we, and the children, take for the name has to be the same.
+	for _, params := range []json.RawMessage{m.Params, subjects(m.Params)} {
+		if err := mcp.ValidateStandardHeaders(h.Get, version, mcp.MCPMethod(m.Method), params); err != nil {
+			return jsonrpc.Errorf(headerMismatch, "%v", err)
+		}
 	}
 	if m.Method != "tools/call" {
 		return nil
 	}
-	tool := c.tools().routes[jsonrpc.GetString(m.Params, "name")].tool
+	tool := s.tools(askable(jsonrpc.Get(m.Params, "_meta", metaCapabilities))).routes[jsonrpc.GetString(m.Params, "name")].tool
 	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
-	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")}, m.Params); err != nil {
+	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")}, subjects(m.Params)); err != nil {
 		return jsonrpc.Errorf(headerMismatch, "%v", err)
 	}
 	return nil
+}
+
+// subjects are those of a request's parameters that its headers repeat.
+func subjects(params json.RawMessage) (some json.RawMessage) {
+	for _, name := range []string{"name", "uri", "arguments"} {
+		if v := jsonrpc.Get(params, name); v != nil {
+			some = jsonrpc.Set(some, name, v)
+		}
+	}
+	return some
 }
 
 // statuses are those of HTTP that errors have in the stateless protocol.
@@ -401,8 +503,8 @@ func (s *httpSession) sayStateless(w http.ResponseWriter, r *http.Request, st *s
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
-	w.Write(message)
-	http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	out := s.flow.to(w)
+	defer out.end()
+	out.Write(message)
 }

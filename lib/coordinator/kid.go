@@ -69,6 +69,7 @@ func (s *Session) slow() (notes []string) {
 
 // get returns the child's process, started if need be.
 func (k *kid) get(ctx context.Context) (*process, error) {
+	k.session.replace(k)
 	k.mu.Lock()
 	for {
 		if k.starting == nil && k.p != nil && k.p.gone() == nil {
@@ -77,7 +78,7 @@ func (k *kid) get(ctx context.Context) (*process, error) {
 		}
 		if k.closed {
 			defer k.mu.Unlock()
-			return nil, errEnded
+			return nil, k.session.why()
 		}
 		if k.starting == nil {
 			if wait := time.Until(k.next); wait > 0 {
@@ -108,11 +109,17 @@ func (k *kid) start() {
 	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout, fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
 	defer cancel()
 	p, err := k.begin(ctx)
-	if err != nil && k.session.ctx.Err() == nil {
+	k.mu.Lock()
+	wanted := !k.closed
+	k.mu.Unlock()
+	if err != nil && wanted && k.session.ctx.Err() == nil {
 		k.session.c.failed(k.child, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err != nil && k.closed {
+		err = k.session.why()
+	}
 	k.p, k.err = p, err
 	if err == nil && p.gone() != nil { // before it was known as ours
 		err = p.gone()
@@ -128,7 +135,7 @@ func (k *kid) start() {
 
 func (k *kid) begin(ctx context.Context) (*process, error) {
 	s := k.session
-	p, err := startProcess(k.child, k.browser, k.caps, s, s.c.Stderr)
+	p, err := s.c.startProcess(ctx, k.child, k.browser, k.caps, s)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
 	}
@@ -155,13 +162,14 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	if level := s.logLevel(); level != nil && k.caps == nil && jsonrpc.Get(p.can, "logging") != nil {
 		p.tell("logging/setLevel", level)
 	}
+	s.do(func() { s.watchHealth(p) })
 	k.mu.Lock()
 	for uri := range k.subs { // those of the process before
 		p.tell("resources/subscribe", uriParams(uri))
 	}
 	k.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
-		s.c.list(k.child, nil)
+		s.listTools(k.child, k.caps, nil)
 	} else {
 		s.relist(p)
 	}
@@ -248,21 +256,37 @@ func (k *kid) note(m *jsonrpc.Message) {
 
 func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", quote(uri)) }
 
+// Bounds of a list that a child gives in pages: one may never end.
+const (
+	maxPages     = 1000
+	maxItems     = 20_000
+	maxListBytes = jsonrpc.MaxLine
+)
+
 // pages are the items of a paginated list.
 func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
-	const most = 1000 // pages of a list that never ends
 	var params json.RawMessage
-	for range most {
+	size := 0
+	for range maxPages {
 		result, err := p.call(ctx, method, params)
 		if err != nil {
 			return nil, err
 		}
-		all = slices.AppendSeq(all, jsonrpc.Elements(jsonrpc.Get(result, member)))
+		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
+			if size += len(item); len(all) == maxItems || size > maxListBytes {
+				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member, p.child.Name, maxItems, maxListBytes>>20)
+			}
+			all = append(all, item)
+		}
 		cursor := jsonrpc.Get(result, "nextCursor")
 		if len(cursor) == 0 || cursor[0] != '"' {
 			return all, nil
 		}
-		params = jsonrpc.Set(nil, "cursor", cursor)
+		next := jsonrpc.Set(nil, "cursor", cursor)
+		if string(next) == string(params) {
+			return nil, fmt.Errorf("child %s gives the same page of %s again and again", p.child.Name, member)
+		}
+		params = next
 	}
-	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, most, method)
+	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, maxPages, member)
 }

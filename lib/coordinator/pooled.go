@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,26 +22,50 @@ type pooled struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	log  io.Writer
-	own  *service // that we run; nil: the service is somebody else's
+	own  *service                                           // that we run; nil: the service is somebody else's
+	find func(ctx context.Context) (*control.Client, error) // connects to the service
+
+	following sync.WaitGroup // the news of leases
 
 	mu     sync.Mutex
-	sock   string
+	sock   string // of our own
 	free   []*control.Client
-	types  map[string]poolInstance // by pool and instance
+	types  map[string]Browser      // by pool and instance
 	pools  map[string]poolInfo     // by name; "": the default one
 	looked time.Time               // when these were asked for
 	dead   map[int]<-chan struct{} // by the browser's process
 }
 
-// Pooled are the browsers of the bpool service that listens on a socket, or,
-// with arguments for it, of a bpool serve that is started when it is needed.
-func Pooled(log io.Writer, sock string, args []string) Browsers {
-	s := &pooled{log: log, sock: sock, dead: map[int]<-chan struct{}{}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	if args != nil {
-		s.own = newService()
-		s.own.run = func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) }
+// Pooled are the browsers of a bpool serve that is started with these arguments
+// when it is needed, and belongs to us.
+func Pooled(log io.Writer, args []string) Browsers {
+	s := newPooled()
+	s.log = log
+	s.own = newService()
+	s.own.run = func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) }
+	s.find = func(ctx context.Context) (*control.Client, error) {
+		if _, err := s.own.up(ctx); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		sock := s.sock
+		s.mu.Unlock()
+		return control.Dial(ctx, sock)
 	}
+	return s
+}
+
+// Served are the browsers of somebody else's bpool service, which dial finds
+// each time anew: it may have been started again elsewhere.
+func Served(dial func(context.Context) (*control.Client, error)) Browsers {
+	s := newPooled()
+	s.find = dial
+	return s
+}
+
+func newPooled() *pooled {
+	s := &pooled{dead: map[int]<-chan struct{}{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
@@ -53,6 +76,7 @@ func (s *pooled) close() {
 		c.Close()
 	}
 	s.mu.Unlock()
+	s.following.Wait()
 	if s.own != nil {
 		s.own.close()
 	}
@@ -74,7 +98,8 @@ func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, e
 	return own, nil
 }
 
-// dial connects to the service; one of our own is started if it does not run.
+// dial is a connection to the service; one of our own is started if it does
+// not run.
 func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
@@ -88,15 +113,7 @@ func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 		return c, nil
 	}
 	s.mu.Unlock()
-	if s.own != nil {
-		if _, err := s.own.up(ctx); err != nil {
-			return nil, err
-		}
-	}
-	s.mu.Lock()
-	sock := s.sock
-	s.mu.Unlock()
-	return control.Dial(ctx, sock)
+	return s.find(ctx)
 }
 
 // call makes one call, again if the service has ended meanwhile.
@@ -128,7 +145,7 @@ func (s *pooled) lost(ctx context.Context) {
 	for _, c := range s.free {
 		c.Close()
 	}
-	s.free = nil
+	s.free, s.pools, s.types = nil, nil, nil // the next one may have other pools
 	s.mu.Unlock()
 	if s.own == nil {
 		return
@@ -167,12 +184,16 @@ func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, erro
 
 // poolInstance is what matters here of an instance's status.
 type poolInstance struct {
-	ID       string `json:"id"`
-	Alias    string `json:"alias"`
-	Browser  string `json:"browser"`
-	Headless bool   `json:"headless"`
-	Windows  bool   `json:"wsl_windows"`
-	Endpoint string `json:"http_url"`
+	ID        string `json:"id"`
+	Alias     string `json:"alias"`
+	Browser   string `json:"browser"`
+	Headless  bool   `json:"headless"`
+	Windows   bool   `json:"wsl_windows"`
+	Isolated  bool   `json:"isolated"`
+	Isolation string `json:"isolation"`
+	Timeout   int64  `json:"timeout_ms"`
+	Endpoint  string `json:"http_url"`
+	Profile   string `json:"user_data_dir"`
 }
 
 type poolStatus struct {
@@ -184,12 +205,19 @@ type poolInfo struct {
 	IsDefault bool           `json:"is_default"`
 	Affinity  string         `json:"affinity"`
 	LeaseTTL  int64          `json:"lease_ttl_ms"`
+	Interval  int64          `json:"health_interval_ms"`
+	Timeout   int64          `json:"health_timeout_ms"`
 	Instances []poolInstance `json:"instances"`
 }
 
-// means reports whether a name is that of an instance: its ID or its alias.
-func (p *poolInfo) means(name, id string) bool {
-	return name == id || slices.ContainsFunc(p.Instances, func(i poolInstance) bool { return i.ID == id && i.Alias == name })
+// id is the ID of an instance that is named by it, or by its alias.
+func (p *poolInfo) id(name string) string {
+	for _, i := range p.Instances {
+		if i.Alias == name && name != "" {
+			return i.ID
+		}
+	}
+	return name
 }
 
 // look notes what instances there are.
@@ -201,14 +229,14 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	if err != nil {
 		return st, err
 	}
-	types, pools := map[string]poolInstance{}, map[string]poolInfo{}
+	types, pools := map[string]Browser{}, map[string]poolInfo{}
 	for _, p := range st.Pools {
 		pools[p.Name] = p
 		if p.IsDefault {
 			pools[""] = p
 		}
 		for _, i := range p.Instances {
-			types[p.Name+"/"+i.ID] = i
+			types[p.Name+"/"+i.ID] = browserOf(&p, i)
 		}
 	}
 	s.mu.Lock()
@@ -245,8 +273,12 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 
 func (s *pooled) ready() *place { return nil }
 
+// nowhere is where a child is started before there is a lease, if the endpoint
+// is the lease's. Nobody listens there.
+var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none", WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
+
 // any is the first instance of the default pool: its endpoint is there
-// whoever leases it.
+// whoever leases it, or nowhere.
 func (s *pooled) any(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
@@ -254,7 +286,10 @@ func (s *pooled) any(ctx context.Context) (Browser, error) {
 	}
 	for _, p := range st.Pools {
 		if p.IsDefault && len(p.Instances) > 0 {
-			return browserOf(p.Name, p.Instances[0]), nil
+			if p.Instances[0].isVirtual() {
+				return nowhere, nil
+			}
+			return browserOf(&p, p.Instances[0]), nil
 		}
 	}
 	return Browser{}, errors.New("there is no default pool")
@@ -264,15 +299,23 @@ func (s *pooled) every(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
-			all = append(all, browserOf(p.Name, i))
+			if !i.isVirtual() { // whose children start with the lease
+				all = append(all, browserOf(&p, i))
+			}
 		}
 	}
 	return all, err
 }
 
-func browserOf(pool string, i poolInstance) Browser {
-	b := Browser{Pool: pool, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows}
-	if i.Endpoint != "" && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
+// isVirtual reports whether each lease of an instance has a virtual browser,
+// with an endpoint of its own.
+func (i *poolInstance) isVirtual() bool { return i.Isolation == "context" }
+
+func browserOf(p *poolInfo, i poolInstance) Browser {
+	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows, Profile: i.Profile}
+	b.Isolated, b.Virtual, b.CallTimeout = i.Isolated || i.isVirtual(), i.isVirtual(), time.Duration(i.Timeout)*time.Millisecond
+	b.HealthInterval, b.HealthTimeout = time.Duration(p.Interval)*time.Millisecond, time.Duration(p.Timeout)*time.Millisecond
+	if i.Endpoint != "" && !b.Virtual && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
 		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
 		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {
 			b.Port, _ = strconv.Atoi(port)
@@ -281,61 +324,8 @@ func browserOf(pool string, i poolInstance) Browser {
 	return b
 }
 
-func (s *pooled) acquire(ctx context.Context, poolName, instance, who string) (*place, error) {
-	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
-	if poolName != "" {
-		params["pool"] = poolName
-	}
-	if instance != "" {
-		params["instance"] = instance
-	}
-	rec := &record.Record{}
-	c, err := s.call(ctx, "lease", params, rec)
-	if err != nil {
-		return nil, err
-	}
-	var l record.Lease
-	var i record.Instance
-	rec.Get("lease", &l)
-	rec.Get("instance", &i)
-	b := browserAt(i)
-	b.Pool, b.Instance = l.Pool, l.Instance
-	s.mu.Lock()
-	known, ok := s.types[l.Pool+"/"+l.Instance]
-	s.mu.Unlock()
-	if !ok {
-		if _, err := s.look(ctx); err == nil {
-			s.mu.Lock()
-			known = s.types[l.Pool+"/"+l.Instance]
-			s.mu.Unlock()
-		}
-	}
-	b.Type, b.Headless = known.Browser, known.Headless
-	if i.Protocol == record.BiDi {
-		b.HTTPURL, b.WSURL, b.Port = "", "", 0 // no child speaks it to a browser that runs
-	}
-	p := &place{Browser: b, again: func(ctx context.Context) (<-chan struct{}, bool) {
-		rec, i := &record.Record{}, record.Instance{}
-		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
-			return nil, false
-		}
-		if rec.Get("instance", &i); i.PID == 0 {
-			return nil, true
-		}
-		return s.watch(i.PID), true
-	}, release: func() {
-		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {
-			c.Close() // which releases it too
-			return
-		}
-		s.put(c)
-	}}
-	if i.PID != 0 {
-		p.died = s.watch(i.PID)
-	}
-	return p, nil
+func (s *pooled) acquire(ctx context.Context, pool, instance, who string) (*place, error) {
+	return s.lease(ctx, pool, instance, who, false)
 }
 
 // watch is watch, once for each process.

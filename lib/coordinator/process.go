@@ -1,25 +1,25 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/exec"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
 	"btools/lib/proc"
+	"btools/lib/record"
 	"btools/lib/wsl"
 )
 
@@ -42,14 +42,21 @@ type process struct {
 	bind  *os.File
 	input *os.File
 	in    *jsonrpc.Writer
-	ended chan struct{} // closed when it has ended and every call is answered
+	port  *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
+	wide  chan struct{}     // has a place for its pipes, which are wide; nil: they are not
+	ended chan struct{}     // closed when it has ended and every call is answered
 
 	mu    sync.Mutex
 	last  int64
 	quiet int // the least severe of levels that it does not log, for hosts of the stateless protocol
-	calls map[int64]func(*jsonrpc.Message, error)
-	why   error // it has ended, or is of no use
-	words lastWords
+	calls map[int64]call
+	// forgotten are calls that were cancelled and are not answered, in whose
+	// course the child may still ask something.
+	forgotten idSet
+	curious   atomic.Bool // it has asked a host of the stateless protocol
+	why       error       // it has ended, or is of no use
+	ping      time.Time   // of the last one that it answered
+	words     lastWords
 }
 
 // stopGrace is how long a child may take to end after the end of its input,
@@ -58,6 +65,11 @@ const stopGrace = 2 * time.Second
 
 // maxWaiting bounds what waits for a child that does not read, in bytes.
 const maxWaiting = 64 << 20
+
+// maxWide is how many children have wide pipes. What pipes take is bounded for
+// all that a user runs: more would leave too little to others (see
+// pipe-user-pages-soft in pipe(7)).
+const maxWide = 32
 
 // sweepBound is how long what a child has left may take to die.
 const sweepBound = 5 * time.Second
@@ -71,39 +83,114 @@ var errNoJSON = errors.New("it is no JSON")
 // errBusy says that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
-// startProcess runs a child for a browser. It is run by "bmcp hold", which
-// ends with us, whatever ends us, and takes what the child has started along.
-func startProcess(c *Child, b Browser, caps json.RawMessage, h host, log io.Writer) (*process, error) {
-	argv, env := c.command(b)
-	if b.Windows {
-		var err error
-		if argv, err = wsl.Node(context.Background(), os.Getenv, argv); err != nil {
-			return nil, fmt.Errorf("cannot run %s on Windows: %w", c.Name, err)
-		}
-	}
-	path, err := exec.LookPath(argv[0])
+// hold is what runs a command by "bmcp hold", which ends with us, whatever ends
+// us, and takes what the command has started along; or when bind is closed. The
+// caller closes held once it runs.
+func hold(argv, env []string) (cmd *exec.Cmd, bind, held *os.File, err error) {
+	path, err := lookPath(argv[0])
 	if err != nil {
-		return nil, fmt.Errorf("cannot run %s: %w", argv[0], err)
+		return nil, nil, nil, err
 	}
-	argv[0] = path
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	read, bind, err := os.Pipe()
+	if held, bind, err = os.Pipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	cmd = exec.Command(self, slices.Concat([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--", path}, argv[1:])...)
+	cmd.Env, cmd.ExtraFiles, cmd.SysProcAttr, cmd.WaitDelay = env, []*os.File{held}, ownGroup(), time.Second
+	return cmd, bind, held, nil
+}
+
+// lookPath finds a program, or says what to do.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	var what *exec.Error
+	if errors.As(err, &what) {
+		err = what.Err
+	}
+	var where *fs.PathError
+	switch {
+	case errors.As(err, &where):
+		err = where.Err
+	case name == "npx":
+		err = errors.New("not found on PATH: install Node.js, which has it")
+	case errors.Is(err, exec.ErrNotFound) && !strings.Contains(name, "/"):
+		err = fmt.Errorf("not found on PATH; for an npm package, write npx %s", name)
+	}
+	return "", fmt.Errorf("cannot run %s: %w", name, err)
+}
+
+// closedGrace is how long a child may take to end after it has closed its
+// input.
+const closedGrace = time.Second
+
+// startProcess runs a child for a browser.
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage, h host) (*process, error) {
+	var port *launcher.Browser
+	var err error
+	if child.needsPort() && b.isBelow() {
+		if port, b, err = c.portFor(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	p, err := c.runProcess(ctx, child, b, caps, h, port)
+	if err != nil && port != nil {
+		port.Stop()
+	}
+	return p, err
+}
+
+// portFor is a port for a browser whose endpoint is below another port's root,
+// and the browser there.
+func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
+	port, err := startService(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0", "--health-interval=0", "--log-level=warn")
 	if err != nil {
+		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
+	}
+	var at record.Proxy
+	if _, err := port.Record.Get("proxy", &at); err != nil {
+		port.Stop()
+		return nil, b, err
+	}
+	b.HTTPURL, b.WSURL, b.Port = at.HTTPURL, at.WSURL, at.Port
+	return port, b, nil
+}
+
+func (c *Coordinator) runProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage, h host, port *launcher.Browser) (*process, error) {
+	argv, env := child.command(b)
+	dir := "" // the host's
+	var err error
+	switch {
+	case b.Windows:
+		if child.Package { // whose npx does without the host's directory, and so must the child
+			argv = slices.Concat([]string{"npx", "-y"}, argv)
+			if dir, err = c.npm.directory(); err != nil {
+				return nil, err
+			}
+		}
+		if argv, err = wsl.Node(ctx, os.Getenv, argv); err != nil {
+			return nil, fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
+		}
+	case child.Package:
+		if argv[0], err = c.npm.program(ctx, child.Argv[0], &lastWords{name: child.Name, log: c.Stderr}); err != nil {
+			return nil, err
+		}
+	}
+	p := &process{child: child, browser: b, caps: caps, host: h, port: port, ended: make(chan struct{}), quiet: len(levels), calls: map[int64]call{}}
+	p.words.name, p.words.log = child.Name, c.Stderr
+	p.mark = "BTOOLS_CHILD=" + rand.Text()
+	var held *os.File
+	if p.cmd, p.bind, held, err = hold(argv, append(env, p.mark)); err != nil {
 		return nil, err
 	}
-	defer read.Close()
-	p := &process{child: c, browser: b, caps: caps, host: h, bind: bind, ended: make(chan struct{}), quiet: len(levels), calls: map[int64]func(*jsonrpc.Message, error){}}
-	p.words.name, p.words.log = c.Name, log
-	p.cmd = exec.Command(self, append([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--"}, argv...)...)
-	p.mark = "BTOOLS_CHILD=" + rand.Text()
-	p.cmd.Env = append(env, p.mark)
-	p.cmd.ExtraFiles = []*os.File{read}
-	p.cmd.Stderr = &p.words
-	p.cmd.WaitDelay = time.Second
-	p.cmd.SysProcAttr = ownGroup()
+	defer held.Close()
+	bind := p.bind
+	p.cmd.Dir, p.cmd.Stderr = dir, &p.words
 	// Pipes of our own: exec's are closed before what is in them is read.
 	inRead, inWrite, err := os.Pipe()
 	if err != nil {
@@ -117,8 +204,6 @@ func startProcess(c *Child, b Browser, caps json.RawMessage, h host, log io.Writ
 		bind.Close()
 		return nil, err
 	}
-	widen(inWrite)
-	widen(outRead)
 	p.cmd.Stdin, p.cmd.Stdout = inRead, outWrite
 	wait, err := proc.StartTied(p.cmd, syscall.SIGTERM)
 	inRead.Close()
@@ -127,7 +212,14 @@ func startProcess(c *Child, b Browser, caps json.RawMessage, h host, log io.Writ
 		inWrite.Close()
 		outRead.Close()
 		bind.Close()
-		return nil, fmt.Errorf("cannot run %s: %w", self, err)
+		return nil, fmt.Errorf("cannot run %s: %w", p.cmd.Path, err)
+	}
+	select {
+	case c.wide <- struct{}{}:
+		p.wide = c.wide
+		widen(inWrite)
+		widen(outRead)
+	default:
 	}
 	p.input, p.in = inWrite, jsonrpc.NewWriter(inWrite, maxWaiting, tryWrite(inWrite))
 	go p.run(outRead, wait)
@@ -142,7 +234,7 @@ func (p *process) run(out *os.File, wait <-chan error) {
 		p.read(jsonrpc.NewReader(out))
 		p.bind.Close() // it says nothing any more
 	}()
-	err := <-wait
+	err := p.wait(wait)
 	p.bind.Close()
 	// Nothing is left, unless hold was killed.
 	if _, err := proc.KillMarked(p.mark, "", sweepBound); err != nil {
@@ -157,16 +249,43 @@ func (p *process) run(out *os.File, wait <-chan error) {
 	out.Close()
 	p.in.Close()
 	p.input.Close()
+	if p.wide != nil {
+		<-p.wide
+	}
+	if p.port != nil {
+		p.port.Stop()
+	}
 	p.fail(p.words.ending(p.child.Name, err))
 	p.mu.Lock()
 	calls, why := p.calls, p.why
 	p.calls = nil
 	p.mu.Unlock()
 	p.host.childEnded(p) // before somebody hears of it and calls again
-	for _, answer := range calls {
-		answer(nil, why)
+	for _, c := range calls {
+		c.answer(nil, why)
 	}
 	close(p.ended)
+}
+
+// wait waits until the child has ended. One that has only closed its input is
+// of no use any more, and is ended.
+func (p *process) wait(ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-p.in.Done():
+	}
+	if p.in.Lost() == nil { // it is us who have closed it
+		return <-ended
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(closedGrace):
+	}
+	p.fail(fmt.Errorf("child %s has closed its input", p.child.Name))
+	p.bind.Close()
+	return <-ended
 }
 
 func (p *process) read(lines *jsonrpc.Reader) {
@@ -188,12 +307,9 @@ func (p *process) read(lines *jsonrpc.Reader) {
 			continue
 		}
 		var answer func(*jsonrpc.Message, error)
+		ours := false
 		if m != nil && m.Method == "" {
-			n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-			p.mu.Lock()
-			answer = p.calls[n]
-			delete(p.calls, n)
-			p.mu.Unlock()
+			answer, ours = p.answerTo(m.ID)
 		}
 		switch {
 		case err != nil:
@@ -201,10 +317,10 @@ func (p *process) read(lines *jsonrpc.Reader) {
 			if answer != nil {
 				answer(nil, fmt.Errorf("child %s answers what is no JSON", p.child.Name))
 			}
-		case answer == nil:
-			p.words.say("an answer to no question, with the id " + clip(m.ID))
-		default:
+		case answer != nil:
 			answer(m, nil)
+		case !ours:
+			p.words.say("an answer to no question, with the id " + clip(m.ID))
 		}
 	}
 }
@@ -232,122 +348,6 @@ func (p *process) gone() error {
 	return p.why
 }
 
-// newID is an ID for a request to the child.
-func (p *process) newID() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last++
-	return p.last
-}
-
-// relay sends a request as it is, but for its ID, which is a new one, and has
-// its answer answered once.
-func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) {
-	p.mu.Lock()
-	if p.why != nil {
-		defer p.mu.Unlock()
-		go answer(nil, p.why)
-		return
-	}
-	p.calls[n] = answer
-	p.mu.Unlock()
-	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) {
-		p.mu.Lock()
-		_, open := p.calls[n]
-		delete(p.calls, n)
-		p.mu.Unlock()
-		if open {
-			go answer(nil, fmt.Errorf("child %s: %w", p.child.Name, errBusy))
-		}
-	}
-}
-
-// forget has the answer to a request dropped; it tells the child, which need
-// not heed it.
-func (p *process) forget(n int64, reason string) {
-	p.mu.Lock()
-	_, open := p.calls[n]
-	if open {
-		p.calls[n] = func(*jsonrpc.Message, error) {} // it may still come
-	}
-	p.mu.Unlock()
-	if open {
-		params, _ := json.Marshal(map[string]any{"requestId": n, "reason": reason})
-		p.notify("notifications/cancelled", params)
-	}
-}
-
-func (p *process) notify(method string, params json.RawMessage) {
-	p.in.Write(jsonrpc.Request(nil, method, params), false)
-}
-
-// tell makes a request whose answer is of no interest, but to the log.
-func (p *process) tell(method string, params json.RawMessage) {
-	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
-	if err != nil {
-		return
-	}
-	p.relay(p.newID(), m, func(m *jsonrpc.Message, err error) {
-		if err == nil {
-			err = errorOf(m)
-		}
-		if err != nil {
-			p.words.say("it does not answer " + method + ": " + err.Error())
-		}
-	})
-}
-
-// logs has the child log messages of a level too.
-func (p *process) logs(level int) {
-	p.mu.Lock()
-	more := level < p.quiet && jsonrpc.Get(p.can, "logging") != nil
-	if more {
-		p.quiet = level
-	}
-	p.mu.Unlock()
-	if more {
-		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", quote(levels[level])))
-	}
-}
-
-// call makes a request of our own, and returns its result. An error of the
-// child is a *jsonrpc.Error.
-func (p *process) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	type reply struct {
-		m   *jsonrpc.Message
-		err error
-	}
-	got := make(chan reply, 1)
-	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
-	if err != nil {
-		return nil, err
-	}
-	n := p.newID()
-	p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} })
-	select {
-	case r := <-got:
-		if r.err != nil {
-			return nil, r.err
-		}
-		return r.m.Result, errorOf(r.m)
-	case <-ctx.Done():
-		p.forget(n, context.Cause(ctx).Error())
-		return nil, context.Cause(ctx)
-	}
-}
-
-// errorOf is the error of a response, nil if it is none.
-func errorOf(m *jsonrpc.Message) error {
-	if m.Error == nil {
-		return nil
-	}
-	e := &jsonrpc.Error{}
-	if err := json.Unmarshal(m.Error, e); err != nil {
-		e.Code, e.Message = jsonrpc.InternalError, string(m.Error)
-	}
-	return e
-}
-
 // stop ends the child: it is told by the end of its input, then by TERM, then
 // killed. It returns when the child has ended.
 func (p *process) stop() {
@@ -371,66 +371,4 @@ func (p *process) stop() {
 		p.cmd.Process.Kill()
 		<-p.ended
 	}
-}
-
-// lastWords passes a child's messages on, with its name in front, and keeps
-// the last ones.
-type lastWords struct {
-	name string
-	log  io.Writer
-	mu   sync.Mutex
-	tail []byte // at most 4 KiB, whole lines but for the last
-	part []byte // of a line that has not ended
-}
-
-const maxPart = 8 << 10
-
-func (w *lastWords) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tail = append(w.tail, b...)
-	if len(w.tail) > 4<<10 {
-		w.tail = append([]byte(nil), w.tail[len(w.tail)-4<<10:]...)
-	}
-	w.part = append(w.part, b...)
-	for {
-		i := bytes.IndexByte(w.part, '\n')
-		if i < 0 && len(w.part) < maxPart {
-			return len(b), nil
-		}
-		if i < 0 {
-			i = maxPart - 1
-		}
-		fmt.Fprintf(w.log, "%s: %s\n", w.name, strings.TrimRight(string(w.part[:i+1]), "\r\n"))
-		w.part = w.part[i+1:]
-	}
-}
-
-func (w *lastWords) say(line string) { fmt.Fprintf(w, "%s\n", line) }
-
-// ending says how a child ended, with the last thing that it said.
-func (w *lastWords) ending(name string, err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	how := "exited with 0"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		how = exit.String()
-		if n := exit.ExitCode() - cli.Signalled; n > 0 && n < 65 {
-			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
-		}
-	}
-	var said []string
-	for _, l := range strings.Split(string(w.tail), "\n") {
-		if l = strings.TrimSpace(l); l != "" {
-			said = append(said, l)
-		}
-	}
-	if len(said) > 3 {
-		said = said[len(said)-3:]
-	}
-	if len(said) == 0 {
-		return fmt.Errorf("child %s ended (%s)", name, how)
-	}
-	return fmt.Errorf("child %s ended (%s): %s", name, how, strings.Join(said, " | "))
 }

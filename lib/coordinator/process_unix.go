@@ -11,11 +11,14 @@ import (
 
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// widen has a pipe take a megabyte, where that can be asked for: each time
-// that it is full costs two changes of the process.
+// pipeSize is what a wide pipe takes, in bytes.
+const pipeSize = 256 << 10
+
+// widen has a pipe take more, where that can be asked for: each time that it is
+// full costs two changes of the process.
 func widen(f *os.File) {
 	if raw, err := f.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { setPipeSize(int(fd), 1<<20) })
+		raw.Control(func(fd uintptr) { setPipeSize(int(fd), pipeSize) })
 	}
 }
 
@@ -47,6 +50,20 @@ func tryShared(f *os.File) func([]byte) (int, error) {
 		}
 		return max(n, 0), err
 	}
+}
+
+// hungUp reports whether nobody can read what is written to a file.
+func hungUp(f *os.File) (gone bool) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		n, _ := unix.Poll(p, 0)
+		gone = n == 1 && p[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+	})
+	return gone
 }
 
 // tryWrite writes to a pipe what it takes without waiting.

@@ -109,7 +109,7 @@ func FuzzChild(f *testing.F) {
 		s, said := testSession(t)
 		s.Handle([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}}}}`))
 		s.Handle([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
-		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]func(*jsonrpc.Message, error){}, in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
+		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]call{}, in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
 		p.words.log = io.Discard
 		defer p.in.Close()
 		answered := map[int]int{}

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
+	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/jsonrpc"
 )
@@ -16,30 +17,56 @@ import (
 // fast relays the call of a tool at once, if nothing has to be waited for. It
 // reports whether it has.
 func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
-	r, ok := s.c.tools().routes[jsonrpc.GetString(m.Params, "name")]
+	r, ok := s.tools(f.capabilities()).routes[jsonrpc.GetString(m.Params, "name")]
 	if !ok || r.pools {
 		return false
 	}
-	b := Browser{}
-	var at *place
-	if r.child.takesEndpoint() {
-		if at = s.c.Browsers.ready(); at == nil {
-			return false
-		}
-		b = at.Browser
-	}
-	k := s.kid(r.child, b, f.capabilities())
-	if k == nil {
+	args := jsonrpc.Get(m.Params, "arguments")
+	at, ok := s.readyFor(r, args)
+	if !ok {
 		return false
 	}
-	p := k.running()
+	var p *process
+	if k := s.kid(r.child, at.browser(), f.capabilities()); k != nil {
+		s.replace(k)
+		if s.isFirst(r.group(args), k) {
+			p = k.running()
+		}
+	}
 	if p == nil {
+		if at != nil {
+			at.release()
+		}
 		return false
 	}
 	if s.place(f, at) {
 		s.forward(p, r.rename(m), f)
 	}
 	return true
+}
+
+// readyFor is acquire where nothing has to be waited for, and nothing is wrong.
+func (s *Session) readyFor(r route, args json.RawMessage) (at *place, ok bool) {
+	if !r.child.takesEndpoint() {
+		return nil, true
+	}
+	if b, is := s.c.Browsers.(*single); is {
+		w, err := r.which(args)
+		if err == nil {
+			at = s.readyPart(b, w.session)
+		}
+	} else {
+		at = s.c.Browsers.ready()
+	}
+	return at, at != nil
+}
+
+// browser is where a child for the place finds its browser.
+func (p *place) browser() Browser {
+	if p == nil {
+		return Browser{}
+	}
+	return p.Browser
 }
 
 // place notes where a request is answered, unless it is answered already.
@@ -67,11 +94,16 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	if jsonrpc.GetString(params, "name") != r.name {
 		params = jsonrpc.Set(params, "name", quote(r.name))
 	}
+	args := jsonrpc.Get(params, "arguments")
+	stripped := args
 	if r.pools {
-		args := jsonrpc.Get(params, "arguments")
-		if stripped := jsonrpc.Delete(jsonrpc.Delete(args, "browser_pool"), "browser_instance"); len(stripped) != len(args) {
-			params = jsonrpc.Set(params, "arguments", stripped)
-		}
+		stripped = jsonrpc.Delete(jsonrpc.Delete(args, "browser_pool"), "browser_instance")
+	}
+	if r.sessions {
+		stripped = jsonrpc.Delete(args, "session_id")
+	}
+	if len(stripped) != len(args) {
+		params = jsonrpc.Set(params, "arguments", stripped)
 	}
 	if &params[0] == &m.Params[0] {
 		return m
@@ -94,35 +126,21 @@ func quote(s string) json.RawMessage {
 // serve answers a request.
 func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	switch m.Method {
-	case "initialize", "server/discover":
-		if m.Method == "initialize" {
-			wait, cancel := context.WithTimeout(ctx, greetWait)
-			s.c.await(wait, func(l *listing) chan struct{} { return l.greeted })
-			cancel()
-		}
+	case "server/discover":
 		result, err := s.ourAnswer(ctx, m)
 		if err != nil {
 			s.fail(f, err)
 			return
 		}
-		all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
-		result = jsonrpc.Set(result, "capabilities", all)
-		if said = append([]string{jsonrpc.GetString(result, "instructions")}, said...); len(said) > 1 {
-			result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
-		}
-		s.result(f, result)
+		s.introduce(f, result)
 	case "subscriptions/listen":
 		s.listen(ctx, f, m)
 	case "tools/list":
-		s.startAll(f.capabilities())
-		wait, cancel := context.WithTimeout(ctx, listWait)
-		s.c.await(wait, func(l *listing) chan struct{} { return l.listed })
-		cancel()
-		all := s.c.tools()
-		s.mu.Lock()
-		s.listed = all
-		s.mu.Unlock()
-		s.list(f, "tools", all.tools)
+		s.startAll(f.capabilities(), false)
+		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
+		s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.listed })
+		told.Stop()
+		s.list(f, "tools", s.give(f.capabilities()).tools)
 	case "tools/call":
 		s.call(ctx, m, f)
 	case "ping":
@@ -162,109 +180,13 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	}
 }
 
-// list answers with a whole list.
-func (s *Session) list(f *flight, member string, all []json.RawMessage) {
-	s.result(f, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
-}
-
-// collect answers with the lists of all children that have such, and that
-// answer in time.
-func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
-	ctx, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	some := s.having(ctx, capability)
-	lists := make([][]json.RawMessage, len(some))
-	var wg sync.WaitGroup
-	for i, child := range some {
-		wg.Go(func() {
-			_, p, err := s.process(ctx, child)
-			if err == nil {
-				lists[i], err = pages(ctx, p, method, member)
-			}
-			if err != nil {
-				s.c.Log.Warn("child " + child.Name + " does not answer " + method + ": " + err.Error())
-			}
-		})
-	}
-	wg.Wait()
-	all := []json.RawMessage{}
-	s.mu.Lock()
-	for i, child := range some {
-		for _, item := range lists[i] {
-			key := capability + "\x00" + jsonrpc.GetString(item, name)
-			if json.Valid(item) && (s.owners[key] == nil || s.owners[key] == child) {
-				s.owners[key] = child
-				all = append(all, item)
-			}
-		}
-	}
-	s.mu.Unlock()
-	s.list(f, member, all)
-}
-
-// byOwner relays a request to the child whose resource or prompt it is about:
-// the one that has listed it, else the first that knows it.
-func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, capability, name string) {
-	some := s.ofOwner(ctx, capability, name)
-	if len(some) == 1 {
-		s.toChild(ctx, some[0], m, f)
-		return
-	}
-	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
-	for _, child := range some {
-		k, p, err := s.process(ctx, child)
-		if err == nil {
-			theirs := m
-			if f.modern != nil {
-				theirs = f.forChild(p, m)
-			}
-			var result json.RawMessage
-			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
-				k.note(m)
-				s.result(f, result)
-				return
-			}
-			var e *jsonrpc.Error
-			if f.modern != nil && errors.As(err, &e) && e.Code == legacyNotFound {
-				e.Code = jsonrpc.InvalidParams
-			}
-		}
-		last = err
-	}
-	s.fail(f, last)
-}
-
-// ofOwner are the children that can have a resource or prompt: the one that
-// has listed it, else all that have such.
-func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
-	s.mu.Lock()
-	owner := s.owners[capability+"\x00"+name]
-	s.mu.Unlock()
-	if owner != nil {
-		return []*Child{owner}
-	}
-	return s.having(ctx, capability)
-}
-
-// having are the children with a capability, once they have told theirs.
-func (s *Session) having(ctx context.Context, capability string) []*Child {
-	wait, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	s.c.await(wait, func(l *listing) chan struct{} { return l.greeted })
-	return s.c.having(capability)
-}
-
-// subscribe subscribes a host of the stateless protocol to a resource, and
-// returns the children that know it.
-func (s *Session) subscribe(ctx context.Context, uri string) (some []*kid) {
-	for _, child := range s.ofOwner(ctx, "resources", uri) {
-		k, p, err := s.process(ctx, child)
-		if err == nil && jsonrpc.Get(p.can, "resources", "subscribe") != nil {
-			k.subscribe(uri, 1)
-			some = append(some, k)
-		}
-	}
-	return some
+// introduce answers with what we are, and what we and the children can.
+func (s *Session) introduce(f *flight, result json.RawMessage) {
+	all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
+	result = jsonrpc.Set(result, "capabilities", all)
+	said = append([]string{s.c.instructions()}, said...)
+	result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
+	s.result(f, result)
 }
 
 // process is a child that is not bound to a call's browser.
@@ -275,11 +197,13 @@ func (s *Session) process(ctx context.Context, child *Child) (*kid, *process, er
 		if b, err = s.c.Browsers.any(ctx); err != nil {
 			return nil, nil, err
 		}
+		b = s.own(b)
 	}
 	k := s.kid(child, b, capabilitiesOf(ctx))
 	if k == nil {
-		return nil, nil, errors.New("the session has ended")
+		return nil, nil, errEnded
 	}
+	s.placed(ctx, k)
 	p, err := k.get(ctx)
 	return k, p, err
 }
@@ -290,22 +214,23 @@ func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message,
 		s.fault(f, err)
 		return
 	}
-	k.note(m)
-	s.forward(p, m, f)
+	if s.itsTurn(ctx, f) {
+		k.note(m)
+		s.forward(p, m, f)
+	}
 }
 
 // find is the route of a tool; if it is not known, once the children have
 // listed theirs.
 func (s *Session) find(ctx context.Context, name string) (route, bool) {
-	r, ok := s.c.tools().routes[name]
+	caps := capabilitiesOf(ctx)
+	r, ok := s.tools(caps).routes[name]
 	if ok {
 		return r, true
 	}
-	s.startAll(capabilitiesOf(ctx))
-	wait, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	s.c.await(wait, func(l *listing) chan struct{} { return l.said })
-	r, ok = s.c.tools().routes[name]
+	s.startAll(caps, true)
+	s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.said })
+	r, ok = s.tools(caps).routes[name]
 	return r, ok
 }
 
@@ -326,7 +251,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		s.fail(f, s.unknown(name))
 		return
 	}
-	at, err := s.acquire(ctx, r, jsonrpc.Get(m.Params, "arguments"))
+	at, err := s.acquire(ctx, r, f.turn, jsonrpc.Get(m.Params, "arguments"))
 	if err != nil {
 		s.fault(f, err)
 		return
@@ -339,28 +264,62 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		s.fault(f, err)
 		return
 	}
-	s.forward(p, r.rename(m), f)
+	if s.itsTurn(ctx, f) {
+		s.forward(p, r.rename(m), f)
+	}
 }
 
 // acquire is a browser for a call, nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, args json.RawMessage) (*place, error) {
+func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*place, error) {
 	if !r.child.takesEndpoint() {
 		return nil, nil
 	}
-	poolName, instance := "", ""
-	if r.pools {
-		var err, err2 error
-		poolName, err = nameIn(args, "browser_pool")
-		instance, err2 = nameIn(args, "browser_instance")
-		if err = errors.Join(err, err2); err != nil {
-			return nil, err
-		}
+	w, err := r.which(args)
+	if err != nil {
+		return nil, err
 	}
-	at, err := s.take(ctx, poolName, instance)
+	if w == (which{}) {
+		s.warm(r.child, capabilitiesOf(ctx))
+	}
+	at, err := s.takeInTurn(ctx, t, w)
 	if err != nil {
 		return nil, explain(err)
 	}
 	return at, nil
+}
+
+// warm starts a child for the host's own browser while that is launched: where
+// it will be is known before.
+func (s *Session) warm(child *Child, caps json.RawMessage) {
+	b, ok := s.c.Browsers.(*single)
+	if !ok || b.ready() != nil {
+		return
+	}
+	s.do(func() {
+		at, err := b.any(s.ctx)
+		if err != nil {
+			return // as the call will tell
+		}
+		if k := s.kid(child, s.own(at), caps); k != nil {
+			k.get(s.ctx)
+		}
+	})
+}
+
+// which is the browser that a call names.
+type which struct{ pool, instance, session string }
+
+func (r *route) which(args json.RawMessage) (w which, err error) {
+	if r.pools {
+		var err2 error
+		w.pool, err = nameIn(args, "browser_pool")
+		w.instance, err2 = nameIn(args, "browser_instance")
+		err = errors.Join(err, err2)
+	}
+	if r.sessions {
+		w.session, err = sessionIn(args)
+	}
+	return w, err
 }
 
 // nameIn is a name among a call's arguments, "" if it is not there: a text, or
@@ -384,19 +343,20 @@ func explain(err error) error {
 	if errors.As(err, &e) && e.Hint != "" {
 		return fmt.Errorf("%w (%s)", err, e.Hint)
 	}
+	var ours *cli.Error
+	if errors.As(err, &ours) && ours.Hint != "" {
+		return fmt.Errorf("%w (%s)", err, ours.Hint)
+	}
 	return err
 }
 
 // at is the child for a place.
 func (s *Session) at(ctx context.Context, child *Child, at *place) (*process, error) {
-	b := Browser{}
-	if at != nil {
-		b = at.Browser
-	}
-	k := s.kid(child, b, capabilitiesOf(ctx))
+	k := s.kid(child, at.browser(), capabilitiesOf(ctx))
 	if k == nil {
-		return nil, errors.New("the session has ended")
+		return nil, errEnded
 	}
+	s.placed(ctx, k)
 	return k.get(ctx)
 }
 

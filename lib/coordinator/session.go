@@ -18,8 +18,12 @@ const (
 	// greetWait is how long the host's greeting waits for children that are
 	// run for the first time; hosts give up after a second.
 	greetWait = 800 * time.Millisecond
-	// listWait is how long its first question for their tools waits.
+	// listWait is how long its first question for their tools waits: of each
+	// child once, all questions together.
 	listWait = 20 * time.Second
+	// lateWait is how long a child is waited for that did not answer in time
+	// before.
+	lateWait = time.Second
 )
 
 // legacy is the protocol that children are spoken to in, at most: the newest
@@ -42,29 +46,35 @@ type Session struct {
 	work    sync.WaitGroup
 	greeted chan struct{} // closed when the host may be asked something
 
-	mu      sync.Mutex
-	params  json.RawMessage // of the host's initialize; nil before
-	level   json.RawMessage // the parameters of logging/setLevel
-	kids    map[string]*kid // by child, browser and what the host can be asked
-	started map[string]bool // that are started before they are called, by what the host can be asked
-	flights map[string]*flight
-	last    int                // of the flights
-	parked  map[string]*flight // that the host is to come again for, by their state
-	asks    map[int64]ask      // what children ask the host, by our ID
-	lastAsk int64
-	watched map[<-chan struct{}]bool
-	kept    map[string]*kept  // by pool
-	owners  map[string]*Child // of resources and prompts, by kind and name
-	listed  *merged           // the list that the host has seen; nil: none
-	dirty   map[*process]bool // its list is asked for, and has changed since
-	closed  bool
+	keeper   keeper
+	virtuals virtuals
+	mu       sync.Mutex
+	params   json.RawMessage // of the host's initialize; nil before
+	level    json.RawMessage // the parameters of logging/setLevel
+	kids     map[string]*kid // by child, browser and what the host can be asked
+	started  map[string]bool // that are started before they are called, by what the host can be asked
+	flights  map[string]*flight
+	last     int                // of the flights
+	turns    []*turn            // of requests that are not relayed yet, in the order of their arrival
+	parked   map[string]*flight // that the host is to come again for, by their state
+	asks     map[int64]ask      // what children ask the host, by our ID
+	lastAsk  int64
+	watched  map[<-chan struct{}]bool
+	seen     map[string]string            // the browsers of results, by pool and instance: their IDs, "" if not known
+	lost     string                       // what has become of an instance that was kept, "" if that is told
+	owners   map[string]map[string]*Child // of what is in a list (prompts, resources, resourceTemplates), by its name
+	lists    map[string]*toolList         // of tools, by what the host can be asked
+	dirty    map[*process]bool            // its list is asked for, and has changed since
+	mute     bool                         // the host answers nothing any more
+	replaced []*process                   // that go on for calls that wait for their hosts, see replace
+	closed   bool
 }
 
 // NewSession makes a session. Send is given each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
 	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, started: map[string]bool{}, flights: map[string]*flight{}, parked: map[string]*flight{},
-		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, owners: map[string]*Child{}, kept: map[string]*kept{},
+		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, seen: map[string]string{}, owners: map[string]map[string]*Child{}, lists: map[string]*toolList{},
 		dirty: map[*process]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	c.mu.Lock()
@@ -94,6 +104,14 @@ func (s *Session) Drain(ctx context.Context) {
 // errEnded is the answer to what is still open when a session ends.
 var errEnded = errors.New("the session has ended")
 
+// why is why a child is not started any more.
+func (s *Session) why() error {
+	if s.ctx.Err() != nil {
+		return errEnded
+	}
+	return errBrowserDied
+}
+
 // do does something that the session's end waits for, unless it has ended.
 func (s *Session) do(f func()) {
 	s.mu.Lock()
@@ -105,10 +123,12 @@ func (s *Session) do(f func()) {
 
 // Close answers what is still open and stops the session's children.
 func (s *Session) Close() {
+	held := s.keeper.close() // before nothing can be done any more
+	s.virtuals.close(s.c)
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
-	kids := s.kids
+	kids := maps.Clone(s.kids) // one may be ended just now
 	var open []*flight
 	for _, f := range s.flights {
 		open = append(open, f)
@@ -126,19 +146,20 @@ func (s *Session) Close() {
 	for _, f := range s.parked {
 		s.unparkLocked(f)
 	}
-	for _, k := range s.kept {
-		go func() {
-			k.lock()
-			defer k.unlock()
-			k.drop()
-		}()
-	}
 	s.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, k := range kids {
 		wg.Go(k.stop)
 	}
-	wg.Wait()
+	for _, at := range held {
+		wg.Go(at.release)
+	}
+	for range 2 { // at once, whatever the children do, and what one has made again
+		for _, name := range sessionsOf(kids) {
+			wg.Go(func() { s.c.parted().end(name) })
+		}
+		wg.Wait()
+	}
 	s.work.Wait()
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)
@@ -217,9 +238,10 @@ func (s *Session) request(m *jsonrpc.Message) {
 		if s.resume(m, f) {
 			return
 		}
-		s.startAll(f.caps)
+		s.startAll(f.caps, false)
 	case m.Method == "initialize":
-		s.initialize(m)
+		s.initialize(ctx, m, f)
+		return
 	case m.Method == "ping":
 	case !known:
 		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the first request is initialize, or says its protocol version in _meta"))
@@ -230,6 +252,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 	if m.Method == "tools/call" && s.fast(m, f) {
 		return
 	}
+	s.takeTurn(m, f)
 	s.do(func() { s.serve(ctx, m, f) })
 }
 
@@ -242,8 +265,14 @@ func (s *Session) greet() {
 	}
 }
 
-// initialize starts the children.
-func (s *Session) initialize(m *jsonrpc.Message) {
+// initialize answers the host's greeting, and starts the children if it is one
+// that we take: they are told what it says.
+func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight) {
+	result, err := s.ourAnswer(ctx, m)
+	if err != nil {
+		s.fail(f, err)
+		return
+	}
 	s.mu.Lock()
 	if s.params == nil {
 		if s.params = slices.Clone(m.Params); s.params == nil {
@@ -251,37 +280,62 @@ func (s *Session) initialize(m *jsonrpc.Message) {
 		}
 	}
 	s.mu.Unlock()
-	s.startAll(nil)
+	s.startAll(nil, false)
+	s.do(func() {
+		s.c.await(ctx, greetWait, func(l *listing) chan struct{} { return l.greeted })
+		s.introduce(f, result)
+	})
 }
 
-// startAll starts each child that has not been, or that could not be, for any
-// browser: none of them is launched for it.
-func (s *Session) startAll(caps json.RawMessage) {
+// startAll starts each child whose tools are not known, or that could not be
+// started, for any browser: none of them is launched for it. All has those
+// started too whose tools are only those of their last run.
+func (s *Session) startAll(caps json.RawMessage, all bool) {
 	s.mu.Lock()
 	started := s.started[string(caps)]
 	s.started[string(caps)] = true
 	s.mu.Unlock()
+	if !started {
+		s.do(func() { // where browsers are is to be seen before one is needed
+			if _, err := s.c.Browsers.any(s.ctx); err != nil && s.ctx.Err() == nil {
+				s.c.Log.Warn(err.Error())
+			}
+		})
+	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		if started && !s.c.retry(child) || !s.c.Eager && s.c.isLive(child) {
-			continue // it has said what it can: it is started when it is called
+		known, live := s.c.known(child, s.askable(caps))
+		switch {
+		case s.c.retry(child), !live && all:
+		case started, known && !s.c.Eager:
+			continue // it is started when it is called
 		}
 		s.do(func() {
 			some, err := s.c.placesOf(s.ctx, child)
 			if err != nil && s.ctx.Err() == nil {
-				s.c.failed(child, err)
+				s.c.note(child, err)
 			}
 			for _, b := range some {
-				if k := s.kid(child, b, caps); k != nil {
+				if k := s.kid(child, s.own(b), caps); k != nil {
 					s.do(func() {
 						if _, err := k.get(s.ctx); err != nil && s.ctx.Err() == nil {
-							s.c.failed(child, err)
+							s.c.note(child, err)
 						}
 					})
 				}
 			}
 		})
 	}
+}
+
+// askable is what children can ask the host.
+func (s *Session) askable(caps json.RawMessage) string {
+	if caps != nil {
+		return string(caps)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(askable(jsonrpc.Get(s.params, "capabilities")))
 }
 
 // placesOf are where a child is started before it is called.
@@ -304,7 +358,7 @@ func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, er
 func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 	key := child.Name + "\x00" + string(caps) + "\x00"
 	if child.takesEndpoint() {
-		key += b.Pool + "\x00" + b.Instance
+		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

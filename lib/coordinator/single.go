@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,8 @@ type single struct {
 	log   io.Writer
 	flags []string // of bproxy
 
+	sessions Sessions
+
 	mu   sync.Mutex
 	at   record.Proxy
 	path string // of its control socket
@@ -31,9 +34,9 @@ type single struct {
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
-// it is needed.
-func Single(store *state.Store, log io.Writer, flags []string) Browsers {
-	s := &single{store: store, log: log, flags: flags, proxy: newService()}
+// it is needed, and how hosts share it.
+func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
+	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how, proxy: newService()}
 	s.proxy.run = s.start
 	return s
 }
@@ -134,22 +137,33 @@ type proxyStatus struct {
 	LastError string `json:"last_error,omitempty"`
 }
 
-// control has the proxy do something, and notes the browser that there is
-// then.
+// control has the proxy do something, again if it has ended meanwhile, and
+// notes the browser that there is then.
 func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
-	if _, err := s.proxy.up(ctx); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	path := s.path
-	s.mu.Unlock()
 	var params any
 	if method == "launch" {
 		params = o
 	}
 	rec := &record.Record{}
-	if err := control.Call(ctx, path, method, params, rec); err != nil {
-		return nil, err
+	for try := 0; ; try++ {
+		held, err := s.proxy.up(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		path := s.path
+		s.mu.Unlock()
+		if err = control.Call(ctx, path, method, params, rec); err == nil {
+			break
+		}
+		if errors.As(err, new(*control.Error)) || ctx.Err() != nil || try == 2 {
+			return nil, err
+		}
+		select { // its end may not have been noticed yet
+		case <-held.Ended():
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
 	var i record.Instance
 	ok, err := rec.Get("instance", &i)
@@ -165,7 +179,9 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 	if s.cur == nil || s.cur.ID != i.ID {
 		b := s.browserLocked()
 		b.ID, b.Headless = i.ID, i.Headless
-		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, i.PID), release: func() {}}
+		var now proxyStatus
+		rec.Get("status", &now)
+		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, i.PID), release: func() {}, why: now.LastExit}
 	}
 	return rec, nil
 }
@@ -176,4 +192,33 @@ func (s *single) status(ctx context.Context) (*record.Record, error) {
 		return nil, nil
 	}
 	return s.control(ctx, "status", options.Options{})
+}
+
+// endBound is how long the pages of a session may take to close.
+const endBound = 5 * time.Second
+
+// end ends a session of the proxy, if there is one.
+func (s *single) end(name string) {
+	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
+}
+
+// list are the records of the proxy's sessions.
+func (s *single) list(ctx context.Context) json.RawMessage {
+	return s.call(ctx, "session_list", nil)
+}
+
+// call has the proxy do something, if it runs.
+func (s *single) call(ctx context.Context, method string, params any) (result json.RawMessage) {
+	if s.proxy.running() == nil {
+		return nil
+	}
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	if control.Call(ctx, path, method, params, &result) != nil {
+		return nil
+	}
+	return result
 }

@@ -4,16 +4,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"btools/lib/record"
 	"btools/lib/words"
+	"btools/lib/wsl"
 )
 
 // DefaultChild is the child that is run if none is configured, at the version
@@ -29,15 +32,19 @@ const (
 
 // Child is a child MCP server as it is configured.
 type Child struct {
-	Name   string
-	Argv   []string
-	Prefix string // auto, always or never
+	Name    string
+	Argv    []string // the program, or the package, and its arguments
+	Package bool     // Argv[0] is an npm package
+	Prefix  string   // auto, always or never
 }
 
 var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
 
 // ValidName reports whether a child can have the name.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
+
+// CommandChild is the child that a command line starts, as it is.
+func CommandChild(argv []string) Child { return Child{Name: nameOf(argv[0]), Argv: argv} }
 
 // ParseChild reads [NAME=]SPEC, where SPEC is an npm package or a command,
 // and its arguments.
@@ -46,37 +53,70 @@ func ParseChild(spec string) (Child, error) {
 	if name, rest, ok := strings.Cut(spec, "="); ok && nameRule.MatchString(name) {
 		c.Name, spec = name, rest
 	}
-	words, err := words.Split(spec)
-	if err != nil {
+	var err error
+	if c.Argv, err = words.Split(spec); err != nil {
 		return c, err
 	}
-	if len(words) == 0 {
+	if len(c.Argv) == 0 {
 		return c, fmt.Errorf("names no MCP server: it is a package such as %s, or a command", DefaultChild)
 	}
-	c.Argv = Command(words)
+	rest, npx := afterNpx(c.Argv)
+	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule.MatchString(rest[0])
 	if c.Name == "" {
-		c.Name = nameOf(words[0])
+		c.Name = nameOf(c.Argv[0])
+	}
+	if path, err := exec.LookPath(programOf(c.Argv[0])); err == nil && c.Package {
+		c.Argv[0], c.Package = path, false
 	}
 	return c, nil
 }
 
-// Command is what runs a specification: a program is run itself, a package by
-// npx.
-func Command(words []string) []string {
-	if words[0] == DefaultChild {
-		if path, err := exec.LookPath("playwright-mcp"); err == nil {
-			return append([]string{path}, words[1:]...)
-		}
-	}
-	path, err := exec.LookPath(words[0])
-	dir, _ := os.Stat(words[0])
+// packageRule is what only an npm package looks like: @SCOPE/NAME or
+// NAME@VERSION. Any other name that is not a program is a mistake: whoever owns
+// it at npm is not to run code here.
+var packageRule = regexp.MustCompile(`^(@[a-z0-9~][\w.~-]*/[a-z0-9~][\w.~-]*(@.+)?|[a-z0-9][\w.~-]*@[^/]+)$`)
+
+// packages are those that are known by their bare names.
+var packages = []string{"chrome-devtools-mcp"}
+
+// programOf is the program on PATH that does for a package, "" if none does.
+func programOf(pkg string) string {
 	switch {
-	case strings.HasPrefix(words[0], "@"), dir != nil && dir.IsDir(), err != nil && !strings.Contains(words[0], "/"):
-		return append([]string{"npx", "-y"}, words...)
-	case err == nil:
-		return append([]string{path}, words[1:]...)
+	case pkg == DefaultChild:
+		return "playwright-mcp"
+	case slices.Contains(packages, pkg):
+		return pkg
 	}
-	return words
+	return ""
+}
+
+// afterNpx is what npx is given to run, if that is all that it is given.
+func afterNpx(argv []string) (rest []string, ok bool) {
+	if argv[0] != "npx" {
+		return argv, false
+	}
+	rest = argv[1:]
+	for len(rest) > 0 && (rest[0] == "-y" || rest[0] == "--yes") {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return argv, false
+	}
+	return rest, true
+}
+
+// isThere says why the child can't be run, nil if it may be: from WSL, Node.js
+// can be that of Windows.
+func (c *Child) isThere() error {
+	if wsl.Check(os.Getenv) == nil {
+		return nil
+	}
+	program := c.Argv[0]
+	if c.Package {
+		program = "npx"
+	}
+	_, err := lookPath(program)
+	return err
 }
 
 // nameOf is a short name for a package or a program: playwright for
@@ -100,14 +140,53 @@ func nameOf(spec string) string {
 	return name
 }
 
-// known are servers whose flag for the endpoint is known: what names them, the
-// flag, and the flags that say it already.
-var known = []struct {
-	word, flag string
-	said       []string
-}{
-	{"playwright", "--cdp-endpoint=", []string{"--cdp-endpoint", "--extension", "--browser", "--device"}},
-	{"chrome-devtools-mcp", "--browserUrl=", []string{"--browserUrl", "--browser-url", "-u", "--wsEndpoint", "--ws-endpoint", "-w", "--isolated", "--executablePath", "-e", "--channel", "--headless"}},
+// knownServer is a server whose flag for the endpoint is known.
+type knownServer struct {
+	pkg, program string
+	flag         string
+	flagBelow    string   // for an endpoint below a port's root; "": the same
+	said         []string // flags that say it already
+}
+
+var known = []knownServer{
+	{"@playwright/mcp", "playwright-mcp", "--cdp-endpoint=", "", []string{"--cdp-endpoint", "--extension", "--browser", "--device"}},
+	{"chrome-devtools-mcp", "chrome-devtools-mcp", "--browserUrl=", "--wsEndpoint=", // Puppeteer drops the path of the other
+		[]string{"--browserUrl", "--browser-url", "-u", "--wsEndpoint", "--ws-endpoint", "-w", "--isolated", "--executablePath", "-e", "--channel", "--headless"}},
+}
+
+// runners run the server that the word after them names.
+var runners = []string{"npx", "node", "nodejs", "bunx", "bun"}
+
+// server is the word that names the server: a package, a program or a script.
+func (c *Child) server() string {
+	words := c.Argv
+	if !c.Package && slices.Contains(runners, strings.TrimSuffix(filepath.Base(words[0]), ".exe")) {
+		for words = words[1:]; len(words) > 0 && strings.HasPrefix(words[0], "-"); {
+			words = words[1:]
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return filepath.ToSlash(words[0])
+}
+
+// shown is the word that tells a person which server it is: arguments may be
+// secret, and so may be who fetches a package.
+func (c *Child) shown() string {
+	words, _ := afterNpx(c.Argv)
+	if len(words) > 1 && slices.Contains(runners, filepath.Base(words[0])) && !strings.HasPrefix(words[1], "-") {
+		words = words[1:]
+	}
+	return regexp.MustCompile(`//[^/]*@`).ReplaceAllString(words[0], "//")
+}
+
+// isServer reports whether the word names a known server: its package at any
+// version, its program, or a file of the package.
+func isServer(word, pkg, program string) bool {
+	name := path.Base(word)
+	return word == pkg || strings.HasPrefix(word, pkg+"@") || name == program || name == program+".cmd" || name == program+".js" ||
+		strings.Contains(word, "/node_modules/"+pkg+"/")
 }
 
 var placeholders = []string{"{cdp_endpoint}", "{cdp_port}", "{ws_endpoint}"}
@@ -122,24 +201,44 @@ func (c *Child) hasPlaceholder() bool {
 	})
 }
 
-// endpointFlag is the flag that the child is known to take, "" if there is
-// none or its arguments choose a browser already.
-func (c *Child) endpointFlag() string {
-	for _, k := range known {
-		if !slices.ContainsFunc(c.Argv, func(a string) bool {
-			return strings.Contains(filepath.Base(a), k.word) || strings.Contains(a, "@"+k.word)
-		}) {
+// knownServer is what is known of the child, nil if nothing is or its arguments
+// choose a browser already.
+func (c *Child) knownServer() *knownServer {
+	server := c.server()
+	for i := range known {
+		k := &known[i]
+		if !isServer(server, k.pkg, k.program) {
 			continue
 		}
 		for _, a := range c.Argv {
 			name, _, _ := strings.Cut(a, "=")
 			if slices.Contains(k.said, name) {
-				return ""
+				return nil
 			}
 		}
+		return k
+	}
+	return nil
+}
+
+// endpointFlag is the flag that the child is known to take, "" if there is
+// none or its arguments choose a browser already.
+func (c *Child) endpointFlag() string {
+	if k := c.knownServer(); k != nil {
 		return k.flag
 	}
 	return ""
+}
+
+// needsPort reports whether the child could not use an endpoint that is below a
+// port's root: it takes a port, or an address whose path it may drop.
+func (c *Child) needsPort() bool {
+	return slices.ContainsFunc(c.Argv, func(a string) bool {
+		if strings.Contains(a, "{cdp_endpoint}") {
+			return !isServer(c.server(), "@playwright/mcp", "playwright-mcp")
+		}
+		return strings.Contains(a, "{cdp_port}")
+	})
 }
 
 // command is what is run for a browser, and its environment. A browser that
@@ -150,29 +249,62 @@ func (c *Child) command(b Browser) (argv, env []string) {
 	for _, a := range c.Argv {
 		argv = append(argv, sub.Replace(a))
 	}
-	env = os.Environ()
+	env = append(os.Environ(), quietNpm)
+	if port := findVSCode(os.Getenv).CDPPort; port != nil {
+		env = append(env, "VSCODE_CDP_PORT="+strconv.Itoa(*port))
+	}
 	if b.HTTPURL == "" {
 		if flag == "--cdp-endpoint=" && b.Type != "" {
 			argv = append(argv, "--browser="+b.Type)
 			if b.Headless {
 				argv = append(argv, "--headless")
 			}
+			argv = append(argv, c.profile(b)...)
 		}
 		return argv, env
 	}
-	if flag != "" && !c.hasPlaceholder() {
+	k := c.knownServer()
+	switch {
+	case k == nil || c.hasPlaceholder():
+	case b.isBelow() && k.flagBelow != "":
+		argv = append(argv, k.flagBelow+b.WSURL)
+	default:
 		argv = append(argv, flag+b.HTTPURL)
 	}
-	env = append(env, "BTOOLS_PORT="+strconv.Itoa(b.Port), "BTOOLS_CDP_URL="+b.HTTPURL, "BTOOLS_WS_URL="+b.WSURL, "BTOOLS_ID="+b.ID)
-	return argv, env
+	if !b.isBelow() {
+		env = append(env, "BTOOLS_PORT="+strconv.Itoa(b.Port))
+	}
+	return argv, append(env, "BTOOLS_CDP_URL="+b.HTTPURL, "BTOOLS_WS_URL="+b.WSURL, "BTOOLS_ID="+b.ID)
 }
 
-// fingerprint names the child's program and its version, for the cache of its
-// tools.
+// profile has a Playwright that launches its browser give it a profile that no
+// other child's browser has: its own default is one for all.
+func (c *Child) profile(b Browser) []string {
+	for _, a := range c.Argv {
+		if name, _, _ := strings.Cut(a, "="); slices.Contains([]string{"--isolated", "--user-data-dir"}, name) {
+			return nil
+		}
+	}
+	if b.Profile != "" {
+		return []string{"--user-data-dir=" + b.Profile}
+	}
+	return []string{"--isolated"}
+}
+
+// fingerprint names what decides on a child's tools, for their cache: a
+// package, or the program with its version and the directory that it runs in,
+// where the same words may mean another server.
 func (c *Child) fingerprint() string {
 	h := sha256.New()
+	if !c.Package {
+		dir, _ := os.Getwd()
+		fmt.Fprintf(h, "in %q ", dir)
+	}
 	for _, a := range c.Argv {
 		fmt.Fprintf(h, "%q ", a)
+		if c.Package {
+			continue
+		}
 		if path, err := exec.LookPath(a); err == nil {
 			if real, err := filepath.EvalSymlinks(path); err == nil {
 				path = real
@@ -190,14 +322,25 @@ func (c *Child) fingerprint() string {
 // Browser is where a child finds its browser.
 type Browser struct {
 	Pool, Instance string // "" without pools
+	Session        string // that is a virtual browser; "": it is a whole one
 	ID             string
 	HTTPURL, WSURL string // that stay; "": the child is to start one itself
 	Port           int
 	Type           string
 	Headless       bool
-	Windows        bool // its child runs on Windows' Node.js, from WSL
+	Profile        string        // that one which a child launches is to use; "": a temporary one
+	Windows        bool          // its child runs on Windows' Node.js, from WSL
+	Isolated       bool          // each lease has a browser of its own
+	Virtual        bool          // which is a part of one that leases share
+	CallTimeout    time.Duration // of a tool's call; 0: no bound
+	// The child is pinged at this interval, and has this time to answer; 0: it
+	// is not.
+	HealthInterval, HealthTimeout time.Duration
 }
 
-func browserAt(i record.Instance) Browser {
-	return Browser{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port, Headless: i.Headless}
+// isBelow reports whether the browser has its endpoint below a port's root,
+// where others are.
+func (b *Browser) isBelow() bool {
+	u, err := url.Parse(b.HTTPURL)
+	return err == nil && strings.Trim(u.Path, "/") != ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ const (
 	// maxSets is how many sets of what its hosts can be asked a session has
 	// children for.
 	maxSets = 8
+	// maxSubscriptions is how many resources one subscriptions/listen is
+	// acknowledged for.
+	maxSubscriptions = 1000
 )
 
 // modern is what a request of the stateless protocol has besides.
@@ -227,13 +231,21 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
 	}
+	p.curious.Store(true)
 	s.mu.Lock()
 	f := s.oldestLocked(p, func(f *flight) bool {
 		return f.modern != nil && (f.method == "tools/call" || f.method == "prompts/get" || f.method == "resources/read")
 	})
-	if s.closed || f == nil || f.asked[key].p != nil {
+	var no *jsonrpc.Error
+	switch {
+	case s.closed || f == nil || f.asked[key].p != nil || !s.isHisLocked(p, f):
+		no = errWhose
+	case len(f.asked) >= maxQuestions:
+		no = errQuestions
+	}
+	if no != nil {
 		s.mu.Unlock()
-		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host can't be asked: it is not clear by which request, or one with this id is open")), false)
+		p.in.Write(jsonrpc.Failure(m.ID, no), false)
 		return
 	}
 	if given := f.takeGiven(key); given != nil {
@@ -253,6 +265,8 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 		time.AfterFunc(settleDelay, func() { s.park(f) })
 	}
 }
+
+var errWhose = jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host can't be asked: it is not clear by which request, or one with this id is open")
 
 // park answers a request with what the host is asked, and keeps it until the
 // host comes again with that.
@@ -423,7 +437,7 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	}
 	var uris []json.RawMessage
 	if jsonrpc.Get(can, "resources", "subscribe") != nil {
-		uris = slices.Collect(jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions")))
+		uris = slices.Collect(upTo(maxSubscriptions, jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))))
 	}
 	if len(uris) > 0 {
 		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
@@ -437,6 +451,9 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	s.send(f.id, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f, jsonrpc.Set(nil, "notifications", agreed))))
 	s.mu.Lock()
 	f.filter = slices.Clone(agreed) // what comes must come after that
+	if l := s.listLocked(f.caps); l.told == nil {
+		l.told = s.toolsLocked(l) // what changes from now on is told
+	}
 	s.mu.Unlock()
 	for _, raw := range uris {
 		var uri string
@@ -449,13 +466,25 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	}
 }
 
+// upTo are the first values of a sequence.
+func upTo[V any](n int, all iter.Seq[V]) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		left := n
+		for v := range all {
+			if left--; left < 0 || !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 // tagged are a notification's parameters with the subscription that it is for.
 func tagged(f *flight, params json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), metaSubscription, f.id))
 }
 
 // subscribers tells those that listen to such a notification.
-func (s *Session) subscribers(method string, params json.RawMessage) {
+func (s *Session) subscribers(method string, params json.RawMessage, concerns func(*flight) bool) {
 	uri := jsonrpc.GetString(params, "uri")
 	wants := func(filter json.RawMessage) bool {
 		switch method {
@@ -466,19 +495,21 @@ func (s *Session) subscribers(method string, params json.RawMessage) {
 		case "notifications/resources/list_changed":
 			return jsonrpc.Get(filter, "resourcesListChanged") != nil
 		case "notifications/resources/updated":
-			return slices.ContainsFunc(slices.Collect(jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions"))), func(v json.RawMessage) bool {
+			for v := range jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions")) {
 				var subscribed string
 				json.Unmarshal(v, &subscribed)
 				part, ok := strings.CutPrefix(uri, subscribed) // it, or what is below it
-				return ok && subscribed != "" && (part == "" || strings.ContainsAny(part[:1], "/?#"))
-			})
+				if ok && subscribed != "" && (part == "" || strings.ContainsAny(part[:1], "/?#")) {
+					return true
+				}
+			}
 		}
 		return false
 	}
 	s.mu.Lock()
 	var some []*flight
 	for _, f := range s.flights {
-		if f.modern != nil && f.filter != nil && wants(f.filter) {
+		if f.modern != nil && f.filter != nil && wants(f.filter) && concerns(f) {
 			some = append(some, f)
 		}
 	}

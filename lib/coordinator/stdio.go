@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -18,17 +20,23 @@ const maxUnread = 64 << 20
 // end of file.
 const drainTimeout = 30 * time.Second
 
-// flushTimeout is how long the last messages may take to be read.
-const flushTimeout = 2 * time.Second
+// hungUpEvery is how often it is looked whether the host has gone, once it has
+// ended its messages.
+const hungUpEvery = 100 * time.Millisecond
+
+// flushTimeout is how long a host may read nothing of the last messages.
+const flushTimeout = 4 * time.Second
 
 // ServeStdio serves one host on two streams, until its end of file, and until
-// what was asked before that is answered, or until the context ends. What it
-// returns ends the session.
-func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func()) {
+// what was asked before that is answered and read, or until the context ends
+// or nobody can read an answer. What it returns ends the session, and says why
+// something could not be written.
+func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func() error) {
 	widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
-	s := c.NewSession(func(_ json.RawMessage, _ bool, b []byte) {
-		if b != nil {
+	var batches batches
+	s := c.NewSession(func(to json.RawMessage, last bool, b []byte) {
+		if b = batches.hold(string(to), last, b); b != nil {
 			w.Write(b, true)
 		}
 	})
@@ -44,24 +52,78 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 			if err != nil {
 				return
 			}
+			if line[0] == '[' && json.Valid(line) {
+				if answer := batches.handle(s, line); answer != nil {
+					w.Write(answer, true)
+				}
+				continue
+			}
 			s.Handle(line)
 		}
 	}()
 	select {
 	case <-read:
-		drain, cancel := context.WithTimeout(ctx, drainTimeout)
-		defer cancel()
+		s.silent()
+		reads, stop := whileRead(ctx, out)
+		drain, cancel := context.WithTimeout(reads, drainTimeout)
 		s.Drain(drain)
+		w.Await(reads, w.Idle(), flushTimeout)
+		cancel()
+		stop()
+	case <-w.Done():
 	case <-ctx.Done():
 	}
-	return func() {
-		// A host that does not read holds up nothing.
-		deaf := time.AfterFunc(flushTimeout, func() { w.Close() })
-		s.Close()
-		deaf.Stop()
-		select {
-		case <-w.Close():
-		case <-time.After(flushTimeout):
+	return func() error {
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			s.Close()
+		}()
+		err := w.Await(context.Background(), closed, flushTimeout)
+		done := w.Close() // who waits to say something does no more
+		<-closed
+		if err == nil {
+			err = w.Await(context.Background(), done, flushTimeout)
 		}
+		if err = cmp.Or(err, w.Lost()); err != nil {
+			return fmt.Errorf("cannot write the last messages to the host: %w", err)
+		}
+		return nil
 	}
 }
+
+// whileRead is a context that ends when nobody can read what is written to a
+// file any more. Who asked stops it.
+func whileRead(ctx context.Context, out *os.File) (reads context.Context, stop func()) {
+	reads, cancel := context.WithCancel(ctx)
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		defer cancel()
+		for reads.Err() == nil && !hungUp(out) {
+			select {
+			case <-reads.Done():
+			case <-time.After(hungUpEvery):
+			}
+		}
+	}()
+	return reads, func() {
+		cancel()
+		<-looked
+	}
+}
+
+// silent says that the host answers nothing any more: what children have asked
+// it fails, and what they will.
+func (s *Session) silent() {
+	s.mu.Lock()
+	s.mute = true
+	asks := s.asks
+	s.asks = map[int64]ask{}
+	s.mu.Unlock()
+	for _, a := range asks {
+		a.p.in.Write(jsonrpc.Failure(a.id, errSilent), false)
+	}
+}
+
+var errSilent = jsonrpc.Errorf(jsonrpc.InternalError, "the host has ended its messages and can't answer")

@@ -31,6 +31,7 @@ const (
 type streams struct {
 	alive func() // is called while somebody listens
 	once  bool   // nobody comes back to a stream: its host has no session
+	flow  *flow  // of all that is written by HTTP
 
 	mu      sync.Mutex
 	answers map[string]*stream // by the ID of the request that it answers
@@ -50,13 +51,14 @@ type stream struct {
 	gone     int                 // how many were before these
 	size     int                 // of them, in bytes
 	told     int                 // how many are said, with those before
+	open     int                 // requests that it has not answered
 	closed   bool                // no more will come
 	listener int                 // numbers who listens; who did before is to leave
 	taken    bool                // somebody listens
 }
 
-func newStreams() *streams {
-	s := &streams{answers: map[string]*stream{}, all: map[int]*stream{}}
+func newStreams(f *flow) *streams {
+	s := &streams{flow: f, answers: map[string]*stream{}, all: map[int]*stream{}}
 	s.general = s.addLocked()
 	return s
 }
@@ -68,22 +70,26 @@ func (s *streams) addLocked() *stream {
 	return st
 }
 
-// begin makes the stream of a request, nil if one with that ID is being
-// answered.
-func (s *streams) begin(id string, rename func([]byte) []byte) *stream {
+// begin makes the stream of the requests of one message. If one with an ID of
+// theirs is being answered already, it returns that ID instead.
+func (s *streams) begin(rename func([]byte) []byte, ids ...string) (st *stream, taken string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answers[id] != nil {
-		return nil
+	for i, id := range ids {
+		if s.answers[id] != nil || slices.Contains(ids[:i], id) {
+			return nil, id
+		}
 	}
-	st := s.addLocked()
-	st.rename = rename
-	s.answers[id] = st
-	return st
+	st = s.addLocked()
+	st.rename, st.open = rename, len(ids)
+	for _, id := range ids {
+		s.answers[id] = st
+	}
+	return st, ""
 }
 
 // add has a message said by the stream of its request, or by the general one.
-// Without a message, that stream ends.
+// The last one of its last request ends a stream, with a message or without.
 func (s *streams) add(id string, last bool, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +117,10 @@ func (s *streams) add(id string, last bool, message []byte) {
 	}
 	if last {
 		delete(s.answers, id)
-		st.closed = true
-		s.overLocked(st)
+		if st.open--; st.open == 0 {
+			st.closed = true
+			s.overLocked(st)
+		}
 	}
 	st.wake()
 }
@@ -181,20 +189,18 @@ func (s *streams) event(event string) (*stream, int, error) {
 	return st, at, nil
 }
 
-// attend has a caller listen to a stream, in place of who does; without force
-// only if nobody does. It returns the caller's number.
-func (s *streams) attend(st *stream, force bool) (me int, ok bool) {
+// attend has a caller listen to a stream, in place of who does: that may be a
+// connection whose host has gone, which is not known until it is written to.
+// It returns the caller's number.
+func (s *streams) attend(st *stream) (me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.taken && !force {
-		return 0, false
-	}
 	if st.taken {
 		st.wake() // who did
 	}
 	st.listener++
 	st.taken = true
-	return st.listener, true
+	return st.listener
 }
 
 // next are the events from one on, or from the first one that is kept, and
@@ -247,19 +253,17 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	w.WriteHeader(http.StatusOK)
-	c := http.NewResponseController(w)
-	defer c.SetWriteDeadline(time.Time{})
-	flush := c.Flush
+	out := s.flow.to(w)
+	defer out.end()
 	if !s.once && resumes(r) { // an event without data: where to come back to
-		fmt.Fprintf(w, "id: %d-%d\nretry: %d\ndata: \n\n", st.n, from, retryAfter)
+		fmt.Fprintf(out, "id: %d-%d\nretry: %d\ndata: \n\n", st.n, from, retryAfter)
 	}
-	if flush() != nil {
+	if out.flush() != nil {
 		return
 	}
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
-		c.SetWriteDeadline(time.Now().Add(keepAlive + writeTimeout))
 		first, events, over, ours := s.next(st, from, me)
 		if !ours {
 			st.wake() // whoever listens now
@@ -272,11 +276,11 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 			if !s.once {
 				id = fmt.Sprintf("id: %d-%d\n", st.n, from)
 			}
-			if _, err := fmt.Fprintf(w, "%sevent: message\ndata: %s\n\n", id, message); err != nil {
+			if _, err := fmt.Fprintf(out, "%sevent: message\ndata: %s\n\n", id, message); err != nil {
 				return
 			}
 		}
-		if len(events) > 0 && flush() != nil {
+		if len(events) > 0 && out.flush() != nil {
 			return
 		}
 		s.said(st, from)
@@ -287,7 +291,7 @@ func (s *streams) say(w http.ResponseWriter, r *http.Request, st *stream, from, 
 		case <-st.more:
 		case <-tick.C:
 			s.alive()
-			if _, err := io.WriteString(w, ": alive\n\n"); err != nil || flush() != nil {
+			if _, err := io.WriteString(out, ": alive\n\n"); err != nil || out.flush() != nil {
 				return
 			}
 		case <-r.Context().Done():

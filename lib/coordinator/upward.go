@@ -45,25 +45,29 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.relist(p)
 	case "notifications/progress":
 		token := jsonrpc.Get(m.Params, "progressToken")
-		s.pass(p, m, func(f *flight) bool { return string(f.token) == string(token) })
+		s.pass(p, m, false, func(f *flight) bool { return string(f.token) == string(token) })
 	case "notifications/message":
 		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
-		s.pass(p, m, func(f *flight) bool { return f.modern == nil || level >= f.level })
+		s.pass(p, m, true, func(f *flight) bool { return f.modern == nil || level >= f.level })
 	default:
-		s.subscribers(m.Method, m.Params)
-		s.pass(p, m, func(f *flight) bool { return f.modern == nil })
+		s.subscribers(m.Method, m.Params, func(*flight) bool { return true })
+		s.pass(p, m, true, func(f *flight) bool { return f.modern == nil })
 	}
 }
 
 // pass gives the host a notification as one of the request that it belongs to.
-// A host of the stateless protocol gets no others.
-func (s *Session) pass(p *process, m *jsonrpc.Message, belongs func(*flight) bool) {
+// A host of the stateless protocol gets no others. Guessed says that it does
+// not name its request.
+func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*flight) bool) {
 	if !isClosed(s.greeted) {
 		return
 	}
 	var to json.RawMessage
 	s.mu.Lock()
 	f := s.oldestLocked(p, belongs)
+	if guessed && f != nil && !s.isHisLocked(p, f) {
+		f = nil
+	}
 	send := f != nil || s.params != nil && p.caps == nil
 	if f != nil {
 		to = f.current()
@@ -80,8 +84,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, belongs func(*flight) boo
 
 // oldestLocked is the oldest request that a process is answering and that is
 // such a one, nil if there is none. One whose host is to be asked something is
-// taken only if there is no other: its child waits. Of several by hosts that
-// know nothing of each other it is none.
+// taken only if there is no other: its child waits.
 func (s *Session) oldestLocked(p *process, such func(*flight) bool) (oldest *flight) {
 	rank := func(f *flight) int {
 		switch {
@@ -92,28 +95,23 @@ func (s *Session) oldestLocked(p *process, such func(*flight) bool) (oldest *fli
 		}
 		return 2
 	}
-	several := false
 	for _, all := range []map[string]*flight{s.flights, s.parked} {
 		for _, f := range all {
-			if f.done || f.p != p || f == oldest || !such(f) {
+			if f.done || f.p != p || !such(f) {
 				continue
 			}
-			switch {
-			case oldest == nil || rank(f) < rank(oldest):
-				oldest, several = f, false
-			case rank(f) == rank(oldest):
-				several = true
-				if f.age < oldest.age {
-					oldest = f
-				}
+			if oldest == nil || rank(f) < rank(oldest) || rank(f) == rank(oldest) && f.age < oldest.age {
+				oldest = f
 			}
 		}
 	}
-	if several && s.shared {
-		return nil
-	}
 	return oldest
 }
+
+// isHisLocked reports whether what a child says, which names no request, is for
+// the host of this one: it is if all hosts of the session are one, or if the
+// child can't mean another request.
+func (s *Session) isHisLocked(p *process, f *flight) bool { return !s.shared || p.alone(f.n) }
 
 // relist has a child asked for its tools; if it is being asked, again.
 func (s *Session) relist(p *process) {
@@ -137,7 +135,7 @@ func (s *Session) refresh(p *process) {
 		tools, err := pages(ctx, p, "tools/list", "tools")
 		cancel()
 		if err == nil {
-			s.c.list(p.child, tools)
+			s.listTools(p.child, p.caps, tools)
 		} else if s.ctx.Err() == nil {
 			s.c.failed(p.child, err)
 		}
@@ -154,17 +152,11 @@ func (s *Session) refresh(p *process) {
 	}
 }
 
-// toolsChanged tells the host, if it has seen another list.
-func (s *Session) toolsChanged() {
-	now := s.c.tools()
-	s.mu.Lock()
-	tell := s.listed != nil && s.listed != now && s.params != nil
-	s.mu.Unlock()
-	if tell {
-		s.send(nil, false, jsonrpc.Request(nil, "notifications/tools/list_changed", nil))
-	}
-	s.subscribers("notifications/tools/list_changed", nil)
-}
+// maxQuestions is how many questions of a child its host has to answer at once
+// at most: a host may never do so.
+const maxQuestions = 64
+
+var errQuestions = jsonrpc.Errorf(jsonrpc.InternalError, "the host has not answered %d questions of this child yet", maxQuestions)
 
 // needs are the capabilities that a host must have for what a child asks it.
 var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
@@ -182,10 +174,26 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 		return
 	}
 	s.mu.Lock()
+	if s.mute && p.caps == nil {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Failure(m.ID, errSilent), false)
+		return
+	}
 	can := jsonrpc.Get(s.params, "capabilities")
 	if p.caps != nil || s.closed || can == nil || ok && jsonrpc.Get(can, need) == nil {
 		s.mu.Unlock()
 		p.in.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)), false)
+		return
+	}
+	open := 0
+	for _, a := range s.asks {
+		if a.p == p {
+			open++
+		}
+	}
+	if open >= maxQuestions {
+		s.mu.Unlock()
+		p.in.Write(jsonrpc.Failure(m.ID, errQuestions), false)
 		return
 	}
 	s.lastAsk++

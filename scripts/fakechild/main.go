@@ -26,9 +26,13 @@ type message struct {
 var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
-	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage", "error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress"}
+	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage",
+		"error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress", "where", "getenv",
+		"colors"}
 	asked   int
+	pages   int      // of lists that never end
 	told    []string // of what lasts
+	read    []string // calls, in the order in which they are read
 	schemas []string // of tools that are odd
 )
 
@@ -99,14 +103,43 @@ func main() {
 		if m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"deaf"`) {
 			time.Sleep(time.Hour) // it reads no more
 		}
+		if m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"shut"`) {
+			os.Stdin.Close()
+			handle(m)
+			time.Sleep(time.Hour) // nor can it
+		}
+		if m.Method == "tools/call" {
+			mu.Lock()
+			read = append(read, string(m.Params))
+			mu.Unlock()
+		}
 		go handle(m)
 	}
 }
 
 func handle(m message) {
+	// each page has one more item, and says that there is another one
+	if os.Getenv("FAKE") == "endless" && strings.HasSuffix(m.Method, "/list") {
+		kind, _, _ := strings.Cut(m.Method, "/")
+		mu.Lock()
+		pages++
+		n := pages
+		mu.Unlock()
+		result(m.ID,
+			fmt.Sprintf(`{%q:[{"name":"endless_%d","uri":"fake://%d","inputSchema":{"type":"object"}}],"nextCursor":"%d"}`,
+				kind, n, n, n))
+		return
+	}
 	switch m.Method {
 	case "initialize":
-		result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Fake it."}`)
+		if os.Getenv("FAKE") == "bycaps" && strings.Contains(string(m.Params), `"elicitation"`) {
+			mu.Lock()
+			tools = append(tools, "needs_elicitation")
+			mu.Unlock()
+		}
+		result(m.ID,
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},`+
+				`"prompts":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Fake it."}`)
 	case "tools/list":
 		if os.Getenv("FAKE") == "list" {
 			fmt.Fprintln(os.Stderr, "cannot list")
@@ -127,15 +160,32 @@ func handle(m message) {
 				list = append(list, fmt.Sprintf(`{"name":"odd_%d","inputSchema":%s}`, len(schemas), schemas[0]))
 				schemas = schemas[1:]
 			}
-			list = append(list, fmt.Sprintf(`{"name":%q,"description":"does <%s>","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`, n, n))
+			list = append(list, fmt.Sprintf(`{"name":%q,"description":"does <%s>","inputSchema":{`+
+				`"$schema":"http://json-schema.org/draft-07/schema#","type":"object",`+
+				`"properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`,
+				n, n))
 		}
 		mu.Unlock()
 		result(m.ID, `{"tools":[`+strings.Join(list, ",")+`]`+next+`}`)
 	case "resources/list":
+		if file := os.Getenv("FAKE_RESOURCES"); file != "" { // has its URIs, as they are now
+			b, _ := os.ReadFile(file)
+			var all []string
+			for _, uri := range strings.Fields(string(b)) {
+				all = append(all, fmt.Sprintf(`{"uri":%q}`, uri))
+			}
+			result(m.ID, `{"resources":[`+strings.Join(all, ",")+`]}`)
+			return
+		}
 		result(m.ID, `{"resources":[{"uri":"fake://a","name":"a"}]}`)
 	case "resources/read":
+		if file := os.Getenv("FAKE_RESOURCES"); file != "" {
+			result(m.ID, fmt.Sprintf(`{"contents":[{"uri":"fake://","text":%q}]}`, file))
+			return
+		}
 		if !strings.Contains(string(m.Params), "fake://a") || strings.Contains(string(m.Params), "io.modelcontextprotocol") {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`, m.ID, strings.ReplaceAll(string(m.Params), `"`, "'")))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`, m.ID,
+				strings.ReplaceAll(string(m.Params), `"`, "'")))
 			return
 		}
 		result(m.ID, `{"contents":[{"uri":"fake://a","text":"the text"}]}`)
@@ -172,6 +222,7 @@ func call(m message) {
 		Args struct {
 			Ms     int
 			N      int
+			Open   int // of the questions: are not answered
 			Method string
 			Params json.RawMessage
 			Names  []string
@@ -183,7 +234,9 @@ func call(m message) {
 	json.Unmarshal(m.Params, &p)
 	switch p.Name {
 	case "echo": // every byte as it came, and some that nobody knows
-		result(m.ID, `{"content":[{"type":"text","text":"`+p.Name+`"},{"type":"x-unknown","v":1e300}],"structuredContent":{"params":`+string(m.Params)+`},"precise":12345678901234567890.10,"_meta":{"a":1}}`)
+		result(m.ID, `{"content":[{"type":"text","text":"`+p.Name+
+			`"},{"type":"x-unknown","v":1e300}],"structuredContent":{"params":`+string(m.Params)+
+			`},"precise":12345678901234567890.10,"_meta":{"a":1}}`)
 	case "sleep":
 		time.Sleep(time.Duration(p.Args.Ms) * time.Millisecond)
 		text(m.ID, "slept")
@@ -193,10 +246,31 @@ func call(m message) {
 	case "silent":
 	case "progress":
 		for i := range p.Args.N {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, p.Meta.Token, i))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`,
+				p.Meta.Token, i))
 		}
 		text(m.ID, "done")
+	case "questions": // many, and how many of them are refused in time
+		c := make(chan message, p.Args.N)
+		for i := range p.Args.N {
+			id := fmt.Sprintf(`"q-%s-%d"`, m.ID, i)
+			mu.Lock()
+			answers[id] = c
+			mu.Unlock()
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"message":"question %d"}}`, id, p.Args.Method, i))
+			time.Sleep(time.Duration(p.Args.Ms) * time.Millisecond)
+		}
+		refused := 0
+		for range p.Args.N - p.Args.Open {
+			if a := <-c; a.Error != nil {
+				refused++
+			}
+		}
+		text(m.ID, fmt.Sprint(refused))
+	case "shut":
+		text(m.ID, "shut")
 	case "ask", "askprogress":
+		time.Sleep(time.Duration(p.Args.Ms) * time.Millisecond)
 		mu.Lock()
 		asked++
 		id := fmt.Sprintf(`"ask-%d"`, asked)
@@ -211,11 +285,21 @@ func call(m message) {
 		a := <-c
 		b, _ := json.Marshal(a)
 		if p.Name == "askprogress" {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, p.Meta.Token))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`,
+				p.Meta.Token))
 		}
 		text(m.ID, string(b))
 	case "big":
 		text(m.ID, strings.Repeat("x", p.Args.N))
+	case "order":
+		mu.Lock()
+		all := strings.Join(read, "\n")
+		mu.Unlock()
+		text(m.ID, all)
+	case "image":
+		result(m.ID,
+			`{"content":[{"type":"text","text":"shot"},`+
+				`{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}]}`)
 	case "wrongid":
 		result(json.RawMessage("999999"), "{}")
 		text(m.ID, "right")
@@ -239,6 +323,18 @@ func call(m message) {
 		text(m.ID, "changed")
 	case "env":
 		text(m.ID, os.Getenv("BTOOLS_CDP_URL")+" "+strings.Join(os.Args[1:], " "))
+	case "colors":
+		fmt.Fprintln(os.Stderr, "\x1b[2Jred\x1b]0;title\a")
+		os.Exit(7)
+	case "getenv":
+		var values []string
+		for _, name := range p.Args.Names {
+			values = append(values, os.Getenv(name))
+		}
+		text(m.ID, strings.Join(values, " "))
+	case "where":
+		dir, _ := os.Getwd()
+		text(m.ID, dir)
 	case "flood":
 		for range p.Args.N {
 			fmt.Fprintln(os.Stderr, strings.Repeat("noise ", 100))

@@ -3,6 +3,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,12 +14,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
 	"btools/lib/cli"
+	"btools/lib/control"
 	"btools/lib/coordinator"
 	"btools/lib/envfile"
 	"btools/lib/guard"
@@ -26,7 +29,10 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/life"
 	"btools/lib/pool/config"
+	"btools/lib/pool/locate"
 	"btools/lib/record"
+	"btools/lib/run"
+	"btools/lib/wsl"
 )
 
 // closeTimeout is how long the end of everything may take: more than a child,
@@ -39,18 +45,8 @@ func Run(c *cli.Context) error {
 	if args := c.Args(); len(args) > 0 {
 		return c.UsageError("%q is no command: a child's goes after --", args[0])
 	}
-	for name, needs := range map[string]string{"token-file": "http", "allow-origin": "http"} {
-		if c.IsSet(name) && !c.IsSet(needs) {
-			return c.UsageError("--%s is for --%s", name, needs)
-		}
-	}
-	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"no-pool", "pool-config"}, {"no-pool", "env-file"}} {
-		if c.Bool(both[0]) && c.IsSet(both[1]) {
-			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
-		}
-	}
-	if c.IsSet("http") && c.String("http") == "" {
-		return c.UsageError("--http needs an address: HOST:PORT or PORT")
+	if err := conflicts(c); err != nil {
+		return err
 	}
 	children, err := children(c)
 	if err != nil {
@@ -71,7 +67,7 @@ func Run(c *cli.Context) error {
 	var web net.Listener
 	var out *cli.Output
 	if addr := c.String("http"); addr != "" {
-		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}}, cli.Schema(map[string]any{"mcp": served{}}), nil); err != nil {
+		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}}, cli.Schema(map[string]any{"mcp": address{}}), nil); err != nil {
 			return err
 		}
 		if web, err = guard.Listen(c, "http", addr); err != nil {
@@ -86,36 +82,58 @@ func Run(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
 		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect,
-		Eager: c.Bool("eager"), Stderr: c.Messages, Log: c.Log,
+		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
-	end := func() {}
+	end := func() error { return nil }
 	if web != nil {
 		r := record.New()
-		r.MustSet("mcp", served{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
+		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
 			end = co.ServeHTTP(web, g, c.Log)
 			<-ctx.Done()
 		}
 	} else {
+		if c.AtTerminal() {
+			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it (bmcp config claude-code prints how)")
+		}
 		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
 	}
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
-		end()
+		err := end()
 		co.Close()
+		ended <- err
 	}()
 	select {
-	case <-ended:
+	case unsaid := <-ended:
+		err = cmp.Or(err, unsaid)
 	case <-now:
 	case <-time.After(closeTimeout):
-		c.Log.Warn("not everything has ended in time")
+		err = cmp.Or(err, fmt.Errorf("not everything has ended within %v: it ends with bmcp", closeTimeout))
 	}
 	return err
 }
 
-// served is the member that --http prints.
-type served struct {
+// conflicts refuses flags that make no sense together.
+func conflicts(c *cli.Context) error {
+	for name, needs := range map[string]string{"token-file": "http", "allow-origin": "http"} {
+		if c.IsSet(name) && !c.IsSet(needs) {
+			return c.UsageError("--%s is for --%s", name, needs)
+		}
+	}
+	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"pool", "pool-config"}, {"pool", "env-file"}, {"socket", "pool-config"}, {"socket", "env-file"}} {
+		if c.IsSet(both[0]) && c.IsSet(both[1]) {
+			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
+		}
+	}
+	if c.IsSet("http") && c.String("http") == "" {
+		return c.UsageError("--http needs an address: HOST:PORT or PORT")
+	}
+	return nil
+}
+
+// address is the member that --http prints.
+type address struct {
 	PID int    `json:"pid"`
 	URL string `json:"url"`
 }
@@ -152,12 +170,10 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		return nil, nil
 	}
 	if c.Command != nil {
-		child, err := coordinator.ParseChild(c.Command[0])
-		if err != nil {
-			return nil, c.UsageError("the command after -- %v", err)
+		if err := there(c.Command); err != nil {
+			return nil, err
 		}
-		child.Argv = append(coordinator.Command(c.Command[:1]), c.Command[1:]...)
-		all = append(all, child)
+		all = append(all, coordinator.CommandChild(c.Command))
 	}
 	for _, spec := range c.StringSlice("mcp") {
 		child, err := coordinator.ParseChild(spec)
@@ -199,7 +215,9 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 				if err != nil {
 					return nil, cli.Errorf(cli.Config, "%s: [child.%s] %v", path, name, err)
 				}
-				child.Argv = parsed.Argv
+				child.Argv, child.Package = parsed.Argv, parsed.Package
+			} else if err := there(fc.Command); err != nil {
+				return nil, fmt.Errorf("[child.%s] of %s: %w", name, path, err)
 			}
 			if fc.Prefix == "auto" {
 				child.Prefix = coordinator.PrefixAuto
@@ -227,15 +245,61 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 	return all, nil
 }
 
-// browsers are those of pools, if there are such, else one.
+// there says why a command can't be run as it is, nil if it can. From WSL,
+// Node.js may be that of Windows.
+func there(argv []string) error {
+	_, err := run.Find(argv)
+	if name := filepath.Base(argv[0]); (name == "node" || name == "npx") && wsl.Check(os.Getenv) == nil {
+		return nil
+	}
+	return err
+}
+
+// choice is where browsers come from: a bpool service, pools that are
+// configured, or else one browser.
+type choice struct {
+	service, configured bool
+	vars                []envfile.Variable // of --env-file
+	handOn              []string           // that to bpool
+}
+
+// choose reads the choice, and refuses what contradicts it.
+func choose(c *cli.Context, environ []string) (ch choice, err error) {
+	if ch.vars, ch.handOn, err = variables(c); err != nil {
+		return ch, err
+	}
+	ch.service = c.Bool("pool") || c.IsSet("socket")
+	path := c.String("pool-config")
+	ch.configured = !ch.service && (path != "" || config.Configures(environ, ch.vars...))
+	switch b := c.String("browser"); {
+	case ch.service:
+		err = without(c, "the browsers of the service are as its configuration says")
+	case ch.configured:
+		err = without(c, "pools are configured, whose browsers are as bpool.toml(5) says")
+	case b == record.WebKit || b == record.Firefox: // which only children launch
+		err = without(c, b+" is launched by the child", "browser", "headless", "no-headless")
+	}
+	if err != nil || !ch.configured {
+		return ch, err
+	}
+	// That it is wrong is to be said before a host has come.
+	if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), environ, ch.vars...); err != nil {
+		return ch, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
+	}
+	return ch, nil
+}
+
+// browsers are those that are chosen.
 func browsers(c *cli.Context) (coordinator.Browsers, error) {
-	vars, handOn, err := variables(c)
+	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
 	}
-	configured := c.String("pool-config") != "" || config.Configures(os.Environ(), vars...)
-	if c.String("browser") == "webkit" && !configured { // which only children launch
-		return coordinator.Left("webkit", !c.Bool("no-headless")), nil
+	if ch.service {
+		return served(c)
+	}
+	if c.String("browser") == record.WebKit && !ch.configured {
+		return left(c, record.WebKit, !c.Bool("no-headless")), nil
 	}
 	o, err := options.FromFlags(c)
 	if err != nil {
@@ -247,13 +311,13 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		level = "warn" // their usual words are of no interest here
 	}
 	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
-	if configured {
+	if ch.configured {
 		path := c.String("pool-config")
 		sock, err := store.Socket(fmt.Sprintf("bmcp-%d", os.Getpid()))
 		if err != nil {
 			return nil, cli.StateError(err)
 		}
-		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s"}, handOn)
+		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s", "--leave=" + record.Firefox}, ch.handOn)
 		if path != "" {
 			abs, err := filepath.Abs(path)
 			if err != nil {
@@ -261,25 +325,85 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 			}
 			args = append(args, "--config="+abs)
 		}
-		// That it is wrong is to be said before a host has come.
-		if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), os.Environ(), vars...); err != nil {
-			return nil, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
-		}
-		return coordinator.Pooled(c.Messages, sock, args), nil
+		return coordinator.Pooled(c.Messages, args), nil
 	}
-	f, err := store.Read()
-	if err != nil {
+	if f, err := store.Read(); err != nil {
 		return nil, cli.StateError(err)
-	}
-	for _, p := range f.Pools {
-		if p.Process.Alive() && !c.Bool("no-pool") && o.Browser == "" {
-			return coordinator.Pooled(c.Messages, p.Control, nil), nil
-		}
+	} else if shared, _ := locate.Running(context.Background(), f); len(shared) > 0 {
+		c.Log.Info("the browser is bmcp's own; --pool uses the bpool service that runs")
 	}
 	if o.Browser == record.Firefox {
-		return coordinator.Left(o.Browser, o.Headless == nil || *o.Headless), nil
+		return left(c, o.Browser, o.Headless == nil || *o.Headless), nil
 	}
-	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv())), nil
+	how, err := sessionsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
+}
+
+// sessionFlags are those of virtual browsers.
+var sessionFlags = []string{"shared", "tab-limit", "session-idle"}
+
+// sessionsOf is how hosts share the one browser.
+func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
+	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"), TabLimit: c.Int("tab-limit")}
+	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !c.IsSet("session-idle") {
+		minutes, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(minutes >= 0 && minutes <= maxIdleMinutes) {
+			return how, c.UsageError("BROWSER_TIMEOUT_MINUTES is a number of minutes, not %q", text)
+		}
+		how.Idle = time.Duration(minutes * float64(time.Minute))
+	}
+	switch {
+	case c.Bool("shared"):
+		how.Sharing = coordinator.Whole
+	case c.IsSet("http"):
+		how.Sharing = coordinator.Apart
+	}
+	switch {
+	case c.Bool("shared") && (c.IsSet("tab-limit") || c.IsSet("session-idle")):
+		return how, c.UsageError("--tab-limit and --session-idle are for virtual browsers, which there are none of with --shared")
+	case how.Idle < 0 || how.TabLimit < 0:
+		return how, c.UsageError("--session-idle and --tab-limit are 0 or more")
+	}
+	return how, nil
+}
+
+// maxIdleMinutes is a year.
+const maxIdleMinutes = 365 * 24 * 60
+
+// left leaves the browser to the children, and tells which one they need.
+func left(c *cli.Context, browser string, headless bool) coordinator.Browsers {
+	c.Log.Info(coordinator.LeftNote(browser))
+	return coordinator.Left(browser, headless)
+}
+
+// without refuses the options of a browser that would have no effect.
+func without(c *cli.Context, why string, but ...string) error {
+	names := slices.Clone(sessionFlags)
+	for _, f := range options.Flags("") {
+		names = append(names, f.Names()[0])
+	}
+	for _, name := range names {
+		if c.Given(name) && !slices.Contains(but, name) {
+			return c.UsageError("--%s has no effect: %s", name, why)
+		}
+	}
+	return nil
+}
+
+// served are the browsers of the bpool service that runs.
+func served(c *cli.Context) (coordinator.Browsers, error) {
+	store, socket := c.State(), c.String("socket")
+	dial := func(ctx context.Context) (*control.Client, error) { return locate.Dial(ctx, store, socket) }
+	// That there is none is to be said before a host has come.
+	conn, err := dial(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	conn.Close()
+	return coordinator.Served(dial), nil
 }
 
 // variables are those of --env-file, and the argument that hands it on to

@@ -1,0 +1,140 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// golist is what go list prints of the programs' build, a line each.
+func golist(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-tags", "urfave_cli_no_docs"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// Every package says what it is for.
+func TestPackages(t *testing.T) {
+	for _, line := range golist(t, "-f", "{{.ImportPath}}\t{{.Doc}}", "../...") {
+		if path, doc, _ := strings.Cut(line, "\t"); doc == "" && path != "btools/cmd" {
+			t.Errorf("package %s has no comment", path)
+		}
+	}
+}
+
+// frame are the modules that every program links.
+var frame = []string{"github.com/urfave/cli/v2", "github.com/xrash/smetrics", "golang.org/x/sys"}
+
+// modules are the modules that a program links besides: a new one needs a
+// reason in the message of its commit.
+var modules = map[string][]string{
+	"bfind": nil, "bport": nil, "blaunch": nil, "bproxy": nil,
+	"bpool": {
+		"github.com/BurntSushi/toml",
+		// All for /metrics.
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common",
+		"github.com/prometheus/procfs", "github.com/beorn7/perks", "github.com/cespare/xxhash/v2",
+		"github.com/munnerz/goautoneg", "google.golang.org/protobuf",
+	},
+	"bmcp": {
+		"github.com/BurntSushi/toml",
+		"github.com/mark3labs/mcp-go", "github.com/google/jsonschema-go", "github.com/google/uuid",
+		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cast", "github.com/yosida95/uritemplate/v3",
+		"golang.org/x/text",
+	},
+}
+
+// never are packages that a program must not link: those that a filter or a
+// supervisor would pay for in memory and start, and those that are the business
+// of a sibling, which is run as a process.
+var never = map[string][]string{
+	"bfind":   {"net/http", "btools/lib/launch", "btools/lib/control"},
+	"bport":   {"net/http", "btools/lib/launch", "btools/lib/control", "btools/lib/find"},
+	"blaunch": {"net/http", "btools/lib/control"},
+	"bproxy":  {"btools/lib/find", "btools/lib/launch", "btools/lib/pool"},
+	"bpool":   {"btools/lib/launch", "btools/lib/coordinator"},
+	"bmcp":    {"btools/lib/launch", "btools/lib/proxy", "btools/lib/pool", "btools/lib/virtual"},
+}
+
+// A program links what it needs and nothing else.
+func TestLinkedPackages(t *testing.T) {
+	for _, program := range programs(t) {
+		var links []string
+		for _, line := range golist(t, "-deps", "-f", "{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}", "./"+program) {
+			path, module, _ := strings.Cut(line, "\t")
+			if slices.Contains(never[program], path) {
+				t.Errorf("%s links %s", program, path)
+			}
+			if module != "" && module != "btools" && !slices.Contains(links, module) {
+				links = append(links, module)
+			}
+		}
+		want := slices.Sorted(slices.Values(slices.Concat(frame, modules[program])))
+		if slices.Sort(links); !slices.Equal(links, want) {
+			t.Errorf("%s links the modules\n%s\nrather than\n%s", program, strings.Join(links, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// programs are the names of the programs, each of which has its lists.
+func programs(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, path := range golist(t, "./...") {
+		if name, ok := strings.CutPrefix(path, "btools/cmd/"); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for what, list := range map[string]map[string][]string{"modules": modules, "never": never} {
+		if have := slices.Sorted(maps.Keys(list)); !slices.Equal(have, names) {
+			t.Errorf("%s are of %v, the programs are %v", what, have, names)
+		}
+	}
+	return names
+}
+
+// mapped is a row of the map that names packages.
+var mapped = regexp.MustCompile("(?m)^\\|[^|]*\\| ((?:`[a-z/]+` )+)\\|")
+
+// The map of lib/ has each package, after those that it imports.
+func TestMapOfLib(t *testing.T) {
+	text, err := os.ReadFile("../lib/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, row := range mapped.FindAllStringSubmatch(string(text), -1) {
+		order = append(order, strings.Fields(strings.ReplaceAll(row[1], "`", ""))...)
+	}
+	var have []string
+	for _, line := range golist(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "../lib/...") {
+		imports := strings.Fields(strings.ReplaceAll(line, "btools/lib/", ""))
+		name := imports[0]
+		have = append(have, name)
+		at := slices.Index(order, name)
+		if at < 0 {
+			t.Errorf("lib/README.md has no %s", name)
+			continue
+		}
+		for _, i := range imports[1:] {
+			if below := slices.Index(order, i); below > at {
+				t.Errorf("%s imports %s, which stands below it in lib/README.md", name, i)
+			}
+		}
+	}
+	for _, name := range order {
+		if !slices.Contains(have, name) {
+			t.Errorf("lib/README.md has %s, which lib/ does not have", name)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// An agent is told in plain words what is wrong with its arguments.
+func TestArguments(t *testing.T) {
+	s := &schema{}
+	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"kind":{"type":"string","enum":["a","b"]},"on":{"type":"boolean"},"n":{"type":"integer"},
+		"list":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string"},"args":{"type":"object"}},"required":["tool"]}}}}`), s); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"":     "",
+		"null": "",
+		`{"kind":"a","on":true,"n":-1,"list":[{"tool":"x","args":{"any":1}}]}`: "",
+		`{"Kind":"a"}`:                    `there is no argument "Kind": did you mean kind?`,
+		`{"whatever":1}`:                  `there is no argument "whatever": there are kind, list, n, on`,
+		`{"kind":"./evil.sh"}`:            `kind must be one of a, b, not "./evil.sh"`,
+		`{"kind":5}`:                      `kind must be a text, not 5`,
+		`{"kind":null}`:                   `kind must be a text, not null`,
+		`{"on":"true"}`:                   `on must be true or false, not "true"`,
+		`{"on":null}`:                     `on must be true or false, not null`,
+		`{"n":"1"}`:                       `n must be a number, not "1"`,
+		`{"list":"echo"}`:                 `list must be a list, not "echo"`,
+		`{"list":[]}`:                     `list is empty`,
+		`{"list":[{"tool":"x"},{}]}`:      `the argument list[1].tool is missing`,
+		`{"list":[{"tool":"x","ags":1}]}`: `there is no argument "ags" in list[0]: did you mean args?`,
+		`{"list":[{"tool":1}]}`:           `list[0].tool must be a text, not 1`,
+		`[]`:                              `what is given as arguments must be an object, not []`,
+	} {
+		err := s.check(json.RawMessage(args))
+		if got := ""; err != nil && err.Error() != want || err == nil && want != got {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+	none := &schema{}
+	json.Unmarshal([]byte(noInput), none)
+	if err := none.check(json.RawMessage(`{"x":1}`)); err == nil || err.Error() != `there is no argument "x": there are none` {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,56 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A child that does not answer is waited for once, however many ask; that it
+// did not is known to the next run, which waits less.
+func TestLateChild(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		listed := func(l *listing) chan struct{} { return l.listed }
+		start := func() *Coordinator {
+			c := withChildren(t, "well", "late")
+			c.CacheDir = dir
+			for i := range c.Children { // as New does
+				l := c.readCache(&c.Children[i])
+				l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
+				c.listings[c.Children[i].Name] = l
+			}
+			if _, _, err := c.list(&c.Children[0], "{}", toolsNamed("echo")); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		waits := func(c *Coordinator, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			done := make(chan struct{})
+			go func() { // who asks a little later waits no longer
+				defer close(done)
+				time.Sleep(want / 2)
+				c.await(context.Background(), listWait, listed)
+			}()
+			c.await(context.Background(), listWait, listed)
+			<-done
+			if took := time.Since(began); took != want {
+				t.Errorf("%v, want %v", took, want)
+			}
+		}
+		c := start()
+		waits(c, listWait)
+		waits(c, 0)
+		c = start()
+		waits(c, lateWait)
+		waits(c, 0)
+		// It answers after all: the next run has its list, and no word of that.
+		c.list(&c.Children[1], "{}", toolsNamed("slow"))
+		if l := c.readCache(&c.Children[1]); !l.known || l.Late {
+			t.Errorf("%+v", l)
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"sync"
+
+	"btools/lib/jsonrpc"
+)
+
+// batching is the protocol that has batches: arrays of messages. It is the
+// only one.
+const batching = "2025-03-26"
+
+// maxBatch is how many messages a batch has at most.
+const maxBatch = 1024
+
+// batch are the messages of an array, or why it is none of this session. What
+// is no message has an error in its place.
+func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
+	s.mu.Lock()
+	version := jsonrpc.GetString(s.params, "protocolVersion")
+	s.mu.Unlock()
+	if version != batching {
+		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize", batching)
+	}
+	var messages []*jsonrpc.Message
+	var errs []error
+	for raw := range jsonrpc.Elements(array) {
+		m, err := jsonrpc.Parse(raw)
+		switch {
+		case err != nil:
+			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)
+		case m.Method == "initialize":
+			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "initialize is not for a batch")
+		}
+		messages, errs = append(messages, m), append(errs, err)
+		if len(messages) > maxBatch {
+			break
+		}
+	}
+	if len(messages) == 0 || len(messages) > maxBatch {
+		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a batch has 1 to %d messages", maxBatch)
+	}
+	return messages, errs, nil
+}
+
+// batches are those of a host whose answers are to be one array too.
+type batches struct {
+	mu   sync.Mutex
+	open map[string][]*answers // by the ID of a request, the oldest first
+}
+
+// answers are those to the requests of a batch.
+type answers struct {
+	all  []json.RawMessage
+	left int // requests that are not answered
+}
+
+// handle takes a batch. It returns the answer to it if that need not be waited
+// for.
+func (b *batches) handle(s *Session, array []byte) []byte {
+	messages, errs, err := s.batch(array)
+	if err != nil {
+		return failure(nil, err)
+	}
+	to := &answers{}
+	b.mu.Lock()
+	for i, m := range messages {
+		switch {
+		case errs[i] != nil && m != nil:
+			to.all = append(to.all, failure(m.ID, errs[i]))
+		case errs[i] != nil:
+			to.all = append(to.all, failure(nil, errs[i]))
+		case m.IsRequest():
+			if b.open == nil {
+				b.open = map[string][]*answers{}
+			}
+			b.open[string(m.ID)] = append(b.open[string(m.ID)], to)
+			to.left++
+		}
+	}
+	now := to.left == 0 && len(to.all) > 0
+	b.mu.Unlock()
+	for i, m := range messages {
+		if errs[i] == nil {
+			s.handle(m, nil)
+		}
+	}
+	if now {
+		return jsonrpc.Array(to.all)
+	}
+	return nil
+}
+
+// hold keeps a message back if it answers a request of a batch that has others
+// open, and returns what is to be said now; nil: nothing.
+func (b *batches) hold(id string, last bool, message []byte) []byte {
+	if !last {
+		return message
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.open[id]
+	if len(of) == 0 {
+		return message
+	}
+	to := of[0]
+	if b.open[id] = of[1:]; len(of) == 1 {
+		delete(b.open, id)
+	}
+	if message != nil {
+		to.all = append(to.all, message)
+	}
+	if to.left--; to.left > 0 || len(to.all) == 0 {
+		return nil
+	}
+	return jsonrpc.Array(to.all)
+}

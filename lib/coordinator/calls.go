@@ -1,0 +1,178 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"btools/lib/jsonrpc"
+)
+
+// call is a request to a child that it has not answered.
+type call struct {
+	answer func(*jsonrpc.Message, error)
+	asks   bool // the child may ask the host something in its course
+}
+
+// askers are the requests in whose course a child may ask something.
+var askers = []string{"tools/call", "prompts/get", "resources/read"}
+
+// newID is an ID for a request to the child.
+func (p *process) newID() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	return p.last
+}
+
+// relay sends a request as it is, but for its ID, which is a new one, and has
+// its answer answered once.
+func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) {
+	p.mu.Lock()
+	if p.why != nil {
+		defer p.mu.Unlock()
+		go answer(nil, p.why)
+		return
+	}
+	p.calls[n] = call{answer, slices.Contains(askers, m.Method)}
+	p.mu.Unlock()
+	// What can't be written as the child has ended is answered by its end.
+	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) && p.in.Lost() == nil && p.gone() == nil {
+		p.mu.Lock()
+		_, open := p.calls[n]
+		delete(p.calls, n)
+		p.mu.Unlock()
+		if open {
+			go answer(nil, fmt.Errorf("child %s: %w", p.child.Name, errBusy))
+		}
+	}
+}
+
+// forget has the answer to a request dropped; it tells the child, which need
+// not heed it.
+func (p *process) forget(n int64, reason string) {
+	p.mu.Lock()
+	c, open := p.calls[n]
+	delete(p.calls, n)
+	if c.asks {
+		p.forgotten.add(n)
+	}
+	p.mu.Unlock()
+	if open {
+		params, _ := json.Marshal(map[string]any{"requestId": n, "reason": reason})
+		p.notify("notifications/cancelled", params)
+	}
+}
+
+func (p *process) notify(method string, params json.RawMessage) {
+	p.in.Write(jsonrpc.Request(nil, method, params), false)
+}
+
+// tell makes a request whose answer is of no interest, but to the log.
+func (p *process) tell(method string, params json.RawMessage) {
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
+	if err != nil {
+		return
+	}
+	p.relay(p.newID(), m, func(m *jsonrpc.Message, err error) {
+		if err == nil {
+			err = errorOf(m)
+		}
+		if err != nil {
+			p.words.say("it does not answer " + method + ": " + err.Error())
+		}
+	})
+}
+
+// logs has the child log messages of a level too.
+func (p *process) logs(level int) {
+	p.mu.Lock()
+	more := level < p.quiet && jsonrpc.Get(p.can, "logging") != nil
+	if more {
+		p.quiet = level
+	}
+	p.mu.Unlock()
+	if more {
+		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", quote(levels[level])))
+	}
+}
+
+// call makes a request of our own, and returns its result. An error of the
+// child is a *jsonrpc.Error.
+func (p *process) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	type reply struct {
+		m   *jsonrpc.Message
+		err error
+	}
+	got := make(chan reply, 1)
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
+	if err != nil {
+		return nil, err
+	}
+	n := p.newID()
+	p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} })
+	select {
+	case r := <-got:
+		if r.err != nil {
+			return nil, r.err
+		}
+		return r.m.Result, errorOf(r.m)
+	case <-ctx.Done():
+		p.forget(n, context.Cause(ctx).Error())
+		return nil, context.Cause(ctx)
+	}
+}
+
+// errorOf is the error of a response, nil if it is none.
+func errorOf(m *jsonrpc.Message) error {
+	if m.Error == nil {
+		return nil
+	}
+	e := &jsonrpc.Error{}
+	if err := json.Unmarshal(m.Error, e); err != nil {
+		e.Code, e.Message = jsonrpc.InternalError, string(m.Error)
+	}
+	return e
+}
+
+// answerTo is what takes the answer to a request, nil if nobody does any more.
+// Ours is false if there was no such request.
+func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, error), ours bool) {
+	n, _ := strconv.ParseInt(string(id), 10, 64)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer = p.calls[n].answer
+	delete(p.calls, n)
+	p.forgotten.remove(n)
+	return answer, n > 0 && n <= p.last
+}
+
+// alone reports whether the child can't mean another request than this one if
+// it says something: others that it has not answered count, though they may be
+// cancelled.
+func (p *process) alone(n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other, c := range p.calls {
+		if c.asks && other != n {
+			return false
+		}
+	}
+	_, open := p.calls[n]
+	return open && len(p.forgotten) == 0
+}
+
+// open is how many calls the child may ask something in the course of, and
+// whether some were cancelled that it has not answered.
+func (p *process) open() (calls int, cancelled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.calls {
+		if c.asks {
+			calls++
+		}
+	}
+	return calls, len(p.forgotten) > 0
+}

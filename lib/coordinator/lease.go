@@ -1,0 +1,178 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"btools/lib/record"
+)
+
+// lease leases an instance, which is to be kept for more than one call, or
+// not.
+func (s *pooled) lease(ctx context.Context, pool, instance, who string, keep bool) (*place, error) {
+	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
+	if pool != "" {
+		params["pool"] = pool
+	}
+	if instance != "" {
+		params["instance"] = instance
+	}
+	rec := &record.Record{}
+	c, err := s.call(ctx, "lease", params, rec)
+	if err != nil {
+		return nil, err
+	}
+	var l record.Lease
+	var i record.Instance
+	rec.Get("lease", &l)
+	rec.Get("instance", &i)
+	b, several := s.known(ctx, l.Pool, l.Instance)
+	at := b // with what is configured
+	at.Pool, at.Instance = l.Pool, l.Instance
+	id := func(browser string) string { // that is another one with the next lease
+		if b.Virtual && browser != "" {
+			browser += "/" + l.ID
+		}
+		return browser
+	}
+	at.ID, at.HTTPURL, at.WSURL, at.Port = id(i.ID), i.HTTPURL, i.WSURL, i.Port
+	if i.Protocol == record.BiDi {
+		at.HTTPURL, at.WSURL, at.Port = "", "", 0 // no child speaks it to a browser that runs
+	}
+	follow, unfollow := context.WithCancel(s.ctx)
+	p := &place{Browser: at, many: several && !keep, fresh: b.Isolated && !keep}
+	if i.HTTPURL != "" && (keep || i.PID == 0) { // else its process tells of its end, or there is none
+		p.news = s.follow(follow, l.ID)
+	}
+	died := func(pid int) <-chan struct{} {
+		switch {
+		case pid != 0:
+			return s.watch(pid)
+		case p.news != nil: // it is launched when somebody connects
+			return p.news.next()
+		}
+		return nil
+	}
+	p.died = died(i.PID)
+	p.again = func(ctx context.Context) (<-chan struct{}, string, bool) {
+		rec, i := &record.Record{}, record.Instance{}
+		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
+			return nil, "", false
+		}
+		rec.Get("instance", &i)
+		return died(i.PID), id(i.ID), true
+	}
+	p.release = func() {
+		unfollow()
+		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {
+			c.Close() // which releases it too
+			return
+		}
+		s.put(c)
+	}
+	return p, nil
+}
+
+// known is what is known of an instance, and whether there are others.
+func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, several bool) {
+	for try := 0; ; try++ {
+		s.mu.Lock()
+		b, ok := s.types[pool+"/"+instance]
+		several = len(s.types) > 1
+		s.mu.Unlock()
+		if ok || try > 0 {
+			return b, several
+		}
+		s.look(ctx) // what can't be had is not known
+	}
+}
+
+// news are what bpool tells the holder of a lease about its browser: that it
+// is gone, and why.
+type news struct {
+	mu   sync.Mutex
+	line string        // the last one that is not read
+	more chan struct{} // closed at the next one
+}
+
+// next is closed when there is more news.
+func (n *news) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.more
+}
+
+// await waits until there is news that is not read, which follows a change at
+// once.
+func (n *news) await() {
+	n.mu.Lock()
+	line, more := n.line, n.more
+	n.mu.Unlock()
+	if line != "" {
+		return
+	}
+	select {
+	case <-more:
+	case <-time.After(newsDelay):
+	}
+}
+
+// newsDelay is how much later than a change the news of it may come.
+const newsDelay = 500 * time.Millisecond
+
+// read is the last news, once.
+func (n *news) read() string {
+	if n == nil {
+		return ""
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	line := n.line
+	n.line = ""
+	return line
+}
+
+// follow reads the news of a lease, until it has ended or the context ends.
+func (s *pooled) follow(ctx context.Context, lease string) *news {
+	n := &news{more: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return n
+	}
+	s.following.Go(func() {
+		c, err := s.find(ctx)
+		if err != nil {
+			return // the lease ends with the service
+		}
+		defer c.Close()
+		for after, ended := 0, false; !ended; {
+			var got struct {
+				Ended string   `json:"ended"`
+				Lines []string `json:"lines"`
+				Last  int      `json:"last"`
+			}
+			if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
+				return
+			}
+			after, ended = got.Last, got.Ended != ""
+			n.tell(got.Lines)
+		}
+	})
+	return n
+}
+
+func (n *news) tell(lines []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(lines) > 0 {
+		n.line = lines[len(lines)-1]
+		close(n.more)
+		n.more = make(chan struct{})
+	}
+}

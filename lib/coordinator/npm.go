@@ -1,0 +1,196 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btools/lib/proc"
+)
+
+// npm has npx fetch packages, and finds their programs. npx itself never runs
+// in the host's directory, as that may be a repository that somebody has just
+// opened: npx takes a package and its configuration from there, and puts the
+// node_modules/.bin of its directory, and of all above, in front of PATH, so
+// that even "env node" would be a file of the repository.
+type npm struct {
+	dir string // that npx runs in; "": there is none
+	log *slog.Logger
+
+	mu      sync.Mutex
+	fetched map[string]*fetched // by package
+}
+
+// fetched is the program of a package.
+type fetched struct {
+	done    chan struct{} // closed when the rest is known
+	program string
+	err     error
+}
+
+// directory is where npx runs, made if need be.
+func (n *npm) directory() (string, error) {
+	if n.dir == "" {
+		return "", errors.New("there is no directory for npx to run in: set HOME or XDG_CACHE_HOME")
+	}
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the directory for npx to run in: %w", err)
+	}
+	return n.dir, nil
+}
+
+// program is the program of a package, which npx fetches unless it has it. It
+// is fetched once for all who wait for it.
+func (n *npm) program(ctx context.Context, pkg string, words *lastWords) (string, error) {
+	for {
+		n.mu.Lock()
+		f := n.fetched[pkg]
+		if f == nil {
+			f = &fetched{done: make(chan struct{})}
+			n.fetched[pkg] = f
+			n.mu.Unlock()
+			f.program, f.err = n.fetch(ctx, pkg, words)
+			close(f.done)
+			return f.program, n.forget(pkg, f)
+		}
+		n.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+		if n.forget(pkg, f) == nil {
+			return f.program, nil
+		}
+		if !errors.Is(f.err, context.Canceled) { // of whose session has ended
+			return "", f.err
+		}
+	}
+}
+
+// forget has a package that can't be run fetched again by who needs it next,
+// and says why it can't.
+func (n *npm) forget(pkg string, f *fetched) error {
+	err := f.err
+	if err == nil {
+		_, err = exec.LookPath(f.program)
+	}
+	if err != nil {
+		n.mu.Lock()
+		if n.fetched[pkg] == f {
+			delete(n.fetched, pkg)
+		}
+		n.mu.Unlock()
+	}
+	return err
+}
+
+// fetch has npx say where it keeps a package.
+func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, error) {
+	dir, err := n.directory()
+	if err != nil {
+		return "", err
+	}
+	argv := []string{"npx", "-y", "--prefix=" + dir, "--package=" + pkg}
+	if oneVersion.MatchString(pkg) { // of which there is nothing newer to ask for
+		argv = append(argv, "--prefer-offline")
+	}
+	argv = append(argv, "--", "node", "-p", "process.env.PATH")
+	cmd, bind, held, err := hold(argv, append(os.Environ(), quietNpm))
+	if err != nil {
+		return "", err
+	}
+	defer bind.Close()
+	var out bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, words
+	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
+	held.Close()
+	if err != nil {
+		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
+	}
+	defer time.AfterFunc(toldAfter, func() { n.log.Info("npx fetches " + pkg) }).Stop()
+	select {
+	case err = <-wait:
+	case <-ctx.Done():
+		bind.Close()
+		<-wait
+		return "", fmt.Errorf("npx has not fetched %s: %w", pkg, context.Cause(ctx))
+	}
+	if err != nil {
+		return "", fmt.Errorf("npx cannot fetch %s: it %s", pkg, words.how(err))
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	bin := filepath.SplitList(lines[len(lines)-1])[0]
+	program, err := programIn(filepath.Dir(filepath.Dir(bin)))
+	if err != nil {
+		return "", fmt.Errorf("npx has fetched %s, but %w", pkg, err)
+	}
+	return filepath.Join(bin, program), nil
+}
+
+var oneVersion = regexp.MustCompile(`.@\d+\.\d+\.\d+[^/]*$`)
+
+// toldAfter is how long something may take until a person is told what is
+// waited for.
+const toldAfter = 2 * time.Second
+
+// quietNpm has npm say nothing of its own newer versions.
+const quietNpm = "npm_config_update_notifier=false"
+
+// programIn is the name of the program of the one package that a directory of
+// npx's has: by npx's rule, that of the package's name, or the only one.
+func programIn(root string) (string, error) {
+	var top struct{ Dependencies map[string]string }
+	if err := readJSON(filepath.Join(root, "package.json"), &top); err != nil {
+		return "", err
+	}
+	for name := range top.Dependencies {
+		var pkg struct{ Bin json.RawMessage }
+		if err := readJSON(filepath.Join(root, "node_modules", name, "package.json"), &pkg); err != nil {
+			return "", err
+		}
+		var one string
+		var many map[string]string
+		if json.Unmarshal(pkg.Bin, &one) == nil && one != "" {
+			return path.Base(name), nil
+		}
+		json.Unmarshal(pkg.Bin, &many)
+		if _, ok := many[path.Base(name)]; ok {
+			return path.Base(name), nil
+		}
+		targets := map[string]string{} // one may have several names
+		for program, file := range many {
+			targets[file] = program
+		}
+		if len(targets) != 1 {
+			return "", fmt.Errorf("%s has %d programs, of which none has its name", name, len(targets))
+		}
+		for _, program := range targets {
+			return program, nil
+		}
+	}
+	return "", errors.New(root + " has no package")
+}
+
+func readJSON(file string, v any) error {
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	return nil
+}

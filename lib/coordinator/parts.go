@@ -1,0 +1,285 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// virtuals are the virtual browsers of a host.
+type virtuals struct {
+	mu     sync.Mutex
+	all    map[string]*virtual // by session_id; "": the host's own
+	ended  map[string]bool     // that were not used for long, as the next result tells
+	closed bool
+}
+
+// virtual is one of them.
+type virtual struct {
+	id, name string // session_id, and the name that bproxy knows
+	calls    int    // that use it now
+	rested   time.Time
+	idle     *time.Timer
+	gone     chan struct{} // closed when it has ended; nil: it is not to
+	lost     string        // what has become of the one before, until that is told
+}
+
+// takePart is the one browser for a call, as its session_id has it.
+func (s *Session) takePart(ctx context.Context, b *single, id string) (*place, error) {
+	if s.virtualName(id) == "" {
+		return b.acquire(ctx, "", "", s.name)
+	}
+	var v *virtual
+	for v == nil {
+		var ending <-chan struct{}
+		var err error
+		if v, ending, err = s.enter(id); err != nil {
+			return nil, err
+		}
+		if v != nil {
+			break
+		}
+		select {
+		case <-ending:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	at, err := b.acquire(ctx, "", "", s.name)
+	if err == nil && s.isOver(v) {
+		err = errBrowserDied
+	}
+	if err != nil {
+		s.leave(v)
+		return nil, err
+	}
+	return s.placeOf(v, at), nil
+}
+
+// isOver reports whether a virtual browser is being ended, or has been.
+func (s *Session) isOver(v *virtual) bool {
+	s.virtuals.mu.Lock()
+	defer s.virtuals.mu.Unlock()
+	return v.gone != nil
+}
+
+// readyPart is takePart where nothing has to be waited for, else nil.
+func (s *Session) readyPart(b *single, id string) *place {
+	at := b.ready()
+	if at == nil || s.virtualName(id) == "" {
+		return at
+	}
+	v, _, err := s.enter(id)
+	if err != nil || v == nil {
+		return nil
+	}
+	return s.placeOf(v, at)
+}
+
+func (s *Session) placeOf(v *virtual, at *place) *place {
+	p := *at
+	p.Browser, p.virtual = at.part(v.name), v
+	p.release = func() { s.leave(v) }
+	return &p
+}
+
+// enter counts a call on a virtual browser. If that is being ended, it returns
+// what is closed then.
+func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err error) {
+	h := &s.virtuals
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, nil, errEnded
+	}
+	v = h.all[id]
+	if v != nil && v.gone != nil {
+		return nil, v.gone, nil
+	}
+	if v == nil {
+		if err := s.roomLocked(id); err != nil {
+			return nil, nil, err
+		}
+		v = &virtual{id: id, name: s.virtualName(id)}
+		if h.ended[id] {
+			delete(h.ended, id)
+			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", s.c.parted().sessions.Idle)
+		}
+		if h.all == nil {
+			h.all = map[string]*virtual{}
+		}
+		h.all[id] = v
+	}
+	v.calls++
+	if v.idle != nil {
+		v.idle.Stop()
+	}
+	return v, nil, nil
+}
+
+// roomLocked counts a session_id, or says why there may be no other.
+func (s *Session) roomLocked(id string) error {
+	if id == "" {
+		return nil
+	}
+	const hint = "coordinator_stop_browser with a session_id ends one"
+	some := len(s.virtuals.all)
+	if s.virtuals.all[""] != nil {
+		some--
+	}
+	if some >= maxIDsOfHost && !s.shared { // by hosts that know nothing of each other
+		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
+	}
+	if s.c.ids.Add(1) > maxIDs {
+		s.c.ids.Add(-1)
+		return fmt.Errorf("there are %d session_ids of all hosts in use, and no more are allowed: %s", maxIDs, hint)
+	}
+	return nil
+}
+
+// leave notes that a call is over. A virtual browser that is not used for long
+// ends.
+func (s *Session) leave(v *virtual) {
+	s.virtuals.mu.Lock()
+	defer s.virtuals.mu.Unlock()
+	v.calls--
+	s.restLocked(v)
+}
+
+func (s *Session) restLocked(v *virtual) {
+	idle := s.c.parted().sessions.Idle
+	if v.calls > 0 || v.gone != nil || s.virtuals.closed || idle == 0 {
+		return
+	}
+	v.rested = time.Now()
+	if v.idle != nil {
+		v.idle.Reset(idle)
+		return
+	}
+	v.idle = time.AfterFunc(idle, func() { s.do(func() { s.expireVirtual(v, idle) }) })
+}
+
+// expireVirtual ends a virtual browser that has not been used.
+func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
+	busy := s.serves(v.name) // what is no tool's call
+	h := &s.virtuals
+	h.mu.Lock()
+	if busy {
+		s.restLocked(v)
+	}
+	over := !h.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
+	if over {
+		v.gone = make(chan struct{})
+		if len(h.ended) >= maxGiven {
+			clear(h.ended)
+		}
+		if h.ended == nil {
+			h.ended = map[string]bool{}
+		}
+		h.ended[v.id] = true
+	}
+	h.mu.Unlock()
+	if over {
+		s.finishVirtual(v)
+	}
+}
+
+// serves reports whether a child of a virtual browser is answering something.
+func (s *Session) serves(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range []map[string]*flight{s.flights, s.parked} {
+		for _, f := range all {
+			if f.p != nil && f.p.browser.Session == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endVirtual ends a virtual browser now, with the calls on it. The next call
+// has a new one.
+func (s *Session) endVirtual(id string) {
+	h := &s.virtuals
+	h.mu.Lock()
+	v := h.all[id]
+	if v == nil || h.closed {
+		h.mu.Unlock()
+		return
+	}
+	ending := v.gone
+	if ending == nil {
+		v.gone = make(chan struct{})
+		if v.idle != nil {
+			v.idle.Stop()
+		}
+	}
+	h.mu.Unlock()
+	if ending != nil {
+		<-ending
+		return
+	}
+	s.finishVirtual(v)
+}
+
+// finishVirtual ends a virtual browser and the children that are for it.
+func (s *Session) finishVirtual(v *virtual) {
+	s.mu.Lock()
+	var kids []*kid
+	for key, k := range s.kids {
+		if k.browser.Session == v.name {
+			kids = append(kids, k)
+			delete(s.kids, key)
+		}
+	}
+	delete(s.seen, seenKey(&Browser{Session: v.name}))
+	s.mu.Unlock()
+	b := s.c.parted()
+	b.end(v.name) // whatever its children do
+	var wg sync.WaitGroup
+	for _, k := range kids {
+		wg.Go(k.stop)
+	}
+	wg.Wait()
+	b.end(v.name) // which one may have made again
+	h := &s.virtuals
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all[v.id] == v {
+		delete(h.all, v.id)
+		if v.id != "" {
+			s.c.ids.Add(-1)
+		}
+	}
+	close(v.gone)
+}
+
+// close lets nothing be entered any more.
+func (h *virtuals) close(c *Coordinator) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for id, v := range h.all {
+		if v.idle != nil {
+			v.idle.Stop()
+		}
+		if id != "" {
+			c.ids.Add(-1)
+		}
+	}
+	h.all = nil
+}
+
+// sessionsOf are the names of the virtual browsers that children are for.
+func sessionsOf(kids map[string]*kid) []string {
+	names := map[string]bool{}
+	for _, k := range kids {
+		names[k.browser.Session] = true
+	}
+	delete(names, "") // which are whole browsers
+	return slices.Collect(maps.Keys(names))
+}

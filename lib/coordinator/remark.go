@@ -1,0 +1,127 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"btools/lib/jsonrpc"
+)
+
+// Members of a result's _meta.
+const (
+	metaPool     = "btools/pool"
+	metaInstance = "btools/instance"
+	metaReplaced = "btools/replaced"
+)
+
+// remark is what the reader of a result has to be told of the browser that it
+// is from: that it is not the one of before, told once, and which one it is,
+// if the next result may be from another one.
+func (s *Session) remark(p *place) (replaced, where string) {
+	key := seenKey(&p.Browser)
+	if p.died != nil && isClosed(p.died) {
+		return "", "" // the next result is the one that is from another browser
+	}
+	news := p.news.read()
+	s.mu.Lock()
+	was, used := s.seen[key]
+	s.seen[key] = p.ID
+	several := p.many || len(s.seen) > 1
+	lost := s.lost
+	s.lost = ""
+	s.mu.Unlock()
+	if v := p.virtual; v != nil {
+		if lost := s.lostOf(v); lost != "" {
+			return lost, ""
+		}
+	}
+	if p.Pool != "" && several {
+		where = fmt.Sprintf("This result is from instance %s of pool %s.", p.Instance, p.Pool)
+	}
+	other := was != "" && p.ID != "" && was != p.ID
+	switch {
+	case lost != "":
+		replaced = fmt.Sprintf("%s; this is instance %s", lost, p.Instance)
+	case !used || p.fresh || news == "" && !other:
+		return "", where
+	case news != "":
+		replaced = news
+	case p.Pool != "":
+		replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
+	case p.why != "":
+		replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.why)
+	default:
+		replaced = "the browser was launched anew"
+	}
+	return replaced, where
+}
+
+// seenKey names what is one browser to the host, whichever runs there now.
+func seenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
+
+// lostOf is what has become of the virtual browser before this one, once.
+func (s *Session) lostOf(v *virtual) string {
+	s.virtuals.mu.Lock()
+	defer s.virtuals.mu.Unlock()
+	lost := v.lost
+	v.lost = ""
+	return lost
+}
+
+// lostPages ends the text that tells of another browser.
+const lostPages = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
+
+// remarked tells in a result what its reader has to know of where it is from.
+func (s *Session) remarked(result json.RawMessage, p *place) json.RawMessage {
+	if p == nil || len(result) == 0 || result[0] != '{' {
+		return result // what no client takes, but its child's
+	}
+	replaced, where := s.remark(p)
+	meta := jsonrpc.Get(result, "_meta")
+	set := func(name, value string) {
+		if value != "" {
+			meta = jsonrpc.Set(meta, name, quote(value))
+		}
+	}
+	set(metaInstance, p.Instance)
+	set(metaPool, p.Pool)
+	set(metaReplaced, replaced)
+	if meta == nil {
+		return result
+	}
+	result = jsonrpc.Set(result, "_meta", meta)
+	if text := remarkText(replaced, where); text != "" {
+		if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
+			result = jsonrpc.Set(result, "content", withText(content, text))
+		}
+	}
+	return result
+}
+
+// remarkText is a remark as a text for the agent.
+func remarkText(replaced, where string) string {
+	if replaced != "" {
+		replaced = "Note: " + replaced + ". " + lostPages
+	}
+	return strings.TrimSpace(replaced + " " + where)
+}
+
+// withText adds a text to an array of content.
+func withText(content json.RawMessage, text string) json.RawMessage {
+	items := content[:len(content)-1]
+	comma := ","
+	if len(bytes.TrimSpace(items[1:])) == 0 {
+		comma = ""
+	}
+	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, quote(text))
+}
+
+// forgetBrowser has the next result not tell of another browser, which the
+// host itself has asked for.
+func (s *Session) forgetBrowser() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.seen)
+}

@@ -1,0 +1,66 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+)
+
+// maxReplaced is how many processes of a session at most run for calls that
+// wait for their hosts only.
+const maxReplaced = 8
+
+// replaceEvery is how often it is looked whether such a process has calls left.
+const replaceEvery = time.Second
+
+// replace has the next calls of a child reach a new process, if hosts that know
+// nothing of each other share it, it is known to ask them, and all that it does
+// is to wait for hosts that may never come again, or was cancelled: it could
+// not be told whose a question is. It goes on for those calls until they are
+// over.
+func (s *Session) replace(k *kid) {
+	if !s.shared {
+		return
+	}
+	k.mu.Lock()
+	p := k.p
+	k.mu.Unlock()
+	if p == nil || !p.curious.Load() || p.gone() != nil {
+		return
+	}
+	s.mu.Lock()
+	waits := map[*flight]bool{}
+	for _, f := range s.parked {
+		if f.p == p && !f.done {
+			waits[f] = true
+		}
+	}
+	calls, cancelled := p.open()
+	some := calls == len(waits) && (calls > 0 || cancelled)
+	if some = some && len(s.replaced) < maxReplaced && !slices.Contains(s.replaced, p); some {
+		s.replaced = append(s.replaced, p)
+	}
+	s.mu.Unlock()
+	if !some {
+		return
+	}
+	k.mu.Lock()
+	if k.p == p && k.starting == nil {
+		k.p = nil
+	}
+	k.mu.Unlock()
+	s.do(func() {
+		for left := 1; left > 0; left, _ = p.open() {
+			select {
+			case <-time.After(replaceEvery):
+				continue
+			case <-p.ended:
+			case <-s.ctx.Done():
+			}
+			break
+		}
+		p.stop()
+		s.mu.Lock()
+		s.replaced = slices.DeleteFunc(s.replaced, func(other *process) bool { return other == p })
+		s.mu.Unlock()
+	})
+}

@@ -1,0 +1,267 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"btools/lib/jsonrpc"
+)
+
+// toolList is the list of tools of a session, for hosts that can be asked the
+// same: children may list other tools to others.
+type toolList struct {
+	own     map[string][]json.RawMessage // what the session's own children have listed, by child
+	names   map[toolKey]string           // the names that the host was given
+	keys    map[string]toolKey           // the same, by the name
+	merged  *merged                      // nil: to be made again
+	version int64                        // of the coordinator's lists in it
+	told    *merged                      // what the host has been given, or told that there is; nil: nothing
+}
+
+// toolKey is a tool of a child, by the name that the child has for it.
+type toolKey struct{ child, name string }
+
+// merged is the list of all tools, and where each is.
+type merged struct {
+	tools  []json.RawMessage
+	routes map[string]route
+	notes  []string // on tools that are renamed or left out
+}
+
+// route is where a tool is.
+type route struct {
+	child    *Child
+	name     string // that the child knows it by
+	pools    bool   // it has got the arguments browser_pool and browser_instance
+	sessions bool   // it has got the argument session_id
+	tool     json.RawMessage
+}
+
+const (
+	// maxToolName is the length of a tool's name that all hosts take: VS Code
+	// and others leave a tool out whose name is longer.
+	maxToolName = 64
+	// maxGiven bounds the names that are kept for a host.
+	maxGiven = 4 * maxItems
+)
+
+func sameTools(a, b []json.RawMessage) bool {
+	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return string(a) == string(b) })
+}
+
+// tools are the tools of hosts that can be asked this, as they are known now.
+func (s *Session) tools(caps json.RawMessage) *merged {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.toolsLocked(s.listLocked(caps))
+}
+
+func (s *Session) listLocked(caps json.RawMessage) *toolList {
+	l := s.lists[string(caps)]
+	if l == nil {
+		l = &toolList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{}}
+		s.lists[string(caps)] = l
+	}
+	return l
+}
+
+func (s *Session) toolsLocked(l *toolList) *merged {
+	if version := s.c.version.Load(); l.merged == nil || l.version != version {
+		l.version = version
+		l.merged = s.c.merge(l)
+	}
+	return l.merged
+}
+
+// give returns the tools for the host's eyes. The names in it stay what they
+// are for this host: it may not heed that the list has changed.
+func (s *Session) give(caps json.RawMessage) *merged {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.listLocked(caps)
+	m := s.toolsLocked(l)
+	if len(l.names) > maxGiven {
+		l.names, l.keys = map[toolKey]string{}, map[string]toolKey{}
+	}
+	for name, r := range m.routes {
+		key := toolKey{r.child.Name, r.name}
+		l.names[key], l.keys[name] = name, key
+	}
+	l.told = m
+	return m
+}
+
+// listTools notes what a child of the session lists, and tells the hosts whose
+// list that changes.
+func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.RawMessage) {
+	tools, changed, err := s.c.list(child, s.askable(caps), tools)
+	if err != nil {
+		s.c.failed(child, err)
+		return
+	}
+	s.mu.Lock()
+	l := s.listLocked(caps)
+	if own, ok := l.own[child.Name]; !ok || !sameTools(own, tools) {
+		l.own[child.Name], l.merged = tools, nil
+	}
+	s.mu.Unlock()
+	all := []*Session{s}
+	if changed {
+		s.c.mu.Lock()
+		all = slices.Collect(maps.Keys(s.c.sessions))
+		s.c.mu.Unlock()
+	}
+	for _, one := range all {
+		one.toolsChanged()
+	}
+}
+
+// toolsChanged tells the hosts that have seen another list.
+func (s *Session) toolsChanged() {
+	changed := map[string]bool{}
+	s.mu.Lock()
+	for caps, l := range s.lists {
+		now := s.toolsLocked(l)
+		if l.told == nil || sameTools(l.told.tools, now.tools) {
+			continue
+		}
+		changed[caps], l.told = true, now
+	}
+	tell := changed[""] && s.params != nil
+	s.mu.Unlock()
+	const method = "notifications/tools/list_changed"
+	if tell {
+		s.send(nil, false, jsonrpc.Request(nil, method, nil))
+	}
+	s.subscribers(method, nil, func(f *flight) bool { return changed[string(f.caps)] })
+}
+
+// merge makes the list: of each child what it has listed in the session, else
+// what it has listed last.
+func (c *Coordinator) merge(l *toolList) *merged {
+	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
+	if _, why := c.missing(); why != "" {
+		i := slices.IndexFunc(m.tools, func(tool json.RawMessage) bool { return jsonrpc.GetString(tool, "name") == statusTool })
+		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
+		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
+	}
+	_, pools := c.Browsers.(*pooled)
+	parted := c.parted() != nil
+	for i := range c.Children {
+		child := &c.Children[i]
+		tools, ok := l.own[child.Name]
+		if !ok {
+			c.mu.Lock()
+			tools = c.listings[child.Name].Tools
+			c.mu.Unlock()
+		}
+		for _, tool := range tools {
+			name := jsonrpc.GetString(tool, "name")
+			as, note := c.nameOf(m, l, child, name)
+			if note != "" {
+				m.notes = append(m.notes, note)
+			}
+			if as == "" {
+				continue
+			}
+			if as != name {
+				tool = jsonrpc.Set(tool, "name", quote(as))
+			}
+			r := route{child: child, name: name}
+			switch {
+			case !child.takesEndpoint():
+			case pools:
+				tool, r.pools = withPools(tool)
+			case parted:
+				tool, r.sessions = withSession(tool)
+			}
+			r.tool = tool
+			m.tools = append(m.tools, tool)
+			m.routes[as] = r
+		}
+	}
+	return m
+}
+
+// nameOf is the name that a child's tool has in the list, "" if it is left out,
+// and what there is to say of that.
+func (c *Coordinator) nameOf(m *merged, l *toolList, child *Child, name string) (as, note string) {
+	if name == "" {
+		return "", "child " + child.Name + " has a tool without a name"
+	}
+	key := toolKey{child.Name, name}
+	free := func(as string) bool {
+		_, used := m.routes[as]
+		given, ok := l.keys[as]
+		return !used && !c.isOwn(as) && (!ok || given == key)
+	}
+	the := "the tool " + name + " of " + child.Name
+	var some []string
+	switch given := l.names[key]; {
+	case given != "":
+		some = []string{given}
+	case child.Prefix == PrefixNever:
+		some = []string{name}
+	case child.Prefix == PrefixAlways:
+		some = prefixed(child.Name, name)
+	default:
+		some = append([]string{name}, prefixed(child.Name, name)...)
+	}
+	i := slices.IndexFunc(some, free)
+	switch {
+	case i < 0 && child.Prefix == PrefixNever:
+		return "", the + " is left out: there is one already"
+	case i < 0:
+		return "", the + " is left out: there are two"
+	}
+	as = some[i]
+	switch {
+	case as != name && child.Prefix != PrefixAlways:
+		note = the + " is " + as + ": there is one already"
+	case as != name && as != child.Name+"__"+name:
+		note = the + " is " + as + ": with all of the child's name it is longer than some hosts take"
+	}
+	if len(as) > maxToolName {
+		note = the + " has a name that is longer than some hosts take: " + as
+	}
+	return as, note
+}
+
+// prefixed are the names that a tool may have with its child's in front, the
+// best first. If that is too long, the child's is shortened: two that begin
+// alike may end otherwise.
+func prefixed(child, name string) []string {
+	room := maxToolName - len("__") - len(name)
+	if room < 1 || len(child) <= room {
+		return []string{child + "__" + name}
+	}
+	return []string{child[:room] + "__" + name, child[len(child)-room:] + "__" + name}
+}
+
+// withPools gives a tool the arguments that choose its browser, unless it has
+// such of its own.
+func withPools(tool json.RawMessage) (json.RawMessage, bool) {
+	return withArguments(tool,
+		[2]string{"browser_pool", `{"type":"string","description":"The pool of browsers to use (default: the default pool)"}`},
+		[2]string{"browser_instance", `{"type":"string","description":"The instance of the pool to use, by its ID or alias (default: any)"}`})
+}
+
+// withArguments gives a tool arguments, each with its schema, unless it has one
+// of them.
+func withArguments(tool json.RawMessage, some ...[2]string) (json.RawMessage, bool) {
+	schema := jsonrpc.Get(tool, "inputSchema")
+	properties := jsonrpc.Get(schema, "properties")
+	for _, p := range some {
+		if jsonrpc.Get(properties, p[0]) != nil {
+			return tool, false
+		}
+	}
+	for _, p := range some {
+		properties = jsonrpc.Append(properties, p[0], json.RawMessage(p[1]))
+	}
+	if schema == nil {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties)), true
+}

@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// A virtual browser is a session of bproxy --isolate: its clients take it for a
+// whole browser, and see nothing of the others on it.
+
+// Sharing says how hosts share the one browser that there is without pools.
+type Sharing int
+
+const (
+	// Whole shows the browser to all hosts as it is.
+	Whole Sharing = iota
+	// Beside shows the host the browser's profile; calls with a session_id have
+	// virtual browsers beside it.
+	Beside
+	// Apart gives each host a virtual browser of its own, and others by
+	// session_id.
+	Apart
+)
+
+// Sessions say how virtual browsers are.
+type Sessions struct {
+	Sharing  Sharing
+	Idle     time.Duration // without a call, until one ends; 0: it does not
+	TabLimit int           // of each; 0: none
+}
+
+// Bounds of the virtual browsers that have a session_id.
+const (
+	maxIDsOfHost = 32
+	maxIDs       = 256
+)
+
+// hostSession is the session that has the browser's profile, with Beside. No
+// other has its name: those have the host's in front.
+const hostSession = "host"
+
+// flags are those of the bproxy that makes such sessions. When they end is
+// decided here.
+func (v Sessions) flags() []string {
+	if v.Sharing == Whole {
+		return nil
+	}
+	all := []string{
+		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d", 2*(maxSessions+maxIDs)),
+		fmt.Sprintf("--tab-limit=%d", v.TabLimit),
+	}
+	if v.Sharing == Beside {
+		all = append(all, "--default-session="+hostSession, "--root-session="+hostSession)
+	}
+	return all
+}
+
+// parted is the one browser, if it is shown in parts; else nil.
+func (c *Coordinator) parted() *single {
+	if b, ok := c.Browsers.(*single); ok && b.sessions.Sharing != Whole {
+		return b
+	}
+	return nil
+}
+
+var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// sessionIn is the session_id among a call's arguments, "" if it is not there.
+func sessionIn(args json.RawMessage) (string, error) {
+	id, err := nameIn(args, "session_id")
+	if err == nil && id != "" && !idRule.MatchString(id) {
+		err = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %s`,
+			clip([]byte(id)))
+	}
+	return id, err
+}
+
+// maxName is the longest name of a session of bproxy.
+const maxName = 64
+
+// virtualName is the name of the host's virtual browser with this session_id,
+// which no other host's has; "": it is the browser itself.
+func (s *Session) virtualName(id string) string {
+	b := s.c.parted()
+	switch {
+	case b == nil, id == "" && b.sessions.Sharing == Beside:
+		return ""
+	case id == "":
+		return s.name
+	}
+	name := s.name + "." + id
+	if len(name) > maxName {
+		sum := sha256.Sum256([]byte(id))
+		const end = 16
+		name = name[:maxName-end-1] + "." + hex.EncodeToString(sum[:end/2])
+	}
+	return name
+}
+
+// part is the browser as the clients of one of its sessions see it; with "",
+// all of it.
+func (b Browser) part(name string) Browser {
+	if name == "" || b.HTTPURL == "" {
+		return b
+	}
+	b.Session, b.Port = name, 0
+	b.HTTPURL += "/session/" + name
+	b.WSURL = "ws" + strings.TrimPrefix(b.HTTPURL, "http") + "/devtools/browser/" + name
+	return b
+}
+
+// own is the browser as the host's own.
+func (s *Session) own(b Browser) Browser { return b.part(s.virtualName("")) }
+
+// virtualStatus is a virtual browser as its host sees it.
+type virtualStatus struct {
+	SessionID *string `json:"session_id"` // null: the host's own
+	HTTPURL   string  `json:"http_url"`
+	Tabs      int     `json:"tab_count"`
+	Idle      float64 `json:"idle_seconds"`
+}
+
+// virtualsOf are the virtual browsers that a host has.
+func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
+	all := []virtualStatus{}
+	b := s.c.parted()
+	if b == nil {
+		return all
+	}
+	ids := map[string]string{s.virtualName(""): ""}
+	s.virtuals.mu.Lock()
+	for id, v := range s.virtuals.all {
+		ids[v.name] = id
+	}
+	s.virtuals.mu.Unlock()
+	if b.sessions.Sharing == Beside {
+		ids[hostSession] = ""
+	}
+	for session := range jsonrpc.Elements(b.list(ctx)) {
+		session = jsonrpc.Get(session, "session")
+		id, his := ids[jsonrpc.GetString(session, "name")]
+		if !his {
+			continue
+		}
+		v := virtualStatus{}
+		json.Unmarshal(session, &v)
+		if id != "" {
+			v.SessionID = &id
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b virtualStatus) int { return cmp.Compare(idOf(a), idOf(b)) })
+	return all
+}
+
+func idOf(v virtualStatus) string {
+	if v.SessionID == nil {
+		return ""
+	}
+	return *v.SessionID
+}
+
+// withSession gives a tool the argument that names a virtual browser, unless it
+// has such of its own.
+func withSession(tool json.RawMessage) (json.RawMessage, bool) {
+	return withArguments(tool, [2]string{"session_id", sessionSchema})
+}
+
+const sessionSchema = `{"type":"string",` +
+	`"description":"A browser apart, shared by calls with this value, such as sub-agent-1"}`
