@@ -9,7 +9,7 @@ TAGS     = urfave_cli_no_docs
 export CGO_ENABLED ?= 0
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo test bench install lint clean
+.PHONY: help build windows demo deps test fuzz bench install lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -25,15 +25,19 @@ demo: build ## find a browser, launch it, ask it for its version, stop it
 	@scripts/install-deps demo
 	@scripts/demo
 
-test: build ## install what the tests need and run them all, on real browsers
+deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
-	CGO_ENABLED=1 $(GO) test -race -count=1 -tags $(TAGS) -timeout 15m -p 2 ./...
 
-bench: build ## measure against peers, one table
-	@scripts/install-deps test
+test: build deps ## install what the tests need and run them all, on real browsers
+	CGO_ENABLED=1 $(GO) test -race -count=1 -tags $(TAGS) -timeout 30m -p 2 ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@scripts/fuzz
+
+bench: build deps ## measure against peers, one table
 	@scripts/bench/run
 
-lint: ## formatting, vet on three systems, scripts, man pages, completions
+lint: ## formatting, lengths of lines, vet on three systems, scripts, man pages, completions
 	@scripts/install-deps lint
 	@scripts/lint
 

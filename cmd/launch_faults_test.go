@@ -34,7 +34,8 @@ func TestProfileIsSaved(t *testing.T) {
 			w.run("bport").wants(t, 0, "")
 		},
 		"the supervisor of a command killed": func(t *testing.T, w *world, args []string) {
-			r := w.run("blaunch", append(args, "--", "sh", "-c", `kill -9 $(blaunch list -f instance.supervisor_pid); sleep 1`)...)
+			r := w.run("blaunch",
+				append(args, "--", "sh", "-c", `kill -9 $(blaunch list -f instance.supervisor_pid); sleep 1`)...)
 			r.wants(t, 1, "the browser ended while sh runs")
 		},
 		"launch timed out": func(t *testing.T, w *world, args []string) {
@@ -54,7 +55,8 @@ func TestProfileIsSaved(t *testing.T) {
 			}
 		},
 		"the record can't be printed": func(t *testing.T, w *world, args []string) {
-			w.run("sh", "-c", "exec blaunch --wait "+strings.Join(args, " ")+" >/dev/full").wants(t, 1, "cannot write the result")
+			w.run("sh", "-c", "exec blaunch --wait "+strings.Join(args, " ")+" >/dev/full").wants(t, 1,
+				"cannot write the result")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +79,8 @@ func TestCommandIsToldOnce(t *testing.T) {
 		syscall.Signal
 	}{{"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"TERM", syscall.SIGTERM}} {
 		c := w.cmd("blaunch", append(fakeArgs(""), "--stop-timeout", "10s", "--", "bash", "-c",
-			`for s in INT HUP TERM; do trap "echo $s" $s; done; echo ready; for i in $(seq 20); do sleep 0.05; done; echo end`)...)
+			`for s in INT HUP TERM; do trap "echo $s" $s; done; echo ready
+			for i in $(seq 20); do sleep 0.05; done; echo end`)...)
 		var out syncBuffer
 		c.Stdout = &out
 		if err := c.Start(); err != nil {
@@ -96,7 +99,9 @@ func TestCommandIsToldOnce(t *testing.T) {
 // A terminal's Ctrl-C is the command's alone.
 func TestCtrlC(t *testing.T) {
 	w := newWorld(t)
-	line := "exec blaunch " + strings.Join(fakeArgs(""), " ") + ` -- bash -c 'trap "echo INT" INT; trap "echo TERM" TERM; echo ready; for i in $(seq 20); do sleep 0.05; done; echo end'`
+	line := "exec blaunch " + strings.Join(fakeArgs(""), " ") +
+		` -- bash -c 'trap "echo INT" INT; trap "echo TERM" TERM; echo ready
+		for i in $(seq 20); do sleep 0.05; done; echo end'`
 	c := w.cmd("script", "-qec", line, "/dev/null")
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -120,7 +125,8 @@ func TestCtrlC(t *testing.T) {
 // Whoever runs a command hears at once that its browser has ended.
 func TestBrowserEndsUnderCommand(t *testing.T) {
 	w := newWorld(t)
-	c := w.cmd("blaunch", append(fakeArgs(""), "--", "sh", "-c", `kill -9 $(blaunch list -f instance.pid); while [ ! -e "$1" ]; do sleep 0.02; done`, "sh", w.dir+"/go")...)
+	c := w.cmd("blaunch", append(fakeArgs(""), "--", "sh", "-c",
+		`kill -9 $(blaunch list -f instance.pid); while [ ! -e "$1" ]; do sleep 0.02; done`, "sh", w.dir+"/go")...)
 	var errs syncBuffer
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {
@@ -133,7 +139,8 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 	if c.Wait(); c.ProcessState.ExitCode() != 1 {
 		t.Errorf("%v: %s", c.ProcessState, errs.String())
 	}
-	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143, "the time to live (300ms) is over: sleep is told to end")
+	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143,
+		"the time to live (300ms) is over: sleep is told to end")
 	w.clean()
 }
 
@@ -149,7 +156,8 @@ func TestHeldLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*exec.Cmd
-	for _, args := range [][]string{append(fakeArgs("", "--wait"), "--no-input"), {"bproxy", "--no-input"}, {"bpool", "serve", "--no-input"}} {
+	for _, args := range [][]string{append(fakeArgs("", "--wait"), "--no-input"), {"bproxy", "--no-input"},
+		{"bpool", "serve", "--no-input"}} {
 		name := "blaunch"
 		if args[0][0] == 'b' {
 			name, args = args[0], args[1:]
@@ -199,7 +207,8 @@ func TestInheritedDescriptors(t *testing.T) {
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).wants(t, 64, "it needs --no-input")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).wants(t, 64, "3 or more, or 0")
-	r := w.run("sh", "-c", `sleep 0.3 | blaunch --wait --no-input --bind-fd 0 --browser "$0" -f instance.id`, bin+"/fakebrowser")
+	r := w.run("sh", "-c", `sleep 0.3 | blaunch --wait --no-input --bind-fd 0 --browser "$0" -f instance.id`,
+		bin+"/fakebrowser")
 	if r.code != 0 || !strings.HasPrefix(r.out, "inst_") {
 		t.Errorf("bound to standard input: %+v", r)
 	}
@@ -213,7 +222,8 @@ func TestNoHome(t *testing.T) {
 	os.MkdirAll(filepath.Dir(evil), 0o700)
 	os.WriteFile(evil, []byte("#!/bin/sh\ntouch "+w.dir+"/ran\n"), 0o700)
 	os.MkdirAll(w.dir+"/.config/btools", 0o700)
-	os.WriteFile(w.dir+"/.config/btools/pool.toml", []byte("[pool.EVIL]\ninstances = 1\nis_default = true\nbrowser = '"+evil+"'\n"), 0o600)
+	os.WriteFile(w.dir+"/.config/btools/pool.toml",
+		[]byte("[pool.EVIL]\ninstances = 1\nis_default = true\nbrowser = '"+evil+"'\n"), 0o600)
 	for _, home := range []string{"-u HOME", "HOME=.", "HOME="} {
 		if r := w.run("sh", "-c", "cd "+w.dir+" && env "+home+" bfind"); strings.Contains(r.out, ".cache") {
 			t.Errorf("env %s bfind: %s", home, r.out)
@@ -261,7 +271,8 @@ func TestFlagsOfTheCommand(t *testing.T) {
 	w := newWorld(t)
 	record := `{"browser":{"type":"chromium","path":"` + bin + `/fakebrowser"}}`
 	for _, args := range [][]string{{"--browser", "nonesuch"}, {"--browser=nonesuch"}} {
-		r := w.pipe(record, "blaunch", append([]string{"-", "--", "sh", "-c", "blaunch list --no-input -f browser.path", "sh"}, args...)...)
+		r := w.pipe(record, "blaunch",
+			append([]string{"-", "--", "sh", "-c", "blaunch list --no-input -f browser.path", "sh"}, args...)...)
 		if r.out != bin+"/fakebrowser\n" {
 			t.Errorf("%v: %+v", args, r)
 		}
@@ -296,11 +307,13 @@ func TestNamesOfThings(t *testing.T) {
 	if r := rel("BTOOLS_BROWSER=./fakebrowser bfind --first -f browser.path"); r.out != bin+"/fakebrowser\n" {
 		t.Errorf("%+v", r)
 	}
-	if r := rel("TMPDIR=tmp; mkdir $TMPDIR; export TMPDIR; blaunch --browser ./fakebrowser -f instance.user_data_dir"); !filepath.IsAbs(r.out) {
+	r := rel("TMPDIR=tmp; mkdir $TMPDIR; export TMPDIR; blaunch --browser ./fakebrowser -f instance.user_data_dir")
+	if !filepath.IsAbs(r.out) {
 		t.Errorf("%+v", r)
 	}
 	os.RemoveAll(bin + "/tmp")
-	if r := w.run("env", "BTOOLS_BROWSER=/gone", bin+"/blaunch", "--browser", "chromium", "-f", "browser.type"); r.out != "chromium\n" {
+	r = w.run("env", "BTOOLS_BROWSER=/gone", bin+"/blaunch", "--browser", "chromium", "-f", "browser.type")
+	if r.out != "chromium\n" {
 		t.Errorf("--browser goes before BTOOLS_BROWSER: %+v", r)
 	}
 }
@@ -309,7 +322,8 @@ func TestNamesOfThings(t *testing.T) {
 func TestUnregisteredBrowserIsStopped(t *testing.T) {
 	w := newWorld(t)
 	browser := w.dir + "/browser"
-	os.WriteFile(browser, []byte("#!/bin/sh\nsed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\"\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o700)
+	os.WriteFile(browser,
+		[]byte("#!/bin/sh\nsed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\"\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o700)
 	w.run("blaunch", "--browser", browser, "--env", "FAKE=slow").wants(t, 78, "newer btools")
 	os.Remove(w.dir + "/state/state.json")
 	w.clean()
@@ -319,7 +333,9 @@ func TestUnregisteredBrowserIsStopped(t *testing.T) {
 func TestSweepFailsOnce(t *testing.T) {
 	w := newWorld(t)
 	w.run("bport").wants(t, 0, "")
-	os.WriteFile(w.dir+"/state/state.json", fmt.Appendf(nil, `{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`, os.Getpid(), boot()), 0o600)
+	os.WriteFile(w.dir+"/state/state.json", fmt.Appendf(nil,
+		`{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`,
+		os.Getpid(), boot()), 0o600)
 	w.run("bport").wants(t, 0, "refused to delete")
 	if r := w.run("bport"); r.code != 0 || r.err != "" {
 		t.Errorf("the second one: %+v", r)
@@ -405,8 +421,10 @@ func TestWaitTellsSystemd(t *testing.T) {
 // A Firefox has no CDP endpoint to be told of.
 func TestCommandWithFirefox(t *testing.T) {
 	w := newWorld(t)
-	w.run("blaunch", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64, "Firefox speaks WebDriver BiDi, not CDP")
-	r := w.run("blaunch", "--browser", "firefox", "--timeout", "60s", "--", "sh", "-c", `echo "$BTOOLS_PROTOCOL [$BTOOLS_CDP_URL] $BTOOLS_WS_URL"`)
+	w.run("blaunch", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64,
+		"Firefox speaks WebDriver BiDi, not CDP")
+	r := w.run("blaunch", "--browser", "firefox", "--timeout", "60s", "--", "sh", "-c",
+		`echo "$BTOOLS_PROTOCOL [$BTOOLS_CDP_URL] $BTOOLS_WS_URL"`)
 	if !strings.HasPrefix(r.out, "bidi [] ws://127.0.0.1:") {
 		t.Errorf("%+v", r)
 	}
@@ -418,7 +436,8 @@ func TestForeignProc(t *testing.T) {
 	if r := w.run("unshare", "-pf", "true"); r.code != 0 {
 		t.Skip("no PID namespaces here: ", r.err)
 	}
-	w.run("unshare", append([]string{"-pf", bin + "/blaunch"}, fakeArgs("")...)...).wants(t, 1, "belongs to another PID namespace")
+	w.run("unshare", append([]string{"-pf", bin + "/blaunch"}, fakeArgs("")...)...).wants(t, 1,
+		"belongs to another PID namespace")
 	w.run("unshare", append([]string{"-pf", "--mount-proc", bin + "/blaunch"}, fakeArgs("", "-f", "instance.pid")...)...)
 	until(t, "all is gone", func() bool { return len(w.ours()) == 0 })
 	w.run("blaunch", "gc").wants(t, 0, "")
@@ -431,7 +450,8 @@ func TestEmptyPipeline(t *testing.T) {
 	w.run("sh", "-c", "bfind --type brave | blaunch -").wants(t, 65, "no record came on standard input")
 	for _, script := range []string{"bfind --type brave | blaunch", "bfind --type brave | bport | blaunch"} {
 		r := w.run("sh", "-c", script+" -f browser.type")
-		if r.out != "chromium\n" || !strings.Contains(r.err, "no brave found") || !strings.Contains(r.err, "no record came on standard input") {
+		if r.out != "chromium\n" || !strings.Contains(r.err, "no brave found") ||
+			!strings.Contains(r.err, "no record came on standard input") {
 			t.Errorf("%s: %+v", script, r)
 		}
 	}
@@ -450,8 +470,9 @@ func TestOwners(t *testing.T) {
 	if r.code != 0 || r.out != mine.Instance.ID+"\n" || !strings.Contains(r.err, "left running for their owners: 1") {
 		t.Errorf("%+v", r)
 	}
-	w.run("blaunch", "stop", "--force").wants(t, 64, "--force goes with --all")
-	if r := w.run("sh", "-c", "blaunch list -f instance.id | blaunch stop -f instance.id"); r.out != theirs.Instance.ID+"\n" {
+	w.run("blaunch", "stop", "--force").wants(t, 64, "--force needs --all")
+	r = w.run("sh", "-c", "blaunch list -f instance.id | blaunch stop -f instance.id")
+	if r.out != theirs.Instance.ID+"\n" {
 		t.Errorf("IDs on standard input: %+v", r)
 	}
 	w.clean()
@@ -461,20 +482,23 @@ func TestOwners(t *testing.T) {
 func TestWhoHasThePort(t *testing.T) {
 	w := newWorld(t)
 	x := parse(t, w.fake(""))
-	w.fake("", "--port", strconv.Itoa(x.Instance.Port)).wants(t, 75, fmt.Sprintf("port %d is taken by the browser %s", x.Instance.Port, x.Instance.ID))
+	w.fake("", "--port", strconv.Itoa(x.Instance.Port)).wants(t, 75,
+		fmt.Sprintf("port %d is taken by the browser %s", x.Instance.Port, x.Instance.ID))
 }
 
 // The environment of a program that was started with nohup.
 func TestNohup(t *testing.T) {
 	w := newWorld(t)
-	c := w.cmd("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", bin + "/blaunch", "--wait"}, fakeArgs("")...)...)
+	c := w.cmd("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", bin + "/blaunch", "--wait"},
+		fakeArgs("")...)...)
 	out, _ := c.StdoutPipe()
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	out.Read(make([]byte, 1))
 	c.Process.Signal(syscall.SIGHUP)
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid)); err != nil || !strings.Contains(string(b), "SigIgn:") {
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid)); err != nil ||
+		!strings.Contains(string(b), "SigIgn:") {
 		t.Errorf("a HUP that nohup ignores ended it: %v", err)
 	}
 	c.Process.Signal(syscall.SIGTERM)

@@ -58,11 +58,13 @@ await page.goto('data:text/html,<title>here</title>');
 console.log(await page.title(), await browser.version());
 await browser.disconnect();
 `)
-	if r := w.run("sh", "-c", "cd "+w.dir+" && blaunch -- node_modules/.bin/playwright test"); r.code != 0 || !strings.Contains(r.out, "1 passed") {
+	if r := w.run("sh", "-c", "cd "+w.dir+" && blaunch -- node_modules/.bin/playwright test"); r.code != 0 ||
+		!strings.Contains(r.out, "1 passed") {
 		t.Errorf("Playwright Test: %+v", r)
 	}
 	for browser, want := range map[string]string{"chromium": "here Chrome/", "firefox": "here firefox/"} {
-		r := w.run("sh", "-c", "cd "+w.dir+" && bfind --type "+browser+" --first | blaunch --timeout 60s - -- node puppeteer.mjs")
+		r := w.run("sh", "-c", "cd "+w.dir+" && bfind --type "+browser+
+			" --first | blaunch --timeout 60s - -- node puppeteer.mjs")
 		if r.code != 0 || !strings.HasPrefix(r.out, want) {
 			t.Errorf("Puppeteer on %s: %+v", browser, r)
 		}

@@ -21,11 +21,13 @@ func (w *world) windows() *world {
 	os.Mkdir(bin, 0o755)
 	for path, text := range map[string]string{
 		drive + "/nodejs/node_modules/npm/bin/npx-cli.js": "",
-		drive + "/nodejs/node.exe":                        "#!/bin/sh\nprintf '%s\\n' \"$@\" >'" + w.dir + "/node-args'\nexec fakechild\n",
-		bin + "/cmd.exe":                                  "#!/bin/sh\nprintf 'C:\\\\nodejs\\\\node.exe\\r\\n'\n",
+		drive + "/nodejs/node.exe": "#!/bin/sh\nprintf '%s\\n' \"$@\" >'" + w.dir +
+			"/node-args'\nexec fakechild\n",
+		bin + "/cmd.exe": "#!/bin/sh\nprintf 'C:\\\\nodejs\\\\node.exe\\r\\n'\n",
 		bin + "/wslpath": `#!/bin/sh
 case $1 in
--w) case $2 in ` + drive + `*) printf '%s\n' "C:${2#` + drive + `}";; *) printf '%s\n' "//wsl.localhost/Test$2";; esac | tr / '\\';;
+-w) case $2 in ` + drive + `*) printf '%s\n' "C:${2#` + drive + `}";;
+	*) printf '%s\n' "//wsl.localhost/Test$2";; esac | tr / '\\';;
 -u) printf '%s\n' "$2" | tr '\\' / | sed 's|^C:|` + drive + `|';;
 esac
 `,
@@ -49,7 +51,8 @@ func (w *world) path() (path string) {
 	return path
 }
 
-var wslPool = []string{"WSL_WINDOWS=true", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_TIMEOUT=60000", "BROWSER=chrome-headless-shell"}
+var wslPool = []string{"WSL_WINDOWS=true", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_TIMEOUT=60000",
+	"BROWSER=chrome-headless-shell"}
 
 // What WSL_WINDOWS lacks is told, each thing by its name.
 func TestWSLIsMissing(t *testing.T) {
@@ -63,8 +66,11 @@ func TestWSLIsMissing(t *testing.T) {
 		{name: "WSL", outside: true, want: "this is not WSL"},
 		{name: "blaunch.exe", want: "cannot find blaunch.exe"},
 		{name: "interop", blaunch: "MZ\x90\x00", want: "interop is off"},
-		{name: "browser", blaunch: "#!/bin/sh\necho 'blaunch.exe: no edge is installed' >&2\nexit 69\n", want: "no edge is installed"},
-		{name: "loopback", blaunch: "#!/bin/sh\necho '{\"v\":1,\"instance\":{\"port\":1,\"ws_url\":\"ws://127.0.0.1:1/x\"}}'\ncat\n", want: "can't be reached from WSL"},
+		{name: "browser", blaunch: "#!/bin/sh\necho 'blaunch.exe: no edge is installed' >&2\nexit 69\n",
+			want: "no edge is installed"},
+		{name: "loopback",
+			blaunch: "#!/bin/sh\necho '{\"v\":1,\"instance\":{\"port\":1,\"ws_url\":\"ws://127.0.0.1:1/x\"}}'\ncat\n",
+			want:    "can't be reached from WSL"},
 		{name: "path", blaunch: "#!/bin/sh\n", browser: "/opt/none", want: "is not on a drive of Windows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,7 +109,8 @@ func TestWSLPool(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	i := p.status().Pools[0].Instances[0]
-	if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", i.PID)); i.Status != "healthy" || !strings.Contains(string(args), "blaunch.exe\x00--wait") || i.PID != l.Instance.PID {
+	if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", i.PID)); i.Status != "healthy" ||
+		!strings.Contains(string(args), "blaunch.exe\x00--wait") || i.PID != l.Instance.PID {
 		t.Errorf("%+v, %q", i, args)
 	}
 	syscall.Kill(i.PID, syscall.SIGKILL)
@@ -135,13 +142,16 @@ func TestWSLChild(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	args, _ := os.ReadFile(w.dir + "/node-args")
-	if f := strings.Split(strings.TrimSpace(string(args)), "\n"); len(f) != 4 || f[0] != `C:\nodejs\node_modules\npm\bin\npx-cli.js` || f[2] != "some-mcp" || !strings.HasPrefix(f[3], "http://127.0.0.1:") {
+	if f := strings.Split(strings.TrimSpace(string(args)), "\n"); len(f) != 4 ||
+		f[0] != `C:\nodejs\node_modules\npm\bin\npx-cli.js` || f[2] != "some-mcp" ||
+		!strings.HasPrefix(f[3], "http://127.0.0.1:") {
 		t.Errorf("%q", f)
 	}
 	m.end()
 
 	os.Remove(w.dir + "/windows/cmd.exe")
 	m = w.mcp(env, "--mcp", "kid=npx -y some-mcp {cdp_endpoint}")
+	m.tool("echo", "{}") // a child whose tools are known is started by a call
 	until(t, "what is missing is told", func() bool {
 		return strings.Contains(m.tool("coordinator_status", `{}`).text(t), "cmd.exe is not on PATH")
 	})

@@ -21,21 +21,22 @@ func main() {
 			Name: "bfind", Usage: "list the installed browsers, best first",
 			Flags: []ucli.Flag{
 				&ucli.StringFlag{Name: "path", Usage: "list the executable `FILE` first"},
-				&ucli.StringFlag{Name: "type", Usage: "only these: `TYPE[,TYPE]` of " + strings.Join(record.Types, ", ")},
-				&ucli.StringFlag{Name: "channel", Usage: "only this `CHANNEL`: stable, esr, beta, dev, canary or testing"},
-				&ucli.BoolFlag{Name: "first", Usage: "only the best one"},
-				&ucli.BoolFlag{Name: "all", Usage: "also those that serve neither CDP nor BiDi"},
-				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, at most 3 s"},
+				&ucli.StringFlag{Name: "type", Usage: "list only `TYPE[,TYPE]`, of " + strings.Join(record.Types, ", ")},
+				&ucli.StringFlag{Name: "channel", Usage: "list only `CHANNEL`: stable, esr, beta, dev, canary or testing"},
+				&ucli.BoolFlag{Name: "first", Usage: "list only the best one"},
+				&ucli.BoolFlag{Name: "all", Usage: "also list browsers that speak neither CDP nor BiDi"},
+				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, for 3 s at most"},
 			},
 			Do: run,
 		},
-		About:    "As a filter it fills in the browser of each record that has none.",
+		About:    "As a filter, it adds a browser to each record that has none.",
 		Examples: []string{"bfind", "bfind --type chromium,chrome --first | blaunch -"},
 	})
 }
 
 func run(c *cli.Context) error {
-	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"), Getenv: c.Getenv, Home: c.Home()}
+	o := find.Options{Path: c.String("path"), Channel: c.String("channel"), All: c.Bool("all"), Probe: c.Bool("probe"),
+		Getenv: c.Getenv, Home: c.Home()}
 	if t := c.String("type"); t != "" {
 		o.Types = strings.Split(t, ",")
 		for i, t := range o.Types {
@@ -51,7 +52,8 @@ func run(c *cli.Context) error {
 		return c.UsageError("--channel is one of %s, not %q", strings.Join(find.Channels, ", "), o.Channel)
 	}
 	out, err := c.Output([]cli.Column{
-		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel", Spare: 1}, {Head: "VERSION", Field: "browser.version"},
+		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel", Spare: 1},
+		{Head: "VERSION", Field: "browser.version"},
 		{Head: "SOURCE", Field: "browser.source", Spare: 2}, {Head: "PATH", Field: "browser.path"},
 	}, cli.Schema(nil), nil)
 	if err != nil {
@@ -97,7 +99,8 @@ func run(c *cli.Context) error {
 
 // filter fills in the browser of rec, which was read already, and of what
 // follows.
-func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, rec *record.Record, found []record.Browser) error {
+func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, rec *record.Record,
+	found []record.Browser) error {
 	for {
 		var b record.Browser
 		has, err := rec.Get("browser", &b)
@@ -123,7 +126,9 @@ func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, 
 
 func none(o find.Options) error {
 	if what := strings.TrimSpace(o.Channel + " " + strings.Join(o.Types, " or ")); what != "" {
-		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + what + " found"), Hint: "bfind without --type and --channel lists what is there"}
+		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + what + " found"),
+			Hint: "bfind without --type and --channel lists what is there"}
 	}
-	return &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser found"), Hint: "install one (on Debian: apt-get install chromium), or name it with --path or BTOOLS_BROWSER"}
+	return &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser found"),
+		Hint: "install one (on Debian: apt-get install chromium), or name it with --path or BTOOLS_BROWSER"}
 }

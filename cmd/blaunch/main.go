@@ -21,46 +21,53 @@ const browser, lives = "Browser:", "Life:"
 
 func main() {
 	stopTimeout := func() ucli.Flag {
-		return &ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second, Usage: "give the browser `DURATION` to end before it is killed"}
+		return &ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second,
+			Usage: "give the browser `DURATION` to end before it is killed"}
 	}
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "blaunch", Usage: "launch a browser with its debugging endpoint open", TakesCommand: true,
 			Flags: slices.Concat(options.Flags(browser), []ucli.Flag{
 				&ucli.StringFlag{Name: "url", Category: browser, Usage: "open `URL` (default: about:blank)"},
-				&ucli.IntFlag{Name: "port", Category: browser, Usage: "open the endpoint on port `N` (default: the record's, else the browser chooses)"},
+				&ucli.IntFlag{Name: "port", Category: browser,
+					Usage: "open the endpoint on port `N` (default: the port of the record, else the browser chooses)"},
 				&ucli.BoolFlag{Name: "wait", Category: lives, Usage: "stay in the foreground until told to stop"},
-				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second, Usage: "give up if the endpoint doesn't answer within `DURATION`"},
+				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second,
+					Usage: "give up if the endpoint doesn't answer within `DURATION`"},
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives, Usage: "stop the browser after `DURATION`"},
 			}, life.Flags(lives, "the browser "), []ucli.Flag{
-				&ucli.StringFlag{Name: "owner", Category: lives, Usage: "note that the browser belongs to `NAME`: stop --all spares it then"},
+				&ucli.StringFlag{Name: "owner", Category: lives,
+					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),
 			Do: command.Launch,
 		},
-		About: "Prints the browser's record and leaves it running under a small supervisor; with --wait it stays in the foreground, with -- CMD it runs CMD with the browser.",
+		About: "Prints the browser's record and leaves the browser running under a small supervisor. With --wait it " +
+			"stays in the foreground; with -- CMD it runs CMD with the browser.",
 		Examples: []string{
 			"bfind | blaunch --headless",
 			"blaunch -- node script.js {ws_endpoint}",
 			"blaunch stop --all",
 		},
 		Commands: []*cli.Command{
-			{Name: "list", Usage: "list the browsers that run", Do: command.List},
-			{Name: "stop", Usage: "stop browsers, named as arguments, or by IDs or records on standard input", ArgsUsage: "[ID…]", Do: command.Stop, Flags: []ucli.Flag{
-				&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another program, such as bpool"},
-				&ucli.BoolFlag{Name: "force", Usage: "with --all: stop those too"}, stopTimeout(),
-			}},
-			{Name: "gc", Usage: "sweep what dead processes left, and say what", Do: command.GC},
-			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard input and output", Flags: life.Flags("", ""), Do: func(c *cli.Context) error {
-				owner, err := life.FromFlags(c)
-				if err != nil {
-					return err
-				}
-				code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(), func(level, format string) *slog.Logger {
-					return cli.NewLogger(c.Messages, "blaunch", level, format)
-				})
-				return cli.Exit(code)
-			}},
+			{Name: "list", Usage: "list the running browsers", Do: command.List},
+			{Name: "stop", Usage: "stop browsers, given as arguments, or as IDs or records on standard input",
+				ArgsUsage: "[ID…]", Do: command.Stop, Flags: []ucli.Flag{
+					&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another program, such as bpool"},
+					&ucli.BoolFlag{Name: "force", Usage: "with --all: stop those too"}, stopTimeout(),
+				}},
+			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC},
+			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard input and output",
+				Flags: life.Flags("", ""), Do: func(c *cli.Context) error {
+					owner, err := life.FromFlags(c)
+					if err != nil {
+						return err
+					}
+					code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(), func(level, format string) *slog.Logger {
+						return cli.NewLogger(c.Messages, "blaunch", level, format)
+					})
+					return cli.Exit(code)
+				}},
 		},
 	})
 }

@@ -22,13 +22,13 @@ func main() {
 			Name: "bport", Usage: "hand out free TCP ports",
 			Flags: []ucli.Flag{
 				&ucli.IntFlag{Name: "count", Aliases: []string{"n"}, Value: 1, Usage: "hand out `N` distinct ports"},
-				&ucli.StringFlag{Name: "range", Usage: "only ports of `LOW-HIGH`, such as 3301-3399 (default: the system chooses)"},
-				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "free on this `ADDRESS`"},
-				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "give them to nobody else for `DURATION`"},
+				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the system chooses)"},
+				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "choose ports that are free on `ADDRESS`"},
+				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "reserve the ports for `DURATION`"},
 			},
 			Do: run,
 		},
-		About:    "Prints records with a member \"port\". As a filter it adds a port to each record that it reads.",
+		About:    "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
 		Examples: []string{"port=$(bport -f port)", "bfind --first | bport | blaunch"},
 	})
 }
@@ -93,7 +93,8 @@ func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Reco
 func take(c *cli.Context, req port.Request) ([]int, error) {
 	ports, err := port.Take(c.Context.Context, c.State(), req)
 	if errors.Is(err, port.ErrExhausted) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: err, Hint: "ask for fewer or another --range, or wait until reservations run out"}
+		return nil, &cli.Error{Code: cli.TryAgain, Err: err,
+			Hint: "ask for fewer or another --range, or wait until reservations run out"}
 	}
 	return ports, cli.StateError(err)
 }
@@ -104,7 +105,7 @@ func request(c *cli.Context) (port.Request, error) {
 		return r, c.UsageError("--count is 1 to 10000, not %d", r.N)
 	}
 	if r.Reserve < 0 {
-		return r, c.UsageError("--reserve is not negative")
+		return r, c.UsageError("--reserve must not be negative")
 	}
 	if r.Host != "localhost" && net.ParseIP(r.Host) == nil {
 		return r, c.UsageError("--host is an IP address or localhost, not %q", r.Host)

@@ -9,9 +9,9 @@ function __blaunch_ids
 	string replace -r '"exits":.*' '' <$state | string match -ar 'inst_[0-9]+_[0-9a-z]{6}' | sort -u
 end
 
-complete -c blaunch -n __fish_use_subcommand -a list -d 'list the browsers that run'
+complete -c blaunch -n __fish_use_subcommand -a list -d 'list the running browsers'
 complete -c blaunch -n __fish_use_subcommand -a stop -d 'stop browsers'
-complete -c blaunch -n __fish_use_subcommand -a gc -d 'sweep what dead processes left'
+complete -c blaunch -n __fish_use_subcommand -a gc -d 'clean up what dead processes left behind'
 complete -c blaunch -n '__fish_seen_subcommand_from stop' -a '(__blaunch_ids)'
 complete -c blaunch -n '__fish_seen_subcommand_from stop' -l all -d 'stop all'
 complete -c blaunch -n '__fish_seen_subcommand_from stop' -l force -d 'stop those of bpool and bproxy too'
