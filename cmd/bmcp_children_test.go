@@ -98,6 +98,7 @@ func (w *world) home(r *registry) []string {
 // What a repository carries is not run when an agent opens it, nor is its
 // registry asked for anything.
 func TestMCPNothingOfTheOpenDirectoryIsRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	good, evil := serveNpm(t, "@playwright/mcp", "0.0.83"), serveNpm(t, "@playwright/mcp", "0.0.83")
 	repo, ran := w.dir+"/repo", w.dir+"/ran"
@@ -147,6 +148,7 @@ func TestMCPNothingOfTheOpenDirectoryIsRun(t *testing.T) {
 // A package is fetched once for all children, which is told if it takes long,
 // and not again by the next run.
 func TestMCPChildIsDownloaded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := serveNpm(t, "some-mcp", "1.2.3")
 	r.delay = 1500 * time.Millisecond
@@ -401,15 +403,18 @@ func TestPipesOfManyChildren(t *testing.T) {
 	m.end()
 }
 
-// Somebody who starts bmcp on a terminal is told what it is for.
+// Somebody who starts bmcp on a terminal is told what it is for; as a background
+// job, which timeout makes of it where the shell stays, it ends.
 func TestMCPOnATerminal(t *testing.T) {
 	w := newWorld(t)
-	c := w.cmd("script", "-qec", "timeout 2 bmcp --no-child", "/dev/null")
-	out, _ := c.CombinedOutput()
-	if !strings.Contains(string(out), "bmcp config claude-code") {
-		t.Errorf("%s", out)
+	w.env = append(w.env, "SHELL=/bin/sh")
+	for _, line := range []string{"bmcp --no-child", "timeout 2 bmcp --no-child; true"} {
+		out, err := w.cmd("script", "-qec", line, "/dev/null").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "bmcp config claude-code") {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+		w.clean()
 	}
-	w.clean()
 }
 
 // The entry for a host is one that bmcp can be run with.

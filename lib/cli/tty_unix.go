@@ -4,6 +4,7 @@ package cli
 
 import (
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,3 +42,7 @@ func terminalWidth(f *os.File) int {
 	}
 	return int(ws.Col)
 }
+
+// BackgroundReadsFail has a background job's reads of the terminal fail (EIO):
+// they stop it otherwise, and what is stopped doesn't act on a TERM.
+func BackgroundReadsFail() { signal.Ignore(unix.SIGTTIN) }

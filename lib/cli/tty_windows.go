@@ -31,3 +31,6 @@ func terminalWidth(f *os.File) int {
 	}
 	return int(info.Window.Right-info.Window.Left) + 1
 }
+
+// BackgroundReadsFail does nothing: there are no background jobs.
+func BackgroundReadsFail() {}

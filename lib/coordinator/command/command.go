@@ -94,6 +94,7 @@ func Run(c *cli.Context) error {
 		}
 	} else {
 		if c.AtTerminal() {
+			cli.BackgroundReadsFail()
 			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it (bmcp config claude-code prints how)")
 		}
 		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
