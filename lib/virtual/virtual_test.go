@@ -1,21 +1,19 @@
 package virtual
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
 
@@ -29,37 +27,13 @@ func openChrome(t *testing.T) *Browser {
 // openProcess is openChrome, and returns its process as well.
 func openProcess(t *testing.T) (*Browser, *os.Process) {
 	t.Helper()
-	c := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
-	c.Env = append(c.Environ(), "TMPDIR="+t.TempDir())
-	stderr, err := c.StderrPipe()
+	url, process := chrometest.Start(t)
+	b, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Skipf("no chromium: %v", err)
-	}
-	t.Cleanup(func() {
-		c.Process.Signal(os.Interrupt)
-		// What has been done to it may keep it from ending by itself.
-		kill := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })
-		defer kill.Stop()
-		c.Wait()
-	})
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
-			go io.Copy(io.Discard, stderr)
-			b, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(b.Close)
-			return b, c.Process
-		}
-	}
-	t.Fatal("chromium has no endpoint")
-	return nil, nil
+	t.Cleanup(b.Close)
+	return b, process
 }
 
 func newSession(t *testing.T, b *Browser, o Options) *Session {

@@ -1,54 +1,31 @@
 package sessions
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"btools/lib/virtual"
+	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
 
 // openChrome starts a Chromium for the test and opens it.
 func openChrome(t *testing.T) *virtual.Browser {
 	t.Helper()
-	c := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
-	c.Env = append(c.Environ(), "TMPDIR="+t.TempDir())
-	stderr, err := c.StderrPipe()
+	url, _ := chrometest.Start(t)
+	b, err := virtual.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Skipf("no chromium: %v", err)
-	}
-	t.Cleanup(func() {
-		c.Process.Signal(os.Interrupt)
-		c.Wait()
-	})
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
-			go io.Copy(io.Discard, stderr)
-			b, err := virtual.Open(t.Context(), url, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(b.Close)
-			return b
-		}
-	}
-	t.Fatal("chromium has no endpoint")
-	return nil
+	t.Cleanup(b.Close)
+	return b
 }
 
 // serve serves a registry on a port and returns its host:port.

@@ -1,0 +1,63 @@
+//go:build unix
+
+// Package chrometest starts a Chromium of a test's own.
+package chrometest
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Start starts a Chromium without a window, as root and off the network, and
+// returns its DevTools endpoint, ws://HOST:PORT/devtools/browser/ID. It and all
+// of its files are gone when the test has ended.
+func Start(t testing.TB) (wsURL string, p *os.Process) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bt-chrome-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what a killed one leaves running writes on for a moment
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("cannot remove %s", dir)
+				return
+			}
+		}
+	})
+	c := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
+		"--user-data-dir="+dir+"/profile", "about:blank")
+	c.Env = append(c.Environ(), "TMPDIR="+dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatalf("cannot start Chromium (make deps installs it): %v", err)
+	}
+	t.Cleanup(func() {
+		c.Process.Signal(os.Interrupt)
+		// What a test has done to it may keep it from ending by itself.
+		kill := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })
+		defer kill.Stop()
+		c.Wait()
+		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+	})
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
+			go io.Copy(io.Discard, stderr)
+			return url, c.Process
+		}
+	}
+	t.Fatal("Chromium has ended without an endpoint")
+	return "", nil
+}
