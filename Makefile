@@ -29,7 +29,7 @@ deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
 
 test: build deps ## install what the tests need and run them all, on real browsers
-	CGO_ENABLED=1 $(GO) test -race -count=1 -tags $(TAGS) -timeout 30m -p 2 ./...
+	@scripts/test
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz

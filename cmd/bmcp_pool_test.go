@@ -41,6 +41,7 @@ func TestMCPPrivatePool(t *testing.T) {
 // A bpool service that runs is used by who asks for it; of several, the one
 // that is named.
 func TestMCPPoolService(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("bmcp", "--pool").wants(t, 69, "no bpool service runs")
 	p := w.pool("_A_INSTANCES=1")
@@ -91,6 +92,7 @@ func TestMCPPoolService(t *testing.T) {
 // A host keeps the instances that it has used, as long as it uses them; another
 // host has another one. Where results come from more than one, they say which.
 func TestMCPAffinity(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=3", "_A_LEASE_TTL=4s", "_A__0_ALIAS=n0", "_A__1_ALIAS=n1", "_A__2_ALIAS=n2")
 	host := func() *mcp { return w.mcp(nil, "--pool", "--mcp", "kid="+fake()) }
@@ -144,6 +146,7 @@ func TestMCPAffinity(t *testing.T) {
 // All calls of a session that need an instance wait for one lease: they are
 // one in the line, and have it, or the error, at once.
 func TestOneLeaseForAllWhoWait(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "_A_LEASE_TIMEOUT=2s", "_A_LEASE_TTL=1h")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
@@ -207,6 +210,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 // The first result after a browser was replaced says so, and why: to the text's
 // reader, and in _meta.
 func TestMCPBrowserWasReplaced(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name, why string
 		pool      []string
@@ -274,6 +278,7 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 // The death of a browser that was launched only when a call needed it fails
 // that call at once, too.
 func TestMCPLazyBrowserDies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, affinity := range []string{"call", "session"} {
 		p := w.pool("_A_INSTANCES=1", "START=lazy", "AFFINITY="+affinity)
@@ -324,6 +329,7 @@ func TestMCPProxyDies(t *testing.T) {
 // With ISOLATED a host has the same fresh browser for all its calls, and the
 // next host another one.
 func TestMCPIsolatedInstance(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.pool("_A_INSTANCES=2", "_A_BROWSER=chromium", "_A_ISOLATED=true")
 	clients, _ := filepath.Abs("../scripts/clients/node_modules/.bin")
@@ -351,6 +357,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 // A child that answers nothing, not even a ping, is replaced, and its calls
 // fail.
 func TestMCPChildThatHangs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=2s")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
@@ -390,6 +397,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 
 // TIMEOUT bounds a call, in bulk too, but not the time that its host takes.
 func TestMCPCallTakesTooLong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.pool("_A_INSTANCES=1", "_A_TIMEOUT=1s", "_B_INSTANCES=1", "_B_TIMEOUT=0", "_A_IS_DEFAULT=true")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())

@@ -74,6 +74,7 @@ func post(t *testing.T, url string, headers map[string]string, body string) (int
 // The official suite finds nothing, in either era, that it does not find in
 // the server behind bmcp too.
 func TestMCPConformance(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	clients, err := filepath.Abs("../scripts/clients")
 	if err != nil {
@@ -124,6 +125,7 @@ func TestMCPConformance(t *testing.T) {
 // What Inspector has to say of the merged list would be its children's own
 // fault, and of theirs it says nothing.
 func TestMCPInspector(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	clients, _ := filepath.Abs("../scripts/clients/node_modules")
 	for _, pools := range []string{"1", "3"} {

@@ -228,6 +228,7 @@ func TestMCPRefusedGreeting(t *testing.T) {
 // not of the next one when the call is cancelled, or when its host is asked
 // something already.
 func TestOnlyTheRightHostIsAsked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE_TOOLS=ask,sleep,questions,silent"}, "--mcp", "kid="+fake())
 	start := func(ctx context.Context, tool, args, more string) chan string {

@@ -117,10 +117,11 @@ func statusOf(t *testing.T, text string) (s struct {
 // Each host by HTTP has a browser of its own, on one Chrome, and so has each of
 // its session_ids.
 func TestMCPHostsApart(t *testing.T) {
+	t.Parallel()
 	site := titles(t)
 	w := newWorld(t)
 	url, bmcp := w.webMCP(nil, browserChildren(t)...)
-	const hosts, rounds = 8, 10
+	const hosts, rounds = 8, 5
 	all := make([]*webHost, hosts)
 	var wg sync.WaitGroup
 	for i := range hosts {
@@ -155,8 +156,8 @@ func TestMCPHostsApart(t *testing.T) {
 		h          *webHost
 		args, want string
 	}{
-		{one, `{"action":"list"}`, "/host-0/9"}, {one, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/one"},
-		{two, `{"action":"list"}`, "/host-2/9"}, {two, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/two"},
+		{one, `{"action":"list"}`, "/host-0/4"}, {one, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/one"},
+		{two, `{"action":"list"}`, "/host-2/4"}, {two, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/two"},
 	} {
 		if r := c.h.tool("browser_tabs", c.args).text(); !strings.Contains(r, c.want) || strings.Count(r, "(http") != 1 {
 			t.Errorf("%s: %s, want only %s", c.args, r, c.want)
@@ -199,7 +200,7 @@ func TestMCPHostsApart(t *testing.T) {
 	if r := one.tool("browser_tabs", `{"action":"list"}`).text(); strings.Contains(r, "/host-0") {
 		t.Errorf("the page is still there after a restart: %s", r)
 	}
-	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(r.text(), "page /host-1/9") {
+	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(r.text(), "page /host-1/4") {
 		t.Errorf("a host's restart has touched another's: %s", r.text())
 	}
 	// Chrome's end is told to each.
@@ -226,6 +227,7 @@ func TestMCPHostsApart(t *testing.T) {
 // Over standard streams the host has the browser's profile, and a session_id
 // has a virtual browser beside it, which ends when it is not used.
 func TestMCPSessionIDs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.1"}, append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
 	site := titles(t)
@@ -288,6 +290,7 @@ func TestMCPSessionIDs(t *testing.T) {
 // A child that takes a port, or an address without a path, has a port of its
 // own for its virtual browser, which ends with it.
 func TestMCPPortOfAChild(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	url, stop := w.serveMCP(nil, "--mcp", "port="+bin+"/fakechild {cdp_port}", "--mcp", "ws="+bin+"/fakechild {ws_endpoint}")
 	one, two := newWebHost(t, url), newWebHost(t, url)
@@ -343,6 +346,7 @@ func TestMCPPortOfAChild(t *testing.T) {
 
 // What bounds the virtual browsers of a host.
 func TestMCPManySessionIDs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.mcp(nil, "--mcp", "kid="+bin+"/fakechild {ws_endpoint}")
 	use := func(id string) toolResult { return m.tool("env", fmt.Sprintf(`{"session_id":%q}`, id)).tool(t) }
@@ -411,6 +415,7 @@ func TestMCPStatelessSessions(t *testing.T) {
 // A lease of a shared browser has an endpoint of its own, which the children
 // get; the next lease has another.
 func TestMCPVirtualPool(t *testing.T) {
+	t.Parallel()
 	site := titles(t)
 	w := newWorld(t)
 	url, stop := w.serveMCP([]string{"PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY__A_LEASE_TTL=15s"},

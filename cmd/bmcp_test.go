@@ -238,6 +238,7 @@ var fake = func() string { return bin + "/fakechild {cdp_endpoint}" }
 // Every byte of a call and of its result goes through as it is, and what runs
 // at the end is nothing.
 func TestMCPRelay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.mcp(nil, "--mcp", "kid="+fake())
 	names := m.tools()
@@ -312,6 +313,7 @@ func TestMCPRelay(t *testing.T) {
 
 // A real browser, by way of a real child, whatever dies meanwhile.
 func TestMCPOnRealBrowsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	site, err := filepath.Abs("../scripts/clients/node_modules/.bin")
 	if err != nil {
@@ -391,6 +393,7 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 
 // The SDK's client as the host, by standard streams and by HTTP.
 func TestMCPHost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	clients, err := filepath.Abs("../scripts/clients")
 	if err != nil {
@@ -559,6 +562,7 @@ func TestMCPPools(t *testing.T) {
 
 // Children that are slow, missing, or die.
 func TestMCPBadChildren(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// A tool that two have; one that can't be run, one that ends at once.
 	m := w.mcp([]string{"FAKE_TOOLS=same,crash"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(), "--mcp", "gone=/nonexistent/server", "--mcp", "sick=sh -c 'FAKE=crash exec "+bin+"/fakechild'")
@@ -634,6 +638,7 @@ func TestMCPBadChildren(t *testing.T) {
 
 // The list of the last run is served until the child has said its own.
 func TestMCPCachedList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	kids := func() (n int) {
 		for _, p := range w.ours() {
@@ -694,6 +699,7 @@ func TestMCPCachedList(t *testing.T) {
 
 // Hosts that speak badly: every request is answered once, and nothing else.
 func TestMCPBadHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake())
 	for line, want := range map[string]int{
@@ -756,6 +762,7 @@ func TestMCPBadHosts(t *testing.T) {
 
 // A host that does not read its answers holds up no end, however many wait.
 func TestMCPHostThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.cmd("bmcp", "--mcp", "a="+fake())
 	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin + "/fakebrowser"})
@@ -791,6 +798,7 @@ func TestMCPHostThatDoesNotRead(t *testing.T) {
 // Whatever is killed, nothing is left when the host is gone; and as long as
 // it is there, the next call works.
 func TestMCPDeath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.mcp([]string{"FAKE=stubborn"}, "--mcp", "a="+fake())
 	works := func() {
@@ -801,7 +809,7 @@ func TestMCPDeath(t *testing.T) {
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
 	w.clean()
-	rounds := 8
+	rounds := 4
 	if n, err := strconv.Atoi(os.Getenv("ROUNDS")); err == nil {
 		rounds = n
 	}

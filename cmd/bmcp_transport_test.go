@@ -26,6 +26,7 @@ func greeting(version string) string {
 // A web page of an allowed origin is a host like any other: its browser lets
 // it ask, and read what it needs. One of another origin is none.
 func TestMCPFromAWebPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	os.WriteFile(w.dir+"/token", []byte("sesame-open-the-door\n"), 0o600)
 	said := make(chan string, 1)
@@ -100,6 +101,7 @@ func TestMCPToken(t *testing.T) {
 // What was asked is answered to the last byte, to who reads slowly too. An
 // answer that nobody reads is a failure.
 func TestFlush(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const size = 24 << 20
 	big := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big","arguments":{"n":%d}}}`, size)

@@ -55,6 +55,7 @@ const newPage = "Target.createTarget"
 func blank(mark string) string { return fmt.Sprintf(`{"url":"about:blank#%s"}`, mark) }
 
 func TestSharedPoolLeases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=2", "_A__1_ALIAS=second")
 	a, b := p.lease(), p.lease("--instance", "second")
@@ -183,6 +184,7 @@ func TestSharedPoolSpares(t *testing.T) {
 // Holders come and go as fast as they can; each has what is its own, and finds
 // no page of one before.
 func TestSharedPoolUnderLoad(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=3", "_A_SPARES=1")
 	var wg sync.WaitGroup
@@ -212,6 +214,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 
 // A Chromium that does not answer is replaced, for all that share it.
 func TestSharedPoolHangs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=2s")
 	l := p.lease()
@@ -258,6 +261,7 @@ func TestSharedPoolIsGuarded(t *testing.T) {
 // A Chromium that dies under several leases: all instances come back together,
 // and the leases go on at their addresses.
 func TestSharedPoolBrowserKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=3")
 	a := p.lease("--instance", "0")
@@ -330,6 +334,7 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 // A Chromium that is worn is replaced by another one, and ends with its last
 // lease.
 func TestSharedPoolReplacesWornBrowsers(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []string{"MAX_USES=2", "MAX_AGE=1ms", "MAX_MEMORY=1MiB"} {
 		t.Run(limit, func(t *testing.T) {
 			w := newWorld(t)
@@ -380,6 +385,7 @@ func TestMaxMemoryOfABrowserOfItsOwn(t *testing.T) {
 }
 
 func TestSharedPoolScalesAndReloads(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	config := w.dir + "/pool.toml"
 	write := func(text string) {
@@ -437,6 +443,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 // A Chromium is launched for the first lease, and ends when nobody uses it; the
 // lease goes on.
 func TestSharedPoolIdle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=500ms", "SPARES=0")
 	if n := len(w.browsers()); n != 0 || p.status().Summary.Healthy != 2 {
@@ -461,6 +468,7 @@ func TestSharedPoolIdle(t *testing.T) {
 
 // restart replaces the session of one instance, or all browsers of the pool.
 func TestSharedPoolRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=2", "_A_RESTART=never")
 	a, b := p.lease("--instance", "0"), p.lease("--instance", "1")
@@ -498,6 +506,7 @@ func TestSharedPoolRestart(t *testing.T) {
 
 // Two of each client at once, each with a lease, see nothing of the others.
 func TestSharedPoolClients(t *testing.T) {
+	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
 	p := w.shared("_A_INSTANCES=8")

@@ -139,6 +139,7 @@ func (p *pool) lease(args ...string) (l leased) {
 }
 
 func TestPoolOnRealBrowsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("BROWSER=chromium", "_A_INSTANCES=2", "_A_IS_DEFAULT=true", "_A__1_ALIAS=second", "_F_INSTANCES=1", "_F_BROWSER=firefox", "_F_TIMEOUT=60000")
 	l := p.lease("--instance", "second")
@@ -218,6 +219,7 @@ func TestPoolLeases(t *testing.T) {
 
 // A lease ends with whoever holds it, and with its time; its connections too.
 func TestPoolLeaseEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	free := func() {
@@ -291,9 +293,9 @@ func TestPoolLeaseEnds(t *testing.T) {
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	closed(t, conn)
 	free()
-	l = p.lease("--ttl", "300ms")
+	l = p.lease("--ttl", "2s")
 	w.run("bpool", "renew", "--ttl", "1h", l.Lease.ID).wants(t, 0, "")
-	time.Sleep(400 * time.Millisecond) // longer than it had
+	time.Sleep(2100 * time.Millisecond) // longer than it had
 	if p.status().Summary.Leased != 1 {
 		t.Error("a renewed lease has expired")
 	}
@@ -327,6 +329,7 @@ func TestPoolLeaseEnds(t *testing.T) {
 }
 
 func TestPoolHealth(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("BROWSER=chrome-headless-shell", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_HEALTH_INTERVAL=100ms", "_A_HEALTH_TIMEOUT=300ms")
 	i := p.status().Pools[0].Instances[0]
@@ -664,6 +667,7 @@ func TestPoolWithoutADisplay(t *testing.T) {
 
 // The table for people: on a terminal, with colors unless they are refused.
 func TestPoolStatusForPeople(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false", "_B_INSTANCES=1", "_B_LAUNCH=true", "_B_BROWSER=/nonexistent", "_B_RESTART=never")
 	l := p.lease("--bind-pid", fmt.Sprint(os.Getpid()))
@@ -706,6 +710,7 @@ func TestPoolStatusForPeople(t *testing.T) {
 // Under load, while browsers die and the pool is scaled, drained and reloaded,
 // nobody shares an instance and everybody is answered. SOAK is for how long.
 func TestPoolUnderLoad(t *testing.T) {
+	t.Parallel()
 	soak, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
 		soak = 5 * time.Second

@@ -163,6 +163,7 @@ func fakeFlags(what string) []string {
 }
 
 func TestProxyOnRealBrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy()
 	if s := p.do("status"); s.Status.State != "stopped" || s.Status.Launches != 0 || len(w.state().Instances) != 0 {
@@ -217,6 +218,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 }
 
 func TestProxyCommands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("bproxy", "status").wants(t, 69, "no bproxy runs (looked in "+w.dir+"/state/state.json)")
 	p := w.proxy("--browser", "chrome-headless-shell")
@@ -317,6 +319,7 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 // However many come first, there is one launch, and one that fails is told to
 // each of them.
 func TestProxyOneLaunchForMany(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy(fakeFlags("slow")...)
 	many := func(want int) (bodies []string) {
@@ -349,6 +352,7 @@ func TestProxyOneLaunchForMany(t *testing.T) {
 }
 
 func TestProxyLaunchers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for line, want := range map[string]string{
 		"/nonexistent/launcher":               `"code":"unavailable"`,
@@ -417,6 +421,7 @@ func TestProxyClientLeaves(t *testing.T) {
 }
 
 func TestProxyBrowserKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy(fakeFlags("")...)
 	t.Run("again and again", func(t *testing.T) {
@@ -454,6 +459,7 @@ func TestProxyBrowserKilled(t *testing.T) {
 }
 
 func TestProxyDeath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy()
 	c, _ := p.socket("/")
@@ -496,6 +502,7 @@ func TestProxyDeath(t *testing.T) {
 // A browser that hangs is replaced, and who waits for its answer gets that of
 // the next one. One that is somebody else's is left alone.
 func TestProxyBrowserHangs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "2s", "--stop-timeout", "300ms")
 	pid := p.do("launch").Instance.PID
@@ -522,6 +529,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 
 // A proxy that is stopped keeps nobody waiting who asks how it is.
 func TestProxyIsStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy(fakeFlags("")...)
 	p.cmd.Process.Signal(syscall.SIGSTOP)
@@ -732,6 +740,7 @@ func TestProxyToken(t *testing.T) {
 }
 
 func TestProxyIdleAndEager(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy(append(fakeFlags(""), "--eager", "--idle", "500ms")...)
 	until(t, "the browser is there", func() bool { return p.do("status").Status.State == "ready" })
@@ -836,6 +845,7 @@ func TestProxySystemd(t *testing.T) {
 
 // Launches that nobody waits for any more are not made up for later.
 func TestProxyCancelledLaunches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	count := w.dir + "/count"
 	p := w.proxy("--launch", `trap "" TERM; echo x >>`+count+`; while :; do sleep 0.1; done`, "--stop-timeout", "0s", "--timeout", "60s")
@@ -861,6 +871,7 @@ func TestProxyCancelledLaunches(t *testing.T) {
 
 // What a launcher leaves in its process group goes with it.
 func TestProxyLauncherLeaves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, line := range []string{
 		`sh -c 'trap "" TERM; sleep 977 & while :; do sleep 1; done' >/dev/null 2>&1 & echo '{"v":1,"instance":{"port":1}}'; wait`,
@@ -877,6 +888,7 @@ func TestProxyLauncherLeaves(t *testing.T) {
 // It ends when it is told to, though somebody holds the state's lock and
 // nobody reads its trace.
 func TestProxyStopsRegardless(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fifo := w.dir + "/fifo"
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -919,6 +931,7 @@ func TestProxyStopsRegardless(t *testing.T) {
 // A Firefox outlives the leases under which a client has left its session
 // open.
 func TestFirefoxOutlivesLeases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("BROWSER=firefox", "TIMEOUT=60000", "HEALTH_INTERVAL=20s", "_F_INSTANCES=1", "_F_IS_DEFAULT=1")
 	pid := 0
@@ -958,6 +971,7 @@ func clientFrame(first byte, text string) []byte {
 // A client of Firefox that breaks the protocol, or leaves in the middle of a
 // message, locks nobody out.
 func TestProxyBadBiDiClients(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy("--browser", "firefox", "--timeout", "60s", "--health-interval", "500ms", "--health-timeout", "20s")
 	frame := clientFrame

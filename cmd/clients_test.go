@@ -221,6 +221,7 @@ func chromedpClient(p *proxy, site string) (again, leave func()) {
 
 // Four clients have one browser, each its pages, before and after a restart.
 func TestClientsSideBySide(t *testing.T) {
+	t.Parallel()
 	site := clientSite(t)
 	w := newWorld(t)
 	p := w.proxy()
@@ -252,6 +253,7 @@ func TestClientsSideBySide(t *testing.T) {
 // Firefox has one session at a time. A client that leaves without ending its
 // own does not keep the next one out, nor cost a browser.
 func TestClientsOfFirefox(t *testing.T) {
+	t.Parallel()
 	site := clientSite(t)
 	w := newWorld(t)
 	p := w.proxy("--browser", "firefox", "--timeout", "60s")

@@ -220,6 +220,7 @@ func TestCompletionOfCommands(t *testing.T) {
 
 // Bash, zsh and fish offer what a running service has, and start none.
 func TestCompletionOfPools(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
 		"_B__0_ALIAS=it's $(touch hacked)")

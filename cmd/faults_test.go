@@ -34,6 +34,7 @@ func (w *world) state() (f struct {
 // The browser is killed at many moments of its launch: the launch fails or
 // the browser ends, and nothing is left.
 func TestBrowserKilledDuringLaunch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for ms := 0; ms < 200; ms += 20 {
 		c := w.cmd("blaunch")
@@ -178,6 +179,7 @@ func TestInputRules(t *testing.T) {
 
 // Who waits for input that does not come is told so.
 func TestSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.cmd("bport")
 	in, _ := c.StdinPipe()

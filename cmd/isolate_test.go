@@ -220,6 +220,7 @@ func TestIsolatedToken(t *testing.T) {
 // Chrome is killed: all clients are disconnected at once, and what is named
 // is there again, empty, on the next one.
 func TestIsolatedBrowserKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy("--isolate")
 	at := "ws" + strings.TrimPrefix(p.url, "http")
@@ -301,9 +302,10 @@ func TestIsolatedTargetKilled(t *testing.T) {
 	if took := c.lost(); took > 5*time.Second {
 		t.Errorf("the client was disconnected after %v", took)
 	}
-	if code, body := get(t, "GET", p.url+"/session/one/json/list"); code != 502 || !strings.Contains(body, "error") {
-		t.Errorf("without a browser: %d %s", code, body)
-	}
+	until(t, "bproxy says that there is no browser", func() bool {
+		code, body := get(t, "GET", p.url+"/session/one/json/list")
+		return code == 502 && strings.Contains(body, "error")
+	})
 	w.run("blaunch", "stop", "--all")
 	parse(t, w.pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch", "--browser", "chromium"))
 	for range 3 {
@@ -331,6 +333,7 @@ func TestIsolatedProxyKilled(t *testing.T) {
 
 // A session has the browser's profile, which is kept; the others don't.
 func TestDefaultSession(t *testing.T) {
+	t.Parallel()
 	site := clientSite(t)
 	w := newWorld(t)
 	cookie := fmt.Sprintf(`{"cookies":[{"name":"kept","value":"yes","url":%q,"expires":%d}]}`, site, time.Now().Add(time.Hour).Unix())
@@ -388,6 +391,7 @@ func TestDefaultSession(t *testing.T) {
 
 // A browser ends when it has no session any more, not while it has one.
 func TestIsolatedIdle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--idle", "300ms", "--session-grace", "0s")
 	at := "ws" + strings.TrimPrefix(p.url, "http")
@@ -470,6 +474,7 @@ func isolatedClients(t *testing.T, p *proxy, site string, at func(who string) (h
 // Two Playwright and two Puppeteer clients at once, each with an anonymous
 // session each time.
 func TestIsolatedClients(t *testing.T) {
+	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--session-grace", "0s")
@@ -484,6 +489,7 @@ func TestIsolatedClients(t *testing.T) {
 // connections, and with clients that open a connection for each page. The
 // session of one of them is the browser's default context.
 func TestClientsOfSessions(t *testing.T) {
+	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--default-session", "playwright-0")

@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -73,6 +74,7 @@ func TestProfileIsSaved(t *testing.T) {
 
 // A signal reaches the command once, and the command ends when it likes to.
 func TestCommandIsToldOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, sig := range []struct {
 		name string
@@ -146,6 +148,7 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 
 // A lock that somebody holds is waited for, but not deaf to signals.
 func TestHeldLock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.run("bport").wants(t, 0, "")
 	lock, err := os.Open(w.dir + "/state/state.lock")
@@ -207,10 +210,14 @@ func TestInheritedDescriptors(t *testing.T) {
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).wants(t, 64, "it needs --no-input")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).wants(t, 64, "3 or more, or 0")
-	r := w.run("sh", "-c", `sleep 0.3 | blaunch --wait --no-input --bind-fd 0 --browser "$0" -f instance.id`,
-		bin+"/fakebrowser")
-	if r.code != 0 || !strings.HasPrefix(r.out, "inst_") {
-		t.Errorf("bound to standard input: %+v", r)
+	c := w.cmd("blaunch", "--wait", "--no-input", "--bind-fd", "0", "--browser", bin+"/fakebrowser", "-f", "instance.id")
+	in, _ := c.StdinPipe()
+	out, _ := c.StdoutPipe()
+	c.Start()
+	id, _ := bufio.NewReader(out).ReadString('\n')
+	in.Close()
+	if err := c.Wait(); err != nil || !strings.HasPrefix(id, "inst_") {
+		t.Errorf("bound to standard input: %q, %v", id, err)
 	}
 	w.run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").wants(t, 64, "is not a pipe, a socket or a terminal")
 }
@@ -383,6 +390,7 @@ func TestGCSparesTheLiving(t *testing.T) {
 
 // What a lost state file does not name is swept once its supervisor is dead.
 func TestGCSweepsTheDead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	x := parse(t, w.fake("daemon"))
 	syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)

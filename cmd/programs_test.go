@@ -6,6 +6,7 @@ package cmd_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,10 +95,17 @@ func (w *world) cmd(name string, args ...string) *exec.Cmd {
 			path = p
 		}
 	}
-	c := exec.Command(path, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), hung)
+	w.t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, path, args...)
 	c.Env = w.env
+	c.WaitDelay = 10 * time.Second // whoever it has left its standard error to
 	return c
 }
+
+// hung is how long a program may run: a test whose program hangs fails under
+// its own name, and the others still run.
+const hung = 4 * time.Minute
 
 func (w *world) run(name string, args ...string) result { return w.pipe("", name, args...) }
 
@@ -287,9 +295,10 @@ func TestDeathOnRealBrowser(t *testing.T) {
 
 // A launch is killed at many moments, its parts by turns.
 func TestKilledDuringLaunch(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"caller", "supervisor"} {
 		w := newWorld(t)
-		for ms := 0; ms < 320; ms += 16 {
+		for ms := 0; ms < 320; ms += 32 {
 			c := w.cmd("blaunch")
 			out, _ := c.StdoutPipe()
 			if err := c.Start(); err != nil {
@@ -335,6 +344,7 @@ func TestInterruptedDuringLaunch(t *testing.T) {
 }
 
 func TestWaitAndBind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		c := w.cmd("blaunch", "--wait")
@@ -415,6 +425,7 @@ func TestHoldsNothingOfTheShell(t *testing.T) {
 }
 
 func TestFakeBrowsers(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		fake, message string
 		code          int
@@ -492,6 +503,7 @@ func TestRecordPassesThrough(t *testing.T) {
 }
 
 func TestPortTakenAndProfileInUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	x := parse(t, w.run("blaunch", "--profile", w.dir+"/p"))
 	w.run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).wants(t, 75, fmt.Sprintf("port %d is taken", x.Instance.Port))

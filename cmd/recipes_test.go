@@ -34,6 +34,7 @@ func recipe(t *testing.T, name string) string {
 
 // The clients that README shows get the browser of blaunch.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	modules, err := filepath.Abs("../scripts/clients/node_modules")
 	if err != nil {
