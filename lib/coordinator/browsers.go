@@ -3,9 +3,38 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strings"
+	"time"
 
 	"btools/lib/proc"
 )
+
+// Browser is where a child finds its browser.
+type Browser struct {
+	Pool, Instance string // "" without pools
+	Session        string // that is a virtual browser; "": it is a whole one
+	ID             string
+	HTTPURL, WSURL string // that stay; "": the child is to start one itself
+	Port           int
+	Type           string
+	Headless       bool
+	Profile        string        // that one which a child launches is to use; "": a temporary one
+	Windows        bool          // its child runs on Windows' Node.js, from WSL
+	Isolated       bool          // each lease has a browser of its own
+	Virtual        bool          // which is a part of one that leases share
+	CallTimeout    time.Duration // of a tool's call; 0: no bound
+	// The child is pinged at this interval, and has this time to answer; 0: it
+	// is not.
+	HealthInterval, HealthTimeout time.Duration
+}
+
+// isBelow reports whether the browser has its endpoint below a port's root,
+// where others are.
+func (b *Browser) isBelow() bool {
+	u, err := url.Parse(b.HTTPURL)
+	return err == nil && strings.Trim(u.Path, "/") != ""
+}
 
 // place is a browser for one call.
 type place struct {
@@ -51,15 +80,6 @@ func watch(ctx context.Context, pid int) <-chan struct{} {
 		}
 	}()
 	return died
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // Left leaves the browser to the children, as one that DevTools can't reach.

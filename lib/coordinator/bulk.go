@@ -123,7 +123,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 		return nil, b.unknown(command.Tool)
 	}
 	var on *place
-	if r.child.takesEndpoint() {
+	if r.child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
 		}
@@ -227,23 +227,6 @@ func (b *bulkResult) addTo(result *mcp.CallToolResult) {
 	if b.at != nil && b.at.Pool != "" {
 		result.Meta = &mcp.Meta{AdditionalFields: map[string]any{metaPool: b.at.Pool, metaInstance: b.at.Instance}}
 	}
-}
-
-func orEmpty(args json.RawMessage) json.RawMessage {
-	if len(args) == 0 || string(args) == "null" {
-		return json.RawMessage("{}")
-	}
-	return args
-}
-
-// firstText is what a result says.
-func firstText(result json.RawMessage) string {
-	for c := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
-		if t := jsonrpc.GetString(c, "text"); t != "" {
-			return t
-		}
-	}
-	return "it failed, and does not say why"
 }
 
 // placedBulk tells in a result what its reader has to know of where it is from.

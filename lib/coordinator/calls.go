@@ -125,18 +125,6 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 	}
 }
 
-// errorOf is the error of a response, nil if it is none.
-func errorOf(m *jsonrpc.Message) error {
-	if m.Error == nil {
-		return nil
-	}
-	e := &jsonrpc.Error{}
-	if err := json.Unmarshal(m.Error, e); err != nil {
-		e.Code, e.Message = jsonrpc.InternalError, string(m.Error)
-	}
-	return e
-}
-
 // answerTo is what takes the answer to a request, nil if nobody does any more.
 // Ours is false if there was no such request.
 func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, error), ours bool) {
@@ -175,4 +163,39 @@ func (p *process) open() (calls int, cancelled bool) {
 		}
 	}
 	return calls, len(p.forgotten) > 0
+}
+
+// Bounds of a list that a child gives in pages: one may never end.
+const (
+	maxPages     = 1000
+	maxItems     = 20_000
+	maxListBytes = jsonrpc.MaxLine
+)
+
+// pages are the items of a paginated list.
+func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
+	var params json.RawMessage
+	size := 0
+	for range maxPages {
+		result, err := p.call(ctx, method, params)
+		if err != nil {
+			return nil, err
+		}
+		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
+			if size += len(item); len(all) == maxItems || size > maxListBytes {
+				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member, p.child.Name, maxItems, maxListBytes>>20)
+			}
+			all = append(all, item)
+		}
+		cursor := jsonrpc.Get(result, "nextCursor")
+		if len(cursor) == 0 || cursor[0] != '"' {
+			return all, nil
+		}
+		next := jsonrpc.Set(nil, "cursor", cursor)
+		if string(next) == string(params) {
+			return nil, fmt.Errorf("child %s gives the same page of %s again and again", p.child.Name, member)
+		}
+		params = next
+	}
+	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, maxPages, member)
 }

@@ -87,8 +87,11 @@ func New(o Options) *Coordinator {
 	if c.CacheDir != "" {
 		c.npm.dir = filepath.Join(c.CacheDir, "npm")
 	}
+	c.Children = slices.Clone(c.Children)
 	for i := range c.Children {
-		l := c.readCache(&c.Children[i])
+		child := &c.Children[i]
+		child.drives = child.hasPlaceholder() || child.endpointFlag() != ""
+		l := c.readCache(child)
 		l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
 		if l.known {
 			close(l.greeted)
@@ -195,12 +198,6 @@ func (c *Coordinator) missing() (names []string, why string) {
 		}
 	}
 	return names, strings.Join(all, "; ")
-}
-
-func closeOnce(c chan struct{}) {
-	if !isClosed(c) {
-		close(c)
-	}
 }
 
 // await waits until all children are as far as of says, or the context ends. A

@@ -255,38 +255,3 @@ func (k *kid) note(m *jsonrpc.Message) {
 }
 
 func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", quote(uri)) }
-
-// Bounds of a list that a child gives in pages: one may never end.
-const (
-	maxPages     = 1000
-	maxItems     = 20_000
-	maxListBytes = jsonrpc.MaxLine
-)
-
-// pages are the items of a paginated list.
-func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
-	var params json.RawMessage
-	size := 0
-	for range maxPages {
-		result, err := p.call(ctx, method, params)
-		if err != nil {
-			return nil, err
-		}
-		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
-			if size += len(item); len(all) == maxItems || size > maxListBytes {
-				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member, p.child.Name, maxItems, maxListBytes>>20)
-			}
-			all = append(all, item)
-		}
-		cursor := jsonrpc.Get(result, "nextCursor")
-		if len(cursor) == 0 || cursor[0] != '"' {
-			return all, nil
-		}
-		next := jsonrpc.Set(nil, "cursor", cursor)
-		if string(next) == string(params) {
-			return nil, fmt.Errorf("child %s gives the same page of %s again and again", p.child.Name, member)
-		}
-		params = next
-	}
-	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, maxPages, member)
-}

@@ -49,7 +49,7 @@ func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) 
 		kids := slices.Collect(maps.Values(s.kids))
 		s.mu.Unlock()
 		for _, k := range kids {
-			if !k.child.takesEndpoint() || k.browser.Pool != pool || k.browser.Instance != jsonrpc.GetString(instance, "id") {
+			if !k.child.drives || k.browser.Pool != pool || k.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue
 			}
 			if found = k; k.running() != nil {

@@ -325,13 +325,6 @@ func (p *process) read(lines *jsonrpc.Reader) {
 	}
 }
 
-func clip(b []byte) string {
-	if len(b) > 200 {
-		return fmt.Sprintf("%q…", b[:200])
-	}
-	return fmt.Sprintf("%q", b)
-}
-
 // fail notes why the child is of no use.
 func (p *process) fail(err error) {
 	p.mu.Lock()

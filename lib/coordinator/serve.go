@@ -47,7 +47,7 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 
 // readyFor is acquire where nothing has to be waited for, and nothing is wrong.
 func (s *Session) readyFor(r route, args json.RawMessage) (at *place, ok bool) {
-	if !r.child.takesEndpoint() {
+	if !r.child.drives {
 		return nil, true
 	}
 	if b, is := s.c.Browsers.(*single); is {
@@ -109,18 +109,6 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 		return m
 	}
 	return withParams(m, params)
-}
-
-// withParams is the request with other parameters.
-func withParams(m *jsonrpc.Message, params json.RawMessage) *jsonrpc.Message {
-	other, _ := jsonrpc.Parse(jsonrpc.Set(m.Raw, "params", params))
-	return other
-}
-
-// quote is a string in JSON.
-func quote(s string) json.RawMessage {
-	b, _ := json.Marshal(s) // which a string never fails
-	return b
 }
 
 // serve answers a request.
@@ -192,7 +180,7 @@ func (s *Session) introduce(f *flight, result json.RawMessage) {
 // process is a child that is not bound to a call's browser.
 func (s *Session) process(ctx context.Context, child *Child) (*kid, *process, error) {
 	b := Browser{}
-	if child.takesEndpoint() {
+	if child.drives {
 		var err error
 		if b, err = s.c.Browsers.any(ctx); err != nil {
 			return nil, nil, err
@@ -271,7 +259,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
 
 // acquire is a browser for a call, nil if the child needs none.
 func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*place, error) {
-	if !r.child.takesEndpoint() {
+	if !r.child.drives {
 		return nil, nil
 	}
 	w, err := r.which(args)
@@ -320,21 +308,6 @@ func (r *route) which(args json.RawMessage) (w which, err error) {
 		w.session, err = sessionIn(args)
 	}
 	return w, err
-}
-
-// nameIn is a name among a call's arguments, "" if it is not there: a text, or
-// a number, as instances have such for names.
-func nameIn(args json.RawMessage, name string) (string, error) {
-	v := jsonrpc.Get(args, name)
-	switch {
-	case v == nil || string(v) == "null":
-		return "", nil
-	case v[0] == '"':
-		return jsonrpc.GetString(args, name), nil
-	case v[0] == '-' || v[0] >= '0' && v[0] <= '9':
-		return string(v), nil
-	}
-	return "", fmt.Errorf("%s is a text, not %s", name, v)
 }
 
 // explain adds what to do to an error of the browsers.

@@ -341,7 +341,7 @@ func (s *Session) askable(caps json.RawMessage) string {
 // placesOf are where a child is started before it is called.
 func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, error) {
 	switch {
-	case !child.takesEndpoint():
+	case !child.drives:
 		return []Browser{{}}, nil
 	case c.Eager:
 		return c.Browsers.every(ctx)
@@ -357,7 +357,7 @@ func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, er
 // the session is closed.
 func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 	key := child.Name + "\x00" + string(caps) + "\x00"
-	if child.takesEndpoint() {
+	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
 	}
 	s.mu.Lock()
@@ -367,7 +367,7 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 	}
 	k := s.kids[key]
 	var subs map[string]int
-	if k != nil && child.takesEndpoint() && k.browser.HTTPURL != b.HTTPURL {
+	if k != nil && child.drives && k.browser.HTTPURL != b.HTTPURL {
 		s.work.Go(k.stop) // its browser has moved
 		k.mu.Lock()
 		subs = maps.Clone(k.subs)

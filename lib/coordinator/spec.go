@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"btools/lib/words"
 	"btools/lib/wsl"
@@ -36,6 +34,10 @@ type Child struct {
 	Argv    []string // the program, or the package, and its arguments
 	Package bool     // Argv[0] is an npm package
 	Prefix  string   // auto, always or never
+
+	// drives: the child is given the browser by its arguments, with placeholders
+	// or by the flag that it is known to take. New sets it.
+	drives bool
 }
 
 var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
@@ -191,10 +193,6 @@ func isServer(word, pkg, program string) bool {
 
 var placeholders = []string{"{cdp_endpoint}", "{cdp_port}", "{ws_endpoint}"}
 
-// takesEndpoint reports whether the child is given the browser by its
-// arguments: with placeholders, or by the flag that it is known to take.
-func (c *Child) takesEndpoint() bool { return c.hasPlaceholder() || c.endpointFlag() != "" }
-
 func (c *Child) hasPlaceholder() bool {
 	return slices.ContainsFunc(c.Argv, func(a string) bool {
 		return slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(a, p) })
@@ -317,30 +315,4 @@ func (c *Child) fingerprint() string {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
-}
-
-// Browser is where a child finds its browser.
-type Browser struct {
-	Pool, Instance string // "" without pools
-	Session        string // that is a virtual browser; "": it is a whole one
-	ID             string
-	HTTPURL, WSURL string // that stay; "": the child is to start one itself
-	Port           int
-	Type           string
-	Headless       bool
-	Profile        string        // that one which a child launches is to use; "": a temporary one
-	Windows        bool          // its child runs on Windows' Node.js, from WSL
-	Isolated       bool          // each lease has a browser of its own
-	Virtual        bool          // which is a part of one that leases share
-	CallTimeout    time.Duration // of a tool's call; 0: no bound
-	// The child is pinged at this interval, and has this time to answer; 0: it
-	// is not.
-	HealthInterval, HealthTimeout time.Duration
-}
-
-// isBelow reports whether the browser has its endpoint below a port's root,
-// where others are.
-func (b *Browser) isBelow() bool {
-	u, err := url.Parse(b.HTTPURL)
-	return err == nil && strings.Trim(u.Path, "/") != ""
 }

@@ -170,7 +170,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			}
 			r := route{child: child, name: name}
 			switch {
-			case !child.takesEndpoint():
+			case !child.drives:
 			case pools:
 				tool, r.pools = withPools(tool)
 			case parted:
