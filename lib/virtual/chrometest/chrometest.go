@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package chrometest starts a Chromium of a test's own.
 package chrometest
 
@@ -9,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -35,7 +32,7 @@ func Start(t testing.TB) (wsURL string, p *os.Process) {
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
 		"--user-data-dir="+dir+"/profile", "about:blank")
 	c.Env = append(c.Environ(), "TMPDIR="+dir)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.SysProcAttr = ownGroup()
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +46,7 @@ func Start(t testing.TB) (wsURL string, p *os.Process) {
 		kill := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })
 		defer kill.Stop()
 		c.Wait()
-		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		killGroup(c.Process.Pid)
 	})
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {

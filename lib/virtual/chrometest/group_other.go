@@ -1,0 +1,9 @@
+//go:build !unix
+
+package chrometest
+
+import "syscall"
+
+func ownGroup() *syscall.SysProcAttr { return nil }
+
+func killGroup(int) {}
