@@ -11,6 +11,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/find"
 	"btools/lib/record"
 )
@@ -76,7 +77,7 @@ func run(c *cli.Context) error {
 		c.Log.Warn(w.Error())
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.Unavailable, Err: err}
+		return &exit.Error{Code: exit.Unavailable, Err: err}
 	}
 	if rec != nil {
 		return filter(c, o, out, in, rec, found)
@@ -105,7 +106,7 @@ func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, 
 		var b record.Browser
 		has, err := rec.Get("browser", &b)
 		if err != nil {
-			return cli.Errorf(cli.Data, "%v", err)
+			return exit.Errorf(exit.Data, "%v", err)
 		}
 		if !has {
 			if len(found) == 0 {
@@ -126,9 +127,9 @@ func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, 
 
 func none(o find.Options) error {
 	if what := strings.TrimSpace(o.Channel + " " + strings.Join(o.Types, " or ")); what != "" {
-		return &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + what + " found"),
+		return &exit.Error{Code: exit.Unavailable, Err: errors.New("no " + what + " found"),
 			Hint: "bfind without --type and --channel lists what is there"}
 	}
-	return &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser found"),
+	return &exit.Error{Code: exit.Unavailable, Err: errors.New("no browser found"),
 		Hint: "install one (on Debian: apt-get install chromium), or name it with --path or BTOOLS_BROWSER"}
 }

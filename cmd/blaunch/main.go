@@ -11,6 +11,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/launch"
 	"btools/lib/launch/command"
 	"btools/lib/launch/options"
@@ -66,7 +67,7 @@ func main() {
 					code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(), func(level, format string) *slog.Logger {
 						return cli.NewLogger(c.Messages, "blaunch", level, format)
 					})
-					return cli.Exit(code)
+					return exit.Status(code)
 				}},
 		},
 	})

@@ -12,8 +12,10 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/port"
 	"btools/lib/record"
+	"btools/lib/state"
 )
 
 func main() {
@@ -93,10 +95,10 @@ func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Reco
 func take(c *cli.Context, req port.Request) ([]int, error) {
 	ports, err := port.Take(c.Context.Context, c.State(), req)
 	if errors.Is(err, port.ErrExhausted) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: err,
+		return nil, &exit.Error{Code: exit.TryAgain, Err: err,
 			Hint: "ask for fewer or another --range, or wait until reservations run out"}
 	}
-	return ports, cli.StateError(err)
+	return ports, state.Explain(err)
 }
 
 func request(c *cli.Context) (port.Request, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"btools/lib/exit"
 	"btools/lib/spell"
 )
 
@@ -76,12 +77,12 @@ func parse(p *Program, args []string) (*arguments, error) {
 }
 
 // usage is an error in the arguments.
-func (a *arguments) usage(p *Program, format string, args ...any) *Error {
+func (a *arguments) usage(p *Program, format string, args ...any) *exit.Error {
 	name := p.Name
 	if a.command != &p.Command {
 		name += " " + a.command.Name
 	}
-	return &Error{Code: Usage, Err: fmt.Errorf(format, args...), Hint: "see " + name + " --help"}
+	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf(format, args...), Hint: "see " + name + " --help"}
 }
 
 func (a *arguments) unknown(p *Program, name string, names []string) error {

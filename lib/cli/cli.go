@@ -26,8 +26,8 @@
 // another program reaches a terminal as a command. A program that waits for
 // more than a second says for what.
 //
-// Exit codes are a closed list, below and in btools(7); an error carries its
-// code. With "-- CMD" the code is CMD's.
+// Exit codes are a closed list, in package exit and btools(7); an error carries
+// its code. With "-- CMD" the code is CMD's.
 //
 // Precedence: a flag, then the environment, then a file, then the default.
 //
@@ -53,43 +53,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+
+	"btools/lib/exit"
 )
 
 // Release is the version that --version prints, set by the linker.
 var Release = "0.1.0"
-
-// Exit codes, the table of btools(7).
-const (
-	Failed      = 1  // it failed
-	Usage       = 64 // wrong usage
-	Data        = 65 // bad input data
-	Unavailable = 69 // no such browser, no healthy instance
-	TryAgain    = 75 // timed out, port taken, profile in use
-	Config      = 78 // bad configuration
-	CannotRun   = 126
-	NotFound    = 127
-	Signalled   = 128 // plus the signal's number
-)
-
-// Error is an error with its exit code and a hint on what to do.
-type Error struct {
-	Code int
-	Err  error
-	Hint string
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
-
-// Errorf makes an Error without a hint.
-func Errorf(code int, format string, args ...any) error {
-	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
-}
-
-// Exit is the error that ends a program with a code and says nothing.
-type Exit int
-
-func (e Exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // Env is the world around a program.
 type Env struct {
@@ -184,16 +153,16 @@ func Run(env *Env, p *Program) int {
 	messages := NewMessages(env.Stderr)
 	defer messages.Flush(flushBound)
 	err := run(env, p, messages)
-	var exit Exit
+	var status exit.Status
 	if err == nil {
 		return 0
 	}
-	if errors.As(err, &exit) {
-		return int(exit)
+	if errors.As(err, &status) {
+		return int(status)
 	}
 	fmt.Fprintf(messages, "%s: %v\n", p.Name, err)
-	code := Failed
-	var e *Error
+	code := exit.Failed
+	var e *exit.Error
 	if errors.As(err, &e) {
 		code = e.Code
 		if e.Hint != "" {

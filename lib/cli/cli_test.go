@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"btools/lib/exit"
 )
 
 // program is one with every kind of flag.
@@ -81,7 +83,7 @@ func TestSlips(t *testing.T) {
 		{[]string{"--output", "xml"}, "--output is json or table"},
 	} {
 		code, out, errs := try(t, func(*Context) error { return nil }, "", c.args...)
-		if code != Usage || out != "" || !strings.Contains(errs, c.want) {
+		if code != exit.Usage || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit %d, %q, want %q", c.args, code, errs, c.want)
 		}
 	}
@@ -146,7 +148,7 @@ func TestEmptyInput(t *testing.T) {
 		!strings.Contains(errs, "no record came on standard input: doing without") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
-	if code, _, errs := try(t, read, "", "-"); code != Data ||
+	if code, _, errs := try(t, read, "", "-"); code != exit.Data ||
 		!strings.Contains(errs, "no record came on standard input") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
@@ -163,7 +165,7 @@ func TestInputIDs(t *testing.T) {
 		t.Errorf("exit %d, %q, %s", code, got, errs)
 	}
 	for _, bad := range []string{"two words\n", "{\"lease\":{\"id\":\"x\"}}\n", "{\n"} {
-		if code, _, errs := try(t, read, bad, "-"); code != Data {
+		if code, _, errs := try(t, read, bad, "-"); code != exit.Data {
 			t.Errorf("%q: exit %d, %s", bad, code, errs)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/exit"
 	"btools/lib/record"
 )
 
@@ -51,7 +52,7 @@ func (c *Context) NoRecord(instead string) error {
 	c.Empty = true
 	switch {
 	case c.dash:
-		return &Error{Code: Data, Err: errors.New("no record came on standard input"),
+		return &exit.Error{Code: exit.Data, Err: errors.New("no record came on standard input"),
 			Hint: "the program before the pipe has failed, or found nothing; set -o pipefail shows that"}
 	case instead != "":
 		c.Log.Info("no record came on standard input: " + instead)
@@ -103,7 +104,7 @@ func (r *impatient) Read(b []byte) (int, error) {
 // InputError gives an error of the input its exit code.
 func InputError(err error) error {
 	if errors.Is(err, record.ErrData) {
-		return &Error{Code: Data, Err: err,
+		return &exit.Error{Code: exit.Data, Err: err,
 			Hint: "standard input takes records, one JSON object a line; --no-input does not read it"}
 	}
 	return fmt.Errorf("cannot read standard input: %w", err)

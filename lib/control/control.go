@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/private"
 )
 
@@ -56,12 +56,12 @@ const (
 
 // exits maps the codes to exit codes.
 var exits = map[string]int{
-	BadRequest: cli.Usage, UnknownMethod: cli.Usage, NotOwned: cli.Usage,
-	Unavailable: cli.Unavailable, TryAgain: cli.TryAgain, Failed: cli.Failed,
-	PoolNotFound: cli.Unavailable, InstanceNotFound: cli.Unavailable, LeaseNotFound: cli.Unavailable,
-	LeaseEnded:  cli.Unavailable,
-	NoneHealthy: cli.Unavailable, LeaseTimeout: cli.TryAgain, QueueFull: cli.TryAgain, BadConfig: cli.Config,
-	SessionNotFound: cli.Unavailable, SessionLimit: cli.TryAgain,
+	BadRequest: exit.Usage, UnknownMethod: exit.Usage, NotOwned: exit.Usage,
+	Unavailable: exit.Unavailable, TryAgain: exit.TryAgain, Failed: exit.Failed,
+	PoolNotFound: exit.Unavailable, InstanceNotFound: exit.Unavailable, LeaseNotFound: exit.Unavailable,
+	LeaseEnded:  exit.Unavailable,
+	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
+	SessionNotFound: exit.Unavailable, SessionLimit: exit.TryAgain,
 }
 
 // Error is an error as it travels.
@@ -86,17 +86,17 @@ func ErrorOf(err error) *Error {
 		return e
 	}
 	code, hint := Failed, ""
-	var c *cli.Error
+	var c *exit.Error
 	if errors.As(err, &c) {
 		hint = c.Hint
 		switch c.Code {
-		case cli.Usage, cli.Data:
+		case exit.Usage, exit.Data:
 			code = BadRequest
-		case cli.Unavailable, cli.NotFound, cli.CannotRun:
+		case exit.Unavailable, exit.NotFound, exit.CannotRun:
 			code = Unavailable
-		case cli.TryAgain:
+		case exit.TryAgain:
 			code = TryAgain
-		case cli.Config:
+		case exit.Config:
 			code = BadConfig
 		}
 	}
@@ -107,9 +107,9 @@ func ErrorOf(err error) *Error {
 func (e *Error) Exit() error {
 	code, ok := exits[e.Code]
 	if !ok {
-		code = cli.Failed
+		code = exit.Failed
 	}
-	return &cli.Error{Code: code, Err: e, Hint: e.Hint}
+	return &exit.Error{Code: code, Err: e, Hint: e.Hint}
 }
 
 type request struct {
@@ -160,13 +160,13 @@ type Begun struct {
 // have passed.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, cli.Errorf(cli.Usage, "the path of the control socket has %d bytes, %d at most: %s",
+		return nil, exit.Errorf(exit.Usage, "the path of the control socket has %d bytes, %d at most: %s",
 			len(path), maxPath, path)
 	}
 	// Of two that come at once, one is second.
 	unlock, err := private.LockSocket(ctx, path, true)
 	if errors.Is(err, private.ErrLocked) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("cannot open the control socket: %w", err)}
+		return nil, &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("cannot open the control socket: %w", err)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the control socket: %w", err)
@@ -179,9 +179,9 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	st, statErr := os.Lstat(path)
 	switch {
 	case err == nil, errors.Is(err, syscall.EAGAIN): // it has more to do than it can take
-		return nil, cli.Errorf(cli.TryAgain, "somebody listens on %s already", path)
+		return nil, exit.Errorf(exit.TryAgain, "somebody listens on %s already", path)
 	case statErr == nil && (st.Mode().Type() != fs.ModeSocket || !errors.Is(err, syscall.ECONNREFUSED)):
-		return nil, cli.Errorf(cli.Config,
+		return nil, exit.Errorf(exit.Config,
 			"cannot open the control socket: %s exists and is not a stale socket", path)
 	case statErr == nil:
 		os.Remove(path)

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 )
 
 func serveFor(t *testing.T, handle Handler) string {
@@ -39,7 +39,7 @@ func TestCall(t *testing.T) {
 		case "echo":
 			return params, nil
 		case "missing":
-			return nil, &cli.Error{Code: cli.Unavailable, Err: errors.New("none")}
+			return nil, &exit.Error{Code: exit.Unavailable, Err: errors.New("none")}
 		}
 		return nil, Errorf(UnknownMethod, "no %s", method)
 	})

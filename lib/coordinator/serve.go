@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 )
 
@@ -316,7 +316,7 @@ func explain(err error) error {
 	if errors.As(err, &e) && e.Hint != "" {
 		return fmt.Errorf("%w (%s)", err, e.Hint)
 	}
-	var ours *cli.Error
+	var ours *exit.Error
 	if errors.As(err, &ours) && ours.Hint != "" {
 		return fmt.Errorf("%w (%s)", err, ours.Hint)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 )
 
 // lastWords passes a child's messages on, with its name in front, and keeps
@@ -57,10 +58,10 @@ func (w *lastWords) how(err error) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	how := "exited with 0"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		how = exit.String()
-		if n := exit.ExitCode() - cli.Signalled; n > 0 && n < 65 {
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		how = ended.String()
+		if n := ended.ExitCode() - exit.Signalled; n > 0 && n < 65 {
 			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
 		}
 	}

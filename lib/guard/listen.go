@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 )
 
 // ReadToken reads the token of --token-file, "" without the flag.
@@ -20,11 +21,11 @@ func ReadToken(c *cli.Context) (string, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", cli.Errorf(cli.Config, "cannot read the token: %v", err)
+		return "", exit.Errorf(exit.Config, "cannot read the token: %v", err)
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" || strings.ContainsAny(token, " \t\n&#") {
-		return "", cli.Errorf(cli.Config, "%s holds no token: one word without & and #", path)
+		return "", exit.Errorf(exit.Config, "%s holds no token: one word without & and #", path)
 	}
 	return token, nil
 }
@@ -55,7 +56,7 @@ func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 	}
 	l, err := net.Listen(network, net.JoinHostPort(host, port))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host),
+		return nil, &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("port %s on %s is taken", port, host),
 			Hint: "port 0 lets the system choose; bport finds a free one"}
 	}
 	if err != nil {

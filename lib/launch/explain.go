@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 )
 
 // reasons are what browsers print before they give up, and what to do.
@@ -22,20 +22,20 @@ var reasons = []struct {
 }{
 	{[]string{"Missing X server or $DISPLAY", "cannot open display", "no DISPLAY environment variable",
 		"Unable to open X display"},
-		cli.Unavailable, "there is no display to open a window on",
+		exit.Unavailable, "there is no display to open a window on",
 		"leave out --no-headless, or run under a display (xvfb-run)"},
 	{[]string{"Running as root without --no-sandbox", "No usable sandbox", "Failed to move to new namespace",
 		"setuid sandbox", "sandbox_host_linux", "zygote_host_impl_linux"},
-		cli.Failed, "its sandbox cannot be set up here", "--sandbox off runs it without"},
+		exit.Failed, "its sandbox cannot be set up here", "--sandbox off runs it without"},
 	{[]string{"error while loading shared libraries"},
-		cli.Unavailable, "a library that it needs is missing", "install the browser's dependencies"},
+		exit.Unavailable, "a library that it needs is missing", "install the browser's dependencies"},
 	{[]string{"No space left on device", "ENOSPC"},
-		cli.Failed, "the disk is full", ""},
+		exit.Failed, "the disk is full", ""},
 	{[]string{"Out of memory", "out of memory", "Cannot allocate memory"},
-		cli.Failed, "there is not enough memory",
+		exit.Failed, "there is not enough memory",
 		"ulimit -v and a container's limit count what a browser only reserves, too"},
 	{[]string{"Failed To Create Data Directory", "Cannot create profile", "Your Firefox profile cannot be loaded"},
-		cli.Failed, "its profile directory cannot be used", ""},
+		exit.Failed, "its profile directory cannot be used", ""},
 }
 
 var inUse = []string{"Failed to create a ProcessSingleton", "profile appears to be in use",
@@ -47,7 +47,7 @@ func containsAny(s string, parts []string) bool {
 
 // explain tells why a launch failed, from what the browser did and printed.
 func (s *Supervisor) explain(ctx context.Context, err error, profile string) error {
-	var known *cli.Error
+	var known *exit.Error
 	switch {
 	case errors.As(err, &known):
 		return err
@@ -77,14 +77,14 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 	case !errors.Is(err, errExited):
 		what = fmt.Sprintf("%s %v", name, err)
 	}
-	e := &cli.Error{Code: cli.Failed}
+	e := &exit.Error{Code: exit.Failed}
 	if _, sig, _ := s.child.ending(); errors.Is(err, errExited) && sig != 0 {
 		e.Hint = "too little memory is a common reason: see ulimit -v, and a container's limit"
 	} else if errors.Is(err, errExited) && s.Spec.Browser.Source == "flag" {
 		e.Hint = "is " + s.Spec.Browser.Path + " a browser? bfind lists those that are installed"
 	}
 	if errors.Is(err, errTimeout) {
-		e.Code, e.Hint = cli.TryAgain, "a slow machine may need a longer --timeout"
+		e.Code, e.Hint = exit.TryAgain, "a slow machine may need a longer --timeout"
 	} else {
 		for _, r := range reasons {
 			if containsAny(text, r.says) {

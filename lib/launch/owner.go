@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/life"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -94,7 +94,7 @@ func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error)
 				h.ready <- r.Record
 			}
 			if r.Error != "" {
-				h.failed = &cli.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
+				h.failed = &exit.Error{Code: r.Code, Err: errors.New(r.Error), Hint: r.Hint}
 			}
 			if r.Left != "" {
 				h.left = errors.New(r.Left)
@@ -210,8 +210,8 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store,
 	failed, left := s.Run(ctx)
 	var r report
 	if failed != nil && ctx.Err() == nil { // else it was told to, and knows
-		r.Error, r.Code = failed.Error(), cli.Failed
-		var e *cli.Error
+		r.Error, r.Code = failed.Error(), exit.Failed
+		var e *exit.Error
 		if errors.As(failed, &e) {
 			r.Code, r.Hint = e.Code, e.Hint
 		}

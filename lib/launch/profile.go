@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/state"
@@ -75,7 +75,7 @@ func makeDirs(ctx context.Context, dirs []string, temp string) (unlock func(), e
 }
 
 func makeError(err error) error {
-	return &cli.Error{Code: cli.Failed, Err: fmt.Errorf("cannot make the browser's directory: %w", err),
+	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("cannot make the browser's directory: %w", err),
 		Hint: "set TMPDIR to a directory that is there and can be written"}
 }
 
@@ -124,7 +124,7 @@ func profileInUse(dir string, pid int, host, id string) error {
 	if id != "" {
 		hint = "blaunch stop " + id + ", or use another --profile"
 	}
-	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the profile %s is in use%s", dir, who), Hint: hint}
+	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the profile %s is in use%s", dir, who), Hint: hint}
 }
 
 // freeSingleton removes Chrome's own lock, a dangling link to "HOST-PID", if

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/life"
 	"btools/lib/private"
 	"btools/lib/proc"
@@ -183,7 +183,7 @@ func (s *Supervisor) start(profile, temp string) error {
 	s.child, err = spawn(s.Spec, append([]string{path}, args...), dedupe(env), s.dirs[0], w)
 	if err != nil {
 		r.Close()
-		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot start %s: %w", path, err),
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot start %s: %w", path, err),
 			Hint: "bfind lists the browsers that are installed"}
 	}
 	s.log = newBrowserLog(s.Log)
@@ -222,7 +222,7 @@ func (s *Supervisor) writeCopy() error {
 	}
 	for _, d := range s.dirs {
 		if err := private.WriteFile(filepath.Join(d, state.EntryFile), b); err != nil {
-			e := &cli.Error{Code: cli.Failed, Err: fmt.Errorf("cannot write the browser's entry: %w", err)}
+			e := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("cannot write the browser's entry: %w", err)}
 			if errors.Is(err, syscall.ENOSPC) {
 				e.Hint = "the disk is full: free some space, or set TMPDIR to a directory on another one"
 			}
@@ -239,7 +239,7 @@ func (s *Supervisor) register(ctx context.Context) error {
 
 // updateEntry brings the state file up to date.
 func (s *Supervisor) updateEntry(ctx context.Context) error {
-	return cli.StateError(s.Store.Update(ctx, func(f *state.File) error {
+	return state.Explain(s.Store.Update(ctx, func(f *state.File) error {
 		if i := f.Instance(s.entry.ID); i != nil {
 			*i = s.entry
 		} else {
@@ -309,7 +309,7 @@ func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, e
 }
 
 func (s *Supervisor) portTaken(why string) error {
-	e := &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why),
+	e := &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("port %d is taken: %s", s.Spec.Port, why),
 		Hint: "leave --port out to let the browser choose, or take one with bport"}
 	if f, err := s.Store.Read(); err == nil {
 		if who, hint := f.Listens(s.Spec.Port); who != "" {
@@ -329,7 +329,7 @@ func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) err
 			return fmt.Errorf("announced %s, but: %w", u, err)
 		}
 		if got, err := url.Parse(v.WSURL); err != nil || got.Path != u.Path {
-			return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)",
+			return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)",
 				u.Host, v.WSURL, u)}
 		}
 		return nil

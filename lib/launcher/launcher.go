@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/wsl"
@@ -73,7 +73,7 @@ func Sibling(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", &cli.Error{Code: cli.Unavailable,
+		return "", &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
 	}
 	return path, nil
@@ -149,7 +149,7 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
 	if err != nil {
 		bind.Close()
-		return nil, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], wsl.Explain(err))}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], wsl.Explain(err))}
 	}
 	go func() {
 		b.err = <-wait
@@ -172,7 +172,7 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 			err = b.failure("printed no record")
 		}
 	case <-late.C:
-		err = &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(), spec.Timeout)}
+		err = &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(), spec.Timeout)}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -200,7 +200,7 @@ func (b *Browser) take(line []byte) error {
 		b.Instance, err = Endpoint(rec)
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.Failed, Err: fmt.Errorf("%s printed no record of a browser: %w", b.name(), err)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s printed no record of a browser: %w", b.name(), err)}
 	}
 	return nil
 }
@@ -248,25 +248,25 @@ func Addr(i record.Instance) string { return net.JoinHostPort(i.Host, strconv.It
 
 // failure says why the program ended without a browser, by its own messages.
 func (b *Browser) failure(what string) error {
-	code := cli.Failed
+	code := exit.Failed
 	words := "exited with 0"
-	var exit *exec.ExitError
-	if errors.As(b.err, &exit) {
-		words = exit.Error()
-		switch exit.ExitCode() {
-		case cli.Unavailable, cli.TryAgain, cli.Config:
-			code = exit.ExitCode()
-		case cli.Usage, cli.Data:
-			code = exit.ExitCode()
-		case cli.NotFound, cli.CannotRun: // a shell's
-			code = cli.Unavailable
+	var ended *exec.ExitError
+	if errors.As(b.err, &ended) {
+		words = ended.Error()
+		switch ended.ExitCode() {
+		case exit.Unavailable, exit.TryAgain, exit.Config:
+			code = ended.ExitCode()
+		case exit.Usage, exit.Data:
+			code = ended.ExitCode()
+		case exit.NotFound, exit.CannotRun: // a shell's
+			code = exit.Unavailable
 		}
 	}
 	reason, hint := b.messages.reason(b.name())
 	if reason == "" {
 		reason = fmt.Sprintf("%s %s (%s)", b.name(), what, words)
 	}
-	return &cli.Error{Code: code, Err: errors.New(reason), Hint: hint}
+	return &exit.Error{Code: code, Err: errors.New(reason), Hint: hint}
 }
 
 // Ended is closed when the program has ended, and the browser with it.
@@ -274,9 +274,9 @@ func (b *Browser) Ended() <-chan struct{} { return b.ended }
 
 // Err is how the program ended, once Ended is closed: nil if well.
 func (b *Browser) Err() error {
-	var exit *exec.ExitError
-	if errors.As(b.err, &exit) {
-		if reason, _ := b.messages.reason(b.name()); reason != "" && exit.ExitCode() > 0 {
+	var ended *exec.ExitError
+	if errors.As(b.err, &ended) {
+		if reason, _ := b.messages.reason(b.name()); reason != "" && ended.ExitCode() > 0 {
 			return errors.New(reason)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/record"
 	"btools/lib/wsl"
 )
@@ -24,12 +24,12 @@ import (
 // browser.
 func WindowsBlaunch(timeout, grace time.Duration, stderr io.Writer, level, format string, args []string) (Spec, error) {
 	if err := wsl.Check(os.Getenv); err != nil {
-		return Spec{}, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
+		return Spec{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
 	}
 	blaunch, err := Sibling("blaunch.exe")
 	if err != nil {
-		return Spec{}, &cli.Error{
-			Code: cli.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err),
+		return Spec{}, &exit.Error{
+			Code: exit.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err),
 			Hint: "make windows builds blaunch.exe, and make install puts it beside this program",
 		}
 	}
@@ -52,8 +52,8 @@ func (b *Browser) fromWindows(ctx context.Context) error {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return &cli.Error{
-			Code: cli.Unavailable,
+		return &exit.Error{
+			Code: exit.Unavailable,
 			Err: fmt.Errorf("the browser runs on Windows, but its endpoint %s can't be reached from WSL: %w",
 				Addr(b.Instance), err),
 			Hint: "WSL 2 reaches Windows' loopback only with networkingMode=mirrored under [wsl2] in .wslconfig " +

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
 	"btools/lib/proc"
@@ -118,7 +118,7 @@ func (g *group) live(tell bool, started func()) reason {
 
 func (g *group) sayFailed(what string, err error) {
 	say := g.service.Log.With("pool", g.poolName)
-	if e := (*cli.Error)(nil); errors.As(err, &e) && e.Hint != "" {
+	if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
 		say = say.With("hint", e.Hint)
 	}
 	say.Error(what + err.Error())
@@ -135,7 +135,7 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		}
 		if b.Instance.Protocol != record.CDP {
 			b.Stop()
-			return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("%s speaks no CDP: only Chrome and its kind can be shared (ISOLATION=context)", g.set.Browser)}
+			return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("%s speaks no CDP: only Chrome and its kind can be shared (ISOLATION=context)", g.set.Browser)}
 		}
 		return share.Open(ctx, b, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
 	}()

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
@@ -268,7 +268,7 @@ func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
 	}
 	if err != nil {
 		say := v.Log.With("pool", s.poolName, "instance", s.set.ID)
-		if e := (*cli.Error)(nil); errors.As(err, &e) && e.Hint != "" {
+		if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
 			say = say.With("hint", e.Hint)
 		}
 		say.Error("no browser: " + err.Error())

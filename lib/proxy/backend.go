@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
@@ -77,9 +77,9 @@ type generation struct {
 
 // What those that wait for a browser may get in its place.
 var (
-	errClosed   = &cli.Error{Code: cli.TryAgain, Err: errors.New("the proxy is stopping")}
-	errCutOff   = &cli.Error{Code: cli.TryAgain, Err: errors.New("all connections were closed while this one waited for the browser")}
-	errStopping = &cli.Error{Code: cli.TryAgain, Err: errors.New("the browser is being stopped")}
+	errClosed   = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
+	errCutOff   = &exit.Error{Code: exit.TryAgain, Err: errors.New("all connections were closed while this one waited for the browser")}
+	errStopping = &exit.Error{Code: exit.TryAgain, Err: errors.New("the browser is being stopped")}
 )
 
 // acquire returns the browser's generation, launched if need be; release it.
@@ -112,7 +112,7 @@ func (b *backend) tell(g *generation) {
 }
 
 func logFailure(log *slog.Logger, err error) {
-	var e *cli.Error
+	var e *exit.Error
 	if errors.As(err, &e) && e.Hint != "" {
 		log = log.With("hint", e.Hint)
 	}
@@ -239,7 +239,7 @@ func (b *backend) run(g *generation) {
 	}
 	cancelled := err != nil && ctx.Err() != nil
 	if cancelled {
-		err = &cli.Error{Code: cli.TryAgain, Err: errors.New("the launch was cancelled")}
+		err = &exit.Error{Code: exit.TryAgain, Err: errors.New("the launch was cancelled")}
 	}
 	b.mu.Lock()
 	g.browser, g.err, g.failed = browser, err, err != nil && !cancelled

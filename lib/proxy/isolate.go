@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/virtual"
@@ -72,8 +72,8 @@ func (t *taking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // errBiDi says that a browser can't be shared.
-var errBiDi = &cli.Error{
-	Code: cli.Unavailable, Err: errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
+var errBiDi = &exit.Error{
+	Code: exit.Unavailable, Err: errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
 	Hint: "Firefox has one session at a time: bpool gives each client a Firefox of its own",
 }
 

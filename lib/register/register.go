@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/state"
 )
@@ -75,7 +74,7 @@ func (s *Service) list(ctx context.Context) error {
 	if f, err := s.Store.Read(); err == nil && s.Listed(f) {
 		return nil
 	}
-	return cli.StateError(s.Store.Update(ctx, func(f *state.File) error {
+	return state.Explain(s.Store.Update(ctx, func(f *state.File) error {
 		s.Set(f)
 		return nil
 	}))

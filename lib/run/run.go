@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/life"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -39,8 +40,8 @@ const cdpEndpoint = "{cdp_endpoint}"
 // Check refuses arguments of a command that its browser can't fill in.
 func Check(argv []string, bidi bool) error {
 	if bidi && slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, cdpEndpoint) }) {
-		return &cli.Error{
-			Code: cli.Usage, Err: errors.New(cdpEndpoint + ": Firefox speaks WebDriver BiDi, not CDP"),
+		return &exit.Error{
+			Code: exit.Usage, Err: errors.New(cdpEndpoint + ": Firefox speaks WebDriver BiDi, not CDP"),
 			Hint: "{ws_endpoint} is its address, for a client such as Puppeteer with protocol: 'webDriverBiDi'",
 		}
 	}
@@ -56,21 +57,21 @@ func Find(argv []string) (string, error) {
 	case errors.Is(err, exec.ErrDot):
 		return path, nil // named with its directory in PATH: what a shell would run
 	case errors.Is(err, fs.ErrPermission):
-		return "", cli.Errorf(cli.CannotRun, "cannot run %s: permission denied", argv[0])
+		return "", exit.Errorf(exit.CannotRun, "cannot run %s: permission denied", argv[0])
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		e := &cli.Error{Code: cli.NotFound, Err: fmt.Errorf("cannot run %s: not found", argv[0])}
+		e := &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("cannot run %s: not found", argv[0])}
 		if strings.Contains(argv[0], " ") {
 			e.Hint = "what is in quotes is one word: leave the quotes out, or use sh -c " + strconv.Quote(argv[0])
 		}
 		return "", e
 	}
-	return "", cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
+	return "", exit.Errorf(exit.CannotRun, "cannot run %s: %v", argv[0], err)
 }
 
 // Command runs argv with the endpoint until it ends. INT, TERM and HUP are
 // forwarded; after one of them that was meant for us, or when the context
 // ends (TERM is sent then), the command has the grace to end before it is
-// killed. A second one kills it at once. The result is nil or a cli.Exit with
+// killed. A second one kills it at once. The result is nil or an exit.Status with
 // the command's code. Started, if not nil, is called once it runs.
 func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration, started func()) error {
 	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), cdpEndpoint, e.HTTPURL, "{ws_endpoint}", e.WSURL)
@@ -99,7 +100,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	defer signal.Stop(signals)
 	ended, err := proc.StartTied(cmd, syscall.SIGTERM) // told when we are killed
 	if err != nil {
-		return cli.Errorf(cli.CannotRun, "cannot run %s: %v", argv[0], err)
+		return exit.Errorf(exit.CannotRun, "cannot run %s: %v", argv[0], err)
 	}
 	if started != nil {
 		started()
@@ -110,7 +111,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	for {
 		select {
 		case err := <-ended:
-			return exit(argv[0], err)
+			return exitOf(argv[0], err)
 		case <-done:
 			done = nil
 			cmd.Process.Signal(syscall.SIGTERM)
@@ -137,16 +138,16 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	}
 }
 
-func exit(name string, err error) error {
+func exitOf(name string, err error) error {
 	var failed *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &failed):
 		if ws, ok := failed.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return cli.Exit(cli.Signalled + int(ws.Signal()))
+			return exit.Status(exit.Signalled + int(ws.Signal()))
 		}
-		return cli.Exit(failed.ExitCode())
+		return exit.Status(failed.ExitCode())
 	}
 	return fmt.Errorf("cannot wait for %s: %w", name, err)
 }

@@ -24,6 +24,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/coordinator"
 	"btools/lib/envfile"
+	"btools/lib/exit"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -32,6 +33,7 @@ import (
 	"btools/lib/pool/locate"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/state"
 	"btools/lib/wsl"
 )
 
@@ -191,10 +193,10 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 			err = fmt.Errorf("%s:%d:%d: %s", path, pe.Position.Line, pe.Position.Col, pe.Message)
 		}
 		if err != nil {
-			return nil, cli.Errorf(cli.Config, "cannot read the configuration: %v", err)
+			return nil, exit.Errorf(exit.Config, "cannot read the configuration: %v", err)
 		}
 		if odd := meta.Undecoded(); len(odd) > 0 {
-			return nil, cli.Errorf(cli.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix", path, odd[0])
+			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix", path, odd[0])
 		}
 		var names []string
 		for _, k := range meta.Keys() { // in the order of the file
@@ -205,16 +207,16 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		for _, name := range names {
 			fc := f.Child[name]
 			if !coordinator.ValidName(name) {
-				return nil, cli.Errorf(cli.Config, "%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
+				return nil, exit.Errorf(exit.Config, "%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
 			}
 			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
-				return nil, cli.Errorf(cli.Config, "%s: [child.%s] has one of command and mcp", path, name)
+				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command and mcp", path, name)
 			}
 			if fc.MCP != "" {
 				parsed, err := coordinator.ParseChild(fc.MCP)
 				if err != nil {
-					return nil, cli.Errorf(cli.Config, "%s: [child.%s] %v", path, name, err)
+					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
 				}
 				child.Argv, child.Package = parsed.Argv, parsed.Package
 			} else if err := there(fc.Command); err != nil {
@@ -223,7 +225,7 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 			if fc.Prefix == "auto" {
 				child.Prefix = coordinator.PrefixAuto
 			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways, coordinator.PrefixNever}, fc.Prefix) {
-				return nil, cli.Errorf(cli.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name, fc.Prefix)
+				return nil, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name, fc.Prefix)
 			}
 			all = append(all, child)
 		}
@@ -285,7 +287,7 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	}
 	// That it is wrong is to be said before a host has come.
 	if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), environ, ch.vars...); err != nil {
-		return ch, cli.Errorf(cli.Config, "the configuration of the pools is not valid:\n%w", err)
+		return ch, exit.Errorf(exit.Config, "the configuration of the pools is not valid:\n%w", err)
 	}
 	return ch, nil
 }
@@ -316,7 +318,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		path := c.String("pool-config")
 		sock, err := store.Socket(fmt.Sprintf("bmcp-%d", os.Getpid()))
 		if err != nil {
-			return nil, cli.StateError(err)
+			return nil, state.Explain(err)
 		}
 		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s", "--leave=" + record.Firefox}, ch.handOn)
 		if path != "" {
@@ -329,7 +331,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		return coordinator.Pooled(c.Messages, args), nil
 	}
 	if f, err := store.Read(); err != nil {
-		return nil, cli.StateError(err)
+		return nil, state.Explain(err)
 	} else if shared, _ := locate.Running(context.Background(), f); len(shared) > 0 {
 		c.Log.Info("the browser is bmcp's own; --pool uses the bpool service that runs")
 	}
@@ -415,7 +417,7 @@ func variables(c *cli.Context) (vars []envfile.Variable, handOn []string, err er
 		return nil, nil, nil
 	}
 	if vars, err = envfile.Read(path); err != nil {
-		return nil, nil, &cli.Error{Code: cli.Config, Err: err}
+		return nil, nil, &exit.Error{Code: exit.Config, Err: err}
 	}
 	if !config.Configures(nil, vars...) {
 		c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
@@ -432,8 +434,8 @@ func detect(ctx context.Context) ([]json.RawMessage, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, "--no-input", "--output=json", "--log-level=error")
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == cli.Unavailable {
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() == exit.Unavailable {
 		return nil, nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 )
@@ -113,8 +114,8 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 			return err
 		}
 		_, err := children(entry)
-		var e *cli.Error
-		if errors.As(err, &e) && (e.Code == cli.NotFound || e.Code == cli.CannotRun) {
+		var e *exit.Error
+		if errors.As(err, &e) && (e.Code == exit.NotFound || e.Code == exit.CannotRun) {
 			c.Log.Warn(err.Error())
 			err = nil
 		}

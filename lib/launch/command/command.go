@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/find"
 	"btools/lib/launch"
 	"btools/lib/launch/options"
@@ -152,7 +153,7 @@ func interrupted(err, left error) error {
 	case left == nil:
 		left = errors.New("nothing is left running")
 	}
-	return &cli.Error{Code: cli.Signalled + int(i.Signal), Err: fmt.Errorf("interrupted: %w", left)}
+	return &exit.Error{Code: exit.Signalled + int(i.Signal), Err: fmt.Errorf("interrupted: %w", left)}
 }
 
 // withCommand runs the command after "--" with a browser. While it runs the
@@ -227,10 +228,10 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	}
 	if rec != nil && !c.IsSet("port") {
 		if _, err := rec.Get("port", &s.Port); err != nil {
-			return nil, cli.Errorf(cli.Data, "%v", err)
+			return nil, exit.Errorf(exit.Data, "%v", err)
 		}
 		if s.Port < 0 || s.Port > 65535 {
-			return nil, cli.Errorf(cli.Data, "port %d of the record is not 0 to 65535", s.Port)
+			return nil, exit.Errorf(exit.Data, "port %d of the record is not 0 to 65535", s.Port)
 		}
 	}
 	return s, nil
@@ -269,10 +270,10 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	want := record.Canonical(c.String("browser"))
 	if rec != nil && !c.Given("browser") {
 		if ok, err := rec.Get("browser", &b); err != nil {
-			return b, cli.Errorf(cli.Data, "%v", err)
+			return b, exit.Errorf(exit.Data, "%v", err)
 		} else if ok {
 			if b.Path == "" {
-				return b, cli.Errorf(cli.Data, "the record's browser has no path")
+				return b, exit.Errorf(exit.Data, "the record's browser has no path")
 			}
 			if b.Type == "" {
 				return inspect(b.Path, "record")
@@ -294,13 +295,13 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	}
 	found, _, err := find.Browsers(context.Background(), o)
 	if err != nil {
-		return b, &cli.Error{Code: cli.Unavailable, Err: err}
+		return b, &exit.Error{Code: exit.Unavailable, Err: err}
 	}
 	if len(found) == 0 {
 		if want != "" {
-			return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: installed(o)}
+			return b, &exit.Error{Code: exit.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: installed(o)}
 		}
-		return b, &cli.Error{Code: cli.Unavailable, Err: errors.New("no browser is installed"),
+		return b, &exit.Error{Code: exit.Unavailable, Err: errors.New("no browser is installed"),
 			Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
 	}
 	return found[0], nil
@@ -326,7 +327,7 @@ func installed(o find.Options) string {
 func inspect(path, source string) (record.Browser, error) {
 	b, err := find.Inspect(path, source)
 	if err != nil {
-		return b, &cli.Error{Code: cli.Unavailable, Err: err, Hint: "bfind lists the browsers that are installed"}
+		return b, &exit.Error{Code: exit.Unavailable, Err: err, Hint: "bfind lists the browsers that are installed"}
 	}
 	return b, nil
 }
@@ -339,7 +340,7 @@ func List(c *cli.Context) error {
 	}
 	f, err := c.State().Read()
 	if err != nil {
-		return cli.StateError(err)
+		return state.Explain(err)
 	}
 	for _, i := range f.Instances {
 		if i.Record != nil && i.Alive() {
@@ -377,7 +378,7 @@ func Stop(c *cli.Context) error {
 	store := c.State()
 	f, err := store.Read()
 	if err != nil {
-		return cli.StateError(err)
+		return state.Explain(err)
 	}
 	if c.Bool("all") {
 		spared := 0
@@ -431,7 +432,7 @@ func GC(c *cli.Context) error {
 	}
 	swept, err := c.State().GC(context.Background())
 	if err != nil {
-		return cli.StateError(err)
+		return state.Explain(err)
 	}
 	for _, s := range swept {
 		rec := record.New()

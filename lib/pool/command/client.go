@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/life"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
@@ -321,7 +322,7 @@ func Lease(c *cli.Context) error {
 	go func() { over <- held(watching, c, cl, l.ID) }()
 	select {
 	case why := <-over:
-		return cli.Errorf(cli.Unavailable, "%s", why)
+		return exit.Errorf(exit.Unavailable, "%s", why)
 	case <-ctx.Done():
 		return nil
 	}
@@ -353,7 +354,7 @@ func ask(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *
 		cl.Close()
 	}
 	if i := (*life.Interrupted)(nil); errors.As(err, &i) {
-		return nil, nil, &cli.Error{Code: cli.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
+		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
 	}
 	return nil, nil, answered(err)
 }
@@ -368,13 +369,13 @@ func confirm(cl *control.Client, id string) error {
 		return err
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the lease %s was printed, but not kept: %w", id, err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the lease %s was printed, but not kept: %w", id, err)}
 	}
 	return nil
 }
 
 func notAnswered(within time.Duration) error {
-	return &cli.Error{Code: cli.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
+	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
 }
 
 // patience is how long something is waited for without a word.
@@ -617,7 +618,7 @@ func Watch(c *cli.Context) error {
 		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
 			var e *control.Error
 			if !errors.As(err, &e) {
-				return &cli.Error{Code: cli.Unavailable, Err: errors.New("the service has ended")}
+				return &exit.Error{Code: exit.Unavailable, Err: errors.New("the service has ended")}
 			}
 			return answered(err)
 		}

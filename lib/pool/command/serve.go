@@ -19,6 +19,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/envfile"
+	"btools/lib/exit"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -39,7 +40,7 @@ func load(c *cli.Context) (*config.Config, error) {
 	if path := c.String("env-file"); path != "" {
 		var err error
 		if vars, err = envfile.Read(path); err != nil {
-			return nil, &cli.Error{Code: cli.Config, Err: err}
+			return nil, &exit.Error{Code: exit.Config, Err: err}
 		}
 		if !config.Configures(nil, vars...) {
 			c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
@@ -48,7 +49,7 @@ func load(c *cli.Context) (*config.Config, error) {
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error
 	if errors.As(err, &bad) {
-		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
+		return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
 	}
 	if err == nil && c.String("leave") != "" {
 		cfg.Leave(c.String("leave"))
@@ -200,8 +201,8 @@ func registration(c *cli.Context, v *pool.Service, private bool) (*register.Serv
 
 // taken says who has the control socket, if that is why it can't be opened.
 func taken(c *cli.Context, path string, err error) error {
-	var e *cli.Error
-	if !errors.As(err, &e) || e.Code != cli.TryAgain {
+	var e *exit.Error
+	if !errors.As(err, &e) || e.Code != exit.TryAgain {
 		return err
 	}
 	f, _ := c.State().Read()
@@ -270,12 +271,12 @@ func drain(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
-		return nil, "", cli.Errorf(cli.Config, "%v", err)
+		return nil, "", exit.Errorf(exit.Config, "%v", err)
 	}
 	if len(ls) > 0 {
 		a, ok := ls[0].Addr().(*net.UnixAddr)
 		if !ok || len(ls) > 1 {
-			return nil, "", cli.Errorf(cli.Config, "expected exactly one Unix socket from systemd")
+			return nil, "", exit.Errorf(exit.Config, "expected exactly one Unix socket from systemd")
 		}
 		return ls[0], a.Name, nil
 	}
@@ -283,7 +284,7 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	if path != "" {
 		path, err = filepath.Abs(path)
 	} else if path, err = store.Socket("bpool"); err != nil {
-		err = cli.StateError(err)
+		err = state.Explain(err)
 	}
 	return nil, path, err
 }
@@ -317,7 +318,7 @@ func toWindows(ctx context.Context, o *options.Options) error {
 		}
 		win, err := wsl.Path(ctx, *path)
 		if err != nil {
-			return &cli.Error{Code: cli.Config, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
+			return &exit.Error{Code: exit.Config, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
 		}
 		*path = win
 	}

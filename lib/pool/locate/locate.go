@@ -10,8 +10,8 @@ import (
 	"slices"
 	"syscall"
 
-	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/state"
 )
 
@@ -20,11 +20,11 @@ import (
 // it is found only by its name.
 func Dial(ctx context.Context, store *state.Store, named string) (*control.Client, error) {
 	path := named
-	missing := &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path), Hint: "start one with bpool serve, or systemctl --user start bpool"}
+	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path), Hint: "start one with bpool serve, or systemctl --user start bpool"}
 	if path == "" {
 		f, err := store.Read()
 		if err != nil {
-			return nil, cli.StateError(err)
+			return nil, state.Explain(err)
 		}
 		shared, private := Running(ctx, f)
 		switch len(shared) {
@@ -39,7 +39,7 @@ func Dial(ctx context.Context, store *state.Store, named string) (*control.Clien
 			path = shared[0].Control
 			missing.Err = fmt.Errorf("the bpool service with pid %d does not listen on %s", shared[0].Process.PID, path)
 		default:
-			return nil, &cli.Error{Code: cli.Usage, Err: fmt.Errorf("several bpool services run, name one by --socket: %s and %s", shared[0].Control, shared[1].Control)}
+			return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("several bpool services run, name one by --socket: %s and %s", shared[0].Control, shared[1].Control)}
 		}
 	}
 	c, err := control.Dial(ctx, path)

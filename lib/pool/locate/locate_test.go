@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/proc"
 	"btools/lib/state"
 )
@@ -61,7 +61,7 @@ func TestRunningPools(t *testing.T) {
 	found := func(named string) (who string, code int) {
 		t.Helper()
 		c, err := Dial(t.Context(), store, named)
-		var e *cli.Error
+		var e *exit.Error
 		if errors.As(err, &e) {
 			return e.Hint, e.Code
 		}
@@ -74,11 +74,11 @@ func TestRunningPools(t *testing.T) {
 		}
 		return who, 0
 	}
-	if _, code := found(""); code != cli.Unavailable {
+	if _, code := found(""); code != exit.Unavailable {
 		t.Errorf("none runs: %d", code)
 	}
 	private := serve(t, store, "private", self, true)
-	if hint, code := found(""); code != cli.Unavailable || !strings.HasSuffix(hint, "belongs to the program that runs it; --socket "+private+" asks it") {
+	if hint, code := found(""); code != exit.Unavailable || !strings.HasSuffix(hint, "belongs to the program that runs it; --socket "+private+" asks it") {
 		t.Errorf("only a private one runs: %d, %s", code, hint)
 	}
 	if who, _ := found(private); who != "private" {
@@ -93,13 +93,13 @@ func TestRunningPools(t *testing.T) {
 		t.Errorf("one runs: %q, %d", who, code)
 	}
 	two := serve(t, store, "two", self, false)
-	if _, code := found(""); code != cli.Usage {
+	if _, code := found(""); code != exit.Usage {
 		t.Errorf("two run: %d", code)
 	}
 	if who, _ := found(two); who != "two" {
 		t.Errorf("by its name: %q", who)
 	}
-	if _, code := found(dir + "/none.sock"); code != cli.Unavailable {
+	if _, code := found(dir + "/none.sock"); code != exit.Unavailable {
 		t.Errorf("none is there: %d", code)
 	}
 	// Where systemd listens for one that is not started yet, it is the one.

@@ -20,6 +20,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -172,7 +173,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		}
 		b, err := launcher.Foreign(foreign)
 		if err != nil {
-			return nil, cli.Errorf(cli.Data, "cannot use the record: %v", err)
+			return nil, exit.Errorf(exit.Data, "cannot use the record: %v", err)
 		}
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
@@ -219,12 +220,12 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
-		return nil, cli.Errorf(cli.Config, "%v", err)
+		return nil, exit.Errorf(exit.Config, "%v", err)
 	}
 	if len(ls) > 0 {
 		for _, l := range ls {
 			if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() && !c.IsSet("token-file") {
-				return nil, cli.Errorf(cli.Config, "systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
+				return nil, exit.Errorf(exit.Config, "systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
 			}
 		}
 		return ls, nil
@@ -236,7 +237,7 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	if rec != nil && rec.Raw("port") != nil && !c.IsSet("listen") {
 		var n int
 		if _, err := rec.Get("port", &n); err != nil || n < 0 || n > 65535 {
-			return nil, cli.Errorf(cli.Data, "the record's port is no port: %s", rec.Raw("port"))
+			return nil, exit.Errorf(exit.Data, "the record's port is no port: %s", rec.Raw("port"))
 		}
 		host, _, _ := net.SplitHostPort(addr)
 		addr = net.JoinHostPort(host, strconv.Itoa(n))
@@ -353,7 +354,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 	s.record.Get("proxy", &p)
 	path, err := store.Socket(fmt.Sprintf("bproxy-%d-%d", p.Port, p.PID))
 	if err != nil {
-		return nil, cli.StateError(err)
+		return nil, state.Explain(err)
 	}
 	entry := state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
 	return &register.Service{

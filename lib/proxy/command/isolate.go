@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -176,7 +177,7 @@ func endSessions(c *cli.Context, out *cli.Output, e ending) error {
 	case err != nil:
 		return err
 	case len(ps) == 0:
-		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: elsewhere}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: elsewhere}
 	case len(ps) > 1:
 		return c.UsageError("several run, name the port of one with --port: %s", strings.Join(portsOf(ps), ", "))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -27,7 +28,7 @@ const statusTimeout = 5 * time.Second
 func proxies(c *cli.Context) ([]state.Proxy, error) {
 	f, err := c.State().Read()
 	if err != nil {
-		return nil, cli.StateError(err)
+		return nil, state.Explain(err)
 	}
 	var alive []state.Proxy
 	for _, p := range f.Proxies {
@@ -114,9 +115,9 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	case errors.As(err, &e):
 		return e.Exit()
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
 	case err != nil:
-		return &cli.Error{Code: cli.TryAgain, Err: err}
+		return &exit.Error{Code: exit.TryAgain, Err: err}
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 	}
 	switch len(ps) {
 	case 0:
-		return state.Proxy{}, &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: elsewhere}
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: elsewhere}
 	case 1:
 		return ps[0], nil
 	}
@@ -172,7 +173,7 @@ const elsewhere = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNT
 // notHere says that no proxy with this port is listed.
 func notHere(c *cli.Context, port string) error {
 	path := c.State().Path()
-	e := &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path), Hint: "bproxy list shows those that run"}
+	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path), Hint: "bproxy list shows those that run"}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
 			conn.Close()

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/virtual"
 )
 
@@ -80,8 +80,8 @@ func (l *life) isOver() bool {
 const endBound = 5 * time.Second
 
 var (
-	errClosed = &cli.Error{Code: cli.TryAgain, Err: errors.New("the program is stopping")}
-	errEnded  = &cli.Error{Code: cli.TryAgain, Err: errors.New("the session was ended while it was created")}
+	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the program is stopping")}
+	errEnded  = &exit.Error{Code: exit.TryAgain, Err: errors.New("the session was ended while it was created")}
 )
 
 // Use returns a session, which is created if it is not there: once, however
