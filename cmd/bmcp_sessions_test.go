@@ -35,6 +35,16 @@ func newWebHost(t *testing.T, url string) *webHost {
 	return host
 }
 
+// lists waits until a tool is there: its child may start slowly.
+func (h *webHost) lists(tool string) {
+	h.t.Helper()
+	until(h.t, tool+" is listed", func() bool {
+		_, _, body := post(h.t, h.url, map[string]string{"Mcp-Session-Id": h.session},
+			`{"jsonrpc":"2.0","id":"list","method":"tools/list","params":{}}`)
+		return strings.Contains(body, `"name":"`+tool+`"`)
+	})
+}
+
 func (h *webHost) tool(name, args string) (x toolResult) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -132,6 +142,7 @@ func TestMCPHostsApart(t *testing.T) {
 				page1 = `,"pageId":1`
 				navigate, args, read = "navigate_page", `{"pageId":1,"type":"url","url":%q}`, "evaluate_script"
 			}
+			all[i].lists(read)
 			for n := range rounds {
 				page := fmt.Sprintf("/host-%d/%d", i, n)
 				all[i].tool(navigate, fmt.Sprintf(args, site+page))
@@ -421,6 +432,8 @@ func TestMCPVirtualPool(t *testing.T) {
 	url, stop := w.serveMCP([]string{"PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY__A_LEASE_TTL=15s"},
 		append(browserChildren(t), "--mcp", "port="+bin+"/fakechild {cdp_port}")...)
 	hosts := []*webHost{newWebHost(t, url), newWebHost(t, url)}
+	hosts[0].lists("browser_navigate")
+	hosts[0].lists("list_pages")
 	for n := range 3 {
 		for i, h := range hosts {
 			page := fmt.Sprintf("/lease-%d/%d", i, n)

@@ -179,7 +179,7 @@ func (m *mcp) next() *rpc {
 			m.t.Fatalf("no message: %v: %.200q", err, line)
 		}
 		return r
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		m.t.Fatal("no message came")
 		return nil
 	}
