@@ -45,17 +45,17 @@ const (
 // if a host does not read its answer.
 func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func() error) {
 	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
-	limit := &guard.Limit{Most: 1024}
+	limit := &guard.Limit{Max: 1024}
 	s := &http.Server{
 		ConnState:         limit.State,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if g.Pages(w, r, fromPages) {
+			if g.HandleCORS(w, r, fromPages) {
 				return
 			}
 			if no := g.Check(r); no != nil {
-				no.Answer(w)
+				no.WriteResponse(w)
 				return
 			}
 			f.serve(w, r)
@@ -98,7 +98,7 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 }
 
 // fromPages is what web pages may ask, if their origin may.
-var fromPages = guard.Sharing{
+var fromPages = guard.CORS{
 	Methods: "POST, GET, DELETE",
 	Headers: []string{"Accept", "Authorization", "Content-Type", "Last-Event-ID"},
 	Prefix:  "Mcp-",

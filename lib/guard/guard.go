@@ -91,8 +91,8 @@ func (g *Guard) hint() string {
 	return ": see --allow-origin"
 }
 
-// Answer answers in the shape of the control protocol's errors.
-func (no *Refusal) Answer(w http.ResponseWriter) {
+// WriteResponse answers in the shape of the control protocol's errors.
+func (no *Refusal) WriteResponse(w http.ResponseWriter) {
 	b, _ := json.Marshal(map[string]any{"error": no.Error})
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
@@ -147,9 +147,9 @@ func (g *Guard) isToken(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(s), []byte(g.Token)) == 1
 }
 
-// Clean removes what nobody behind the guard is to see: the token, and the
+// StripCredentials removes what nobody behind the guard is to see: the token, and the
 // Origin, which is judged already.
-func (g *Guard) Clean(r *http.Request) {
+func (g *Guard) StripCredentials(r *http.Request) {
 	r.Header.Del("Origin")
 	if g.Token == "" {
 		return

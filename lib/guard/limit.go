@@ -13,7 +13,7 @@ import (
 // of the one that has waited longest for a request; if all are busy, it is
 // answered with status 503.
 type Limit struct {
-	Most int    // connections at once; 0: any number
+	Max  int    // connections at once; 0: any number
 	Flag string // that sets it, for the answer; "" without one
 
 	mu       sync.Mutex
@@ -64,11 +64,11 @@ func (l *Limit) State(c net.Conn, s http.ConnState) {
 	}
 }
 
-// enter gives a new connection a place, if there is one.
-func (l *Limit) enter(c net.Conn) bool {
+// admit gives a new connection a place, if there is one.
+func (l *Limit) admit(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.Most > 0 && len(l.conns) >= l.Most {
+	if l.Max > 0 && len(l.conns) >= l.Max {
 		var longest net.Conn
 		for other, since := range l.conns {
 			if since != 0 && (longest == nil || since < l.conns[longest]) {
@@ -124,20 +124,20 @@ func (l *Limit) refuse(c net.Conn) {
 }
 
 // Listener is a listener whose connections count.
-func (l *Limit) Listener(from net.Listener) net.Listener { return &limited{from, l} }
+func (l *Limit) Listener(from net.Listener) net.Listener { return &limitedListener{from, l} }
 
-type limited struct {
+type limitedListener struct {
 	net.Listener
 	limit *Limit
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.limit.enter(c) {
+		if l.limit.admit(c) {
 			return c, nil
 		}
 		l.limit.refuse(c)

@@ -19,7 +19,7 @@ func limitedServer(t *testing.T, most int) (*Limit, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &Limit{Most: most, Flag: "max"}
+	limit := &Limit{Max: most, Flag: "max"}
 	done := make(chan struct{})
 	s := &http.Server{ConnState: limit.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
@@ -38,19 +38,19 @@ func limitedServer(t *testing.T, most int) (*Limit, string) {
 	return limit, l.Addr().String()
 }
 
-// ask opens a connection and returns the status of what it asks for there.
-func ask(t *testing.T, addr, path string) (net.Conn, int) {
+// get opens a connection and returns the status of what it asks for there.
+func get(t *testing.T, addr, path string) (net.Conn, int) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c, again(t, c, path)
+	return c, getOn(t, c, path)
 }
 
-// again asks on a connection; 0 says that it was closed.
-func again(t *testing.T, c net.Conn, path string) int {
+// getOn asks on a connection; 0 says that it was closed.
+func getOn(t *testing.T, c net.Conn, path string) int {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
@@ -64,9 +64,9 @@ func again(t *testing.T, c net.Conn, path string) int {
 	return r.StatusCode
 }
 
-// idle waits until the server knows that so many connections are idle: a
+// waitIdle waits until the server knows that so many connections are idle: a
 // client may have its answer before that.
-func idle(t *testing.T, l *Limit, want int) {
+func waitIdle(t *testing.T, l *Limit, want int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		n := 0
@@ -90,16 +90,16 @@ func idle(t *testing.T, l *Limit, want int) {
 // makes room.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	limit, addr := limitedServer(t, 2)
-	first, a := ask(t, addr, "/")
-	second, b := ask(t, addr, "/")
-	idle(t, limit, 2)
-	again(t, first, "/") // so that the second is idle for longer
-	idle(t, limit, 2)
-	third, c := ask(t, addr, "/")
+	first, a := get(t, addr, "/")
+	second, b := get(t, addr, "/")
+	waitIdle(t, limit, 2)
+	getOn(t, first, "/") // so that the second is idle for longer
+	waitIdle(t, limit, 2)
+	third, c := get(t, addr, "/")
 	if a != 200 || b != 200 || c != 200 {
 		t.Errorf("%d %d %d", a, b, c)
 	}
-	if a, b, c := again(t, first, "/"), again(t, second, "/"), again(t, third, "/"); a != 200 || b != 0 || c != 200 {
+	if a, b, c := getOn(t, first, "/"), getOn(t, second, "/"), getOn(t, third, "/"); a != 200 || b != 0 || c != 200 {
 		t.Errorf("first %d, second %d, third %d", a, b, c)
 	}
 	// One that has never asked is no better.
@@ -109,8 +109,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	defer silent.Close()
 	for range 3 {
-		idle(t, limit, 2)
-		if _, got := ask(t, addr, "/"); got != 200 {
+		waitIdle(t, limit, 2)
+		if _, got := get(t, addr, "/"); got != 200 {
 			t.Error(got)
 		}
 	}
@@ -126,11 +126,11 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 // the rest are closed at once.
 func TestTooManyConnections(t *testing.T) {
 	limit, addr := limitedServer(t, 2)
-	busy, a := ask(t, addr, "/busy")
-	if _, b := ask(t, addr, "/busy"); a != 200 || b != 200 {
+	busy, a := get(t, addr, "/busy")
+	if _, b := get(t, addr, "/busy"); a != 200 || b != 200 {
 		t.Errorf("%d %d", a, b)
 	}
-	if _, got := ask(t, addr, "/"); got != 503 || limit.Count() != 2 {
+	if _, got := get(t, addr, "/"); got != 503 || limit.Count() != 2 {
 		t.Errorf("%d, %d connections", got, limit.Count())
 	}
 	before := runtime.NumGoroutine()
@@ -150,7 +150,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	busy.Close()
 	for end := time.Now().Add(20 * time.Second); ; {
-		c, got := ask(t, addr, "/")
+		c, got := get(t, addr, "/")
 		if c.Close(); got == 200 {
 			break
 		}

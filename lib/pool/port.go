@@ -41,7 +41,7 @@ func (v *Service) portLocked(pool string) (*port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
-	p := &port{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Most: maxConnections}}
+	p := &port{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Max: maxConnections}}
 	v.ports[pool] = p
 	server := &http.Server{
 		Handler: p, ConnState: p.limit.State, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -62,7 +62,7 @@ var leaseID = regexp.MustCompile(`^lease_[0-9]+_[a-z0-9]{16}$`)
 func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.guard.Check(r); no != nil {
 		p.service.Log.Debug("refused", "client", r.RemoteAddr, "path", r.URL.Path, "why", no.Error.Message)
-		no.Answer(w)
+		no.WriteResponse(w)
 		return
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, below)
@@ -70,13 +70,13 @@ func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok || !leaseID.MatchString(id) {
 		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here", printable(r.URL.Path))
 		e.Hint = "connect to the http_url or the ws_url of a lease, which hold its ID; by browserURL, Puppeteer drops it"
-		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).Answer(w)
+		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 		return
 	}
-	p.guard.Clean(r)
+	p.guard.StripCredentials(r)
 	h := &hijacked{ResponseWriter: w}
 	if err := p.serve(h, r, id); err != nil {
-		(&guard.Refusal{Status: statusOf(err), Error: control.ErrorOf(err)}).Answer(w)
+		(&guard.Refusal{Status: statusOf(err), Error: control.ErrorOf(err)}).WriteResponse(w)
 	}
 	if h.conn != nil {
 		p.limit.Drop(h.conn) // the server does not know of its end

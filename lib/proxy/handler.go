@@ -38,7 +38,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			// The server else waits for the body, which may never come.
 			http.NewResponseController(w).SetReadDeadline(time.Now())
 		}
-		no.Answer(w)
+		no.WriteResponse(w)
 		return
 	}
 	if p.Sessions != nil {
@@ -63,7 +63,7 @@ func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Code == guard.NotFound {
 		status = http.StatusNotFound
 	}
-	(&guard.Refusal{Status: status, Error: e}).Answer(w)
+	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
 }
 
 // noJSON is what a browser without CDP answers for itself with 404 alone.
@@ -79,7 +79,7 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
-			p.Guard.Clean(r.Out)
+			p.Guard.StripCredentials(r.Out)
 			// The library passes an upgrade on, such as to h2c, which would lead
 			// past all checks.
 			r.Out.Header.Del("Connection")
@@ -217,7 +217,7 @@ func whyStop(err error) string {
 // upgrade opens a WebSocket to the browser and joins the client to it.
 func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 	epoch := p.backend.arrival()
-	p.Guard.Clean(r)
+	p.Guard.StripCredentials(r)
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {

@@ -44,7 +44,7 @@ func (s *shared) isOver() bool {
 // isolate answers a request, which was let through by the guard, with a
 // session's part of the browser.
 func (p *Proxy) isolate(w http.ResponseWriter, r *http.Request) {
-	p.Guard.Clean(r)
+	p.Guard.StripCredentials(r)
 	if r.ContentLength != 0 { // it is refused, and its body may never come
 		http.NewResponseController(w).SetReadDeadline(time.Now())
 	}

@@ -82,7 +82,7 @@ func (p *Proxy) Start() {
 	if p.Sessions != nil {
 		p.Sessions.Chrome = p.chrome
 	}
-	p.limit.Most, p.limit.Flag = p.MaxConnections, "max-connections"
+	p.limit.Max, p.limit.Flag = p.MaxConnections, "max-connections"
 	p.plain = p.reverse()
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,

@@ -37,20 +37,20 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		st, err := v.Status(r.URL.Query().Get("pool"))
 		if err != nil {
-			(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(err)}).Answer(w)
+			(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(err)}).WriteResponse(w)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		json.NewEncoder(w).Encode(st)
 	})
-	limit := &guard.Limit{Most: 64}
+	limit := &guard.Limit{Max: 64}
 	s := &http.Server{
 		ConnState:         limit.State,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if no := g.Check(r); no != nil {
-				no.Answer(w)
+				no.WriteResponse(w)
 				return
 			}
 			mux.ServeHTTP(w, r)

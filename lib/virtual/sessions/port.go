@@ -29,7 +29,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	is, of := asked(r.URL.Path)
 	if no := refusal(r, is); no != nil {
-		no.Answer(w)
+		no.WriteResponse(w)
 		return
 	}
 	switch {
@@ -44,7 +44,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		e := control.Errorf(guard.NotFound, "%s is a session's: this port shows each client a browser of its own", r.URL.Path)
 		e.Hint = "ask for /session/NAME" + r.URL.Path
-		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).Answer(w)
+		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 	}
 }
 
@@ -58,7 +58,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 	}
 	is, _ := asked("/" + rest)
 	if no := refusal(r, is); no != nil {
-		no.Answer(w)
+		no.WriteResponse(w)
 		return
 	}
 	for range tries {

@@ -87,7 +87,7 @@ func refusal(r *http.Request, is what) *guard.Refusal {
 func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base string) error {
 	is, of := asked(strings.TrimPrefix(r.URL.Path, base))
 	if no := refusal(r, is); no != nil {
-		no.Answer(w)
+		no.WriteResponse(w)
 		return nil
 	}
 	s.Touch()
@@ -193,7 +193,7 @@ func open(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string)
 		address = "about:blank"
 	}
 	if err := policy.URL(address); err != nil {
-		guard.Refuse(http.StatusForbidden, guard.Forbidden, "%v", err).Answer(w)
+		guard.Refuse(http.StatusForbidden, guard.Forbidden, "%v", err).WriteResponse(w)
 		return
 	}
 	id, err := s.NewPage(r.Context(), address)
@@ -284,5 +284,5 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &own):
 		status = http.StatusInternalServerError
 	}
-	(&guard.Refusal{Status: status, Error: e}).Answer(w)
+	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
 }

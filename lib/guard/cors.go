@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Sharing says what web pages may do here whose origin may ask: browsers want
+// CORS says what web pages may do here whose origin may ask: browsers want
 // to be told (CORS).
-type Sharing struct {
+type CORS struct {
 	Methods string   // of HTTP
 	Headers []string // that a request may have
 	Prefix  string   // of the names of others that it may have
 	Exposed string   // headers of answers that a page may read
 }
 
-// pagesRemember is how long a browser keeps what it was told, in seconds.
-const pagesRemember = "600"
+// corsMaxAge is how long a browser keeps what it was told, in seconds.
+const corsMaxAge = "600"
 
-// Pages says in an answer that a page may read it, if its origin is allowed.
+// HandleCORS says in an answer that a page may read it, if its origin is allowed.
 // It reports whether all was asked that a page's request may come, which is
 // answered then: that comes without the token, and changes nothing.
-func (g *Guard) Pages(w http.ResponseWriter, r *http.Request, may Sharing) (answered bool) {
+func (g *Guard) HandleCORS(w http.ResponseWriter, r *http.Request, may CORS) (answered bool) {
 	if len(g.Origins) == 0 {
 		return false
 	}
@@ -43,7 +43,7 @@ func (g *Guard) Pages(w http.ResponseWriter, r *http.Request, may Sharing) (answ
 	}
 	h.Set("Access-Control-Allow-Methods", may.Methods)
 	h.Set("Access-Control-Allow-Headers", strings.Join(headers, ", "))
-	h.Set("Access-Control-Max-Age", pagesRemember)
+	h.Set("Access-Control-Max-Age", corsMaxAge)
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }
