@@ -519,7 +519,7 @@ func TestSharedPoolClients(t *testing.T) {
 		_, ws := at(who)
 		wg.Go(func() { chromedpSession(t, ws, site, who) })
 	}
-	isolatedClients(t, &proxy{t: t, w: w}, site, at, "isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")
+	isolatedClients(t, &proxy{t: t, w: w}, site, at, twice("isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")...)
 	wg.Wait()
 	if n := len(w.browsers()); n != 1 || p.status().Summary.Leased != 8 {
 		t.Errorf("%d browsers run", n)

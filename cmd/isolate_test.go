@@ -445,8 +445,11 @@ func isolatedSite(t *testing.T) string {
 	return s.URL
 }
 
-// isolatedClients runs clients at once: each script twice, at the addresses
-// that at gives it. All of them must end well.
+// twice is two of each client.
+func twice(scripts ...string) []string { return append(scripts, scripts...) }
+
+// isolatedClients runs clients at once, each at the addresses that at gives it.
+// All of them must end well.
 func isolatedClients(t *testing.T, p *proxy, site string, at func(who string) (http, ws string), scripts ...string) {
 	t.Helper()
 	dir, err := filepath.Abs("../scripts/clients")
@@ -457,7 +460,7 @@ func isolatedClients(t *testing.T, p *proxy, site string, at func(who string) (h
 		t.Fatalf("the clients are not installed (scripts/install-deps test does it): %v", err)
 	}
 	var wg sync.WaitGroup
-	for i, script := range append(scripts, scripts...) {
+	for i, script := range scripts {
 		who := fmt.Sprintf("%s-%d", strings.TrimSuffix(strings.TrimPrefix(script, "isolated-"), ".mjs"), i)
 		httpURL, wsURL := at(who)
 		c := p.w.cmd("node", filepath.Join(dir, script), httpURL, wsURL, site, who, p.w.dir)
@@ -503,7 +506,7 @@ func TestClientsOfSessions(t *testing.T) {
 			chromedpSession(t, ws, site, who)
 		})
 	}
-	isolatedClients(t, p, site, at, "isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")
+	isolatedClients(t, p, site, at, twice("isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")...)
 	wg.Wait()
 	if got := len(strings.Fields(p.sessions())); got != 8 {
 		t.Errorf("there are %d sessions, want 8: %s", got, p.sessions())
