@@ -55,6 +55,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"btools/lib/exit"
+	"btools/lib/terminal"
 )
 
 // Release is the version that --version prints, set by the linker.
@@ -78,7 +79,7 @@ func (e *Env) width(unknown int) int {
 	if n, err := strconv.Atoi(e.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	if n := terminalWidth(e.Stdout); n > 0 {
+	if n := terminal.Width(e.Stdout); n > 0 {
 		return n
 	}
 	return unknown
@@ -275,7 +276,7 @@ func (c *Context) Parse(words []string, check func(*Context) error) error {
 }
 
 // AtTerminal reports whether standard input is a terminal.
-func (c *Context) AtTerminal() bool { return isTerminal(c.Stdin) }
+func (c *Context) AtTerminal() bool { return terminal.Is(c.Stdin) }
 
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/record"
+	"btools/lib/terminal"
 )
 
 // Input returns a reader on the records of standard input, nil if it is not
@@ -123,7 +124,7 @@ type Output struct {
 // is done; schema lists the members' types by name, and known, if not nil, is
 // a record whose members count as known too.
 func (c *Context) Output(cols []Column, schema map[string]any, known *record.Record) (*Output, error) {
-	o := &Output{c: c, safe: isTerminal(c.Stdout)}
+	o := &Output{c: c, safe: terminal.Is(c.Stdout)}
 	if f := c.String("field"); c.IsSet("field") {
 		for _, name := range strings.Split(f, ",") {
 			name = strings.TrimSpace(name)
@@ -134,7 +135,7 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 		}
 		return o, nil
 	}
-	if c.String("output") == "table" || c.String("output") == "" && isTerminal(c.Stdout) {
+	if c.String("output") == "table" || c.String("output") == "" && terminal.Is(c.Stdout) {
 		return c.Table(c.Stdout, cols), nil
 	}
 	return o, nil
@@ -143,9 +144,9 @@ func (c *Context) Output(cols []Column, schema map[string]any, known *record.Rec
 // Table returns a writer of records as a table, as wide as the terminal. It
 // has colors on one that can show them, unless NO_COLOR is set.
 func (c *Context) Table(w io.Writer, cols []Column) *Output {
-	terminal := isTerminal(c.Stdout)
-	t := &table{w: w, cols: cols, colors: terminal && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb"}
-	if terminal || c.Getenv("COLUMNS") != "" {
+	isTerminal := terminal.Is(c.Stdout)
+	t := &table{w: w, cols: cols, colors: isTerminal && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb"}
+	if isTerminal || c.Getenv("COLUMNS") != "" {
 		t.width = c.width(0)
 	}
 	return &Output{c: c, table: t}
@@ -159,7 +160,7 @@ func (o *Output) Wide() {
 }
 
 // Height is how many lines the terminal has, 0 if that is not known.
-func (c *Context) Height() int { return height(c.Stdout) }
+func (c *Context) Height() int { return terminal.Height(c.Stdout) }
 
 // Table reports whether the output is a table for people.
 func (o *Output) Table() bool { return o.table != nil }
@@ -218,7 +219,7 @@ func (o *Output) Write(r *record.Record) error {
 		for i, f := range o.fields {
 			raw, _ := lookup(line, f)
 			if vals[i] = value(raw); o.safe {
-				vals[i] = Printable(vals[i])
+				vals[i] = terminal.Printable(vals[i])
 			}
 		}
 		line = []byte(strings.Join(vals, "\t") + "\n")

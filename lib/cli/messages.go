@@ -4,6 +4,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"btools/lib/terminal"
 )
 
 // Messages passes on messages for people, one a Write, without what a
@@ -41,7 +43,7 @@ func NewMessages(w io.Writer) *Messages {
 }
 
 func (m *Messages) Write(b []byte) (int, error) {
-	next := message{text: printable(b, false)}
+	next := message{text: terminal.Escape(b, false)}
 	select {
 	case m.all <- next:
 		return len(b), nil

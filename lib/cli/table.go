@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"btools/lib/terminal"
 )
 
 // Column is one of a table's columns: a heading and the dotted name of its
@@ -69,7 +71,7 @@ func (t *table) add(line []byte) {
 	row := make([]string, len(t.cols))
 	for i, c := range t.cols {
 		raw, _ := lookup(line, c.Field)
-		row[i] = Printable(value(raw))
+		row[i] = terminal.Printable(value(raw))
 		if c.Show != nil && len(raw) > 0 {
 			row[i] = c.Show(row[i])
 		}

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"syscall"
 
-	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/terminal"
 )
 
 // lastWords passes a child's messages on, with its name in front, and keeps
@@ -66,7 +66,7 @@ func (w *lastWords) how(err error) string {
 		}
 	}
 	var said []string
-	for _, l := range strings.Split(cli.Printable(string(w.tail)), "\n") {
+	for _, l := range strings.Split(terminal.Printable(string(w.tail)), "\n") {
 		if l = strings.TrimSpace(l); l != "" {
 			said = append(said, l)
 		}

@@ -16,11 +16,11 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/life"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/terminal"
 )
 
 // Endpoint is what a command is told of its browser.
@@ -120,7 +120,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 			cmd.Process.Kill()
 			kill = nil
 		case s := <-signals:
-			if s == syscall.SIGINT && cli.Foreground() {
+			if s == syscall.SIGINT && terminal.Foreground() {
 				// The terminal has sent it to the command as well, whose
 				// business it is: many live on.
 				continue

@@ -34,6 +34,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/state"
+	"btools/lib/terminal"
 	"btools/lib/wsl"
 )
 
@@ -96,7 +97,7 @@ func Run(c *cli.Context) error {
 		}
 	} else {
 		if c.AtTerminal() {
-			cli.BackgroundReadsFail()
+			terminal.BackgroundReadsFail()
 			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it (bmcp config claude-code prints how)")
 		}
 		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)

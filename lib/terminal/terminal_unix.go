@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package terminal
 
 import (
 	"os"
@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func isTerminal(f *os.File) bool {
+// Is reports whether a file is a terminal.
+func Is(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
 }
 
-func height(f *os.File) int {
+// Height is how many rows the terminal has, 0 if f is not one.
+func Height(f *os.File) int {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0
@@ -34,8 +36,8 @@ func Foreground() bool {
 	return err == nil && pgrp == unix.Getpgrp()
 }
 
-// terminalWidth is how many columns the terminal has, 0 if f is none.
-func terminalWidth(f *os.File) int {
+// Width is how many columns the terminal has, 0 if f is not one.
+func Width(f *os.File) int {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || ws.Col == 0 {
 		return 0

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"os"
@@ -6,12 +6,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func isTerminal(f *os.File) bool {
+// Is reports whether a file is a terminal.
+func Is(f *os.File) bool {
 	var mode uint32
 	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
 }
 
-func height(f *os.File) int {
+// Height is how many rows the terminal has, 0 if f is not one.
+func Height(f *os.File) int {
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
 		return 0
@@ -23,8 +25,8 @@ func height(f *os.File) int {
 // processes.
 func Foreground() bool { return true }
 
-// terminalWidth is how many columns the terminal has, 0 if f is none.
-func terminalWidth(f *os.File) int {
+// Width is how many columns the terminal has, 0 if f is not one.
+func Width(f *os.File) int {
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
 		return 0

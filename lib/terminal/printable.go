@@ -1,4 +1,6 @@
-package cli
+// Package terminal is what a program must know of a terminal: its size, its
+// foreground, and which bytes it takes for commands.
+package terminal
 
 import (
 	"fmt"
@@ -9,11 +11,11 @@ import (
 // Printable is a text of others without what a terminal takes for commands:
 // control characters, those that turn the direction of the text, and bytes
 // that are no UTF-8 are shown as escapes, such as \x1b. Tabs and newlines stay.
-func Printable(s string) string { return string(printable([]byte(s), true)) }
+func Printable(s string) string { return string(Escape([]byte(s), true)) }
 
-// printable is Printable of a copy. Without whole, b may begin or end in the
+// Escape is Printable of a copy. Without whole, b may begin or end in the
 // middle of a character, which stays as it is.
-func printable(b []byte, whole bool) []byte {
+func Escape(b []byte, whole bool) []byte {
 	out := make([]byte, 0, len(b))
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])

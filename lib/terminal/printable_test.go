@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import "testing"
 
@@ -22,7 +22,7 @@ func TestPrintable(t *testing.T) {
 func TestPrintablePieces(t *testing.T) {
 	const text = "ä日𝄞!"
 	for i := range len(text) {
-		got := string(printable([]byte(text[:i]), false)) + string(printable([]byte(text[i:]), false))
+		got := string(Escape([]byte(text[:i]), false)) + string(Escape([]byte(text[i:]), false))
 		if got != text {
 			t.Errorf("cut at %d: %q", i, got)
 		}
