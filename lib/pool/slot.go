@@ -363,9 +363,9 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			running, s.had = true, true
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it is left to the first connection
-		case running && st.LastExit == proxy.Unused:
+		case running && st.Exit == proxy.Unused:
 			return idled
-		case running && slices.Contains([]string{proxy.ToldToStop, proxy.SessionLeft}, st.LastExit):
+		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
 			v.mu.Lock()
 			s.tellHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
 			v.mu.Unlock()

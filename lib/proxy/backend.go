@@ -37,7 +37,7 @@ type backend struct {
 	opts      options.Options
 	typ       string // the last browser's type
 	launches  int
-	lastExit  string
+	lastExit  error
 	lastError string
 	closed    bool
 	epoch     chan struct{}  // closed by cutOff: what came before does not go on
@@ -61,10 +61,10 @@ type generation struct {
 	told    sync.Once     // why that is
 
 	// Under the backend's lock:
-	over  bool   // it is ending, or gone: not for new users
-	why   string // it was ended
-	users int    // who wait for it, or just now use it
-	kept  bool   // launched on demand of nobody who waits
+	over  bool  // it is ending, or gone: not for new users
+	why   error // it was ended
+	users int   // who wait for it, or just now use it
+	kept  bool  // launched on demand of nobody who waits
 	open  map[*tunnel]bool
 	held  int // by sessions
 	idle  *time.Timer
@@ -181,7 +181,7 @@ func (b *backend) beginLocked(beside bool) *generation {
 }
 
 // endLocked has a generation end; it is gone a while later.
-func (b *backend) endLocked(g *generation, why string) {
+func (b *backend) endLocked(g *generation, why error) {
 	if g.over {
 		return
 	}
@@ -250,7 +250,7 @@ func (b *backend) run(g *generation) {
 		if g.revert != nil && reflect.DeepEqual(b.opts, g.opts) {
 			b.opts = *g.revert // those are known to work, or were asked for first
 		}
-		b.endLocked(g, "")
+		b.endLocked(g, nil)
 		close(g.ready)
 		alone := g.users == 0
 		b.mu.Unlock()
@@ -307,15 +307,14 @@ func (b *backend) run(g *generation) {
 	b.unshare(g)
 	browser.Stop()
 	if !asked {
-		exit = "it ended by itself"
-		if err := browser.Err(); err != nil {
-			exit = err.Error()
-		} else {
-			if b.wasStopped(browser.Instance.ID) {
-				exit = "it was told to stop, by blaunch stop or a signal"
-			}
+		switch exit = browser.Err(); {
+		case exit != nil:
+		case b.wasStopped(browser.Instance.ID):
+			exit = errors.New("it was told to stop, by blaunch stop or a signal")
+		default:
+			exit = errors.New("it ended by itself")
 		}
-		b.log.Info("the browser ended: " + exit)
+		b.log.Info("the browser ended: " + exit.Error())
 	}
 	if browser.Err() == nil {
 		b.stopLeft(browser, began) // its launcher may have been gone when it was to be told

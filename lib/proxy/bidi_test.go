@@ -144,7 +144,7 @@ func TestSessionThatStays(t *testing.T) {
 	c := newBiDiClient(t, addr)
 	c.do("session.new")
 	c.CloseNow()
-	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.LastExit == SessionLeft })
+	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.Exit == SessionLeft })
 }
 
 // Firefox has no /json; a client that asks for it is told what to do instead.

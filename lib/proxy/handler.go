@@ -205,13 +205,13 @@ func ownAddress(resp *http.Response, browser, proxy string) error {
 	return nil
 }
 
-// whyStop is why a browser that can't be asked is no good any more, "" if it
+// whyStop is why a browser that can't be asked is no good any more, nil if it
 // may be.
-func whyStop(err error) string {
+func whyStop(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "its endpoint is closed" // whatever else it does
+		return errors.New("its endpoint is closed") // whatever else it does
 	}
-	return ""
+	return nil
 }
 
 // upgrade opens a WebSocket to the browser and joins the client to it.
@@ -397,7 +397,7 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	}
 	sent, received, over := newSession(t).run(func() { p.backend.parting(t) }, g.end)
 	if !over {
-		p.Log.Debug(SessionLeft, "instance", g.browser.Instance.ID)
+		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)
 		p.backend.parting(t) // who comes now waits for it
 		p.backend.distrust(g, SessionLeft)
 	}

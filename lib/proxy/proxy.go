@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"log"
 	"log/slog"
 	"net"
@@ -151,11 +152,11 @@ const (
 	Stopping     = "stopping"
 )
 
-// Last exits of browsers that the proxy has stopped and that were well.
-const (
-	ToldToStop  = "it was told to stop"
-	Unused      = "nobody used it"
-	SessionLeft = "a client left a session that can't be ended"
+// Exits of browsers that the proxy has stopped and that were well.
+var (
+	ToldToStop  = errors.New("it was told to stop")
+	Unused      = errors.New("nobody used it")
+	SessionLeft = errors.New("a client left a session that can't be ended")
 )
 
 // Status is how a proxy is.
@@ -170,7 +171,8 @@ type Status struct {
 	ActiveSessions *int            `json:"active_sessions,omitempty"`
 	Sessions       []sessions.Info `json:"sessions,omitempty"`
 
-	LastExit  string       `json:"last_exit,omitempty"`  // why the last browser ended
+	Exit      error        `json:"-"`                    // why the last browser ended; nil: none has
+	LastExit  string       `json:"last_exit,omitempty"`  // the same, for people
 	LastError string       `json:"last_error,omitempty"` // why the last launch failed, or a foreign browser is unresponsive
 	LastCheck *record.Time `json:"last_check,omitempty"` // when the browser was last asked how it is
 }
@@ -192,7 +194,10 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts, LastExit: b.lastExit, LastError: b.lastError}
+	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts, Exit: b.lastExit, LastError: b.lastError}
+	if s.Exit != nil {
+		s.LastExit = s.Exit.Error()
+	}
 	g := b.cur
 	if !b.owned {
 		s.State = Foreign

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -45,7 +46,7 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 		b.mu.Unlock()
 		if err != nil && b.owned {
 			b.log.Warn("the browser does not answer: stopping it", "why", err)
-			b.end(g, "it did not answer: "+err.Error())
+			b.end(g, fmt.Errorf("it did not answer: %w", err))
 			return
 		}
 		if err != nil && was == "" {
@@ -59,9 +60,9 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 const goneBound = 2 * time.Second
 
 // distrust is told that a browser does not do what it should. One that does
-// not end by itself is ended if why says so. It reports whether the browser
+// not end by itself is ended if there is a why. It reports whether the browser
 // has ended, or will, so that another one may be asked.
-func (b *backend) distrust(g *generation, why string) bool {
+func (b *backend) distrust(g *generation, why error) bool {
 	if !b.owned {
 		return false
 	}
@@ -72,14 +73,14 @@ func (b *backend) distrust(g *generation, why string) bool {
 		return true // the next user waits for that
 	case <-time.After(goneBound):
 	}
-	if why != "" {
+	if why != nil {
 		b.end(g, why)
 	}
-	return why != ""
+	return why != nil
 }
 
 // end ends a browser of our own; the next user launches another one.
-func (b *backend) end(g *generation, why string) {
+func (b *backend) end(g *generation, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.owned {
