@@ -6,7 +6,7 @@ type list[T any] struct{ first, last *node[T] }
 
 type node[T any] struct {
 	prev, next *node[T]
-	of         T
+	value      T
 }
 
 func (l *list[T]) push(n *node[T]) {

@@ -19,34 +19,34 @@ var ErrFull = errors.New("too many wait already")
 // Queue is a queue of slots, numbered from 0. The zero value has none free:
 // Put adds them. It has no lock: its methods are called one at a time.
 type Queue struct {
-	slots   []*slot
-	free    list[*slot]   // by the time they came back
-	any     list[*Waiter] // for any slot, by arrival: empty while one is free
-	arrived uint64        // requests so far
-	waiting int
+	slots    []*slot
+	free     list[*slot]   // by the time they came back
+	anySlot  list[*Waiter] // for any slot, by arrival: empty while one is free
+	arrivals uint64        // requests so far
+	waiting  int
 }
 
 // slot is one of the pool's.
 type slot struct {
-	node   node[*slot]
-	number int
-	free   bool
-	wanted list[*Waiter] // who wants this one, by arrival
+	node    node[*slot]
+	number  int
+	free    bool
+	waiters list[*Waiter] // who wants this one, by arrival
 }
 
 // Waiter is one request that waits.
 type Waiter struct {
-	node    node[*Waiter]
-	arrival uint64
-	until   time.Time
-	in      *list[*Waiter] // nil once it is served
-	serve   func(n int, err error)
+	node     node[*Waiter]
+	arrival  uint64
+	deadline time.Time
+	list     *list[*Waiter] // nil once it is served
+	serve    func(n int, err error)
 }
 
 func (q *Queue) slot(n int) *slot {
 	for len(q.slots) <= n {
 		s := &slot{number: len(q.slots)}
-		s.node.of = s
+		s.node.value = s
 		q.slots = append(q.slots, s)
 	}
 	return q.slots[n]
@@ -59,7 +59,7 @@ func (q *Queue) Take(n int) (int, bool) {
 	if n != Any {
 		s = q.slot(n)
 	} else if q.free.first != nil {
-		s = q.free.first.of
+		s = q.free.first.value
 	}
 	if s == nil || !s.free {
 		return 0, false
@@ -78,17 +78,17 @@ func (q *Queue) take(s *slot) {
 // from within Put with the slot, or from within one of the Fails with the
 // error. When limit others wait already, the error is ErrFull. That it waits
 // no longer than until then is for the caller to see to, by Cancel.
-func (q *Queue) Wait(n, limit int, until time.Time, serve func(n int, err error)) (*Waiter, error) {
+func (q *Queue) Wait(n, limit int, deadline time.Time, serve func(n int, err error)) (*Waiter, error) {
 	if q.waiting >= limit {
 		return nil, ErrFull
 	}
-	in := &q.any
+	in := &q.anySlot
 	if n != Any {
-		in = &q.slot(n).wanted
+		in = &q.slot(n).waiters
 	}
-	q.arrived++
-	w := &Waiter{arrival: q.arrived, until: until, in: in, serve: serve}
-	w.node.of = w
+	q.arrivals++
+	w := &Waiter{arrival: q.arrivals, deadline: deadline, list: in, serve: serve}
+	w.node.value = w
 	in.push(&w.node)
 	q.waiting++
 	return w, nil
@@ -96,16 +96,16 @@ func (q *Queue) Wait(n, limit int, until time.Time, serve func(n int, err error)
 
 // Cancel has a request wait no more, and reports whether it still did.
 func (q *Queue) Cancel(w *Waiter) bool {
-	if w.in == nil {
+	if w.list == nil {
 		return false
 	}
-	q.unqueue(w)
+	q.dequeue(w)
 	return true
 }
 
-func (q *Queue) unqueue(w *Waiter) {
-	w.in.remove(&w.node)
-	w.in = nil
+func (q *Queue) dequeue(w *Waiter) {
+	w.list.remove(&w.node)
+	w.list = nil
 	q.waiting--
 }
 
@@ -117,13 +117,13 @@ func (q *Queue) Put(n int) {
 	if s.free {
 		return
 	}
-	w := s.wanted.first
-	if a := q.any.first; w == nil || a != nil && a.of.arrival < w.of.arrival {
+	w := s.waiters.first
+	if a := q.anySlot.first; w == nil || a != nil && a.value.arrival < w.value.arrival {
 		w = a
 	}
 	if w != nil {
-		q.unqueue(w.of)
-		w.of.serve(n, nil)
+		q.dequeue(w.value)
+		w.value.serve(n, nil)
 		return
 	}
 	s.free = true
@@ -152,38 +152,38 @@ func (q *Queue) Waiting() int { return q.waiting }
 
 // Fail ends all waiting with this error, for now.
 func (q *Queue) Fail(err error) {
-	q.fail(&q.any, err)
+	q.failAll(&q.anySlot, err)
 	q.FailFrom(0, err)
 }
 
 // FailFrom ends the waiting for the slots from this number on.
 func (q *Queue) FailFrom(n int, err error) {
 	for ; n < len(q.slots); n++ {
-		q.fail(&q.slots[n].wanted, err)
+		q.failAll(&q.slots[n].waiters, err)
 	}
 }
 
 // FailBefore ends the waiting for this slot, or with Any that for any, of those
 // that wait until before this time.
 func (q *Queue) FailBefore(n int, t time.Time, err error) {
-	l := &q.any
+	l := &q.anySlot
 	if n != Any {
-		l = &q.slot(n).wanted
+		l = &q.slot(n).waiters
 	}
 	for w := l.first; w != nil; {
 		next := w.next
-		if w.of.until.Before(t) {
-			q.unqueue(w.of)
-			w.of.serve(0, err)
+		if w.value.deadline.Before(t) {
+			q.dequeue(w.value)
+			w.value.serve(0, err)
 		}
 		w = next
 	}
 }
 
-func (q *Queue) fail(l *list[*Waiter], err error) {
+func (q *Queue) failAll(l *list[*Waiter], err error) {
 	for l.first != nil {
-		w := l.first.of
-		q.unqueue(w)
+		w := l.first.value
+		q.dequeue(w)
 		w.serve(0, err)
 	}
 }
