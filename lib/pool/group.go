@@ -133,6 +133,6 @@ func (g *group) sparesLocked() int { return min(len(g.slots)-g.busy, g.set.Spare
 
 func (g *group) spareLocked() {
 	if g.chrome != nil {
-		g.chrome.Spare(g.sparesLocked())
+		g.chrome.SetSpares(g.sparesLocked())
 	}
 }

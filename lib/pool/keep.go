@@ -165,7 +165,7 @@ func (g *group) up(c *share.Chrome) {
 	g.had = true
 	for _, l := range v.leases {
 		if l.slot.group == g && !l.seat.IsLive() {
-			l.seat = c.Take(g.sparesLocked())
+			l.seat = c.TakeSeat(g.sparesLocked())
 			g.uses++
 		}
 	}
@@ -254,16 +254,16 @@ func (g *group) hold(c *share.Chrome) reason {
 		case <-g.ctx.Done():
 			g.without(c, "")
 			return crashed
-		case <-c.Over():
-			v.Log.Info("the browser ended: "+c.Why().Error(), "pool", g.poolName)
-			g.failed(c, errors.New(ended+c.Why().Error()), true)
+		case <-c.Done():
+			v.Log.Info("the browser ended: "+c.Err().Error(), "pool", g.poolName)
+			g.failed(c, errors.New(ended+c.Err().Error()), true)
 			c.Close()
 			return crashed
 		case <-c.Idled():
 			v.Log.Info("no WebSocket for "+g.set.IdleTimeout.String()+": stopping the browser", "pool", g.poolName)
 			g.without(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one", g.set.IdleTimeout))
 			return idled
-		case err := <-c.Fault():
+		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
 			v.mu.Lock()
 			g.worn = "can't end a session"
@@ -315,7 +315,7 @@ func (g *group) look(c *share.Chrome) error {
 	if err != nil {
 		return err
 	}
-	c.Retry()
+	c.RetrySpares()
 	heavy := heavy(g.set, c.Browser.Instance.PID)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -346,16 +346,16 @@ func (g *group) retire(c *share.Chrome) {
 	v.mu.Lock()
 	g.old = append(g.old, c)
 	v.mu.Unlock()
-	c.Retire()
+	c.Drain()
 	v.running.Go(func() {
 		what := ""
 		select {
-		case <-c.Empty():
+		case <-c.Drained():
 		case <-g.ctx.Done():
 		case <-c.Idled():
 			what = fmt.Sprintf("was stopped after %v without a WebSocket; the next connection has another one", g.set.IdleTimeout)
-		case <-c.Over():
-			what = fmt.Sprintf("is gone: %v; another one takes its place, without its pages", c.Why())
+		case <-c.Done():
+			what = fmt.Sprintf("is gone: %v; another one takes its place, without its pages", c.Err())
 		}
 		g.without(c, what)
 	})

@@ -43,7 +43,7 @@ func (g *group) seatLocked(l *lease) {
 		g.poke()
 		return
 	}
-	l.seat = g.chrome.Take(g.sparesLocked())
+	l.seat = g.chrome.TakeSeat(g.sparesLocked())
 	g.uses++
 }
 
@@ -56,7 +56,7 @@ func (g *group) giveLocked(l *lease) {
 	}
 	s.left = l.before
 	if l.seat != nil {
-		if gone := l.seat.Leave(g.sparesLocked()); gone != nil {
+		if gone := l.seat.Release(g.sparesLocked()); gone != nil {
 			s.left = gone
 		}
 	}
@@ -80,7 +80,7 @@ func (g *group) renewLocked(s *slot) {
 		return // each lease has a fresh one anyway
 	}
 	s.tellHolderLocked("is replaced by bpool restart, without its pages")
-	if gone := l.seat.Leave(g.sparesLocked()); gone != nil {
+	if gone := l.seat.Release(g.sparesLocked()); gone != nil {
 		l.before = gone
 	}
 	g.seatLocked(l)
@@ -120,7 +120,7 @@ func (v *Service) sessionOf(ctx context.Context, l *lease) (*virtual.Session, fu
 			continue
 		}
 		s, done, err := use(ctx, seat, wait)
-		if errors.Is(err, share.ErrGone) || errors.Is(err, share.ErrLeft) {
+		if errors.Is(err, share.ErrGone) || errors.Is(err, share.ErrReleased) {
 			continue // seatOf says what is the matter
 		}
 		return s, done, err

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	openBound  = 30 * time.Second // to connect to a Chrome that was launched
-	makeBound  = 30 * time.Second // to make a session
-	cleanBound = 5 * time.Second  // to close the pages of one
-	dying      = time.Second      // for the end of Chrome to be seen
+	openTimeout    = 30 * time.Second // to connect to a Chrome that was launched
+	sessionTimeout = 30 * time.Second // to make a session
+	endTimeout     = 5 * time.Second  // to close the pages of one
+	exitGrace      = time.Second      // for the end of Chrome to be seen
 )
 
 // Why a seat has no session.
 var (
-	ErrGone = errors.New("the browser has ended")
-	ErrLeft = errors.New("the lease has ended")
+	ErrGone     = errors.New("the browser has ended")
+	ErrReleased = errors.New("the lease has ended")
 )
 
 // Chrome is a Chrome that is shared. It is over when Chrome ends, or when it is
@@ -39,23 +39,23 @@ type Chrome struct {
 	ctx     context.Context // its life; the cause of the end says why
 	cancel  context.CancelCauseFunc
 	work    sync.WaitGroup
-	fault   chan error
+	faults  chan error
 	idled   chan struct{}
-	empty   chan struct{}
+	drained chan struct{}
 	closing sync.Once
 
-	mu      sync.Mutex // nothing waits under it
-	stock   stock[*virtual.Session]
-	seats   int // that are taken
-	open    int // requests and WebSockets
-	quiet   *time.Timer
-	retired bool
+	mu        sync.Mutex // nothing waits under it
+	stock     stock[*virtual.Session]
+	seats     int // that are taken
+	requests  int // requests and WebSockets
+	idleTimer *time.Timer
+	draining  bool
 }
 
 // Open takes over a Chrome that was launched, which is stopped on an error.
 // Idle is how long it may be without a WebSocket, 0 for good.
 func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slog.Logger) (*Chrome, error) {
-	opening, cancel := context.WithTimeoutCause(ctx, openBound, fmt.Errorf("no answer within %v", openBound))
+	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
 	shared, err := virtual.Open(opening, b.Instance.WSURL, log)
 	if err != nil {
@@ -64,13 +64,13 @@ func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slo
 	}
 	c := &Chrome{
 		Browser: b, virtual: shared, idle: idle, log: log,
-		fault: make(chan error, 1), idled: make(chan struct{}), empty: make(chan struct{}),
+		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
-	c.stock.dead = isOver
+	c.stock.isDead = isOver
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(c.watch)
 	if idle > 0 {
-		c.quiet = time.AfterFunc(idle, c.quietFor)
+		c.idleTimer = time.AfterFunc(idle, c.idleTimeout)
 	}
 	return c, nil
 }
@@ -92,7 +92,7 @@ func (c *Chrome) watch() {
 		// As a rule it ends; it is of no use if it does not.
 		select {
 		case <-c.Browser.Ended():
-		case <-time.After(dying):
+		case <-time.After(exitGrace):
 		case <-c.ctx.Done():
 		}
 	case <-c.ctx.Done():
@@ -113,20 +113,20 @@ func (c *Chrome) watch() {
 // IsLive reports whether there is such a Chrome, and it is not over.
 func (c *Chrome) IsLive() bool { return c != nil && c.ctx.Err() == nil }
 
-// Over is closed when Chrome has ended, or has been closed; Why says why then.
-func (c *Chrome) Over() <-chan struct{} { return c.ctx.Done() }
+// Done is closed when Chrome has ended, or has been closed; Err says why then.
+func (c *Chrome) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Why is why it is over.
-func (c *Chrome) Why() error { return context.Cause(c.ctx) }
+// Err is why it is over.
+func (c *Chrome) Err() error { return context.Cause(c.ctx) }
 
 // Idled is closed when no WebSocket has been open for the time that was given.
 func (c *Chrome) Idled() <-chan struct{} { return c.idled }
 
-// Empty is closed when it is retired and the last seat has been left.
-func (c *Chrome) Empty() <-chan struct{} { return c.empty }
+// Drained is closed when it is draining and the last seat has been left.
+func (c *Chrome) Drained() <-chan struct{} { return c.drained }
 
-// Fault tells of a session that does not end: another Chrome is needed.
-func (c *Chrome) Fault() <-chan error { return c.fault }
+// Faults tells of a session that does not end: another Chrome is needed.
+func (c *Chrome) Faults() <-chan error { return c.faults }
 
 // Close ends all sessions and stops Chrome. It returns when that is gone.
 func (c *Chrome) Close() { c.closing.Do(c.close) }
@@ -136,55 +136,55 @@ func (c *Chrome) close() {
 	c.virtual.Close()
 	c.Browser.Stop()
 	c.mu.Lock() // whoever has seen it live begins no more work after this
-	if c.quiet != nil {
-		c.quiet.Stop()
+	if c.idleTimer != nil {
+		c.idleTimer.Stop()
 	}
 	c.mu.Unlock()
 	c.work.Wait()
 }
 
-// Spare has this many sessions ready that nobody has yet.
-func (c *Chrome) Spare(n int) {
+// SetSpares has this many sessions ready that nobody has yet.
+func (c *Chrome) SetSpares(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spareLocked(n)
+	c.setSparesLocked(n)
 }
 
-func (c *Chrome) spareLocked(n int) {
-	if c.retired {
+func (c *Chrome) setSparesLocked(n int) {
+	if c.draining {
 		n = 0
 	}
-	for _, s := range c.stock.setWant(n) {
-		c.endLocked(s)
+	for _, s := range c.stock.setTarget(n) {
+		c.endUnusedLocked(s)
 	}
 	c.fillLocked()
 }
 
-// Retry has spares made again that could not be made.
-func (c *Chrome) Retry() {
+// RetrySpares has spares made again that could not be made.
+func (c *Chrome) RetrySpares() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stock.again()
+	c.stock.retry()
 	c.fillLocked()
 }
 
-// Retire has no more spares made: Empty is closed when the last seat is left.
-func (c *Chrome) Retire() {
+// Drain has no more spares made: Drained is closed when the last seat is left.
+func (c *Chrome) Drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.retired = true
-	c.spareLocked(0)
-	c.emptyLocked()
+	c.draining = true
+	c.setSparesLocked(0)
+	c.checkDrainedLocked()
 }
 
-func (c *Chrome) emptyLocked() {
-	if !c.retired || c.seats > 0 {
+func (c *Chrome) checkDrainedLocked() {
+	if !c.draining || c.seats > 0 {
 		return
 	}
 	select {
-	case <-c.empty:
+	case <-c.drained:
 	default:
-		close(c.empty)
+		close(c.drained)
 	}
 }
 
@@ -201,25 +201,25 @@ func (c *Chrome) fillLocked() {
 		return
 	}
 	for range c.stock.start() {
-		c.work.Go(c.make)
+		c.work.Go(c.makeSession)
 	}
 }
 
-func (c *Chrome) make() {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, makeBound, fmt.Errorf("no session within %v", makeBound))
+func (c *Chrome) makeSession() {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, sessionTimeout, fmt.Errorf("no session within %v", sessionTimeout))
 	defer cancel()
 	s, err := c.virtual.NewSession(ctx, virtual.Options{})
 	if err != nil {
 		select { // as a rule because it has ended, which is seen in a moment
-		case <-c.Over():
-		case <-time.After(dying):
+		case <-c.Done():
+		case <-time.After(exitGrace):
 		}
 	}
 	c.mu.Lock()
 	if err != nil {
 		c.stock.failed(fmt.Errorf("cannot make a session: %w", err))
 	} else if c.stock.made(s) {
-		c.endLocked(s)
+		c.endUnusedLocked(s)
 	}
 	c.fillLocked()
 	c.mu.Unlock()
@@ -228,54 +228,54 @@ func (c *Chrome) make() {
 	}
 }
 
-// endLocked ends a session that nobody has used.
-func (c *Chrome) endLocked(s *virtual.Session) {
+// endUnusedLocked ends a session that nobody has used.
+func (c *Chrome) endUnusedLocked(s *virtual.Session) {
 	if c.ctx.Err() == nil {
-		c.work.Go(func() { c.clean(s) })
+		c.work.Go(func() { c.endSession(s) })
 	}
 }
 
-// clean ends a session, and returns when none of its pages is alive.
-func (c *Chrome) clean(s *virtual.Session) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, cleanBound, fmt.Errorf("its pages are still there after %v", cleanBound))
+// endSession ends a session, and returns when none of its pages is alive.
+func (c *Chrome) endSession(s *virtual.Session) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout, fmt.Errorf("its pages are still there after %v", endTimeout))
 	defer cancel()
 	if err := s.End(ctx); err != nil && c.ctx.Err() == nil {
 		select {
-		case c.fault <- fmt.Errorf("cannot end a session: %w", err):
+		case c.faults <- fmt.Errorf("cannot end a session: %w", err):
 		default:
 		}
 	}
 }
 
-// enterLocked counts a request or a WebSocket.
-func (c *Chrome) enterLocked() {
-	c.open++
-	if c.quiet != nil {
-		c.quiet.Stop()
+// beginRequestLocked counts a request or a WebSocket.
+func (c *Chrome) beginRequestLocked() {
+	c.requests++
+	if c.idleTimer != nil {
+		c.idleTimer.Stop()
 	}
 }
 
-func (c *Chrome) leave() {
+func (c *Chrome) endRequest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open--
-	c.touchLocked()
+	c.requests--
+	c.resetIdleLocked()
 }
 
-// touchLocked has the time without a WebSocket begin anew.
-func (c *Chrome) touchLocked() {
-	if c.quiet != nil && c.open == 0 && c.ctx.Err() == nil {
-		c.quiet.Reset(c.idle)
+// resetIdleLocked has the time without a WebSocket begin anew.
+func (c *Chrome) resetIdleLocked() {
+	if c.idleTimer != nil && c.requests == 0 && c.ctx.Err() == nil {
+		c.idleTimer.Reset(c.idle)
 	}
 }
 
-func (c *Chrome) quietFor() {
+func (c *Chrome) idleTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
 	case <-c.idled:
 	default:
-		if c.open == 0 {
+		if c.requests == 0 {
 			close(c.idled)
 		}
 	}

@@ -6,9 +6,9 @@ import "slices"
 // It has no lock, and makes and ends nothing itself: its methods are called one
 // at a time.
 type stock[S comparable] struct {
-	dead func(S) bool // a session has ended by itself
+	isDead func(S) bool // a session has ended by itself
 
-	want    int          // sessions to have ready
+	target  int          // sessions to have ready
 	spares  []S          // those that are: nobody has had them. The oldest first
 	waiting []*waiter[S] // who is to get the next ones, by arrival
 	making  int          // sessions that are being made, for whom it may be
@@ -20,16 +20,16 @@ type waiter[S comparable] struct {
 	serve func(S, error) // called once, from within made, put or failed
 }
 
-// atOnce is how many sessions are made at once: Chrome makes most of them one
+// maxConcurrent is how many sessions are made at once: Chrome makes most of them one
 // after the other anyway.
-const atOnce = 4
+const maxConcurrent = 4
 
 // take takes a session that is ready. If there is none, the request waits, and
 // is served later; w is nil otherwise.
 func (k *stock[S]) take(serve func(S, error)) (s S, w *waiter[S]) {
 	for len(k.spares) > 0 {
 		s, k.spares = k.spares[0], k.spares[1:]
-		if !k.dead(s) {
+		if !k.isDead(s) {
 			return s, nil
 		}
 	}
@@ -48,9 +48,9 @@ func (k *stock[S]) cancel(w *waiter[S]) {
 func (k *stock[S]) start() (n int) {
 	need := len(k.waiting)
 	if !k.failing {
-		need += max(0, k.want-len(k.spares))
+		need += max(0, k.target-len(k.spares))
 	}
-	n = max(0, min(need, atOnce)-k.making)
+	n = max(0, min(need, maxConcurrent)-k.making)
 	k.making += n
 	return n
 }
@@ -72,7 +72,7 @@ func (k *stock[S]) put(s S) (surplus bool) {
 		w.serve(s, nil)
 		return false
 	}
-	if len(k.spares) >= k.want {
+	if len(k.spares) >= k.target {
 		return true
 	}
 	k.spares = append(k.spares, s)
@@ -91,13 +91,13 @@ func (k *stock[S]) failed(err error) {
 	}
 }
 
-// again has spares made again after a failure.
-func (k *stock[S]) again() { k.failing = false }
+// retry has spares made again after a failure.
+func (k *stock[S]) retry() { k.failing = false }
 
-// setWant changes how many are to be ready, and returns those that are too
+// setTarget changes how many are to be ready, and returns those that are too
 // many, which are to be ended.
-func (k *stock[S]) setWant(n int) (surplus []S) {
-	k.want = n
+func (k *stock[S]) setTarget(n int) (surplus []S) {
+	k.target = n
 	if len(k.spares) > n {
 		surplus = slices.Clone(k.spares[n:])
 		k.spares = k.spares[:n]

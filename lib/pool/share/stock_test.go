@@ -27,7 +27,7 @@ type line struct {
 
 func newBench() *bench {
 	b := &bench{ended: map[int]bool{}}
-	b.stock.dead = func(s int) bool { return b.ended[s] }
+	b.stock.isDead = func(s int) bool { return b.ended[s] }
 	return b
 }
 
@@ -86,13 +86,13 @@ func (b *bench) check(t *testing.T) {
 	if len(b.inLine) != len(b.stock.waiting) {
 		t.Fatalf("%d wait, but the stock knows of %d", len(b.inLine), len(b.stock.waiting))
 	}
-	if len(b.stock.spares) > b.stock.want || b.begun != b.stock.making || b.begun > atOnce {
-		t.Fatalf("%d spares of %d, %d are being made of %d", len(b.stock.spares), b.stock.want, b.begun, b.stock.making)
+	if len(b.stock.spares) > b.stock.target || b.begun != b.stock.making || b.begun > maxConcurrent {
+		t.Fatalf("%d spares of %d, %d are being made of %d", len(b.stock.spares), b.stock.target, b.begun, b.stock.making)
 	}
 	if len(b.inLine) > 0 && b.begun == 0 {
 		t.Fatal("somebody waits, and nothing is being made")
 	}
-	if !b.stock.failing && len(b.stock.spares) < b.stock.want && b.begun == 0 {
+	if !b.stock.failing && len(b.stock.spares) < b.stock.target && b.begun == 0 {
 		t.Fatal("there are too few spares, and none is being made")
 	}
 }
@@ -108,7 +108,7 @@ func FuzzStock(f *testing.F) {
 			switch ops[i] {
 			case 'w':
 				if i++; i < len(ops) {
-					for _, s := range b.stock.setWant(int(ops[i] % 20)) {
+					for _, s := range b.stock.setTarget(int(ops[i] % 20)) {
 						b.ended[s] = true
 					}
 					b.fill()
@@ -124,7 +124,7 @@ func FuzzStock(f *testing.F) {
 					b.fill()
 				}
 			case 'a':
-				b.stock.again()
+				b.stock.retry()
 				b.fill()
 			case 'p': // one comes back unused
 				if len(b.held) > 0 {
@@ -152,7 +152,7 @@ func FuzzStock(f *testing.F) {
 
 func TestWhoWaitsIsServedInOrderBeforeSparesAreMade(t *testing.T) {
 	b := newBench()
-	b.stock.setWant(2)
+	b.stock.setTarget(2)
 	b.take()
 	b.take()
 	first, second := b.inLine[0], b.inLine[1]
