@@ -18,8 +18,8 @@ import (
 // Dial connects to the service that listens on the named socket, else to the
 // only one that runs. A service that is some program's own is not for others:
 // it is found only by its name.
-func Dial(ctx context.Context, store *state.Store, named string) (*control.Client, error) {
-	path := named
+func Dial(ctx context.Context, store *state.Store, socket string) (*control.Client, error) {
+	path := socket
 	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path), Hint: "start one with bpool serve, or systemctl --user start bpool"}
 	if path == "" {
 		f, err := store.Read()
@@ -54,7 +54,7 @@ func Dial(ctx context.Context, store *state.Store, named string) (*control.Clien
 func Running(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
 	for _, p := range f.Pools {
 		switch {
-		case !runs(ctx, p):
+		case !isRunning(ctx, p):
 		case p.Private:
 			private = append(private, p)
 		case !slices.ContainsFunc(shared, func(other state.PoolService) bool { return other.Control == p.Control }):
@@ -64,9 +64,9 @@ func Running(ctx context.Context, f *state.File) (shared, private []state.PoolSe
 	return shared, private
 }
 
-// runs reports whether a service that the state file lists does. Whether the
+// isRunning reports whether a service that the state file lists does. Whether the
 // process of another PID namespace lives, its socket tells.
-func runs(ctx context.Context, p state.PoolService) bool {
+func isRunning(ctx context.Context, p state.PoolService) bool {
 	if p.Process.Local() {
 		return p.Process.Alive()
 	}
