@@ -52,7 +52,7 @@ func load(c *cli.Context) (*config.Config, error) {
 		return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
 	}
 	if err == nil && c.String("leave") != "" {
-		cfg.Leave(c.String("leave"))
+		cfg.SkipLaunch(c.String("leave"))
 	}
 	return cfg, err
 }

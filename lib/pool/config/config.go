@@ -44,7 +44,7 @@ type Pool struct {
 	IsDefault bool
 	Settings
 	Instances []Settings
-	all       *settings
+	layers    *layers
 }
 
 // Settings are the values for one instance, or, of those that instances
@@ -103,19 +103,19 @@ type entry struct {
 	file     bool
 }
 
-// place is where an entry stands.
-type place struct {
+// scope is where an entry stands.
+type scope struct {
 	level         level
 	pool, id, key string
 }
 
-// settings are all entries.
-type settings struct {
+// layers are all entries.
+type layers struct {
 	entries []entry
-	index   map[place]int     // of those that hold: the environment's goes before the file's
-	named   map[string]string // pools that the file has a table of, and where
-	none    bool              // no pool is configured
-	left    string            // see Leave
+	index   map[scope]int     // of those that hold: the environment's goes before the file's
+	tables  map[string]string // pools that the file has a table of, and where
+	noPools bool              // no pool is configured
+	skipped string            // see SkipLaunch
 }
 
 // name is the key's as the entry's source has it.
@@ -175,7 +175,7 @@ func Path(named string, getenv func(string) string, home string) string {
 // it), with more variables that hold where that sets none. Its error is an
 // *Error with everything that is wrong.
 func Load(file string, environ []string, more ...envfile.Variable) (*Config, error) {
-	all, bad := &settings{}, &Error{}
+	all, bad := &layers{}, &Error{}
 	if file != "" {
 		all.readFile(file, bad)
 	}
@@ -210,7 +210,7 @@ func variables(environ []string, more []envfile.Variable) []envfile.Variable {
 	return slices.SortedFunc(maps.Values(byName), func(a, b envfile.Variable) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (s *settings) readEnvironment(vars []envfile.Variable, bad *Error) {
+func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
 	for _, v := range vars {
 		name, rest := v.Source, strings.TrimPrefix(v.Name, Prefix)
 		ok := false
@@ -230,7 +230,7 @@ func (s *settings) readEnvironment(vars []envfile.Variable, bad *Error) {
 		e.level = pool
 		var key string
 		if e.pool, key, ok = splitPool(body); !ok {
-			bad.add(name, "unknown key in %s%s", body, suggestion(lastParts(body)...))
+			bad.add(name, "unknown key in %s%s", body, suggestion(keyCandidates(body)...))
 			continue
 		}
 		s.add(e, key, bad)
@@ -248,8 +248,8 @@ func splitPool(body string) (pool, key string, ok bool) {
 	return pool, key, ok
 }
 
-// lastParts are what may be meant as the key of POOL_KEY.
-func lastParts(body string) (parts []string) {
+// keyCandidates are what may be meant as the key of POOL_KEY.
+func keyCandidates(body string) (parts []string) {
 	for i := range len(body) {
 		if body[i] == '_' {
 			parts = append(parts, body[i+1:])
@@ -275,8 +275,8 @@ func suggestion(names ...string) string {
 	return ": did you mean " + best + "?"
 }
 
-// noName says that a pool can't have the name.
-func noName(name string) string {
+// invalidName says that a pool can't have the name.
+func invalidName(name string) string {
 	guess := ""
 	if upper := strings.ToUpper(name); upper != name && validName(upper) {
 		guess = ": did you mean " + upper + "?"
@@ -285,13 +285,13 @@ func noName(name string) string {
 }
 
 // add adds an entry once its place and key are known to be good.
-func (s *settings) add(e entry, name string, bad *Error) {
+func (s *layers) add(e entry, name string, bad *Error) {
 	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != e.key.name {
 		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
 		return
 	}
 	if e.level != global && !validName(e.pool) {
-		bad.add(e.source, "%s", noName(e.pool))
+		bad.add(e.source, "%s", invalidName(e.pool))
 		return
 	}
 	if e.level == instance && !isNumber(e.id) {
@@ -320,9 +320,9 @@ func (s *settings) add(e entry, name string, bad *Error) {
 		}
 	}
 	if s.index == nil {
-		s.index = map[place]int{}
+		s.index = map[scope]int{}
 	}
-	at := place{e.level, e.pool, e.id, e.key.name}
+	at := scope{e.level, e.pool, e.id, e.key.name}
 	if old, ok := s.index[at]; !ok || s.entries[old].file {
 		s.index[at] = len(s.entries)
 	}
@@ -344,7 +344,7 @@ func isNumber(id string) bool {
 
 // readFile reads the TOML file: keys in lower case at the top, in
 // [pool.NAME], and in [pool.NAME.instance.ID].
-func (s *settings) readFile(file string, bad *Error) {
+func (s *layers) readFile(file string, bad *Error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		var pe *fs.PathError
@@ -368,7 +368,7 @@ func (s *settings) readFile(file string, bad *Error) {
 }
 
 // readTable reads the keys of one table, and those below it.
-func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error) {
+func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		at := e
 		full := path + name
@@ -389,7 +389,7 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 						continue
 					}
 					if inner.level == pool && !validName(n) {
-						bad.add(at.source+"."+n, "%s", noName(n))
+						bad.add(at.source+"."+n, "%s", invalidName(n))
 						continue
 					}
 					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
@@ -397,10 +397,10 @@ func (s *settings) readTable(t map[string]any, e entry, path string, bad *Error)
 						continue
 					}
 					if inner.level == pool {
-						if s.named == nil {
-							s.named = map[string]string{}
+						if s.tables == nil {
+							s.tables = map[string]string{}
 						}
-						s.named[n] = at.source + "." + n
+						s.tables[n] = at.source + "." + n
 					}
 					s.readTable(below, inner, full+"."+n+".", bad)
 				}

@@ -8,29 +8,29 @@ import (
 
 // checkIsolation looks for sessions that no browser can give.
 func (c *Config) checkIsolation(bad *Error) {
-	told := map[string]bool{} // a value holds for many instances
+	reported := map[string]bool{} // a value holds for many instances
 	for _, p := range c.Pools {
 		for _, i := range p.Instances {
 			if i.Isolation != Context {
 				continue
 			}
-			e := p.all.find(p.Name, i.ID, "ISOLATION")
-			why := i.unshared()
-			if why == "" || told[p.Name+why] {
+			e := p.layers.lookup(p.Name, i.ID, "ISOLATION")
+			why := i.whyUnshareable()
+			if why == "" || reported[p.Name+why] {
 				continue
 			}
-			told[p.Name+why] = true
+			reported[p.Name+why] = true
 			bad.add(e.source, "%s is %q for %s/%s, %s", e.name(), e.text, p.Name, i.ID, why)
 		}
 	}
 }
 
-// checkMeaning looks for values that change nothing.
-func (s *settings) checkMeaning(c *Config, bad *Error) {
+// checkUnused looks for values that change nothing.
+func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
 		case "PER_BROWSER", "SPARES":
-			if !c.any(&e, func(i Settings) bool { return i.Isolation == Context }) {
+			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source, "%s means nothing here: it is of instances that share a browser, which need isolation = \"context\"", e.name())
 			}
 		case "MAX_MEMORY":
@@ -38,15 +38,15 @@ func (s *settings) checkMeaning(c *Config, bad *Error) {
 			case e.text == "0":
 			case runtime.GOOS != "linux":
 				bad.add(e.source, "%s can't be kept on %s, where a browser's memory is not known", e.name(), runtime.GOOS)
-			case !c.any(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
+			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
 				bad.add(e.source, "%s means nothing here: it is of browsers that bpool launches on Linux", e.name())
 			}
 		}
 	}
 }
 
-// unshared is why instances can't share a browser, "" if they can.
-func (i *Settings) unshared() string {
+// whyUnshareable is why instances can't share a browser, "" if they can.
+func (i *Settings) whyUnshareable() string {
 	switch kind := strings.ToLower(filepath.Base(i.Browser)); {
 	case strings.HasPrefix(kind, "firefox"), kind == "webkit":
 		return "whose browser is " + kind + ": only Chrome and its kind have sessions that can be shared out"
@@ -58,8 +58,8 @@ func (i *Settings) unshared() string {
 	return ""
 }
 
-// any reports whether a value stands where it could hold for such an instance.
-func (c *Config) any(e *entry, is func(Settings) bool) bool {
+// anyInstance reports whether a value stands where it could hold for such an instance.
+func (c *Config) anyInstance(e *entry, is func(Settings) bool) bool {
 	for _, p := range c.Pools {
 		if e.level != global && e.pool != p.Name {
 			continue

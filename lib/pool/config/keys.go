@@ -69,19 +69,22 @@ var keys = []key{
 		s.Browser = v
 		return nil
 	}},
-	{"HEADLESS", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Headless })},
-	{"ISOLATED", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.Isolated })},
-	{"ISOLATION", anywhere, "process or context", "process", oneOf(func(s *Settings) *string { return &s.Isolation }, Process, Context)},
-	{"PER_BROWSER", anywhere, "1 to 10000", "16", func(s *Settings, v string) (err error) { s.PerBrowser, err = count(v, 1, MaxInstances); return err }},
+	{"HEADLESS", anywhere, "true or false", "true", boolKey(func(s *Settings) *bool { return &s.Headless })},
+	{"ISOLATED", anywhere, "true or false", "false", boolKey(func(s *Settings) *bool { return &s.Isolated })},
+	{"ISOLATION", anywhere, "process or context", "process", enumKey(func(s *Settings) *string { return &s.Isolation }, Process, Context)},
+	{"PER_BROWSER", anywhere, "1 to 10000", "16", func(s *Settings, v string) (err error) {
+		s.PerBrowser, err = parseCount(v, 1, MaxInstances)
+		return err
+	}},
 	{"SPARES", anywhere, "a number, or all", "all", func(s *Settings, v string) (err error) {
 		if s.Spares = MaxInstances; v != "all" {
-			if s.Spares, err = count(v, 0, MaxInstances); err != nil {
+			if s.Spares, err = parseCount(v, 0, MaxInstances); err != nil {
 				err = fmt.Errorf("%w, or all", err)
 			}
 		}
 		return err
 	}},
-	{"WSL_WINDOWS", anywhere, "true or false", "false", boolean(func(s *Settings) *bool { return &s.WSLWindows })},
+	{"WSL_WINDOWS", anywhere, "true or false", "false", boolKey(func(s *Settings) *bool { return &s.WSLWindows })},
 	{"TIMEOUT", anywhere, "a duration, or milliseconds, 0 for no limit", "30000", func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
 		if ms, bare := strconv.Atoi(v); bare == nil { // as the specification has it
@@ -96,7 +99,7 @@ var keys = []key{
 		s.Timeout = d
 		return nil
 	}},
-	{"LAUNCH", anywhere, "true or false", "true", boolean(func(s *Settings) *bool { return &s.Launch })},
+	{"LAUNCH", anywhere, "true or false", "true", boolKey(func(s *Settings) *bool { return &s.Launch })},
 	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) {
 		if s.Args, err = words.Split(v); err != nil {
 			return err
@@ -116,27 +119,27 @@ var keys = []key{
 		s.UserDataDir = filepath.Clean(v)
 		return nil
 	}},
-	{"SANDBOX", anywhere, "auto, on or off", "auto", oneOf(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
-	{"START", anywhere, "eager or lazy", "eager", oneOf(func(s *Settings) *string { return &s.Start }, "eager", "lazy")},
-	{"RESTART", anywhere, "always or never", "always", oneOf(func(s *Settings) *string { return &s.Restart }, "always", "never")},
-	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", number(func(s *Settings) *int { return &s.MaxUses })},
-	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
-	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0", func(s *Settings, v string) (err error) { s.MaxMemory, err = size(v); return err }},
-	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s", duration(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
-	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
-	{"LEASE_TTL", shared, "a duration", "1h0m0s", duration(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
-	{"QUEUE_LIMIT", shared, "a number", "1024", number(func(s *Settings) *int { return &s.QueueLimit })},
-	{"AFFINITY", shared, "call or session", "session", oneOf(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
-	{"HEALTH_INTERVAL", shared, "a duration", "20s", duration(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
-	{"HEALTH_TIMEOUT", shared, "a duration", "5s", duration(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
+	{"SANDBOX", anywhere, "auto, on or off", "auto", enumKey(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
+	{"START", anywhere, "eager or lazy", "eager", enumKey(func(s *Settings) *string { return &s.Start }, "eager", "lazy")},
+	{"RESTART", anywhere, "always or never", "always", enumKey(func(s *Settings) *string { return &s.Restart }, "always", "never")},
+	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", countKey(func(s *Settings) *int { return &s.MaxUses })},
+	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s", durationKey(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
+	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0", func(s *Settings, v string) (err error) { s.MaxMemory, err = parseSize(v); return err }},
+	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s", durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
+	{"LEASE_TTL", shared, "a duration", "1h0m0s", durationKey(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
+	{"QUEUE_LIMIT", shared, "a number", "1024", countKey(func(s *Settings) *int { return &s.QueueLimit })},
+	{"AFFINITY", shared, "call or session", "session", enumKey(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
+	{"HEALTH_INTERVAL", shared, "a duration", "20s", durationKey(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
+	{"HEALTH_TIMEOUT", shared, "a duration", "5s", durationKey(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
 }
 
-func boolean(of func(*Settings) *bool) func(*Settings, string) error {
-	return func(s *Settings, v string) (err error) { *of(s), err = truth(v); return err }
+func boolKey(of func(*Settings) *bool) func(*Settings, string) error {
+	return func(s *Settings, v string) (err error) { *of(s), err = parseBool(v); return err }
 }
 
-// truth reads a boolean as people write it in the environment.
-func truth(v string) (bool, error) {
+// parseBool reads a boolean as people write it in the environment.
+func parseBool(v string) (bool, error) {
 	switch strings.ToLower(v) {
 	case "true", "1", "yes", "on":
 		return true, nil
@@ -146,7 +149,7 @@ func truth(v string) (bool, error) {
 	return false, fmt.Errorf("it is true or false")
 }
 
-func oneOf(of func(*Settings) *string, values ...string) func(*Settings, string) error {
+func enumKey(of func(*Settings) *string, values ...string) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		if !slices.Contains(values, v) {
 			return fmt.Errorf("it is %s", strings.Join(values, " or "))
@@ -156,11 +159,11 @@ func oneOf(of func(*Settings) *string, values ...string) func(*Settings, string)
 	}
 }
 
-func number(of func(*Settings) *int) func(*Settings, string) error {
-	return func(s *Settings, v string) (err error) { *of(s), err = count(v, 0, maxCount); return err }
+func countKey(of func(*Settings) *int) func(*Settings, string) error {
+	return func(s *Settings, v string) (err error) { *of(s), err = parseCount(v, 0, maxCount); return err }
 }
 
-func count(v string, low, high int) (int, error) {
+func parseCount(v string, low, high int) (int, error) {
 	n, err := strconv.Atoi(v)
 	if err != nil || n < low || n > high {
 		return 0, fmt.Errorf("it is a number from %d to %d", low, high)
@@ -168,8 +171,8 @@ func count(v string, low, high int) (int, error) {
 	return n, nil
 }
 
-// size reads a size as people write memory's, in bytes.
-func size(v string) (int64, error) {
+// parseSize reads a size as people write memory's, in bytes.
+func parseSize(v string) (int64, error) {
 	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if digits, ok := strings.CutSuffix(v, unit); ok {
 			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 20); err == nil {
@@ -183,7 +186,7 @@ func size(v string) (int64, error) {
 	return 0, fmt.Errorf("it is a whole number with a unit, such as 512MiB or 2GiB, or 0")
 }
 
-func duration(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
+func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
 		if n, bare := strconv.Atoi(v); bare == nil && n > 0 {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// find is the entry that holds for a key of an instance (or of a pool, with
+// lookup is the entry that holds for a key of an instance (or of a pool, with
 // id ""), nil if it is left to the default.
-func (s *settings) find(poolName, id, keyName string) *entry {
-	for _, at := range []place{{instance, poolName, id, keyName}, {pool, poolName, "", keyName}, {global, "", "", keyName}} {
+func (s *layers) lookup(poolName, id, keyName string) *entry {
+	for _, at := range []scope{{instance, poolName, id, keyName}, {pool, poolName, "", keyName}, {global, "", "", keyName}} {
 		if i, ok := s.index[at]; ok {
 			return &s.entries[i]
 		}
@@ -20,8 +20,8 @@ func (s *settings) find(poolName, id, keyName string) *entry {
 }
 
 // resolve makes the configuration of what is set.
-func (s *settings) resolve(bad *Error) *Config {
-	names := s.named // of the pools, with where each is first named
+func (s *layers) resolve(bad *Error) *Config {
+	names := s.tables // of the pools, with where each is first named
 	if names == nil {
 		names = map[string]string{}
 	}
@@ -32,29 +32,29 @@ func (s *settings) resolve(bad *Error) *Config {
 	}
 	c := &Config{}
 	if len(names) == 0 {
-		s.none = true
+		s.noPools = true
 		p := s.pool(Default, 1, bad)
 		p.IsDefault = true
 		c.Pools = []Pool{p}
 		c.checkInstances(bad)
-		s.checkMeaning(c, bad)
+		s.checkUnused(c, bad)
 		return c
 	}
 	var defaults []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		n, isDefault := 0, false
-		if e := s.find(name, "", "INSTANCES"); e == nil && s.named[name] != "" {
+		if e := s.lookup(name, "", "INSTANCES"); e == nil && s.tables[name] != "" {
 			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs instances = N in [pool.%s]", name, name)
 		} else if e == nil {
 			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES=N", name, Prefix, name)
-		} else if k, err := count(e.text, 1, MaxInstances); err != nil {
+		} else if k, err := parseCount(e.text, 1, MaxInstances); err != nil {
 			bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 		} else {
 			n = k
 		}
-		if e := s.find(name, "", "IS_DEFAULT"); e != nil {
+		if e := s.lookup(name, "", "IS_DEFAULT"); e != nil {
 			var err error
-			if isDefault, err = truth(e.text); err != nil {
+			if isDefault, err = parseBool(e.text); err != nil {
 				bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 			}
 		}
@@ -65,17 +65,17 @@ func (s *settings) resolve(bad *Error) *Config {
 		c.Pools = append(c.Pools, p)
 	}
 	c.checkInstances(bad)
-	s.checkMeaning(c, bad)
+	s.checkUnused(c, bad)
 	switch {
 	case len(defaults) > 1:
 		for _, d := range defaults {
-			bad.add(s.find(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
+			bad.add(s.lookup(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
 		}
-	case len(defaults) == 0 && len(c.Pools) == 1 && s.find(c.Pools[0].Name, "", "IS_DEFAULT") == nil:
+	case len(defaults) == 0 && len(c.Pools) == 1 && s.lookup(c.Pools[0].Name, "", "IS_DEFAULT") == nil:
 		c.Pools[0].IsDefault = true // there is no other
 	case len(defaults) == 0:
 		how := "set " + Prefix + "_POOL_IS_DEFAULT=true"
-		if len(s.named) > 0 {
+		if len(s.tables) > 0 {
 			how = "set is_default = true in the [pool.POOL]"
 		}
 		bad.add("", "No default pool defined: %s of one of %s", how, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
@@ -94,13 +94,13 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Leave has browsers of a type not launched where LAUNCH does not say
+// SkipLaunch has browsers of a type not launched where LAUNCH does not say
 // otherwise: clients bring their own.
-func (c *Config) Leave(browser string) {
+func (c *Config) SkipLaunch(browser string) {
 	for _, p := range c.Pools {
-		p.all.left = browser
+		p.layers.skipped = browser
 		for i := range p.Instances {
-			p.Instances[i].Launch = p.all.of(p.Name, p.Instances[i].ID).Launch
+			p.Instances[i].Launch = p.layers.settingsOf(p.Name, p.Instances[i].ID).Launch
 		}
 	}
 }
@@ -110,20 +110,20 @@ func (c *Config) checkInstances(bad *Error) {
 	c.checkIsolation(bad)
 	dirs := map[string]string{}
 	for _, p := range c.Pools {
-		told := false
+		reported := false
 		for _, i := range p.Instances {
 			if !i.Launch {
 				continue
 			}
 			if i.Browser == "webkit" {
-				e := p.all.find(p.Name, i.ID, "LAUNCH")
+				e := p.layers.lookup(p.Name, i.ID, "LAUNCH")
 				bad.add(e.source, "%s is %q for a webkit, of %s/%s: bpool can launch none", e.name(), e.text, p.Name, i.ID)
 			}
 			at := p.Name + "/" + i.ID
-			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !told {
-				e := p.all.find(p.Name, i.ID, "USER_DATA_DIR")
+			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !reported {
+				e := p.layers.lookup(p.Name, i.ID, "USER_DATA_DIR")
 				bad.add(e.source, "%s %s is that of both %s and %s: a profile is for one browser at a time", e.name(), i.UserDataDir, other, at)
-				told = true
+				reported = true
 			}
 			dirs[i.UserDataDir] = at
 		}
@@ -131,16 +131,16 @@ func (c *Config) checkInstances(bad *Error) {
 }
 
 // pool makes one pool with n instances; n is 0 if that is not known.
-func (s *settings) pool(name string, n int, bad *Error) Pool {
-	p := Pool{Name: name, all: s, Settings: s.of(name, "")}
+func (s *layers) pool(name string, n int, bad *Error) Pool {
+	p := Pool{Name: name, layers: s, Settings: s.settingsOf(name, "")}
 	aliases := map[string]string{}
 	for i := range n {
-		set := s.of(name, strconv.Itoa(i))
+		set := s.settingsOf(name, strconv.Itoa(i))
 		p.Instances = append(p.Instances, set)
 		if set.Alias == "" {
 			continue
 		}
-		source := s.find(name, set.ID, "ALIAS").source
+		source := s.lookup(name, set.ID, "ALIAS").source
 		if isDigits(set.Alias) {
 			bad.add(source, "alias %q looks like an instance's ID: take one that is not all digits", set.Alias)
 		}
@@ -168,8 +168,8 @@ func isDigits(s string) bool {
 	return true
 }
 
-// of is the settings of an instance, or, with id "", of its pool.
-func (s *settings) of(pool, id string) Settings {
+// settingsOf is the settings of an instance, or, with id "", of its pool.
+func (s *layers) settingsOf(pool, id string) Settings {
 	set := Settings{ID: id}
 	for _, k := range keys {
 		if k.read == nil {
@@ -183,26 +183,26 @@ func (s *settings) of(pool, id string) Settings {
 }
 
 // value is a key's value and where it comes from.
-func (s *settings) value(pool, id string, k *key) Value {
-	if e := s.find(pool, id, k.name); e != nil {
+func (s *layers) value(pool, id string, k *key) Value {
+	if e := s.lookup(pool, id, k.name); e != nil {
 		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
 	}
 	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
-	if k.name == "BROWSER" && s.none {
+	if k.name == "BROWSER" && s.noPools {
 		v.Text, v.Source = "", "default: the best that is installed" // nobody has asked for another
 	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // which no DevTools drives
 	}
-	if k.name == "LAUNCH" && s.left != "" && s.value(pool, id, keyNamed("BROWSER")).Text == s.left {
-		v.Text, v.Source = "false", "default for "+s.left+" here"
+	if k.name == "LAUNCH" && s.skipped != "" && s.value(pool, id, keyNamed("BROWSER")).Text == s.skipped {
+		v.Text, v.Source = "false", "default for "+s.skipped+" here"
 	}
 	return v
 }
 
 // Resize is the pool with another number of instances.
 func (p Pool) Resize(n int) Pool {
-	q := p.all.pool(p.Name, n, &Error{})
+	q := p.layers.pool(p.Name, n, &Error{})
 	q.IsDefault = p.IsDefault
 	return q
 }
@@ -211,7 +211,7 @@ func (p Pool) Resize(n int) Pool {
 // for an instance only if they are set.
 func (p *Pool) Values() (values []Value) {
 	for _, k := range keys {
-		v := p.all.value(p.Name, "", &k)
+		v := p.layers.value(p.Name, "", &k)
 		switch {
 		case k.levels&instance != 0:
 			if !v.Set {
@@ -231,8 +231,8 @@ func (p *Pool) Values() (values []Value) {
 // those that are its own.
 func (p *Pool) InstanceValues(id string, own bool) (values []Value) {
 	for _, k := range keys {
-		if _, set := p.all.index[place{instance, p.Name, id, k.name}]; k.levels&instance != 0 && (set || !own) {
-			values = append(values, p.all.value(p.Name, id, &k))
+		if _, set := p.layers.index[scope{instance, p.Name, id, k.name}]; k.levels&instance != 0 && (set || !own) {
+			values = append(values, p.layers.value(p.Name, id, &k))
 		}
 	}
 	return values
