@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Busy says why a pool gives no lease now, or, if it is not "", why that
+// WhyNoLease says why a pool gives no lease now, or, if it is not "", why that
 // instance of it is not leased: who holds what there is, what has failed and
 // why. It is "" if there is nothing to say.
-func (p *PoolStatus) Busy(instance string, now time.Time) string {
+func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 	var leased, failed []InstanceStatus
 	total, starting, draining := 0, 0, 0
 	for _, i := range p.Instances {
@@ -30,20 +30,20 @@ func (p *PoolStatus) Busy(instance string, now time.Time) string {
 			draining++
 		}
 	}
-	var parts []string
+	var reasons []string
 	if n := len(leased); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d leased, by %s", n, total, holders(leased, now)))
+		reasons = append(reasons, fmt.Sprintf("%d of %d leased, by %s", n, total, holders(leased, now)))
 	}
 	if starting > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d starting", starting, total))
+		reasons = append(reasons, fmt.Sprintf("%d of %d starting", starting, total))
 	}
 	if n := len(failed); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d failed: %s", n, total, failures(failed, now)))
+		reasons = append(reasons, fmt.Sprintf("%d of %d failed: %s", n, total, failures(failed, now)))
 	}
 	if draining > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d drained", draining, total))
+		reasons = append(reasons, fmt.Sprintf("%d of %d drained", draining, total))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(reasons, "; ")
 }
 
 // Holders counts the leases that there are, and says who has them.
@@ -59,14 +59,14 @@ func (st *Status) Holders(now time.Time) string {
 	return fmt.Sprintf("%s (%s)", count(len(leased), "lease"), holders(leased, now))
 }
 
-// most is how many holders and reasons are named.
-const most = 3
+// maxListed is how many holders and reasons are named.
+const maxListed = 3
 
 // holders names who has leases, who has had one longest first.
 func holders(leased []InstanceStatus, now time.Time) string {
 	slices.SortStableFunc(leased, func(a, b InstanceStatus) int { return a.LeaseStarted.Compare(b.LeaseStarted.Time) })
 	var names []string
-	for _, i := range leased[:min(most, len(leased))] {
+	for _, i := range leased[:min(maxListed, len(leased))] {
 		name := cmp.Or(i.Holder, "an unnamed holder") + " for " + now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
 		if end := i.LeaseExpires; end != nil {
 			layout := time.TimeOnly
@@ -77,7 +77,7 @@ func holders(leased []InstanceStatus, now time.Time) string {
 		}
 		names = append(names, name)
 	}
-	if n := len(leased) - most; n > 0 {
+	if n := len(leased) - maxListed; n > 0 {
 		names = append(names, fmt.Sprintf("%d more", n))
 	}
 	return strings.Join(names, ", ")
@@ -98,8 +98,8 @@ func failures(failed []InstanceStatus, now time.Time) string {
 			next = &i.NextTry.Time
 		}
 	}
-	if n := len(reasons) - most; n > 0 {
-		reasons = append(reasons[:most], fmt.Sprintf("%d more reasons", n))
+	if n := len(reasons) - maxListed; n > 0 {
+		reasons = append(reasons[:maxListed], fmt.Sprintf("%d more reasons", n))
 	}
 	when := "not tried again (RESTART=never)"
 	if next != nil {

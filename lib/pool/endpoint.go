@@ -31,8 +31,8 @@ func protocol(browser string) string {
 	return record.CDP
 }
 
-// stable gives an instance the addresses that stay.
-func (s *slot) stable(i *record.Instance) {
+// setStableAddresses gives an instance the addresses that stay.
+func (s *slot) setStableAddresses(i *record.Instance) {
 	host, port, _ := net.SplitHostPort(s.addr)
 	i.Host = host
 	i.Port, _ = strconv.Atoi(port)

@@ -7,8 +7,8 @@ import (
 	"btools/lib/record"
 )
 
-// keptEvents is how many events are kept for who asks late.
-const keptEvents = 1024
+// maxEvents is how many events are kept for who asks late.
+const maxEvents = 1024
 
 // Event is something that happened to an instance.
 type Event struct {
@@ -23,22 +23,22 @@ type Event struct {
 
 // events are the last events, under the service's lock.
 type events struct {
-	list []Event
-	last int64
-	more chan struct{} // closed at the next event; nil while nobody waits
+	list    []Event
+	last    int64
+	changed chan struct{} // closed at the next event; nil while nobody waits
 }
 
 // eventLocked notes an event.
 func (v *Service) eventLocked(event string, s *slot, lease, why string) {
 	e := &v.events
 	e.last++
-	if len(e.list) >= 2*keptEvents {
-		e.list = slices.Delete(e.list, 0, keptEvents)
+	if len(e.list) >= 2*maxEvents {
+		e.list = slices.Delete(e.list, 0, maxEvents)
 	}
 	e.list = append(e.list, Event{e.last, record.Now(), event, s.poolName, s.set.ID, lease, why})
-	if e.more != nil {
-		close(e.more)
-		e.more = nil
+	if e.changed != nil {
+		close(e.changed)
+		e.changed = nil
 	}
 }
 
@@ -56,10 +56,10 @@ func (v *Service) Events(ctx context.Context, after int64) ([]Event, error) {
 		after = 0
 	}
 	for e.last <= after {
-		if e.more == nil {
-			e.more = make(chan struct{})
+		if e.changed == nil {
+			e.changed = make(chan struct{})
 		}
-		more := e.more
+		more := e.changed
 		v.mu.Unlock()
 		select {
 		case <-more:

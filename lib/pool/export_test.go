@@ -9,12 +9,12 @@ func (v *Service) SetUptime(now func() time.Duration) {
 	v.uptime = now
 }
 
-// Over is closed when the lease has ended, or if there is none.
-func (v *Service) Over(id string) <-chan struct{} {
+// Done is closed when the lease has ended, or if there is none.
+func (v *Service) Done(id string) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l := v.leases[id]; l != nil {
-		return l.over.Done()
+		return l.ctx.Done()
 	}
 	ended := make(chan struct{})
 	close(ended)

@@ -18,36 +18,36 @@ type group struct {
 	service  *Service
 	poolName string
 	set      config.Settings // that all of them have
-	wake     chan struct{}
+	wakeup   chan struct{}
 	ctx      context.Context // its life
 	stop     context.CancelFunc
 
-	// Of run:
+	// Used by run:
 	retry
-	had bool // there has been a browser, whose successor counts as a restart
+	hadBrowser bool // there has been a browser, whose successor counts as a restart
 
 	// Under the service's lock:
-	slots   []*slot         // that are not retired
-	leases  int             // of its instances, retired ones too
-	busy    int             // of those that are not
-	chrome  *share.Chrome   // that takes leases; nil: there is none
-	old     []*share.Chrome // that end with their last lease
-	since   time.Time       // when the one that takes leases was launched
-	uses    int             // its leases
-	worn    string          // why another one is to take its place; "": it is not
-	state   string
-	why     error     // it has failed
-	tryAt   time.Time // when it is launched again
-	hurryAt time.Time // the same while somebody waits for it
-	wanted  bool      // somebody needs a browser, of which there is none
-	force   bool      // other browsers at once, even under leases
-	waiting int       // requests of holders that wait for a browser
-	changed chan struct{}
+	slots         []*slot         // that are not retired
+	leases        int             // of its instances, retired ones too
+	leased        int             // of those that are not
+	chrome        *share.Chrome   // that takes leases; nil: there is none
+	draining      []*share.Chrome // that end with their last lease
+	launchedAt    time.Time       // when the one that takes leases was launched
+	uses          int             // its leases
+	replaceReason string          // why another one is to take its place; "": it is not
+	state         string
+	err           error     // it has failed
+	retryAt       time.Time // when it is launched again
+	demandRetryAt time.Time // the same while somebody waits for it
+	needed        bool      // somebody needs a browser, of which there is none
+	forceReplace  bool      // other browsers at once, even under leases
+	waiting       int       // requests of holders that wait for a browser
+	changed       chan struct{}
 }
 
-// ofAll are the settings that the instances of a group have in common.
-func ofAll(set config.Settings) config.Settings {
-	set = ofInstance(set)
+// groupSettings are the settings that the instances of a group have in common.
+func groupSettings(set config.Settings) config.Settings {
+	set = instanceSettings(set)
 	set.ID, set.Alias = "shared", ""
 	return set
 }
@@ -56,19 +56,19 @@ func ofAll(set config.Settings) config.Settings {
 // same settings that has room, or a new one. It is done with up when its browser
 // is there, has failed, or is left to the first lease.
 func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
-	set := ofAll(s.set)
+	set := groupSettings(s.set)
 	for _, g := range v.groups {
 		if g.poolName == s.poolName && len(g.slots) < set.PerBrowser && g.ctx.Err() == nil && reflect.DeepEqual(g.set, set) {
 			s.group = g
 			g.slots = append(g.slots, s)
 			s.check = g.checkLocked()
-			s.tryAt, s.hurryAt = g.tryAt, g.hurryAt
+			s.retryAt, s.demandRetryAt = g.retryAt, g.demandRetryAt
 			s.setLocked(g.state)
-			g.spareLocked()
+			g.setSparesLocked()
 			return
 		}
 	}
-	g := &group{service: v, poolName: s.poolName, set: set, wake: make(chan struct{}, 1), slots: []*slot{s}, state: Starting, changed: make(chan struct{})}
+	g := &group{service: v, poolName: s.poolName, set: set, wakeup: make(chan struct{}, 1), slots: []*slot{s}, state: Starting, changed: make(chan struct{})}
 	g.ctx, g.stop = context.WithCancel(v.ctx)
 	s.group = g
 	v.groups = append(v.groups, g)
@@ -83,27 +83,27 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	})
 }
 
-// leaveLocked takes out an instance that is retired.
-func (g *group) leaveLocked(s *slot) {
+// removeLocked takes out an instance that is retired.
+func (g *group) removeLocked(s *slot) {
 	g.slots = slices.DeleteFunc(g.slots, func(o *slot) bool { return o == s })
 	if s.lease != nil {
-		g.busy--
+		g.leased--
 	}
-	g.spareLocked()
-	g.endLocked()
+	g.setSparesLocked()
+	g.endIfUnusedLocked()
 }
 
-// endLocked ends the group when it has neither instances nor leases.
-func (g *group) endLocked() {
+// endIfUnusedLocked ends the group when it has neither instances nor leases.
+func (g *group) endIfUnusedLocked() {
 	if len(g.slots) == 0 && g.leases == 0 {
 		g.stop()
 	}
 }
 
-// poke has the group look at its state again.
-func (g *group) poke() {
+// wake has the group look at its state again.
+func (g *group) wake() {
 	select {
-	case g.wake <- struct{}{}:
+	case g.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -113,7 +113,7 @@ func (g *group) setLocked(state string) {
 	g.state = state
 	check := g.checkLocked()
 	for _, s := range slices.Clone(g.slots) {
-		s.check, s.tryAt, s.hurryAt = check, g.tryAt, g.hurryAt
+		s.check, s.retryAt, s.demandRetryAt = check, g.retryAt, g.demandRetryAt
 		s.setLocked(state)
 	}
 	close(g.changed)
@@ -123,16 +123,16 @@ func (g *group) setLocked(state string) {
 // checkLocked is what the last look at the browser saw.
 func (g *group) checkLocked() check {
 	if g.state == Failed {
-		return check{at: time.Now(), err: g.why.Error()}
+		return check{at: time.Now(), err: g.err.Error()}
 	}
 	return check{at: time.Now(), responsive: g.state == Healthy}
 }
 
-// spares is how many sessions the browser is to have ready.
-func (g *group) sparesLocked() int { return min(len(g.slots)-g.busy, g.set.Spares) }
+// spareCountLocked is how many sessions the browser is to have ready.
+func (g *group) spareCountLocked() int { return min(len(g.slots)-g.leased, g.set.Spares) }
 
-func (g *group) spareLocked() {
+func (g *group) setSparesLocked() {
 	if g.chrome != nil {
-		g.chrome.SetSpares(g.sparesLocked())
+		g.chrome.SetSpares(g.spareCountLocked())
 	}
 }

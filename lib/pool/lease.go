@@ -18,25 +18,25 @@ import (
 
 // lease is the right of one holder to one instance, until it ends.
 type lease struct {
-	id      string
-	slot    *slot
-	holder  string
-	keep    string
-	ttl     time.Duration
-	started time.Time
-	expires time.Time
-	ends    time.Duration // the same by a clock that counts the machine's sleep
-	timer   *time.Timer   // of the expiry
-	cut     bool          // who held the instance before may be there still, or again
-	over    context.Context
-	cancel  context.CancelFunc // of over: it has ended
-	unbind  func() bool        // from the connection, until it is confirmed; nil: it is not to be
-	seated
-	news
+	id                 string
+	slot               *slot
+	holder             string
+	keepFor            string
+	ttl                time.Duration
+	started            time.Time
+	expires            time.Time
+	expiresUptime      time.Duration // the same by a clock that counts the machine's sleep
+	timer              *time.Timer   // of the expiry
+	disconnectPrevious bool          // who held the instance before may be there still, or again
+	ctx                context.Context
+	cancel             context.CancelFunc // of ctx: it has ended
+	unbind             func() bool        // from the connection, until it is confirmed; nil: it is not to be
+	seating
+	notices
 }
 
-// forGood is the time to live of a lease that is held by a connection.
-const forGood = 10 * 365 * 24 * time.Hour
+// noExpiry is the time to live of a lease that is held by a connection.
+const noExpiry = 10 * 365 * 24 * time.Hour
 
 // Request asks for a lease.
 type Request struct {
@@ -48,9 +48,9 @@ type Request struct {
 	Confirm  bool           // the same until Confirm is called: the holder knows of the lease then
 	Owner    *proc.Identity // the lease ends with this process, too; nil: with none
 	Holder   string         // what the status calls it: 200 characters are kept
-	// Keep, if not "", has the lease's connections stay when it is released,
+	// KeepConnectionsFor, if not "", has the lease's connections stay when it is released,
 	// until the next lease of the instance: and then, if that has the same.
-	Keep string
+	KeepConnectionsFor string
 }
 
 // Grant is a lease that its holder has from now on.
@@ -67,7 +67,7 @@ type Waiting struct {
 	ctx     context.Context // of who waits
 	began   time.Time
 	timeout time.Duration
-	inLine  *queue.Waiter
+	queued  *queue.Waiter
 	served  chan error // has an element when the queue has served it
 	lease   *lease     // valid then, if there was no error
 }
@@ -77,15 +77,15 @@ type Waiting struct {
 // context is that of the connection that asks: its end ends the waiting, and a
 // lease that is held.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
-	l, w, err := v.begin(ctx, r)
+	l, w, err := v.leaseOrQueue(ctx, r)
 	if l == nil {
 		return nil, w, err
 	}
-	return v.granted(l, time.Now()), nil, nil
+	return v.grant(l, time.Now()), nil, nil
 }
 
-// begin leases or queues, in one step: who comes later is served later.
-func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error) {
+// leaseOrQueue leases or queues, in one step: who comes later is served later.
+func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, err := v.find(r.Pool)
@@ -98,7 +98,7 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 		if err != nil {
 			return nil, nil, err
 		}
-		n = s.n
+		n = s.number
 	}
 	if v.closing {
 		return nil, nil, errStopping
@@ -106,7 +106,7 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 	if r.TTL <= 0 {
 		r.TTL = p.cfg.LeaseTTL
 		if r.Held {
-			r.TTL = forGood
+			r.TTL = noExpiry
 		}
 	}
 	if got, ok := p.queue.Take(n); ok {
@@ -117,26 +117,26 @@ func (v *Service) begin(ctx context.Context, r Request) (*lease, *Waiting, error
 		w.timeout = *r.Timeout
 	}
 	until := w.began.Add(w.timeout)
-	if p.soonestLocked(n).After(until) {
-		return nil, nil, p.refusalLocked(errLost, r)
+	if p.earliestLocked(n).After(until) {
+		return nil, nil, p.leaseErrorLocked(errNoneHealthy, r)
 	}
 	if w.timeout <= 0 {
-		return nil, nil, p.refusalLocked(&late{}, r)
+		return nil, nil, p.leaseErrorLocked(&timeoutError{}, r)
 	}
-	w.inLine, err = p.queue.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
+	w.queued, err = p.queue.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
 		if err == nil {
 			w.lease = v.grantLocked(ctx, p.queue, got, r)
 		} else {
-			err = p.refusalLocked(err, r)
+			err = p.leaseErrorLocked(err, r)
 		}
 		w.served <- err
 	})
 	if err != nil {
-		return nil, nil, p.refusalLocked(err, r)
+		return nil, nil, p.leaseErrorLocked(err, r)
 	}
 	for _, s := range p.slots {
 		if s.state == Failed {
-			s.poke() // somebody waits now
+			s.wake() // somebody waits now
 		}
 	}
 	return nil, w, nil
@@ -151,37 +151,37 @@ func (w *Waiting) Wait() (*Grant, error) {
 	select {
 	case err = <-w.served:
 	case <-w.ctx.Done():
-		err = w.leave(context.Cause(w.ctx))
+		err = w.dequeue(context.Cause(w.ctx))
 	case <-over.C:
-		err = w.leave(&late{w.timeout})
+		err = w.dequeue(&timeoutError{w.timeout})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w.service.granted(w.lease, w.began), nil
+	return w.service.grant(w.lease, w.began), nil
 }
 
 // Cancel gives up the place in the line.
 func (w *Waiting) Cancel() {
-	if w.leave(context.Canceled) == nil {
+	if w.dequeue(context.Canceled) == nil {
 		w.service.end(w.lease.id, "released", false)
 	}
 }
 
-// leave takes the request out of the line, which is the error; nil if it was
+// dequeue takes the request out of the line, which is the error; nil if it was
 // served at the same moment.
-func (w *Waiting) leave(why error) error {
+func (w *Waiting) dequeue(why error) error {
 	w.service.mu.Lock()
 	defer w.service.mu.Unlock()
-	if w.pool.queue.Cancel(w.inLine) {
-		return w.pool.refusalLocked(why, w.request)
+	if w.pool.queue.Cancel(w.queued) {
+		return w.pool.leaseErrorLocked(why, w.request)
 	}
 	return <-w.served // which has an element by now
 }
 
-// granted is a new lease as its holder gets it, who asked at that time.
-func (v *Service) granted(l *lease, asked time.Time) *Grant {
-	if l.cut && l.slot.proxy != nil {
+// grant is a new lease as its holder gets it, who asked at that time.
+func (v *Service) grant(l *lease, asked time.Time) *Grant {
+	if l.disconnectPrevious && l.slot.proxy != nil {
 		l.slot.proxy.Cut()
 	}
 	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(asked)).Seconds())
@@ -190,32 +190,32 @@ func (v *Service) granted(l *lease, asked time.Time) *Grant {
 
 var errStopping = control.Errorf(control.TryAgain, "the service is stopping")
 
-// refusalLocked gives an error of the queue its words, and says what is the
+// leaseErrorLocked gives an error of the queue its words, and says what is the
 // matter.
-func (p *pool) refusalLocked(err error, r Request) error {
+func (p *pool) leaseErrorLocked(err error, r Request) error {
 	p = p.currentLocked()
 	var e *control.Error
 	switch {
-	case errors.As(err, new(*late)):
-		e = control.Errorf(control.LeaseTimeout, "cannot lease %s: %v", p.what(r.Instance), err)
-	case errors.Is(err, errLost) && r.Instance != "":
-		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.what(r.Instance))
-	case errors.Is(err, errLost) && r.Pool == "":
+	case errors.As(err, new(*timeoutError)):
+		e = control.Errorf(control.LeaseTimeout, "cannot lease %s: %v", p.describe(r.Instance), err)
+	case errors.Is(err, errNoneHealthy) && r.Instance != "":
+		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.describe(r.Instance))
+	case errors.Is(err, errNoneHealthy) && r.Pool == "":
 		e = control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
-	case errors.Is(err, errLost):
+	case errors.Is(err, errNoneHealthy):
 		e = control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.what(r.Instance), p.cfg.QueueLimit)
+		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.describe(r.Instance), p.cfg.QueueLimit)
 	default:
 		return err
 	}
 	st, _ := p.status()
-	if busy := st.Busy(r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
+	if busy := st.WhyNoLease(r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
 		e.Message += " (" + busy + ")"
 	} else if busy != "" {
 		e.Message += ": " + busy
 	}
-	if errors.Is(err, errLost) {
+	if errors.Is(err, errNoneHealthy) {
 		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " tries again at once"
 	}
 	return e
@@ -232,63 +232,63 @@ func (p *pool) currentLocked() *pool {
 	return p
 }
 
-// what is a pool, or one of its instances, in a message.
-func (p *pool) what(instance string) string {
+// describe is a pool, or one of its instances, in a message.
+func (p *pool) describe(instance string) string {
 	if instance == "" {
 		return "an instance of pool " + p.cfg.Name
 	}
 	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
 }
 
-// errLost says that all instances that a request could have have failed, and
+// errNoneHealthy says that all instances that a request could have have failed, and
 // that none is tried again in time.
-var errLost = errors.New("no healthy instances")
+var errNoneHealthy = errors.New("no healthy instances")
 
-// late says that a request's time is over.
-type late struct{ timeout time.Duration }
+// timeoutError says that a request's time is over.
+type timeoutError struct{ timeout time.Duration }
 
-func (l *late) Error() string {
+func (l *timeoutError) Error() string {
 	if l.timeout <= 0 {
 		return "none is free"
 	}
 	return fmt.Sprintf("none came free within %v", l.timeout)
 }
 
-// soonestLocked is when an instance, or with queue.Any one of them, may be had
+// earliestLocked is when an instance, or with queue.Any one of them, may be had
 // at the earliest: the zero time if at any moment.
-func (p *pool) soonestLocked(n int) time.Time {
+func (p *pool) earliestLocked(n int) time.Time {
 	if n != queue.Any {
-		return p.slots[n].soonestLocked()
+		return p.slots[n].earliestLocked()
 	}
-	soonest := never
+	earliest := never
 	for _, s := range p.slots {
-		at := s.soonestLocked()
+		at := s.earliestLocked()
 		if at.IsZero() {
 			return at
 		}
-		if at.Before(soonest) {
-			soonest = at
+		if at.Before(earliest) {
+			earliest = at
 		}
 	}
-	return soonest
+	return earliest
 }
 
-func (s *slot) soonestLocked() time.Time {
-	if s.state != Failed || s.force || s.recycle && s.tryAt != never {
+func (s *slot) earliestLocked() time.Time {
+	if s.state != Failed || s.forceReplace || s.replace && s.retryAt != never {
 		return time.Time{}
 	}
-	return s.hurryAt
+	return s.demandRetryAt
 }
 
-// tellLocked tells who waits in vain: whatever they want has failed, and no
+// failWaitersLocked tells who waits in vain: whatever they want has failed, and no
 // other try comes in time.
-func (p *pool) tellLocked() {
+func (p *pool) failWaitersLocked() {
 	for _, s := range p.slots {
 		if s.state == Failed {
-			p.queue.FailBefore(s.n, s.soonestLocked(), errLost)
+			p.queue.FailBefore(s.number, s.earliestLocked(), errNoneHealthy)
 		}
 	}
-	p.queue.FailBefore(queue.Any, p.soonestLocked(queue.Any), errLost)
+	p.queue.FailBefore(queue.Any, p.earliestLocked(queue.Any), errNoneHealthy)
 }
 
 func (p *pool) allFailed() bool {
@@ -306,29 +306,29 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keep: r.Keep, ttl: r.TTL, started: now, expires: now.Add(r.TTL), ends: v.uptime() + r.TTL}
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL, started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", false)
 	})
 	s.lease = l
 	s.uses++
-	l.cut = r.Keep == "" || r.Keep != s.kept
+	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
-		s.group.takeLocked(l)
+		s.group.startLeaseLocked(l)
 	}
-	v.watchLocked(l)
-	l.over, l.cancel = context.WithCancel(v.ctx)
+	v.scheduleSleepCheckLocked(l)
+	l.ctx, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // also if its connection has gone at this very moment
 		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
-		context.AfterFunc(l.over, func() { unbind() }) // the connection may live much longer
+		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may live much longer
 		if !r.Held {
 			l.unbind = unbind
 		}
 	}
 	if r.Owner != nil {
 		v.running.Go(func() {
-			if r.Owner.Wait(l.over) == nil {
+			if r.Owner.Wait(l.ctx) == nil {
 				v.end(l.id, "released", false)
 			}
 		})
@@ -337,14 +337,14 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	return l
 }
 
-// sleepCheck is how often leases are compared with a clock that counts the
+// sleepCheckInterval is how often leases are compared with a clock that counts the
 // machine's sleep, as expires_at does. Timers stop meanwhile.
-const sleepCheck = 10 * time.Second
+const sleepCheckInterval = 10 * time.Second
 
-// watchLocked has a lease compared with that clock.
-func (v *Service) watchLocked(l *lease) {
-	if v.sleep == nil && l.ttl < forGood {
-		v.sleep = time.AfterFunc(sleepCheck, v.checkSleep)
+// scheduleSleepCheckLocked has a lease compared with that clock.
+func (v *Service) scheduleSleepCheckLocked(l *lease) {
+	if v.sleepTimer == nil && l.ttl < noExpiry {
+		v.sleepTimer = time.AfterFunc(sleepCheckInterval, v.checkSleep)
 	}
 }
 
@@ -352,16 +352,16 @@ func (v *Service) watchLocked(l *lease) {
 func (v *Service) checkSleep() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.sleep = nil
+	v.sleepTimer = nil
 	if v.ctx.Err() != nil {
 		return
 	}
 	now := v.uptime()
 	for _, l := range v.leases {
-		if left := l.ends - now; left < time.Until(l.expires)-time.Second && l.timer.Stop() {
+		if left := l.expiresUptime - now; left < time.Until(l.expires)-time.Second && l.timer.Stop() {
 			l.timer.Reset(max(0, left))
 		}
-		v.watchLocked(l)
+		v.scheduleSleepCheckLocked(l)
 	}
 }
 
@@ -372,7 +372,7 @@ func (v *Service) Confirm(id string) error {
 	l := v.leases[id]
 	switch {
 	case l == nil || l.unbind != nil && !l.unbind(): // it is ending
-		return noLease(id)
+		return errNoLease(id)
 	case l.unbind == nil:
 		return control.Errorf(control.BadRequest, "the lease %s was asked for without confirm, or is confirmed already", id)
 	}
@@ -380,7 +380,7 @@ func (v *Service) Confirm(id string) error {
 	return nil
 }
 
-func noLease(id string) error {
+func errNoLease(id string) error {
 	return control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
 }
 
@@ -409,7 +409,7 @@ func (v *Service) Release(id string) bool { return v.end(id, "released", true) }
 
 // end ends a lease, for the reason that the event tells. Its connections may
 // stay only if its holder has said that it ends.
-func (v *Service) end(id, event string, may bool) bool {
+func (v *Service) end(id, event string, mayKeep bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
 	if l == nil {
@@ -421,38 +421,38 @@ func (v *Service) end(id, event string, may bool) bool {
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.cancel()
-	l.ended = how(event, l.ttl)
-	l.tellLocked("")
+	l.ended = endReason(event, l.ttl)
+	l.addLocked("")
 	v.mu.Unlock()
 	s := l.slot
-	kept := ""
-	if may {
-		kept = l.keep
+	keepFor := ""
+	if mayKeep {
+		keepFor = l.keepFor
 	}
-	if s.proxy != nil && kept == "" {
+	if s.proxy != nil && keepFor == "" {
 		s.proxy.Cut()
 	}
 	hasBrowser := s.hasBrowser()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s.lease, s.kept = nil, kept
+	s.lease, s.keptFor = nil, keepFor
 	if s.group != nil {
-		s.group.giveLocked(l)
+		s.group.endLeaseLocked(l)
 	}
 	if s.retired {
 		s.stop()
 		return true
 	}
 	if !hasBrowser {
-		s.settleLocked() // and nothing to replace
+		s.syncQueueLocked() // and nothing to replace
 		return true
 	}
-	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.since) >= s.set.MaxAge
-	if s.set.Isolated || old || s.recycle {
-		s.recycle = true
-		s.poke()
+	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.launchedAt) >= s.set.MaxAge
+	if s.set.Isolated || old || s.replace {
+		s.replace = true
+		s.wake()
 	}
-	s.settleLocked()
+	s.syncQueueLocked()
 	return true
 }
 
@@ -472,7 +472,7 @@ func (v *Service) ReleaseAll() (ids []string) {
 func (v *Service) Restart(poolName, instance string) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	slots, err := v.some(poolName, instance)
+	slots, err := v.selectSlots(poolName, instance)
 	if err != nil {
 		return 0, err
 	}
@@ -481,10 +481,10 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 		if g := s.group; g != nil {
 			n++
 			if instance != "" {
-				g.renewLocked(s)
+				g.replaceSessionLocked(s)
 			} else {
-				g.force = true
-				g.poke()
+				g.forceReplace = true
+				g.wake()
 			}
 			continue
 		}
@@ -492,15 +492,15 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 			continue
 		}
 		n++
-		s.recycle, s.force = true, true
-		s.settleLocked()
-		s.poke()
+		s.replace, s.forceReplace = true, true
+		s.syncQueueLocked()
+		s.wake()
 	}
 	return n, nil
 }
 
-// some are the instances of a pool, or one of them.
-func (v *Service) some(poolName, instance string) ([]*slot, error) {
+// selectSlots are the instances of a pool, or one of them.
+func (v *Service) selectSlots(poolName, instance string) ([]*slot, error) {
 	p, err := v.find(poolName)
 	if err != nil || instance == "" {
 		if err != nil {
@@ -531,7 +531,7 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 		p.drained = on
 		for _, s := range p.slots {
 			n++
-			s.settleLocked()
+			s.syncQueueLocked()
 			if on {
 				v.eventLocked("drained", s, "", "")
 			}
@@ -546,15 +546,15 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l := v.leases[id]
 	if l == nil || !l.timer.Stop() {
 		v.mu.Unlock()
-		return nil, noLease(id)
+		return nil, errNoLease(id)
 	}
 	if ttl > 0 {
 		l.ttl = ttl
 	}
 	expires := time.Now().Add(l.ttl)
-	l.expires, l.ends = expires, v.uptime()+l.ttl
+	l.expires, l.expiresUptime = expires, v.uptime()+l.ttl
 	l.timer.Reset(l.ttl)
-	v.watchLocked(l)
+	v.scheduleSleepCheckLocked(l)
 	v.mu.Unlock()
 	return l.record(expires), nil
 }

@@ -29,7 +29,7 @@ func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
 		if n, err := v.Drain("A", true); n != 2 || err != nil {
 			t.Error(n, err)
 		}
-		waits := ask(t, v, pool.Request{}) // although 1 is free
+		waits := queueLease(t, v, pool.Request{}) // although 1 is free
 		v.Release(l.id)
 		v.Scale("A", 3) // what is added is drained too
 		time.Sleep(30 * time.Second)
@@ -51,7 +51,7 @@ func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
 		if _, err := v.Renew(l.id, 0); err != nil {
 			t.Error(err)
 		}
-		if a := <-ask(t, v, pool.Request{Timeout: new(time.Second)}); code(a.err) != control.LeaseTimeout {
+		if a := <-queueLease(t, v, pool.Request{Timeout: new(time.Second)}); code(a.err) != control.LeaseTimeout {
 			t.Error(a)
 		}
 		if !v.Release(l.id) {
@@ -64,7 +64,7 @@ func TestScaleUpServesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, one...)
 		take(t, v, "")
-		first, second, third := ask(t, v, pool.Request{}), ask(t, v, pool.Request{}), ask(t, v, pool.Request{})
+		first, second, third := queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{})
 		if err := v.Scale("A", 3); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestScaleDownLetsALeaseGoOn(t *testing.T) {
 		if _, err := v.Renew(old.id, time.Hour); err != nil || v.Leases() != 1 || status(t, v).Total != 1 {
 			t.Error("the lease has not survived:", err)
 		}
-		if a := <-ask(t, v, pool.Request{Instance: "1"}); code(a.err) != control.InstanceNotFound {
+		if a := <-queueLease(t, v, pool.Request{Instance: "1"}); code(a.err) != control.InstanceNotFound {
 			t.Error(a)
 		}
 		v.Scale("A", 2)
@@ -96,14 +96,14 @@ func TestScaleDownLetsALeaseGoOn(t *testing.T) {
 		if st := status(t, v); !st.Instances[1].Leased || st.Instances[1].Lease != fresh.id {
 			t.Errorf("%+v", st.Instances[1])
 		}
-		if a := <-ask(t, v, pool.Request{Instance: "1", Timeout: new(time.Duration(0))}); a.err == nil {
+		if a := <-queueLease(t, v, pool.Request{Instance: "1", Timeout: new(time.Duration(0))}); a.err == nil {
 			t.Error("leased twice")
 		}
 		// One that nobody comes for any more goes nowhere.
 		v.Scale("A", 1)
 		v.Release(fresh.id)
 		take(t, v, "")
-		if a := <-ask(t, v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
+		if a := <-queueLease(t, v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
 			t.Error(a)
 		}
 	})
@@ -116,7 +116,7 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 		if a := lease(t.Context(), v, pool.Request{Pool: "B"}); a.err != nil {
 			t.Fatal(a.err)
 		}
-		waits, gone := ask(t, v, pool.Request{Instance: "0"}), ask(t, v, pool.Request{Pool: "B"})
+		waits, gone := queueLease(t, v, pool.Request{Instance: "0"}), queueLease(t, v, pool.Request{Pool: "B"})
 		if _, err := v.Apply(load(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=main", "_C_INSTANCES=1")); err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestWhoWaitsForAnInstanceIsToldWhenItIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 		take(t, v, "1")
-		waits := ask(t, v, pool.Request{Instance: "1"})
+		waits := queueLease(t, v, pool.Request{Instance: "1"})
 		v.Scale("A", 1)
 		if a := answered(waits); a == nil || code(a.err) != control.InstanceNotFound {
 			t.Error(a)
@@ -183,19 +183,19 @@ func TestStopTellsWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, one...)
 		l := take(t, v, "")
-		waiting := []<-chan answer{ask(t, v, pool.Request{}), ask(t, v, pool.Request{Instance: "0"})}
+		waiting := []<-chan answer{queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{Instance: "0"})}
 		stopping := func(a answer) {
 			t.Helper()
 			if code(a.err) != control.TryAgain || a.err.Error() != "the service is stopping" {
 				t.Error(a)
 			}
 		}
-		v.Refuse()
+		v.StopLeasing()
 		for _, w := range waiting {
 			stopping(<-w)
 		}
 		// What is leased goes on until then, and nobody is next.
-		if !v.Release(l.id) || v.Sick() == "" {
+		if !v.Release(l.id) || v.Unhealthy() == "" {
 			t.Error("its lease is gone")
 		}
 		stopping(lease(t.Context(), v, pool.Request{}))
@@ -207,7 +207,7 @@ func TestStopTellsWhoWaits(t *testing.T) {
 func TestAPoolThatIsAddedWhileItStopsGivesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, one...)
-		v.Refuse()
+		v.StopLeasing()
 		v.Apply(load(t, append(one, "_B_INSTANCES=1")...))
 		if a := lease(t.Context(), v, pool.Request{Pool: "B"}); code(a.err) != control.TryAgain && code(a.err) != control.PoolNotFound {
 			t.Error(a)
@@ -274,9 +274,9 @@ func TestWhoIsServedKeepsItsPlaceWhateverSettlesThePool(t *testing.T) {
 				v := start(t, append(one, "_A_QUEUE_LIMIT=3")...)
 				for round := range 50 {
 					l := take(t, v, "")
-					first := ask(t, v, pool.Request{Holder: "first"})
-					second := ask(t, v, pool.Request{Holder: "second"})
-					third := ask(t, v, pool.Request{Holder: "third"})
+					first := queueLease(t, v, pool.Request{Holder: "first"})
+					second := queueLease(t, v, pool.Request{Holder: "second"})
+					third := queueLease(t, v, pool.Request{Holder: "third"})
 					v.Release(l.id)
 					settle(t, v)
 					for _, c := range []<-chan answer{first, second, third} {
@@ -297,13 +297,13 @@ func TestWhoIsServedKeepsItsPlaceWhateverSettlesThePool(t *testing.T) {
 func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 	for name, end := range map[string]func(v *pool.Service){
 		"drain":  func(v *pool.Service) { v.Drain("A", true) },
-		"refuse": (*pool.Service).Refuse,
+		"refuse": (*pool.Service).StopLeasing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := start(t, one...)
 				l := take(t, v, "")
-				ask(t, v, pool.Request{})
+				queueLease(t, v, pool.Request{})
 				v.Release(l.id)
 				end(v)
 				before := v.Leases()
@@ -328,7 +328,7 @@ func TestVeryLongIntervals(t *testing.T) {
 	}
 	defer v.Stop()
 	<-ready
-	if s := v.Sick(); s != "" {
+	if s := v.Unhealthy(); s != "" {
 		t.Error(s)
 	}
 }
@@ -354,7 +354,7 @@ func TestReleaseAtTheMomentOfExpiry(t *testing.T) {
 			}
 			l := lease(t.Context(), v, pool.Request{})
 			go release(l.id)
-			first, second := ask(t, v, pool.Request{Held: true}), ask(t, v, pool.Request{Held: true})
+			first, second := queueLease(t, v, pool.Request{Held: true}), queueLease(t, v, pool.Request{Held: true})
 			time.Sleep(time.Second)
 			a, want := answered(first), "expired"
 			if released {
@@ -381,7 +381,7 @@ func TestRenewAtTheMomentOfExpiry(t *testing.T) {
 	renewed := 0
 	for round := range 500 {
 		l := lease(t.Context(), v, pool.Request{TTL: 200 * time.Microsecond})
-		over := v.Over(l.id)
+		over := v.Done(l.id)
 		for late := l.expires.Add(time.Duration(rand.IntN(1400)-20) * time.Microsecond); time.Now().Before(late); {
 		}
 		_, err := v.Renew(l.id, time.Hour)
@@ -412,9 +412,9 @@ func TestCancelledAtTheMomentItIsServed(t *testing.T) {
 		for round := range 300 {
 			l := take(t, v, "")
 			ctx, cancel := context.WithCancel(t.Context())
-			c := asking(ctx, v, pool.Request{Instance: []string{"", "0"}[round%2]})
+			c := leaseAsync(ctx, v, pool.Request{Instance: []string{"", "0"}[round%2]})
 			synctest.Wait()
-			next := ask(t, v, pool.Request{})
+			next := queueLease(t, v, pool.Request{})
 			go func() { upTo(4); cancel() }()
 			go func() { upTo(4); v.Release(l.id) }()
 			a := answered(c)
@@ -541,7 +541,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 				switch {
 				case a.err == nil && short:
 					if rand.IntN(16) == 0 {
-						<-v.Over(a.id)
+						<-v.Done(a.id)
 					}
 					v.Release(a.id)
 				case a.err == nil:

@@ -30,8 +30,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// show has a pool's counts told from the start, as zeros.
-func (m *metrics) show(pool string) {
+// initialize has a pool's counts told from the start, as zeros.
+func (m *metrics) initialize(pool string) {
 	for _, c := range []*prometheus.CounterVec{m.launches, m.failures, m.restarts} {
 		c.WithLabelValues(pool)
 	}
@@ -70,7 +70,7 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(leasesDesc, p.Leased, p.Name)
 		gauge(waitingDesc, p.Waiting, p.Name)
-		r := v.runningOf(p.Name)
+		r := v.usageOf(p.Name)
 		gauge(browsersDesc, r.browsers, p.Name)
 		if r.shared {
 			gauge(sessionsDesc, r.leased, p.Name, "leased")
@@ -79,17 +79,17 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// runningNow is what runs for a pool.
-type runningNow struct {
+// usage is what runs for a pool.
+type usage struct {
 	browsers      int
 	shared        bool // there is a group of instances that share one
 	leased, spare int  // sessions
 }
 
-func (v *Service) runningOf(pool string) (r runningNow) {
+func (v *Service) usageOf(pool string) (r usage) {
 	v.mu.Lock()
 	var proxied []*slot
-	if p := v.named(pool); p != nil {
+	if p := v.poolNamed(pool); p != nil {
 		proxied = slices.Clone(p.slots)
 	}
 	for _, g := range v.groups {
@@ -97,7 +97,7 @@ func (v *Service) runningOf(pool string) (r runningNow) {
 			continue
 		}
 		r.shared = true
-		chromes := g.old
+		chromes := g.draining
 		if g.chrome != nil {
 			chromes = append(slices.Clone(chromes), g.chrome)
 		}

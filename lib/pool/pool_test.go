@@ -85,17 +85,17 @@ func take(t testing.TB, v *pool.Service, instance string) answer {
 	return a
 }
 
-// asking asks in the background.
-func asking(ctx context.Context, v *pool.Service, r pool.Request) <-chan answer {
+// leaseAsync asks in the background.
+func leaseAsync(ctx context.Context, v *pool.Service, r pool.Request) <-chan answer {
 	c := make(chan answer, 1)
 	go func() { c <- lease(ctx, v, r) }()
 	return c
 }
 
-// ask asks in the background; when it returns the request waits in line, or
+// queueLease asks in the background; when it returns the request waits in line, or
 // is answered.
-func ask(t *testing.T, v *pool.Service, r pool.Request) <-chan answer {
-	c := asking(t.Context(), v, r)
+func queueLease(t *testing.T, v *pool.Service, r pool.Request) <-chan answer {
+	c := leaseAsync(t.Context(), v, r)
 	synctest.Wait()
 	return c
 }
@@ -149,7 +149,7 @@ func TestLeaseGoesToTheNextWhenItsTimeIsOver(t *testing.T) {
 		began := time.Now()
 		l := lease(t.Context(), v, pool.Request{})
 		time.Sleep(3 * time.Second)
-		a := <-ask(t, v, pool.Request{})
+		a := <-queueLease(t, v, pool.Request{})
 		if a.err != nil || a.at.Sub(began) != 10*time.Second || !l.expires.Equal(began.Add(10*time.Second)) {
 			t.Errorf("%v after %v, announced for %v", a.err, a.at.Sub(began), l.expires.Sub(began))
 		}
@@ -163,7 +163,7 @@ func TestRenewMovesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, append(one, "_A_LEASE_TTL=10s")...)
 		l := lease(t.Context(), v, pool.Request{})
-		over := v.Over(l.id)
+		over := v.Done(l.id)
 		renew := func(ttl, end time.Duration) {
 			t.Helper()
 			rec, err := v.Renew(l.id, ttl)
@@ -200,11 +200,11 @@ func TestALeaseEndsAsItSaysAfterASuspend(t *testing.T) {
 		held := lease(t.Context(), v, pool.Request{Held: true})
 		time.Sleep(10 * time.Minute)
 		v.SetUptime(func() time.Duration { return time.Since(began) + 2*time.Hour })
-		<-v.Over(short.id)
+		<-v.Done(short.id)
 		if late := time.Since(began); late < 10*time.Minute || late > 11*time.Minute {
 			t.Error("the short one ended", late, "later, the sleep not counted")
 		}
-		<-v.Over(long.id)
+		<-v.Done(long.id)
 		if late := time.Since(began); late != time.Hour {
 			t.Error("the long one ended", late, "later, the sleep not counted")
 		}
@@ -232,7 +232,7 @@ func TestTimeToLive(t *testing.T) {
 				l := lease(t.Context(), v, c.r)
 				began, got := time.Now(), time.Duration(0)
 				select {
-				case <-v.Over(l.id):
+				case <-v.Done(l.id):
 					got = time.Since(began)
 				case <-time.After(365 * 24 * time.Hour):
 				}
@@ -251,11 +251,11 @@ func TestWaitEndsAtItsDeadlineWhateverHappensMeanwhile(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_LEASE_TIMEOUT=30s")
 		take(t, v, "1")
 		began := time.Now()
-		short, patient := ask(t, v, pool.Request{Instance: "1", Timeout: new(5 * time.Second)}), ask(t, v, pool.Request{Instance: "1"})
+		short, patient := queueLease(t, v, pool.Request{Instance: "1", Timeout: new(5 * time.Second)}), queueLease(t, v, pool.Request{Instance: "1"})
 		go func() {
 			for range 100 {
 				l := take(t, v, "0")
-				next := asking(t.Context(), v, pool.Request{Instance: "0"})
+				next := leaseAsync(t.Context(), v, pool.Request{Instance: "0"})
 				time.Sleep(700 * time.Millisecond)
 				v.Release(l.id)
 				v.Release((<-next).id)
@@ -282,7 +282,7 @@ func TestRefusals(t *testing.T) {
 		at0 := new(time.Duration(0))
 		refused := func(want string, r pool.Request) {
 			t.Helper()
-			if a := <-ask(t, v, r); code(a.err) != want || a.id != "" {
+			if a := <-queueLease(t, v, r); code(a.err) != want || a.id != "" {
 				t.Errorf("%+v: %v, want %s", r, a.err, want)
 			}
 		}
@@ -290,8 +290,8 @@ func TestRefusals(t *testing.T) {
 		refused(control.LeaseTimeout, pool.Request{Timeout: at0})
 		refused(control.LeaseTimeout, pool.Request{Pool: "A", Instance: "main", Timeout: at0})
 		// Those that wait for one instance fill the line as others do.
-		ask(t, v, pool.Request{Instance: "main"})
-		ask(t, v, pool.Request{})
+		queueLease(t, v, pool.Request{Instance: "main"})
+		queueLease(t, v, pool.Request{})
 		refused(control.QueueFull, pool.Request{})
 		refused(control.QueueFull, pool.Request{Instance: "0"})
 		refused(control.LeaseTimeout, pool.Request{Timeout: at0})
@@ -332,7 +332,7 @@ func TestNobodyOvertakesAndNobodyIsHeldUp(t *testing.T) {
 		}
 		var line []<-chan answer
 		for _, instance := range []string{"1", "", "main", "0", "", "1", "", "0"} {
-			line = append(line, ask(t, v, pool.Request{Instance: instance}))
+			line = append(line, queueLease(t, v, pool.Request{Instance: instance}))
 			time.Sleep(time.Millisecond)
 		}
 		for step, c := range []struct {
@@ -363,7 +363,7 @@ func TestAnIDAndItsAliasAreOneInstance(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=main")
 		for _, names := range [][2]string{{"main", "1"}, {"1", "main"}} {
 			l := take(t, v, names[0])
-			other := ask(t, v, pool.Request{Instance: names[1]})
+			other := queueLease(t, v, pool.Request{Instance: names[1]})
 			if a := answered(other); l.instance != "1" || a != nil {
 				t.Fatalf("%v: leased twice: %+v, %+v", names, l, a)
 			}
@@ -402,9 +402,9 @@ func TestACancelledWaiterLeavesTheLine(t *testing.T) {
 		gone := errors.New("its client has gone")
 		for _, instance := range []string{"", "0"} {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			c := asking(ctx, v, pool.Request{Instance: instance})
+			c := leaseAsync(ctx, v, pool.Request{Instance: instance})
 			synctest.Wait()
-			next := ask(t, v, pool.Request{})
+			next := queueLease(t, v, pool.Request{})
 			cancel(gone)
 			if a := <-c; a.err != gone || status(t, v).Waiting != 1 {
 				t.Error(a, status(t, v).Waiting)

@@ -40,8 +40,8 @@ func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ option
 	})
 }
 
-// farming is a service whose browsers come from a farm.
-func farming(t *testing.T, bad bool, vars ...string) (*pool.Service, *farm) {
+// startFarm is a service whose browsers come from a farm.
+func startFarm(t *testing.T, bad bool, vars ...string) (*pool.Service, *farm) {
 	t.Helper()
 	env := []string{config.Prefix + "HEALTH_INTERVAL=1h"} // nobody answers a ping
 	for _, kv := range vars {
@@ -74,7 +74,7 @@ func kill(t *testing.T, v *pool.Service, n int) bool {
 // Who asks with time to wait gets a lease, as a browser that has ended is
 // replaced in time, however often that happens.
 func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
-	v, _ := farming(t, false, "_A_INSTANCES=4", "_A_IS_DEFAULT=1")
+	v, _ := startFarm(t, false, "_A_INSTANCES=4", "_A_IS_DEFAULT=1")
 	ctx, enough := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	var leases atomic.Int64
@@ -106,9 +106,9 @@ func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
 
 // With RESTART=never nothing comes back by itself, so nobody waits for it.
 func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
-	v, _ := farming(t, false, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
+	v, _ := startFarm(t, false, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
 	held := take(t, v, "0")
-	waits := asking(t.Context(), v, pool.Request{Instance: "0"})
+	waits := leaseAsync(t.Context(), v, pool.Request{Instance: "0"})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	kill(t, v, 0)
 	if a := <-waits; code(a.err) != control.NoneHealthy || !strings.Contains(a.err.Error(), `cannot lease instance "0" of pool A: 1 of 1`) {
@@ -124,7 +124,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	if other.err != nil || other.instance != "1" {
 		t.Fatal(other)
 	}
-	waits = asking(t.Context(), v, pool.Request{})
+	waits = leaseAsync(t.Context(), v, pool.Request{})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	if err := v.Scale("A", 1); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 
 // What can't be launched is tried again, and who can wait for that does.
 func TestWaitingForTheNextTry(t *testing.T) {
-	v, f := farming(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	v, f := startFarm(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (2 of 2 failed: there is no display to open a window on, next try in "
 	for _, timeout := range []time.Duration{0, time.Millisecond} {
 		a := lease(t.Context(), v, pool.Request{Timeout: new(timeout)})
@@ -152,7 +152,7 @@ func TestWaitingForTheNextTry(t *testing.T) {
 			t.Errorf("%v: %v", timeout, a.err)
 		}
 	}
-	waits := asking(t.Context(), v, pool.Request{Timeout: new(50 * time.Second)})
+	waits := leaseAsync(t.Context(), v, pool.Request{Timeout: new(50 * time.Second)})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	f.bad.Store(false)
 	a := <-waits
@@ -217,7 +217,7 @@ func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 // configuration is read meanwhile.
 func TestAProfileAfterSeveralReloads(t *testing.T) {
 	vars := []string{"HEALTH_INTERVAL=1h", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=" + t.TempDir()}
-	v, _ := farming(t, false, vars...)
+	v, _ := startFarm(t, false, vars...)
 	held := take(t, v, "")
 	for n := range 3 {
 		env := []string{fmt.Sprintf("%sTIMEOUT=%d", config.Prefix, 10000+n)}
@@ -232,7 +232,7 @@ func TestAProfileAfterSeveralReloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := asking(t.Context(), v, pool.Request{})
+	next := leaseAsync(t.Context(), v, pool.Request{})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	if i := status(t, v).Instances[0]; i.Status != pool.Starting || i.ProcessID != nil {
 		t.Errorf("%+v", i)
@@ -249,7 +249,7 @@ func TestAProfileAfterSeveralReloads(t *testing.T) {
 // A holder is told at once what becomes of its browser, and how its lease
 // ends.
 func TestNewsOfALease(t *testing.T) {
-	v, f := farming(t, false, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	v, f := startFarm(t, false, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	l := lease(t.Context(), v, pool.Request{Held: true, TTL: time.Hour})
 	if l.err != nil {
 		t.Fatal(l.err)
@@ -258,7 +258,7 @@ func TestNewsOfALease(t *testing.T) {
 	hears := func(want ...string) {
 		t.Helper()
 		for len(want) > 0 {
-			n, err := v.News(t.Context(), l.id, after)
+			n, err := v.Notices(t.Context(), l.id, after)
 			if err != nil || n.Ended != "" || len(n.Lines) == 0 {
 				t.Fatalf("%+v, %v", n, err)
 			}
@@ -284,19 +284,19 @@ func TestNewsOfALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		n, err := v.News(t.Context(), l.id, after)
+		n, err := v.Notices(t.Context(), l.id, after)
 		if err != nil || n.Ended != "the time to live (10ms) is over" && n.Ended != "the lease's time to live is over" {
 			t.Errorf("%+v, %v", n, err)
 		}
-		<-v.Over(l.id)
+		<-v.Done(l.id)
 	}
-	if n, _ := v.News(t.Context(), "lease_1_x", 0); n.Ended == "" {
+	if n, _ := v.Notices(t.Context(), "lease_1_x", 0); n.Ended == "" {
 		t.Error("a lease that there never was goes on")
 	}
 	l = lease(t.Context(), v, pool.Request{Held: true})
-	ended := make(chan pool.News, 1)
+	ended := make(chan pool.Notices, 1)
 	go func() {
-		n, _ := v.News(t.Context(), l.id, 0)
+		n, _ := v.Notices(t.Context(), l.id, 0)
 		ended <- n
 	}()
 	v.Stop()

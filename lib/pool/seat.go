@@ -11,124 +11,124 @@ import (
 	"btools/lib/virtual"
 )
 
-// seated is what a lease has of a browser that it shares.
-type seated struct {
-	seat     *share.Seat     // nil while there is no browser
-	before   <-chan struct{} // closed when no page of the lease before is alive; or nil
-	requests int             // of the holder, WebSockets included
+// seating is what a lease has of a browser that it shares.
+type seating struct {
+	seat           *share.Seat     // nil while there is no browser
+	previousClosed <-chan struct{} // closed when no page of the lease before is alive; or nil
+	requests       int             // of the holder, WebSockets included
 }
 
 // maxRequests bounds the requests and WebSockets of a lease.
 const maxRequests = 512
 
-// sessionBound is how long a request may wait for its session.
-const sessionBound = 30 * time.Second
+// sessionTimeout is how long a request may wait for its session.
+const sessionTimeout = 30 * time.Second
 
-// takeLocked gives a new lease its session, without waiting for it.
-func (g *group) takeLocked(l *lease) {
+// startLeaseLocked gives a new lease its session, without waiting for it.
+func (g *group) startLeaseLocked(l *lease) {
 	g.leases++
-	g.busy++
-	l.before = l.slot.left
-	g.seatLocked(l)
-	if g.wornLocked() != "" {
-		g.poke()
+	g.leased++
+	l.previousClosed = l.slot.lastPagesClosed
+	g.takeSeatLocked(l)
+	if g.replaceReasonLocked() != "" {
+		g.wake()
 	}
 }
 
-// seatLocked gives a lease a session of the browser that takes leases. If there
+// takeSeatLocked gives a lease a session of the browser that takes leases. If there
 // is none, the next one gives it.
-func (g *group) seatLocked(l *lease) {
+func (g *group) takeSeatLocked(l *lease) {
 	if g.chrome == nil {
-		g.wanted = true
-		g.poke()
+		g.needed = true
+		g.wake()
 		return
 	}
-	l.seat = g.chrome.TakeSeat(g.sparesLocked())
+	l.seat = g.chrome.TakeSeat(g.spareCountLocked())
 	g.uses++
 }
 
-// giveLocked takes the session of a lease that has ended.
-func (g *group) giveLocked(l *lease) {
+// endLeaseLocked takes the session of a lease that has ended.
+func (g *group) endLeaseLocked(l *lease) {
 	s := l.slot
 	g.leases--
 	if !s.retired {
-		g.busy--
+		g.leased--
 	}
-	s.left = l.before
+	s.lastPagesClosed = l.previousClosed
 	if l.seat != nil {
-		if gone := l.seat.Release(g.sparesLocked()); gone != nil {
-			s.left = gone
+		if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
+			s.lastPagesClosed = gone
 		}
 	}
-	g.spareLocked()
-	if g.wornLocked() != "" {
-		g.poke()
+	g.setSparesLocked()
+	if g.replaceReasonLocked() != "" {
+		g.wake()
 	}
-	g.endLocked()
+	g.endIfUnusedLocked()
 }
 
-// renewLocked gives an instance's lease, if it has one, another session. A
+// replaceSessionLocked gives an instance's lease, if it has one, another session. A
 // browser that has failed is tried again.
-func (g *group) renewLocked(s *slot) {
+func (g *group) replaceSessionLocked(s *slot) {
 	if g.chrome == nil {
-		g.force = g.state == Failed
-		g.poke()
+		g.forceReplace = g.state == Failed
+		g.wake()
 		return
 	}
 	l := s.lease
 	if l == nil || l.seat == nil {
 		return // each lease has a fresh one anyway
 	}
-	s.tellHolderLocked("is replaced by bpool restart, without its pages")
-	if gone := l.seat.Release(g.sparesLocked()); gone != nil {
-		l.before = gone
+	s.notifyHolderLocked("is replaced by bpool restart, without its pages")
+	if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
+		l.previousClosed = gone
 	}
-	g.seatLocked(l)
+	g.takeSeatLocked(l)
 	s.restarts++
 	g.service.metrics.restarts.WithLabelValues(s.poolName).Inc()
 	g.service.eventLocked("restarted", s, "", "")
 }
 
-// session is that of a lease, for one request or WebSocket: done is to be
+// useSession is that of a lease, for one request or WebSocket: done is to be
 // called at its end. It waits for a browser, and until no page of the
 // instance's last lease is alive.
-func (v *Service) session(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, sessionBound, control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionBound))
+func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout, control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionTimeout))
 	defer cancel()
-	l, err := v.enter(id)
+	l, err := v.beginRequest(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, used, err := v.sessionOf(ctx, l)
+	s, used, err := v.waitForSession(ctx, l)
 	if err != nil {
-		v.leave(l)
+		v.endRequest(l)
 		return nil, nil, err
 	}
-	return s, func() { used(); v.leave(l) }, nil
+	return s, func() { used(); v.endRequest(l) }, nil
 }
 
-func (v *Service) sessionOf(ctx context.Context, l *lease) (*virtual.Session, func(), error) {
+func (v *Service) waitForSession(ctx context.Context, l *lease) (*virtual.Session, func(), error) {
 	for {
-		seat, wait, err := v.seatOf(l)
+		seat, wait, err := v.currentSeat(l)
 		if err != nil {
 			return nil, nil, err
 		}
 		if seat == nil {
-			if err := v.await(ctx, l.slot.group, wait); err != nil {
+			if err := v.waitForChange(ctx, l.slot.group, wait); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
-		s, done, err := use(ctx, seat, wait)
+		s, done, err := useSeat(ctx, seat, wait)
 		if errors.Is(err, share.ErrGone) || errors.Is(err, share.ErrReleased) {
-			continue // seatOf says what is the matter
+			continue // currentSeat says what is the matter
 		}
 		return s, done, err
 	}
 }
 
-// use waits for what is to be over before, and for the seat's session.
-func use(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*virtual.Session, func(), error) {
+// useSeat waits for what is to be over before, and for the seat's session.
+func useSeat(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*virtual.Session, func(), error) {
 	if before != nil {
 		select {
 		case <-before:
@@ -139,14 +139,14 @@ func use(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*virtua
 	return seat.Use(ctx)
 }
 
-// enter counts a request of a lease's holder.
-func (v *Service) enter(id string) (*lease, error) {
+// beginRequest counts a request of a lease's holder.
+func (v *Service) beginRequest(id string) (*lease, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	switch {
 	case l == nil || l.slot.group == nil:
-		return nil, leaseEnded(id)
+		return nil, errLeaseEnded(id)
 	case l.requests >= maxRequests:
 		return nil, control.Errorf(control.TryAgain, "the lease %s has %d requests and WebSockets open already", id, maxRequests)
 	}
@@ -154,46 +154,46 @@ func (v *Service) enter(id string) (*lease, error) {
 	return l, nil
 }
 
-func (v *Service) leave(l *lease) {
+func (v *Service) endRequest(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l.requests--
 }
 
-func leaseEnded(id string) error {
+func errLeaseEnded(id string) error {
 	return control.Errorf(control.LeaseEnded, "the lease %s has ended", printable(id))
 }
 
-// seatOf is a lease's seat on a browser that is there, with what is to be over
+// currentSeat is a lease's seat on a browser that is there, with what is to be over
 // before it is used. It is nil if there is no browser: one may be there when
 // the channel is closed.
-func (v *Service) seatOf(l *lease) (*share.Seat, <-chan struct{}, error) {
+func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g := l.slot.group
 	if v.leases[l.id] != l {
-		return nil, nil, leaseEnded(l.id)
+		return nil, nil, errLeaseEnded(l.id)
 	}
 	if l.seat.IsLive() {
-		return l.seat, l.before, nil
+		return l.seat, l.previousClosed, nil
 	}
 	if g.chrome.IsLive() {
-		g.seatLocked(l)
-		return l.seat, l.before, nil
+		g.takeSeatLocked(l)
+		return l.seat, l.previousClosed, nil
 	}
-	if now := time.Now(); g.state == Failed && g.hurryAt.Sub(now) > firstDelay {
+	if now := time.Now(); g.state == Failed && g.demandRetryAt.Sub(now) > minRetryDelay {
 		words := "it is not replaced (RESTART=never)"
-		if g.tryAt != never {
-			words = NextTry(g.hurryAt, now)
+		if g.retryAt != never {
+			words = NextTry(g.demandRetryAt, now)
 		}
-		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName, l.slot.set.ID, reasonOf(g.why), words)
+		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName, l.slot.set.ID, briefReason(g.err), words)
 	}
-	g.wanted = true
+	g.needed = true
 	return nil, g.changed, nil
 }
 
-// await waits until a group's state has changed.
-func (v *Service) await(ctx context.Context, g *group, changed <-chan struct{}) error {
+// waitForChange waits until a group's state has changed.
+func (v *Service) waitForChange(ctx context.Context, g *group, changed <-chan struct{}) error {
 	count := func(n int) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -201,7 +201,7 @@ func (v *Service) await(ctx context.Context, g *group, changed <-chan struct{}) 
 	}
 	count(1)
 	defer count(-1)
-	g.poke()
+	g.wake()
 	select {
 	case <-changed:
 		return nil
@@ -210,8 +210,8 @@ func (v *Service) await(ctx context.Context, g *group, changed <-chan struct{}) 
 	}
 }
 
-// statusOf is the status of HTTP that a holder without a session gets.
-func statusOf(err error) int {
+// httpStatus is the status of HTTP that a holder without a session gets.
+func httpStatus(err error) int {
 	switch control.ErrorOf(err).Code {
 	case control.LeaseEnded:
 		return http.StatusGone

@@ -39,21 +39,21 @@ type Service struct {
 
 	// Nothing is logged and no proxy is asked while it is held: who can't write
 	// a message, or launches a browser, must not hold up other pools.
-	mu      sync.Mutex
-	sleep   *time.Timer    // nil while no lease has an end
-	pools   []*pool        // in the order of their names
-	scaled  map[string]int // instances of the pools that Scale has resized
-	retired []*slot        // of former configurations, whose browsers are not gone yet
-	groups  []*group
-	ports   map[string]*port // by pool, for good
-	leases  map[string]*lease
-	closing bool
-	events  events
-	metrics *metrics
-	running sync.WaitGroup
-	uptime  func() time.Duration // with the machine's sleep
-	ctx     context.Context
-	stop    context.CancelFunc
+	mu             sync.Mutex
+	sleepTimer     *time.Timer    // nil while no lease has an end
+	pools          []*pool        // in the order of their names
+	scaled         map[string]int // instances of the pools that Scale has resized
+	retired        []*slot        // of former configurations, whose browsers are not gone yet
+	groups         []*group
+	sessionServers map[string]*sessionServer // by pool, for good
+	leases         map[string]*lease
+	closing        bool
+	events         events
+	metrics        *metrics
+	running        sync.WaitGroup
+	uptime         func() time.Duration // with the machine's sleep
+	ctx            context.Context
+	stop           context.CancelFunc
 }
 
 // pool is one pool.
@@ -67,7 +67,7 @@ type pool struct {
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, ports: map[string]*port{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
@@ -109,12 +109,12 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	pools := make([]*pool, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
 		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
-		old := v.named(pc.Name)
+		old := v.poolNamed(pc.Name)
 		if old != nil {
 			p.queue, p.drained = old.queue, old.drained // who waits stays in line
 		}
 		pools[k] = p
-		v.metrics.show(pc.Name)
+		v.metrics.initialize(pc.Name)
 		for n, set := range pc.Instances {
 			if old != nil && n < len(old.slots) && sameInstance(old.slots[n].set, set) {
 				p.slots = append(p.slots, old.slots[n])
@@ -157,7 +157,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		}
 		for _, old := range v.retired {
 			if old.set.UserDataDir == s.set.UserDataDir {
-				s.after = append(s.after, old.gone)
+				s.profileReleased = append(s.profileReleased, old.gone)
 			}
 		}
 	}
@@ -169,10 +169,10 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	for _, p := range pools {
 		for _, s := range p.slots {
 			if kept[s] {
-				s.settleLocked()
+				s.syncQueueLocked()
 			}
 		}
-		p.tellLocked() // the last one that was well may be gone
+		p.failWaitersLocked() // the last one that was well may be gone
 	}
 	return up, nil
 }
@@ -180,11 +180,11 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 // sameInstance reports whether an instance can go on with other settings:
 // what its pool alone goes by may differ.
 func sameInstance(a, b config.Settings) bool {
-	return reflect.DeepEqual(ofInstance(a), ofInstance(b))
+	return reflect.DeepEqual(instanceSettings(a), instanceSettings(b))
 }
 
-// ofInstance are an instance's settings without what its pool alone goes by.
-func ofInstance(s config.Settings) config.Settings {
+// instanceSettings are an instance's settings without what its pool alone goes by.
+func instanceSettings(s config.Settings) config.Settings {
 	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
 	return s
 }
@@ -273,7 +273,7 @@ func (v *Service) Names() (names []string) {
 	return names
 }
 
-func (v *Service) named(name string) *pool {
+func (v *Service) poolNamed(name string) *pool {
 	for _, p := range v.pools {
 		if p.cfg.Name == name {
 			return p
@@ -284,14 +284,14 @@ func (v *Service) named(name string) *pool {
 
 // newSlot makes an instance, with its endpoint open.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, n: n, set: set, state: Starting, wake: make(chan struct{}, 1)}
+	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting, wakeup: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil
 	}
 	if set.Isolation == config.Context {
 		var err error
-		s.port, err = v.portLocked(p.cfg.Name)
+		s.sessions, err = v.sessionServerLocked(p.cfg.Name)
 		return s, err
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -308,7 +308,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 			}
 			return b, err
 		},
-		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.poke,
+		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.wake,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
 	}
 	s.proxy.Start()
@@ -320,35 +320,35 @@ func launchOptions(set config.Settings) options.Options {
 	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
 }
 
-// Refuse gives no more leases for good: who waits is told so.
-func (v *Service) Refuse() {
+// StopLeasing gives no more leases for good: who waits is told so.
+func (v *Service) StopLeasing() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closing = true
 	for _, p := range v.pools {
 		p.queue.Fail(errStopping)
 		for _, s := range p.slots {
-			s.settleLocked()
+			s.syncQueueLocked()
 		}
 	}
 }
 
 // Stop stops everything, and returns when it is gone.
 func (v *Service) Stop() {
-	v.Refuse()
+	v.StopLeasing()
 	v.stop()
 	v.running.Wait()
 }
 
-// Stuck names an instance whose health has not been looked at for far too
+// StalledCheck names an instance whose health has not been looked at for far too
 // long, "" if there is none: what a watchdog is to know.
-func (v *Service) Stuck() string {
+func (v *Service) StalledCheck() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.pools {
 		for _, s := range p.slots {
 			// Three times as long would be too long for a Duration.
-			if s.state == Healthy && s.isWatchedLocked() && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
+			if s.state == Healthy && s.hasHealthCheckLocked() && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}
@@ -356,16 +356,16 @@ func (v *Service) Stuck() string {
 	return ""
 }
 
-// isWatchedLocked reports whether the instance's health is looked at.
-func (s *slot) isWatchedLocked() bool {
+// hasHealthCheckLocked reports whether the instance's health is looked at.
+func (s *slot) hasHealthCheckLocked() bool {
 	return s.proxy != nil || s.group != nil && s.group.chrome != nil
 }
 
-// Sick says what is wrong with the service as a whole, "" if nothing is: it
+// Unhealthy says what is wrong with the service as a whole, "" if nothing is: it
 // is stopping, its health checks have stopped, or all instances of a pool
 // have failed.
-func (v *Service) Sick() string {
-	if s := v.Stuck(); s != "" {
+func (v *Service) Unhealthy() string {
+	if s := v.StalledCheck(); s != "" {
 		return "the health checks of " + s + " have stopped"
 	}
 	v.mu.Lock()
@@ -397,11 +397,11 @@ func (v *Service) find(name string) (*pool, error) {
 		}
 		names = append(names, p.cfg.Name)
 	}
-	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name, instead(strings.ToUpper(name), names))
+	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name, suggestion(strings.ToUpper(name), names))
 }
 
-// instead is what may have been meant by a name, or what there is.
-func instead(name string, names []string) string {
+// suggestion is what may have been meant by a name, or what there is.
+func suggestion(name string, names []string) string {
 	if near := spell.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
@@ -508,19 +508,19 @@ type HealthStatus struct {
 
 // Status tells how the pool with the name is, or, with "", all of them.
 func (v *Service) Status(name string) (*Status, error) {
-	st, slots, err := v.statusOf(name)
+	st, slots, err := v.poolStatuses(name)
 	if err != nil {
 		return nil, err
 	}
 	for i, s := range slots {
-		s.lookAt(i)
+		s.addBrowserDetails(i)
 	}
 	return st, nil
 }
 
-// statusOf is the status but for what the proxies know, which are asked
+// poolStatuses is the status but for what the proxies know, which are asked
 // without the lock: the slots by the places in it.
-func (v *Service) statusOf(name string) (*Status, map[*InstanceStatus]*slot, error) {
+func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	shown := v.pools
@@ -594,19 +594,19 @@ func (s *slot) status() InstanceStatus {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
 		i.Holder = l.holder
-		if l.ttl < forGood {
+		if l.ttl < noExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}
 	}
-	if s.state == Failed && s.tryAt != never {
-		i.NextTry = &record.Time{Time: s.tryAt}
+	if s.state == Failed && s.retryAt != never {
+		i.NextTry = &record.Time{Time: s.retryAt}
 	}
 	switch {
 	case s.proxy != nil:
 		i.Endpoint = "http://" + s.addr
-	case s.port != nil && s.lease != nil:
+	case s.sessions != nil && s.lease != nil:
 		var at record.Instance
-		s.port.address(&at, s.lease.id)
+		s.sessions.setAddresses(&at, s.lease.id)
 		i.Endpoint = at.HTTPURL
 	}
 	if s.group != nil {
@@ -621,8 +621,8 @@ func (s *slot) status() InstanceStatus {
 	return i
 }
 
-// lookAt fills in what only the running browser's record tells.
-func (s *slot) lookAt(st *InstanceStatus) {
+// addBrowserDetails fills in what only the running browser's record tells.
+func (s *slot) addBrowserDetails(st *InstanceStatus) {
 	rec := s.browser()
 	if rec == nil {
 		return

@@ -28,12 +28,12 @@ const (
 
 // Restarts are delayed after the first: twice as long each time, until a
 // browser has been well for a while. Who waits for a browser that was launched
-// and has ended does not wait for longer than firstDelay: only what can't be
+// and has ended does not wait for longer than minRetryDelay: only what can't be
 // launched is tried ever more rarely.
 const (
-	firstDelay = time.Second
-	maxDelay   = time.Minute
-	wellAfter  = 5 * time.Minute
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
+	stableAfter   = 5 * time.Minute
 )
 
 // never is the next try of an instance that is left as it is.
@@ -45,80 +45,82 @@ type retry struct {
 	delay time.Duration // before the next launch, if it fails
 }
 
-// next is when the next launch is, at the latest and while somebody waits for
+// schedule is when the next launch is, at the latest and while somebody waits for
 // it, and that in words.
-func (r *retry) next(now time.Time, launched, not bool) (at, hurry time.Time, words string) {
-	if now.Sub(r.began) > wellAfter {
+func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand time.Time, text string) {
+	if now.Sub(r.began) > stableAfter {
 		r.delay = 0
 	}
 	wait := r.delay
 	if wait == 0 && !launched {
-		wait = firstDelay
+		wait = minRetryDelay
 	}
-	r.delay = min(max(2*wait, firstDelay), maxDelay)
+	r.delay = min(max(2*wait, minRetryDelay), maxRetryDelay)
 	switch {
-	case not:
+	case noRestart:
 		return never, never, "it is not replaced (RESTART=never)"
 	case wait == 0:
 		return now, now, "another one takes its place, without its pages"
 	}
-	at, hurry = now.Add(wait), now.Add(wait)
-	if launched && wait > firstDelay {
-		hurry = now.Add(firstDelay)
+	at, onDemand = now.Add(wait), now.Add(wait)
+	if launched && wait > minRetryDelay {
+		onDemand = now.Add(minRetryDelay)
 	}
-	return at, hurry, fmt.Sprintf("another one is launched in %v", wait)
+	return at, onDemand, fmt.Sprintf("another one is launched in %v", wait)
 }
 
-// whatBecame is what has become of a browser that failed, in words.
-func whatBecame(launched bool) string {
+// failureText is what has become of a browser that failed, in words.
+func failureText(launched bool) string {
 	if launched {
 		return "is gone"
 	}
 	return "could not be launched"
 }
 
-// reasonOf is why, as a holder is told.
-func reasonOf(why error) string { return strings.TrimPrefix(FirstSentence(why.Error()), ended) }
+// briefReason is why, as a holder is told.
+func briefReason(why error) string {
+	return strings.TrimPrefix(FirstSentence(why.Error()), endedPrefix)
+}
 
 // slot is one instance of a pool: its endpoint stays, the browser behind it
 // comes and goes.
 type slot struct {
 	service  *Service
 	poolName string
-	n        int
+	number   int
 	set      config.Settings
-	proxy    *proxy.Proxy // nil if no browser of ours is launched
-	addr     string       // of the proxy
-	port     *port        // where its leases have their sessions; nil: it shares no browser
-	wake     chan struct{}
+	proxy    *proxy.Proxy   // nil if no browser of ours is launched
+	addr     string         // of the proxy
+	sessions *sessionServer // where its leases have their sessions; nil: it shares no browser
+	wakeup   chan struct{}
 
-	listener net.Listener
-	after    []<-chan struct{} // its profile is another one's until these are closed
-	gone     chan struct{}     // closed when its browser is no more, for good
-	ctx      context.Context   // its life
-	stop     context.CancelFunc
+	listener        net.Listener
+	profileReleased []<-chan struct{} // its profile is another one's until these are closed
+	gone            chan struct{}     // closed when its browser is no more, for good
+	ctx             context.Context   // its life
+	stop            context.CancelFunc
 
-	group *group          // whose browser it shares; nil: it has its own, or none
-	left  <-chan struct{} // closed when no page of its last lease is alive; or nil
+	group           *group          // whose browser it shares; nil: it has its own, or none
+	lastPagesClosed <-chan struct{} // closed when no page of its last lease is alive; or nil
 
-	// Of run:
+	// Used by run:
 	retry
-	had bool // there has been a browser, whose successor counts as a restart
+	hadBrowser bool // there has been a browser, whose successor counts as a restart
 
 	// Under the service's lock:
-	pool     *pool // of the configuration that holds now
-	state    string
-	lease    *lease
-	kept     string // whose connections may be there without one
-	uses     int    // leases of this browser
-	restarts int
-	since    time.Time // when its browser was launched
-	tryAt    time.Time // when a failed one is launched again
-	hurryAt  time.Time // the same while somebody waits for it
-	recycle  bool      // another browser before the next lease
-	force    bool      // even under a lease
-	retired  bool      // it ends with its lease
-	check    check
+	pool          *pool // of the configuration that holds now
+	state         string
+	lease         *lease
+	keptFor       string // whose connections may be there without one
+	uses          int    // leases of this browser
+	restarts      int
+	launchedAt    time.Time // when its browser was launched
+	retryAt       time.Time // when a failed one is launched again
+	demandRetryAt time.Time // the same while somebody waits for it
+	replace       bool      // another browser before the next lease
+	forceReplace  bool      // even under a lease
+	retired       bool      // it ends with its lease
+	check         check
 }
 
 // check is what the last look at its health saw.
@@ -131,7 +133,7 @@ type check struct {
 // startLocked has the instance live; it is done with up when its first
 // browser is there, or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
-	if s.port != nil {
+	if s.sessions != nil {
 		s.service.joinLocked(s, up)
 		return
 	}
@@ -152,7 +154,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	})
 	v.running.Go(func() {
 		defer started()
-		for _, before := range s.after {
+		for _, before := range s.profileReleased {
 			started()
 			select {
 			case <-before:
@@ -175,48 +177,48 @@ func (s *slot) close() {
 // retireLocked has the instance end, with its lease if it has one.
 func (s *slot) retireLocked() {
 	s.retired = true
-	s.pool.queue.Remove(s.n)
+	s.pool.queue.Remove(s.number)
 	if s.proxy != nil {
 		s.service.retired = append(s.service.retired, s)
 	}
 	if s.group != nil {
-		s.group.leaveLocked(s)
+		s.group.removeLocked(s)
 	}
 	if s.lease == nil {
 		s.stop()
 	}
 }
 
-// poke has the slot look at its state again.
-func (s *slot) poke() {
+// wake has the slot look at its state again.
+func (s *slot) wake() {
 	if s.group != nil {
-		s.group.poke()
+		s.group.wake()
 		return
 	}
 	select {
-	case s.wake <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// set puts the slot into a state, and into the queue if it may be leased.
+// setLocked puts the slot into a state, and into the queue if it may be leased.
 func (s *slot) setLocked(state string) {
 	if s.state != state {
 		s.service.eventLocked(state, s, "", s.check.err)
 	}
 	s.state = state
-	s.settleLocked()
+	s.syncQueueLocked()
 }
 
-// settleLocked has the slot in the queue exactly while it may be leased.
-func (s *slot) settleLocked() {
+// syncQueueLocked has the slot in the queue exactly while it may be leased.
+func (s *slot) syncQueueLocked() {
 	if s.retired {
 		return // the queue's slot is another one's
 	}
-	if s.state == Healthy && s.lease == nil && !s.recycle && !s.pool.drained && !s.service.closing {
-		s.pool.queue.Put(s.n)
+	if s.state == Healthy && s.lease == nil && !s.replace && !s.pool.drained && !s.service.closing {
+		s.pool.queue.Put(s.number)
 	} else {
-		s.pool.queue.Remove(s.n)
+		s.pool.queue.Remove(s.number)
 	}
 }
 
@@ -226,18 +228,18 @@ func (s *slot) settleLocked() {
 func (s *slot) run(ctx context.Context, started func()) {
 	launch := s.set.Start == "eager"
 	for ctx.Err() == nil {
-		why := s.live(ctx, launch, started)
+		why := s.runBrowser(ctx, launch, started)
 		if why == crashed {
-			if !s.untilNext(ctx) {
+			if !s.waitForRetry(ctx) {
 				return
 			}
 		} else {
 			s.delay = 0
 		}
 		if why == idled {
-			s.had = false
+			s.hadBrowser = false
 			s.service.mu.Lock()
-			s.tellHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one", s.set.IdleTimeout)
+			s.notifyHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one", s.set.IdleTimeout)
 			s.service.mu.Unlock()
 		}
 		// One that is left to a connection has shown that it needs another try.
@@ -245,13 +247,13 @@ func (s *slot) run(ctx context.Context, started func()) {
 	}
 }
 
-// live is the time of one browser, which is launched, or left to the first
+// runBrowser is the time of one browser, which is launched, or left to the first
 // connection. It returns why it is over.
-func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
+func (s *slot) runBrowser(ctx context.Context, launch bool, started func()) reason {
 	v := s.service
 	v.mu.Lock()
-	fresh := s.recycle // a holder may have had one launched meanwhile
-	s.recycle, s.force = false, false
+	fresh := s.replace // a holder may have had one launched meanwhile
+	s.replace, s.forceReplace = false, false
 	if launch {
 		s.setLocked(Starting)
 	}
@@ -267,60 +269,60 @@ func (s *slot) live(ctx context.Context, launch bool, started func()) reason {
 		return crashed
 	}
 	if err != nil {
-		say := v.Log.With("pool", s.poolName, "instance", s.set.ID)
+		log := v.Log.With("pool", s.poolName, "instance", s.set.ID)
 		if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
-			say = say.With("hint", e.Hint)
+			log = log.With("hint", e.Hint)
 		}
-		say.Error("no browser: " + err.Error())
-		s.failed(err, false)
+		log.Error("no browser: " + err.Error())
+		s.recordFailure(err, false)
 		started()
 		return crashed
 	}
 	v.mu.Lock()
-	if s.had {
-		s.had = false
+	if s.hadBrowser {
+		s.hadBrowser = false
 		s.restarts++
 		v.metrics.restarts.WithLabelValues(s.poolName).Inc()
 		v.eventLocked("restarted", s, "", "")
 	}
 	s.check = check{at: time.Now(), responsive: true}
-	s.uses, s.since = 0, time.Now()
+	s.uses, s.launchedAt = 0, time.Now()
 	if s.lease != nil {
 		s.uses = 1
 	}
 	s.setLocked(Healthy)
 	v.mu.Unlock()
 	started()
-	return s.hold(ctx, launch)
+	return s.watch(ctx, launch)
 }
 
-// failed notes that the browser is no more, or could not be launched, and when
+// recordFailure notes that the browser is no more, or could not be launched, and when
 // it is tried again.
-func (s *slot) failed(why error, launched bool) {
+func (s *slot) recordFailure(why error, launched bool) {
 	v := s.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
 	var next string
-	s.tryAt, s.hurryAt, next = s.retry.next(now, launched, s.set.Restart == "never")
+	s.retryAt, s.demandRetryAt, next = s.retry.schedule(now, launched, s.set.Restart == "never")
 	s.check = check{at: now, err: why.Error()}
-	s.tellHolderLocked("%s: %s; %s", whatBecame(launched), reasonOf(why), next)
+	s.notifyHolderLocked("%s: %s; %s", failureText(launched), briefReason(why), next)
 	s.setLocked(Failed)
 	if !s.retired {
-		s.pool.tellLocked()
+		s.pool.failWaitersLocked()
 	}
 }
 
-// untilNext waits until a failed instance is to be launched again.
-func (s *slot) untilNext(ctx context.Context) bool {
+// waitForRetry waits until a failed instance is to be launched again.
+func (s *slot) waitForRetry(ctx context.Context) bool {
 	v := s.service
 	for {
 		v.mu.Lock()
-		at := s.tryAt
+		at := s.retryAt
 		if s.pool.queue.Waiting() > 0 {
-			at = s.hurryAt
+			at = s.demandRetryAt
 		}
-		if s.force || s.recycle && at != never { // RESTART=never is not overruled by a lease's end
+		if s.forceReplace || s.replace && at != never { // RESTART=never is not overruled by a lease's end
 			at = time.Time{}
 		}
 		v.mu.Unlock()
@@ -331,7 +333,7 @@ func (s *slot) untilNext(ctx context.Context) bool {
 			return false
 		case <-timer.C:
 			return true
-		case <-s.wake:
+		case <-s.wakeup:
 			timer.Stop()
 		}
 	}
@@ -346,44 +348,44 @@ const (
 	idled                  // nobody has used it: the next connection launches one
 )
 
-// ended begins the error of a browser that ended by itself.
-const ended = "the browser ended: "
+// endedPrefix begins the error of a browser that ended by itself.
+const endedPrefix = "the browser ended: "
 
-// hold watches a browser until it is no more. running is whether there is one
+// watch watches a browser until it is no more. running is whether there is one
 // yet.
-func (s *slot) hold(ctx context.Context, running bool) reason {
+func (s *slot) watch(ctx context.Context, running bool) reason {
 	v := s.service
-	s.had = s.had || running
+	s.hadBrowser = s.hadBrowser || running
 	interval := time.NewTicker(s.set.HealthInterval)
 	defer interval.Stop()
 	for {
 		st, _ := s.proxy.Status()
 		switch {
 		case st.State == proxy.Ready:
-			running, s.had = true, true
+			running, s.hadBrowser = true, true
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it is left to the first connection
 		case running && st.Exit == proxy.Unused:
 			return idled
 		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
 			v.mu.Lock()
-			s.tellHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
+			s.notifyHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
 			v.mu.Unlock()
 			return replaced // though not from here
 		default:
-			why := ended + st.LastExit
+			why := endedPrefix + st.LastExit
 			if st.LastError != "" {
 				why = st.LastError
 			}
-			s.failed(errors.New(why), st.LastError == "")
+			s.recordFailure(errors.New(why), st.LastError == "")
 			return crashed
 		}
 		v.mu.Lock()
-		recycle := s.recycle && (s.lease == nil || s.force)
+		replace := s.replace && (s.lease == nil || s.forceReplace)
 		v.mu.Unlock()
-		if recycle {
+		if replace {
 			v.mu.Lock()
-			s.tellHolderLocked("is replaced by bpool restart, without its pages")
+			s.notifyHolderLocked("is replaced by bpool restart, without its pages")
 			s.setLocked(Starting) // stopping it takes time
 			v.mu.Unlock()
 			s.proxy.Stop(ctx)
@@ -392,7 +394,7 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 		select {
 		case <-ctx.Done():
 			return crashed
-		case <-s.wake:
+		case <-s.wakeup:
 		case <-interval.C:
 			err := s.ping(ctx)
 			if errors.Is(err, proxy.ErrNotAsked) {
@@ -401,32 +403,32 @@ func (s *slot) hold(ctx context.Context, running bool) reason {
 			}
 			if err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
-				s.failed(err, true)
+				s.recordFailure(err, true)
 				s.proxy.Stop(ctx)
 				return crashed
 			}
-			heavy := s.heavy()
+			heavy := s.memoryExcess()
 			v.mu.Lock()
 			s.check = check{at: time.Now(), responsive: true}
-			worn := heavy != "" && s.uses > 0 && !s.recycle // another one that nobody has used would be no smaller
-			if worn {
-				s.recycle = true
-				s.settleLocked()
+			replace := heavy != "" && s.uses > 0 && !s.replace // another one that nobody has used would be no smaller
+			if replace {
+				s.replace = true
+				s.syncQueueLocked()
 			}
 			v.mu.Unlock()
-			if worn {
+			if replace {
 				v.Log.Info("another browser takes the place of one that "+heavy, "pool", s.poolName, "instance", s.set.ID)
-				s.poke()
+				s.wake()
 			}
 		}
 	}
 }
 
-// heavy says that the browser has more memory than it may, "" if it has not.
-func (s *slot) heavy() string {
+// memoryExcess says that the browser has more memory than it may, "" if it has not.
+func (s *slot) memoryExcess() string {
 	if _, rec := s.proxy.Status(); rec != nil && s.set.MaxMemory > 0 {
 		if i, err := launcher.Endpoint(rec); err == nil {
-			return heavy(s.set, i.PID)
+			return memoryExcess(s.set, i.PID)
 		}
 	}
 	return ""
@@ -473,7 +475,7 @@ func (s *slot) browser() (rec *record.Record) {
 // that stays.
 func (s *slot) record(lease string) *record.Record {
 	out := record.New()
-	if s.proxy == nil && s.port == nil {
+	if s.proxy == nil && s.sessions == nil {
 		return out
 	}
 	i := record.Instance{Host: s.addr, Headless: s.set.Headless, Temporary: s.set.UserDataDir == ""}
@@ -483,15 +485,15 @@ func (s *slot) record(lease string) *record.Record {
 		}
 		rec.Get("instance", &i)
 	}
-	if s.port != nil {
+	if s.sessions != nil {
 		// The browser and its profile are others' too.
 		i.ID, i.SupervisorPID, i.UserDataDir, i.Protocol = "", 0, "", record.CDP
-		s.port.address(&i, lease)
+		s.sessions.setAddresses(&i, lease)
 	} else {
 		if i.Protocol == "" {
 			i.Protocol = protocol(s.set.Browser)
 		}
-		s.stable(&i)
+		s.setStableAddresses(&i)
 	}
 	out.MustSet("instance", i)
 	return out

@@ -416,7 +416,7 @@ func sayWaiting(c *cli.Context, p leaseParams) (answered func()) {
 			if p.Instance != "" {
 				what = fmt.Sprintf("instance %q of pool %s", p.Instance, ps.Name)
 			}
-			if busy := ps.Busy(p.Instance, time.Now()); busy != "" {
+			if busy := ps.WhyNoLease(p.Instance, time.Now()); busy != "" {
 				what += ": " + busy
 			}
 			c.Log.Info("waiting for " + what)
@@ -432,7 +432,7 @@ func sayWaiting(c *cli.Context, p leaseParams) (answered func()) {
 // has; meanwhile it says what becomes of the browser.
 func held(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
 	for p := (idParams{Lease: id}); ; {
-		var n pool.News
+		var n pool.Notices
 		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
 			return ""
 		} else if err != nil {

@@ -27,7 +27,7 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if sick := v.Sick(); sick != "" {
+		if sick := v.Unhealthy(); sick != "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			w.Write([]byte(sick + "\n"))
 			return

@@ -153,7 +153,7 @@ func Serve(c *cli.Context) error {
 		for ctx.Err() == nil {
 			select {
 			case <-watchdog:
-				if slow := v.Stuck(); slow == "" {
+				if slow := v.StalledCheck(); slow == "" {
 					notify.Tell("WATCHDOG=1")
 				} else {
 					c.Log.Error("the health checks of " + slow + " have stopped")
@@ -242,7 +242,7 @@ func started(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan 
 	}
 	for _, p := range st.Pools {
 		if p.Healthy == 0 { // it gives no lease, and nobody may look at its browsers' messages
-			c.Log.Warn("pool " + p.Name + ": " + p.Busy("", time.Now()) + "; see bpool status " + p.Name)
+			c.Log.Warn("pool " + p.Name + ": " + p.WhyNoLease("", time.Now()) + "; see bpool status " + p.Name)
 		}
 	}
 	return nil
@@ -251,7 +251,7 @@ func started(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan 
 // drain gives the leases time to end.
 func drain(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 	timeout := c.Duration("drain-timeout")
-	v.Refuse()
+	v.StopLeasing()
 	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
 		c.Log.Info(fmt.Sprintf("stopping: waits up to %v for %s; once more to stop at once", timeout, st.Holders(time.Now())))
 	}
@@ -405,7 +405,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		if err := read(&p); err != nil {
 			return nil, err
 		}
-		return control.Later(func() (any, error) { return h.service.News(ctx, p.Lease, p.After) }), nil
+		return control.Later(func() (any, error) { return h.service.Notices(ctx, p.Lease, p.After) }), nil
 	case "restart", "drain":
 		var p struct {
 			Pool     string `json:"pool"`
@@ -470,7 +470,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "no running process has the number %d", p.Owner.PID)
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, Keep: p.Keep}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -21,24 +21,24 @@ import (
 func (g *group) run(started func()) {
 	launch := g.set.Start == "eager"
 	for g.ctx.Err() == nil {
-		if !launch && !g.untilWanted(started) {
+		if !launch && !g.waitUntilNeeded(started) {
 			return
 		}
-		why := g.live(launch, started)
+		why := g.runBrowsers(launch, started)
 		if why == crashed {
-			if !g.untilNext() {
+			if !g.waitForRetry() {
 				return
 			}
 		} else {
 			g.delay = 0
 		}
 		launch = why != idled
-		g.had = g.had && launch
+		g.hadBrowser = g.hadBrowser && launch
 	}
 }
 
-// untilWanted waits until somebody needs a browser.
-func (g *group) untilWanted(started func()) bool {
+// waitUntilNeeded waits until somebody needs a browser.
+func (g *group) waitUntilNeeded(started func()) bool {
 	v := g.service
 	v.mu.Lock()
 	g.setLocked(Healthy)
@@ -46,8 +46,8 @@ func (g *group) untilWanted(started func()) bool {
 	started()
 	for {
 		v.mu.Lock()
-		wanted := g.wanted
-		g.force = false // there is nothing to replace
+		wanted := g.needed
+		g.forceReplace = false // there is nothing to replace
 		v.mu.Unlock()
 		if wanted {
 			return true
@@ -55,21 +55,21 @@ func (g *group) untilWanted(started func()) bool {
 		select {
 		case <-g.ctx.Done():
 			return false
-		case <-g.wake:
+		case <-g.wakeup:
 		}
 	}
 }
 
-// untilNext waits until a browser that has failed is to be launched again.
-func (g *group) untilNext() bool {
+// waitForRetry waits until a browser that has failed is to be launched again.
+func (g *group) waitForRetry() bool {
 	v := g.service
 	for {
 		v.mu.Lock()
-		at := g.tryAt
-		if p := v.named(g.poolName); g.waiting > 0 || p != nil && p.queue.Waiting() > 0 {
-			at = g.hurryAt
+		at := g.retryAt
+		if p := v.poolNamed(g.poolName); g.waiting > 0 || p != nil && p.queue.Waiting() > 0 {
+			at = g.demandRetryAt
 		}
-		if g.force {
+		if g.forceReplace {
 			at = time.Time{}
 		}
 		v.mu.Unlock()
@@ -80,20 +80,20 @@ func (g *group) untilNext() bool {
 			return false
 		case <-timer.C:
 			return true
-		case <-g.wake:
+		case <-g.wakeup:
 			timer.Stop()
 		}
 	}
 }
 
-// live is the time of one browser and those that take its place while it lives.
+// runBrowsers is the time of one browser and those that take its place while it lives.
 // It returns why it is over. While a browser is launched for those that have a
 // lease already, others get theirs.
-func (g *group) live(tell bool, started func()) reason {
+func (g *group) runBrowsers(announce bool, started func()) reason {
 	v := g.service
 	v.mu.Lock()
-	g.wanted, g.force = false, false
-	if tell {
+	g.needed, g.forceReplace = false, false
+	if announce {
 		g.setLocked(Starting)
 	}
 	v.mu.Unlock()
@@ -107,21 +107,21 @@ func (g *group) live(tell bool, started func()) reason {
 	}
 	defer started()
 	if err != nil {
-		g.sayFailed("no browser: ", err)
-		g.failed(nil, err, false)
+		g.logFailure("no browser: ", err)
+		g.recordFailure(nil, err, false)
 		return crashed
 	}
-	g.up(c)
+	g.activate(c)
 	started()
-	return g.hold(c)
+	return g.watch(c)
 }
 
-func (g *group) sayFailed(what string, err error) {
-	say := g.service.Log.With("pool", g.poolName)
+func (g *group) logFailure(what string, err error) {
+	log := g.service.Log.With("pool", g.poolName)
 	if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
-		say = say.With("hint", e.Hint)
+		log = log.With("hint", e.Hint)
 	}
-	say.Error(what + err.Error())
+	log.Error(what + err.Error())
 }
 
 // launch launches a browser to be shared.
@@ -148,53 +148,53 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 	return c, nil
 }
 
-// up has a browser take leases, and gives those whose browser is gone a session
+// activate has a browser take leases, and gives those whose browser is gone a session
 // of it.
-func (g *group) up(c *share.Chrome) {
+func (g *group) activate(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g.chrome, g.since, g.uses, g.worn, g.wanted = c, time.Now(), 0, "", false
-	if g.had {
+	g.chrome, g.launchedAt, g.uses, g.replaceReason, g.needed = c, time.Now(), 0, "", false
+	if g.hadBrowser {
 		v.metrics.restarts.WithLabelValues(g.poolName).Inc()
 		for _, s := range g.slots {
 			s.restarts++
 			v.eventLocked("restarted", s, "", "")
 		}
 	}
-	g.had = true
+	g.hadBrowser = true
 	for _, l := range v.leases {
 		if l.slot.group == g && !l.seat.IsLive() {
-			l.seat = c.TakeSeat(g.sparesLocked())
+			l.seat = c.TakeSeat(g.spareCountLocked())
 			g.uses++
 		}
 	}
-	g.spareLocked()
+	g.setSparesLocked()
 	g.setLocked(Healthy)
 }
 
-// failed notes that the browser is no more, or could not be launched, and when
+// recordFailure notes that the browser is no more, or could not be launched, and when
 // it is tried again.
-func (g *group) failed(c *share.Chrome, why error, launched bool) {
+func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var next string
-	g.tryAt, g.hurryAt, next = g.next(time.Now(), launched, g.set.Restart == "never")
-	g.chrome, g.why = nil, why
-	g.tellHoldersLocked(c, fmt.Sprintf("%s: %s; %s", whatBecame(launched), reasonOf(why), next))
+	g.retryAt, g.demandRetryAt, next = g.schedule(time.Now(), launched, g.set.Restart == "never")
+	g.chrome, g.err = nil, why
+	g.notifyHoldersLocked(c, fmt.Sprintf("%s: %s; %s", failureText(launched), briefReason(why), next))
 	g.setLocked(Failed)
-	if p := v.named(g.poolName); p != nil {
-		p.tellLocked()
+	if p := v.poolNamed(g.poolName); p != nil {
+		p.failWaitersLocked()
 	}
 }
 
-// tellHoldersLocked tells the holders whose sessions are on a browser, or on
+// notifyHoldersLocked tells the holders whose sessions are on a browser, or on
 // none, what has become of it.
-func (g *group) tellHoldersLocked(c *share.Chrome, what string) {
+func (g *group) notifyHoldersLocked(c *share.Chrome, what string) {
 	for _, l := range g.service.leases {
 		if l.slot.group == g && (l.seat.On(c) || !l.seat.IsLive()) {
-			l.slot.tellHolderLocked("%s", what)
+			l.slot.notifyHolderLocked("%s", what)
 		}
 	}
 }
@@ -207,7 +207,7 @@ type successor struct {
 	err    error
 }
 
-func (g *group) succeed() *successor {
+func (g *group) startSuccessor() *successor {
 	ctx, cancel := context.WithCancel(g.ctx)
 	n := &successor{cancel: cancel, ready: make(chan struct{})}
 	g.service.running.Go(func() {
@@ -217,16 +217,16 @@ func (g *group) succeed() *successor {
 	return n
 }
 
-// drop ends a successor that is not needed.
-func (n *successor) drop() {
+// discard ends a successor that is not needed.
+func (n *successor) discard() {
 	n.cancel()
 	if <-n.ready; n.chrome != nil {
 		n.chrome.Close()
 	}
 }
 
-// hold watches a browser, and those that take its place, until there is none.
-func (g *group) hold(c *share.Chrome) reason {
+// watch watches a browser, and those that take its place, until there is none.
+func (g *group) watch(c *share.Chrome) reason {
 	v := g.service
 	tick := time.NewTicker(g.set.HealthInterval)
 	defer tick.Stop()
@@ -234,55 +234,55 @@ func (g *group) hold(c *share.Chrome) reason {
 	var ready <-chan struct{} // of next
 	defer func() {
 		if next != nil {
-			next.drop()
+			next.discard()
 		}
 	}()
 	for tried := false; ; {
 		v.mu.Lock()
-		force, worn := g.force, g.wornLocked()
+		force, reason := g.forceReplace, g.replaceReasonLocked()
 		v.mu.Unlock()
 		if force {
 			g.replaceAll(c)
 			return replaced
 		}
-		if worn != "" && next == nil && !tried {
-			v.Log.Info("another browser takes the place of one that "+worn, "pool", g.poolName, "id", c.Browser.Instance.ID)
-			next = g.succeed()
+		if reason != "" && next == nil && !tried {
+			v.Log.Info("another browser takes the place of one that "+reason, "pool", g.poolName, "id", c.Browser.Instance.ID)
+			next = g.startSuccessor()
 			ready, tried = next.ready, true
 		}
 		select {
 		case <-g.ctx.Done():
-			g.without(c, "")
+			g.endBrowser(c, "")
 			return crashed
 		case <-c.Done():
 			v.Log.Info("the browser ended: "+c.Err().Error(), "pool", g.poolName)
-			g.failed(c, errors.New(ended+c.Err().Error()), true)
+			g.recordFailure(c, errors.New(endedPrefix+c.Err().Error()), true)
 			c.Close()
 			return crashed
 		case <-c.Idled():
 			v.Log.Info("no WebSocket for "+g.set.IdleTimeout.String()+": stopping the browser", "pool", g.poolName)
-			g.without(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one", g.set.IdleTimeout))
+			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one", g.set.IdleTimeout))
 			return idled
 		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
 			v.mu.Lock()
-			g.worn = "can't end a session"
+			g.replaceReason = "can't end a session"
 			v.mu.Unlock()
 		case <-ready:
 			if next.err != nil {
-				g.sayFailed("no browser to take the place of one that "+worn+": ", next.err)
+				g.logFailure("no browser to take the place of one that "+reason+": ", next.err)
 			} else {
-				g.retire(c)
+				g.drain(c)
 				c = next.chrome
-				g.up(c)
+				g.activate(c)
 			}
 			next, ready = nil, nil
-		case <-g.wake:
+		case <-g.wakeup:
 		case <-tick.C:
 			tried = false
-			if err := g.look(c); err != nil && g.ctx.Err() == nil {
+			if err := g.checkHealth(c); err != nil && g.ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", g.poolName, "why", err)
-				g.failed(c, err, true)
+				g.recordFailure(c, err, true)
 				c.Close()
 				return crashed
 			}
@@ -290,12 +290,12 @@ func (g *group) hold(c *share.Chrome) reason {
 	}
 }
 
-// wornLocked is why another browser is to take the place of this one, "" if it
+// replaceReasonLocked is why another browser is to take the place of this one, "" if it
 // is not.
-func (g *group) wornLocked() string {
-	switch age := time.Since(g.since); {
-	case g.worn != "":
-		return g.worn
+func (g *group) replaceReasonLocked() string {
+	switch age := time.Since(g.launchedAt); {
+	case g.replaceReason != "":
+		return g.replaceReason
 	case g.set.MaxUses > 0 && g.uses >= g.set.MaxUses:
 		return fmt.Sprintf("has had %s (MAX_USES=%d)", count(g.uses, "lease"), g.set.MaxUses)
 	case g.set.MaxAge > 0 && age >= g.set.MaxAge && g.uses > 0:
@@ -304,8 +304,8 @@ func (g *group) wornLocked() string {
 	return ""
 }
 
-// look asks a browser how it is.
-func (g *group) look(c *share.Chrome) error {
+// checkHealth asks a browser how it is.
+func (g *group) checkHealth(c *share.Chrome) error {
 	v := g.service
 	err := proxy.Ping(g.ctx, c.Browser.Instance, g.set.HealthTimeout)
 	if errors.Is(err, proxy.ErrNotAsked) {
@@ -316,11 +316,11 @@ func (g *group) look(c *share.Chrome) error {
 		return err
 	}
 	c.RetrySpares()
-	heavy := heavy(g.set, c.Browser.Instance.PID)
+	heavy := memoryExcess(g.set, c.Browser.Instance.PID)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if heavy != "" && g.uses > 0 { // another one that nobody has used would be no smaller
-		g.worn = heavy
+		g.replaceReason = heavy
 	}
 	for _, s := range g.slots {
 		s.check = g.checkLocked()
@@ -328,8 +328,8 @@ func (g *group) look(c *share.Chrome) error {
 	return nil
 }
 
-// heavy says that a browser has more memory than it may, "" if it has not.
-func heavy(set config.Settings, pid int) string {
+// memoryExcess says that a browser has more memory than it may, "" if it has not.
+func memoryExcess(set config.Settings, pid int) string {
 	if set.MaxMemory == 0 || pid == 0 {
 		return ""
 	}
@@ -340,11 +340,11 @@ func heavy(set config.Settings, pid int) string {
 	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
 }
 
-// retire has a browser end with its last lease.
-func (g *group) retire(c *share.Chrome) {
+// drain has a browser end with its last lease.
+func (g *group) drain(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
-	g.old = append(g.old, c)
+	g.draining = append(g.draining, c)
 	v.mu.Unlock()
 	c.Drain()
 	v.running.Go(func() {
@@ -357,21 +357,21 @@ func (g *group) retire(c *share.Chrome) {
 		case <-c.Done():
 			what = fmt.Sprintf("is gone: %v; another one takes its place, without its pages", c.Err())
 		}
-		g.without(c, what)
+		g.endBrowser(c, what)
 	})
 }
 
-// without ends a browser, and tells the holders what has become of it.
-func (g *group) without(c *share.Chrome, what string) {
+// endBrowser ends a browser, and tells the holders what has become of it.
+func (g *group) endBrowser(c *share.Chrome, what string) {
 	v := g.service
 	v.mu.Lock()
-	if what != "" && (g.chrome == c || slices.Contains(g.old, c)) {
-		g.tellHoldersLocked(c, what)
+	if what != "" && (g.chrome == c || slices.Contains(g.draining, c)) {
+		g.notifyHoldersLocked(c, what)
 	}
 	if g.chrome == c {
 		g.chrome = nil
 	}
-	g.old = slices.DeleteFunc(g.old, func(o *share.Chrome) bool { return o == c })
+	g.draining = slices.DeleteFunc(g.draining, func(o *share.Chrome) bool { return o == c })
 	v.mu.Unlock()
 	c.Close()
 }
@@ -380,11 +380,11 @@ func (g *group) without(c *share.Chrome, what string) {
 func (g *group) replaceAll(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
-	all := append(slices.Clone(g.old), c)
+	all := append(slices.Clone(g.draining), c)
 	for _, c := range all {
-		g.tellHoldersLocked(c, "is replaced by bpool restart, without its pages")
+		g.notifyHoldersLocked(c, "is replaced by bpool restart, without its pages")
 	}
-	g.chrome, g.old = nil, nil
+	g.chrome, g.draining = nil, nil
 	g.setLocked(Starting) // stopping them takes time
 	v.mu.Unlock()
 	var wg sync.WaitGroup

@@ -17,32 +17,32 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// port is where the sessions of a pool's leases have their addresses, for as
+// sessionServer is where the sessions of a pool's leases have their addresses, for as
 // long as the service lives: who comes back after the end of a lease is told so.
-type port struct {
+type sessionServer struct {
 	service *Service
 	addr    string // host:port
 	guard   guard.Guard
 	limit   guard.Limit
 }
 
-// maxConnections bounds the connections of a port; a lease has its own bound.
+// maxConnections bounds the connections of a session server; a lease has its own bound.
 const maxConnections = 8192
 
-// below is the path below which a port has the leases.
-const below = "/session/"
+// sessionPath is the path below which the leases are.
+const sessionPath = "/session/"
 
-// portLocked is the port of a pool, opened if it is not there.
-func (v *Service) portLocked(pool string) (*port, error) {
-	if p := v.ports[pool]; p != nil {
+// sessionServerLocked is the session server of a pool, opened if it is not there.
+func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
+	if p := v.sessionServers[pool]; p != nil {
 		return p, nil
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
-	p := &port{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Max: maxConnections}}
-	v.ports[pool] = p
+	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Max: maxConnections}}
+	v.sessionServers[pool] = p
 	server := &http.Server{
 		Handler: p, ConnState: p.limit.State, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(v.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true,
@@ -59,13 +59,13 @@ func (v *Service) portLocked(pool string) (*port, error) {
 var leaseID = regexp.MustCompile(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
 // ServeHTTP answers a request to a session.
-func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.guard.Check(r); no != nil {
 		p.service.Log.Debug("refused", "client", r.RemoteAddr, "path", r.URL.Path, "why", no.Error.Message)
 		no.WriteResponse(w)
 		return
 	}
-	rest, ok := strings.CutPrefix(r.URL.Path, below)
+	rest, ok := strings.CutPrefix(r.URL.Path, sessionPath)
 	id, _, _ := strings.Cut(rest, "/")
 	if !ok || !leaseID.MatchString(id) {
 		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here", printable(r.URL.Path))
@@ -76,7 +76,7 @@ func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.guard.StripCredentials(r)
 	h := &hijacked{ResponseWriter: w}
 	if err := p.serve(h, r, id); err != nil {
-		(&guard.Refusal{Status: statusOf(err), Error: control.ErrorOf(err)}).WriteResponse(w)
+		(&guard.Refusal{Status: httpStatus(err), Error: control.ErrorOf(err)}).WriteResponse(w)
 	}
 	if h.conn != nil {
 		p.limit.Drop(h.conn) // the server does not know of its end
@@ -85,14 +85,14 @@ func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request to a lease's session, on the next Chrome should the
 // present one die just then. With an error nothing is answered.
-func (p *port) serve(w http.ResponseWriter, r *http.Request, lease string) (err error) {
+func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease string) (err error) {
 	const tries = 2
 	for range tries {
-		s, done, none := p.service.session(r.Context(), lease)
+		s, done, none := p.service.useSession(r.Context(), lease)
 		if none != nil {
 			return none
 		}
-		err = sessions.Serve(w, r, s, below+lease)
+		err = sessions.Serve(w, r, s, sessionPath+lease)
 		done()
 		if err == nil {
 			break
@@ -116,11 +116,11 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijacked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// address gives an instance the addresses of a lease's session.
-func (p *port) address(i *record.Instance, lease string) {
+// setAddresses gives an instance the addresses of a lease's session.
+func (p *sessionServer) setAddresses(i *record.Instance, lease string) {
 	host, port, _ := net.SplitHostPort(p.addr)
 	i.Host = host
 	i.Port, _ = strconv.Atoi(port)
-	i.HTTPURL = "http://" + p.addr + below + lease
-	i.WSURL = "ws://" + p.addr + below + lease + "/devtools/browser/" + lease
+	i.HTTPURL = "http://" + p.addr + sessionPath + lease
+	i.WSURL = "ws://" + p.addr + sessionPath + lease + "/devtools/browser/" + lease
 }
