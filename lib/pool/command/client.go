@@ -31,23 +31,23 @@ func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 
 // call makes one call to the service.
 func call(c *cli.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, notAnswered(answerTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
 	defer cancel()
-	defer time.AfterFunc(patience, func() { c.Log.Info("waiting for the service to answer") }).Stop()
+	defer time.AfterFunc(noticeDelay, func() { c.Log.Info("waiting for the service to answer") }).Stop()
 	cl, err := dial(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	return answered(cl.Call(ctx, method, params, result))
+	return exitError(cl.Call(ctx, method, params, result))
 }
 
 // answerTimeout is how long the service may take to answer what it need not
 // wait for, and how much longer than it was told to answer what it does.
 const answerTimeout = 30 * time.Second
 
-// answered gives an error of the service its exit code.
-func answered(err error) error {
+// exitError gives an error of the service its exit code.
+func exitError(err error) error {
 	var e *control.Error
 	if errors.As(err, &e) {
 		return e.Exit()
@@ -58,7 +58,7 @@ func answered(err error) error {
 // statusColumns are what the table of status has; the lease's ID in full, and
 // all of an error, with --wide.
 func statusColumns(wide bool) []cli.Column {
-	short, base := lastOf, func(browser string) string { // a path's last element
+	short, base := shortLeaseID, func(browser string) string { // a path's last element
 		return browser[strings.LastIndexByte(browser, filepath.Separator)+1:]
 	}
 	if wide {
@@ -73,8 +73,8 @@ func statusColumns(wide bool) []cli.Column {
 	}
 }
 
-// lastOf is the end of a lease's ID, which tells it from others.
-func lastOf(lease string) string {
+// shortLeaseID is the end of a lease's ID, which tells it from others.
+func shortLeaseID(lease string) string {
 	if len(lease) > 6 {
 		return "…" + lease[len(lease)-6:]
 	}
@@ -122,7 +122,7 @@ type instanceRow struct {
 // Status prints how the pools are: to a terminal a row for each instance,
 // else the JSON of the specification on one line.
 func Status(c *cli.Context) error {
-	name, err := oneArg(c, "pool")
+	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
 	}
@@ -131,16 +131,16 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ask := func() (st pool.Status, err error) {
+	fetch := func() (st pool.Status, err error) {
 		return st, call(c, "status", map[string]string{"pool_name": name}, &st)
 	}
 	if c.Bool("watch") {
 		if !out.Table() {
 			return c.UsageError("--watch is for a terminal: bpool watch prints what happens, an event a line")
 		}
-		return watchStatus(c, ask)
+		return watchStatus(c, fetch)
 	}
-	st, err := ask()
+	st, err := fetch()
 	if err != nil {
 		return err
 	}
@@ -184,10 +184,10 @@ func table(out *cli.Output, st pool.Status, wide bool) error {
 }
 
 // watchStatus shows the status in place, each second anew.
-func watchStatus(c *cli.Context, ask func() (pool.Status, error)) error {
+func watchStatus(c *cli.Context, fetch func() (pool.Status, error)) error {
 	const home, toEndOfLine, toEndOfScreen, cut, wrap = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?7l", "\x1b[?7h"
 	for ; ; time.Sleep(time.Second) {
-		st, err := ask()
+		st, err := fetch()
 		if err != nil {
 			return err
 		}
@@ -228,8 +228,8 @@ func holder(cmd string, owner *proc.Identity) string {
 	return fmt.Sprintf("%s (%d)", strings.TrimSpace(string(name)), pid)
 }
 
-// oneArg is the argument, "" if there is none.
-func oneArg(c *cli.Context, what string) (string, error) {
+// optionalArg is the argument, "" if there is none.
+func optionalArg(c *cli.Context, what string) (string, error) {
 	switch args := c.Args(); len(args) {
 	case 0:
 		return "", nil
@@ -242,7 +242,7 @@ func oneArg(c *cli.Context, what string) (string, error) {
 
 // Lease leases an instance and prints its record, or runs a command with it.
 func Lease(c *cli.Context) error {
-	name, err := oneArg(c, "pool")
+	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func Lease(c *cli.Context) error {
 		ms := c.Duration("timeout").Milliseconds()
 		p.Timeout = &ms
 	}
-	if err := positive(c, "timeout", "ttl"); err != nil {
+	if err := checkDurations(c, "timeout", "ttl"); err != nil {
 		return err
 	}
 	if c.IsSet("ttl") && p.TTL == 0 {
@@ -284,7 +284,7 @@ func Lease(c *cli.Context) error {
 		life.Signals(stop)
 	}
 	life.Owner{FD: owner.FD}.Watch(ctx, stop)
-	cl, r, err := ask(ctx, c, p)
+	cl, r, err := requestLease(ctx, c, p)
 	if err != nil {
 		return err
 	}
@@ -297,11 +297,11 @@ func Lease(c *cli.Context) error {
 	if _, err := r.Get("instance", &i); err != nil {
 		return err
 	}
-	watching, enough := context.WithCancel(context.Background())
-	defer enough()
+	watching, stopWatching := context.WithCancel(context.Background())
+	defer stopWatching()
 	if cmd != "" {
 		go func() {
-			why := held(watching, c, cl, l.ID)
+			why := watchLease(watching, c, cl, l.ID)
 			if why == "" {
 				return
 			}
@@ -316,32 +316,32 @@ func Lease(c *cli.Context) error {
 		return err
 	}
 	if !p.Hold {
-		return answered(confirm(cl, l.ID))
+		return exitError(confirm(cl, l.ID))
 	}
-	over := make(chan string, 1)
-	go func() { over <- held(watching, c, cl, l.ID) }()
+	ended := make(chan string, 1)
+	go func() { ended <- watchLease(watching, c, cl, l.ID) }()
 	select {
-	case why := <-over:
+	case why := <-ended:
 		return exit.Errorf(exit.Unavailable, "%s", why)
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// ask asks for a lease, and returns its record and the connection that holds
+// requestLease asks for a lease, and returns its record and the connection that holds
 // it until it is confirmed.
-func ask(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
+func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
 	cl, err := dial(ctx, c)
 	r := &record.Record{}
 	if err == nil {
-		asking, cancel := ctx, context.CancelFunc(func() {})
+		callCtx, cancel := ctx, context.CancelFunc(func() {})
 		if p.Timeout != nil {
 			within := time.Duration(*p.Timeout)*time.Millisecond + answerTimeout
-			asking, cancel = context.WithTimeoutCause(ctx, within, notAnswered(within))
+			callCtx, cancel = context.WithTimeoutCause(ctx, within, noAnswer(within))
 		}
-		said := sayWaiting(c, p)
-		err = cl.Call(asking, "lease", p, r)
-		said()
+		stopLog := logWaiting(c, p)
+		err = cl.Call(callCtx, "lease", p, r)
+		stopLog()
 		cancel()
 	}
 	if ctx.Err() != nil { // at the moment of the answer, too: the connection is closed then
@@ -356,12 +356,12 @@ func ask(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *
 	if i := (*life.Interrupted)(nil); errors.As(err, &i) {
 		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
 	}
-	return nil, nil, answered(err)
+	return nil, nil, exitError(err)
 }
 
 // confirm has the lease outlive this process.
 func confirm(cl *control.Client, id string) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, notAnswered(answerTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
 	defer cancel()
 	err := cl.Call(ctx, "confirm", idParams{Lease: id}, nil)
 	var e *control.Error
@@ -374,32 +374,32 @@ func confirm(cl *control.Client, id string) error {
 	return nil
 }
 
-func notAnswered(within time.Duration) error {
+func noAnswer(within time.Duration) error {
 	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
 }
 
-// patience is how long something is waited for without a word.
-const patience = time.Second
+// noticeDelay is how long something is waited for without a word.
+const noticeDelay = time.Second
 
-// sayWaiting says what a request for a lease waits for, if that takes a while.
+// logWaiting says what a request for a lease waits for, if that takes a while.
 // It is to be told when the request is answered.
-func sayWaiting(c *cli.Context, p leaseParams) (answered func()) {
+func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	said := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(done)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(patience):
+		case <-time.After(noticeDelay):
 		}
-		asking, enough := context.WithTimeout(ctx, patience)
-		defer enough()
+		callCtx, cancelCall := context.WithTimeout(ctx, noticeDelay)
+		defer cancelCall()
 		var st pool.Status
-		cl, err := dial(asking, c)
+		cl, err := dial(callCtx, c)
 		if err == nil {
 			defer cl.Close()
-			err = cl.Call(asking, "status", map[string]string{"pool_name": p.Pool}, &st)
+			err = cl.Call(callCtx, "status", map[string]string{"pool_name": p.Pool}, &st)
 		}
 		if ctx.Err() != nil {
 			return
@@ -424,13 +424,13 @@ func sayWaiting(c *cli.Context, p leaseParams) (answered func()) {
 	}()
 	return func() {
 		cancel()
-		<-said
+		<-done
 	}
 }
 
-// held waits until the lease has ended, and returns how, or until the context
+// watchLease waits until the lease has ended, and returns how, or until the context
 // has; meanwhile it says what becomes of the browser.
-func held(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
+func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
 	for p := (idParams{Lease: id}); ; {
 		var n pool.Notices
 		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
@@ -448,8 +448,8 @@ func held(ctx context.Context, c *cli.Context, cl *control.Client, id string) st
 	}
 }
 
-// positive refuses flags that are no durations to wait for.
-func positive(c *cli.Context, flags ...string) error {
+// checkDurations refuses flags that are no durations to wait for.
+func checkDurations(c *cli.Context, flags ...string) error {
 	for _, f := range flags {
 		if d := c.Duration(f); d < 0 || d > config.MaxDuration {
 			return c.UsageError("--%s is a duration such as 15s, at most 876000h, not %v", f, d)
@@ -503,7 +503,7 @@ func Release(c *cli.Context) error {
 
 // Renew has a lease last longer, and prints its record.
 func Renew(c *cli.Context) error {
-	id, err := oneArg(c, "lease")
+	id, err := optionalArg(c, "lease")
 	if err != nil {
 		return err
 	}
@@ -515,7 +515,7 @@ func Renew(c *cli.Context) error {
 		return err
 	}
 	r := &record.Record{}
-	if err := positive(c, "ttl"); err != nil {
+	if err := checkDurations(c, "ttl"); err != nil {
 		return err
 	}
 	if err := call(c, "renew", idParams{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
@@ -526,7 +526,7 @@ func Renew(c *cli.Context) error {
 
 // Restart replaces the browsers of a pool, or of one instance: POOL[/ID].
 func Restart(c *cli.Context) error {
-	target, err := oneArg(c, "pool or instance")
+	target, err := optionalArg(c, "pool or instance")
 	if err != nil {
 		return err
 	}
@@ -552,7 +552,7 @@ func count(n int, thing string) string {
 
 // Drain has pools give no more leases.
 func Drain(c *cli.Context) error {
-	name, err := oneArg(c, "pool")
+	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
 	}
@@ -602,7 +602,7 @@ func Reload(c *cli.Context) error {
 // Watch prints what happens, as it does.
 func Watch(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},
-		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease", Show: lastOf}, {Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence}},
+		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease", Show: shortLeaseID}, {Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence}},
 		cli.Schema(map[string]any{"event": pool.Event{}}), nil)
 	if err != nil {
 		return err
@@ -620,7 +620,7 @@ func Watch(c *cli.Context) error {
 			if !errors.As(err, &e) {
 				return &exit.Error{Code: exit.Unavailable, Err: errors.New("the service has ended")}
 			}
-			return answered(err)
+			return exitError(err)
 		}
 		for _, e := range got.Events {
 			after = e.Number

@@ -76,7 +76,7 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := positive(c, "drain-timeout", "stop-timeout"); err != nil {
+	if err := checkDurations(c, "drain-timeout", "stop-timeout"); err != nil {
 		return err
 	}
 	owner, err := life.FromFlags(c)
@@ -87,32 +87,32 @@ func Serve(c *cli.Context) error {
 	if g.Token, err = guard.ReadToken(c); err != nil {
 		return err
 	}
-	var web net.Listener
-	webURL := ""
+	var httpListener net.Listener
+	httpURL := ""
 	if addr := c.String("http"); addr != "" {
-		if web, err = guard.Listen(c, "http", addr); err != nil {
+		if httpListener, err = guard.Listen(c, "http", addr); err != nil {
 			return err
 		}
-		defer web.Close()
-		webURL = "http://" + web.Addr().String()
+		defer httpListener.Close()
+		httpURL = "http://" + httpListener.Addr().String()
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	signal.Ignore(syscall.SIGHUP) // it does not stop: it reloads
-	now := life.Signals(stop)
+	force := life.Signals(stop)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 
 	v := pool.New(cfg, c.Log)
-	v.Launch, v.State = launch(c, now), c.State()
+	v.Launch, v.State = launch(c, force), c.State()
 	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
 	}
 	if err := reg.Open(ctx); err != nil {
-		return taken(c, reg.Path, err)
+		return explainTaken(c, reg.Path, err)
 	}
 	notify := systemd.NewNotifier()
 	h := &handler{service: v}
@@ -133,15 +133,15 @@ func Serve(c *cli.Context) error {
 	defer end()
 	ready, err := v.Start(serving)
 	reg.Serve(h.handle)
-	if web != nil {
-		go serveHTTP(web, v, g, c.Log)
+	if httpListener != nil {
+		go serveHTTP(httpListener, v, g, c.Log)
 	}
 	if err == nil {
-		err = started(ctx, c, v, ready)
+		err = waitForStart(ctx, c, v, ready)
 	}
 	if err == nil && ctx.Err() == nil {
 		r := record.New()
-		r.MustSet("service", service{os.Getpid(), reg.Path, webURL, v.Names()})
+		r.MustSet("service", service{os.Getpid(), reg.Path, httpURL, v.Names()})
 		err = errors.Join(out.Write(r), out.Close())
 	}
 	if err == nil && ctx.Err() == nil {
@@ -168,9 +168,9 @@ func Serve(c *cli.Context) error {
 	}
 	notify.Tell("STOPPING=1")
 	if err == nil {
-		drain(c, v, now)
+		waitForLeases(c, v, force)
 	}
-	stopping := time.AfterFunc(patience, func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
+	stopping := time.AfterFunc(noticeDelay, func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
 	v.Stop()
 	stopping.Stop()
 	return errors.Join(err, reg.Close())
@@ -199,8 +199,8 @@ func registration(c *cli.Context, v *pool.Service, private bool) (*register.Serv
 	}, nil
 }
 
-// taken says who has the control socket, if that is why it can't be opened.
-func taken(c *cli.Context, path string, err error) error {
+// explainTaken says who has the control socket, if that is why it can't be opened.
+func explainTaken(c *cli.Context, path string, err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.TryAgain {
 		return err
@@ -218,10 +218,10 @@ func taken(c *cli.Context, path string, err error) error {
 	return e
 }
 
-// started waits until every instance is up or has failed, and says what is
+// waitForStart waits until every instance is up or has failed, and says what is
 // wrong, until the context ends.
-func started(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan struct{}) error {
-	slow := time.NewTimer(patience)
+func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan struct{}) error {
+	slow := time.NewTimer(noticeDelay)
 	defer slow.Stop()
 	for waiting := true; waiting; {
 		select {
@@ -248,8 +248,8 @@ func started(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan 
 	return nil
 }
 
-// drain gives the leases time to end.
-func drain(c *cli.Context, v *pool.Service, now <-chan struct{}) {
+// waitForLeases gives the leases time to end.
+func waitForLeases(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 	timeout := c.Duration("drain-timeout")
 	v.StopLeasing()
 	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
@@ -296,7 +296,7 @@ func launch(c *cli.Context, now <-chan struct{}) func(context.Context, string, c
 		blaunch := launcher.Blaunch
 		if set.WSLWindows {
 			blaunch = launcher.WindowsBlaunch
-			if err := toWindows(ctx, &o); err != nil {
+			if err := translatePaths(ctx, &o); err != nil {
 				return nil, err
 			}
 		}
@@ -310,8 +310,8 @@ func launch(c *cli.Context, now <-chan struct{}) func(context.Context, string, c
 	}
 }
 
-// toWindows gives the paths among options their names on Windows.
-func toWindows(ctx context.Context, o *options.Options) error {
+// translatePaths gives the paths among options their names on Windows.
+func translatePaths(ctx context.Context, o *options.Options) error {
 	for _, path := range []*string{&o.Profile, &o.Browser} {
 		if !filepath.IsAbs(*path) {
 			continue // a browser's type
@@ -477,11 +477,11 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	}
 	g, w, err := h.service.Lease(ctx, r)
 	if w == nil {
-		return h.leased(ctx, g, err)
+		return h.leaseAnswer(ctx, g, err)
 	}
 	return control.Begun{Cancel: w.Cancel, Later: func() (any, error) {
 		g, err := w.Wait()
-		return h.leased(ctx, g, err)
+		return h.leaseAnswer(ctx, g, err)
 	}}, nil
 }
 
@@ -494,8 +494,8 @@ func checkTimes(ttl int64, timeout *int64) error {
 	return nil
 }
 
-// leased is the answer to lease.
-func (h *handler) leased(ctx context.Context, g *pool.Grant, err error) (any, error) {
+// leaseAnswer is the answer to lease.
+func (h *handler) leaseAnswer(ctx context.Context, g *pool.Grant, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 	"btools/lib/proc"
 )
 
-// serving is a service of slots without browsers on a control socket.
-func serving(t *testing.T, vars ...string) (*pool.Service, string) {
+// startService is a service of slots without browsers on a control socket.
+func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	t.Helper()
 	env := []string{config.Prefix + "LAUNCH=false"}
 	for _, kv := range vars {
@@ -53,21 +53,21 @@ func serving(t *testing.T, vars ...string) (*pool.Service, string) {
 	return v, path
 }
 
-// line is a connection on which requests are written in a row.
-type line struct {
+// client is a connection on which requests are written in a row.
+type client struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Scanner
 }
 
-func connect(t *testing.T, path string) *line {
+func connect(t *testing.T, path string) *client {
 	t.Helper()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &line{t, c, bufio.NewScanner(c)}
+	return &client{t, c, bufio.NewScanner(c)}
 }
 
 type reply struct {
@@ -79,7 +79,7 @@ type reply struct {
 	Error *control.Error
 }
 
-func (l *line) reply() (r reply) {
+func (l *client) reply() (r reply) {
 	l.t.Helper()
 	if !l.in.Scan() {
 		l.t.Fatal("no answer:", l.in.Err())
@@ -93,7 +93,7 @@ func (l *line) reply() (r reply) {
 // Requests in one write are in the line in their order, and each is served
 // before the next.
 func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
-	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	first := connect(t, path)
 	for round := range 50 {
 		fmt.Fprintln(first.conn, `{"id":0,"method":"lease"}`)
@@ -125,7 +125,7 @@ func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
 
 // A request that is one too many for its connection has no place in the line.
 func TestOneTooManyLeavesTheLine(t *testing.T) {
-	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	c := connect(t, path)
 	for id := range 66 { // one is served, 64 wait
 		fmt.Fprintf(c.conn, `{"id":%d,"method":"lease","params":{"timeout_ms":60000}}`+"\n", id)
@@ -144,7 +144,7 @@ func TestOneTooManyLeavesTheLine(t *testing.T) {
 
 // What a service can't watch the end of can't hold a lease.
 func TestOwnersThatCannotBeWatched(t *testing.T) {
-	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	self := proc.Self()
 	elsewhere := self
 	boot, _, _ := strings.Cut(self.Boot, "/")
@@ -168,7 +168,7 @@ func TestOwnersThatCannotBeWatched(t *testing.T) {
 
 // A lease is nobody's until its holder says that it knows of it.
 func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
-	v, path := serving(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	gone := func() {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); v.Leases() > 0; time.Sleep(time.Millisecond) {
@@ -177,7 +177,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 			}
 		}
 	}
-	ask := func(c *line) string {
+	lease := func(c *client) string {
 		t.Helper()
 		fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
 		r := c.reply()
@@ -187,7 +187,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 		return r.Result.Lease.ID
 	}
 	c := connect(t, path)
-	ask(c)
+	lease(c)
 	c.conn.Close()
 	gone()
 	// One whose client goes before it can read the answer.
@@ -197,8 +197,8 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	gone()
 
 	c = connect(t, path)
-	id := ask(c)
-	confirm := func(c *line, id string) *control.Error {
+	id := lease(c)
+	confirm := func(c *client, id string) *control.Error {
 		t.Helper()
 		fmt.Fprintf(c.conn, `{"id":2,"method":"confirm","params":{"lease":%q}}`+"\n", id)
 		return c.reply().Error
