@@ -19,7 +19,8 @@ import (
 )
 
 // stateless is what a request of the stateless protocol says of itself.
-const stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
+const stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
 
 // serveMCP runs a bmcp for many hosts, and returns its address.
 func (w *world) serveMCP(env []string, args ...string) (url string, stop func()) {

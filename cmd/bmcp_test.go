@@ -136,7 +136,8 @@ func (w *world) mcp(env []string, args ...string) *mcp {
 
 func (m *mcp) greet(capabilities string) *rpc {
 	m.t.Helper()
-	r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test","version":"1"}}`)
+	r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"test","version":"1"}}`)
 	m.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return r
 }

@@ -134,7 +134,8 @@ func (p *proxy) socket(path string, headers ...string) (net.Conn, *http.Response
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { c.Close() })
-	head := "GET " + path + " HTTP/1.1\r\nHost: " + p.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	head := "GET " + path + " HTTP/1.1\r\nHost: " + p.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	for _, h := range headers {
 		head += h + "\r\n"
 	}
