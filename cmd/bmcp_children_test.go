@@ -22,17 +22,6 @@ import (
 	"time"
 )
 
-// write writes a file, and the directories above it.
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.MkdirAll(name[:strings.LastIndexByte(name, '/')], 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // registry is an npm registry with one package, and what it was asked.
 type registry struct {
 	*httptest.Server

@@ -14,63 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
-
-// stateless is what a request of the stateless protocol says of itself.
-const stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-	`"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
-
-// serveMCP runs a bmcp for many hosts, and returns its address.
-func (w *world) serveMCP(env []string, args ...string) (url string, stop func()) {
-	w.t.Helper()
-	url, s := w.webMCP(env, args...)
-	return url, func() {
-		s.Process.Signal(syscall.SIGTERM)
-		s.Wait()
-	}
-}
-
-// webMCP is serveMCP, whose process is the caller's to end.
-func (w *world) webMCP(env []string, args ...string) (url string, s *exec.Cmd) {
-	w.t.Helper()
-	s = w.cmd("bmcp", append([]string{"--http", "0", "-f", "mcp.url"}, args...)...)
-	s.Env, s.Dir = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "HOME=" + w.dir}, env), w.dir
-	out, _ := s.StdoutPipe()
-	if err := s.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		if s.ProcessState == nil {
-			s.Process.Signal(syscall.SIGTERM)
-			s.Wait()
-		}
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return strings.TrimSpace(line), s
-}
-
-// post sends a message by HTTP, and returns what comes of it.
-func post(t *testing.T, url string, headers map[string]string, body string) (int, http.Header, string) {
-	t.Helper()
-	r, _ := http.NewRequest("POST", url, strings.NewReader(body))
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Content-Type", "application/json")
-	for name, value := range headers {
-		r.Header.Set(name, value)
-	}
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	b, _ := io.ReadAll(a.Body)
-	return a.StatusCode, a.Header, string(b)
-}
 
 // The official suite finds nothing, in either era, that it does not find in
 // the server behind bmcp too.
@@ -173,28 +118,6 @@ func scenarios(summary string) string {
 		}
 	}
 	return strings.Join(names, "\n")
-}
-
-// withMeta is stateless with another member.
-func withMeta(member string) string {
-	return strings.Replace(stateless, "{", "{"+member+",", 1)
-}
-
-// required is a result that asks the host.
-type required struct {
-	Type     string `json:"resultType"`
-	State    string `json:"requestState"`
-	Requests map[string]struct {
-		Method string
-		Params struct{ Message string }
-	} `json:"inputRequests"`
-}
-
-// key is that of the only question.
-func (q required) key() (key string) {
-	for key = range q.Requests {
-	}
-	return key
 }
 
 // A host of the stateless protocol: each request says what the host can do,

@@ -69,14 +69,6 @@ func (h *webHost) tool(name, args string) (x toolResult) {
 	return toolResult{IsError: true, Content: []struct{ Text string }{{body}}}
 }
 
-func (x toolResult) text() string {
-	var all []string
-	for _, c := range x.Content {
-		all = append(all, c.Text)
-	}
-	return strings.Join(all, "\n")
-}
-
 // leaves ends the session.
 func (h *webHost) leaves() {
 	h.t.Helper()

@@ -18,12 +18,6 @@ import (
 	"time"
 )
 
-// greeting is the first request of a host.
-func greeting(version string) string {
-	return `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + version +
-		`","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`
-}
-
 // A web page of an allowed origin is a host like any other: its browser lets
 // it ask, and read what it needs. One of another origin is none.
 func TestMCPFromAWebPage(t *testing.T) {

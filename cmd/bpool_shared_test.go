@@ -20,27 +20,6 @@ func (w *world) shared(vars ...string) *pool {
 	return w.pool(append([]string{"BROWSER=chromium", "_A_IS_DEFAULT=1", "_A_ISOLATION=context"}, vars...)...)
 }
 
-// browsers are the process IDs of the browsers that run.
-func (w *world) browsers() (pids []string) {
-	for _, o := range w.ours() {
-		if strings.Contains(o, "--user-data-dir") && !strings.Contains(o, "--type=") {
-			pids = append(pids, strings.Fields(o)[0])
-		}
-	}
-	return pids
-}
-
-// own is the address of the one Chromium itself, past all sessions.
-func (w *world) own() string {
-	w.t.Helper()
-	r := w.run("blaunch", "list", "-f", "instance.http_url")
-	if urls := strings.Fields(r.out); r.code == 0 && len(urls) == 1 {
-		return urls[0]
-	}
-	w.t.Fatalf("want one browser: %+v", r)
-	return ""
-}
-
 // pid is that of the browser of an instance of A.
 func (p *pool) pid(instance int) int { return p.status().Pools[0].Instances[instance].PID }
 

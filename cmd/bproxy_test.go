@@ -4,18 +4,14 @@ package cmd_test
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,131 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// proxy is a bproxy that runs.
-type proxy struct {
-	t    *testing.T
-	w    *world
-	cmd  *exec.Cmd
-	errs syncBuffer
-	addr string
-	url  string
-}
-
-// syncBuffer is what a program that runs has said so far.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// proxy starts a bproxy; its end is the test's.
-func (w *world) proxy(args ...string) *proxy {
-	w.t.Helper()
-	p := &proxy{t: w.t, w: w}
-	p.cmd = w.cmd("bproxy", append([]string{"--no-input"}, args...)...)
-	p.start()
-	return p
-}
-
-func (p *proxy) start() {
-	p.t.Helper()
-	p.cmd.Stderr = &p.errs
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	var x struct {
-		Proxy struct {
-			Port    int
-			HTTPURL string `json:"http_url"`
-		}
-	}
-	if err := json.NewDecoder(out).Decode(&x); err != nil {
-		p.cmd.Wait()
-		p.t.Fatalf("no record: %v\n%s", err, p.errs.String())
-	}
-	p.url, p.addr = x.Proxy.HTTPURL, "127.0.0.1:"+strconv.Itoa(x.Proxy.Port)
-	p.t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			p.stop()
-		}
-		if p.t.Failed() {
-			p.t.Logf("bproxy says:\n%s", p.errs.String())
-		}
-	})
-}
-
-// stop has it end, and asserts that it does so well.
-func (p *proxy) stop() {
-	p.t.Helper()
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Errorf("bproxy ended with %v", err)
-	}
-}
-
-type status struct {
-	Browser  struct{ Type string }
-	Instance struct {
-		ID        string
-		PID, Port int
-	}
-	Status struct {
-		State                string
-		WebSockets, Launches int
-		LastExit             string `json:"last_exit"`
-		LastError            string `json:"last_error"`
-	}
-}
-
-// do runs a command of bproxy on it.
-func (p *proxy) do(args ...string) (s status) {
-	p.t.Helper()
-	r := p.w.run("bproxy", append(args, strings.TrimPrefix(p.addr, "127.0.0.1:"))...)
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 0 {
-		p.t.Fatalf("%v: exit %d %s", args, r.code, r.err)
-	}
-	return s
-}
-
-// socket opens a WebSocket, or what passes for one with the fake browser.
-func (p *proxy) socket(path string, headers ...string) (net.Conn, *http.Response) {
-	p.t.Helper()
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() { c.Close() })
-	head := "GET " + path + " HTTP/1.1\r\nHost: " + p.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-	for _, h := range headers {
-		head += h + "\r\n"
-	}
-	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
-		p.t.Fatal(err)
-	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
-	if err != nil {
-		p.t.Fatalf("%s: %v", path, err)
-	}
-	return c, resp
-}
 
 // closed waits for the other side to end a connection.
 func closed(t *testing.T, c net.Conn) {

@@ -14,23 +14,6 @@ import (
 	"time"
 )
 
-// state reads the entries of the state file.
-func (w *world) state() (f struct {
-	Instances []struct {
-		ID                  string
-		Supervisor, Browser struct{ PID int }
-	}
-	Proxies, Pools []struct {
-		Process struct{ PID int }
-		Control string
-		Names   []string
-	}
-}) {
-	b, _ := os.ReadFile(w.dir + "/state/state.json")
-	json.Unmarshal(b, &f)
-	return f
-}
-
 // The browser is killed at many moments of its launch: the launch fails or
 // the browser ends, and nothing is left.
 func TestBrowserKilledDuringLaunch(t *testing.T) {

@@ -21,75 +21,7 @@ import (
 	"github.com/chromedp/chromedp/remote"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/websocket"
 )
-
-// wire is a client of a browser, or of what passes for one.
-type wire struct {
-	t    *testing.T
-	conn *websocket.Conn
-	last int
-}
-
-// dial connects to a WebSocket.
-func dial(t *testing.T, url string) *wire {
-	t.Helper()
-	conn, err := websocket.Dial(t.Context(), url)
-	if err != nil {
-		t.Fatalf("%s: %v", url, err)
-	}
-	t.Cleanup(func() { conn.Close(websocket.Normal, "") })
-	return &wire{t: t, conn: conn}
-}
-
-// ask has the browser do a command, and returns its answer.
-func (c *wire) ask(method, params string) string {
-	c.t.Helper()
-	c.last++
-	if err := c.conn.Write(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s}`, c.last, method, params)); err != nil {
-		c.t.Fatalf("%s: %v", method, err)
-	}
-	for {
-		m, err := c.conn.Next()
-		if err != nil {
-			c.t.Fatalf("%s: %v", method, err)
-		}
-		b, err := m.Bytes()
-		if err != nil {
-			c.t.Fatalf("%s: %v", method, err)
-		}
-		if strings.HasPrefix(string(b), fmt.Sprintf(`{"id":%d,`, c.last)) {
-			return string(b)
-		}
-	}
-}
-
-// lost waits until the connection has ended, and returns how long that took.
-func (c *wire) lost() time.Duration {
-	c.t.Helper()
-	began := time.Now()
-	for {
-		if _, err := c.conn.Next(); err != nil {
-			return time.Since(began)
-		}
-	}
-}
-
-// once connects, has a command done, and leaves.
-func once(t *testing.T, url, method, params string) string {
-	t.Helper()
-	c := dial(t, url)
-	defer c.conn.Close(websocket.Normal, "")
-	return c.ask(method, params)
-}
-
-// sessions are the names of the sessions that are there.
-func (p *proxy) sessions() string {
-	p.t.Helper()
-	r := p.w.run("bproxy", "session", "list", "-f", "session.name")
-	r.wants(p.t, 0, "")
-	return strings.Join(strings.Fields(r.out), " ")
-}
 
 func TestIsolatedPort(t *testing.T) {
 	w := newWorld(t)

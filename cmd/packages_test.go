@@ -3,24 +3,12 @@
 package cmd_test
 
 import (
-	"maps"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// golist is what go list prints of the programs' build, a line each.
-func golist(t *testing.T, args ...string) []string {
-	t.Helper()
-	out, err := exec.Command("go", append([]string{"list", "-tags", "urfave_cli_no_docs"}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
-}
 
 // Every package says what it is for.
 func TestPackages(t *testing.T) {
@@ -83,24 +71,6 @@ func TestLinkedPackages(t *testing.T) {
 			t.Errorf("%s links the modules\n%s\nrather than\n%s", program, strings.Join(links, "\n"), strings.Join(want, "\n"))
 		}
 	}
-}
-
-// programs are the names of the programs, each of which has its lists.
-func programs(t *testing.T) []string {
-	t.Helper()
-	var names []string
-	for _, path := range golist(t, "./...") {
-		if name, ok := strings.CutPrefix(path, "btools/cmd/"); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for what, list := range map[string]map[string][]string{"modules": modules, "never": never} {
-		if have := slices.Sorted(maps.Keys(list)); !slices.Equal(have, names) {
-			t.Errorf("%s are of %v, the programs are %v", what, have, names)
-		}
-	}
-	return names
 }
 
 // mapped is a row of the map that names packages.

@@ -10,25 +10,6 @@ import (
 	"testing"
 )
 
-// get asks an endpoint and returns its answer.
-func get(t *testing.T, method, url string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
-}
-
 // A page is really loaded over the network, and no part of the browser
 // crashes meanwhile.
 func TestPageLoads(t *testing.T) {

@@ -1,21 +1,11 @@
 //go:build linux
 
-// Package cmd_test drives the built programs together, on real browsers, and
-// on a fake one for what a real one can't be made to do.
 package cmd_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,208 +13,6 @@ import (
 	"testing"
 	"time"
 )
-
-// bin holds the built programs and the fake browser.
-var bin string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "bt-bin-")
-	if err != nil {
-		panic(err)
-	}
-	bin = dir
-	// A signal that nohup has ignored is ignored by what we start as well; one
-	// that is caught is not.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	args := []string{"build", "-tags", "urfave_cli_no_docs", "-o", dir}
-	if race {
-		args = append(args, "-race")
-	}
-	build := exec.Command("go", append(args, "./bfind", "./bport", "./blaunch", "./bproxy", "./bpool", "./bmcp",
-		"../scripts/fakebrowser", "../scripts/fakechild")...)
-	build.Stderr = os.Stderr
-	code := 1
-	if err := build.Run(); err == nil {
-		code = m.Run()
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// world is one test's own state file, temporary directory and environment.
-type world struct {
-	t   *testing.T
-	dir string // short: sockets lie in it
-	env []string
-}
-
-func newWorld(t *testing.T) *world {
-	dir, err := os.MkdirTemp("/tmp", "bt-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, dir: dir}
-	for _, kv := range os.Environ() {
-		k, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains([]string{"CHROME_PATH", "XDG_RUNTIME_DIR", "CI", "DISPLAY", "TMPDIR"}, k) &&
-			!strings.HasPrefix(k, "BTOOLS_") {
-			w.env = append(w.env, kv)
-		}
-	}
-	w.env = append(w.env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"),
-		"CI=true",
-		"GORACE=atexit_sleep_ms=0 halt_on_error=1") // a program that is built for -race else waits a second at its end
-	t.Cleanup(func() {
-		w.run("blaunch", "stop", "--all", "--force")
-		w.run("blaunch", "gc")
-		w.clean()
-		os.RemoveAll(dir)
-	})
-	return w
-}
-
-type result struct {
-	out, err string
-	code     int
-}
-
-func (w *world) cmd(name string, args ...string) *exec.Cmd {
-	path := name
-	if p := filepath.Join(bin, name); !strings.Contains(name, "/") {
-		if _, err := os.Stat(p); err == nil {
-			path = p
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), hung)
-	w.t.Cleanup(cancel)
-	c := exec.CommandContext(ctx, path, args...)
-	c.Env = w.env
-	c.WaitDelay = 10 * time.Second // whoever it has left its standard error to
-	return c
-}
-
-// hung is how long a program may run: a test whose program hangs fails under
-// its own name, and the others still run.
-const hung = 4 * time.Minute
-
-func (w *world) run(name string, args ...string) result { return w.pipe("", name, args...) }
-
-// pipe runs a program with input on a pipe, or none if it is "".
-func (w *world) pipe(input, name string, args ...string) result {
-	w.t.Helper()
-	c := w.cmd(name, args...)
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if input != "" {
-		c.Stdin = strings.NewReader(input)
-	}
-	err := c.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		w.t.Fatalf("%s %v: %v", name, args, err)
-	}
-	code := c.ProcessState.ExitCode()
-	if ws := c.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
-		code = 128 + int(ws.Signal())
-	}
-	return result{out.String(), errs.String(), code}
-}
-
-// fake launches the fake browser.
-func (w *world) fake(what string, args ...string) result {
-	common := []string{"--browser", bin + "/fakebrowser", "--env", "FAKE=" + what, "--stop-timeout", "300ms"}
-	return w.run("blaunch", append(common, args...)...)
-}
-
-// ours lists the processes that belong to this test's browsers and
-// supervisors: their environment names its directory.
-func (w *world) ours() []string {
-	var found []string
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range procs {
-		env, err := os.ReadFile(p + "/environ")
-		if err != nil || !bytes.Contains(env, []byte("BTOOLS_STATE="+w.dir+"/")) {
-			continue
-		}
-		if stat, err := os.ReadFile(p + "/stat"); err != nil || strings.Contains(string(stat), ") Z ") {
-			continue
-		}
-		args, _ := os.ReadFile(p + "/cmdline")
-		found = append(found, filepath.Base(p)+" "+strings.ReplaceAll(string(args), "\x00", " "))
-	}
-	return found
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// clean asserts that nothing is left: no process, directory or entry.
-func (w *world) clean() {
-	w.t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for len(w.ours()) > 0 && time.Now().Before(end) {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if left := w.ours(); len(left) > 0 {
-		w.t.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
-	}
-	if dirs, _ := filepath.Glob(w.dir + "/btools-*"); len(dirs) > 0 {
-		w.t.Errorf("directories are left: %v", dirs)
-	}
-	if dirs, _ := filepath.Glob(w.dir + "/org.chromium*"); len(dirs) > 0 {
-		w.t.Errorf("directories are left: %v", dirs)
-	}
-	if b, err := os.ReadFile(w.dir + "/state/state.json"); err == nil {
-		var f struct{ Instances []json.RawMessage }
-		if err := json.Unmarshal(b, &f); err == nil && len(f.Instances) > 0 {
-			w.t.Errorf("entries are left: %s", b)
-		}
-	}
-}
-
-// wants asserts an exit code, a part of the messages, and silence on standard
-// output.
-func (r result) wants(t *testing.T, code int, message string) {
-	t.Helper()
-	if r.code != code || !strings.Contains(r.err, message) {
-		t.Errorf("exit %d, want %d; messages:\n%swant %q", r.code, code, r.err, message)
-	}
-	if code != 0 && r.out != "" {
-		t.Errorf("standard output is not silent: %s", r.out)
-	}
-}
-
-type rec struct {
-	Browser  struct{ Type, Path, Version string }
-	Port     int
-	X        int
-	Instance struct {
-		ID, Protocol, Host string
-		PID                int
-		SupervisorPID      int `json:"supervisor_pid"`
-		Port               int
-		HTTPURL            string `json:"http_url"`
-		WSURL              string `json:"ws_url"`
-		UserDataDir        string `json:"user_data_dir"`
-		Temporary          bool
-	}
-}
-
-func parse(t *testing.T, r result) rec {
-	t.Helper()
-	var x rec
-	if err := json.Unmarshal([]byte(r.out), &x); err != nil || r.code != 0 {
-		t.Fatalf("exit %d, no record: %q\n%s", r.code, r.out, r.err)
-	}
-	return x
-}
 
 func TestPipelineOnRealBrowsers(t *testing.T) {
 	for _, typ := range []string{"chromium", "chrome-headless-shell", "firefox"} {
@@ -545,12 +333,6 @@ func TestStateFaults(t *testing.T) {
 	os.Chown(w.dir+"/state", 12345, 12345)
 	w.run("bport").wants(t, 78, "belongs to another user")
 	os.Chown(w.dir+"/state", 0, 0)
-}
-
-func boot() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	ns, _ := os.Readlink("/proc/self/ns/pid")
-	return strings.TrimSpace(string(b)) + "/" + strings.Trim(ns, "pid:[]")
 }
 
 func TestClosedStreams(t *testing.T) {
