@@ -49,7 +49,8 @@ func (o *outflow) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func (o *outflow) flush() error {
+// Flush implements eventlog.Writer.
+func (o *outflow) Flush() error {
 	o.flow.writing.Add(1)
 	defer o.flow.writing.Add(-1)
 	o.c.SetWriteDeadline(time.Now().Add(writeTimeout))

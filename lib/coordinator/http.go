@@ -21,6 +21,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/coordinator/eventlog"
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
 )
@@ -136,7 +137,8 @@ func (f *httpFront) answering(w http.ResponseWriter, answer func()) {
 // httpSession is a session and the streams that its host listens to.
 type httpSession struct {
 	*Session
-	*streams
+	log    *eventlog.Log
+	flow   *flow
 	id     string
 	used   time.Time // under the front's lock
 	forget *time.Timer
@@ -153,20 +155,23 @@ func (f *httpFront) session(id string) *httpSession {
 	if f.ended || len(f.sessions) >= maxSessions && id != "" && !f.makeRoomLocked() {
 		return nil
 	}
-	s := &httpSession{id: id, used: time.Now(), streams: newStreams(&f.flow)}
-	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.add(string(to), last, message) })
-	s.once, s.shared = id == "", id == ""
+	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), flow: &f.flow}
+	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.log.Add(string(to), last, message) })
+	s.shared = id == ""
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
-	s.alive = func() { s.forget.Reset(forgottenAfter) }
+	s.log.Alive = s.alive
 	f.sessions[id] = s
 	return s
 }
+
+// alive has the session live on.
+func (s *httpSession) alive() { s.forget.Reset(forgottenAfter) }
 
 // makeRoomLocked ends the session that nobody uses for the longest time.
 func (f *httpFront) makeRoomLocked() bool {
 	var oldest *httpSession
 	for id, s := range f.sessions {
-		if id != "" && (oldest == nil || s.used.Before(oldest.used)) && s.idle() {
+		if id != "" && (oldest == nil || s.used.Before(oldest.used)) && s.log.Idle() {
 			oldest = s
 		}
 	}
@@ -187,7 +192,7 @@ func (f *httpFront) end(s *httpSession) {
 	f.mu.Unlock()
 	s.forget.Stop()
 	s.Close()
-	s.streams.end()
+	s.log.Close()
 }
 
 // failure is the answer to a message that is refused.
@@ -339,35 +344,44 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	st, taken := s.begin(nil, ids...)
+	st, taken := s.log.Begin(nil, ids...)
 	if st == nil {
 		httpError(w, http.StatusBadRequest, id, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip([]byte(taken))))
 		return
 	}
-	me := s.attend(st)
+	listener := s.log.Listen(st)
 	for _, m := range messages {
 		s.handle(m, nil)
 	}
-	s.say(w, r, st, 0, me)
+	s.stream(w, r, listener)
 }
 
 // get says what belongs to no request, or, to a host that comes back, what it
 // has missed of a stream, and the rest of it.
 func (s *httpSession) get(w http.ResponseWriter, r *http.Request) {
-	st, from := s.general, 0
 	event := r.Header.Get("Last-Event-Id")
-	if event != "" {
-		var err error
-		if st, from, err = s.event(event); err != nil {
-			httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err))
-			return
-		}
-	}
-	me := s.attend(st)
 	if event == "" {
-		from = s.unsaid(st)
+		s.stream(w, r, s.log.ListenGeneral())
+		return
 	}
-	s.say(w, r, st, from, me)
+	listener, err := s.log.Resume(event)
+	if err != nil {
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err))
+		return
+	}
+	s.stream(w, r, listener)
+}
+
+// stream answers with a stream of events, until its end or until the host is
+// gone.
+func (s *httpSession) stream(w http.ResponseWriter, r *http.Request, l *eventlog.Listener) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache, no-transform")
+	w.WriteHeader(http.StatusOK)
+	out := s.flow.to(w)
+	defer out.end()
+	// Hosts of protocols before take an event without data for a message.
+	l.Write(r.Context(), out, r.Header.Get(mcp.HeaderProtocolVersion) >= legacy)
 }
 
 // stateless answers a message of a host without a session, whose requests say
@@ -393,15 +407,15 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	if token != nil {
 		params = jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), "progressToken", own))
 	}
-	st, _ := s.begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
-	me := s.attend(st)
+	st, _ := s.log.Begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
+	listener := s.log.Listen(st)
 	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
 	s.handle(renamedRequest, err)
 	context.AfterFunc(r.Context(), func() { // it is over, or the host is gone
-		s.drop(string(own))
+		s.log.Drop(string(own))
 		s.cancelled(own, "the host is gone")
 	})
-	s.sayStateless(w, r, st, me)
+	s.single(w, r, listener)
 }
 
 // renamed is a message to a host that knows another ID, and another token of
@@ -480,21 +494,17 @@ var statuses = map[int]int{
 	missingCapability: http.StatusBadRequest, unsupportedVersion: http.StatusBadRequest,
 }
 
-// sayStateless says a stream; if all of it is one answer, as such.
-func (s *httpSession) sayStateless(w http.ResponseWriter, r *http.Request, st *stream, me int) {
-	select {
-	case <-st.more:
-		st.wake()
-	case <-time.After(keepAlive):
-	case <-r.Context().Done():
+// single answers with a stream of events or, if all of it is one answer, with
+// that.
+func (s *httpSession) single(w http.ResponseWriter, r *http.Request, l *eventlog.Listener) {
+	message, err := l.Only(r.Context())
+	if err != nil {
 		return
 	}
-	_, events, over, _ := s.next(st, 0, me)
-	if !over || len(events) != 1 {
-		s.say(w, r, st, 0, me)
+	if message == nil {
+		s.stream(w, r, l)
 		return
 	}
-	message := events[0]
 	status := http.StatusOK
 	if m, err := jsonrpc.Parse(message); err == nil && m.Error != nil {
 		code, _ := strconv.Atoi(string(jsonrpc.Get(m.Error, "code")))
