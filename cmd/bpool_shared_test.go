@@ -44,7 +44,8 @@ func TestSharedPoolLeases(t *testing.T) {
 	port := strings.Split(a.Instance.HTTPURL, "/session/")[0]
 	for _, l := range []leased{a, b} {
 		at := port + "/session/" + l.Lease.ID
-		if ws := strings.Replace(at, "http", "ws", 1) + "/devtools/browser/" + l.Lease.ID; l.Instance.HTTPURL != at || l.Instance.WSURL != ws {
+		if ws := strings.Replace(at, "http", "ws", 1) + "/devtools/browser/" + l.Lease.ID; l.Instance.HTTPURL != at ||
+			l.Instance.WSURL != ws {
 			t.Errorf("the addresses are %s and %s; want %s and %s", l.Instance.HTTPURL, l.Instance.WSURL, at, ws)
 		}
 	}
@@ -62,7 +63,8 @@ func TestSharedPoolLeases(t *testing.T) {
 	}
 	// A pool that is drained gives no leases; those that there are go on.
 	w.run("bpool", "drain", "A").wants(t, 0, "")
-	if i := p.status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" || c.ask("Browser.getVersion", "{}") == "" {
+	if i := p.status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" ||
+		c.ask("Browser.getVersion", "{}") == "" {
 		t.Errorf("%+v", i)
 	}
 	w.run("bpool", "drain", "--off").wants(t, 0, "")
@@ -72,7 +74,8 @@ func TestSharedPoolLeases(t *testing.T) {
 		t.Errorf("a client was disconnected after %v", took)
 	}
 	for _, path := range []string{"", "/json/version", "/devtools/browser/" + a.Lease.ID} {
-		if code, body := get(t, "GET", a.Instance.HTTPURL+path); code != http.StatusGone || !strings.Contains(body, `"lease_ended"`) {
+		if code, body := get(t, "GET", a.Instance.HTTPURL+path); code != http.StatusGone ||
+			!strings.Contains(body, `"lease_ended"`) {
 			t.Errorf("GET %s after the end: %d %s", path, code, body)
 		}
 	}
@@ -125,7 +128,8 @@ func (p *pool) spares(n int) {
 func TestSharedPoolSpares(t *testing.T) {
 	w := newWorld(t)
 	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "0", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
-	for _, v := range []string{"BROWSER=chromium", "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_SPARES=2", "HEALTH_INTERVAL=1h"} {
+	for _, v := range []string{"BROWSER=chromium", "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_SPARES=2",
+		"HEALTH_INTERVAL=1h"} {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
 	p.start()
@@ -174,7 +178,8 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 				l := p.lease()
 				c := dial(t, l.Instance.WSURL)
 				c.ask(newPage, blank(mark))
-				if s := l.targets(t); strings.Count(s, `"type":"page"`) != 2 || strings.Count(s, "#holder") != strings.Count(s, "#"+mark) {
+				if s := l.targets(t); strings.Count(s, `"type":"page"`) != 2 ||
+					strings.Count(s, "#holder") != strings.Count(s, "#"+mark) {
 					t.Errorf("%s sees %s", mark, s)
 				}
 				w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
@@ -186,7 +191,8 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 		_, all := get(t, "GET", w.own()+"/json/list")
 		return !strings.Contains(all, "#holder")
 	})
-	if s := p.status(); s.Summary.Available != 3 || s.Pools[0].Instances[0].Uses != 20 || s.Pools[0].Instances[0].Restarts != 0 {
+	if s := p.status(); s.Summary.Available != 3 || s.Pools[0].Instances[0].Uses != 20 ||
+		s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -296,7 +302,9 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 		}
 	}
 	until(t, "the holder is told", func() bool {
-		return strings.Contains(said.String(), "the browser of A/1 is gone: the browser was killed by signal 9 (SIGKILL); another one takes its place, without its pages")
+		return strings.Contains(said.String(),
+			"the browser of A/1 is gone: the browser was killed by signal 9 (SIGKILL); "+
+				"another one takes its place, without its pages")
 	})
 	for _, i := range "012" {
 		for _, e := range []string{"failed", "starting", "restarted", "healthy"} {
@@ -340,7 +348,8 @@ func TestSharedPoolReplacesWornBrowsers(t *testing.T) {
 				t.Error("the worn browser has ended under its lease")
 			}
 			w.run("bpool", "release", first.Lease.ID).wants(t, 0, "")
-			until(t, "the worn browser ends with its last lease", func() bool { return syscall.Kill(first.Instance.PID, 0) != nil })
+			until(t, "the worn browser ends with its last lease",
+				func() bool { return syscall.Kill(first.Instance.PID, 0) != nil })
 			if code, body := get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
 				t.Errorf("the holder of a browser that was drained gets %d %s", code, body)
 			}
@@ -372,9 +381,11 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const shared = "browser = \"chromium\"\nhealth_interval = \"1h\"\n[pool.A]\ninstances = 2\nper_browser = 2\nisolation = \"context\"\n"
+	const shared = "browser = \"chromium\"\nhealth_interval = \"1h\"\n" +
+		"[pool.A]\ninstances = 2\nper_browser = 2\nisolation = \"context\"\n"
 	write(shared)
-	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", config, "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", config, "--stop-timeout", "300ms",
+		"--drain-timeout", "0s")}
 	p.start()
 	browsers := func(n int) {
 		t.Helper()
@@ -473,7 +484,8 @@ func TestSharedPoolRestart(t *testing.T) {
 	// It is not replaced, and nobody waits for it.
 	syscall.Kill(p.pid(0), syscall.SIGKILL)
 	until(t, "both have failed", func() bool { return p.status().Summary.Failed == 2 })
-	if code, body := get(t, "GET", a.Instance.HTTPURL+"/json/version"); code != http.StatusServiceUnavailable || !strings.Contains(body, "RESTART=never") {
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/json/version"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "RESTART=never") {
 		t.Errorf("%d %s", code, body)
 	}
 	w.run("bpool", "release", "--all").wants(t, 0, "")
@@ -498,7 +510,8 @@ func TestSharedPoolClients(t *testing.T) {
 		_, ws := at(who)
 		wg.Go(func() { chromedpSession(t, ws, site, who) })
 	}
-	isolatedClients(t, &proxy{t: t, w: w}, site, at, twice("isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")...)
+	isolatedClients(t, &proxy{t: t, w: w}, site, at,
+		twice("isolated-playwright.mjs", "isolated-puppeteer.mjs", "isolated-cri.mjs")...)
 	wg.Wait()
 	if n := len(w.browsers()); n != 1 || p.status().Summary.Leased != 8 {
 		t.Errorf("%d browsers run", n)
@@ -527,7 +540,8 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), `"ws://192.0.2.1:9222/devtools/browser/lease_`) {
+	if err != nil || resp.StatusCode != 200 ||
+		!strings.Contains(string(body), `"ws://192.0.2.1:9222/devtools/browser/lease_`) {
 		t.Errorf("another machine gets %s %s", resp.Status, body)
 	}
 	far.stop()
@@ -537,7 +551,8 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 	var at struct {
 		WSURL string `json:"webSocketDebuggerUrl"`
 	}
-	if err := json.Unmarshal([]byte(v), &at); err != nil || !strings.HasPrefix(at.WSURL, "ws://"+q.addr+"/devtools/browser/lease_") {
+	if err := json.Unmarshal([]byte(v), &at); err != nil ||
+		!strings.HasPrefix(at.WSURL, "ws://"+q.addr+"/devtools/browser/lease_") {
 		t.Fatalf("/json/version: %s", v)
 	}
 	dial(t, at.WSURL).ask(newPage, blank("mine"))
@@ -549,7 +564,8 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 		WSURL string `json:"webSocketDebuggerUrl"`
 	}
 	_, list := get(t, "GET", q.url+"/json/list")
-	if err := json.Unmarshal([]byte(list), &pages); err != nil || len(pages) != 2 || !strings.HasPrefix(pages[0].WSURL, "ws://"+q.addr+"/devtools/page/") {
+	if err := json.Unmarshal([]byte(list), &pages); err != nil || len(pages) != 2 ||
+		!strings.HasPrefix(pages[0].WSURL, "ws://"+q.addr+"/devtools/page/") {
 		t.Fatalf("/json/list: %s", list)
 	}
 	if s := once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(s, "42") {

@@ -68,7 +68,8 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 			return
 		}
 	}
-	g := &group{service: v, poolName: s.poolName, set: set, wakeup: make(chan struct{}, 1), slots: []*slot{s}, state: Starting, changed: make(chan struct{})}
+	g := &group{service: v, poolName: s.poolName, set: set, wakeup: make(chan struct{}, 1), slots: []*slot{s},
+		state: Starting, changed: make(chan struct{})}
 	g.ctx, g.stop = context.WithCancel(v.ctx)
 	s.group = g
 	v.groups = append(v.groups, g)

@@ -135,7 +135,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		}
 		if b.Instance.Protocol != record.CDP {
 			b.Stop()
-			return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("%s speaks no CDP: only Chrome and its kind can be shared (ISOLATION=context)", g.set.Browser)}
+			return nil, &exit.Error{Code: exit.Config,
+				Err: fmt.Errorf("%s speaks no CDP: only Chrome and its kind can be shared (ISOLATION=context)", g.set.Browser)}
 		}
 		return share.Open(ctx, b, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
 	}()
@@ -144,7 +145,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		v.metrics.failures.WithLabelValues(g.poolName).Inc()
 		return nil, err
 	}
-	v.Log.Info("launched a browser to share", "pool", g.poolName, "id", c.Browser.Instance.ID, "took", time.Since(began).Round(time.Millisecond))
+	v.Log.Info("launched a browser to share", "pool", g.poolName, "id", c.Browser.Instance.ID,
+		"took", time.Since(began).Round(time.Millisecond))
 	return c, nil
 }
 
@@ -261,7 +263,8 @@ func (g *group) watch(c *share.Chrome) reason {
 			return crashed
 		case <-c.Idled():
 			v.Log.Info("no WebSocket for "+g.set.IdleTimeout.String()+": stopping the browser", "pool", g.poolName)
-			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one", g.set.IdleTimeout))
+			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one",
+				g.set.IdleTimeout))
 			return idled
 		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
@@ -353,7 +356,8 @@ func (g *group) drain(c *share.Chrome) {
 		case <-c.Drained():
 		case <-g.ctx.Done():
 		case <-c.Idled():
-			what = fmt.Sprintf("was stopped after %v without a WebSocket; the next connection has another one", g.set.IdleTimeout)
+			what = fmt.Sprintf("was stopped after %v without a WebSocket; the next connection has another one",
+				g.set.IdleTimeout)
 		case <-c.Done():
 			what = fmt.Sprintf("is gone: %v; another one takes its place, without its pages", c.Err())
 		}

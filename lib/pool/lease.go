@@ -112,7 +112,8 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if got, ok := p.queue.Take(n); ok {
 		return v.grantLocked(ctx, p.queue, got, r), nil, nil
 	}
-	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, began: time.Now(), timeout: p.cfg.LeaseTimeout, served: make(chan error, 1)}
+	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, began: time.Now(), timeout: p.cfg.LeaseTimeout,
+		served: make(chan error, 1)}
 	if r.Timeout != nil {
 		w.timeout = *r.Timeout
 	}
@@ -201,11 +202,14 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 	case errors.Is(err, errNoneHealthy) && r.Instance != "":
 		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.describe(r.Instance))
 	case errors.Is(err, errNoneHealthy) && r.Pool == "":
-		e = control.Errorf(control.NoneHealthy, "Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
+		e = control.Errorf(control.NoneHealthy,
+			"Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, errNoneHealthy):
-		e = control.Errorf(control.NoneHealthy, "Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
+		e = control.Errorf(control.NoneHealthy,
+			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.describe(r.Instance), p.cfg.QueueLimit)
+		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.describe(r.Instance),
+			p.cfg.QueueLimit)
 	default:
 		return err
 	}
@@ -306,7 +310,8 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()
-	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL, started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
+	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
+		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", false)
 	})

@@ -64,7 +64,8 @@ func TestScaleUpServesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, one...)
 		take(t, v, "")
-		first, second, third := queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{})
+		first, second, third := queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{}),
+			queueLease(t, v, pool.Request{})
 		if err := v.Scale("A", 3); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +131,8 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 		if v.Leases() != 4 || st.Instances[0].Lease != same.id || st.Instances[1].Leased || answered(waits) != nil {
 			t.Errorf("%d leases, %+v", v.Leases(), st.Instances)
 		}
-		if a := take(t, v, "main"); a.instance != "1" || !v.Release(changed.id) || !v.Release(same.id) || answered(waits) == nil {
+		if a := take(t, v, "main"); a.instance != "1" || !v.Release(changed.id) || !v.Release(same.id) ||
+			answered(waits) == nil {
 			t.Error(a)
 		}
 	})
@@ -209,7 +211,8 @@ func TestAPoolThatIsAddedWhileItStopsGivesNoLease(t *testing.T) {
 		v := start(t, one...)
 		v.StopLeasing()
 		v.Apply(load(t, append(one, "_B_INSTANCES=1")...))
-		if a := lease(t.Context(), v, pool.Request{Pool: "B"}); code(a.err) != control.TryAgain && code(a.err) != control.PoolNotFound {
+		if a := lease(t.Context(), v, pool.Request{Pool: "B"}); code(a.err) != control.TryAgain &&
+			code(a.err) != control.PoolNotFound {
 			t.Error(a)
 		}
 	})
@@ -317,7 +320,8 @@ func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 
 // A number of hours that is as good as "never" is no overflow.
 func TestVeryLongIntervals(t *testing.T) {
-	cfg, err := config.Load("", []string{config.Prefix + "HEALTH_INTERVAL=876000h", config.Prefix + "HEALTH_TIMEOUT=876000h", config.Prefix + "START=lazy"})
+	cfg, err := config.Load("", []string{config.Prefix + "HEALTH_INTERVAL=876000h",
+		config.Prefix + "HEALTH_TIMEOUT=876000h", config.Prefix + "START=lazy"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,7 +531,8 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	for c := range 64 {
 		clients.Go(func() {
 			for goesOn() {
-				request := pool.Request{Instance: []string{"", "", "", "main", "2", strconv.Itoa(rand.IntN(12))}[rand.IntN(6)], Timeout: new(20 * time.Millisecond)}
+				request := pool.Request{Instance: []string{"", "", "", "main", "2", strconv.Itoa(rand.IntN(12))}[rand.IntN(6)],
+					Timeout: new(20 * time.Millisecond)}
 				short := c%8 == 0
 				if short {
 					request.TTL = time.Duration(1+rand.IntN(200)) * time.Microsecond
@@ -556,7 +561,8 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 					if !v.Release(a.id) {
 						t.Errorf("%s had ended before", a.id)
 					}
-				case code(a.err) != control.LeaseTimeout && code(a.err) != control.InstanceNotFound && a.err != context.DeadlineExceeded:
+				case code(a.err) != control.LeaseTimeout && code(a.err) != control.InstanceNotFound &&
+					a.err != context.DeadlineExceeded:
 					t.Error(a.err)
 				}
 			}
@@ -582,7 +588,8 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	for range st.Total {
 		had[take(t, v, "").instance] = true
 	}
-	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); len(had) != st.Total || code(a.err) != control.LeaseTimeout {
+	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); len(had) != st.Total ||
+		code(a.err) != control.LeaseTimeout {
 		t.Error(had, a)
 	}
 	v.ReleaseAll()
@@ -632,7 +639,8 @@ func (s stuck) Write(b []byte) (int, error) {
 
 // A message that can't be written holds up its own browser at most.
 func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
-	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1", config.Prefix + "_B_INSTANCES=1", config.Prefix + "_B_LAUNCH=false"})
+	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1",
+		config.Prefix + "_B_INSTANCES=1", config.Prefix + "_B_LAUNCH=false"})
 	if err != nil {
 		t.Fatal(err)
 	}

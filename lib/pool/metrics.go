@@ -19,11 +19,14 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help}, []string{"pool"})
 	}
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help, Buckets: buckets}, []string{"pool"})
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help,
+			Buckets: buckets}, []string{"pool"})
 	}
 	return &metrics{
-		wait:     histogram("lease_wait_seconds", "How long a lease was waited for.", prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
-		hold:     histogram("lease_hold_seconds", "How long a lease was held.", prometheus.ExponentialBuckets(0.1, 4, 9)),         // to 1.8 h
+		wait: histogram("lease_wait_seconds", "How long a lease was waited for.",
+			prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
+		hold: histogram("lease_hold_seconds", "How long a lease was held.",
+			prometheus.ExponentialBuckets(0.1, 4, 9)), // to 1.8 h
 		launches: counter("launches_total", "Launches of browsers, those that failed included."),
 		failures: counter("launch_failures_total", "Launches that failed."),
 		restarts: counter("restarts_total", "Browsers that were replaced by another one, for whatever reason."),
@@ -43,8 +46,9 @@ var (
 	instancesDesc = prometheus.NewDesc("bpool_instances", "Instances by state.", []string{"pool", "state"}, nil)
 	leasesDesc    = prometheus.NewDesc("bpool_leases", "Leases that are held.", []string{"pool"}, nil)
 	browsersDesc  = prometheus.NewDesc("bpool_browsers", "Browsers that run.", []string{"pool"}, nil)
-	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of browsers that are shared, by state.", []string{"pool", "state"}, nil)
-	waitingDesc   = prometheus.NewDesc("bpool_waiting", "Requests that wait for a lease.", []string{"pool"}, nil)
+	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of browsers that are shared, by state.",
+		[]string{"pool", "state"}, nil)
+	waitingDesc = prometheus.NewDesc("bpool_waiting", "Requests that wait for a lease.", []string{"pool"}, nil)
 )
 
 // Describe makes the service a prometheus.Collector.

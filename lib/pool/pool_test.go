@@ -208,7 +208,8 @@ func TestALeaseEndsAsItSaysAfterASuspend(t *testing.T) {
 		if late := time.Since(began); late != time.Hour {
 			t.Error("the long one ended", late, "later, the sleep not counted")
 		}
-		if got := ends(t, v, short.id); !slices.Equal(got, []string{"expired"}) || v.Leases() != 1 || len(ends(t, v, held.id)) > 0 {
+		if got := ends(t, v, short.id); !slices.Equal(got, []string{"expired"}) || v.Leases() != 1 ||
+			len(ends(t, v, held.id)) > 0 {
 			t.Error(got, v.Leases())
 		}
 	})
@@ -251,7 +252,8 @@ func TestWaitEndsAtItsDeadlineWhateverHappensMeanwhile(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_LEASE_TIMEOUT=30s")
 		take(t, v, "1")
 		began := time.Now()
-		short, patient := queueLease(t, v, pool.Request{Instance: "1", Timeout: new(5 * time.Second)}), queueLease(t, v, pool.Request{Instance: "1"})
+		short, patient := queueLease(t, v, pool.Request{Instance: "1", Timeout: new(5 * time.Second)}),
+			queueLease(t, v, pool.Request{Instance: "1"})
 		go func() {
 			for range 100 {
 				l := take(t, v, "0")
@@ -307,7 +309,8 @@ func TestRefusals(t *testing.T) {
 		_, drain := v.Drain("B", true)
 		_, show := v.Status("B")
 		_, restart := v.Restart("A", "7")
-		for want, err := range map[string]error{"lease_not_found": renew, "bad_request": v.Scale("A", 0), "instance_not_found": restart} {
+		for want, err := range map[string]error{"lease_not_found": renew, "bad_request": v.Scale("A", 0),
+			"instance_not_found": restart} {
 			if code(err) != want {
 				t.Errorf("%v, want %s", err, want)
 			}

@@ -28,14 +28,16 @@ type farm struct {
 	bad atomic.Bool // launches fail
 }
 
-const noDisplay = "cannot launch: chromium exited with code 1 before its endpoint answered: there is no display to open a window on; its last words: gpu\nmore"
+const noDisplay = "cannot launch: chromium exited with code 1 before its endpoint answered: " +
+	"there is no display to open a window on; its last words: gpu\nmore"
 
 func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ options.Options) (*launcher.Browser, error) {
 	if f.bad.Load() {
 		return nil, errors.New(noDisplay)
 	}
 	return launcher.Launch(ctx, launcher.Spec{
-		Argv:    []string{"sh", "-c", `echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; exec sleep 1000`},
+		Argv: []string{"sh", "-c",
+			`echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; exec sleep 1000`},
 		Timeout: time.Minute, Grace: time.Second, Stderr: io.Discard,
 	})
 }
@@ -111,7 +113,8 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	waits := leaseAsync(t.Context(), v, pool.Request{Instance: "0"})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	kill(t, v, 0)
-	if a := <-waits; code(a.err) != control.NoneHealthy || !strings.Contains(a.err.Error(), `cannot lease instance "0" of pool A: 1 of 1`) {
+	if a := <-waits; code(a.err) != control.NoneHealthy ||
+		!strings.Contains(a.err.Error(), `cannot lease instance "0" of pool A: 1 of 1`) {
 		t.Error("who waits is told", a.err)
 	}
 	v.Release(held.id)
@@ -144,11 +147,13 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 // What can't be launched is tried again, and who can wait for that does.
 func TestWaitingForTheNextTry(t *testing.T) {
 	v, f := startFarm(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
-	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (2 of 2 failed: there is no display to open a window on, next try in "
+	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. " +
+		"(2 of 2 failed: there is no display to open a window on, next try in "
 	for _, timeout := range []time.Duration{0, time.Millisecond} {
 		a := lease(t.Context(), v, pool.Request{Timeout: new(timeout)})
 		var e *control.Error
-		if !errors.As(a.err, &e) || e.Code != control.NoneHealthy || !strings.HasPrefix(e.Message, lost) || !strings.Contains(e.Hint, "bpool restart A") {
+		if !errors.As(a.err, &e) || e.Code != control.NoneHealthy || !strings.HasPrefix(e.Message, lost) ||
+			!strings.Contains(e.Hint, "bpool restart A") {
 			t.Errorf("%v: %v", timeout, a.err)
 		}
 	}
@@ -192,23 +197,29 @@ func TestWaitingForTheNextTry(t *testing.T) {
 func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 	v := start(t, "_A_INSTANCES=5", "_A_IS_DEFAULT=1", "_A__4_ALIAS=main", "_A_LEASE_TTL=10s")
 	for n := range 5 {
-		a := lease(t.Context(), v, pool.Request{Holder: fmt.Sprintf("node (%d)", n), Held: n%2 == 0, Timeout: new(time.Duration(0))})
+		a := lease(t.Context(), v, pool.Request{Holder: fmt.Sprintf("node (%d)", n), Held: n%2 == 0,
+			Timeout: new(time.Duration(0))})
 		if a.err != nil {
 			t.Fatal(a.err)
 		}
 	}
 	ends := time.Now().Add(10 * time.Second)
 	a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))})
-	for _, want := range []string{"cannot lease an instance of pool A: none is free: 5 of 5 leased, by node (0) for 0s, node (1) for 0s until ", ", node (2) for 0s, 2 more"} {
+	for _, want := range []string{
+		"cannot lease an instance of pool A: none is free: 5 of 5 leased, by node (0) for 0s, node (1) for 0s until ",
+		", node (2) for 0s, 2 more",
+	} {
 		if code(a.err) != control.LeaseTimeout || !strings.Contains(a.err.Error(), want) {
 			t.Errorf("%v\nhas no %q", a.err, want)
 		}
 	}
-	if s := a.err.Error(); !strings.Contains(s, ends.Format(":05")) && !strings.Contains(s, ends.Add(-time.Second).Format(":05")) {
+	if s := a.err.Error(); !strings.Contains(s, ends.Format(":05")) &&
+		!strings.Contains(s, ends.Add(-time.Second).Format(":05")) {
 		t.Error(s)
 	}
 	a = lease(t.Context(), v, pool.Request{Instance: "main", Timeout: new(time.Millisecond)})
-	if want := `instance "main" of pool A: none came free within 1ms: 1 of 1 leased, by node (4) for 0s`; !strings.HasSuffix(a.err.Error(), want) {
+	want := `instance "main" of pool A: none came free within 1ms: 1 of 1 leased, by node (4) for 0s`
+	if !strings.HasSuffix(a.err.Error(), want) {
 		t.Error(a.err)
 	}
 }
@@ -276,7 +287,8 @@ func TestNewsOfALease(t *testing.T) {
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })
 	f.bad.Store(true)
 	v.Restart("A", "")
-	hears("the browser of A/0 is replaced by bpool restart, without its pages", "the browser of A/0 could not be launched: there is no display to open a window on; another one is launched in ")
+	hears("the browser of A/0 is replaced by bpool restart, without its pages",
+		"the browser of A/0 could not be launched: there is no display to open a window on; another one is launched in ")
 	f.bad.Store(false)
 	v.Restart("A", "")
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })

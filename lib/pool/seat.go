@@ -93,7 +93,8 @@ func (g *group) replaceSessionLocked(s *slot) {
 // called at its end. It waits for a browser, and until no page of the
 // instance's last lease is alive.
 func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout, control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout,
+		control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionTimeout))
 	defer cancel()
 	l, err := v.beginRequest(id)
 	if err != nil {
@@ -148,7 +149,8 @@ func (v *Service) beginRequest(id string) (*lease, error) {
 	case l == nil || l.slot.group == nil:
 		return nil, errLeaseEnded(id)
 	case l.requests >= maxRequests:
-		return nil, control.Errorf(control.TryAgain, "the lease %s has %d requests and WebSockets open already", id, maxRequests)
+		return nil, control.Errorf(control.TryAgain, "the lease %s has %d requests and WebSockets open already", id,
+			maxRequests)
 	}
 	l.requests++
 	return l, nil
@@ -186,7 +188,8 @@ func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 		if g.retryAt != never {
 			words = NextTry(g.demandRetryAt, now)
 		}
-		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName, l.slot.set.ID, briefReason(g.err), words)
+		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
+			l.slot.set.ID, briefReason(g.err), words)
 	}
 	g.needed = true
 	return nil, g.changed, nil

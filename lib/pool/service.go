@@ -67,7 +67,8 @@ type pool struct {
 
 // New makes a service whose pools Start starts.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{}, scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{},
+		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
 // Start starts all instances side by side. The channel is closed when each is
@@ -143,7 +144,8 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		if k < 0 {
 			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s is gone", p.cfg.Name))
 		} else if n := len(pools[k].slots); n < len(p.slots) {
-			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance is gone: pool %s has 0 to %d now", p.cfg.Name, n-1))
+			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance is gone: pool %s has 0 to %d now",
+				p.cfg.Name, n-1))
 		}
 	}
 	for _, p := range pools {
@@ -284,7 +286,8 @@ func (v *Service) poolNamed(name string) *pool {
 
 // newSlot makes an instance, with its endpoint open.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting, wakeup: make(chan struct{}, 1)}
+	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting,
+		wakeup: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil
@@ -317,7 +320,8 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 
 // launchOptions are what blaunch is told of an instance's settings.
 func launchOptions(set config.Settings) options.Options {
-	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir, Args: set.Args, Sandbox: set.Sandbox}
+	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir,
+		Args: set.Args, Sandbox: set.Sandbox}
 }
 
 // StopLeasing gives no more leases for good: who waits is told so.
@@ -348,7 +352,8 @@ func (v *Service) StalledCheck() string {
 	for _, p := range v.pools {
 		for _, s := range p.slots {
 			// Three times as long would be too long for a Duration.
-			if s.state == Healthy && s.hasHealthCheckLocked() && time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
+			if s.state == Healthy && s.hasHealthCheckLocked() &&
+				time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}
@@ -397,7 +402,8 @@ func (v *Service) find(name string) (*pool, error) {
 		}
 		names = append(names, p.cfg.Name)
 	}
-	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name, suggestion(strings.ToUpper(name), names))
+	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name,
+		suggestion(strings.ToUpper(name), names))
 }
 
 // suggestion is what may have been meant by a name, or what there is.
@@ -422,7 +428,8 @@ func (p *pool) slot(name string) (*slot, error) {
 	if last := len(p.slots) - 1; last > 0 {
 		has = fmt.Sprintf("0 to %d", last)
 	}
-	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has %s%s", p.cfg.Name, name, has, p.aliases())
+	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has %s%s", p.cfg.Name, name, has,
+		p.aliases())
 }
 
 func (p *pool) aliases() string {
@@ -554,8 +561,10 @@ func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot,
 
 // status is the pool's, with the slots of its instances.
 func (p *pool) status() (PoolStatus, []*slot) {
-	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(),
-		Interval: p.cfg.HealthInterval.Milliseconds(), Timeout: p.cfg.HealthTimeout.Milliseconds(), Instances: []InstanceStatus{}}
+	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots),
+		Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(),
+		Interval: p.cfg.HealthInterval.Milliseconds(), Timeout: p.cfg.HealthTimeout.Milliseconds(),
+		Instances: []InstanceStatus{}}
 	slots := slices.Clone(p.slots)
 	for _, l := range p.service.leases { // those that end with their lease
 		if l.slot.retired && l.slot.poolName == p.cfg.Name {
@@ -584,8 +593,10 @@ func (s *slot) status() InstanceStatus {
 		state = Draining
 	}
 	i := InstanceStatus{
-		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless, UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
-		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(), Uses: s.uses, Restarts: s.restarts,
+		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless,
+		UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
+		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
+		Uses: s.uses, Restarts: s.restarts,
 	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias

@@ -41,10 +41,12 @@ func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
-	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true}, limit: guard.Limit{Max: maxConnections}}
+	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true},
+		limit: guard.Limit{Max: maxConnections}}
 	v.sessionServers[pool] = p
 	server := &http.Server{
-		Handler: p, ConnState: p.limit.State, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: p, ConnState: p.limit.State,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(v.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true,
 	}
 	v.running.Go(func() { server.Serve(p.limit.Listener(l)) })
@@ -68,7 +70,8 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, sessionPath)
 	id, _, _ := strings.Cut(rest, "/")
 	if !ok || !leaseID.MatchString(id) {
-		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here", printable(r.URL.Path))
+		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here",
+			printable(r.URL.Path))
 		e.Hint = "connect to the http_url or the ws_url of a lease, which hold its ID; by browserURL, Puppeteer drops it"
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 		return

@@ -239,7 +239,8 @@ func (s *slot) run(ctx context.Context, started func()) {
 		if why == idled {
 			s.hadBrowser = false
 			s.service.mu.Lock()
-			s.notifyHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one", s.set.IdleTimeout)
+			s.notifyHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one",
+				s.set.IdleTimeout)
 			s.service.mu.Unlock()
 		}
 		// One that is left to a connection has shown that it needs another try.

@@ -46,7 +46,8 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 	}))
 	defer firefox.Close()
 	var launches atomic.Int32
-	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1", config.Prefix + "BROWSER=firefox", config.Prefix + "HEALTH_INTERVAL=1h", config.Prefix + "RESTART=never"})
+	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1",
+		config.Prefix + "BROWSER=firefox", config.Prefix + "HEALTH_INTERVAL=1h", config.Prefix + "RESTART=never"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 	v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
 		launches.Add(1)
 		rec := record.New()
-		rec.MustSet("instance", map[string]any{"protocol": record.BiDi, "ws_url": "ws://" + strings.TrimPrefix(firefox.URL, "http://") + "/session"})
+		rec.MustSet("instance", map[string]any{"protocol": record.BiDi,
+			"ws_url": "ws://" + strings.TrimPrefix(firefox.URL, "http://") + "/session"})
 		return launcher.Foreign(rec)
 	}
 	ready, err := v.Start(context.Background())

@@ -26,8 +26,11 @@ type setting struct {
 // those of its instances that differ. With --all it prints every value of
 // every instance.
 func Check(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"}, {Head: "KEY", Field: "setting.key"},
-		{Head: "VALUE", Field: "setting.value"}, {Head: "SOURCE", Field: "setting.source", Spare: 1}}, cli.Schema(map[string]any{"setting": setting{}}), nil)
+	out, err := c.Output([]cli.Column{
+		{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"},
+		{Head: "KEY", Field: "setting.key"}, {Head: "VALUE", Field: "setting.value"},
+		{Head: "SOURCE", Field: "setting.source", Spare: 1},
+	}, cli.Schema(map[string]any{"setting": setting{}}), nil)
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,9 @@ func warnMissing(c *cli.Context, cfg *config.Config) {
 			_, err := find.Inspect(browser, "")
 			return err == nil
 		}
-		return slices.ContainsFunc(installed, func(b record.Browser) bool { return browser == "" || b.Type == record.Canonical(browser) })
+		return slices.ContainsFunc(installed, func(b record.Browser) bool {
+			return browser == "" || b.Type == record.Canonical(browser)
+		})
 	}
 	for _, p := range cfg.Pools {
 		missing := map[string][]string{} // instances by browser

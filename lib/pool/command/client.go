@@ -65,9 +65,11 @@ func statusColumns(wide bool) []cli.Column {
 		short, base = nil, nil
 	}
 	return []cli.Column{
-		{Head: "POOL", Field: "status.pool"}, {Head: "ID", Field: "status.id"}, {Head: "ALIAS", Field: "status.alias", Spare: 1},
+		{Head: "POOL", Field: "status.pool"}, {Head: "ID", Field: "status.id"},
+		{Head: "ALIAS", Field: "status.alias", Spare: 1},
 		{Head: "BROWSER", Field: "status.browser", Show: base}, {Head: "STATE", Field: "status.status", Color: stateColor},
-		{Head: "HOLDER", Field: "status.holder"}, {Head: "HELD", Field: "status.held"}, {Head: "LEASE", Field: "status.lease", Show: short, Spare: 2},
+		{Head: "HOLDER", Field: "status.holder"}, {Head: "HELD", Field: "status.held"},
+		{Head: "LEASE", Field: "status.lease", Show: short, Spare: 2},
 		{Head: "PID", Field: "status.process_id", Spare: 4}, {Head: "USES", Field: "status.uses", Spare: 5},
 		{Head: "ENDPOINT", Field: "status.http_url", Spare: 3}, {Head: "ERROR", Field: "status.error", Below: true},
 	}
@@ -246,8 +248,11 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"}, {Head: "INSTANCE", Field: "lease.instance", Spare: 2},
-		{Head: "ENDPOINT", Field: "instance.http_url"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock, Spare: 1}}, cli.Schema(nil), nil)
+	out, err := c.Output([]cli.Column{
+		{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"},
+		{Head: "INSTANCE", Field: "lease.instance", Spare: 2}, {Head: "ENDPOINT", Field: "instance.http_url"},
+		{Head: "EXPIRES", Field: "lease.expires_at", Show: clock, Spare: 1},
+	}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
 	}
@@ -257,7 +262,8 @@ func Lease(c *cli.Context) error {
 			return err
 		}
 	}
-	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(), Hold: cmd != "" || c.Bool("wait")}
+	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
+		Hold: cmd != "" || c.Bool("wait")}
 	if c.IsSet("timeout") {
 		ms := c.Duration("timeout").Milliseconds()
 		p.Timeout = &ms
@@ -510,7 +516,9 @@ func Renew(c *cli.Context) error {
 	if id == "" {
 		return c.UsageError("name the lease to renew")
 	}
-	out, err := c.Output([]cli.Column{{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock}}, cli.Schema(nil), nil)
+	out, err := c.Output([]cli.Column{
+		{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock},
+	}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
 	}
@@ -567,7 +575,8 @@ func Drain(c *cli.Context) error {
 	if c.Bool("off") {
 		c.Log.Info(fmt.Sprintf("%s (%s): leases are given again", what, count(n.Instances, "instance")))
 	} else {
-		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are given, until bpool drain --off", what, count(n.Instances, "instance")))
+		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are given, until bpool drain --off", what,
+			count(n.Instances, "instance")))
 	}
 	return nil
 }
@@ -601,9 +610,12 @@ func Reload(c *cli.Context) error {
 
 // Watch prints what happens, as it does.
 func Watch(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"}, {Head: "POOL", Field: "event.pool"},
-		{Head: "INSTANCE", Field: "event.instance"}, {Head: "LEASE", Field: "event.lease", Show: shortLeaseID}, {Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence}},
-		cli.Schema(map[string]any{"event": pool.Event{}}), nil)
+	out, err := c.Output([]cli.Column{
+		{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"},
+		{Head: "POOL", Field: "event.pool"}, {Head: "INSTANCE", Field: "event.instance"},
+		{Head: "LEASE", Field: "event.lease", Show: shortLeaseID},
+		{Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence},
+	}, cli.Schema(map[string]any{"event": pool.Event{}}), nil)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,8 @@ func load(c *cli.Context) (*config.Config, error) {
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error
 	if errors.As(err, &bad) {
-		return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad), Hint: "bpool.toml(5) has each key, and examples"}
+		return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad),
+			Hint: "bpool.toml(5) has each key, and examples"}
 	}
 	if err == nil && c.String("leave") != "" {
 		cfg.SkipLaunch(c.String("leave"))
@@ -67,8 +68,10 @@ type service struct {
 
 // Serve runs the service until told to stop.
 func Serve(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"}, {Head: "SOCKET", Field: "service.socket"}},
-		cli.Schema(map[string]any{"service": service{}}), nil)
+	out, err := c.Output([]cli.Column{
+		{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"},
+		{Head: "SOCKET", Field: "service.socket"},
+	}, cli.Schema(map[string]any{"service": service{}}), nil)
 	if err != nil {
 		return err
 	}
@@ -170,7 +173,8 @@ func Serve(c *cli.Context) error {
 	if err == nil {
 		waitForLeases(c, v, force)
 	}
-	stopping := time.AfterFunc(noticeDelay, func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
+	stopping := time.AfterFunc(noticeDelay,
+		func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
 	v.Stop()
 	stopping.Stop()
 	return errors.Join(err, reg.Close())
@@ -289,8 +293,11 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	return nil, path, err
 }
 
+// launchFunc is the type of pool.Service's Launch.
+type launchFunc = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error)
+
 // launch launches an instance's browser by blaunch.
-func launch(c *cli.Context, now <-chan struct{}) func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
+func launch(c *cli.Context, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
 	return func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error) {
 		blaunch := launcher.Blaunch
@@ -301,7 +308,8 @@ func launch(c *cli.Context, now <-chan struct{}) func(context.Context, string, c
 			}
 		}
 		args := append(o.Argv(), "--owner=bpool "+pool+"/"+set.ID)
-		spec, err := blaunch(cmp.Or(set.Timeout, config.MaxTimeout), grace, c.Messages, c.String("log-level"), c.String("log-format"), args)
+		spec, err := blaunch(cmp.Or(set.Timeout, config.MaxTimeout), grace, c.Messages, c.String("log-level"),
+			c.String("log-format"), args)
 		if err != nil {
 			return nil, err
 		}
@@ -454,7 +462,9 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	}
-	return nil, control.Errorf(control.UnknownMethod, "bpool has no method %q: it has status, lease, confirm, held, release, renew, restart, drain, scale, reload and watch", method)
+	return nil, control.Errorf(control.UnknownMethod,
+		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
+			"restart, drain, scale, reload and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
@@ -470,7 +480,8 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "no running process has the number %d", p.Owner.PID)
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold, Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep}
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
+		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -206,8 +206,12 @@ func variables(environ []string, more []envfile.Variable) []envfile.Variable {
 			byName[name] = envfile.Variable{Name: name, Value: value, Source: name}
 		}
 	}
-	maps.DeleteFunc(byName, func(name string, v envfile.Variable) bool { return !strings.HasPrefix(name, Prefix) || v.Value == "" })
-	return slices.SortedFunc(maps.Values(byName), func(a, b envfile.Variable) int { return strings.Compare(a.Name, b.Name) })
+	maps.DeleteFunc(byName, func(name string, v envfile.Variable) bool {
+		return !strings.HasPrefix(name, Prefix) || v.Value == ""
+	})
+	return slices.SortedFunc(maps.Values(byName), func(a, b envfile.Variable) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 }
 
 func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
@@ -262,7 +266,8 @@ func keyCandidates(body string) (parts []string) {
 func suggestion(names ...string) string {
 	best, distance := "", 0
 	for _, n := range names {
-		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" && (best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
+		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" &&
+			(best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
 			best, distance = k, spell.Distance(strings.ToUpper(n), k)
 			if n == strings.ToLower(n) { // as a file has it
 				best = strings.ToLower(k)
@@ -281,7 +286,8 @@ func invalidName(name string) string {
 	if upper := strings.ToUpper(name); upper != name && validName(upper) {
 		guess = ": did you mean " + upper + "?"
 	}
-	return fmt.Sprintf("%q is not a name of a pool%s A name has capital letters, digits and single underscores, and does not end in the name of a key", name, cmp.Or(guess, "."))
+	return fmt.Sprintf("%q is not a name of a pool%s A name has capital letters, digits and single underscores, "+
+		"and does not end in the name of a key", name, cmp.Or(guess, "."))
 }
 
 // add adds an entry once its place and key are known to be good.
@@ -299,7 +305,10 @@ func (s *layers) add(e entry, name string, bad *Error) {
 		return
 	}
 	if e.key.levels&e.level == 0 {
-		where := map[level]string{pool: "a pool, " + Prefix + "_POOL_" + e.key.name, instance: "an instance, " + Prefix + "_POOL__ID_" + e.key.name}
+		where := map[level]string{
+			pool:     "a pool, " + Prefix + "_POOL_" + e.key.name,
+			instance: "an instance, " + Prefix + "_POOL__ID_" + e.key.name,
+		}
 		if e.file {
 			where = map[level]string{pool: "a pool, in [pool.POOL]", instance: "an instance, in [pool.POOL.instance.ID]"}
 		}
@@ -309,7 +318,8 @@ func (s *layers) add(e entry, name string, bad *Error) {
 		case e.level == global:
 			bad.add(e.source, "%s defined globally: set it for %s", e.name(), where[instance])
 		default:
-			bad.add(e.source, "%s can't be set for %s", e.name(), map[level]string{pool: "a pool", instance: "an instance"}[e.level])
+			bad.add(e.source, "%s can't be set for %s", e.name(),
+				map[level]string{pool: "a pool", instance: "an instance"}[e.level])
 		}
 		return
 	}
@@ -411,7 +421,8 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		}
 		text, ok := asText(t[name])
 		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
-			bad.add(at.source, "%s is %v: it is %s, as a text, a number, a boolean or, for args, a list of texts", full, t[name], k.kind)
+			bad.add(at.source, "%s is %v: it is %s, as a text, a number, a boolean or, for args, a list of texts", full,
+				t[name], k.kind)
 			continue
 		}
 		if name != strings.ToLower(name) && keyNamed(strings.ToUpper(name)) != nil {
@@ -419,7 +430,8 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 			continue
 		}
 		if !ok || name != strings.ToLower(name) {
-			bad.add(at.source, "unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
+			bad.add(at.source,
+				"unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
 			continue
 		}
 		at.text = text

@@ -32,16 +32,19 @@ func TestNothingConfigured(t *testing.T) {
 		t.Fatal(c, err)
 	}
 	p := c.Pools[0]
-	if p.Name != "DEFAULT" || !p.IsDefault || len(p.Instances) != 1 || p.LeaseTimeout != time.Minute || p.LeaseTTL != time.Hour {
+	if p.Name != "DEFAULT" || !p.IsDefault || len(p.Instances) != 1 || p.LeaseTimeout != time.Minute ||
+		p.LeaseTTL != time.Hour {
 		t.Errorf("%+v", p)
 	}
-	if i := p.Instances[0]; i.Browser != "" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second || i.Start != "eager" {
+	if i := p.Instances[0]; i.Browser != "" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second ||
+		i.Start != "eager" {
 		t.Errorf("%+v", i)
 	}
 	if c, err = load(t, "", "BROWSER=chrome"); err != nil || c.Pools[0].Instances[0].Browser != "chrome" {
 		t.Error("another browser than the one that is asked for", err)
 	}
-	if c, err = load(t, "", "_A_INSTANCES=1"); err != nil || c.Pools[0].Instances[0].Browser != "chromium" || !c.Pools[0].IsDefault {
+	if c, err = load(t, "", "_A_INSTANCES=1"); err != nil || c.Pools[0].Instances[0].Browser != "chromium" ||
+		!c.Pools[0].IsDefault {
 		t.Error("one pool", c, err)
 	}
 	if c, err = load(t, "", "HEADLESS=false"); err != nil || c.Pools[0].Instances[0].Headless {
@@ -69,7 +72,8 @@ func TestHierarchy(t *testing.T) {
 		{"", "chromium", true, "global global global"},
 	} {
 		got := p.Instances[i]
-		if got.Alias != want.alias || got.Browser != want.browser || got.Headless != want.headless || got.Timeout != 30*time.Second {
+		if got.Alias != want.alias || got.Browser != want.browser || got.Headless != want.headless ||
+			got.Timeout != 30*time.Second {
 			t.Errorf("%d: %+v", i, got)
 		}
 		var sources []string
@@ -92,7 +96,8 @@ func TestHierarchy(t *testing.T) {
 func TestNames(t *testing.T) {
 	c, err := load(t, "", "HEADLESS=true", "_SESSIONLESS_INSTANCES=5", "_SESSIONLESS_IS_DEFAULT=true",
 		"_ISOLATED_INSTANCES=2", "_ISOLATED_HEADLESS=false", "_ISOLATED_BROWSER=firefox", "_ISOLATED_ISOLATED=true",
-		"_MY_POOL_2_INSTANCES=1", "_MY_POOL_2_LEASE_TIMEOUT=5s", "_MY_POOL_2__0_USER_DATA_DIR=/x", "_MY_POOL_2_ARGS=--a 'b c'",
+		"_MY_POOL_2_INSTANCES=1", "_MY_POOL_2_LEASE_TIMEOUT=5s", "_MY_POOL_2__0_USER_DATA_DIR=/x",
+		"_MY_POOL_2_ARGS=--a 'b c'",
 		"_WEB_KIT_INSTANCES=1", "_WEB_KIT_BROWSER=webkit")
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +112,8 @@ func TestNames(t *testing.T) {
 	if i := c.Pools[0].Instances[1]; i.Headless || !i.Isolated || i.Browser != "firefox" {
 		t.Errorf("%+v", i)
 	}
-	if p := c.Pools[1]; p.LeaseTimeout != 5*time.Second || p.Instances[0].UserDataDir != "/x" || !slices.Equal(p.Instances[0].Args, []string{"--a", "b c"}) {
+	if p := c.Pools[1]; p.LeaseTimeout != 5*time.Second || p.Instances[0].UserDataDir != "/x" ||
+		!slices.Equal(p.Instances[0].Args, []string{"--a", "b c"}) {
 		t.Errorf("%+v", p)
 	}
 	if c.Pools[3].Instances[0].Launch {
@@ -132,7 +138,8 @@ alias = "c"
 		t.Fatal(err)
 	}
 	a := c.Pools[0].Instances
-	if a[0].Browser != "brave" || a[1].Browser != "chrome" || a[0].Timeout != 7*time.Second || a[1].Alias != "other" || !slices.Equal(a[0].Args, []string{"--one", "it's two"}) {
+	if a[0].Browser != "brave" || a[1].Browser != "chrome" || a[0].Timeout != 7*time.Second || a[1].Alias != "other" ||
+		!slices.Equal(a[0].Args, []string{"--one", "it's two"}) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -143,8 +150,10 @@ func TestVariablesOfAFile(t *testing.T) {
 	path := t.TempDir() + "/pool.toml"
 	os.WriteFile(path, []byte("headless = true\ntimeout = 5000\n[pool.A]\ninstances = 2\n"), 0o600)
 	more := []envfile.Variable{
-		{Name: "PW_MCP_PROXY_TIMEOUT", Value: "6000", Source: ".env:1"}, {Name: "PW_MCP_PROXY_HEADLESS", Value: "false", Source: ".env:2"},
-		{Name: "PW_MCP_PROXY__A_INSTANCES", Value: "3", Source: ".env:3"}, {Name: "PW_MCP_PROXY__A_INSTANCES", Value: "4", Source: ".env:4"},
+		{Name: "PW_MCP_PROXY_TIMEOUT", Value: "6000", Source: ".env:1"},
+		{Name: "PW_MCP_PROXY_HEADLESS", Value: "false", Source: ".env:2"},
+		{Name: "PW_MCP_PROXY__A_INSTANCES", Value: "3", Source: ".env:3"},
+		{Name: "PW_MCP_PROXY__A_INSTANCES", Value: "4", Source: ".env:4"},
 		{Name: "PW_MCP_PROXY_BROWSER", Value: "", Source: ".env:5"}, {Name: "SECRET", Value: "x", Source: ".env:6"},
 	}
 	c, err := Load(path, []string{"PW_MCP_PROXY_TIMEOUT=7000", "PW_MCP_PROXY_HEADLESS="}, more...)
@@ -156,15 +165,19 @@ func TestVariablesOfAFile(t *testing.T) {
 		t.Errorf("%d, %+v", len(p.Instances), i)
 	}
 	for _, v := range p.Values() {
-		want := map[string]string{"INSTANCES": "pool, .env:4: PW_MCP_PROXY__A_INSTANCES", "TIMEOUT": "global, PW_MCP_PROXY_TIMEOUT", "HEADLESS": "global, .env:2: PW_MCP_PROXY_HEADLESS"}[v.Key]
+		want := map[string]string{"INSTANCES": "pool, .env:4: PW_MCP_PROXY__A_INSTANCES",
+			"TIMEOUT": "global, PW_MCP_PROXY_TIMEOUT", "HEADLESS": "global, .env:2: PW_MCP_PROXY_HEADLESS"}[v.Key]
 		if v.Set && v.Source != want {
 			t.Errorf("%s is from %q", v.Key, v.Source)
 		}
 	}
-	if _, err := Load("", nil, envfile.Variable{Name: "PW_MCP_PROXY_HEADLES", Value: "x", Source: ".env:9"}); err == nil || !strings.Contains(err.Error(), "did you mean HEADLESS? (.env:9: PW_MCP_PROXY_HEADLES)") {
+	slip := envfile.Variable{Name: "PW_MCP_PROXY_HEADLES", Value: "x", Source: ".env:9"}
+	if _, err := Load("", nil, slip); err == nil ||
+		!strings.Contains(err.Error(), "did you mean HEADLESS? (.env:9: PW_MCP_PROXY_HEADLES)") {
 		t.Error(err)
 	}
-	if Configures([]string{"PATH=/bin", "PW_MCP_PROXY_X="}, envfile.Variable{Name: "SECRET", Value: "x"}) || !Configures(nil, more...) || !Configures([]string{"PW_MCP_PROXY_X=1"}) {
+	if Configures([]string{"PATH=/bin", "PW_MCP_PROXY_X="}, envfile.Variable{Name: "SECRET", Value: "x"}) ||
+		!Configures(nil, more...) || !Configures([]string{"PW_MCP_PROXY_X=1"}) {
 		t.Error("Configures")
 	}
 }
@@ -176,30 +189,62 @@ func TestProblems(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		{"", []string{"_A_BROWSER=chrome"}, []string{"Pool missing INSTANCES configuration: A needs PW_MCP_PROXY__A_INSTANCES=N"}},
-		{"", []string{"_A_INSTANCES=1", "_B_INSTANCES=1"}, []string{"No default pool defined: set PW_MCP_PROXY__POOL_IS_DEFAULT=true of one of A, B"}},
+		{"", []string{"_A_BROWSER=chrome"},
+			[]string{"Pool missing INSTANCES configuration: A needs PW_MCP_PROXY__A_INSTANCES=N"}},
+		{"", []string{"_A_INSTANCES=1", "_B_INSTANCES=1"},
+			[]string{"No default pool defined: set PW_MCP_PROXY__POOL_IS_DEFAULT=true of one of A, B"}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=false"}, []string{"No default pool defined"}},
-		{"[pool.A]\ninstances = 1\n[pool.B]\nheadless = true\n", nil, []string{"No default pool defined: set is_default = true in the [pool.POOL] of one of A, B", "B needs instances = N in [pool.B]"}},
-		{"instances = 1\nalias = \"x\"\ntimout = 5\n[pool.A]\ninstances = \"x\"\nis_default = \"maybe\"\ntimeout = \"soon\"\n", nil,
-			[]string{"instances defined globally: set it for a pool, in [pool.POOL]", "alias defined globally: set it for an instance, in [pool.POOL.instance.ID]", "unknown key timout: did you mean timeout?", "instances is \"x\"", "is_default is \"maybe\"", "timeout is \"soon\""}},
-		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=true", "_B_INSTANCES=1", "_B_IS_DEFAULT=1"}, []string{"Multiple default pools defined", "_B_IS_DEFAULT"}},
-		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__5_BROWSER=chrome"}, []string{"Invalid instance ID in override", "IDs 0 to 2, not 5"}},
-		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=x", "_A__2_ALIAS=x"}, []string{"Duplicate alias in pool A"}},
+		{"[pool.A]\ninstances = 1\n[pool.B]\nheadless = true\n", nil,
+			[]string{"No default pool defined: set is_default = true in the [pool.POOL] of one of A, B",
+				"B needs instances = N in [pool.B]"}},
+		{"instances = 1\nalias = \"x\"\ntimout = 5\n" +
+			"[pool.A]\ninstances = \"x\"\nis_default = \"maybe\"\ntimeout = \"soon\"\n", nil,
+			[]string{"instances defined globally: set it for a pool, in [pool.POOL]",
+				"alias defined globally: set it for an instance, in [pool.POOL.instance.ID]",
+				"unknown key timout: did you mean timeout?", "instances is \"x\"",
+				"is_default is \"maybe\"", "timeout is \"soon\""}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=true", "_B_INSTANCES=1", "_B_IS_DEFAULT=1"},
+			[]string{"Multiple default pools defined", "_B_IS_DEFAULT"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__5_BROWSER=chrome"},
+			[]string{"Invalid instance ID in override", "IDs 0 to 2, not 5"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=x", "_A__2_ALIAS=x"},
+			[]string{"Duplicate alias in pool A"}},
 		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=12"}, []string{"looks like an instance's ID"}},
-		{"", []string{"INSTANCES=1", "IS_DEFAULT=true", "ALIAS=x"}, []string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally", "ALIAS defined globally: set it for an instance"}},
-		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"}, []string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`, `IS_DEFAULT is "maybe"`}},
-		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"}, []string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?", "unknown key QUARK (PW"}},
-		{"", []string{"BROWSER=netscape", "TIMEOUT=-1", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"}, []string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is \"5\": it needs a unit: 5s are seconds", "SANDBOX is", "a quote in it is not closed", "USER_DATA_DIR is"}},
-		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"}, []string{"HEALTH_INTERVAL is \"1000000h\": it is a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
-		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome", "_A__01_BROWSER=chrome"}, []string{`"a" is not a name of a pool: did you mean A?`, `"MY_BROWSER" is not a name of a pool. A name has`, `"x" is not an instance's ID`, `"01" is not an instance's ID`}},
-		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"}, []string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool", "LEASE_TTL can't be set for an instance"}},
+		{"", []string{"INSTANCES=1", "IS_DEFAULT=true", "ALIAS=x"},
+			[]string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally",
+				"ALIAS defined globally: set it for an instance"}},
+		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"},
+			[]string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`,
+				`IS_DEFAULT is "maybe"`}},
+		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"},
+			[]string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?",
+				"unknown key QUARK (PW"}},
+		{"", []string{"BROWSER=netscape", "TIMEOUT=-1", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"},
+			[]string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is \"5\": it needs a unit: 5s are seconds", "SANDBOX is",
+				"a quote in it is not closed", "USER_DATA_DIR is"}},
+		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"},
+			[]string{"HEALTH_INTERVAL is \"1000000h\": " +
+				"it is a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
+		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome",
+			"_A__01_BROWSER=chrome"},
+			[]string{`"a" is not a name of a pool: did you mean A?`, `"MY_BROWSER" is not a name of a pool. A name has`,
+				`"x" is not an instance's ID`, `"01" is not an instance's ID`}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"},
+			[]string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool",
+				"LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
 		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
-		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil, []string{"[pool.A.instance.7] is not an instance, or has no keys", "[pool.A.instance.x] is not an instance"}},
-		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\nargs = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil, []string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is a duration"}},
-		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"}, []string{"LAUNCH is \"true\" for a webkit, of A/0"}},
+		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil,
+			[]string{"[pool.A.instance.7] is not an instance, or has no keys", "[pool.A.instance.x] is not an instance"}},
+		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\n" +
+			"args = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil,
+			[]string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is a duration"}},
+		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"},
+			[]string{"LAUNCH is \"true\" for a webkit, of A/0"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
-		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil, []string{"unknown key Browser: did you mean browser?", "unknown key headles: did you mean headless?", "unknown table [pools]", "pool.A is not a table", "pool.B.instances is 1.5: it is 1 to 10000"}},
+		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil,
+			[]string{"unknown key Browser: did you mean browser?", "unknown key headles: did you mean headless?",
+				"unknown table [pools]", "pool.A is not a table", "pool.B.instances is 1.5: it is 1 to 10000"}},
 	} {
 		_, err := load(t, c.file, slices.Clone(c.env)...)
 		if err == nil {
@@ -215,10 +260,12 @@ func TestProblems(t *testing.T) {
 	// A table with a name that can't be is one error, however much is in it.
 	_, err := load(t, "[pool.main]\ninstances = 2\nheadless = true\n[pool.main.instance.0]\nalias = \"x\"\n")
 	var e *Error
-	if !errors.As(err, &e) || len(e.Problems) != 1 || !strings.Contains(e.Problems[0].What, `"main" is not a name of a pool: did you mean MAIN?`) {
+	if !errors.As(err, &e) || len(e.Problems) != 1 ||
+		!strings.Contains(e.Problems[0].What, `"main" is not a name of a pool: did you mean MAIN?`) {
 		t.Error(err)
 	}
-	if _, err := Load("/nonexistent/pool.toml", nil); err == nil || !strings.Contains(err.Error(), "cannot read the configuration: no such file") {
+	if _, err := Load("/nonexistent/pool.toml", nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot read the configuration: no such file") {
 		t.Error(err)
 	}
 }
@@ -226,7 +273,8 @@ func TestProblems(t *testing.T) {
 // Durations are written as such everywhere, and TIMEOUT as the specification
 // has it, too.
 func TestDurations(t *testing.T) {
-	for text, want := range map[string]time.Duration{"5000": 5 * time.Second, "5s": 5 * time.Second, "1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": MaxTimeout} {
+	for text, want := range map[string]time.Duration{"5000": 5 * time.Second, "5s": 5 * time.Second,
+		"1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": MaxTimeout} {
 		c, err := load(t, "", "TIMEOUT="+text)
 		if err != nil || c.Pools[0].Instances[0].Timeout != want {
 			t.Errorf("%s: %v", text, err)
@@ -260,7 +308,8 @@ instances = 1
 		t.Fatal(err)
 	}
 	a, b := c.Pools[0].Instances, c.Pools[1].Instances[0]
-	if a[0].Isolation != Context || a[0].PerBrowser != 2 || a[0].Spares != 1 || a[2].Isolation != Process || b.Isolation != Process || b.Spares != MaxInstances || b.MaxMemory != 2<<30 {
+	if a[0].Isolation != Context || a[0].PerBrowser != 2 || a[0].Spares != 1 || a[2].Isolation != Process ||
+		b.Isolation != Process || b.Spares != MaxInstances || b.MaxMemory != 2<<30 {
 		t.Errorf("%+v", c.Pools)
 	}
 	shared := []string{"_A_INSTANCES=2", "_A_ISOLATION=context"}
@@ -281,7 +330,8 @@ instances = 1
 		{append(shared, "PER_BROWSER=0"), "it is a number from 1 to 10000"},
 		{[]string{"_A_INSTANCES=2", "ISOLATION=thread"}, "it is process or context"},
 	} {
-		if _, err := load(t, "", x.vars...); err == nil || !strings.Contains(err.Error(), x.says) || strings.Count(err.Error(), "\n") > 0 {
+		if _, err := load(t, "", x.vars...); err == nil || !strings.Contains(err.Error(), x.says) ||
+			strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%v: %v; want %q alone", x.vars, err, x.says)
 		}
 	}

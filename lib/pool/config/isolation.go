@@ -31,7 +31,8 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 		switch e.key.name {
 		case "PER_BROWSER", "SPARES":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
-				bad.add(e.source, "%s means nothing here: it is of instances that share a browser, which need isolation = \"context\"", e.name())
+				bad.add(e.source,
+					"%s means nothing here: it is of instances that share a browser, which need isolation = \"context\"", e.name())
 			}
 		case "MAX_MEMORY":
 			switch {

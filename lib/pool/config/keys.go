@@ -71,7 +71,8 @@ var keys = []key{
 	}},
 	{"HEADLESS", anywhere, "true or false", "true", boolKey(func(s *Settings) *bool { return &s.Headless })},
 	{"ISOLATED", anywhere, "true or false", "false", boolKey(func(s *Settings) *bool { return &s.Isolated })},
-	{"ISOLATION", anywhere, "process or context", "process", enumKey(func(s *Settings) *string { return &s.Isolation }, Process, Context)},
+	{"ISOLATION", anywhere, "process or context", "process",
+		enumKey(func(s *Settings) *string { return &s.Isolation }, Process, Context)},
 	{"PER_BROWSER", anywhere, "1 to 10000", "16", func(s *Settings, v string) (err error) {
 		s.PerBrowser, err = parseCount(v, 1, MaxInstances)
 		return err
@@ -94,7 +95,8 @@ var keys = []key{
 			}
 		}
 		if err != nil || d < 0 || d > MaxTimeout || d > 0 && d < time.Millisecond {
-			return fmt.Errorf("it is a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit", MaxTimeout)
+			return fmt.Errorf("it is a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit",
+				MaxTimeout)
 		}
 		s.Timeout = d
 		return nil
@@ -119,19 +121,29 @@ var keys = []key{
 		s.UserDataDir = filepath.Clean(v)
 		return nil
 	}},
-	{"SANDBOX", anywhere, "auto, on or off", "auto", enumKey(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
+	{"SANDBOX", anywhere, "auto, on or off", "auto",
+		enumKey(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
 	{"START", anywhere, "eager or lazy", "eager", enumKey(func(s *Settings) *string { return &s.Start }, "eager", "lazy")},
-	{"RESTART", anywhere, "always or never", "always", enumKey(func(s *Settings) *string { return &s.Restart }, "always", "never")},
+	{"RESTART", anywhere, "always or never", "always",
+		enumKey(func(s *Settings) *string { return &s.Restart }, "always", "never")},
 	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", countKey(func(s *Settings) *int { return &s.MaxUses })},
-	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s", durationKey(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
-	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0", func(s *Settings, v string) (err error) { s.MaxMemory, err = parseSize(v); return err }},
-	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s", durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
-	{"LEASE_TIMEOUT", shared, "a duration", "1m0s", durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
-	{"LEASE_TTL", shared, "a duration", "1h0m0s", durationKey(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
+	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
+	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0",
+		func(s *Settings, v string) (err error) { s.MaxMemory, err = parseSize(v); return err }},
+	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"LEASE_TIMEOUT", shared, "a duration", "1m0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
+	{"LEASE_TTL", shared, "a duration", "1h0m0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
 	{"QUEUE_LIMIT", shared, "a number", "1024", countKey(func(s *Settings) *int { return &s.QueueLimit })},
-	{"AFFINITY", shared, "call or session", "session", enumKey(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
-	{"HEALTH_INTERVAL", shared, "a duration", "20s", durationKey(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
-	{"HEALTH_TIMEOUT", shared, "a duration", "5s", durationKey(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
+	{"AFFINITY", shared, "call or session", "session",
+		enumKey(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
+	{"HEALTH_INTERVAL", shared, "a duration", "20s",
+		durationKey(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
+	{"HEALTH_TIMEOUT", shared, "a duration", "5s",
+		durationKey(func(s *Settings) *time.Duration { return &s.HealthTimeout }, time.Millisecond)},
 }
 
 func boolKey(of func(*Settings) *bool) func(*Settings, string) error {

@@ -11,7 +11,8 @@ import (
 // lookup is the entry that holds for a key of an instance (or of a pool, with
 // id ""), nil if it is left to the default.
 func (s *layers) lookup(poolName, id, keyName string) *entry {
-	for _, at := range []scope{{instance, poolName, id, keyName}, {pool, poolName, "", keyName}, {global, "", "", keyName}} {
+	for _, at := range []scope{{instance, poolName, id, keyName}, {pool, poolName, "", keyName},
+		{global, "", "", keyName}} {
 		if i, ok := s.index[at]; ok {
 			return &s.entries[i]
 		}
@@ -122,7 +123,8 @@ func (c *Config) checkInstances(bad *Error) {
 			at := p.Name + "/" + i.ID
 			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !reported {
 				e := p.layers.lookup(p.Name, i.ID, "USER_DATA_DIR")
-				bad.add(e.source, "%s %s is that of both %s and %s: a profile is for one browser at a time", e.name(), i.UserDataDir, other, at)
+				bad.add(e.source, "%s %s is that of both %s and %s: a profile is for one browser at a time", e.name(),
+					i.UserDataDir, other, at)
 				reported = true
 			}
 			dirs[i.UserDataDir] = at
@@ -152,7 +154,8 @@ func (s *layers) pool(name string, n int, bad *Error) Pool {
 	for _, e := range s.entries {
 		if e.level == instance && e.pool == name && n > 0 {
 			if id, _ := strconv.Atoi(e.id); id >= n {
-				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s", name, n, n-1, e.id)
+				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s", name, n,
+					n-1, e.id)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ import (
 // it is found only by its name.
 func Dial(ctx context.Context, store *state.Store, socket string) (*control.Client, error) {
 	path := socket
-	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path), Hint: "start one with bpool serve, or systemctl --user start bpool"}
+	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path),
+		Hint: "start one with bpool serve, or systemctl --user start bpool"}
 	if path == "" {
 		f, err := store.Read()
 		if err != nil {
@@ -33,13 +34,16 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 			path = store.SocketPath("bpool")
 			missing.Err = fmt.Errorf("no bpool service runs (looked in %s)", store.Path())
 			if len(private) > 0 {
-				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; --socket %s asks it", private[0].Process.PID, private[0].Control)
+				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; --socket %s asks it",
+					private[0].Process.PID, private[0].Control)
 			}
 		case 1:
 			path = shared[0].Control
 			missing.Err = fmt.Errorf("the bpool service with pid %d does not listen on %s", shared[0].Process.PID, path)
 		default:
-			return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("several bpool services run, name one by --socket: %s and %s", shared[0].Control, shared[1].Control)}
+			return nil, &exit.Error{Code: exit.Usage,
+				Err: fmt.Errorf("several bpool services run, name one by --socket: %s and %s",
+					shared[0].Control, shared[1].Control)}
 		}
 	}
 	c, err := control.Dial(ctx, path)

@@ -78,7 +78,8 @@ func TestRunningPools(t *testing.T) {
 		t.Errorf("none runs: %d", code)
 	}
 	private := serve(t, store, "private", self, true)
-	if hint, code := found(""); code != exit.Unavailable || !strings.HasSuffix(hint, "belongs to the program that runs it; --socket "+private+" asks it") {
+	if hint, code := found(""); code != exit.Unavailable ||
+		!strings.HasSuffix(hint, "belongs to the program that runs it; --socket "+private+" asks it") {
 		t.Errorf("only a private one runs: %d, %s", code, hint)
 	}
 	if who, _ := found(private); who != "private" {

@@ -237,7 +237,8 @@ func (c *Chrome) endUnusedLocked(s *virtual.Session) {
 
 // endSession ends a session, and returns when none of its pages is alive.
 func (c *Chrome) endSession(s *virtual.Session) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout, fmt.Errorf("its pages are still there after %v", endTimeout))
+	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout,
+		fmt.Errorf("its pages are still there after %v", endTimeout))
 	defer cancel()
 	if err := s.End(ctx); err != nil && c.ctx.Err() == nil {
 		select {
