@@ -23,17 +23,17 @@ func (c *Conn) Close(code int, reason string) error {
 
 // finish ends the connection with a close frame, unless it has ended.
 func (c *Conn) finish(cause error, code int, reason string) (err error) {
-	c.farewell.Do(func() {
+	c.closing.Do(func() {
 		if c.end(cause) {
-			err = c.sayGoodbye(code, reason)
+			err = c.sendClose(code, reason)
 		}
 		c.raw.Close()
 	})
 	return err
 }
 
-// cut ends the connection without a word.
-func (c *Conn) cut(cause error) {
+// abort ends the connection without a word.
+func (c *Conn) abort(cause error) {
 	c.end(cause)
 	c.raw.Close()
 }
@@ -58,10 +58,10 @@ func (c *Conn) failure() error {
 	}
 }
 
-// sayGoodbye sends a close frame. Unless it answers one, it then reads to the
+// sendClose sends a close frame. Unless it answers one, it then reads to the
 // peer's end: to close with bytes unread resets the connection, and the peer
 // might not get to see the frame. The turn to write is not given away again.
-func (c *Conn) sayGoodbye(code int, reason string) error {
+func (c *Conn) sendClose(code int, reason string) error {
 	c.raw.SetReadDeadline(time.Unix(1, 0)) // whoever reads is not to wait for the peer, too
 	deadline := time.Now().Add(closeBound)
 	patience := time.NewTimer(closeBound)

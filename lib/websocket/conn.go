@@ -54,10 +54,10 @@ type Conn struct {
 
 	received, sent atomic.Int64
 
-	farewell sync.Once
-	over     sync.Once
-	done     chan struct{} // closed when nothing is read or written any more
-	cause    error         // set before that
+	closing sync.Once
+	over    sync.Once
+	done    chan struct{} // closed when nothing is read or written any more
+	cause   error         // set before that
 }
 
 func newConn(raw net.Conn, client bool, early []byte) *Conn {

@@ -60,9 +60,9 @@ func refusal(r *http.Request) (code int, why string) {
 	switch {
 	case r.Method != http.MethodGet:
 		return http.StatusMethodNotAllowed, "a WebSocket is asked for with GET"
-	case !r.ProtoAtLeast(1, 1) || !lists(r.Header, "Upgrade", "websocket"):
+	case !r.ProtoAtLeast(1, 1) || !hasToken(r.Header, "Upgrade", "websocket"):
 		return http.StatusUpgradeRequired, "this address is a WebSocket: the request must have Upgrade: websocket"
-	case !lists(r.Header, "Connection", "Upgrade"):
+	case !hasToken(r.Header, "Connection", "Upgrade"):
 		return http.StatusUpgradeRequired, "this address is a WebSocket: the request must have Connection: Upgrade"
 	case r.Header.Get("Sec-WebSocket-Version") != "13":
 		return http.StatusUpgradeRequired, "only version 13 of WebSocket is spoken here"
@@ -72,8 +72,8 @@ func refusal(r *http.Request) (code int, why string) {
 	return 0, ""
 }
 
-// lists says whether a header lists a token.
-func lists(h http.Header, name, token string) bool {
+// hasToken says whether a header lists a token.
+func hasToken(h http.Header, name, token string) bool {
 	for _, v := range h.Values(name) {
 		for t := range strings.SplitSeq(v, ",") {
 			if strings.EqualFold(strings.TrimSpace(t), token) {
@@ -120,7 +120,7 @@ func dial(ctx context.Context, u *url.URL) (*Conn, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
-	early, err := ask(raw, u)
+	early, err := sendUpgrade(raw, u)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -131,8 +131,8 @@ func dial(ctx context.Context, u *url.URL) (*Conn, error) {
 	return newConn(raw, true, early), nil
 }
 
-// ask asks for the upgrade, and returns what came after the answer.
-func ask(raw net.Conn, u *url.URL) (early []byte, err error) {
+// sendUpgrade asks for the upgrade, and returns what came after the answer.
+func sendUpgrade(raw net.Conn, u *url.URL) (early []byte, err error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	key := base64.StdEncoding.EncodeToString(nonce[:])
@@ -153,7 +153,7 @@ func ask(raw net.Conn, u *url.URL) (early []byte, err error) {
 			return nil, fmt.Errorf("it answered %q: %q", resp.Status, text)
 		}
 		return nil, fmt.Errorf("it answered %q", resp.Status)
-	case !lists(h, "Upgrade", "websocket"), !lists(h, "Connection", "Upgrade"),
+	case !hasToken(h, "Upgrade", "websocket"), !hasToken(h, "Connection", "Upgrade"),
 		h.Get("Sec-WebSocket-Accept") != acceptKey(key):
 		return nil, errors.New("its answer to the upgrade is not that of a WebSocket server")
 	case h.Get("Sec-WebSocket-Extensions") != "", h.Get("Sec-WebSocket-Protocol") != "":

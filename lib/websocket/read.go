@@ -23,18 +23,18 @@ const (
 	firstAlloc = 1 << 20
 )
 
-var errSpent = errors.New("cannot read a message twice, or after the next one was asked for")
+var errUsed = errors.New("cannot read a message twice, or after the next one was asked for")
 
 // Message is a text message that is coming in.
 type Message struct {
-	c     *Conn
-	size  int64  // of its frames as far as they have been seen
-	final bool   // the present frame is its last one
-	left  int64  // of the present frame's payload
-	key   uint32 // the mask of what follows the next plain bytes
-	plain int    // of what is in the buffer: how much is unmasked
-	ahead []byte // of earlier fragments, looked at and not taken
-	spent bool   // has been read or relayed
+	c      *Conn
+	size   int64  // of its frames as far as they have been seen
+	final  bool   // the present frame is its last one
+	left   int64  // of the present frame's payload
+	key    uint32 // the mask of what follows the next plain bytes
+	plain  int    // of what is in the buffer: how much is unmasked
+	peeked []byte // of earlier fragments, looked at and not taken
+	used   bool   // has been read or relayed
 }
 
 // Next returns the next message. What is left of the one before is skipped,
@@ -76,7 +76,7 @@ func (m *Message) Peek(n int) ([]byte, error) {
 		return nil, err
 	}
 	n = min(n, MaxPeek)
-	if len(m.ahead) == 0 && (m.final || m.left >= int64(n)) {
+	if len(m.peeked) == 0 && (m.final || m.left >= int64(n)) {
 		n = int(min(int64(n), m.left))
 		for len(m.ready()) < n {
 			if err := m.c.fill(); err != nil {
@@ -85,7 +85,7 @@ func (m *Message) Peek(n int) ([]byte, error) {
 		}
 		return m.ready()[:n], nil
 	}
-	for len(m.ahead) < n {
+	for len(m.peeked) < n {
 		b, err := m.more()
 		if err == io.EOF {
 			break
@@ -93,11 +93,11 @@ func (m *Message) Peek(n int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		b = b[:min(len(b), n-len(m.ahead))]
-		m.ahead = append(m.ahead, b...)
-		m.take(len(b))
+		b = b[:min(len(b), n-len(m.peeked))]
+		m.peeked = append(m.peeked, b...)
+		m.consume(len(b))
 	}
-	return m.ahead[:min(n, len(m.ahead))], nil
+	return m.peeked[:min(n, len(m.peeked))], nil
 }
 
 // Bytes reads the message to its end, into memory of its own.
@@ -105,8 +105,8 @@ func (m *Message) Bytes() ([]byte, error) {
 	if err := m.usable(); err != nil {
 		return nil, err
 	}
-	m.spent = true
-	all := m.ahead
+	m.used = true
+	all := m.peeked
 	if need := int64(len(all)) + m.left; int64(cap(all)) < need {
 		all = append(make([]byte, 0, min(need, firstAlloc)), all...)
 	}
@@ -133,19 +133,19 @@ func (m *Message) Bytes() ([]byte, error) {
 
 // usable says whether it is still the turn of this message.
 func (m *Message) usable() error {
-	if m.spent || m.c.current != m {
-		return errSpent
+	if m.used || m.c.current != m {
+		return errUsed
 	}
 	return m.c.failure()
 }
 
 // skip reads the rest of the message.
 func (m *Message) skip() error {
-	m.ahead = nil
+	m.peeked = nil
 	for {
 		for m.left > 0 {
 			if n := m.buffered(); n > 0 {
-				m.take(n)
+				m.consume(n)
 				continue
 			}
 			b := blocks.Get().(*block)
@@ -189,7 +189,7 @@ func (m *Message) read(p []byte) (int, error) {
 	p = p[:min(int64(len(p)), m.left)]
 	if b := m.ready(); len(b) > 0 {
 		n := copy(p, b)
-		m.take(n)
+		m.consume(n)
 		return n, nil
 	}
 	n, err := m.c.read(p)
@@ -213,8 +213,8 @@ func (m *Message) ready() []byte {
 	return b
 }
 
-// take takes some of that.
-func (m *Message) take(n int) {
+// consume takes some of that.
+func (m *Message) consume(n int) {
 	m.c.r += n
 	m.left -= int64(n)
 	m.plain = max(0, m.plain-n)
@@ -343,6 +343,6 @@ func (c *Conn) read(p []byte) (int, error) {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // the peer went without a close frame
 	}
-	c.cut(fmt.Errorf("cannot read from the WebSocket: %w", err))
+	c.abort(fmt.Errorf("cannot read from the WebSocket: %w", err))
 	return 0, c.failure()
 }

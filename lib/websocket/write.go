@@ -87,11 +87,11 @@ func (c *Conn) Relay(m *Message) error {
 		return err
 	}
 	defer c.unlock()
-	m.spent = true
+	m.used = true
 	opcode := byte(opText)
-	if len(m.ahead) > 0 {
+	if len(m.peeked) > 0 {
 		whole := m.final && m.left == 0
-		if err := c.sendFrame(whole, opText, m.ahead); err != nil || whole {
+		if err := c.sendFrame(whole, opText, m.peeked); err != nil || whole {
 			return err
 		}
 		opcode = opContinuation
@@ -104,7 +104,7 @@ func (c *Conn) Relay(m *Message) error {
 			return nil
 		}
 		if err := m.nextFrame(opContinuation); err != nil {
-			return c.breakOff(err)
+			return c.abortMessage(err)
 		}
 		opcode = opContinuation
 	}
@@ -124,7 +124,7 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	var room [maxHead]byte
 	begin := from.r - len(appendHead(room[:0], h))
 	appendHead(from.buf[begin:begin], h)
-	m.take(len(b))
+	m.consume(len(b))
 	if err := c.send(from.buf[begin:from.r]); err != nil || m.left == 0 {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	for m.left > 0 {
 		n, err := m.read(buf[:])
 		if err != nil {
-			return c.breakOff(err)
+			return c.abortMessage(err)
 		}
 		if c.client {
 			key = mask(buf[:n], key)
@@ -145,10 +145,10 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	return nil
 }
 
-// breakOff closes the connection in the middle of a message whose source has
+// abortMessage closes the connection in the middle of a message whose source has
 // failed.
-func (c *Conn) breakOff(err error) error {
-	c.cut(fmt.Errorf("cannot write to the WebSocket: a message broke off: %w", err))
+func (c *Conn) abortMessage(err error) error {
+	c.abort(fmt.Errorf("cannot write to the WebSocket: a message broke off: %w", err))
 	return err
 }
 
@@ -174,10 +174,10 @@ func (c *Conn) send(b []byte) error {
 		switch {
 		case err == nil:
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			c.cut(fmt.Errorf("cannot write to the WebSocket: %w", err))
+			c.abort(fmt.Errorf("cannot write to the WebSocket: %w", err))
 			return c.failure()
 		case n == 0:
-			c.cut(fmt.Errorf("cannot write to the WebSocket: the peer has taken nothing for %v", c.Stall))
+			c.abort(fmt.Errorf("cannot write to the WebSocket: the peer has taken nothing for %v", c.Stall))
 			return c.failure()
 		}
 	}
