@@ -18,11 +18,11 @@ const (
 	SessionNotFound = -32001
 )
 
-func failed(text string) *Error  { return &Error{Code: ServerError, Message: text} }
-func invalid(text string) *Error { return &Error{Code: jsonrpc.InvalidParams, Message: text} }
+func serverError(text string) *Error   { return &Error{Code: ServerError, Message: text} }
+func invalidParams(text string) *Error { return &Error{Code: jsonrpc.InvalidParams, Message: text} }
 
 // NotAllowed refuses what no session of a shared browser may do.
-func NotAllowed() *Error { return failed("Not allowed in a shared browser") }
+func NotAllowed() *Error { return serverError("Not allowed in a shared browser") }
 
 // NoMethod answers a method that the target has not.
 func NoMethod(method string) *Error {
@@ -37,43 +37,43 @@ func NoSession() *Error {
 // NoTarget answers a method that names a target that is not there.
 func NoTarget(method string) *Error {
 	if method == "Browser.getWindowForTarget" {
-		return failed("No target with given id")
+		return serverError("No target with given id")
 	}
-	return invalid("No target with given id found")
+	return invalidParams("No target with given id found")
 }
 
 // NoContext answers a method that names a browser context that is not there.
 func NoContext(method, id string) *Error {
 	switch method {
 	case "Target.disposeBrowserContext":
-		return failed("Failed to find context with id " + id)
+		return serverError("Failed to find context with id " + id)
 	case "Target.createTarget":
-		return failed("Failed to find browser context with id " + id)
+		return serverError("Failed to find browser context with id " + id)
 	}
-	return invalid("Failed to find browser context for id " + id)
+	return invalidParams("Failed to find browser context for id " + id)
 }
 
 // NoWindow answers the methods that take a windowId.
-func NoWindow() *Error { return failed("Browser window not found") }
+func NoWindow() *Error { return serverError("Browser window not found") }
 
 // NoDetach answers Target.detachFromTarget with a sessionId that is not known,
 // NoDetachTarget with a targetId that has no session.
-func NoDetach() *Error       { return invalid("No session with given id") }
-func NoDetachTarget() *Error { return invalid("No session for given target id") }
+func NoDetach() *Error       { return invalidParams("No session with given id") }
+func NoDetachTarget() *Error { return invalidParams("No session for given target id") }
 
 // NoDownload answers Browser.cancelDownload.
-func NoDownload() *Error { return invalid("No download item found for the given GUID") }
+func NoDownload() *Error { return invalidParams("No download item found for the given GUID") }
 
 // NoStream answers IO.read and IO.close.
-func NoStream() *Error { return invalid("Invalid stream handle") }
+func NoStream() *Error { return invalidParams("Invalid stream handle") }
 
 // NotTracing answers Tracing.end.
-func NotTracing() *Error { return failed("Tracing is not started") }
+func NotTracing() *Error { return serverError("Tracing is not started") }
 
 // NotFlat answers what would make a session whose messages are strings inside
 // other messages, where no rule could read them.
 func NotFlat() *Error {
-	return invalid("Only flatten protocol is supported with browser level auto-attach")
+	return invalidParams("Only flatten protocol is supported with browser level auto-attach")
 }
 
 // Failure is the answer to the command, as Chrome writes it.
@@ -86,16 +86,16 @@ func Failure(c Command, e *Error) []byte {
 	out = strconv.AppendInt(out, int64(e.Code), 10)
 	text, _ := json.Marshal(e.Message)
 	out = slices.Concat(out, []byte(`,"message":`), text, []byte("}"))
-	return end(out, c)
+	return closeMessage(out, c)
 }
 
 // Result is the answer to a command that was done without Chrome.
 func Result(c Command, result json.RawMessage) []byte {
-	return end(slices.Concat([]byte(`{"id":`), c.ID, []byte(`,"result":`), result), c)
+	return closeMessage(slices.Concat([]byte(`{"id":`), c.ID, []byte(`,"result":`), result), c)
 }
 
-// end adds the session, and closes the message.
-func end(out []byte, c Command) []byte {
+// closeMessage adds the session, and closes the message.
+func closeMessage(out []byte, c Command) []byte {
 	if c.Session != "" {
 		session, _ := json.Marshal(c.Session)
 		out = slices.Concat(out, []byte(`,"sessionId":`), session)

@@ -27,30 +27,30 @@ type check func(value json.RawMessage, roots []string) error
 // Own and Context judge.
 var params = []param{
 	// Addresses.
-	{"Page.navigate", "url", address},
-	{"Target.createTarget", "url", address},
-	{"Network.loadNetworkResource", "url", address},
-	{"Page.getResourceContent", "url", address},
-	{"Fetch.continueRequest", "url", request},
+	{"Page.navigate", "url", checkURL},
+	{"Target.createTarget", "url", checkURL},
+	{"Network.loadNetworkResource", "url", checkURL},
+	{"Page.getResourceContent", "url", checkURL},
+	{"Fetch.continueRequest", "url", checkFetchURL},
 
 	// Files of the host. One that is dropped on a page opens as a file: page in a
 	// new tab, and such a page may go on to any other file.
-	{"DOM.setFileInputFiles", "files", files},
-	{"Input.dispatchDragEvent", "data.files", noFiles},
-	{"Page.handleFileChooser", "files", files},
+	{"DOM.setFileInputFiles", "files", checkFiles},
+	{"Input.dispatchDragEvent", "data.files", refuseFiles},
+	{"Page.handleFileChooser", "files", checkFiles},
 
 	// A native key is one of Chrome's own window: Ctrl+N opens a window beyond
 	// every session, F6 has ended Chrome.
 	{"Input.dispatchKeyEvent", "nativeVirtualKeyCode", nil},
 
 	// Numbers that end Chromium 156.
-	{"Input.imeSetComposition", "replacementStart", between(0, 1<<31-1)},
-	{"Input.imeSetComposition", "replacementEnd", between(0, 1<<31-1)},
-	{"Storage.overrideQuotaForOrigin", "quotaSize", between(0, 1<<53)},
+	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
+	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},
+	{"Storage.overrideQuotaForOrigin", "quotaSize", inRange(0, 1<<53)},
 
 	// Sessions whose messages no rule could read.
-	{"Target.attachToTarget", "", flat},
-	{"Target.setAutoAttach", "", flatIfOn},
+	{"Target.attachToTarget", "", requireFlat},
+	{"Target.setAutoAttach", "", requireFlatIfOn},
 }
 
 // rules are the params by their method.
@@ -79,15 +79,15 @@ func Check(c Command, roots []string) (json.RawMessage, *Error) {
 			path = strings.Split(p.path, ".")
 			what += p.path + ": "
 		}
-		if err := walk(kept, path, func(v json.RawMessage) error { return p.check(v, roots) }); err != nil {
-			return nil, invalid(what + err.Error())
+		if err := forEach(kept, path, func(v json.RawMessage) error { return p.check(v, roots) }); err != nil {
+			return nil, invalidParams(what + err.Error())
 		}
 	}
 	return kept, nil
 }
 
-// walk calls f for each value at a path.
-func walk(value json.RawMessage, path []string, f func(json.RawMessage) error) error {
+// forEach calls f for each value at a path.
+func forEach(value json.RawMessage, path []string, f func(json.RawMessage) error) error {
 	switch {
 	case value == nil:
 		return nil
@@ -95,28 +95,28 @@ func walk(value json.RawMessage, path []string, f func(json.RawMessage) error) e
 		return f(value)
 	case path[0] == "*":
 		for v := range jsonrpc.Elements(value) {
-			if err := walk(v, path[1:], f); err != nil {
+			if err := forEach(v, path[1:], f); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return walk(jsonrpc.Get(value, path[0]), path[1:], f)
+	return forEach(jsonrpc.Get(value, path[0]), path[1:], f)
 }
 
-func address(value json.RawMessage, _ []string) error { return each(value, URL) }
-func request(value json.RawMessage, _ []string) error { return each(value, fetched) }
+func checkURL(value json.RawMessage, _ []string) error      { return checkString(value, URL) }
+func checkFetchURL(value json.RawMessage, _ []string) error { return checkString(value, fetchURL) }
 
-// each judges a string. Other values are Chrome's to refuse.
-func each(value json.RawMessage, judge func(string) error) error {
-	s, ok := text(value)
-	if !ok && opens(value, '"') {
+// checkString judges a string. Other values are Chrome's to refuse.
+func checkString(value json.RawMessage, judge func(string) error) error {
+	s, ok := decodeString(value)
+	if !ok && beginsWith(value, '"') {
 		return errText
 	}
 	return judge(s)
 }
 
-func files(value json.RawMessage, roots []string) error {
+func checkFiles(value json.RawMessage, roots []string) error {
 	var paths []string
 	if json.Unmarshal(value, &paths) != nil {
 		return fmt.Errorf("they are not file names")
@@ -124,7 +124,7 @@ func files(value json.RawMessage, roots []string) error {
 	return Files(paths, roots)
 }
 
-func noFiles(value json.RawMessage, _ []string) error {
+func refuseFiles(value json.RawMessage, _ []string) error {
 	for range jsonrpc.Elements(value) {
 		return errors.New("cannot drop files in a shared browser; DOM.setFileInputFiles can put them into a form")
 	}
@@ -135,14 +135,14 @@ func noFiles(value json.RawMessage, _ []string) error {
 // names: links are the caller's to follow.
 func Files(paths, roots []string) error {
 	for _, p := range paths {
-		if !below(p, roots) {
+		if !isWithin(p, roots) {
 			return fmt.Errorf("cannot read %q: it is not in a directory of this session", p)
 		}
 	}
 	return nil
 }
 
-func below(path string, roots []string) bool {
+func isWithin(path string, roots []string) bool {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return false
 	}
@@ -155,33 +155,33 @@ func below(path string, roots []string) bool {
 	return false
 }
 
-// between refuses numbers out of bounds. What is no number is Chrome's to
+// inRange refuses numbers out of bounds. What is no number is Chrome's to
 // refuse.
-func between(low, high float64) check {
+func inRange(low, high float64) check {
 	return func(value json.RawMessage, _ []string) error {
 		n, err := strconv.ParseFloat(string(value), 64)
-		if err == nil && low <= n && n <= high || !number(value) {
+		if err == nil && low <= n && n <= high || !isNumber(value) {
 			return nil
 		}
 		return fmt.Errorf("must be %v to %v in a shared browser", low, high)
 	}
 }
 
-func number(value json.RawMessage) bool {
+func isNumber(value json.RawMessage) bool {
 	return len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9')
 }
 
-// flat refuses sessions that are not flat.
-func flat(params json.RawMessage, _ []string) error {
+// requireFlat refuses sessions that are not flat.
+func requireFlat(params json.RawMessage, _ []string) error {
 	if string(jsonrpc.Get(params, "flatten")) != "true" {
 		return errors.New("flatten must be true in a shared browser")
 	}
 	return nil
 }
 
-func flatIfOn(params json.RawMessage, _ []string) error {
+func requireFlatIfOn(params json.RawMessage, _ []string) error {
 	if string(jsonrpc.Get(params, "autoAttach")) != "true" {
 		return nil
 	}
-	return flat(params, nil)
+	return requireFlat(params, nil)
 }

@@ -37,29 +37,29 @@ func Parse(message []byte) (Command, *Error) {
 		}
 	}
 	err := jsonrpc.Members(message, func(name, value json.RawMessage) error {
-		var place *json.RawMessage
+		var field *json.RawMessage
 		switch {
-		case is(name, "id"):
-			place = &id
-		case is(name, "method"):
-			place = &method
-		case is(name, "sessionId"):
-			place = &session
-		case is(name, "params"):
-			place = &params
+		case nameIs(name, "id"):
+			field = &id
+		case nameIs(name, "method"):
+			field = &method
+		case nameIs(name, "sessionId"):
+			field = &session
+		case nameIs(name, "params"):
+			field = &params
 		default:
 			refuse(jsonrpc.InvalidRequest, "Message has property other than 'id', 'method', 'sessionId', 'params'")
 			return nil
 		}
-		if *place != nil {
+		if *field != nil {
 			refuse(jsonrpc.ParseError, "CBOR: duplicate map key")
 			return nil
 		}
-		*place = value
+		*field = value
 		return nil
 	})
 	switch {
-	case err != nil && !opens(message, '{'):
+	case err != nil && !beginsWith(message, '{'):
 		return c, &Error{Code: jsonrpc.InvalidRequest, Message: "Message must be an object"}
 	case err != nil:
 		return c, &Error{Code: jsonrpc.ParseError, Message: "JSON: " + err.Error()}
@@ -68,59 +68,59 @@ func Parse(message []byte) (Command, *Error) {
 	}
 	c.ID = id
 	var ok bool
-	if c.Method, ok = text(method); !ok || c.Method == "" {
+	if c.Method, ok = decodeString(method); !ok || c.Method == "" {
 		refuse(jsonrpc.InvalidRequest, "Message must have string 'method' property")
 	}
-	if c.Session, ok = text(session); !ok && session != nil {
+	if c.Session, ok = decodeString(session); !ok && session != nil {
 		refuse(jsonrpc.InvalidRequest, "Message may have string 'sessionId' property")
 	}
-	if !opens(params, '{') && params != nil && string(params) != "null" {
+	if !beginsWith(params, '{') && params != nil && string(params) != "null" {
 		refuse(jsonrpc.InvalidRequest, "Message may have object 'params' property")
 	}
 	if refused != nil {
 		return c, refused
 	}
-	if opens(params, '{') {
+	if beginsWith(params, '{') {
 		c.Params = params
 	}
-	if c.Params != nil && judged(c.Method) {
-		if err := unique(c.Params, 0); err != nil {
-			return c, invalid("Invalid parameters: " + err.Error())
+	if c.Params != nil && isInspected(c.Method) {
+		if err := checkUnique(c.Params, 0); err != nil {
+			return c, invalidParams("Invalid parameters: " + err.Error())
 		}
 	}
 	return c, nil
 }
 
-// opens tells whether a text begins with the byte, after white space.
-func opens(b []byte, with byte) bool {
+// beginsWith tells whether a text begins with the byte, after white space.
+func beginsWith(b []byte, with byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	return len(b) > 0 && b[0] == with
 }
 
-// is tells whether a member's name, as it came, is the word.
-func is(name []byte, word string) bool {
-	if plain(name) {
+// nameIs tells whether a member's name, as it came, is the word.
+func nameIs(name []byte, word string) bool {
+	if isLiteral(name) {
 		return string(name[1:len(name)-1]) == word
 	}
-	s, ok := text(name)
+	s, ok := decodeString(name)
 	return ok && s == word
 }
 
-// text decodes a string. It takes fewer than Chrome: \v and control characters
+// decodeString decodes a string. It takes fewer than Chrome: \v and control characters
 // are refused.
-func text(value json.RawMessage) (string, bool) {
-	if !opens(value, '"') {
+func decodeString(value json.RawMessage) (string, bool) {
+	if !beginsWith(value, '"') {
 		return "", false
 	}
-	if plain(value) {
+	if isLiteral(value) {
 		return string(value[1 : len(value)-1]), true
 	}
 	var s string
 	return s, json.Unmarshal(value, &s) == nil
 }
 
-// plain tells whether a string, as it came, stands for itself.
-func plain(quoted []byte) bool {
+// isLiteral tells whether a string, as it came, stands for itself.
+func isLiteral(quoted []byte) bool {
 	for _, c := range quoted {
 		if c < ' ' || c > '~' || c == '\\' {
 			return false
@@ -164,27 +164,27 @@ var (
 	errText  = errors.New("a malformed string")
 )
 
-// unique reports what could be read in two ways. Of two members with the same
+// checkUnique reports what could be read in two ways. Of two members with the same
 // name Chrome takes the last one.
-func unique(value json.RawMessage, depth int) error {
+func checkUnique(value json.RawMessage, depth int) error {
 	switch {
 	case depth > maxDepth:
 		return errDeep
-	case opens(value, '"'):
-		if !plain(value) && !json.Valid(value) {
+	case beginsWith(value, '"'):
+		if !isLiteral(value) && !json.Valid(value) {
 			return errText
 		}
-	case opens(value, '['):
+	case beginsWith(value, '['):
 		for v := range jsonrpc.Elements(value) {
-			if err := unique(v, depth+1); err != nil {
+			if err := checkUnique(v, depth+1); err != nil {
 				return err
 			}
 		}
-	case opens(value, '{'):
+	case beginsWith(value, '{'):
 		var few [8]string
 		names := few[:0]
 		if err := jsonrpc.Members(value, func(name, v json.RawMessage) error {
-			s, ok := text(name)
+			s, ok := decodeString(name)
 			switch {
 			case !ok:
 				return errText
@@ -192,7 +192,7 @@ func unique(value json.RawMessage, depth int) error {
 				return errMany
 			}
 			names = append(names, s)
-			return unique(v, depth+1)
+			return checkUnique(v, depth+1)
 		}); err != nil {
 			return err
 		}

@@ -185,7 +185,7 @@ func FuzzCommand(f *testing.F) {
 		if kept, err := Check(c, nil); err == nil && kept != nil && !json.Valid(kept) {
 			t.Fatalf("Check makes %s of %s", kept, c.Params)
 		}
-		if judged(c.Method) && twice(json.NewDecoder(bytes.NewReader(c.Params))) {
+		if isInspected(c.Method) && twice(json.NewDecoder(bytes.NewReader(c.Params))) {
 			t.Fatalf("a name twice in %s", c.Params)
 		}
 	})

@@ -79,16 +79,16 @@ func Lookup(method string, page bool) Rule {
 }
 
 // methods are the table's lines by their method, or "Domain.*".
-var methods = func() map[string]line {
-	all := make(map[string]line, len(table))
+var methods = func() map[string]tableLine {
+	all := make(map[string]tableLine, len(table))
 	for _, l := range table {
 		all[l.method] = l
 	}
 	return all
 }()
 
-// judged tells whether anybody looks at the params of a method.
-func judged(method string) bool {
+// isInspected tells whether anybody looks at the params of a method.
+func isInspected(method string) bool {
 	if _, ok := rules[method]; ok {
 		return true
 	}

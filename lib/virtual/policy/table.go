@@ -1,7 +1,7 @@
 package policy
 
-// line is one of the table's.
-type line struct {
+// tableLine is one of the table's.
+type tableLine struct {
 	method     string // or "Domain.*": what no other line names
 	root, page Action
 	why        string
@@ -12,7 +12,7 @@ type line struct {
 // Chrome's to refuse, and new methods of theirs pass. The browser layer serves
 // its domains on *every* session, a page's too, and mostly for all of Chrome:
 // what is not listed is refused.
-var table = []line{
+var table = []tableLine{
 	// method                                root      page      why
 
 	{"Target.*", Refuse, Refuse, ""},

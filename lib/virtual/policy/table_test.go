@@ -70,8 +70,8 @@ func TestTableIsInOrder(t *testing.T) {
 			t.Errorf("%s: its domain has no line", l.method)
 		}
 	}
-	byDomain := func(a, b line) int {
-		domain := func(l line) string { d, _, _ := strings.Cut(l.method, "."); return d }
+	byDomain := func(a, b tableLine) int {
+		domain := func(l tableLine) string { d, _, _ := strings.Cut(l.method, "."); return d }
 		if domain(a) != domain(b) {
 			return 0
 		}

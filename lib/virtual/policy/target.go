@@ -8,11 +8,11 @@ func CheckTarget(method string, state func() (typ string, crashed bool)) *Error 
 	switch method {
 	case "Page.printToPDF", "Input.synthesizePinchGesture", "Input.synthesizeScrollGesture", "Input.synthesizeTapGesture":
 		if typ, crashed := state(); crashed || typ == "" {
-			return failed("Target crashed")
+			return serverError("Target crashed")
 		}
 	case "Network.setCookies": // on a worker; Network.setCookie is harmless there
 		if typ, _ := state(); typ != "page" && typ != "iframe" {
-			return failed("Network.setCookies is for pages and frames in a shared browser; Storage.setCookies is for all")
+			return serverError("Network.setCookies is for pages and frames in a shared browser; Storage.setCookies is for all")
 		}
 	}
 	return nil

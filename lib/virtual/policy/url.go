@@ -13,36 +13,36 @@ import (
 // file: reads the host as its user, and schemes such as mailto: start a program
 // of the host. An address without a scheme is Chrome's to refuse.
 func URL(raw string) error {
-	u := normal(raw)
+	u := normalize(raw)
 	if scheme(u) == "view-source" {
-		u = normal(u[len("view-source:"):])
+		u = normalize(u[len("view-source:"):])
 		if s := scheme(u); s != "http" && s != "https" && s != "data" {
 			return fmt.Errorf("cannot open view-source:%.20s: only the source of a web page is shown in a shared browser", u)
 		}
 	}
-	return web(u)
+	return webURL(u)
 }
 
 // OpensFile reports whether a command opens a file: address, which the session
 // of the browser's user may.
 func OpensFile(c Command) bool {
-	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") && scheme(normal(jsonrpc.GetString(c.Params, "url"))) == "file"
+	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") && scheme(normalize(jsonrpc.GetString(c.Params, "url"))) == "file"
 }
 
-// fetched is URL for a request, which may be a WebSocket's.
-func fetched(raw string) error {
-	if s := scheme(normal(raw)); s == "ws" || s == "wss" {
+// fetchURL is URL for a request, which may be a WebSocket's.
+func fetchURL(raw string) error {
+	if s := scheme(normalize(raw)); s == "ws" || s == "wss" {
 		return nil
 	}
-	return web(normal(raw))
+	return webURL(normalize(raw))
 }
 
-func web(u string) error {
+func webURL(u string) error {
 	switch s := scheme(u); s {
 	case "", "http", "https", "data", "javascript":
 		return nil
 	case "blob": // of an origin, which may be "null"
-		if s := scheme(normal(u[len("blob:"):])); s == "" || s == "http" || s == "https" {
+		if s := scheme(normalize(u[len("blob:"):])); s == "" || s == "http" || s == "https" {
 			return nil
 		}
 		return errors.New("cannot open this blob: address: only those of web pages are allowed in a shared browser")
@@ -60,9 +60,9 @@ func web(u string) error {
 	}
 }
 
-// normal is an address after the URL standard's first steps: control characters
+// normalize is an address after the URL standard's first steps: control characters
 // and spaces are stripped from its ends, and tabs and line ends are removed.
-func normal(raw string) string {
+func normalize(raw string) string {
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' {
