@@ -27,20 +27,20 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serve(w, r, Key{Name: g.Root}, "", strings.TrimPrefix(r.URL.Path, "/"))
 		return
 	}
-	is, of := asked(r.URL.Path)
-	if no := refusal(r, is); no != nil {
+	ep, target := parsePath(r.URL.Path)
+	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
 		return
 	}
 	switch {
-	case is == version, is == protocol:
-		g.ofChrome(w, r, is)
-	case is == list:
-		answer(w, []listed{})
-	case is == toBrowser && of == "":
+	case ep == version, ep == protocol:
+		g.serveShared(w, r, ep)
+	case ep == list:
+		writeJSON(w, []targetInfo{})
+	case ep == toBrowser && target == "":
 		g.serve(w, r, Key{rand.Text(), Single}, "", "devtools/browser")
-	case is == toBrowser:
-		g.serve(w, r, Key{of, Anonymous}, "", "devtools/browser/"+of)
+	case ep == toBrowser:
+		g.serve(w, r, Key{target, Anonymous}, "", "devtools/browser/"+target)
 	default:
 		e := control.Errorf(guard.NotFound, "%s is a session's: this port shows each client a browser of its own", r.URL.Path)
 		e.Hint = "ask for /session/NAME" + r.URL.Path
@@ -53,15 +53,15 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, rest string) {
 	err := CheckName(k.Name)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
-	is, _ := asked("/" + rest)
-	if no := refusal(r, is); no != nil {
+	ep, _ := parsePath("/" + rest)
+	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
 		return
 	}
-	for range tries {
+	for range attempts {
 		var s *virtual.Session
 		var done func()
 		if s, done, err = g.Use(r.Context(), k); err != nil {
@@ -73,20 +73,20 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 			return
 		}
 	}
-	fail(w, err)
+	writeError(w, err)
 }
 
-// ofChrome answers what is the same for all sessions.
-func (g *Registry) ofChrome(w http.ResponseWriter, r *http.Request, is what) {
+// serveShared answers what is the same for all sessions.
+func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoint) {
 	b, release, err := g.Chrome(r.Context())
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	defer release()
-	if is == protocol {
-		giveProtocol(w, r, b)
+	if ep == protocol {
+		serveProtocol(w, r, b)
 		return
 	}
-	answer(w, versionOf(b, "ws://"+r.Host+"/devtools/browser/"+rand.Text()))
+	writeJSON(w, versionOf(b, "ws://"+r.Host+"/devtools/browser/"+rand.Text()))
 }

@@ -39,11 +39,11 @@ type Registry struct {
 
 	create func(context.Context, Key) (session, func(), error) // a test's
 
-	mu     sync.Mutex
-	table  table
-	timer  *time.Timer
-	closed bool
-	lives  sync.WaitGroup
+	mu      sync.Mutex
+	table   table
+	timer   *time.Timer
+	closed  bool
+	running sync.WaitGroup
 }
 
 // session is a *virtual.Session.
@@ -53,8 +53,8 @@ type session interface {
 	End(context.Context) error
 }
 
-// life is what runs a session.
-type life struct {
+// lifecycle is what runs a session.
+type lifecycle struct {
 	ready   chan struct{} // closed when it is there, or can't be
 	session session
 	err     error
@@ -63,7 +63,7 @@ type life struct {
 }
 
 // isOver reports whether a session has ended by itself.
-func (l *life) isOver() bool {
+func (l *lifecycle) isOver() bool {
 	if l.session == nil {
 		return false
 	}
@@ -75,9 +75,9 @@ func (l *life) isOver() bool {
 	}
 }
 
-// endBound is how long the pages of a session may take to close, before it is
+// endTimeout is how long the pages of a session may take to close, before it is
 // taken for ended.
-const endBound = 5 * time.Second
+const endTimeout = 5 * time.Second
 
 var (
 	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the program is stopping")}
@@ -128,7 +128,7 @@ func (g *Registry) enter(k Key) (*entry, error) {
 	if created {
 		ctx, cancel := context.WithCancel(context.Background())
 		e.ready, e.gone, e.end = make(chan struct{}), make(chan struct{}), cancel
-		g.lives.Go(func() { g.live(ctx, e) })
+		g.running.Go(func() { g.run(ctx, e) })
 	}
 	return e, err
 }
@@ -147,7 +147,7 @@ func (g *Registry) leave(e *entry) {
 // called again when that of the next one is.
 func (g *Registry) sweepLocked() {
 	now := time.Now()
-	ended, next, ok := g.table.over(now)
+	ended, next, ok := g.table.expire(now)
 	for _, e := range ended {
 		e.end()
 	}
@@ -168,8 +168,8 @@ func (g *Registry) sweep() {
 	}
 }
 
-// live is the life of a session, until the context ends or the session does.
-func (g *Registry) live(ctx context.Context, e *entry) {
+// run is the life of a session, until the context ends or the session does.
+func (g *Registry) run(ctx context.Context, e *entry) {
 	defer close(e.gone)
 	defer e.end()
 	create := g.create
@@ -201,16 +201,16 @@ func (g *Registry) live(ctx context.Context, e *entry) {
 	g.mu.Lock()
 	g.table.drop(e)
 	g.mu.Unlock()
-	bounded, cancel := context.WithTimeout(context.Background(), endBound)
+	bounded, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	s.End(bounded) // pages that don't close end with Chrome
 }
 
-// tries is how many Chromes are asked for a session, should the first one die
+// attempts is how many Chromes are asked for a session, should the first one die
 // just then; dying is how long that may take to be seen.
 const (
-	tries = 2
-	dying = time.Second
+	attempts     = 2
+	deathTimeout = time.Second
 )
 
 // onChrome creates a session on the present Chrome.
@@ -229,10 +229,10 @@ func (g *Registry) onChrome(ctx context.Context, k Key) (session, func(), error)
 		case <-b.Done():
 			died = true
 		case <-ctx.Done():
-		case <-time.After(dying):
+		case <-time.After(deathTimeout):
 		}
 		release()
-		if !died || try == tries {
+		if !died || try == attempts {
 			return nil, nil, err
 		}
 	}
@@ -248,7 +248,7 @@ type Info struct {
 // List lists the sessions that are there, the oldest first.
 func (g *Registry) List() []Info {
 	all := []Info{}
-	for k, s := range g.sessions() {
+	for k, s := range g.ready() {
 		all = append(all, Info{Name: k.Name, Anonymous: k.Kind != Named, Stats: s.Stats()})
 	}
 	slices.SortFunc(all, func(a, b Info) int {
@@ -257,8 +257,8 @@ func (g *Registry) List() []Info {
 	return all
 }
 
-// sessions are those that are there.
-func (g *Registry) sessions() map[Key]*virtual.Session {
+// ready are those that are there.
+func (g *Registry) ready() map[Key]*virtual.Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := map[Key]*virtual.Session{}
@@ -270,8 +270,8 @@ func (g *Registry) sessions() map[Key]*virtual.Session {
 	return all
 }
 
-// all are the sessions that are wanted, with those that are being created.
-func (g *Registry) all(wanted func(*entry) bool) (all []*entry) {
+// entriesWhere are the sessions that are wanted, with those that are being created.
+func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.table.entries {
@@ -285,19 +285,19 @@ func (g *Registry) all(wanted func(*entry) bool) (all []*entry) {
 // End ends the sessions with this name, and returns when nothing is left of
 // them.
 func (g *Registry) End(ctx context.Context, name string) error {
-	all := g.all(func(e *entry) bool { return e.key.Name == name })
+	all := g.entriesWhere(func(e *entry) bool { return e.key.Name == name })
 	if len(all) == 0 {
 		return control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 	}
-	return g.endThese(ctx, all)
+	return g.endEntries(ctx, all)
 }
 
 // EndAll ends all sessions, and returns when nothing is left of them.
 func (g *Registry) EndAll(ctx context.Context) error {
-	return g.endThese(ctx, g.all(func(*entry) bool { return true }))
+	return g.endEntries(ctx, g.entriesWhere(func(*entry) bool { return true }))
 }
 
-func (g *Registry) endThese(ctx context.Context, all []*entry) error {
+func (g *Registry) endEntries(ctx context.Context, all []*entry) error {
 	g.mu.Lock()
 	for _, e := range all {
 		g.table.drop(e)
@@ -323,5 +323,5 @@ func (g *Registry) Close() {
 	}
 	g.mu.Unlock()
 	g.EndAll(context.Background())
-	g.lives.Wait()
+	g.running.Wait()
 }

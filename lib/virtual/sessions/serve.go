@@ -20,11 +20,11 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// what is asked for at an address below a browser's.
-type what int
+// endpoint is asked for at an address below a browser's.
+type endpoint int
 
 const (
-	unknown what = iota
+	unknown endpoint = iota
 	version
 	list
 	newPage
@@ -35,9 +35,9 @@ const (
 	toPage
 )
 
-// asked tells what a path below a browser's address asks for, and of what. A
+// parsePath tells what a path below a browser's address asks for, and of what. A
 // slash at its end means nothing, as to Chrome.
-func asked(path string) (is what, of string) {
+func parsePath(path string) (ep endpoint, target string) {
 	path = strings.TrimSuffix(path, "/")
 	switch path {
 	case "/json/version":
@@ -51,25 +51,25 @@ func asked(path string) (is what, of string) {
 	case "", "/devtools/browser":
 		return toBrowser, ""
 	}
-	for prefix, is := range map[string]what{"/json/activate/": activate, "/json/close/": closePage, "/devtools/browser/": toBrowser, "/devtools/page/": toPage} {
-		if of, ok := strings.CutPrefix(path, prefix); ok && of != "" {
-			return is, of
+	for prefix, ep := range map[string]endpoint{"/json/activate/": activate, "/json/close/": closePage, "/devtools/browser/": toBrowser, "/devtools/page/": toPage} {
+		if target, ok := strings.CutPrefix(path, prefix); ok && target != "" {
+			return ep, target
 		}
 	}
 	return unknown, ""
 }
 
 // refusal refuses a request that no session could answer.
-func refusal(r *http.Request, is what) *guard.Refusal {
+func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 	upgrade := r.Header.Get("Upgrade") != ""
 	switch {
-	case is == unknown || (is == toBrowser || is == toPage) && !upgrade:
+	case ep == unknown || (ep == toBrowser || ep == toPage) && !upgrade:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)
-	case upgrade && is != toBrowser && is != toPage:
+	case upgrade && ep != toBrowser && ep != toPage:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "no WebSocket has the path %q", r.URL.Path)
-	case is == newPage && r.Method != http.MethodPut:
+	case ep == newPage && r.Method != http.MethodPut:
 		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "/json/new wants PUT, not %s", r.Method)
-	case is != newPage && r.Method != http.MethodGet:
+	case ep != newPage && r.Method != http.MethodGet:
 		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s wants GET, not %s", r.URL.Path, r.Method)
 	case r.ContentLength != 0:
 		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "no request of DevTools has a body")
@@ -85,52 +85,52 @@ func refusal(r *http.Request, is what) *guard.Refusal {
 // With an error nothing is answered: the session's Chrome has just died, and
 // another session may take its place.
 func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base string) error {
-	is, of := asked(strings.TrimPrefix(r.URL.Path, base))
-	if no := refusal(r, is); no != nil {
+	ep, target := parsePath(strings.TrimPrefix(r.URL.Path, base))
+	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
 		return nil
 	}
 	s.Touch()
 	at := "ws://" + r.Host + base + "/devtools/"
-	switch is {
+	switch ep {
 	case version:
 		id := "whole" // any will do
 		if base != "" {
 			id = path.Base(base)
 		}
-		answer(w, versionOf(s.Browser(), at+"browser/"+id))
+		writeJSON(w, versionOf(s.Browser(), at+"browser/"+id))
 	case list:
-		infos := []listed{}
+		infos := []targetInfo{}
 		for _, info := range s.Targets() {
-			infos = append(infos, newListed(info, at))
+			infos = append(infos, newTargetInfo(info, at))
 		}
-		answer(w, infos)
+		writeJSON(w, infos)
 	case newPage:
-		open(w, r, s, at)
+		serveNewPage(w, r, s, at)
 	case protocol:
-		giveProtocol(w, r, s.Browser())
+		serveProtocol(w, r, s.Browser())
 	case activate:
-		say(w, of, "Target activated", s.Activate(r.Context(), of))
+		writeOutcome(w, target, "Target activated", s.Activate(r.Context(), target))
 	case closePage:
-		say(w, of, "Target is closing", s.CloseTarget(r.Context(), of))
+		writeOutcome(w, target, "Target is closing", s.CloseTarget(r.Context(), target))
 	case toBrowser:
-		return connect(w, r, s, "")
+		return serveWebSocket(w, r, s, "")
 	case toPage:
-		return connect(w, r, s, of)
+		return serveWebSocket(w, r, s, target)
 	}
 	return nil
 }
 
-// connect serves a WebSocket: to the browser, or to a target.
-func connect(w http.ResponseWriter, r *http.Request, s *virtual.Session, target string) error {
+// serveWebSocket serves a WebSocket: to the browser, or to a target.
+func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, target string) error {
 	k, err := s.Connect(r.Context(), target)
 	switch {
 	case virtual.IsNoTarget(err):
-		text(w, http.StatusInternalServerError, "No such target id: "+target) // as Chrome
+		writeText(w, http.StatusInternalServerError, "No such target id: "+target) // as Chrome
 	case err != nil && died(r.Context(), s):
 		return err
 	case err != nil:
-		fail(w, err)
+		writeError(w, err)
 	default:
 		k.Accept(w, r) // which has told the client of an error
 	}
@@ -144,7 +144,7 @@ func died(ctx context.Context, s *virtual.Session) bool {
 	case <-s.Browser().Done():
 		return true
 	case <-ctx.Done():
-	case <-time.After(dying):
+	case <-time.After(deathTimeout):
 	}
 	return false
 }
@@ -168,9 +168,9 @@ func versionOf(b *virtual.Browser, ws string) any {
 	}
 }
 
-// listed is a target in /json/list. Chrome's link to a front end is left out:
+// targetInfo is a target in /json/list. Chrome's link to a front end is left out:
 // it is no session's.
-type listed struct {
+type targetInfo struct {
 	Description string `json:"description"`
 	ID          string `json:"id"`
 	ParentID    string `json:"parentId,omitempty"`
@@ -180,14 +180,14 @@ type listed struct {
 	WSURL       string `json:"webSocketDebuggerUrl"`
 }
 
-func newListed(info json.RawMessage, at string) listed {
+func newTargetInfo(info json.RawMessage, at string) targetInfo {
 	get := func(name string) string { return jsonrpc.GetString(info, name) }
 	id := get("targetId")
-	return listed{ID: id, ParentID: get("parentFrameId"), Title: get("title"), Type: get("type"), URL: get("url"), WSURL: at + "page/" + id}
+	return targetInfo{ID: id, ParentID: get("parentFrameId"), Title: get("title"), Type: get("type"), URL: get("url"), WSURL: at + "page/" + id}
 }
 
-// open answers /json/new.
-func open(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string) {
+// serveNewPage answers /json/new.
+func serveNewPage(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string) {
 	address, err := url.PathUnescape(r.URL.RawQuery)
 	if err != nil || address == "" {
 		address = "about:blank"
@@ -198,71 +198,71 @@ func open(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string)
 	}
 	id, err := s.NewPage(r.Context(), address)
 	if err != nil {
-		fail(w, err)
+		writeError(w, err)
 		return
 	}
 	if s.Has(r.Context(), id) { // it is listed now
 		for _, info := range s.Targets() {
-			if l := newListed(info, at); l.ID == id {
-				answer(w, l)
+			if l := newTargetInfo(info, at); l.ID == id {
+				writeJSON(w, l)
 				return
 			}
 		}
 	}
-	answer(w, listed{ID: id, Type: "page", URL: address, WSURL: at + "page/" + id}) // and gone already
+	writeJSON(w, targetInfo{ID: id, Type: "page", URL: address, WSURL: at + "page/" + id}) // and gone already
 }
 
-// say tells what became of a target, in Chrome's words.
-func say(w http.ResponseWriter, target, done string, err error) {
+// writeOutcome tells what became of a target, in Chrome's words.
+func writeOutcome(w http.ResponseWriter, target, done string, err error) {
 	switch {
 	case virtual.IsNoTarget(err):
-		text(w, http.StatusNotFound, "No such target id: "+target)
+		writeText(w, http.StatusNotFound, "No such target id: "+target)
 	case err != nil:
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 	default:
-		text(w, http.StatusOK, done)
+		writeText(w, http.StatusOK, done)
 	}
 }
 
-// protocolBound is how long Chrome may take to describe its protocol.
-const protocolBound = 30 * time.Second
+// protocolTimeout is how long Chrome may take to describe its protocol.
+const protocolTimeout = 30 * time.Second
 
-// giveProtocol answers /json/protocol with Chrome's own.
-func giveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
+// serveProtocol answers /json/protocol with Chrome's own.
+func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: protocolBound}
+	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
 	ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+b.Addr()+"/json/protocol", nil)
 	if err == nil {
 		var resp *http.Response
 		if resp, err = client.Do(ask); err == nil {
 			defer resp.Body.Close()
-			head(w, resp.ContentLength)
+			setHeaders(w, resp.ContentLength)
 			w.WriteHeader(resp.StatusCode)
 			io.Copy(w, resp.Body)
 			return
 		}
 	}
-	fail(w, fmt.Errorf("the browser does not answer: %w", err))
+	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
 }
 
-// answer answers with JSON, as Chrome writes it.
-func answer(w http.ResponseWriter, v any) {
+// writeJSON answers with JSON, as Chrome writes it.
+func writeJSON(w http.ResponseWriter, v any) {
 	b, err := json.MarshalIndent(v, "", "   ")
 	if err != nil {
 		panic(err) // of strings
 	}
-	head(w, int64(len(b)+1))
+	setHeaders(w, int64(len(b)+1))
 	w.Write(append(b, '\n'))
 }
 
-// text answers with a line, of the type that Chrome gives it.
-func text(w http.ResponseWriter, status int, line string) {
-	head(w, int64(len(line)))
+// writeText answers with a line, of the type that Chrome gives it.
+func writeText(w http.ResponseWriter, status int, line string) {
+	setHeaders(w, int64(len(line)))
 	w.WriteHeader(status)
 	io.WriteString(w, line)
 }
 
-func head(w http.ResponseWriter, length int64) {
+func setHeaders(w http.ResponseWriter, length int64) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Content-Security-Policy", "frame-ancestors 'none'")
 	if length >= 0 {
@@ -270,8 +270,8 @@ func head(w http.ResponseWriter, length int64) {
 	}
 }
 
-// fail answers with the error for which there is no session, or no page.
-func fail(w http.ResponseWriter, err error) {
+// writeError answers with the error for which there is no session, or no page.
+func writeError(w http.ResponseWriter, err error) {
 	e, status := control.ErrorOf(err), http.StatusBadGateway
 	var own *jsonrpc.Error
 	switch {

@@ -59,7 +59,7 @@ type entry struct {
 	// used is when a client has last spoken to it; nil while it is created.
 	used func() time.Time
 
-	*life
+	*lifecycle
 }
 
 // table says which sessions there are, and until when. It has no lock and no
@@ -80,7 +80,7 @@ func (t *table) enter(k Key) (e *entry, created bool, err error) {
 			e.Hint = "bproxy session list shows them, and bproxy session end NAME ends one"
 			return nil, false, e
 		}
-		e, created = &entry{key: k, life: &life{}}, true
+		e, created = &entry{key: k, lifecycle: &lifecycle{}}, true
 		t.entries[k] = e
 	}
 	e.users++
@@ -116,8 +116,8 @@ func (t *table) drop(e *entry) bool {
 	return true
 }
 
-// until is when a session is to end if nothing happens; false: it is not known.
-func (t *table) until(e *entry) (time.Time, bool) {
+// deadline is when a session is to end if nothing happens; false: it is not known.
+func (t *table) deadline(e *entry) (time.Time, bool) {
 	switch {
 	case e.used == nil:
 		return time.Time{}, false
@@ -131,11 +131,11 @@ func (t *table) until(e *entry) (time.Time, bool) {
 	return e.left, true
 }
 
-// over drops the sessions whose time is over and returns them, and when that
+// expire drops the sessions whose time is over and returns them, and when that
 // will be so of another one; false: nobody knows.
-func (t *table) over(now time.Time) (ended []*entry, next time.Time, ok bool) {
+func (t *table) expire(now time.Time) (ended []*entry, next time.Time, ok bool) {
 	for _, e := range t.entries {
-		at, known := t.until(e)
+		at, known := t.deadline(e)
 		switch {
 		case !known:
 		case !at.After(now):

@@ -46,7 +46,7 @@ func FuzzTable(f *testing.F) {
 					t.Fatalf("the creation of %v was dropped: %v, with %d users", k, dropped, users[e])
 				}
 			}
-			ended, next, ok := table.over(now)
+			ended, next, ok := table.expire(now)
 			for _, e := range ended {
 				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named && now.Sub(*spoke[e]) < table.idle ||
 					e.key.Kind == Anonymous && now.Sub(e.left) < table.grace || table.entries[e.key] == e {
