@@ -157,7 +157,7 @@ func (b *backend) heardSince(g *generation, then time.Time) bool {
 	}
 	select {
 	case <-s.ready:
-		return s.browser != nil && s.browser.Heard().After(then)
+		return s.browser != nil && s.browser.LastActivity().After(then)
 	default:
 		return false
 	}

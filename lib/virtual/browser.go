@@ -42,8 +42,8 @@ type Browser struct {
 	// tabsAreMarked says that a tab has embedderData; one that has none is of
 	// Chrome's own surfaces. chrome-headless-shell has no such surfaces.
 	tabsAreMarked bool
-	beginning     chan struct{} // holds one element for each session that begins
-	heard         atomic.Int64  // when Chrome has last said anything, in Unix nanoseconds
+	startSlots    chan struct{} // holds one element for each session that begins
+	lastActivity  atomic.Int64  // when Chrome has last said anything, in Unix nanoseconds
 
 	mu       sync.Mutex // also of the sessions' and clients' state; nothing waits under it
 	targets  map[string]*target
@@ -57,32 +57,32 @@ type Browser struct {
 
 // target is a target of a session.
 type target struct {
-	id      string
-	number  int // in the order of their creation
-	typ     string
-	context string
-	session *Session
-	info    json.RawMessage // as Chrome told it last
-	told    string          // the info that clients have been told last
-	clients int             // attachments of clients
-	used    atomic.Int64    // when a client has last spoken to it, in Unix nanoseconds
+	id          string
+	seq         int // in the order of their creation
+	typ         string
+	context     string
+	session     *Session
+	info        json.RawMessage // as Chrome told it last
+	lastShown   string          // the info that clients have been told last
+	attachments int             // attachments of clients
+	used        atomic.Int64    // when a client has last spoken to it, in Unix nanoseconds
 
 	// The watcher's CDP session while it holds the target, else "", and who is
 	// to let it go: clients, and the session itself.
-	held     string
-	holders  map[any]bool
+	pausedBy string
+	blockers map[any]bool
 	prepared bool          // the session has set it up
 	ready    chan struct{} // of a page: closed when it is prepared
 
-	unfocused bool // it gets the focus with its first document
-	closing   bool // it was told to close, to keep the limit of tabs
-	crashed   bool // its renderer is gone, or was told to go
+	needsFocus bool // it gets the focus with its first document
+	closing    bool // it was told to close, to keep the limit of tabs
+	crashed    bool // its renderer is gone, or was told to go
 }
 
 // Open connects to the Chrome whose browser WebSocket is at the URL.
 func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
-		url: wsURL, log: log, stall: defaultStall, beginning: make(chan struct{}, atOnce),
+		url: wsURL, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
 		targets: map[string]*target{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
 	}
 	w, err := b.dial(ctx, b.event)
@@ -129,22 +129,22 @@ func (b *Browser) watch(ctx context.Context) error {
 	return nil
 }
 
-// atOnce is how many sessions begin at once. Each opens a window, which takes
+// maxStarting is how many sessions begin at once. Each opens a window, which takes
 // Chrome's main thread some 50 ms: with 50 at once on two busy processors it
 // answered nobody for seconds.
-const atOnce = 4
+const maxStarting = 4
 
 // dial opens a link to the browser.
-func (b *Browser) dial(ctx context.Context, tell events) (*link, error) {
-	return dialLink(ctx, b.url, tell, b.hear)
+func (b *Browser) dial(ctx context.Context, tell eventHandler) (*link, error) {
+	return dialLink(ctx, b.url, tell, b.noteActivity)
 }
 
-// hear notes that Chrome says something.
-func (b *Browser) hear() { b.heard.Store(time.Now().UnixNano()) }
+// noteActivity notes that Chrome says something.
+func (b *Browser) noteActivity() { b.lastActivity.Store(time.Now().UnixNano()) }
 
-// Heard is when Chrome has last said anything to a session or its clients. One
+// LastActivity is when Chrome has last said anything to a session or its clients. One
 // that speaks is busy, not hung, even if it is slow to answer something else.
-func (b *Browser) Heard() time.Time { return time.Unix(0, b.heard.Load()) }
+func (b *Browser) LastActivity() time.Time { return time.Unix(0, b.lastActivity.Load()) }
 
 // Done is closed when the browser, or the connection to it, has ended.
 func (b *Browser) Done() <-chan struct{} { return b.watcher.done }
@@ -212,26 +212,26 @@ func (b *Browser) event(method, session string, params json.RawMessage) {
 	defer b.mu.Unlock()
 	switch method {
 	case "Target.targetCreated", "Target.targetInfoChanged":
-		b.knowLocked(jsonrpc.Get(params, "targetInfo"))
+		b.updateTargetLocked(jsonrpc.Get(params, "targetInfo"))
 	case "Target.targetDestroyed":
-		b.destroyedLocked(jsonrpc.GetString(params, "targetId"))
+		b.targetDestroyedLocked(jsonrpc.GetString(params, "targetId"))
 	case "Target.targetCrashed":
 		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil {
 			t.crashed = true
-			t.session.tellLocked(t, "Target.targetCrashed", params)
+			t.session.notifyLocked(t, "Target.targetCrashed", params)
 		}
 	case "Target.attachedToTarget":
-		b.attachedLocked(params)
+		b.targetAttachedLocked(params)
 	case "Target.detachedFromTarget":
-		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil && t.held == jsonrpc.GetString(params, "sessionId") {
-			t.held, t.holders = "", nil
+		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil && t.pausedBy == jsonrpc.GetString(params, "sessionId") {
+			t.pausedBy, t.blockers = "", nil
 		}
 	}
 }
 
-// knowLocked notes what a target is like now. It returns the target, nil if no
+// updateTargetLocked notes what a target is like now. It returns the target, nil if no
 // session is to see it.
-func (b *Browser) knowLocked(info json.RawMessage) *target {
+func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	id := jsonrpc.GetString(info, "targetId")
 	if t := b.targets[id]; t != nil {
 		if string(jsonrpc.Get(info, "url")) != string(jsonrpc.Get(t.info, "url")) {
@@ -239,7 +239,7 @@ func (b *Browser) knowLocked(info json.RawMessage) *target {
 		}
 		t.info = info
 		t.session.focusLocked(t)
-		t.session.changedLocked(t)
+		t.session.notifyChangeLocked(t)
 		return t
 	}
 	s := b.ownerLocked(info)
@@ -248,25 +248,25 @@ func (b *Browser) knowLocked(info json.RawMessage) *target {
 	}
 	b.created++
 	t := &target{
-		id: id, number: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"), session: s, info: info,
+		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"), session: s, info: info,
 	}
 	b.targets[id] = t
-	s.addLocked(t)
+	s.addTargetLocked(t)
 	return t
 }
 
 // ownerLocked is the session that is to see a target; nil: none is.
 func (b *Browser) ownerLocked(info json.RawMessage) *Session {
 	typ := jsonrpc.GetString(info, "type")
-	if !shown[typ] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
+	if !visibleTypes[typ] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
 		return nil
 	}
 	return b.contexts[jsonrpc.GetString(info, "browserContextId")]
 }
 
-// freeLocked forgets a context that is disposed of, when none of its targets is
+// forgetContextLocked forgets a context that is disposed of, when none of its targets is
 // left.
-func (b *Browser) freeLocked(context string) {
+func (b *Browser) forgetContextLocked(context string) {
 	for _, t := range b.targets {
 		if t.context == context {
 			return
@@ -275,44 +275,44 @@ func (b *Browser) freeLocked(context string) {
 	delete(b.contexts, context)
 }
 
-func (b *Browser) destroyedLocked(id string) {
+func (b *Browser) targetDestroyedLocked(id string) {
 	t := b.targets[id]
 	if t == nil {
 		return
 	}
 	delete(b.targets, id)
-	t.session.removeLocked(t)
+	t.session.removeTargetLocked(t)
 }
 
-// attachedLocked has the clients that are to see a new target set it up before
+// targetAttachedLocked has the clients that are to see a new target set it up before
 // it goes on. All others go on at once: while Chrome attaches anybody, it holds
 // the pop-ups of everybody.
-func (b *Browser) attachedLocked(params json.RawMessage) {
+func (b *Browser) targetAttachedLocked(params json.RawMessage) {
 	info, session := jsonrpc.Get(params, "targetInfo"), jsonrpc.GetString(params, "sessionId")
-	t := b.knowLocked(info)
+	t := b.updateTargetLocked(info)
 	if t == nil || string(jsonrpc.Get(params, "waitingForDebugger")) != "true" {
-		b.letGo(session)
+		b.resume(session)
 		if t != nil {
-			t.session.attachLocked(t)
+			t.session.autoAttachLocked(t)
 		}
 		return
 	}
-	t.held, t.holders = session, map[any]bool{}
-	t.session.holdLocked(t)
-	t.session.attachLocked(t)
-	b.releaseLocked(t, nil)
+	t.pausedBy, t.blockers = session, map[any]bool{}
+	t.session.blockLocked(t)
+	t.session.autoAttachLocked(t)
+	b.unblockLocked(t, nil)
 }
 
-// releaseLocked notes that who does not hold a target any more, and lets the
+// unblockLocked notes that who does not hold a target any more, and lets the
 // target go when nobody does.
-func (b *Browser) releaseLocked(t *target, who any) {
-	delete(t.holders, who)
-	if t.held == "" || len(t.holders) > 0 {
+func (b *Browser) unblockLocked(t *target, who any) {
+	delete(t.blockers, who)
+	if t.pausedBy == "" || len(t.blockers) > 0 {
 		return
 	}
-	b.letGo(t.held)
-	t.held, t.holders = "", nil
+	b.resume(t.pausedBy)
+	t.pausedBy, t.blockers = "", nil
 }
 
-// letGo has a target go on, and the watcher leave it.
-func (b *Browser) letGo(session string) { b.watcher.letGo("", session) }
+// resume has a target go on, and the watcher leave it.
+func (b *Browser) resume(session string) { b.watcher.resumeAndDetach("", session) }

@@ -14,7 +14,7 @@ import (
 // closeBrowser ends the session: the browser is closed as far as the client can
 // see.
 func (k *Client) closeBrowser(c policy.Command, _ *root) {
-	k.toClient.write(policy.Result(c, empty)) // before the connection ends
+	k.toClient.write(policy.Result(c, emptyObject)) // before the connection ends
 	k.session.stop(ErrClosed)
 }
 
@@ -22,11 +22,11 @@ func (k *Client) closeBrowser(c policy.Command, _ *root) {
 // always hears of downloads; whether the client does is noted here.
 func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
 	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
-	if !k.inContext(&c) {
+	if !k.setContext(&c) {
 		return
 	}
 	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
-	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		b := k.session.browser
 		b.mu.Lock()
 		k.downloads[c.Session] = wants
@@ -46,14 +46,14 @@ func (k *Client) cancelDownload(c policy.Command, _ *root) {
 		k.refuse(c, policy.NoDownload())
 		return
 	}
-	if k.inContext(&c) {
-		k.onSession(c, nil)
+	if k.setContext(&c) {
+		k.callOnSession(c, nil)
 	}
 }
 
 // getWindowForTarget notes the window, which the session may then ask for.
 func (k *Client) getWindowForTarget(c policy.Command, r *root) {
-	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		b := k.session.browser
 		if id, err := strconv.ParseInt(string(jsonrpc.Get(result, "windowId")), 10, 64); err == nil {
 			b.mu.Lock()
@@ -64,24 +64,24 @@ func (k *Client) getWindowForTarget(c policy.Command, r *root) {
 	})
 }
 
-// settingWithin bounds what a setting of all pages waits for one of them.
-const settingWithin = time.Second
+// settingTimeout bounds what a setting of all pages waits for one of them.
+const settingTimeout = time.Second
 
 // ignoreCertificateErrors sets it for each page of the session, now and later:
 // Chrome would set it for all contexts.
 func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 	if r == nil {
-		k.ask(c, r, nil)
+		k.forward(c, r, nil)
 		return
 	}
 	s, b := k.session, k.session.browser
 	ignore := string(jsonrpc.Get(c.Params, "ignore")) == "true"
-	ctx, cancel := context.WithTimeout(k.ctx, settingWithin) // one that has crashed does not answer
+	ctx, cancel := context.WithTimeout(k.ctx, settingTimeout) // one that has crashed does not answer
 	defer cancel()
 	b.mu.Lock()
-	s.ignore = ignore
+	s.ignoreCertErrors = ignore
 	var pages []string
-	for _, own := range s.mine {
+	for _, own := range s.ownSessions {
 		pages = append(pages, own)
 	}
 	b.mu.Unlock()
@@ -90,12 +90,12 @@ func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 		told.Go(func() { s.link.call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
 	}
 	told.Wait()
-	k.reply(c, empty)
+	k.reply(c, emptyObject)
 }
 
 // systemInfo tells of the machine, without the browser's command line.
 func (k *Client) systemInfo(c policy.Command, r *root) {
-	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		return jsonrpc.Set(result, "commandLine", json.RawMessage(`"chrome"`))
 	})
 }

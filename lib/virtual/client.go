@@ -26,8 +26,8 @@ func IsNoTarget(err error) bool { return errors.Is(err, errNoTarget) }
 // defaultStall is how long a client may read nothing of what it is sent.
 const defaultStall = 15 * time.Second
 
-// callWithin bounds what a client's command waits for Chrome.
-const callWithin = 30 * time.Second
+// callTimeout bounds what a client's command waits for Chrome.
+const callTimeout = 30 * time.Second
 
 // Client is one connection of a client to a session.
 type Client struct {
@@ -42,17 +42,17 @@ type Client struct {
 	closing sync.Once
 	why     error
 
-	root *root               // the connection itself, if it is to the browser
-	more atomic.Bool         // there were other roots
-	uses atomic.Pointer[use] // the page that was spoken to last
+	root         *root               // the connection itself, if it is to the browser
+	hasMoreRoots atomic.Bool         // there were other roots
+	lastUse      atomic.Pointer[use] // the page that was spoken to last
 
 	// Under the browser's lock:
-	roots     map[string]*root       // by CDP session; "" is the connection itself
-	attached  map[string]*attachment // by CDP session
-	asked     map[string][]*asking   // by target, in the order in which Chrome was asked
-	discover  map[string]filter      // the CDP sessions that want to hear of targets
-	downloads map[string]bool        // the CDP sessions that want to hear of downloads
-	left      bool                   // nothing is noted any more
+	roots          map[string]*root            // by CDP session; "" is the connection itself
+	attached       map[string]*attachment      // by CDP session
+	attachRequests map[string][]*attachRequest // by target, in the order in which Chrome was asked
+	discover       map[string]filter           // the CDP sessions that want to hear of targets
+	downloads      map[string]bool             // the CDP sessions that want to hear of downloads
+	gone           bool                        // nothing is noted any more
 }
 
 // use is a CDP session and the target that it is with.
@@ -76,20 +76,20 @@ func newRoot(session string) *root {
 
 // attaches reports whether auto-attach attaches the root to a target.
 func (r *root) attaches(t *target) bool {
-	return r.auto != nil && attachedAtRoot[t.typ] && r.auto.wants(t.typ)
+	return r.auto != nil && attachedAtRoot[t.typ] && r.auto.matches(t.typ)
 }
 
 // attachment is a CDP session with a target.
 type attachment struct {
-	target string
-	root   *root  // that it was asked by; nil: by the target above it
-	parent string // the CDP session that it ends with
-	waits  bool   // with a tab, whose page is to be attached, too, before it goes on
+	target     string
+	root       *root  // that it was asked by; nil: by the target above it
+	parent     string // the CDP session that it ends with
+	pausesPage bool   // with a tab, whose page is to be attached, too, before it goes on
 }
 
-// asking is a CDP session with a target that Chrome was asked for by a root,
+// attachRequest is a CDP session with a target that Chrome was asked for by a root,
 // and has not told of yet.
-type asking struct {
+type attachRequest struct {
 	root *root
 	auto bool // by its auto-attach
 }
@@ -97,7 +97,7 @@ type asking struct {
 // Connect opens a client's own connection to Chrome: to the browser, or to the
 // target that is named. Serve the client then, or Close it.
 func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
-	if err := s.admits(); err != nil {
+	if err := s.checkAdmission(); err != nil {
 		return nil, err
 	}
 	url := s.browser.url
@@ -116,7 +116,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	}
 	k := &Client{
 		session: s, page: target, up: up, calls: newCalls(newOutbox(up)),
-		roots: map[string]*root{}, attached: map[string]*attachment{}, asked: map[string][]*asking{},
+		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -127,8 +127,8 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	return k, nil
 }
 
-// admits reports why no more clients may come.
-func (s *Session) admits() error {
+// checkAdmission reports why no more clients may come.
+func (s *Session) checkAdmission() error {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	switch {
@@ -185,7 +185,7 @@ func (k *Client) disconnect(why error) {
 	k.closing.Do(func() {
 		k.why = why
 		k.cancel()
-		k.leave()
+		k.unregister()
 		var closed *websocket.CloseError
 		code, reason := websocket.GoingAway, ""
 		switch {
@@ -203,12 +203,12 @@ func (k *Client) disconnect(why error) {
 	})
 }
 
-// leave forgets the client: nothing waits for it any more.
-func (k *Client) leave() {
+// unregister forgets the client: nothing waits for it any more.
+func (k *Client) unregister() {
 	s, b := k.session, k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.left = true
+	k.gone = true
 	if !s.clients[k] {
 		return // it was not served
 	}
@@ -218,12 +218,12 @@ func (k *Client) leave() {
 	s.out.Add(out)
 	for _, a := range k.attached {
 		if t := b.targets[a.target]; t != nil {
-			t.clients--
-			s.changedLocked(t)
+			t.attachments--
+			s.notifyChangeLocked(t)
 		}
 	}
 	for _, t := range s.targetsLocked() {
-		b.releaseLocked(t, k)
+		b.unblockLocked(t, k)
 	}
 }
 
@@ -254,13 +254,13 @@ func (k *Client) fromChrome() error {
 		if err != nil {
 			return ErrBrowserEnded
 		}
-		k.session.browser.hear()
+		k.session.browser.noteActivity()
 		head, err := m.Peek(headSize)
 		if err != nil {
 			return ErrBrowserEnded
 		}
 		id, isAnswer := idOf(head)
-		if isAnswer && id >= 0 || !isAnswer && !isOfTargets(head) {
+		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
 			if err := k.toClient.relay(m); err != nil {
 				return err
 			}
@@ -282,18 +282,18 @@ func (k *Client) fromChrome() error {
 const headSize = 64
 
 var (
-	methodHead = []byte(`{"method":"`)
-	ofTargets  = []byte(`{"method":"Target.`)
-	ofCrashes  = []byte(`{"method":"Inspector.target`)
+	methodHead  = []byte(`{"method":"`)
+	targetEvent = []byte(`{"method":"Target.`)
+	crashEvent  = []byte(`{"method":"Inspector.target`)
 )
 
-// isOfTargets reports whether a message is an event that k.event looks at.
+// isInspected reports whether a message is an event that k.event looks at.
 // Chrome writes the method first; what is of another form is looked at too.
-func isOfTargets(head []byte) bool {
+func isInspected(head []byte) bool {
 	if len(head) < len(methodHead) || string(head[:len(methodHead)]) != string(methodHead) {
 		return true
 	}
-	return bytes.HasPrefix(head, ofTargets) || bytes.HasPrefix(head, ofCrashes)
+	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent)
 }
 
 // event takes an event of Chrome that tells of targets.
@@ -301,11 +301,11 @@ func (k *Client) event(message []byte) {
 	b := k.session.browser
 	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"), jsonrpc.GetString(message, "sessionId")
 	if method == "Target.detachedFromTarget" {
-		k.detached(jsonrpc.GetString(params, "sessionId"))
+		k.failSession(jsonrpc.GetString(params, "sessionId"))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k.left {
+	if k.gone {
 		return
 	}
 	switch method {
@@ -331,18 +331,18 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
 	id := jsonrpc.GetString(info, "targetId")
 	a, told := &attachment{target: id, parent: parent}, parent
-	var by *asking
+	var by *attachRequest
 	if parent == "" && k.page == "" {
-		by = k.nextAskedLocked(id)
+		by = k.nextAttachRequestLocked(id)
 		a.root, told = by.root, by.root.session
 	}
-	if b.ownerLocked(info) != k.session || by != nil && !k.wantsLocked(by) {
+	if b.ownerLocked(info) != k.session || by != nil && !k.isWantedLocked(by) {
 		// A surface of Chrome's own, which a tab has led to, or a session that
 		// the client does not want any more.
 		if by != nil && by.auto {
 			delete(a.root.byAuto, id)
 		}
-		k.letGo(parent, session)
+		k.resumeAndDetach(parent, session)
 		return
 	}
 	if by != nil && by.auto {
@@ -350,51 +350,51 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	}
 	k.attached[session] = a
 	if t := b.targets[id]; t != nil {
-		t.clients++
-		k.session.changedLocked(t)
-		if (by == nil || by.auto) && t.holders[k] {
+		t.attachments++
+		k.session.notifyChangeLocked(t)
+		if (by == nil || by.auto) && t.blockers[k] {
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
 	}
 	k.toClient.put(event(told, "Target.attachedToTarget", params))
 }
 
-// askLocked has Chrome make a session with a target, for a root.
-func (k *Client) askLocked(target string, by *asking, done func(json.RawMessage, error)) {
+// requestAttachLocked has Chrome make a session with a target, for a root.
+func (k *Client) requestAttachLocked(target string, by *attachRequest, done func(json.RawMessage, error)) {
 	b := k.session.browser
-	k.asked[target] = append(k.asked[target], by)
+	k.attachRequests[target] = append(k.attachRequests[target], by)
 	k.begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, func(result json.RawMessage, err error) {
 		if err != nil {
 			b.mu.Lock()
-			k.forgetAskedLocked(target, slices.Index(k.asked[target], by))
+			k.dropAttachRequestLocked(target, slices.Index(k.attachRequests[target], by))
 			b.mu.Unlock()
 		}
 		done(result, err)
 	})
 }
 
-// nextAskedLocked is who has asked for the session with a target that Chrome
+// nextAttachRequestLocked is who has asked for the session with a target that Chrome
 // tells of. Chrome tells of them in the order in which they were asked for.
-func (k *Client) nextAskedLocked(target string) *asking {
-	if len(k.asked[target]) == 0 {
-		return &asking{root: k.root}
+func (k *Client) nextAttachRequestLocked(target string) *attachRequest {
+	if len(k.attachRequests[target]) == 0 {
+		return &attachRequest{root: k.root}
 	}
-	by := k.asked[target][0]
-	k.forgetAskedLocked(target, 0)
+	by := k.attachRequests[target][0]
+	k.dropAttachRequestLocked(target, 0)
 	return by
 }
 
-func (k *Client) forgetAskedLocked(target string, i int) {
+func (k *Client) dropAttachRequestLocked(target string, i int) {
 	if i < 0 {
 		return
 	}
-	if k.asked[target] = slices.Delete(k.asked[target], i, i+1); len(k.asked[target]) == 0 {
-		delete(k.asked, target)
+	if k.attachRequests[target] = slices.Delete(k.attachRequests[target], i, i+1); len(k.attachRequests[target]) == 0 {
+		delete(k.attachRequests, target)
 	}
 }
 
-// wantsLocked reports whether who has asked for a session still wants it.
-func (k *Client) wantsLocked(by *asking) bool {
+// isWantedLocked reports whether who has asked for a session still wants it.
+func (k *Client) isWantedLocked(by *attachRequest) bool {
 	return k.roots[by.root.session] == by.root && (!by.auto || by.root.auto != nil)
 }
 
@@ -427,36 +427,36 @@ func (k *Client) forgetLocked(session string) {
 	if a.root != nil && a.root.byAuto[a.target] == session {
 		delete(a.root.byAuto, a.target)
 	}
-	k.tabGoesLocked(a)
+	k.tabReleasedLocked(a)
 	t := b.targets[a.target]
 	if t == nil {
 		return
 	}
-	t.clients--
-	k.session.changedLocked(t)
+	t.attachments--
+	k.session.notifyChangeLocked(t)
 	if !k.isAttachedLocked(a.target) {
-		b.releaseLocked(t, k)
+		b.unblockLocked(t, k)
 	}
 }
 
-// tabGoesLocked notes that the client lets a tab go, or leaves it. It won't see
+// tabReleasedLocked notes that the client lets a tab go, or leaves it. It won't see
 // the tab's page then, and nothing tells which one that is: all that it has not
 // seen go on.
-func (k *Client) tabGoesLocked(a *attachment) {
+func (k *Client) tabReleasedLocked(a *attachment) {
 	b := k.session.browser
 	if t := b.targets[a.target]; t == nil || t.typ != "tab" {
 		return
 	}
 	for _, t := range k.session.targetsLocked() {
-		if t.holders[k] && !k.isAttachedLocked(t.id) && !k.awaitsLocked(t.id) {
-			b.releaseLocked(t, k)
+		if t.blockers[k] && !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
+			b.unblockLocked(t, k)
 		}
 	}
 }
 
-// awaitsLocked reports whether the client is about to be attached to a target.
-func (k *Client) awaitsLocked(target string) bool {
-	return len(k.asked[target]) > 0
+// isAttachingLocked reports whether the client is about to be attached to a target.
+func (k *Client) isAttachingLocked(target string) bool {
+	return len(k.attachRequests[target]) > 0
 }
 
 func (k *Client) isAttachedLocked(target string) bool {
@@ -468,19 +468,19 @@ func (k *Client) isAttachedLocked(target string) bool {
 	return false
 }
 
-// lostLocked notes that a target is gone, for which nothing waits any more.
-func (k *Client) lostLocked(t *target) {
+// targetGoneLocked notes that a target is gone, for which nothing waits any more.
+func (k *Client) targetGoneLocked(t *target) {
 	for _, r := range k.roots {
-		r.doneLocked(t.id)
+		r.callWaitersLocked(t.id)
 		if r.byAuto[t.id] == "" {
 			delete(r.byAuto, t.id)
 		}
 	}
 }
 
-// attachLocked attaches a root of the client to a target, as its auto-attach
+// autoAttachLocked attaches a root of the client to a target, as its auto-attach
 // does; done is called when the client has been told, or will not be.
-func (k *Client) attachLocked(r *root, t *target, done func()) {
+func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 	session, begun := r.byAuto[t.id]
 	if session != "" {
 		done()
@@ -492,19 +492,19 @@ func (k *Client) attachLocked(r *root, t *target, done func()) {
 	}
 	r.byAuto[t.id] = ""
 	b := k.session.browser
-	k.askLocked(t.id, &asking{r, true}, func(_ json.RawMessage, err error) {
+	k.requestAttachLocked(t.id, &attachRequest{r, true}, func(_ json.RawMessage, err error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if err != nil {
 			delete(r.byAuto, t.id)
-			b.releaseLocked(t, k)
+			b.unblockLocked(t, k)
 		}
-		r.doneLocked(t.id)
+		r.callWaitersLocked(t.id)
 	})
 }
 
-// doneLocked calls those that wait for an attachment.
-func (r *root) doneLocked(target string) {
+// callWaitersLocked calls those that wait for an attachment.
+func (r *root) callWaitersLocked(target string) {
 	waiting := r.waiting[target]
 	delete(r.waiting, target)
 	for _, done := range waiting {
@@ -512,11 +512,11 @@ func (r *root) doneLocked(target string) {
 	}
 }
 
-// touch notes that the client speaks to a CDP session's target.
-func (k *Client) touch(session string) {
+// noteUse notes that the client speaks to a CDP session's target.
+func (k *Client) noteUse(session string) {
 	now := time.Now().UnixNano()
 	k.session.used.Store(now)
-	u := k.uses.Load()
+	u := k.lastUse.Load()
 	if u == nil || u.session != session {
 		b := k.session.browser
 		b.mu.Lock()
@@ -527,7 +527,7 @@ func (k *Client) touch(session string) {
 			u.target = b.targets[k.page]
 		}
 		b.mu.Unlock()
-		k.uses.Store(u)
+		k.lastUse.Store(u)
 	}
 	if u.target != nil {
 		u.target.used.Store(now)

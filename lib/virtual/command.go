@@ -23,11 +23,11 @@ func (k *Client) command(message []byte) error {
 	}
 	r := k.rootOf(c.Session)
 	rule := policy.Lookup(c.Method, r == nil)
-	k.touch(c.Session)
+	k.noteUse(c.Session)
 	if k.pending() > maxPending {
 		return errFlood
 	}
-	if rule.Action == policy.Optional && r == nil && k.session.o.Default {
+	if rule.Action == policy.Optional && r == nil && k.session.options.Default {
 		rule.Action = policy.Pass
 	}
 	switch rule.Action {
@@ -35,8 +35,8 @@ func (k *Client) command(message []byte) error {
 		k.refuse(c, rule.Refusal(c.Method))
 		return nil
 	}
-	params, refused := policy.Check(c, anyFile)
-	if refused != nil && k.session.o.Default && policy.OpensFile(c) {
+	params, refused := policy.Check(c, allFiles)
+	if refused != nil && k.session.options.Default && policy.OpensFile(c) {
 		params, refused = c.Params, nil
 	}
 	if refused == nil && r == nil {
@@ -47,7 +47,7 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	if c.Method == "Page.crash" {
-		k.crashes(c.Session)
+		k.noteCrash(c.Session)
 	}
 	if c.Method == "Page.navigate" {
 		k.awaitReady(c.Session)
@@ -55,16 +55,16 @@ func (k *Client) command(message []byte) error {
 	changed := len(params) != len(c.Params)
 	c.Params = params
 	switch {
-	case r == nil && c.Method == "Runtime.runIfWaitingForDebugger" && k.holdsBack(c):
+	case r == nil && c.Method == "Runtime.runIfWaitingForDebugger" && k.keepsPaused(c):
 		return nil
-	case rule.Action != policy.Pass && !k.knows(c.Session):
+	case rule.Action != policy.Pass && !k.hasSession(c.Session):
 		k.refuse(c, policy.NoSession())
 		return nil
 	case rule.Action != policy.Pass:
 		k.handle(c, r, rule.Action)
 		return nil
 	case changed || r != nil && r.session != "":
-		k.ask(c, r, nil)
+		k.forward(c, r, nil)
 		return nil
 	}
 	return k.out.write(message)
@@ -106,8 +106,8 @@ func (k *Client) awaitReady(session string) {
 	k.session.awaitReady(ctx, t.id)
 }
 
-// crashes notes that a target is told to crash, before the watcher can tell.
-func (k *Client) crashes(session string) {
+// noteCrash notes that a target is told to crash, before the watcher can tell.
+func (k *Client) noteCrash(session string) {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,8 +116,8 @@ func (k *Client) crashes(session string) {
 	}
 }
 
-// anyFile lets a session name each file of the host.
-var anyFile = []string{"/"}
+// allFiles lets a session name each file of the host.
+var allFiles = []string{"/"}
 
 // rootOf is the session with the browser that a CDP session is; nil: it is one
 // with a target, or none.
@@ -125,7 +125,7 @@ func (k *Client) rootOf(session string) *root {
 	switch {
 	case session == "":
 		return k.root
-	case !k.more.Load():
+	case !k.hasMoreRoots.Load():
 		return nil
 	}
 	b := k.session.browser
@@ -134,8 +134,8 @@ func (k *Client) rootOf(session string) *root {
 	return k.roots[session]
 }
 
-// knows reports whether a CDP session is the client's.
-func (k *Client) knows(session string) bool {
+// hasSession reports whether a CDP session is the client's.
+func (k *Client) hasSession(session string) bool {
 	if session == "" {
 		return true
 	}
@@ -145,18 +145,18 @@ func (k *Client) knows(session string) bool {
 	return k.attached[session] != nil || k.roots[session] != nil
 }
 
-// ask sends a command of the client under an id of ours, and answers the client
+// forward sends a command of the client under an id of ours, and answers the client
 // with what change makes of the result; nil: nothing.
-func (k *Client) ask(c policy.Command, r *root, change func(json.RawMessage) json.RawMessage) {
+func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage) json.RawMessage) {
 	session := c.Session
 	if r != nil {
 		session = ""
 	}
-	k.begin(session, c.Method, c.Params, k.answer(c, change))
+	k.begin(session, c.Method, c.Params, k.answerTo(c, change))
 }
 
-// answer answers the client with a result of Chrome.
-func (k *Client) answer(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
+// answerTo answers the client with a result of Chrome.
+func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
 		if err == errDetached {
 			return // as Chrome
@@ -174,31 +174,31 @@ func (k *Client) answer(c policy.Command, change func(json.RawMessage) json.RawM
 
 // bounded is a context for what a command waits for.
 func (k *Client) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(k.ctx, callWithin)
+	return context.WithTimeout(k.ctx, callTimeout)
 }
 
-// holdsBack reports whether a target is not to go on yet, though this client
+// keepsPaused reports whether a target is not to go on yet, though this client
 // lets it go, because other clients still set it up.
-func (k *Client) holdsBack(c policy.Command) bool {
+func (k *Client) keepsPaused(c policy.Command) bool {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a := k.attached[c.Session]; a != nil && !a.waits {
-		k.tabGoesLocked(a)
+	if a := k.attached[c.Session]; a != nil && !a.pausesPage {
+		k.tabReleasedLocked(a)
 	}
 	t := k.targetLocked(c.Session)
-	if t == nil || t.held == "" {
+	if t == nil || t.pausedBy == "" {
 		return false
 	}
-	b.releaseLocked(t, k)
-	if t.held == "" {
+	b.unblockLocked(t, k)
+	if t.pausedBy == "" {
 		return false
 	}
-	k.reply(c, empty)
+	k.reply(c, emptyObject)
 	return true
 }
 
-var empty = json.RawMessage("{}")
+var emptyObject = json.RawMessage("{}")
 
 // handle does a command that is not simply passed on.
 func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
@@ -212,11 +212,11 @@ func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
 	switch action {
 	case policy.Own:
 		if k.owns(c) {
-			k.ask(c, r, nil)
+			k.forward(c, r, nil)
 		}
 	case policy.Context:
-		if k.inContext(&c) {
-			k.ask(c, r, nil)
+		if k.setContext(&c) {
+			k.forward(c, r, nil)
 		}
 	default: // the table and the handlers differ
 		k.refuse(c, policy.NotAllowed())
@@ -240,24 +240,24 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 
 	"Browser.cancelDownload":          (*Client).cancelDownload,
 	"Browser.close":                   (*Client).closeBrowser,
-	"Browser.getBrowserCommandLine":   fixed(`{"arguments":["chrome"]}`),
-	"Browser.getGlobalPrivacyControl": fixed(`{"enabled":false}`),
+	"Browser.getBrowserCommandLine":   fixedAnswer(`{"arguments":["chrome"]}`),
+	"Browser.getGlobalPrivacyControl": fixedAnswer(`{"enabled":false}`),
 	"Browser.getWindowForTarget":      (*Client).getWindowForTarget,
-	"Browser.grantPermissions":        (*Client).inSession,
-	"Browser.resetPermissions":        (*Client).inSession,
-	"Browser.setDockTile":             fixed(`{}`),
+	"Browser.grantPermissions":        (*Client).forwardOnSession,
+	"Browser.resetPermissions":        (*Client).forwardOnSession,
+	"Browser.setDockTile":             fixedAnswer(`{}`),
 	"Browser.setDownloadBehavior":     (*Client).setDownloadBehavior,
-	"Browser.setPermission":           (*Client).inSession,
+	"Browser.setPermission":           (*Client).forwardOnSession,
 
-	"Security.disable":                    fixed(`{}`),
-	"Security.enable":                     fixed(`{}`),
+	"Security.disable":                    fixedAnswer(`{}`),
+	"Security.enable":                     fixedAnswer(`{}`),
 	"Security.setIgnoreCertificateErrors": (*Client).ignoreCertificateErrors,
 	"SystemInfo.getInfo":                  (*Client).systemInfo,
-	"SystemInfo.getProcessInfo":           fixed(`{"processInfo":[]}`),
+	"SystemInfo.getProcessInfo":           fixedAnswer(`{"processInfo":[]}`),
 }
 
-// fixed answers with the same result always.
-func fixed(result string) func(*Client, policy.Command, *root) {
+// fixedAnswer answers with the same result always.
+func fixedAnswer(result string) func(*Client, policy.Command, *root) {
 	return func(k *Client, c policy.Command, _ *root) { k.reply(c, json.RawMessage(result)) }
 }
 
@@ -307,9 +307,9 @@ func (k *Client) ownsContext(id string) bool {
 	return b.contexts[id] == k.session
 }
 
-// inContext gives a command the session's base context if it names none, and
+// setContext gives a command the session's base context if it names none, and
 // reports whether the context is the session's.
-func (k *Client) inContext(c *policy.Command) bool {
+func (k *Client) setContext(c *policy.Command) bool {
 	if jsonrpc.Get(c.Params, "browserContextId") == nil {
 		c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(k.session.base))
 		return true
@@ -317,20 +317,20 @@ func (k *Client) inContext(c *policy.Command) bool {
 	return k.owns(*c)
 }
 
-// inSession sends a command on the session's own connection, whose state
+// forwardOnSession sends a command on the session's own connection, whose state
 // outlives the client's.
-func (k *Client) inSession(c policy.Command, _ *root) {
-	if !k.inContext(&c) {
+func (k *Client) forwardOnSession(c policy.Command, _ *root) {
+	if !k.setContext(&c) {
 		return
 	}
-	k.onSession(c, func(result json.RawMessage) json.RawMessage { return result })
+	k.callOnSession(c, func(result json.RawMessage) json.RawMessage { return result })
 }
 
-// onSession sends a command on the session's own connection and waits for it:
+// callOnSession sends a command on the session's own connection and waits for it:
 // what the client says next goes another way.
-func (k *Client) onSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
+func (k *Client) callOnSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
 	ctx, cancel := k.bounded()
 	defer cancel()
 	result, err := k.session.link.call(ctx, "", c.Method, c.Params)
-	k.answer(c, change)(result, err)
+	k.answerTo(c, change)(result, err)
 }

@@ -12,11 +12,11 @@ import (
 // that watches downloads of all of them, with the frame that began it.
 type download struct {
 	owned   bool              // it is known to be the session's
-	waiting []json.RawMessage // progress, until it is known whose it is
+	pending []json.RawMessage // progress, until it is known whose it is
 }
 
-// findFrameWithin bounds the search for the page of a frame.
-const findFrameWithin = 5 * time.Second
+// findFrameTimeout bounds the search for the page of a frame.
+const findFrameTimeout = 5 * time.Second
 
 // event takes an event of the session's own connection.
 func (s *Session) event(method, session string, params json.RawMessage) {
@@ -25,14 +25,14 @@ func (s *Session) event(method, session string, params json.RawMessage) {
 	}
 	switch method {
 	case "Browser.downloadWillBegin":
-		s.downloadBegins(params)
+		s.downloadStarted(params)
 	case "Browser.downloadProgress":
-		s.downloadGoesOn(params)
+		s.downloadProgressed(params)
 	}
 }
 
-// downloadBegins tells clients of a download if it is the session's.
-func (s *Session) downloadBegins(params json.RawMessage) {
+// downloadStarted tells clients of a download if it is the session's.
+func (s *Session) downloadStarted(params json.RawMessage) {
 	b := s.browser
 	guid, frame := jsonrpc.GetString(params, "guid"), jsonrpc.GetString(params, "frameId")
 	b.mu.Lock()
@@ -43,20 +43,20 @@ func (s *Session) downloadBegins(params json.RawMessage) {
 	d := &download{}
 	s.downloads[guid] = d
 	if t := b.targets[frame]; t != nil { // the ID of a main frame is its target's
-		s.decideLocked(guid, params, t.session == s)
+		s.assignDownloadLocked(guid, params, t.session == s)
 		return
 	}
-	pages := make([]string, 0, len(s.mine))
-	for _, own := range s.mine {
+	pages := make([]string, 0, len(s.ownSessions))
+	for _, own := range s.ownSessions {
 		pages = append(pages, own)
 	}
 	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), findFrameWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), findFrameTimeout)
 		defer cancel()
 		owned := s.hasFrame(ctx, pages, frame)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		s.decideLocked(guid, params, owned)
+		s.assignDownloadLocked(guid, params, owned)
 	})
 }
 
@@ -65,28 +65,28 @@ func (s *Session) downloadBegins(params json.RawMessage) {
 func (s *Session) hasFrame(ctx context.Context, pages []string, frame string) bool {
 	for _, page := range pages {
 		tree, err := s.link.call(ctx, page, "Page.getFrameTree", nil)
-		if err == nil && inTree(jsonrpc.Get(tree, "frameTree"), frame) {
+		if err == nil && isFrameInTree(jsonrpc.Get(tree, "frameTree"), frame) {
 			return true
 		}
 	}
 	return false
 }
 
-// inTree reports whether a frame is in a FrameTree.
-func inTree(tree json.RawMessage, frame string) bool {
+// isFrameInTree reports whether a frame is in a FrameTree.
+func isFrameInTree(tree json.RawMessage, frame string) bool {
 	if jsonrpc.GetString(tree, "frame", "id") == frame {
 		return true
 	}
 	for child := range jsonrpc.Elements(jsonrpc.Get(tree, "childFrames")) {
-		if inTree(child, frame) {
+		if isFrameInTree(child, frame) {
 			return true
 		}
 	}
 	return false
 }
 
-// decideLocked tells clients of a download that is theirs, and forgets others.
-func (s *Session) decideLocked(guid string, params json.RawMessage, owned bool) {
+// assignDownloadLocked tells clients of a download that is theirs, and forgets others.
+func (s *Session) assignDownloadLocked(guid string, params json.RawMessage, owned bool) {
 	d := s.downloads[guid]
 	if d == nil {
 		return
@@ -96,14 +96,14 @@ func (s *Session) decideLocked(guid string, params json.RawMessage, owned bool) 
 		return
 	}
 	d.owned = true
-	s.tellDownloadLocked("Browser.downloadWillBegin", params)
-	for _, p := range d.waiting {
+	s.notifyDownloadLocked("Browser.downloadWillBegin", params)
+	for _, p := range d.pending {
 		s.progressLocked(guid, p)
 	}
-	d.waiting = nil
+	d.pending = nil
 }
 
-func (s *Session) downloadGoesOn(params json.RawMessage) {
+func (s *Session) downloadProgressed(params json.RawMessage) {
 	guid := jsonrpc.GetString(params, "guid")
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
@@ -112,18 +112,18 @@ func (s *Session) downloadGoesOn(params json.RawMessage) {
 	case d.owned:
 		s.progressLocked(guid, params)
 	default:
-		d.waiting = append(d.waiting, params)
+		d.pending = append(d.pending, params)
 	}
 }
 
 func (s *Session) progressLocked(guid string, params json.RawMessage) {
-	s.tellDownloadLocked("Browser.downloadProgress", params)
+	s.notifyDownloadLocked("Browser.downloadProgress", params)
 	if jsonrpc.GetString(params, "state") != "inProgress" {
 		delete(s.downloads, guid)
 	}
 }
 
-func (s *Session) tellDownloadLocked(method string, params json.RawMessage) {
+func (s *Session) notifyDownloadLocked(method string, params json.RawMessage) {
 	for k := range s.clients {
 		for session, wants := range k.downloads {
 			if wants {

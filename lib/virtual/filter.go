@@ -12,13 +12,13 @@ type filter []struct {
 	Exclude bool   `json:"exclude"`
 }
 
-// usual is Chrome's filter for a client that gives none.
-var usual = filter{{Type: "browser", Exclude: true}, {Type: "tab", Exclude: true}, {}}
+// defaultFilter is Chrome's filter for a client that gives none.
+var defaultFilter = filter{{Type: "browser", Exclude: true}, {Type: "tab", Exclude: true}, {}}
 
 // newFilter reads a client's filter.
 func newFilter(raw json.RawMessage) (filter, error) {
 	if raw == nil || string(raw) == "null" {
-		return usual, nil
+		return defaultFilter, nil
 	}
 	var f filter
 	if err := json.Unmarshal(raw, &f); err != nil {
@@ -30,7 +30,7 @@ func newFilter(raw json.RawMessage) (filter, error) {
 	return f, nil
 }
 
-func (f filter) wants(typ string) bool {
+func (f filter) matches(typ string) bool {
 	for _, e := range f {
 		if e.Type == "" || e.Type == typ {
 			return !e.Exclude
@@ -39,9 +39,9 @@ func (f filter) wants(typ string) bool {
 	return false
 }
 
-// shown are the types of targets that clients see in their contexts. Chrome
+// visibleTypes are the types of targets that clients see in their contexts. Chrome
 // has others there for its own surfaces, such as browser_ui.
-var shown = map[string]bool{
+var visibleTypes = map[string]bool{
 	"page": true, "tab": true, "iframe": true, "worker": true, "service_worker": true, "shared_worker": true,
 	"worklet": true, "auction_worklet": true, "shared_storage_worklet": true, "background_page": true,
 }

@@ -168,7 +168,7 @@ func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, sit
 				p.last++
 				text := fmt.Sprintf("%s %s", method, raw)
 				waiting[fmt.Sprint(p.last)] = command{text + " on " + session, named[i]}
-				message := closed(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s`, p.last, method, raw), session)
+				message := closeMessage(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s`, p.last, method, raw), session)
 				if slices.Contains(harmful, method) {
 					late = append(late, message)
 				} else {

@@ -15,8 +15,8 @@ import (
 // Errors of calls: on a connection to Chrome that has ended, and on a CDP
 // session that has.
 var (
-	errGone     = errors.New("the connection to the browser has ended")
-	errDetached = errors.New("the session with the target has ended")
+	errDisconnected = errors.New("the connection to the browser has ended")
+	errDetached     = errors.New("the session with the target has ended")
 )
 
 // calls are commands of our own on a connection to Chrome. Their ids are
@@ -46,7 +46,7 @@ func (c *calls) begin(session, method string, params any, done func(result json.
 	c.mu.Lock()
 	if c.ended {
 		c.mu.Unlock()
-		go done(nil, errGone) // the caller may hold a lock that done takes
+		go done(nil, errDisconnected) // the caller may hold a lock that done takes
 		return
 	}
 	c.last--
@@ -66,17 +66,17 @@ func (c *calls) send(session, method string, params any) {
 	c.out.put(command(strconv.Itoa(id), session, method, params))
 }
 
-// letGo has a target go on, and leaves it when it has answered: a worker whose
+// resumeAndDetach has a target go on, and leaves it when it has answered: a worker whose
 // thread is not up yet would not be told, and wait for good.
-func (c *calls) letGo(parent, session string) {
+func (c *calls) resumeAndDetach(parent, session string) {
 	c.begin(session, "Runtime.runIfWaitingForDebugger", nil, func(json.RawMessage, error) {
 		c.send(parent, "Target.detachFromTarget", map[string]string{"sessionId": session})
 	})
 }
 
-// detached tells those that wait for answers on a CDP session that it has
+// failSession tells those that wait for answers on a CDP session that it has
 // ended: Chrome does not.
-func (c *calls) detached(session string) {
+func (c *calls) failSession(session string) {
 	var over []func(json.RawMessage, error)
 	c.mu.Lock()
 	for id, w := range c.waiting {
@@ -143,7 +143,7 @@ func (c *calls) end() {
 	c.waiting, c.ended = nil, true
 	c.mu.Unlock()
 	for _, w := range waiting {
-		w.done(nil, errGone)
+		w.done(nil, errDisconnected)
 	}
 }
 
@@ -160,7 +160,7 @@ func command(id, session, method string, params any) []byte {
 		}
 		b = append(append(b, `,"params":`...), raw...)
 	}
-	return closed(b, session)
+	return closeMessage(b, session)
 }
 
 // event is the message of an event.
@@ -170,11 +170,11 @@ func event(session, method string, params any) []byte {
 		panic(err) // of raw JSON that was read from Chrome, strings and booleans
 	}
 	b := append([]byte(`{"method":`), strconv.Quote(method)...)
-	return closed(append(append(b, `,"params":`...), raw...), session)
+	return closeMessage(append(append(b, `,"params":`...), raw...), session)
 }
 
-// closed is an object without its end, with the session and the end.
-func closed(b []byte, session string) []byte {
+// closeMessage is an object without its end, with the session and the end.
+func closeMessage(b []byte, session string) []byte {
 	if session != "" {
 		b = append(append(b, `,"sessionId":`...), quote(session)...)
 	}
@@ -186,8 +186,8 @@ func quote(s string) json.RawMessage {
 	return b
 }
 
-// events takes an event of Chrome. It must not wait.
-type events func(method, session string, params json.RawMessage)
+// eventHandler takes an event of Chrome. It must not wait.
+type eventHandler func(method, session string, params json.RawMessage)
 
 // link is a connection to Chrome that is ours alone.
 type link struct {
@@ -199,7 +199,7 @@ type link struct {
 
 // dialLink opens a link. One goroutine tells the events, in their order, and
 // calls hear for each message.
-func dialLink(ctx context.Context, url string, tell events, hear func()) (*link, error) {
+func dialLink(ctx context.Context, url string, tell eventHandler, hear func()) (*link, error) {
 	conn, err := websocket.Dial(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
@@ -211,7 +211,7 @@ func dialLink(ctx context.Context, url string, tell events, hear func()) (*link,
 }
 
 // read takes what Chrome says, until the connection ends.
-func (l *link) read(tell events, hear func()) {
+func (l *link) read(tell eventHandler, hear func()) {
 	defer l.end()
 	defer close(l.done)
 	defer l.conn.Close(websocket.Normal, "")
@@ -231,7 +231,7 @@ func (l *link) read(tell events, hear func()) {
 		}
 		method, params := jsonrpc.GetString(b, "method"), jsonrpc.Get(b, "params")
 		if method == "Target.detachedFromTarget" {
-			l.detached(jsonrpc.GetString(params, "sessionId"))
+			l.failSession(jsonrpc.GetString(params, "sessionId"))
 		}
 		tell(method, jsonrpc.GetString(b, "sessionId"), params)
 	}

@@ -11,12 +11,12 @@ import (
 // maxQueued bounds the bytes that wait in an outbox for a reader.
 const maxQueued = 16 << 20
 
-// tooSlow is the status code that a deaf client is disconnected with
+// policyViolation is the status code that a deaf client is disconnected with
 // (RFC 6455: policy violation).
-const tooSlow = 1008
+const policyViolation = 1008
 
-// errDeaf ends a connection whose other side does not read.
-var errDeaf = errors.New("it does not read what it is sent")
+// errStalled ends a connection whose other side does not read.
+var errStalled = errors.New("it does not read what it is sent")
 
 // outbox is the sending side of a connection. Messages leave it in the order in
 // which they came, whether their sender waits or not.
@@ -44,8 +44,8 @@ func (o *outbox) put(message []byte) {
 	switch {
 	case o.failed != nil:
 	case o.queued+len(message) > maxQueued && o.queued > 0:
-		o.failed, o.queue = errDeaf, nil
-		o.work.Go(func() { o.conn.Close(tooSlow, errDeaf.Error()) })
+		o.failed, o.queue = errStalled, nil
+		o.work.Go(func() { o.conn.Close(policyViolation, errStalled.Error()) })
 	default:
 		o.queue = append(o.queue, message)
 		o.queued += len(message)

@@ -29,7 +29,7 @@ type Options struct {
 // Session is one virtual browser.
 type Session struct {
 	id      string // as a target's
-	o       Options
+	options Options
 	browser *Browser
 	link    *link  // owns the contexts, and the state of Chrome's that a connection has
 	base    string // the context that clients are shown as the default one
@@ -45,22 +45,22 @@ type Session struct {
 	in, out atomic.Int64 // bytes from and to clients that are gone
 
 	// Under the browser's lock:
-	contexts  map[string]bool // that clients have created
-	clients   map[*Client]bool
-	pages     int
-	opening   int            // pages that clients have asked for
-	windows   map[int64]bool // that clients were told of
-	mine      map[string]string
-	ignore    bool // certificate errors
-	downloads map[string]*download
-	over      bool
+	contexts         map[string]bool // that clients have created
+	clients          map[*Client]bool
+	pages            int
+	opening          int            // pages that clients have asked for
+	windows          map[int64]bool // that clients were told of
+	ownSessions      map[string]string
+	ignoreCertErrors bool // certificate errors
+	downloads        map[string]*download
+	over             bool
 }
 
 // NewSession makes a session with one blank page.
 func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{
-		id: rand.Text(), o: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}), finished: make(chan struct{}),
-		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, mine: map[string]string{}, downloads: map[string]*download{},
+		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}), finished: make(chan struct{}),
+		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, ownSessions: map[string]string{}, downloads: map[string]*download{},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -68,22 +68,22 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		return nil, err
 	}
 	s.link = l
-	if err := b.add(s); err != nil {
+	if err := b.addSession(s); err != nil {
 		l.close()
 		return nil, err
 	}
-	if err := s.inTurn(ctx, s.begin); err != nil {
+	if err := s.inStartSlot(ctx, s.begin); err != nil {
 		s.end(err)
 		return nil, err
 	}
 	return s, nil
 }
 
-// inTurn does f when few enough other sessions begin.
-func (s *Session) inTurn(ctx context.Context, f func(context.Context) error) error {
+// inStartSlot does f when few enough other sessions begin.
+func (s *Session) inStartSlot(ctx context.Context, f func(context.Context) error) error {
 	select {
-	case s.browser.beginning <- struct{}{}:
-		defer func() { <-s.browser.beginning }()
+	case s.browser.startSlots <- struct{}{}:
+		defer func() { <-s.browser.startSlots }()
 		return f(ctx)
 	case <-s.link.done:
 		return ErrBrowserEnded
@@ -92,8 +92,8 @@ func (s *Session) inTurn(ctx context.Context, f func(context.Context) error) err
 	}
 }
 
-// add makes the browser wait for the session at its end.
-func (b *Browser) add(s *Session) error {
+// addSession makes the browser wait for the session at its end.
+func (b *Browser) addSession(s *Session) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
@@ -126,7 +126,7 @@ func (s *Session) run() {
 // begin gives the session its base context and a page.
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
-	if s.base = b.defaultContext; !s.o.Default {
+	if s.base = b.defaultContext; !s.options.Default {
 		got, err := s.link.call(ctx, "", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true})
 		if err != nil {
 			return fmt.Errorf("cannot create a browser context: %w", err)
@@ -136,13 +136,13 @@ func (s *Session) begin(ctx context.Context) error {
 	if s.base == "" {
 		return errors.New("the browser does not name its browser context")
 	}
-	if err := b.enter(s); err != nil {
+	if err := b.claimContext(s); err != nil {
 		return err
 	}
 	if _, err := s.link.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "default", "browserContextId": s.base, "eventsEnabled": true}); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
-	if s.o.Default {
+	if s.options.Default {
 		if err := s.adopt(ctx); err != nil || s.Stats().TabCount > 0 {
 			return err
 		}
@@ -157,8 +157,8 @@ func (s *Session) begin(ctx context.Context) error {
 	return s.awaitReady(ctx, page)
 }
 
-// enter makes the session's base context its own.
-func (b *Browser) enter(s *Session) error {
+// claimContext makes the session's base context its own.
+func (b *Browser) claimContext(s *Session) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.over {
@@ -182,7 +182,7 @@ func (s *Session) adopt(ctx context.Context) error {
 	defer b.mu.Unlock()
 	for info := range jsonrpc.Elements(jsonrpc.Get(got, "targetInfos")) {
 		if jsonrpc.GetString(info, "browserContextId") == s.base {
-			b.knowLocked(info)
+			b.updateTargetLocked(info)
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 	defer s.browser.mu.Unlock()
 	for _, t := range s.targetsLocked() {
 		if t.typ != "tab" {
-			infos = append(infos, t.shownInfo())
+			infos = append(infos, t.visibleInfo())
 		}
 	}
 	return infos
@@ -289,7 +289,7 @@ func (s *Session) Err() error { return s.why }
 // when none of its pages is left, or with the context's error.
 func (s *Session) End(ctx context.Context) error {
 	s.end(ErrEnded)
-	if s.o.Default {
+	if s.options.Default {
 		return nil
 	}
 	select {
@@ -322,28 +322,28 @@ func (s *Session) stopLocked(why error) {
 	}
 	s.over, s.why = true, why
 	close(s.ended)
-	if s.o.Default && s.browser.contexts[s.base] == s {
-		s.leaveLocked()
+	if s.options.Default && s.browser.contexts[s.base] == s {
+		s.abandonTargetsLocked()
 	}
-	s.goneLocked()
+	s.finishLocked()
 }
 
-// leaveLocked forgets the targets of the browser's default context, which stay.
-func (s *Session) leaveLocked() {
+// abandonTargetsLocked forgets the targets of the browser's default context, which stay.
+func (s *Session) abandonTargetsLocked() {
 	b := s.browser
 	for id, t := range b.targets {
 		if t.session == s && t.context == s.base {
-			t.holders = nil
-			b.releaseLocked(t, nil)
+			t.blockers = nil
+			b.unblockLocked(t, nil)
 			delete(b.targets, id)
 		}
 	}
 	delete(b.contexts, s.base)
 }
 
-// goneLocked ends what is known of a session that is over when its last target
+// finishLocked ends what is known of a session that is over when its last target
 // has gone.
-func (s *Session) goneLocked() {
+func (s *Session) finishLocked() {
 	b := s.browser
 	if !s.over || len(s.targetsLocked()) > 0 {
 		return
@@ -370,102 +370,102 @@ func (s *Session) targetsLocked() (all []*target) {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b *target) int { return a.number - b.number })
+	slices.SortFunc(all, func(a, b *target) int { return a.seq - b.seq })
 	return all
 }
 
-// addLocked takes a new target in.
-func (s *Session) addLocked(t *target) {
+// addTargetLocked takes a new target in.
+func (s *Session) addTargetLocked(t *target) {
 	t.used.Store(time.Now().UnixNano())
 	if t.typ == "page" {
 		s.pages++
 		if !s.over {
-			s.limitLocked(t)
-			s.ownLocked(t)
+			s.enforceTabLimitLocked(t)
+			s.prepareLocked(t)
 		}
 	}
-	t.told = string(t.shownInfo())
-	s.tellLocked(t, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": json.RawMessage(t.told)})
+	t.lastShown = string(t.visibleInfo())
+	s.notifyLocked(t, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": json.RawMessage(t.lastShown)})
 	if t.typ == "tab" {
-		s.attachLocked(t)
+		s.autoAttachLocked(t)
 	}
 }
 
-func (s *Session) removeLocked(t *target) {
+func (s *Session) removeTargetLocked(t *target) {
 	if t.typ == "page" {
 		s.pages--
 	}
-	delete(s.mine, t.id)
+	delete(s.ownSessions, t.id)
 	if t.context != s.base && !s.contexts[t.context] {
-		s.browser.freeLocked(t.context)
+		s.browser.forgetContextLocked(t.context)
 	}
 	for k := range s.clients {
-		k.lostLocked(t)
+		k.targetGoneLocked(t)
 	}
-	s.tellLocked(t, "Target.targetDestroyed", map[string]string{"targetId": t.id})
-	s.goneLocked()
+	s.notifyLocked(t, "Target.targetDestroyed", map[string]string{"targetId": t.id})
+	s.finishLocked()
 }
 
-// changedLocked tells clients of a target that is not what it was, as they see
+// notifyChangeLocked tells clients of a target that is not what it was, as they see
 // it.
-func (s *Session) changedLocked(t *target) {
-	info := string(t.shownInfo())
-	if info == t.told {
+func (s *Session) notifyChangeLocked(t *target) {
+	info := string(t.visibleInfo())
+	if info == t.lastShown {
 		return
 	}
-	t.told = info
-	s.tellLocked(t, "Target.targetInfoChanged", map[string]json.RawMessage{"targetInfo": json.RawMessage(info)})
+	t.lastShown = info
+	s.notifyLocked(t, "Target.targetInfoChanged", map[string]json.RawMessage{"targetInfo": json.RawMessage(info)})
 }
 
-// shownInfo is the target's info as clients see it: attached if one of them is.
-func (t *target) shownInfo() json.RawMessage {
+// visibleInfo is the target's info as clients see it: attached if one of them is.
+func (t *target) visibleInfo() json.RawMessage {
 	attached := json.RawMessage("false")
-	if t.clients > 0 {
+	if t.attachments > 0 {
 		attached = json.RawMessage("true")
 	}
 	return jsonrpc.Set(t.info, "attached", attached)
 }
 
-// tellLocked tells clients that discover targets of its type.
-func (s *Session) tellLocked(t *target, method string, params any) {
+// notifyLocked tells clients that discover targets of its type.
+func (s *Session) notifyLocked(t *target, method string, params any) {
 	for k := range s.clients {
 		for session, wanted := range k.discover {
-			if wanted.wants(t.typ) {
+			if wanted.matches(t.typ) {
 				k.toClient.put(event(session, method, params))
 			}
 		}
 	}
 }
 
-// holdLocked notes who is to let a new target go: clients that have asked to,
+// blockLocked notes who is to let a new target go: clients that have asked to,
 // and that the target will be shown to, directly or by its tab.
-func (s *Session) holdLocked(t *target) {
+func (s *Session) blockLocked(t *target) {
 	if t.typ == "page" && !s.over && !t.prepared {
-		t.holders[s] = true // see ownLocked
+		t.blockers[s] = true // see ownLocked
 	}
 	for k := range s.clients {
 		for _, r := range k.roots {
-			if r.wait && (r.attaches(t) || t.typ == "page" && r.auto.wants("tab")) {
-				t.holders[k] = true
+			if r.wait && (r.attaches(t) || t.typ == "page" && r.auto.matches("tab")) {
+				t.blockers[k] = true
 			}
 		}
 	}
 }
 
-// attachLocked attaches the clients that have asked for it to a target.
-func (s *Session) attachLocked(t *target) {
+// autoAttachLocked attaches the clients that have asked for it to a target.
+func (s *Session) autoAttachLocked(t *target) {
 	for k := range s.clients {
 		for _, r := range k.roots {
 			if r.attaches(t) {
-				k.attachLocked(r, t, func() {})
+				k.autoAttachLocked(r, t, func() {})
 			}
 		}
 	}
 }
 
-// limitLocked closes a page if this one is one too many.
-func (s *Session) limitLocked(new *target) {
-	if s.o.TabLimit == 0 {
+// enforceTabLimitLocked closes a page if this one is one too many.
+func (s *Session) enforceTabLimitLocked(new *target) {
+	if s.options.TabLimit == 0 {
 		return
 	}
 	open := 0
@@ -478,19 +478,19 @@ func (s *Session) limitLocked(new *target) {
 			oldest = t
 		}
 	}
-	if open > s.o.TabLimit && oldest != nil {
+	if open > s.options.TabLimit && oldest != nil {
 		oldest.closing = true
 		s.link.send("", "Target.closeTarget", map[string]string{"targetId": oldest.id})
 	}
 }
 
-// ownLocked attaches the session itself to a new page, and gives it the state
+// prepareLocked attaches the session itself to a new page, and gives it the state
 // that the whole browser would have: it has the focus, as a page alone has it.
 // The page does not go on, and no client navigates it, before it has answered:
 // Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
 // document before that is there, and the renderer crashes. A pop-up without an
 // opener answers only when it goes on: it gets the focus with its document.
-func (s *Session) ownLocked(t *target) {
+func (s *Session) prepareLocked(t *target) {
 	b := s.browser
 	severed := jsonrpc.Get(t.info, "openerId") != nil && string(jsonrpc.Get(t.info, "canAccessOpener")) != "true"
 	t.ready = make(chan struct{})
@@ -499,9 +499,9 @@ func (s *Session) ownLocked(t *target) {
 		defer b.mu.Unlock()
 		t.prepared = true
 		close(t.ready)
-		b.releaseLocked(t, s)
+		b.unblockLocked(t, s)
 	})
-	late := time.AfterFunc(readyWithin, ready)
+	late := time.AfterFunc(readyTimeout, ready)
 	done := func(json.RawMessage, error) {
 		late.Stop()
 		ready()
@@ -511,10 +511,10 @@ func (s *Session) ownLocked(t *target) {
 		b.mu.Lock()
 		known := err == nil && b.targets[t.id] == t
 		if known {
-			s.mine[t.id] = own
-			t.unfocused = severed
+			s.ownSessions[t.id] = own
+			t.needsFocus = severed
 			s.focusLocked(t)
-			if s.ignore {
+			if s.ignoreCertErrors {
 				s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 			}
 		}
@@ -527,15 +527,15 @@ func (s *Session) ownLocked(t *target) {
 	})
 }
 
-// readyWithin bounds how long a new page waits for that.
-const readyWithin = 5 * time.Second
+// readyTimeout bounds how long a new page waits for that.
+const readyTimeout = 5 * time.Second
 
 // focusLocked gives the focus to a pop-up without an opener that has its first
 // document now.
 func (s *Session) focusLocked(t *target) {
-	if t.unfocused && jsonrpc.GetString(t.info, "url") != "" {
-		t.unfocused = false
-		s.link.send(s.mine[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
+	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
+		t.needsFocus = false
+		s.link.send(s.ownSessions[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
 	}
 }
 

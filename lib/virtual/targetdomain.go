@@ -22,11 +22,11 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 		return
 	}
 	k.roots[session] = newRoot(session)
-	k.more.Store(true)
+	k.hasMoreRoots.Store(true)
 	k.toClient.put(event(r.session, "Target.attachedToTarget", map[string]any{
 		"sessionId": session, "targetInfo": k.session.browserInfo(), "waitingForDebugger": false,
 	}))
-	k.reply(c, member("sessionId", quote(session)))
+	k.reply(c, objectWith("sessionId", quote(session)))
 }
 
 // browserInfo is the TargetInfo of the session itself.
@@ -35,8 +35,8 @@ func (s *Session) browserInfo() json.RawMessage {
 	return raw
 }
 
-// member is an object of one member.
-func member(name string, value json.RawMessage) json.RawMessage {
+// objectWith is an object of one member.
+func objectWith(name string, value json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(nil, name, value)
 }
 
@@ -57,9 +57,9 @@ func (k *Client) attachToTarget(c policy.Command, r *root) {
 	case len(k.attached) >= maxAttached:
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with targets, and may have no more", maxAttached))
 	case r != nil:
-		k.askLocked(jsonrpc.GetString(c.Params, "targetId"), &asking{root: r}, k.answer(c, nil))
+		k.requestAttachLocked(jsonrpc.GetString(c.Params, "targetId"), &attachRequest{root: r}, k.answerTo(c, nil))
 	default:
-		k.ask(c, r, nil)
+		k.forward(c, r, nil)
 	}
 }
 
@@ -74,7 +74,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 		return
 	}
 	c.Params = jsonrpc.Set(c.Params, "disposeOnDetach", json.RawMessage("true"))
-	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		id := jsonrpc.GetString(result, "browserContextId")
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -92,11 +92,11 @@ func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "Cannot dispose default browser context."))
 		return
 	}
-	k.onSession(c, func(result json.RawMessage) json.RawMessage {
+	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.contexts, id)
-		b.freeLocked(id)
+		b.forgetContextLocked(id)
 		return result
 	})
 }
@@ -117,7 +117,7 @@ func (k *Client) getBrowserContexts(c policy.Command, _ *root) {
 // createTarget opens a page. The client is answered when it has been told of
 // the target as it has asked to be: Chrome tells first, too.
 func (k *Client) createTarget(c policy.Command, r *root) {
-	if !k.inContext(&c) {
+	if !k.setContext(&c) {
 		return
 	}
 	session := c.Session
@@ -148,7 +148,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 			defer cancel()
 			id := jsonrpc.GetString(result, "targetId")
 			if r != nil {
-				k.awaitTold(ctx, r, id)
+				k.awaitAttached(ctx, r, id)
 			}
 			s.awaitReady(ctx, id)
 			k.reply(c, result)
@@ -156,9 +156,9 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 	})
 }
 
-// awaitTold waits until a root's auto-attach has told the client of a new
+// awaitAttached waits until a root's auto-attach has told the client of a new
 // target.
-func (k *Client) awaitTold(ctx context.Context, r *root, target string) {
+func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
 	b := k.session.browser
 	if b.sync(ctx) != nil {
 		return
@@ -169,7 +169,7 @@ func (k *Client) awaitTold(ctx context.Context, r *root, target string) {
 	if t == nil || !r.attaches(t) {
 		close(told)
 	} else {
-		k.attachLocked(r, t, func() { close(told) })
+		k.autoAttachLocked(r, t, func() { close(told) })
 	}
 	b.mu.Unlock()
 	select {
@@ -187,14 +187,14 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	over := k.roots[id]
 	if id == "" || over == nil {
 		b.mu.Unlock()
-		k.ask(c, r, nil)
+		k.forward(c, r, nil)
 		return
 	}
 	delete(k.roots, id)
 	delete(k.discover, id)
-	k.dropAutoLocked(over)
+	k.stopAutoAttachLocked(over)
 	b.mu.Unlock()
-	k.reply(c, empty)
+	k.reply(c, emptyObject)
 	k.toClient.put(event(c.Session, "Target.detachedFromTarget", map[string]string{"sessionId": id, "targetId": k.session.id}))
 }
 
@@ -205,18 +205,18 @@ func (k *Client) getTargetInfo(c policy.Command, r *root) {
 		k.reply(c, raw)
 		return
 	}
-	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
-		return jsonrpc.Set(result, "targetInfo", k.asShown(jsonrpc.Get(result, "targetInfo")))
+	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
+		return jsonrpc.Set(result, "targetInfo", k.visibleInfo(jsonrpc.Get(result, "targetInfo")))
 	})
 }
 
-// asShown is a TargetInfo as the client sees it.
-func (k *Client) asShown(info json.RawMessage) json.RawMessage {
+// visibleInfo is a TargetInfo as the client sees it.
+func (k *Client) visibleInfo(info json.RawMessage) json.RawMessage {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	attached := "false"
-	if t := b.targets[jsonrpc.GetString(info, "targetId")]; t != nil && t.clients > 0 {
+	if t := b.targets[jsonrpc.GetString(info, "targetId")]; t != nil && t.attachments > 0 {
 		attached = "true"
 	}
 	return jsonrpc.Set(info, "attached", json.RawMessage(attached))
@@ -237,14 +237,14 @@ func (k *Client) getTargets(c policy.Command, r *root) {
 		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
 		return
 	}
-	k.ask(c, r, func(result json.RawMessage) json.RawMessage {
+	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		own := []json.RawMessage{}
-		if wanted.wants("browser") {
+		if wanted.matches("browser") {
 			own = append(own, k.session.browserInfo())
 		}
 		for info := range jsonrpc.Elements(jsonrpc.Get(result, "targetInfos")) {
 			if k.owner(info) == k.session {
-				own = append(own, k.asShown(info))
+				own = append(own, k.visibleInfo(info))
 			}
 		}
 		return jsonrpc.Set(result, "targetInfos", jsonrpc.Array(own))
@@ -277,16 +277,16 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	}
 	if on {
 		k.discover[c.Session] = wanted
-		if wanted.wants("browser") {
+		if wanted.matches("browser") {
 			k.toClient.put(event(c.Session, "Target.targetCreated", map[string]any{"targetInfo": k.session.browserInfo()}))
 		}
 		for _, t := range k.session.targetsLocked() {
-			if wanted.wants(t.typ) {
-				k.toClient.put(event(c.Session, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": t.shownInfo()}))
+			if wanted.matches(t.typ) {
+				k.toClient.put(event(c.Session, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
 			}
 		}
 	}
-	k.reply(c, empty)
+	k.reply(c, emptyObject)
 }
 
 // setAutoAttach attaches the client to the session's targets, those that are
@@ -299,10 +299,10 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 		b := k.session.browser
 		b.mu.Lock()
 		if a := k.attached[c.Session]; a != nil {
-			a.waits = wait && wanted.wants("page")
+			a.pausesPage = wait && wanted.matches("page")
 		}
 		b.mu.Unlock()
-		k.ask(c, nil, nil)
+		k.forward(c, nil, nil)
 		return
 	}
 	switch {
@@ -312,7 +312,7 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	case string(jsonrpc.Get(c.Params, "flatten")) != "true":
 		k.refuse(c, policy.NotFlat())
 		return
-	case on && wanted.wants("tab") && wanted.wants("page"):
+	case on && wanted.matches("tab") && wanted.matches("page"):
 		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Filter should not simultaneously allow \"tab\" and \"page\", page targets are attached via tab targets"))
 		return
 	}
@@ -327,21 +327,21 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 		for _, t := range k.session.targetsLocked() {
 			if r.attaches(t) {
 				told.Add(1)
-				k.attachLocked(r, t, told.Done)
+				k.autoAttachLocked(r, t, told.Done)
 			}
 		}
 	} else {
-		k.dropAutoLocked(r)
+		k.stopAutoAttachLocked(r)
 	}
 	b.mu.Unlock()
 	k.session.work.Go(func() {
 		told.Wait()
-		k.reply(c, empty)
+		k.reply(c, emptyObject)
 	})
 }
 
-// dropAutoLocked ends the CDP sessions of a root's auto-attach.
-func (k *Client) dropAutoLocked(r *root) {
+// stopAutoAttachLocked ends the CDP sessions of a root's auto-attach.
+func (k *Client) stopAutoAttachLocked(r *root) {
 	for _, session := range r.byAuto {
 		if session != "" {
 			k.send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
@@ -349,14 +349,14 @@ func (k *Client) dropAutoLocked(r *root) {
 	}
 	b := k.session.browser
 	for _, t := range k.session.targetsLocked() {
-		if t.holders[k] && !k.waitsLocked() {
-			b.releaseLocked(t, k)
+		if t.blockers[k] && !k.pausesTargetsLocked() {
+			b.unblockLocked(t, k)
 		}
 	}
 }
 
-// waitsLocked reports whether new targets wait for the client.
-func (k *Client) waitsLocked() bool {
+// pausesTargetsLocked reports whether new targets wait for the client.
+func (k *Client) pausesTargetsLocked() bool {
 	for _, r := range k.roots {
 		if r.auto != nil && r.wait {
 			return true

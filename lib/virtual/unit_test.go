@@ -33,12 +33,12 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %v", test.filter, err)
 		}
 		for _, typ := range strings.Fields(test.wants) {
-			if !f.wants(typ) {
+			if !f.matches(typ) {
 				t.Errorf("%s does not want %s", test.filter, typ)
 			}
 		}
 		for _, typ := range strings.Fields(test.not) {
-			if f.wants(typ) {
+			if f.matches(typ) {
 				t.Errorf("%s wants %s", test.filter, typ)
 			}
 		}
@@ -69,7 +69,7 @@ func TestMessagesAreJSON(t *testing.T) {
 	odd := "a\"\\\n\u2028<é"
 	for _, message := range [][]byte{
 		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)), command("1", odd, "A.b", nil),
-		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}), member(odd, quote(odd)),
+		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}), objectWith(odd, quote(odd)),
 	} {
 		if !json.Valid(message) {
 			t.Errorf("%s", message)
@@ -167,7 +167,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	}
 	close(done)
 	<-gone
-	if err := o.write(message); !errors.Is(err, errDeaf) {
+	if err := o.write(message); !errors.Is(err, errStalled) {
 		t.Errorf("a closed outbox: %v", err)
 	}
 }
@@ -182,19 +182,19 @@ func TestCallsOfEndedSessions(t *testing.T) {
 	c.begin("two", "A.b", nil, note)
 	c.begin("", "A.b", nil, note)
 	c.send("one", "A.b", nil)
-	c.detached("one")
+	c.failSession("one")
 	if len(got) != 1 || got[0] != errDetached || c.pending() != 2 {
 		t.Errorf("after the end of one session: %v, %d wait", got, c.pending())
 	}
 	c.answered(-2, []byte(`{"id":-2,"error":{"code":-32000,"message":"no"}}`))
 	c.answered(-2, []byte(`{"id":-2,"result":{}}`))
 	c.end()
-	if len(got) != 3 || got[1].Error() != "no" || got[2] != errGone || c.pending() != 0 {
+	if len(got) != 3 || got[1].Error() != "no" || got[2] != errDisconnected || c.pending() != 0 {
 		t.Errorf("at the end: %v, %d wait", got, c.pending())
 	}
 	late := make(chan error)
 	c.begin("", "A.b", nil, func(_ json.RawMessage, err error) { late <- err })
-	if err := <-late; err != errGone {
+	if err := <-late; err != errDisconnected {
 		t.Errorf("after the end: %v", err)
 	}
 }
