@@ -311,7 +311,7 @@ func (g *group) replaceReasonLocked() string {
 func (g *group) checkHealth(c *share.Chrome) error {
 	v := g.service
 	err := proxy.Ping(g.ctx, c.Browser.Instance, g.set.HealthTimeout)
-	if errors.Is(err, proxy.ErrNotAsked) {
+	if errors.Is(err, proxy.ErrNotChecked) {
 		v.Log.Warn(err.Error(), "pool", g.poolName)
 		err = nil // it is not the browser that is sick
 	}

@@ -183,7 +183,7 @@ func (w *Waiting) dequeue(why error) error {
 // grant is a new lease as its holder gets it, who asked at that time.
 func (v *Service) grant(l *lease, asked time.Time) *Grant {
 	if l.disconnectPrevious && l.slot.proxy != nil {
-		l.slot.proxy.Cut()
+		l.slot.proxy.CloseWebSockets()
 	}
 	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(asked)).Seconds())
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
@@ -435,7 +435,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 		keepFor = l.keepFor
 	}
 	if s.proxy != nil && keepFor == "" {
-		s.proxy.Cut()
+		s.proxy.CloseWebSockets()
 	}
 	hasBrowser := s.hasBrowser()
 	v.mu.Lock()

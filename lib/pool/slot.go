@@ -398,7 +398,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 		case <-s.wakeup:
 		case <-interval.C:
 			err := s.ping(ctx)
-			if errors.Is(err, proxy.ErrNotAsked) {
+			if errors.Is(err, proxy.ErrNotChecked) {
 				v.Log.Warn(err.Error(), "pool", s.poolName, "instance", s.set.ID)
 				err = nil // it is not the browser that is sick
 			}

@@ -25,13 +25,13 @@ type backend struct {
 	owned   bool          // false: somebody else launches and stops it
 	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
 	health  Health
-	beside  bool         // two browsers may run at once, with different profiles
+	overlap bool         // two browsers may run at once, with different profiles
 	state   *state.Store // what runs on this machine; nil: not known
 	log     *slog.Logger
 	changed func() // told of every launch and end
 
 	mu        sync.Mutex    // nothing is logged under it: a log may block
-	cur       *generation   // the last one, nil before the first
+	current   *generation   // the last one, nil before the first
 	next      *generation   // launched while cur runs, to take its place; or nil
 	all       []*generation // that are not gone
 	opts      options.Options
@@ -58,16 +58,16 @@ type generation struct {
 	end     chan struct{} // closed: it is to end
 	gone    chan struct{} // closed when nothing of it is left
 	failed  bool          // the launch has, and was not cancelled
-	told    sync.Once     // why that is
+	logged  sync.Once     // why that is
 
 	// Under the backend's lock:
-	over  bool  // it is ending, or gone: not for new users
-	why   error // it was ended
-	users int   // who wait for it, or just now use it
-	kept  bool  // launched on demand of nobody who waits
-	open  map[*tunnel]bool
-	held  int // by sessions
-	idle  *time.Timer
+	ending     bool  // it is ending, or gone: not for new users
+	why        error // it was ended
+	users      int   // who wait for it, or just now use it
+	keepUnused bool  // launched on demand of nobody who waits
+	open       map[*tunnel]bool
+	sessions   int // by sessions
+	idle       *time.Timer
 	// shared is the browser as sessions share it, nil before the first.
 	shared *shared
 
@@ -99,16 +99,16 @@ func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generati
 	select {
 	case <-g.ready:
 		if g.failed {
-			b.tell(g)
+			b.logFailureOnce(g)
 		}
 	default:
 	}
 	return nil, err
 }
 
-// tell logs why a launch has failed, once.
-func (b *backend) tell(g *generation) {
-	g.told.Do(func() { logFailure(b.log, g.err) })
+// logFailureOnce logs why a launch has failed, once.
+func (b *backend) logFailureOnce(g *generation) {
+	g.logged.Do(func() { logFailure(b.log, g.err) })
 }
 
 func logFailure(log *slog.Logger, err error) {
@@ -124,13 +124,13 @@ func (b *backend) currentLocked() (*generation, error) {
 	if b.closed {
 		return nil, errClosed
 	}
-	if b.cur != nil && b.cur.over && b.next != nil {
-		b.cur, b.next = b.next, nil
+	if b.current != nil && b.current.ending && b.next != nil {
+		b.current, b.next = b.next, nil
 	}
-	if b.cur == nil || b.cur.over {
-		b.cur = b.beginLocked(false)
+	if b.current == nil || b.current.ending {
+		b.current = b.beginLocked(false)
 	}
-	return b.cur, nil
+	return b.current, nil
 }
 
 // await waits for a launch, as one of its users, until its epoch is over.
@@ -157,7 +157,7 @@ func (b *backend) release(g *generation) {
 	select {
 	case <-g.ready:
 	default:
-		if g.users == 0 && !g.kept {
+		if g.users == 0 && !g.keepUnused {
 			b.endLocked(g, Unused) // nobody waits for it any more
 		}
 	}
@@ -182,10 +182,10 @@ func (b *backend) beginLocked(beside bool) *generation {
 
 // endLocked has a generation end; it is gone a while later.
 func (b *backend) endLocked(g *generation, why error) {
-	if g.over {
+	if g.ending {
 		return
 	}
-	g.over, g.why = true, why
+	g.ending, g.why = true, why
 	if b.next == g {
 		b.next = nil
 	}
@@ -197,13 +197,13 @@ func (b *backend) endAllLocked() {
 	if b.next != nil {
 		b.endLocked(b.next, ToldToStop)
 	}
-	if b.cur != nil {
-		b.endLocked(b.cur, ToldToStop)
+	if b.current != nil {
+		b.endLocked(b.current, ToldToStop)
 	}
 }
 
-// isGone notes that nothing of a generation is left.
-func (b *backend) isGone(g *generation) {
+// remove notes that nothing of a generation is left.
+func (b *backend) remove(g *generation) {
 	b.mu.Lock()
 	b.all = slices.DeleteFunc(b.all, func(o *generation) bool { return o == g })
 	b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *backend) isGone(g *generation) {
 
 // run is a generation's life.
 func (b *backend) run(g *generation) {
-	defer b.isGone(g)
+	defer b.remove(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -255,14 +255,14 @@ func (b *backend) run(g *generation) {
 		alone := g.users == 0
 		b.mu.Unlock()
 		if g.failed && alone {
-			b.tell(g)
+			b.logFailureOnce(g)
 		}
 		return
 	}
 	if b.next == g {
 		b.next = nil
-		b.endLocked(b.cur, ToldToStop)
-		b.cur = g
+		b.endLocked(b.current, ToldToStop)
+		b.current = g
 	}
 	if b.owned {
 		b.launches++
@@ -273,7 +273,7 @@ func (b *backend) run(g *generation) {
 		b.typ = br.Type
 	}
 	if b.idle > 0 {
-		g.idle = time.AfterFunc(b.idle, func() { b.idled(g) })
+		g.idle = time.AfterFunc(b.idle, func() { b.onIdle(g) })
 	}
 	close(g.ready)
 	b.mu.Unlock()
@@ -297,14 +297,14 @@ func (b *backend) run(g *generation) {
 	stopWatch()
 	<-watched
 	b.mu.Lock()
-	g.over = true
+	g.ending = true
 	exit := g.why
 	if g.idle != nil {
 		g.idle.Stop()
 	}
 	b.mu.Unlock()
-	b.cut(g)
-	b.unshare(g)
+	b.closeTunnels(g)
+	b.closeShared(g)
 	browser.Stop()
 	if !asked {
 		switch exit = browser.Err(); {
@@ -317,7 +317,7 @@ func (b *backend) run(g *generation) {
 		b.log.Info("the browser ended: " + exit.Error())
 	}
 	if browser.Err() == nil {
-		b.stopLeft(browser, began) // its launcher may have been gone when it was to be told
+		b.stopOrphan(browser, began) // its launcher may have been gone when it was to be told
 	}
 	b.mu.Lock()
 	b.lastExit = exit
@@ -347,7 +347,7 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 		b.mu.Unlock()
 		return err
 	}
-	g.kept = true
+	g.keepUnused = true
 	g.users++
 	b.mu.Unlock()
 	if err := b.await(ctx, g, nil); err != nil {
@@ -371,11 +371,11 @@ func (b *backend) replaceLocked(over options.Options, force bool) (*generation, 
 		return b.currentLocked()
 	}
 	running := false
-	if b.cur != nil && !b.cur.over {
+	if b.current != nil && !b.current.ending {
 		select {
-		case <-b.cur.ready:
+		case <-b.current.ready:
 			running = true
-			before = b.cur.opts
+			before = b.current.opts
 		default:
 		}
 	}
@@ -383,13 +383,13 @@ func (b *backend) replaceLocked(over options.Options, force bool) (*generation, 
 		b.endLocked(b.next, ToldToStop)
 	}
 	var g *generation
-	if running && !force && b.beside && (before.Profile == "" || before.Profile != b.opts.Profile) {
+	if running && !force && b.overlap && (before.Profile == "" || before.Profile != b.opts.Profile) {
 		g = b.beginLocked(true)
 		b.next = g
 	} else {
 		b.endAllLocked()
 		g = b.beginLocked(false)
-		b.cur = g
+		b.current = g
 	}
 	g.revert = &before
 	return g, nil

@@ -91,13 +91,13 @@ func TestCutWhileWaiting(t *testing.T) {
 	users := func() int {
 		p.backend.mu.Lock()
 		defer p.backend.mu.Unlock()
-		if p.backend.cur == nil {
+		if p.backend.current == nil {
 			return 0
 		}
-		return p.backend.cur.users
+		return p.backend.current.users
 	}
 	until(t, "all wait", func() bool { return users() == 3 })
-	p.Cut()
+	p.CloseWebSockets()
 	if got := status(t, socket); got != 502 {
 		t.Errorf("the WebSocket: %d", got)
 	}
@@ -113,7 +113,7 @@ func TestCutWhileWaiting(t *testing.T) {
 	if s, _ := p.Status(); s.Launches != 1 || s.WebSockets != 1 {
 		t.Errorf("%+v", s)
 	}
-	p.Cut()
+	p.CloseWebSockets()
 	isClosed(t, next)
 }
 
@@ -152,7 +152,7 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr := serve(t, &Proxy{Launch: launches(b), Foreign: true, answer: bound})
+			addr := serve(t, &Proxy{Launch: launches(b), Foreign: true, answerTimeout: bound})
 			for _, host := range []string{"127.0.0.1", "localhost"} { // the second's answer is rewritten
 				c := dial(t, addr)
 				io.WriteString(c, "GET /json/version HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
@@ -177,7 +177,7 @@ type replacing struct {
 func newReplacing(t *testing.T) *replacing {
 	e := newEndpoint(t)
 	r := &replacing{launched: make(chan options.Options), answers: make(chan error)}
-	r.Proxy = &Proxy{Beside: true, Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+	r.Proxy = &Proxy{Overlap: true, Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
 		select {
 		case r.launched <- o:
 		case <-ctx.Done():

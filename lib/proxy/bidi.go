@@ -13,8 +13,8 @@ import (
 // that is gone just closed, nobody would get a session any more. So the proxy
 // ends the session on the browser's connection, which it still has.
 
-// endBound is how long a session may take to end.
-const endBound = 5 * time.Second
+// endTimeout is how long a session may take to end.
+const endTimeout = 5 * time.Second
 
 // endID is the id of our own command: the largest that BiDi allows, which no
 // client reaches by counting.
@@ -22,17 +22,17 @@ const endID = 1<<53 - 1
 
 const endSession = `{"id":9007199254740991,"method":"session.end","params":{}}`
 
-// session joins a client to a BiDi browser for the life of its session.
-type session struct {
+// bidiSession joins a client to a BiDi browser for the life of its session.
+type bidiSession struct {
 	*tunnel
-	ended  chan struct{} // closed when the browser says that the session has, or closes
-	once   sync.Once     // for that
-	made   bool          // the client has got a session
-	answer frames        // of the browser
+	ended   chan struct{} // closed when the browser says that the session has, or closes
+	once    sync.Once     // for that
+	created bool          // the client has got a session
+	answer  frameReader   // of the browser
 }
 
-func newSession(t *tunnel) *session {
-	s := &session{tunnel: t, ended: make(chan struct{})}
+func newBiDiSession(t *tunnel) *bidiSession {
+	s := &bidiSession{tunnel: t, ended: make(chan struct{})}
 	s.answer.message = func(_ bool, payload []byte, _ int64) {
 		var m struct {
 			ID     int64 `json:"id"`
@@ -43,7 +43,7 @@ func newSession(t *tunnel) *session {
 		if json.Unmarshal(payload, &m) != nil {
 			return
 		}
-		s.made = s.made || m.Result.SessionID != ""
+		s.created = s.created || m.Result.SessionID != ""
 		if m.ID == endID {
 			s.once.Do(func() { close(s.ended) })
 		}
@@ -53,11 +53,11 @@ func newSession(t *tunnel) *session {
 
 // run joins the connections, and ends the session when the client is gone.
 // left is called when it is. It reports whether the session is certainly over.
-func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, over bool) {
+func (s *bidiSession) run(left func(), cut <-chan struct{}) (sent, received int64, over bool) {
 	defer s.close()
 	down := make(chan int64, 1)
 	go func() { down <- s.toTheClient() }()
-	g := &gate{to: s.browser, tap: s.toBrowser}
+	g := &frameWriter{to: s.browser, tap: s.toBrowser}
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
@@ -75,8 +75,8 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 		return sent, received, s.isOver()
 	}
 	left()
-	s.browser.SetWriteDeadline(time.Now().Add(endBound))
-	err := g.rest()
+	s.browser.SetWriteDeadline(time.Now().Add(endTimeout))
+	err := g.finishFrame()
 	if err == nil {
 		s.browser.Write(textFrame(endSession))
 	}
@@ -87,7 +87,7 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 	case received = <-down: // it is gone itself
 		return sent, received, s.isOver()
 	case <-cut:
-	case <-time.After(endBound):
+	case <-time.After(endTimeout):
 	}
 	if g.frames.closed {
 		s.client.Write([]byte{0x80 | closeFrame, 0}) // the other half of its close
@@ -99,18 +99,18 @@ func (s *session) run(left func(), cut <-chan struct{}) (sent, received int64, o
 // isOver reports, once the browser has closed the connection, whether there
 // is no session left. After what it takes for an error it closes the
 // connection, and keeps the session.
-func (s *session) isOver() bool {
+func (s *bidiSession) isOver() bool {
 	select {
 	case <-s.ended:
 		return true
 	default:
-		return !s.made
+		return !s.created
 	}
 }
 
 // toTheClient copies what the browser sends, on and on even when the client
 // is gone.
-func (s *session) toTheClient() (n int64) {
+func (s *bidiSession) toTheClient() (n int64) {
 	gone := false
 	pass := func(b []byte) {
 		n += int64(len(b))
@@ -139,16 +139,16 @@ func (s *session) toTheClient() (n int64) {
 
 var errClientClosed = errors.New("the client has closed the WebSocket")
 
-// gate passes a client's frames on as whole heads, up to one that closes.
-type gate struct {
-	to     io.Writer
-	tap    io.Writer
-	frames frames
-	held   []byte // an incomplete head
+// frameWriter passes a client's frames on as whole heads, up to one that closes.
+type frameWriter struct {
+	to      io.Writer
+	tap     io.Writer
+	frames  frameReader
+	partial []byte // an incomplete head
 }
 
 // Write takes the next bytes.
-func (g *gate) Write(b []byte) (int, error) {
+func (g *frameWriter) Write(b []byte) (int, error) {
 	if g.tap != nil {
 		g.tap.Write(b)
 	}
@@ -156,30 +156,30 @@ func (g *gate) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		used, head := g.frames.step(b)
 		if head && g.frames.closed {
-			g.frames.left = 0
+			g.frames.remaining = 0
 			return n - len(b), errClientClosed
 		}
-		g.held = append(g.held, b[:used]...)
+		g.partial = append(g.partial, b[:used]...)
 		b = b[used:]
 		if len(g.frames.head) > 0 {
 			continue
 		}
-		if _, err := g.to.Write(g.held); err != nil {
+		if _, err := g.to.Write(g.partial); err != nil {
 			return n - len(b), err
 		}
-		g.held = g.held[:0]
+		g.partial = g.partial[:0]
 	}
 	return n, nil
 }
 
-// rest completes a frame that the client has begun, so that another may
+// finishFrame completes a frame that the client has begun, so that another may
 // follow.
-func (g *gate) rest() error {
-	if g.frames.broken || g.frames.left > maxMessage {
+func (g *frameWriter) finishFrame() error {
+	if g.frames.broken || g.frames.remaining > maxMessage {
 		return errors.New("what the client has sent is no frame")
 	}
-	_, err := g.to.Write(make([]byte, g.frames.left))
-	if err == nil && (g.frames.open || g.frames.left > 0 && !g.frames.final) {
+	_, err := g.to.Write(make([]byte, g.frames.remaining))
+	if err == nil && (g.frames.open || g.frames.remaining > 0 && !g.frames.final) {
 		_, err = g.to.Write(lastFragment())
 	}
 	return err

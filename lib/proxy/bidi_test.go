@@ -125,7 +125,7 @@ func TestCutEndsSession(t *testing.T) {
 		if n%3 == 1 {
 			c.do("session.end") // and the browser's close is under way
 		}
-		p.Cut()
+		p.CloseWebSockets()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

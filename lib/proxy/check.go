@@ -25,7 +25,7 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 		if r.Method != http.MethodGet {
 			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "a WebSocket begins with GET, not %s", r.Method)
 		}
-		if browserPath(path) || path == "/session" || within(path, "/devtools/page/", "/session/") {
+		if browserPath(path) || path == "/session" || isUnder(path, "/devtools/page/", "/session/") {
 			return nil
 		}
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "no WebSocket has the path %q", r.URL.Path)
@@ -35,7 +35,7 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 	case path == "/json/new":
 		method = http.MethodPut
 	case path == "/json", path == "/json/version", path == "/json/list", path == "/json/protocol",
-		within(path, "/json/activate/", "/json/close/", "/devtools/"):
+		isUnder(path, "/json/activate/", "/json/close/", "/devtools/"):
 	default:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)
 	}
@@ -48,19 +48,19 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 // browserPath reports whether a WebSocket's path means the browser, whichever
 // that is now.
 func browserPath(path string) bool {
-	return path == "" || path == "/" || path == "/devtools/browser" || within(path, "/devtools/browser/")
+	return path == "" || path == "/" || path == "/devtools/browser" || isUnder(path, "/devtools/browser/")
 }
 
-// within reports whether path is one of the prefixes and something more.
-func within(path string, prefixes ...string) bool {
+// isUnder reports whether path is one of the prefixes and something more.
+func isUnder(path string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return len(path) > len(p) && strings.HasPrefix(path, p) })
 }
 
 func isUpgrade(r *http.Request) bool {
-	return hasWord(r.Header["Connection"], "upgrade") && hasWord(r.Header["Upgrade"], "websocket")
+	return hasToken(r.Header["Connection"], "upgrade") && hasToken(r.Header["Upgrade"], "websocket")
 }
 
-func hasWord(values []string, word string) bool {
+func hasToken(values []string, word string) bool {
 	for _, v := range values {
 		for _, w := range strings.Split(v, ",") {
 			if strings.EqualFold(strings.TrimSpace(w), word) {

@@ -9,34 +9,34 @@ const maxMessage = 16 << 20
 // closeFrame is the opcode of a frame that closes (RFC 6455, 5.2).
 const closeFrame = 8
 
-// frames reads the WebSocket messages of one direction as they pass by. What
+// frameReader reads the WebSocket messages of one direction as they pass by. What
 // it is given may be cut anywhere. It never fails: after what is no frame it
 // finds no more.
-type frames struct {
+type frameReader struct {
 	// message gets each text or binary message, cut at maxMessage; size is
 	// how long it was. The bytes are valid until it returns. If it is nil,
 	// nothing of them is kept.
 	message func(text bool, payload []byte, size int64)
 
-	head    []byte // an incomplete head of a frame
-	opcode  byte   // of the present frame
-	left    int64  // of its payload
-	final   bool
-	open    bool // a message is not complete: more fragments follow
-	masked  bool
-	mask    [4]byte
-	at      int // in the mask
-	text    bool
-	payload []byte // of the message so far
-	size    int64
-	closed  bool // a frame that closes has come
-	status  int  // of that, as far as it is unmasked: 1000 is a normal one
-	reason  int  // bytes of it that have come
-	broken  bool
+	head      []byte // an incomplete head of a frame
+	opcode    byte   // of the present frame
+	remaining int64  // of its payload
+	final     bool
+	open      bool // a message is not complete: more fragments follow
+	masked    bool
+	mask      [4]byte
+	maskPos   int // in the mask
+	text      bool
+	payload   []byte // of the message so far
+	size      int64
+	closed    bool // a frame that closes has come
+	status    int  // of that, as far as it is unmasked: 1000 is a normal one
+	reason    int  // bytes of it that have come
+	broken    bool
 }
 
 // Write takes the next bytes.
-func (f *frames) Write(b []byte) (int, error) {
+func (f *frameReader) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
 		used, _ := f.step(b)
@@ -47,19 +47,19 @@ func (f *frames) Write(b []byte) (int, error) {
 
 // step takes bytes of one head or of one payload, and returns how many, and
 // whether they have completed a head.
-func (f *frames) step(b []byte) (used int, head bool) {
+func (f *frameReader) step(b []byte) (used int, head bool) {
 	if f.broken {
 		return len(b), false
 	}
-	if f.left == 0 {
+	if f.remaining == 0 {
 		return f.readHead(b)
 	}
-	part := b[:min(int64(len(b)), f.left)]
-	f.left -= int64(len(part))
+	part := b[:min(int64(len(b)), f.remaining)]
+	f.remaining -= int64(len(part))
 	switch {
 	case f.opcode < closeFrame:
 		if f.message != nil {
-			f.keep(part)
+			f.appendPayload(part)
 		}
 	case f.opcode == closeFrame:
 		for _, c := range part[:min(len(part), max(0, 2-f.reason))] {
@@ -67,14 +67,14 @@ func (f *frames) step(b []byte) (used int, head bool) {
 		}
 		f.reason += len(part)
 	}
-	if f.left == 0 {
+	if f.remaining == 0 {
 		f.endFrame()
 	}
 	return len(part), false
 }
 
 // readHead takes bytes of a frame's head (RFC 6455, 5.2).
-func (f *frames) readHead(b []byte) (used int, complete bool) {
+func (f *frameReader) readHead(b []byte) (used int, complete bool) {
 	need := 2
 	if len(f.head) >= 2 {
 		need = headSize(f.head)
@@ -86,24 +86,24 @@ func (f *frames) readHead(b []byte) (used int, complete bool) {
 	}
 	h := f.head
 	f.head = f.head[:0]
-	f.final, f.opcode, f.masked, f.at = h[0]&0x80 != 0, h[0]&0x0f, h[1]&0x80 != 0, 0
+	f.final, f.opcode, f.masked, f.maskPos = h[0]&0x80 != 0, h[0]&0x0f, h[1]&0x80 != 0, 0
 	if f.opcode == 1 || f.opcode == 2 {
 		f.text, f.payload, f.size = f.opcode == 1, f.payload[:0], 0
 	}
 	switch n := h[1] & 0x7f; n {
 	case 126:
-		f.left = int64(binary.BigEndian.Uint16(h[2:]))
+		f.remaining = int64(binary.BigEndian.Uint16(h[2:]))
 	case 127:
-		f.left = int64(binary.BigEndian.Uint64(h[2:]))
+		f.remaining = int64(binary.BigEndian.Uint64(h[2:]))
 	default:
-		f.left = int64(n)
+		f.remaining = int64(n)
 	}
 	if f.masked {
 		copy(f.mask[:], h[len(h)-4:])
 	}
 	f.closed = f.closed || f.opcode == closeFrame
-	f.broken = f.left < 0
-	if f.left == 0 {
+	f.broken = f.remaining < 0
+	if f.remaining == 0 {
 		f.endFrame()
 	}
 	return used, true
@@ -124,21 +124,21 @@ func headSize(h []byte) int {
 	return n
 }
 
-// keep adds a part of the payload to the message.
-func (f *frames) keep(part []byte) {
+// appendPayload adds a part of the payload to the message.
+func (f *frameReader) appendPayload(part []byte) {
 	f.size += int64(len(part))
 	kept := part[:min(len(part), maxMessage-len(f.payload))]
 	from := len(f.payload)
 	f.payload = append(f.payload, kept...)
 	if f.masked {
 		for i := range f.payload[from:] {
-			f.payload[from+i] ^= f.mask[(f.at+i)&3]
+			f.payload[from+i] ^= f.mask[(f.maskPos+i)&3]
 		}
-		f.at = (f.at + len(part)) & 3
+		f.maskPos = (f.maskPos + len(part)) & 3
 	}
 }
 
-func (f *frames) endFrame() {
+func (f *frameReader) endFrame() {
 	if f.opcode >= closeFrame {
 		return
 	}

@@ -47,7 +47,7 @@ func TestFrames(t *testing.T) {
 			frame(true, 1, long, masked), frame(true, 1, long[:200], masked), frame(true, 8, []byte{3, 232}, masked))
 		for range 20 {
 			var got []string
-			f := &frames{message: func(_ bool, p []byte, size int64) {
+			f := &frameReader{message: func(_ bool, p []byte, size int64) {
 				if int(size) != len(p) {
 					t.Errorf("size %d of %d", size, len(p))
 				}
@@ -67,7 +67,7 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	var got string
-	(&frames{message: func(_ bool, p []byte, _ int64) { got = string(p) }}).Write(textFrame("hello"))
+	(&frameReader{message: func(_ bool, p []byte, _ int64) { got = string(p) }}).Write(textFrame("hello"))
 	if got != "hello" {
 		t.Errorf("%q", got)
 	}
@@ -78,7 +78,7 @@ func TestFrames(t *testing.T) {
 func TestGate(t *testing.T) {
 	first, second := frame(true, 1, []byte("first"), true), frame(true, 1, bytes.Repeat([]byte("x"), 300), true)
 	var to bytes.Buffer
-	g := &gate{to: &to}
+	g := &frameWriter{to: &to}
 	for _, b := range slices.Concat(first, second) {
 		if _, err := g.Write([]byte{b}); err != nil {
 			t.Fatal(err)
@@ -91,12 +91,12 @@ func TestGate(t *testing.T) {
 		t.Errorf("%v, % x", err, to.Bytes())
 	}
 	to.Reset()
-	g = &gate{to: &to}
+	g = &frameWriter{to: &to}
 	g.Write(second[:100])
 	if len(g.frames.payload) != 0 {
 		t.Error("it keeps what nobody reads")
 	}
-	if err := g.rest(); err != nil || to.Len() != len(second) {
+	if err := g.finishFrame(); err != nil || to.Len() != len(second) {
 		t.Errorf("%v, %d of %d", err, to.Len(), len(second))
 	}
 }
@@ -106,12 +106,12 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(false, 2, bytes.Repeat([]byte("b"), 200), false))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kept := 0
-		r := &frames{message: func(_ bool, p []byte, size int64) {
+		r := &frameReader{message: func(_ bool, p []byte, size int64) {
 			if kept += len(p); int64(len(p)) > size || kept > len(b) {
 				t.Errorf("%d of %d, %d in all", len(p), size, kept)
 			}
 		}}
 		r.Write(b)
-		(&gate{to: &bytes.Buffer{}}).Write(b) // must not panic
+		(&frameWriter{to: &bytes.Buffer{}}).Write(b) // must not panic
 	})
 }

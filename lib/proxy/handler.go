@@ -27,7 +27,7 @@ const (
 	idleTimeout   = 2 * time.Minute // of a kept-alive connection
 	answerTimeout = 30 * time.Second
 	maxJSON       = 64 << 20 // bytes of an answer that is rewritten
-	tries         = 2        // browsers that are asked, should the first die just then
+	attempts      = 2        // browsers that are asked, should the first die just then
 )
 
 // ServeHTTP answers one request.
@@ -42,7 +42,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.Sessions != nil {
-		p.isolate(w, r)
+		p.serveSession(w, r)
 		return
 	}
 	if isUpgrade(r) {
@@ -54,8 +54,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
 
-// noBrowser answers a request for which there is no browser.
-func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
+// writeUnavailable answers a request for which there is no browser.
+func writeUnavailable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		err = errors.New("the client has closed its side of the connection") // it may still read
 	}
@@ -66,8 +66,8 @@ func noBrowser(w http.ResponseWriter, r *http.Request, err error) {
 	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
 }
 
-// noJSON is what a browser without CDP answers for itself with 404 alone.
-func noJSON(r *http.Request) error {
+// errNoJSON is what a browser without CDP answers for itself with 404 alone.
+func errNoJSON(r *http.Request) error {
 	e := control.Errorf(guard.NotFound, "the browser behind this port speaks WebDriver BiDi, not CDP: it has no %s", r.URL.Path)
 	e.Hint = "connect to ws://" + r.Host + "/session, with a client such as Puppeteer with protocol: 'webDriverBiDi'"
 	return e
@@ -75,7 +75,7 @@ func noJSON(r *http.Request) error {
 
 // reverse makes the reverse proxy of plain requests.
 func (p *Proxy) reverse() *httputil.ReverseProxy {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answer, DialContext: (&net.Dialer{Timeout: p.answer}).DialContext}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answerTimeout, DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
@@ -88,7 +88,7 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 			r.Out.Host = r.In.Host
 		},
 		Transport:    roundTripper(func(r *http.Request) (*http.Response, error) { return p.roundTrip(transport, r) }),
-		ErrorHandler: noBrowser,
+		ErrorHandler: writeUnavailable,
 		ErrorLog:     p.errorLog(),
 	}
 }
@@ -98,7 +98,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
-	epoch := p.backend.arrival()
+	epoch := p.backend.currentEpoch()
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
@@ -106,31 +106,31 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		}
 		if g.browser.Instance.Protocol == record.BiDi {
 			p.backend.release(g)
-			return nil, noJSON(r)
+			return nil, errNoJSON(r)
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		out := r.Clone(ctx)
 		out.URL.Host = launcher.Addr(g.browser.Instance)
 		out.Host = p.hostFor(r.Host, g.browser.Instance)
-		below := base(g.browser.Instance)
+		below := sessionPath(g.browser.Instance)
 		if below != "" {
 			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
 		}
 		resp, err := transport.RoundTrip(out)
 		p.backend.release(g)
-		if err == nil && p.hasEnded(resp) {
+		if err == nil && p.leaseEnded(resp) {
 			resp.Body.Close()
 			err = errLeaseEnded
 		}
 		if err == nil {
-			resp.Body = newPatience(ctx, resp.Body, p.answer, cancel)
+			resp.Body = newTimedBody(ctx, resp.Body, p.answerTimeout, cancel)
 			if (out.Host != r.Host || below != "") && !p.Direct && strings.HasPrefix(r.URL.Path, "/json") {
-				err = ownAddress(resp, out.Host+below, r.Host)
+				err = replaceAddress(resp, out.Host+below, r.Host)
 			}
 			return resp, err
 		}
 		cancel(nil)
-		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, whyStop(err)) {
+		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
 			return nil, fmt.Errorf("the browser does not answer: %w", err)
 		}
 	}
@@ -139,14 +139,14 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 // errLeaseEnded is of a browser that a pool has leased to the launcher.
 var errLeaseEnded = errors.New("its lease has ended")
 
-// hasEnded reports whether an answer says that the lease of the browser has
+// leaseEnded reports whether an answer says that the lease of the browser has
 // ended, which its launcher will notice a moment later.
-func (p *Proxy) hasEnded(resp *http.Response) bool {
+func (p *Proxy) leaseEnded(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusGone && !p.Foreign
 }
 
-// patience is an answer's body of which something must come from time to time.
-type patience struct {
+// timedBody is an answer's body of which something must come from time to time.
+type timedBody struct {
 	io.ReadCloser
 	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
@@ -154,14 +154,14 @@ type patience struct {
 	timer  *time.Timer
 }
 
-func newPatience(ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc) *patience {
-	b := &patience{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
+func newTimedBody(ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc) *timedBody {
+	b := &timedBody{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
 	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stops in the middle of its answer")) })
 	b.timer.Stop() // it runs while a Read does
 	return b
 }
 
-func (b *patience) Read(p []byte) (int, error) {
+func (b *timedBody) Read(p []byte) (int, error) {
 	b.timer.Reset(b.bound)
 	defer b.timer.Stop()
 	n, err := b.ReadCloser.Read(p)
@@ -171,7 +171,7 @@ func (b *patience) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *patience) Close() error {
+func (b *timedBody) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }
@@ -182,15 +182,15 @@ func (b *patience) Close() error {
 // refuses every other port than its own, and a port of bpool or bproxy, which
 // has sessions, every machine but its own.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
-	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || base(i) != "" {
+	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || sessionPath(i) != "" {
 		return launcher.Addr(i)
 	}
 	return client
 }
 
-// ownAddress has an answer show the proxy's address where the browser was
+// replaceAddress has an answer show the proxy's address where the browser was
 // told its own.
-func ownAddress(resp *http.Response, browser, proxy string) error {
+func replaceAddress(resp *http.Response, browser, proxy string) error {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
 	resp.Body.Close()
 	if err != nil {
@@ -205,9 +205,9 @@ func ownAddress(resp *http.Response, browser, proxy string) error {
 	return nil
 }
 
-// whyStop is why a browser that can't be asked is no good any more, nil if it
+// stopReason is why a browser that can't be asked is no good any more, nil if it
 // may be.
-func whyStop(err error) error {
+func stopReason(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return errors.New("its endpoint is closed") // whatever else it does
 	}
@@ -216,31 +216,31 @@ func whyStop(err error) error {
 
 // upgrade opens a WebSocket to the browser and joins the client to it.
 func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
-	epoch := p.backend.arrival()
+	epoch := p.backend.currentEpoch()
 	p.Guard.StripCredentials(r)
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
-			noBrowser(w, r, err)
+			writeUnavailable(w, r, err)
 			return
 		}
-		up, err := p.ask(g, r, epoch)
+		up, err := p.dialBrowser(g, r, epoch)
 		if err == nil {
 			defer p.backend.release(g)
 			if up.resp.StatusCode != http.StatusSwitchingProtocols {
-				up.pass(w)
+				up.writeTo(w)
 			} else if err := p.join(w, r, g, up, epoch); err != nil {
 				p.Log.Debug("client lost", "client", r.RemoteAddr, "why", err)
 			}
 			return
 		}
 		p.backend.release(g)
-		if isOver(epoch) {
-			noBrowser(w, r, errCutOff)
+		if hasEnded(epoch) {
+			writeUnavailable(w, r, errCutOff)
 			return
 		}
-		if try == tries || r.Context().Err() != nil || !p.backend.distrust(g, whyStop(err)) {
-			noBrowser(w, r, fmt.Errorf("the browser does not answer: %w", err))
+		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
+			writeUnavailable(w, r, fmt.Errorf("the browser does not answer: %w", err))
 			return
 		}
 	}
@@ -253,11 +253,11 @@ type upgraded struct {
 	resp *http.Response
 }
 
-// ask sends the upgrade to the browser and reads the head of its answer.
-func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upgraded, error) {
+// dialBrowser sends the upgrade to the browser and reads the head of its answer.
+func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{}) (*upgraded, error) {
 	i := g.browser.Instance
 	if i.Protocol == record.BiDi {
-		if err := p.backend.settled(r.Context(), g, epoch); err != nil {
+		if err := p.backend.awaitSessionEnd(r.Context(), g, epoch); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +266,7 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 		return nil, err
 	}
 	addr := launcher.Addr(i)
-	d := net.Dialer{Timeout: p.answer}
+	d := net.Dialer{Timeout: p.answerTimeout}
 	c, err := d.DialContext(r.Context(), "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 		c.Close()
 		return nil, err
 	}
-	if p.hasEnded(resp) {
+	if p.leaseEnded(resp) {
 		c.Close()
 		return nil, errLeaseEnded
 	}
@@ -292,9 +292,9 @@ func (p *Proxy) ask(g *generation, r *http.Request, epoch <-chan struct{}) (*upg
 func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
-		return base(i) + r.URL.EscapedPath(), nil
+		return sessionPath(i) + r.URL.EscapedPath(), nil
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answer, errors.New("it does not say where its WebSocket is"))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout, errors.New("it does not say where its WebSocket is"))
 	defer cancel()
 	path, err := socketPath(ctx, i)
 	if err != nil && ctx.Err() != nil {
@@ -304,7 +304,7 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 }
 
 func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {
-	c.SetDeadline(time.Now().Add(p.answer))
+	c.SetDeadline(time.Now().Add(p.answerTimeout))
 	header := r.Header.Clone()
 	webSocketOnly(header)
 	if p.Trace != nil {
@@ -319,7 +319,7 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	}
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, r)
-	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !hasWord(resp.Header["Upgrade"], "websocket") {
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !hasToken(resp.Header["Upgrade"], "websocket") {
 		err = fmt.Errorf("it has switched to %q", resp.Header.Get("Upgrade"))
 	}
 	return resp, in, err
@@ -340,8 +340,8 @@ func webSocketOnly(h http.Header) {
 	h.Set("Upgrade", "websocket")
 }
 
-// pass gives the client an answer that is no WebSocket.
-func (u *upgraded) pass(w http.ResponseWriter) {
+// writeTo gives the client an answer that is no WebSocket.
+func (u *upgraded) writeTo(w http.ResponseWriter) {
 	defer u.conn.Close()
 	for k, v := range u.resp.Header {
 		w.Header()[k] = v
@@ -362,13 +362,13 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 		return err
 	}
 	t := &tunnel{
-		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, left: make(chan struct{}),
+		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, done: make(chan struct{}),
 		fromClient: buffered(buf.Reader), fromBrowser: buffered(u.in),
 	}
 	if p.Trace != nil {
 		t.toBrowser, t.toClient = p.Trace.connection()
 	}
-	if !p.backend.enter(g, t, epoch) {
+	if !p.backend.addTunnel(g, t, epoch) {
 		t.close()
 		p.limit.Drop(client)
 		return errCutOff
@@ -377,7 +377,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 		sent, received := p.run(g, t, u.resp)
 		p.limit.Drop(client)
 		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
-		p.backend.leave(g, t)
+		p.backend.removeTunnel(g, t)
 	}()
 	return nil
 }
@@ -395,11 +395,11 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	if !t.bidi {
 		return t.run()
 	}
-	sent, received, over := newSession(t).run(func() { p.backend.parting(t) }, g.end)
+	sent, received, over := newBiDiSession(t).run(func() { p.backend.markClientGone(t) }, g.end)
 	if !over {
 		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)
-		p.backend.parting(t) // who comes now waits for it
-		p.backend.distrust(g, SessionLeft)
+		p.backend.markClientGone(t) // who comes now waits for it
+		p.backend.reportUnreachable(g, SessionLeft)
 	}
 	return sent, received
 }

@@ -41,15 +41,15 @@ func (s *shared) isOver() bool {
 	}
 }
 
-// isolate answers a request, which was let through by the guard, with a
+// serveSession answers a request, which was let through by the guard, with a
 // session's part of the browser.
-func (p *Proxy) isolate(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
 	p.Guard.StripCredentials(r)
 	if r.ContentLength != 0 { // it is refused, and its body may never come
 		http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
 	began := time.Now()
-	taken := &taking{ResponseWriter: w}
+	taken := &hijackRecorder{ResponseWriter: w}
 	p.Sessions.ServeHTTP(taken, r)
 	if taken.conn != nil {
 		p.limit.Drop(taken.conn)
@@ -57,15 +57,15 @@ func (p *Proxy) isolate(w http.ResponseWriter, r *http.Request) {
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
 
-// taking notes the connection that is taken over from the server.
-type taking struct {
+// hijackRecorder notes the connection that is taken over from the server.
+type hijackRecorder struct {
 	http.ResponseWriter
 	conn net.Conn
 }
 
-func (t *taking) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *hijackRecorder) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-func (t *taking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	t.conn = conn
 	return conn, buf, err
@@ -81,7 +81,7 @@ var errBiDi = &exit.Error{
 // until release is called.
 func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
 	b := &p.backend
-	epoch := b.arrival()
+	epoch := b.currentEpoch()
 	for try := 1; ; try++ {
 		g, err := b.acquire(ctx, epoch)
 		if err != nil {
@@ -91,14 +91,14 @@ func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release f
 			b.release(g)
 			return nil, nil, errBiDi
 		}
-		browser, err := b.share(ctx, g, p.answer)
+		browser, err := b.share(ctx, g, p.answerTimeout)
 		if err == nil {
-			b.hold(g)
+			b.addSession(g)
 			b.release(g)
-			return browser, func() { b.letGo(g) }, nil
+			return browser, func() { b.removeSession(g) }, nil
 		}
 		b.release(g)
-		if try == tries || ctx.Err() != nil || !b.distrust(g, whyStop(err)) {
+		if try == attempts || ctx.Err() != nil || !b.reportUnreachable(g, stopReason(err)) {
 			return nil, nil, fmt.Errorf("the browser does not answer: %w", err)
 		}
 	}
@@ -110,7 +110,7 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 	b.mu.Lock()
 	s := g.shared
 	switch {
-	case g.over:
+	case g.ending:
 		b.mu.Unlock()
 		return nil, errStopping
 	case s == nil || s.isOver():
@@ -146,9 +146,9 @@ func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser
 	return nil, err
 }
 
-// heardSince reports whether a generation's browser has said something to a
+// activeSince reports whether a generation's browser has said something to a
 // session since then.
-func (b *backend) heardSince(g *generation, then time.Time) bool {
+func (b *backend) activeSince(g *generation, then time.Time) bool {
 	b.mu.Lock()
 	s := g.shared
 	b.mu.Unlock()
@@ -163,8 +163,8 @@ func (b *backend) heardSince(g *generation, then time.Time) bool {
 	}
 }
 
-// unshare ends the sessions of a generation that is over.
-func (b *backend) unshare(g *generation) {
+// closeShared ends the sessions of a generation that is over.
+func (b *backend) closeShared(g *generation) {
 	b.mu.Lock()
 	s := g.shared
 	b.mu.Unlock()
@@ -178,24 +178,24 @@ func (b *backend) unshare(g *generation) {
 	}
 }
 
-// hold counts a session as use of the browser, whether or not a client is
+// addSession counts a session as use of the browser, whether or not a client is
 // connected to it, letGo its end.
-func (b *backend) hold(g *generation) {
+func (b *backend) addSession(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g.held++
+	g.sessions++
 }
 
-func (b *backend) letGo(g *generation) {
+func (b *backend) removeSession(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g.held--
-	b.restLocked(g)
+	g.sessions--
+	b.startIdleTimerLocked(g)
 }
 
-// restLocked starts the time without use, if nothing uses the browser.
-func (b *backend) restLocked(g *generation) {
-	if len(g.open) == 0 && g.held == 0 && g.idle != nil && !g.over {
+// startIdleTimerLocked starts the time without use, if nothing uses the browser.
+func (b *backend) startIdleTimerLocked(g *generation) {
+	if len(g.open) == 0 && g.sessions == 0 && g.idle != nil && !g.ending {
 		g.idle.Reset(b.idle)
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"btools/lib/record"
 )
 
-// ErrNotAsked says that a browser could not be asked how it is, for want of
+// ErrNotChecked says that a browser could not be asked how it is, for want of
 // something of ours. It may be well.
-var ErrNotAsked = errors.New("the browser can't be asked how it is")
+var ErrNotChecked = errors.New("the browser can't be asked how it is")
 
 // maxPong bounds what is read of an answer to a ping, in bytes. A real one has
 // some hundred.
@@ -36,7 +36,7 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return fmt.Errorf("%w: %w", ErrNotAsked, err)
+		return fmt.Errorf("%w: %w", ErrNotChecked, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
@@ -76,7 +76,7 @@ func ping(ctx context.Context, i record.Instance) error {
 		return err
 	}
 	answer := ""
-	read := frames{message: func(_ bool, b []byte, _ int64) { answer = string(b) }}
+	read := frameReader{message: func(_ bool, b []byte, _ int64) { answer = string(b) }}
 	b := make([]byte, 4096)
 	for answer == "" {
 		n, err := in.Read(b)
@@ -97,7 +97,7 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	if i.Protocol == record.BiDi {
 		return "/session", nil
 	}
-	if below := base(i); below != "" {
+	if below := sessionPath(i); below != "" {
 		return below + "/devtools/browser", nil
 	}
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
@@ -114,9 +114,9 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	return u.Path, nil
 }
 
-// base is what the paths of a browser begin with that is a session of another
+// sessionPath is what the paths of a browser begin with that is a session of another
 // port, /session/NAME; "": it has its port to itself.
-func base(i record.Instance) string {
+func sessionPath(i record.Instance) string {
 	if i.Protocol == record.BiDi {
 		return ""
 	}

@@ -29,10 +29,10 @@ type Proxy struct {
 	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
 	// Foreign says that Launch only finds a browser that somebody else holds.
 	Foreign bool
-	// Beside says that Launch may launch a browser while another one runs, if
+	// Overlap says that Launch may launch a browser while another one runs, if
 	// they have not one profile. One that is replaced is then stopped only
 	// when the new one is there.
-	Beside bool
+	Overlap bool
 	// State, if not nil, tells which browsers run on this machine. One of them
 	// that a launcher has left behind is stopped.
 	State *state.Store
@@ -59,11 +59,11 @@ type Proxy struct {
 	Changed func()
 	Log     *slog.Logger
 
-	answer  time.Duration // how long a browser may take to answer; 0: answerTimeout
-	backend backend
-	plain   *httputil.ReverseProxy
-	limit   guard.Limit
-	server  *http.Server
+	answerTimeout time.Duration // how long a browser may take to answer; 0: answerTimeout
+	backend       backend
+	plain         *httputil.ReverseProxy
+	limit         guard.Limit
+	server        *http.Server
 }
 
 // Health says how often a browser is asked how it is, never if that is 0, and
@@ -73,12 +73,12 @@ type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, beside: p.Beside, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, overlap: p.Overlap, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
-	if p.answer == 0 {
-		p.answer = answerTimeout
+	if p.answerTimeout == 0 {
+		p.answerTimeout = answerTimeout
 	}
 	if p.Sessions != nil {
 		p.Sessions.Chrome = p.chrome
@@ -138,9 +138,9 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 // launches another one.
 func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
 
-// Cut closes the WebSockets that are open. Requests that wait for the browser
+// CloseWebSockets closes the WebSockets that are open. Requests that wait for the browser
 // fail: they do not become connections of a later time.
-func (p *Proxy) Cut() { p.backend.cutOff() }
+func (p *Proxy) CloseWebSockets() { p.backend.closeWebSockets() }
 
 // States of the browser.
 const (
@@ -198,7 +198,7 @@ func (p *Proxy) status() (Status, *record.Record) {
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}
-	g := b.cur
+	g := b.current
 	if !b.owned {
 		s.State = Foreign
 	}
@@ -228,8 +228,8 @@ func (p *Proxy) status() (Status, *record.Record) {
 		}
 		return s, g.browser.Record
 	case !b.owned:
-	case gone || g.over && !launched:
-	case g.over:
+	case gone || g.ending && !launched:
+	case g.ending:
 		s.State = Stopping
 	case launched:
 		s.State = Ready

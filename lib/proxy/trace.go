@@ -39,7 +39,7 @@ func (t *Trace) connection() (toBrowser, toClient io.Writer) {
 	n := t.last
 	t.mu.Unlock()
 	way := func(direction string) io.Writer {
-		return &frames{message: func(text bool, payload []byte, size int64) {
+		return &frameReader{message: func(text bool, payload []byte, size int64) {
 			l := traceLine{Time: record.Now(), Connection: n, Direction: direction}
 			switch {
 			case !text || size > int64(len(payload)):

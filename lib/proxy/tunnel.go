@@ -21,8 +21,8 @@ type tunnel struct {
 	bidi            bool // its session outlives the connection
 	once            sync.Once
 
-	left    chan struct{} // closed when nothing of it is left
-	parting bool          // under the backend's lock: its client is gone
+	done       chan struct{} // closed when nothing of it is left
+	clientGone bool          // under the backend's lock: its client is gone
 }
 
 // halfCloser is a connection whose writing side can be closed by itself.
@@ -59,15 +59,15 @@ func (t *tunnel) half(to, from net.Conn, early []byte, tap io.Writer) int64 {
 	return n
 }
 
-// part closes the client's side. Of a BiDi session, the browser's is closed
+// closeClient closes the client's side. Of a BiDi session, the browser's is closed
 // when that is ended.
-func (t *tunnel) part() {
+func (t *tunnel) closeClient() {
 	if !t.bidi {
 		t.close()
 		return
 	}
 	t.client.Close()
-	t.browser.SetWriteDeadline(time.Now().Add(endBound)) // what it sent may be stuck
+	t.browser.SetWriteDeadline(time.Now().Add(endTimeout)) // what it sent may be stuck
 }
 
 // close ends both directions.

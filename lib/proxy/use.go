@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// arrival is the present epoch: a request belongs to the one of its arrival,
+// currentEpoch is the present epoch: a request belongs to the one of its arrival,
 // and is cut off at its end.
-func (b *backend) arrival() <-chan struct{} {
+func (b *backend) currentEpoch() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.epoch
 }
 
-func isOver(epoch <-chan struct{}) bool {
+func hasEnded(epoch <-chan struct{}) bool {
 	select {
 	case <-epoch:
 		return true
@@ -23,12 +23,12 @@ func isOver(epoch <-chan struct{}) bool {
 	}
 }
 
-// enter counts a WebSocket as use of the browser; false if that is ending, or
+// addTunnel counts a WebSocket as use of the browser; false if that is ending, or
 // if the WebSocket's epoch is over.
-func (b *backend) enter(g *generation, t *tunnel, epoch <-chan struct{}) bool {
+func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g.over || isOver(epoch) {
+	if g.ending || hasEnded(epoch) {
 		return false
 	}
 	g.open[t] = true
@@ -36,31 +36,31 @@ func (b *backend) enter(g *generation, t *tunnel, epoch <-chan struct{}) bool {
 	return true
 }
 
-func (b *backend) leave(g *generation, t *tunnel) {
+func (b *backend) removeTunnel(g *generation, t *tunnel) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.running.Done()
 	delete(g.open, t)
-	close(t.left)
-	b.restLocked(g)
+	close(t.done)
+	b.startIdleTimerLocked(g)
 }
 
-// parting notes that a WebSocket has no client any more.
-func (b *backend) parting(t *tunnel) {
+// markClientGone notes that a WebSocket has no client any more.
+func (b *backend) markClientGone(t *tunnel) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t.parting = true
+	t.clientGone = true
 }
 
-// settled waits until no WebSocket of the generation is without a client: a
+// awaitSessionEnd waits until no WebSocket of the generation is without a client: a
 // session that is being ended makes room for the next.
-func (b *backend) settled(ctx context.Context, g *generation, epoch <-chan struct{}) error {
+func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-chan struct{}) error {
 	for {
 		var left <-chan struct{}
 		b.mu.Lock()
 		for t := range g.open {
-			if t.parting {
-				left = t.left
+			if t.clientGone {
+				left = t.done
 				break
 			}
 		}
@@ -80,27 +80,27 @@ func (b *backend) settled(ctx context.Context, g *generation, epoch <-chan struc
 	}
 }
 
-// cutOff closes the WebSockets of the browser's clients, and has those that
+// closeWebSockets closes the WebSockets of the browser's clients, and has those that
 // wait for one wait in vain.
-func (b *backend) cutOff() {
+func (b *backend) closeWebSockets() {
 	b.mu.Lock()
 	close(b.epoch)
 	b.epoch = make(chan struct{})
 	var open []*tunnel
-	if b.cur != nil {
-		open = slices.Collect(maps.Keys(b.cur.open))
+	if b.current != nil {
+		open = slices.Collect(maps.Keys(b.current.open))
 	}
 	for _, t := range open {
-		t.parting = true
+		t.clientGone = true
 	}
 	b.mu.Unlock()
 	for _, t := range open {
-		t.part()
+		t.closeClient()
 	}
 }
 
-// cut closes a browser's WebSockets.
-func (b *backend) cut(g *generation) {
+// closeTunnels closes a browser's WebSockets.
+func (b *backend) closeTunnels(g *generation) {
 	b.mu.Lock()
 	open := slices.Collect(maps.Keys(g.open))
 	b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *backend) cut(g *generation) {
 	}
 }
 
-func (b *backend) idled(g *generation) {
+func (b *backend) onIdle(g *generation) {
 	if b.endIdle(g) {
 		b.log.Info("no WebSocket for " + b.idle.String() + ": stopping the browser")
 	}
@@ -120,7 +120,7 @@ func (b *backend) endIdle(g *generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case g.over || len(g.open) > 0 || g.held > 0: // their end starts the timer anew
+	case g.ending || len(g.open) > 0 || g.sessions > 0: // their end starts the timer anew
 		return false
 	case g.users > 0:
 		g.idle.Reset(b.idle)

@@ -30,11 +30,11 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, ErrNotAsked) {
+		if errors.Is(err, ErrNotChecked) {
 			b.log.Warn(err.Error())
 			continue
 		}
-		if err != nil && b.heardSince(g, began) {
+		if err != nil && b.activeSince(g, began) {
 			continue // it is busy with its sessions, which would all be lost
 		}
 		b.mu.Lock()
@@ -55,14 +55,14 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 	}
 }
 
-// goneBound is how long a browser whose endpoint is gone may take to be seen
+// endDelay is how long a browser whose endpoint is gone may take to be seen
 // to end.
-const goneBound = 2 * time.Second
+const endDelay = 2 * time.Second
 
-// distrust is told that a browser does not do what it should. One that does
+// reportUnreachable is told that a browser does not do what it should. One that does
 // not end by itself is ended if there is a why. It reports whether the browser
 // has ended, or will, so that another one may be asked.
-func (b *backend) distrust(g *generation, why error) bool {
+func (b *backend) reportUnreachable(g *generation, why error) bool {
 	if !b.owned {
 		return false
 	}
@@ -71,7 +71,7 @@ func (b *backend) distrust(g *generation, why error) bool {
 		return true
 	case <-g.end:
 		return true // the next user waits for that
-	case <-time.After(goneBound):
+	case <-time.After(endDelay):
 	}
 	if why != nil {
 		b.end(g, why)
@@ -88,11 +88,11 @@ func (b *backend) end(g *generation, why error) {
 	}
 }
 
-// stopLeft stops the browser of a launcher that did not wait for its end: no
+// stopOrphan stops the browser of a launcher that did not wait for its end: no
 // other program would. The record alone proves nothing: its numbers may be
 // those of another machine. So the browser is one that the state file of this
 // machine lists, that was launched since, and that is not leased.
-func (b *backend) stopLeft(browser *launcher.Browser, since time.Time) {
+func (b *backend) stopOrphan(browser *launcher.Browser, since time.Time) {
 	if b.state == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
 		return
 	}

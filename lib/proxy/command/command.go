@@ -145,7 +145,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		o.Browser = "" // the record's is nearer than the variable's
 	}
 	p := &proxy.Proxy{
-		Beside:  !c.IsSet("launch"), // what its launcher can do is not known
+		Overlap: !c.IsSet("launch"), // what its launcher can do is not known
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
