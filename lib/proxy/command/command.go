@@ -121,7 +121,7 @@ func Run(c *cli.Context) error {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
 		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
-			e.WSURL = sessionOf(sessions.Info{Name: ownSession}, e).WSURL
+			e.WSURL = sessionOf(sessions.Info{Name: cmdSession}, e).WSURL
 		}
 		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}, c.Duration("stop-timeout"), nil)
 	}
@@ -310,7 +310,7 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner strin
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
 		var spec launcher.Spec
 		if line := c.String("launch"); line != "" {
-			spec = launcher.Spec{Argv: shell(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: c.Messages}
+			spec = launcher.Spec{Argv: shellArgv(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
 				o.Browser = typ // a restart changes nothing that nobody asked for
@@ -325,8 +325,8 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner strin
 	}
 }
 
-// shell is a command line with more arguments, as the shell runs it.
-func shell(line string, more []string) []string {
+// shellArgv is a command line with more arguments, as the shell runs it.
+func shellArgv(line string, more []string) []string {
 	if runtime.GOOS == "windows" {
 		return append([]string{"cmd", "/c", line}, more...)
 	}

@@ -19,8 +19,8 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// ownSession is the session that CMD's WebSocket address leads to.
-const ownSession = "default"
+// cmdSession is the session that CMD's WebSocket address leads to.
+const cmdSession = "default"
 
 // sessionsOf is the registry that the flags ask for, nil without --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
@@ -96,8 +96,8 @@ func (s *service) sessions() []*record.Record {
 	return all
 }
 
-// ending says which sessions are to end.
-type ending struct {
+// endRequest says which sessions are to end.
+type endRequest struct {
 	Name string `json:"name,omitempty"`
 	All  bool   `json:"all,omitempty"`
 }
@@ -110,7 +110,7 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 	if method == "session_list" {
 		return s.sessions(), nil
 	}
-	var e ending
+	var e endRequest
 	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
 		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
 	}
@@ -146,9 +146,9 @@ func Sessions(c *cli.Context) error {
 	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
 		err = listSessions(c, out)
 	case len(args) == 2 && args[0] == "end" && !c.Bool("all"):
-		err = endSessions(c, out, ending{Name: args[1]})
+		err = endSessions(c, out, endRequest{Name: args[1]})
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
-		err = endSessions(c, out, ending{All: true})
+		err = endSessions(c, out, endRequest{All: true})
 	default:
 		return c.UsageError("say list, end NAME, or end --all")
 	}
@@ -156,7 +156,7 @@ func Sessions(c *cli.Context) error {
 }
 
 func listSessions(c *cli.Context, out *cli.Output) error {
-	ps, err := isolated(c)
+	ps, err := isolatedProxies(c)
 	if err != nil {
 		return err
 	}
@@ -171,22 +171,22 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 	return nil
 }
 
-func endSessions(c *cli.Context, out *cli.Output, e ending) error {
-	ps, err := isolated(c)
+func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
+	ps, err := isolatedProxies(c)
 	switch {
 	case err != nil:
 		return err
 	case len(ps) == 0:
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: elsewhere}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
 		return c.UsageError("several run, name the port of one with --port: %s", strings.Join(portsOf(ps), ", "))
 	}
 	return callSessions(c, out, ps[0], "session_end", e, 0)
 }
 
-// isolated are the proxies that have sessions: the one that --port names, or
+// isolatedProxies are the proxies that have sessions: the one that --port names, or
 // all.
-func isolated(c *cli.Context) ([]state.Proxy, error) {
+func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
 	ps, err := proxies(c)
 	if err != nil {
 		return nil, err

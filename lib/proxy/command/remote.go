@@ -81,7 +81,7 @@ func Remote(method string) func(*cli.Context) error {
 			}
 			params = o
 		}
-		p, err := one(c)
+		p, err := pickByArgument(c)
 		if err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	return nil
 }
 
-// one is the proxy that the argument names by its port, or the only one.
-func one(c *cli.Context) (state.Proxy, error) {
+// pickByArgument is the proxy that the argument names by its port, or the only one.
+func pickByArgument(c *cli.Context) (state.Proxy, error) {
 	args := c.Args()
 	if len(args) > 1 {
 		return state.Proxy{}, c.UsageError("name one port, not %d", len(args))
@@ -147,11 +147,11 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 		if _, err := strconv.ParseUint(args[0], 10, 16); err != nil {
 			return state.Proxy{}, c.UsageError("%q is not a port", args[0])
 		}
-		return state.Proxy{}, notHere(c, args[0])
+		return state.Proxy{}, errNotListed(c, args[0])
 	}
 	switch len(ps) {
 	case 0:
-		return state.Proxy{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: elsewhere}
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case 1:
 		return ps[0], nil
 	}
@@ -167,17 +167,17 @@ func portsOf(ps []state.Proxy) (ports []string) {
 	return ports
 }
 
-// elsewhere is what to do about a proxy that runs and is not listed.
-const elsewhere = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, or by another user, is listed in another file"
+// otherStateHint is what to do about a proxy that runs and is not listed.
+const otherStateHint = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, or by another user, is listed in another file"
 
-// notHere says that no proxy with this port is listed.
-func notHere(c *cli.Context, port string) error {
+// errNotListed says that no proxy with this port is listed.
+func errNotListed(c *cli.Context, port string) error {
 	path := c.State().Path()
 	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path), Hint: "bproxy list shows those that run"}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
 			conn.Close()
-			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but %s does not know it", port, path), elsewhere
+			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but %s does not know it", port, path), otherStateHint
 			break
 		}
 	}
