@@ -45,7 +45,8 @@ func TestProxyOnRealBrowser(t *testing.T) {
 	if !strings.Contains(version, "ws://"+p.addr+"/devtools/browser/") {
 		t.Errorf("/json/version does not show the proxy's address: %s", version)
 	}
-	if _, list := get(t, "GET", p.url+"/json/list"); !strings.Contains(list, "ws://"+p.addr+"/devtools/page/") || !strings.Contains(list, "ws="+p.addr+"/") {
+	if _, list := get(t, "GET", p.url+"/json/list"); !strings.Contains(list, "ws://"+p.addr+"/devtools/page/") ||
+		!strings.Contains(list, "ws="+p.addr+"/") {
 		t.Errorf("/json/list does not show the proxy's address: %s", list)
 	}
 	if code, _ := get(t, "PUT", p.url+"/json/new?about:blank"); code != 200 {
@@ -111,7 +112,8 @@ func TestProxyCommands(t *testing.T) {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.do("launch").Instance.PID))
 		return string(b)
 	}
-	if s := p.do("restart"); s.Browser.Type != "chromium" || s.Status.Launches != 3 || !strings.Contains(args(), "--window-size=300,200") {
+	if s := p.do("restart"); s.Browser.Type != "chromium" || s.Status.Launches != 3 ||
+		!strings.Contains(args(), "--window-size=300,200") {
 		t.Errorf("a restart changes the browser: %+v", s)
 	}
 	if s := p.do("stop"); s.Status.State != "stopped" || len(w.state().Instances) != 0 {
@@ -142,7 +144,8 @@ func TestProxyCommands(t *testing.T) {
 	elsewhere := *w
 	elsewhere.env = append(slices.Clone(w.env), "BTOOLS_STATE="+w.dir+"/other/state.json")
 	port := strings.TrimPrefix(q.addr, "127.0.0.1:")
-	elsewhere.run("bproxy", "status", port).wants(t, 69, "something listens on port "+port+", but "+w.dir+"/other/state.json does not know it")
+	elsewhere.run("bproxy", "status", port).wants(t, 69,
+		"something listens on port "+port+", but "+w.dir+"/other/state.json does not know it")
 	if r := w.run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.out)) != 4 {
 		t.Errorf("%+v", r)
 	}
@@ -155,7 +158,9 @@ func TestProxyCommands(t *testing.T) {
 
 func TestProxyCommandAfterDashes(t *testing.T) {
 	w := newWorld(t)
-	r := w.pipe("in", "bproxy", append(fakeFlags(""), "--", "sh", "-c", `cat; echo " $BTOOLS_PORT $1 $2 $3 $BTOOLS_CDP_URL $BTOOLS_WS_URL"; bproxy list -f status.state; exit 7`, "sh", "{cdp_port}", "{cdp_endpoint}", "{ws_endpoint}")...)
+	r := w.pipe("in", "bproxy", append(fakeFlags(""), "--", "sh", "-c",
+		`cat; echo " $BTOOLS_PORT $1 $2 $3 $BTOOLS_CDP_URL $BTOOLS_WS_URL"; bproxy list -f status.state; exit 7`, "sh",
+		"{cdp_port}", "{cdp_endpoint}", "{ws_endpoint}")...)
 	f := strings.Fields(r.out)
 	if r.code != 7 || len(f) != 8 || f[0] != "in" || f[1] != f[2] || f[3] != f[5] || f[4] != f[6] || f[7] != "stopped" {
 		t.Errorf("%+v", r)
@@ -168,7 +173,8 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	w.run("bproxy", "--", "/nonexistent").wants(t, 127, "not found")
 
 	// CMD's user is told at once when the browser ends, not with CMD's end.
-	c := w.cmd("bproxy", append(fakeFlags(""), "--", "sh", "-c", `kill -9 $(bproxy launch -f instance.pid); until [ -e "$0" ]; do sleep 0.05; done`, w.dir+"/told")...)
+	c := w.cmd("bproxy", append(fakeFlags(""), "--", "sh", "-c",
+		`kill -9 $(bproxy launch -f instance.pid); until [ -e "$0" ]; do sleep 0.05; done`, w.dir+"/told")...)
 	var said syncBuffer
 	c.Stderr = &said
 	if err := c.Start(); err != nil {
@@ -182,8 +188,11 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 
 	// Of Firefox it is known before the launch what it speaks.
 	w.run("bproxy", "--browser", "firefox", "--", "true", "{cdp_endpoint}").wants(t, 64, "WebDriver BiDi")
-	r = w.run("bproxy", "--browser", "firefox", "--", "sh", "-c", "echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh", "{ws_endpoint}")
-	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" || !strings.HasSuffix(f[1], "/session") || f[1] != f[2] || f[3] != "bidi" || f[4] != f[1] {
+	r = w.run("bproxy", "--browser", "firefox", "--", "sh", "-c",
+		"echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh",
+		"{ws_endpoint}")
+	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" || !strings.HasSuffix(f[1], "/session") ||
+		f[1] != f[2] || f[3] != "bidi" || f[4] != f[1] {
 		t.Errorf("%+v", r)
 	}
 }
@@ -256,7 +265,8 @@ func TestProxyLaunchers(t *testing.T) {
 	// One that doesn't stay leaves its browser to nobody.
 	p = w.proxy("--launch", "blaunch --browser "+bin+"/fakebrowser")
 	get(t, "GET", p.url+"/json/version")
-	until(t, "the browser is stopped", func() bool { return strings.Contains(p.errs.String(), "a launcher stays as long as its browser") })
+	until(t, "the browser is stopped",
+		func() bool { return strings.Contains(p.errs.String(), "a launcher stays as long as its browser") })
 	p.stop()
 	w.clean()
 }
@@ -275,9 +285,15 @@ func TestProxyClientLeaves(t *testing.T) {
 		return c
 	}
 	c := ask()
-	until(t, "the launch is under way", func() bool { return p.do("status").Status.State == "launching" && len(w.state().Instances) > 0 })
+	until(t, "the launch is under way", func() bool {
+		return p.do("status").Status.State == "launching" &&
+			len(w.state().Instances) > 0
+	})
 	c.Close()
-	until(t, "the launch is cancelled", func() bool { return p.do("status").Status.State == "stopped" && len(w.state().Instances) == 0 })
+	until(t, "the launch is cancelled", func() bool {
+		return p.do("status").Status.State == "stopped" &&
+			len(w.state().Instances) == 0
+	})
 	p.stop()
 
 	p = w.proxy(fakeFlags("slow")...)
@@ -365,7 +381,8 @@ func TestProxyDeath(t *testing.T) {
 	}
 
 	// Its own end is that of the shell, and of a descriptor.
-	r := w.run("sh", "-c", "bproxy --eager --bind-pid $$ >/dev/null 2>&1 & until bproxy list -f status.state | grep -q ready; do :; done")
+	r := w.run("sh", "-c",
+		"bproxy --eager --bind-pid $$ >/dev/null 2>&1 & until bproxy list -f status.state | grep -q ready; do :; done")
 	r.wants(t, 0, "")
 	p.stop()
 	w.clean()
@@ -376,7 +393,8 @@ func TestProxyDeath(t *testing.T) {
 func TestProxyBrowserHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "2s", "--stop-timeout", "300ms")
+	p := w.proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "2s",
+		"--stop-timeout", "300ms")
 	pid := p.do("launch").Instance.PID
 	c, _ := p.socket("/")
 	syscall.Kill(pid, syscall.SIGSTOP)
@@ -420,7 +438,8 @@ func TestProxyStateIsLost(t *testing.T) {
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
 		t.Fatal(code)
 	}
-	until(t, "the proxy is listed again", func() bool { return w.run("bproxy", "list", "-f", "status.state").out == "ready\n" })
+	until(t, "the proxy is listed again",
+		func() bool { return w.run("bproxy", "list", "-f", "status.state").out == "ready\n" })
 	p.do("stop")
 }
 
@@ -468,7 +487,8 @@ func TestProxyBadClients(t *testing.T) {
 	if got := answer(c); strings.Count(got, "200 OK") != 3 || !strings.Contains(got, "ws://127.0.0.1:1/") {
 		t.Errorf("%s", got)
 	}
-	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nand what comes with it")
+	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nand what " +
+		"comes with it")
 	in := bufio.NewReader(c)
 	http.ReadResponse(in, nil)
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -545,9 +565,16 @@ return [
 	fetch('http://' + at + '/json/version').then(() => got.push('fetch'), () => 0),
 	fetch('http://' + at + '/json/version', { mode: 'no-cors' }).then(() => 0, () => 0),
 	fetch('http://' + at + '/json/new', { method: 'PUT' }).then(() => got.push('put'), () => 0),
-	...['/json/version', '/json/list'].map(u => new Promise(r => { const i = new Image(); i.onload = i.onerror = r; i.src = 'http://' + at + u })),
-	...['script', 'iframe'].map(n => new Promise(r => { const e = document.createElement(n); e.onload = e.onerror = r; e.src = 'http://' + at + '/json/version'; document.head.append(e) })),
-	...['/', '/devtools/browser', '/session'].map(u => new Promise(r => { const s = new WebSocket('ws://' + at + u); s.onopen = () => { got.push(u); r() }; s.onerror = r })),
+	...['/json/version', '/json/list'].map(u => new Promise(r => {
+		const i = new Image(); i.onload = i.onerror = r; i.src = 'http://' + at + u
+	})),
+	...['script', 'iframe'].map(n => new Promise(r => {
+		const e = document.createElement(n); e.onload = e.onerror = r
+		e.src = 'http://' + at + '/json/version'; document.head.append(e)
+	})),
+	...['/', '/devtools/browser', '/session'].map(u => new Promise(r => {
+		const s = new WebSocket('ws://' + at + u); s.onopen = () => { got.push(u); r() }; s.onerror = r
+	})),
 ]})
 Promise.all(tries).then(() => fetch('/tried?' + got))
 </script>`, strings.TrimPrefix(p.addr, "127.0.0.1:"))
@@ -659,7 +686,8 @@ func TestProxyTargets(t *testing.T) {
 		w.run("bproxy", "launch").wants(t, 64, "not its own")
 		p.stop()
 	}
-	if b, _ := os.ReadFile(w.dir + "/trace"); strings.Count(string(b), `"direction":"to_browser","message":{"id":1,"method":"Browser.getVersion"}}`) != 3 ||
+	if b, _ := os.ReadFile(w.dir + "/trace"); strings.Count(string(b),
+		`"direction":"to_browser","message":{"id":1,"method":"Browser.getVersion"}}`) != 3 ||
 		strings.Count(string(b), `"direction":"to_client","message":{"id":1,"result":{`) != 3 {
 		t.Errorf("trace:\n%s", b)
 	}
@@ -690,7 +718,9 @@ func TestProxySystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer heard.Close()
-	p := &proxy{t: t, w: w, cmd: w.cmd("sh", append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`, w.dir + "/notify"}, fakeFlags("")...)...)}
+	p := &proxy{t: t, w: w, cmd: w.cmd("sh",
+		append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`, w.dir + "/notify"},
+			fakeFlags("")...)...)}
 	p.cmd.ExtraFiles = []*os.File{f}
 	p.start()
 	hear := func(want string) {
@@ -720,7 +750,8 @@ func TestProxyCancelledLaunches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	count := w.dir + "/count"
-	p := w.proxy("--launch", `trap "" TERM; echo x >>`+count+`; while :; do sleep 0.1; done`, "--stop-timeout", "0s", "--timeout", "60s")
+	p := w.proxy("--launch", `trap "" TERM; echo x >>`+count+`; while :; do sleep 0.1; done`, "--stop-timeout", "0s",
+		"--timeout", "60s")
 	for range 5 {
 		c, err := net.Dial("tcp", p.addr)
 		if err != nil {
@@ -746,7 +777,8 @@ func TestProxyLauncherLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, line := range []string{
-		`sh -c 'trap "" TERM; sleep 977 & while :; do sleep 1; done' >/dev/null 2>&1 & echo '{"v":1,"instance":{"port":1}}'; wait`,
+		`sh -c 'trap "" TERM; sleep 977 & while :; do sleep 1; done' >/dev/null 2>&1 & ` +
+			`echo '{"v":1,"instance":{"port":1}}'; wait`,
 		`sleep 977 & echo '{"v":1,"instance":{"port":1}}'; sleep 0.1`,
 	} {
 		p := w.proxy("--launch", line, "--stop-timeout", "0s")
@@ -875,7 +907,8 @@ func TestProxyOwnsItsBrowser(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy("--eager", "--browser", bin+"/fakebrowser")
 	until(t, "it has a browser", func() bool {
-		return w.run("blaunch", "list", "-f", "instance.owner").out == "bproxy :"+p.addr[strings.LastIndex(p.addr, ":")+1:]+"\n"
+		_, port, _ := net.SplitHostPort(p.addr)
+		return w.run("blaunch", "list", "-f", "instance.owner").out == "bproxy :"+port+"\n"
 	})
 	w.run("blaunch", "stop", "--all").wants(t, 0, "left running for their owners: 1")
 	w.run("blaunch", "stop", "--all", "--force").wants(t, 0, "")

@@ -32,7 +32,8 @@ func TestIsolatedPort(t *testing.T) {
 	if code, body := get(t, "GET", p.url+"/json/list"); code != 200 || strings.TrimSpace(body) != "[]" {
 		t.Errorf("/json/list: %d %s", code, body)
 	}
-	if code, body := get(t, "GET", p.url+"/session/a%20b/json/version"); code != 400 || !strings.Contains(body, "1 to 64 letters") {
+	if code, body := get(t, "GET", p.url+"/session/a%20b/json/version"); code != 400 ||
+		!strings.Contains(body, "1 to 64 letters") {
 		t.Errorf("a name that is none: %d %s", code, body)
 	}
 	if s := p.do("status"); s.Status.Launches != 0 {
@@ -50,7 +51,8 @@ func TestIsolatedPort(t *testing.T) {
 	if got := once(t, one, "Target.getTargets", `{}`); !strings.Contains(got, "#one") {
 		t.Errorf("a new connection does not see the session's page: %s", got)
 	}
-	if code, body := get(t, "GET", p.url+"/session/three/json/list"); code != 503 || !strings.Contains(body, "session_limit") {
+	if code, body := get(t, "GET", p.url+"/session/three/json/list"); code != 503 ||
+		!strings.Contains(body, "session_limit") {
 		t.Errorf("one session too many: %d %s", code, body)
 	}
 	if got := p.sessions(); got != "one two" {
@@ -73,7 +75,8 @@ func TestIsolatedPort(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &s); err != nil || s.Status.Active != 2 || len(s.Status.Sessions) != 2 {
 		t.Fatalf("status: %s", r.out)
 	}
-	if x := s.Status.Sessions[0]; x.Name != "one" || x.TabCount != 2 || x.StartedAt == "" || x.BytesIn == 0 || x.BytesOut < x.BytesIn {
+	if x := s.Status.Sessions[0]; x.Name != "one" || x.TabCount != 2 || x.StartedAt == "" || x.BytesIn == 0 ||
+		x.BytesOut < x.BytesIn {
 		t.Errorf("a session's figures are %+v", x)
 	}
 	c := dial(t, one)
@@ -128,21 +131,25 @@ func TestIsolatedToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.proxy("--isolate", "--token-file", token)
-	for _, path := range []string{"/json/version", "/json/list", "/session/a/json/list", "/session/a/devtools/browser", "/devtools/browser"} {
+	for _, path := range []string{"/json/version", "/json/list", "/session/a/json/list", "/session/a/devtools/browser",
+		"/devtools/browser"} {
 		if code, _ := get(t, "GET", p.url+path); code != 401 {
 			t.Errorf("%s without the token: %d", path, code)
 		}
 	}
-	for _, x := range [][2]string{{"GET", "/json/version?token=secret"}, {"GET", "/session/a/json/list?token=secret"}, {"PUT", "/session/a/json/new?about:blank%23x&token=secret"}} {
+	for _, x := range [][2]string{{"GET", "/json/version?token=secret"}, {"GET", "/session/a/json/list?token=secret"},
+		{"PUT", "/session/a/json/new?about:blank%23x&token=secret"}} {
 		if code, body := get(t, x[0], p.url+x[1]); code != 200 || strings.Contains(body, "secret") {
 			t.Errorf("%s: %d %s", x[1], code, body)
 		}
 	}
 	at := "ws" + strings.TrimPrefix(p.url, "http")
-	if got := once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets", `{}`); !strings.Contains(got, "about:blank#x") || strings.Contains(got, "secret") {
+	if got := once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets", `{}`); !strings.Contains(got,
+		"about:blank#x") || strings.Contains(got, "secret") {
 		t.Error(got)
 	}
-	if _, resp := p.socket("/session/a/devtools/browser", "Origin: http://evil.example", "Authorization: Bearer secret"); resp.StatusCode != 403 {
+	if _, resp := p.socket("/session/a/devtools/browser", "Origin: http://evil.example",
+		"Authorization: Bearer secret"); resp.StatusCode != 403 {
 		t.Errorf("a web page's WebSocket: %d", resp.StatusCode)
 	}
 	p.stop()
@@ -157,7 +164,8 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 	p := w.proxy("--isolate")
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	var all []*wire
-	for _, path := range []string{"/session/one/devtools/browser/one", "/session/two/devtools/browser", "/devtools/browser/x", "/devtools/browser"} {
+	for _, path := range []string{"/session/one/devtools/browser/one", "/session/two/devtools/browser",
+		"/devtools/browser/x", "/devtools/browser"} {
 		c := dial(t, at+path)
 		if got := c.ask("Target.createTarget", `{"url":"about:blank#mine"}`); !strings.Contains(got, "targetId") {
 			t.Fatal(got)
@@ -170,7 +178,8 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 			t.Errorf("client %d was disconnected after %v", i, took)
 		}
 	}
-	if got := once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(got, "#mine") || !strings.Contains(got, "about:blank") {
+	if got := once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(got, "#mine") ||
+		!strings.Contains(got, "about:blank") {
 		t.Errorf("a named session on the next browser has %s", got)
 	}
 	if s := p.do("status"); s.Status.Launches != 2 {
@@ -268,7 +277,8 @@ func TestDefaultSession(t *testing.T) {
 	t.Parallel()
 	site := clientSite(t)
 	w := newWorld(t)
-	cookie := fmt.Sprintf(`{"cookies":[{"name":"kept","value":"yes","url":%q,"expires":%d}]}`, site, time.Now().Add(time.Hour).Unix())
+	cookie := fmt.Sprintf(`{"cookies":[{"name":"kept","value":"yes","url":%q,"expires":%d}]}`, site,
+		time.Now().Add(time.Hour).Unix())
 	args := []string{"--isolate", "--default-session", "me", "--profile", w.dir + "/profile"}
 	p := w.proxy(args...)
 	at := "ws" + strings.TrimPrefix(p.url, "http")
@@ -298,7 +308,8 @@ func TestDefaultSession(t *testing.T) {
 		}
 		root.ask("Target.createTarget", `{"url":"about:blank"}`)
 		_, list := get(t, "GET", session+"/json/list")
-		page := dial(t, at+"/session/"+name+"/devtools/page/"+jsonrpc.GetString(slices.Collect(jsonrpc.Elements([]byte(list)))[0], "id"))
+		id := jsonrpc.GetString(slices.Collect(jsonrpc.Elements([]byte(list)))[0], "id")
+		page := dial(t, at+"/session/"+name+"/devtools/page/"+id)
 		if got := page.ask("Page.navigate", `{"url":"FILE:///etc/hostname"}`); strings.Contains(got, "error") == may {
 			t.Errorf("%s goes to a file: %s", name, got)
 		}
@@ -341,7 +352,8 @@ func TestIsolatedIdle(t *testing.T) {
 // A command gets an address whose clients share one browser.
 func TestIsolatedCommand(t *testing.T) {
 	w := newWorld(t)
-	r := w.run("bproxy", "--isolate", "--no-input", "--", "sh", "-c", "echo $BTOOLS_CDP_URL $BTOOLS_WS_URL; bproxy session list -f session.name")
+	r := w.run("bproxy", "--isolate", "--no-input", "--", "sh", "-c",
+		"echo $BTOOLS_CDP_URL $BTOOLS_WS_URL; bproxy session list -f session.name")
 	r.wants(t, 0, "")
 	cdp, ws, _ := strings.Cut(strings.TrimSpace(r.out), " ")
 	if want := strings.Replace(cdp, "http", "ws", 1) + "/session/default/devtools/browser/default"; ws != want {
@@ -365,10 +377,12 @@ func isolatedSite(t *testing.T) string {
 			fmt.Fprint(w, "postMessage(location.search)")
 		case "/sw.js":
 			w.Header().Set("Content-Type", "text/javascript")
-			fmt.Fprint(w, "onmessage = (e) => e.source.postMessage(location.search); onfetch = () => {}; oninstall = () => skipWaiting()")
+			fmt.Fprint(w, "onmessage = (e) => e.source.postMessage(location.search); onfetch = () => {}; oninstall = () => "+
+				"skipWaiting()")
 		case "/page":
 			_, port, _ := strings.Cut(r.Host, ":")
-			fmt.Fprintf(w, "<!doctype html><title>/page</title><a id=popup target=_blank href=/popup?%[1]s>pop-up</a> <a id=download href=/file?%[1]s>file</a><iframe src=http://localhost:%[2]s/frame?%[1]s></iframe>", who, port)
+			fmt.Fprintf(w, "<!doctype html><title>/page</title><a id=popup target=_blank href=/popup?%[1]s>pop-up</a> <a "+
+				"id=download href=/file?%[1]s>file</a><iframe src=http://localhost:%[2]s/frame?%[1]s></iframe>", who, port)
 		default:
 			fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1>", r.URL.Path)
 		}
@@ -413,7 +427,8 @@ func TestIsolatedClients(t *testing.T) {
 	site := isolatedSite(t)
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--session-grace", "0s")
-	isolatedClients(t, p, site, func(string) (string, string) { return p.url, "" }, "isolated-playwright.mjs", "isolated-puppeteer.mjs")
+	isolatedClients(t, p, site, func(string) (string, string) { return p.url, "" }, "isolated-playwright.mjs",
+		"isolated-puppeteer.mjs")
 	until(t, "the sessions end", func() bool { return p.sessions() == "" })
 	p.launched(1, 0)
 	p.stop()
@@ -429,7 +444,8 @@ func TestClientsOfSessions(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--default-session", "playwright-0")
 	at := func(who string) (string, string) {
-		return p.url + "/session/" + who, "ws" + strings.TrimPrefix(p.url, "http") + "/session/" + who + "/devtools/browser/" + who
+		return p.url + "/session/" + who, "ws" + strings.TrimPrefix(p.url, "http") + "/session/" + who +
+			"/devtools/browser/" + who
 	}
 	var wg sync.WaitGroup
 	for _, who := range []string{"chromedp-1", "chromedp-2"} {
@@ -507,7 +523,8 @@ func TestPortOfASession(t *testing.T) {
 		_, body := get(t, "GET", alone.url+"/json/list")
 		var pages []struct{ URL, WSURL string }
 		json.Unmarshal([]byte(strings.ReplaceAll(body, "webSocketDebuggerUrl", "WSURL")), &pages)
-		if len(pages) == 0 || !strings.HasPrefix(pages[0].WSURL, "ws"+strings.TrimPrefix(alone.url, "http")+"/devtools/page/") {
+		if len(pages) == 0 || !strings.HasPrefix(pages[0].WSURL,
+			"ws"+strings.TrimPrefix(alone.url, "http")+"/devtools/page/") {
 			t.Fatalf("%s", body)
 		}
 		if got := once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(got, "42") {

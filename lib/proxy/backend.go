@@ -77,8 +77,9 @@ type generation struct {
 
 // What those that wait for a browser may get in its place.
 var (
-	errClosed   = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
-	errCutOff   = &exit.Error{Code: exit.TryAgain, Err: errors.New("all connections were closed while this one waited for the browser")}
+	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
+	errCutOff = &exit.Error{Code: exit.TryAgain,
+		Err: errors.New("all connections were closed while this one waited for the browser")}
 	errStopping = &exit.Error{Code: exit.TryAgain, Err: errors.New("the browser is being stopped")}
 )
 
@@ -167,7 +168,8 @@ func (b *backend) release(g *generation) {
 // before it are gone.
 func (b *backend) beginLocked(beside bool) *generation {
 	g := &generation{
-		opts: b.opts, typ: b.typ, ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}), open: map[*tunnel]bool{},
+		opts: b.opts, typ: b.typ, open: map[*tunnel]bool{},
+		ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}),
 	}
 	for _, before := range b.all {
 		// Two at once would fight over a profile.
@@ -278,7 +280,8 @@ func (b *backend) run(g *generation) {
 	close(g.ready)
 	b.mu.Unlock()
 	if b.owned {
-		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID, "endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
+		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
+			"endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
 	}
 	b.changed()
 
@@ -331,7 +334,8 @@ func (b *backend) wasStopped(id string) bool {
 		return false
 	}
 	f, err := b.state.Read()
-	return err == nil && slices.ContainsFunc(f.Exits, func(e state.Exit) bool { return e.ID == id && e.Reason == life.Stopped.Error() })
+	return err == nil && slices.ContainsFunc(f.Exits,
+		func(e state.Exit) bool { return e.ID == id && e.Reason == life.Stopped.Error() })
 }
 
 // relaunch launches the browser with these options over the last ones. One

@@ -147,7 +147,8 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record.New()
-			r.MustSet("instance", map[string]string{"http_url": "http://" + accepting(answer)}) // where its WebSocket is, must be asked
+			// where its WebSocket is, must be asked
+			r.MustSet("instance", map[string]string{"http_url": "http://" + accepting(answer)})
 			b, err := launcher.Foreign(r)
 			if err != nil {
 				t.Fatal(err)
@@ -177,7 +178,8 @@ type replacing struct {
 func newReplacing(t *testing.T) *replacing {
 	e := newEndpoint(t)
 	r := &replacing{launched: make(chan options.Options), answers: make(chan error)}
-	r.Proxy = &Proxy{Overlap: true, Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+	r.Proxy = &Proxy{Overlap: true}
+	r.Launch = func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
 		select {
 		case r.launched <- o:
 		case <-ctx.Done():
@@ -189,7 +191,7 @@ func newReplacing(t *testing.T) *replacing {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}}
+	}
 	r.addr = serve(t, r.Proxy)
 	return r
 }
@@ -229,7 +231,8 @@ func TestReplaceBeside(t *testing.T) {
 	if err := <-bad; err == nil || err.Error() != "no display" {
 		t.Error(err)
 	}
-	if s, _ := r.Status(); s.State != Ready || s.Options.WindowSize != "" || s.LastError != "no display" || !alive(t, c, in) {
+	if s, _ := r.Status(); s.State != Ready || s.Options.WindowSize != "" || s.LastError != "no display" ||
+		!alive(t, c, in) {
 		t.Errorf("after a failure: %+v", s)
 	}
 

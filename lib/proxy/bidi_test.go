@@ -39,7 +39,8 @@ func newFirefox(t testing.TB) *firefox {
 				return
 			}
 			answer, ended := f.answer(c, b)
-			if answer == nil || c.Write(context.Background(), websocket.MessageText, answer) != nil || ended && c.Close(websocket.StatusNormalClosure, "") != nil {
+			if answer == nil || c.Write(context.Background(), websocket.MessageText, answer) != nil || ended &&
+				c.Close(websocket.StatusNormalClosure, "") != nil {
 				return
 			}
 		}

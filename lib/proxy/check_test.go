@@ -132,9 +132,11 @@ func TestToken(t *testing.T) {
 			t.Errorf("%q: %d, want %d", head, got, want)
 		}
 	}
-	r := request(t, "PUT /json/new?token=secret&http://site/?token=its&x HTTP/1.1\nHost: x\nAuthorization: Bearer secret\nOrigin: y")
+	r := request(t, "PUT /json/new?token=secret&http://site/?token=its&x HTTP/1.1\nHost: x\nAuthorization: Bearer "+
+		"secret\nOrigin: y")
 	p.Guard.StripCredentials(r)
-	if r.URL.RawQuery != "http://site/?token=its&x" || r.Header.Get("Authorization") != "" || r.Header.Get("Origin") != "" {
+	if r.URL.RawQuery != "http://site/?token=its&x" || r.Header.Get("Authorization") != "" ||
+		r.Header.Get("Origin") != "" {
 		t.Errorf("%s %v", r.URL.RawQuery, r.Header)
 	}
 }
@@ -142,7 +144,8 @@ func TestToken(t *testing.T) {
 // local is a Host that DNS rebinding can't be.
 func local(host string) bool {
 	name, ok := guard.HostName(host)
-	return ok && (strings.EqualFold(name, "localhost") || strings.HasPrefix(name, "127.") || strings.HasSuffix(name, "1") && strings.Trim(name, "0:1") == "")
+	return ok && (strings.EqualFold(name, "localhost") || strings.HasPrefix(name, "127.") ||
+		strings.HasSuffix(name, "1") && strings.Trim(name, "0:1") == "")
 }
 
 // Whatever the head is, what a web page can send never gets through, and

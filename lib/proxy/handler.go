@@ -68,14 +68,16 @@ func writeUnavailable(w http.ResponseWriter, r *http.Request, err error) {
 
 // errNoJSON is what a browser without CDP answers for itself with 404 alone.
 func errNoJSON(r *http.Request) error {
-	e := control.Errorf(guard.NotFound, "the browser behind this port speaks WebDriver BiDi, not CDP: it has no %s", r.URL.Path)
+	e := control.Errorf(guard.NotFound, "the browser behind this port speaks WebDriver BiDi, not CDP: it has no %s",
+		r.URL.Path)
 	e.Hint = "connect to ws://" + r.Host + "/session, with a client such as Puppeteer with protocol: 'webDriverBiDi'"
 	return e
 }
 
 // reverse makes the reverse proxy of plain requests.
 func (p *Proxy) reverse() *httputil.ReverseProxy {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answerTimeout, DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answerTimeout,
+		DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
@@ -154,7 +156,9 @@ type timedBody struct {
 	timer  *time.Timer
 }
 
-func newTimedBody(ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc) *timedBody {
+func newTimedBody(
+	ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc,
+) *timedBody {
 	b := &timedBody{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
 	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stops in the middle of its answer")) })
 	b.timer.Stop() // it runs while a Read does
@@ -294,7 +298,8 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
 		return sessionPath(i) + r.URL.EscapedPath(), nil
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout, errors.New("it does not say where its WebSocket is"))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
+		errors.New("it does not say where its WebSocket is"))
 	defer cancel()
 	path, err := socketPath(ctx, i)
 	if err != nil && ctx.Err() != nil {
@@ -376,7 +381,8 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 	go func() {
 		sent, received := p.run(g, t, u.resp)
 		p.limit.Drop(client)
-		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received, "duration", time.Since(began).Round(time.Microsecond))
+		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received,
+			"duration", time.Since(began).Round(time.Microsecond))
 		p.backend.removeTunnel(g, t)
 	}()
 	return nil

@@ -114,7 +114,8 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 		b.mu.Unlock()
 		return nil, errStopping
 	case s == nil || s.isOver():
-		opening, cancel := context.WithTimeoutCause(context.Background(), within, errors.New("it does not answer on its WebSocket"))
+		opening, cancel := context.WithTimeoutCause(context.Background(), within,
+			errors.New("it does not answer on its WebSocket"))
 		s = &shared{ready: make(chan struct{}), cancel: cancel}
 		g.shared = s
 		b.running.Go(func() { // not from zero: the generation runs

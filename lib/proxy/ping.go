@@ -61,7 +61,9 @@ func ping(ctx context.Context, i record.Instance) error {
 		method = "session.status"
 	}
 	// The key is for the caches of proxies, of which there is none in between.
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n\r\n", path, addr); err != nil {
+	_, err = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n\r\n", path, addr)
+	if err != nil {
 		return err
 	}
 	in := bufio.NewReader(io.LimitReader(c, maxPong))

@@ -18,7 +18,8 @@ func TestPing(t *testing.T) {
 		{f.addr, record.BiDi, ""},
 		{"127.0.0.1:1", record.CDP, "refused"},
 		{listenAndServe(t, http.NotFoundHandler()), record.CDP, "404"},
-		{listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })), record.CDP, "no answer within 100ms"},
+		{listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })),
+			record.CDP, "no answer within 100ms"},
 	} {
 		within := 20 * time.Second
 		if strings.Contains(c.want, "100ms") {

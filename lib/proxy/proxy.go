@@ -73,7 +73,8 @@ type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, overlap: p.Overlap, state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, overlap: p.Overlap,
+		state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -171,9 +172,12 @@ type Status struct {
 	ActiveSessions *int            `json:"active_sessions,omitempty"`
 	Sessions       []sessions.Info `json:"sessions,omitempty"`
 
-	Exit      error        `json:"-"`                    // why the last browser ended; nil: none has
-	LastExit  string       `json:"last_exit,omitempty"`  // the same, for people
-	LastError string       `json:"last_error,omitempty"` // why the last launch failed, or a foreign browser is unresponsive
+	Exit     error  `json:"-"`                   // why the last browser ended; nil: none has
+	LastExit string `json:"last_exit,omitempty"` // the same, for people
+	// why the last launch failed, or a foreign browser is unresponsive
+	// LastError is why the last launch failed, or why a browser of another owner
+	// is unresponsive.
+	LastError string       `json:"last_error,omitempty"`
 	LastCheck *record.Time `json:"last_check,omitempty"` // when the browser was last asked how it is
 }
 
@@ -194,7 +198,8 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts, Exit: b.lastExit, LastError: b.lastError}
+	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts,
+		Exit: b.lastExit, LastError: b.lastError}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}

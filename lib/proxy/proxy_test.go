@@ -59,7 +59,8 @@ func newEndpoint(t testing.TB) *endpoint {
 			return
 		}
 		defer c.Close()
-		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"+
+			"Upgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
 		io.Copy(c, buf)
 	}))
 	return e
@@ -87,7 +88,8 @@ func browserAt(t testing.TB, addr, protocol string) *launcher.Browser {
 	host, port, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(port)
 	r := record.New()
-	r.MustSet("instance", map[string]any{"host": host, "port": n, "protocol": protocol, "ws_url": "ws://" + addr + "/devtools/browser/guid"})
+	r.MustSet("instance", map[string]any{"host": host, "port": n, "protocol": protocol,
+		"ws_url": "ws://" + addr + "/devtools/browser/guid"})
 	b, err := launcher.Foreign(r)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,8 @@ func dial(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-const upgradeHeaders = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+const upgradeHeaders = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 // upgrade asks for a WebSocket, and returns before it is there.
 func upgrade(t testing.TB, addr, path string) (net.Conn, *bufio.Reader) {

@@ -105,10 +105,12 @@ func (b *backend) stopOrphan(browser *launcher.Browser, since time.Time) {
 		return
 	}
 	var listed record.Instance
-	if _, err := entry.Record.Get("instance", &listed); err != nil || listed.StartedAt.Before(since.Truncate(time.Millisecond)) {
+	if _, err := entry.Record.Get("instance", &listed); err != nil ||
+		listed.StartedAt.Before(since.Truncate(time.Millisecond)) {
 		return
 	}
 	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
-		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as blaunch --wait does", "id", browser.Instance.ID)
+		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as "+
+			"blaunch --wait does", "id", browser.Instance.ID)
 	}
 }

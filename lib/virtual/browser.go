@@ -223,7 +223,8 @@ func (b *Browser) event(method, session string, params json.RawMessage) {
 	case "Target.attachedToTarget":
 		b.targetAttachedLocked(params)
 	case "Target.detachedFromTarget":
-		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil && t.pausedBy == jsonrpc.GetString(params, "sessionId") {
+		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil &&
+			t.pausedBy == jsonrpc.GetString(params, "sessionId") {
 			t.pausedBy, t.blockers = "", nil
 		}
 	}
@@ -248,7 +249,8 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	}
 	b.created++
 	t := &target{
-		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"), session: s, info: info,
+		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"),
+		session: s, info: info,
 	}
 	b.targets[id] = t
 	s.addTargetLocked(t)

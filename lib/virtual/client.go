@@ -299,7 +299,8 @@ func isInspected(head []byte) bool {
 // event takes an event of Chrome that tells of targets.
 func (k *Client) event(message []byte) {
 	b := k.session.browser
-	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"), jsonrpc.GetString(message, "sessionId")
+	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"),
+		jsonrpc.GetString(message, "sessionId")
 	if method == "Target.detachedFromTarget" {
 		k.failSession(jsonrpc.GetString(params, "sessionId"))
 	}
@@ -313,7 +314,8 @@ func (k *Client) event(message []byte) {
 		k.attachedLocked(message, session, params)
 	case "Target.detachedFromTarget":
 		k.detachedLocked(message, params)
-	case "Target.targetCreated", "Target.targetInfoChanged", "Target.targetDestroyed", "Target.targetCrashed", "Target.receivedMessageFromTarget":
+	case "Target.targetCreated", "Target.targetInfoChanged", "Target.targetDestroyed", "Target.targetCrashed",
+		"Target.receivedMessageFromTarget":
 		// The watcher tells of targets; nobody discovers them here.
 	case "Inspector.targetCrashed", "Inspector.targetReloadedAfterCrash":
 		if t := k.targetLocked(session); t != nil {
@@ -363,14 +365,15 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 func (k *Client) requestAttachLocked(target string, by *attachRequest, done func(json.RawMessage, error)) {
 	b := k.session.browser
 	k.attachRequests[target] = append(k.attachRequests[target], by)
-	k.begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, func(result json.RawMessage, err error) {
-		if err != nil {
-			b.mu.Lock()
-			k.dropAttachRequestLocked(target, slices.Index(k.attachRequests[target], by))
-			b.mu.Unlock()
-		}
-		done(result, err)
-	})
+	k.begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true},
+		func(result json.RawMessage, err error) {
+			if err != nil {
+				b.mu.Lock()
+				k.dropAttachRequestLocked(target, slices.Index(k.attachRequests[target], by))
+				b.mu.Unlock()
+			}
+			done(result, err)
+		})
 }
 
 // nextAttachRequestLocked is who has asked for the session with a target that Chrome

@@ -18,7 +18,8 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	if c.ID[0] == '-' {
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Message must have an id that is not negative, in a shared browser"))
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"Message must have an id that is not negative, in a shared browser"))
 		return nil
 	}
 	r := k.rootOf(c.Session)
@@ -273,7 +274,8 @@ func (k *Client) owns(c policy.Command) bool {
 			return false
 		}
 	}
-	if id := jsonrpc.Get(c.Params, "browserContextId"); id != nil && !k.ownsContext(jsonrpc.GetString(c.Params, "browserContextId")) {
+	if id := jsonrpc.Get(c.Params, "browserContextId"); id != nil &&
+		!k.ownsContext(jsonrpc.GetString(c.Params, "browserContextId")) {
 		k.refuse(c, policy.NoContext(c.Method, jsonrpc.GetString(c.Params, "browserContextId")))
 		return false
 	}

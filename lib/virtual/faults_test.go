@@ -18,7 +18,8 @@ import (
 func attached(t *testing.T, s *Session) (p *peer, page string) {
 	t.Helper()
 	p = connect(t, s, "")
-	return p, jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
+	return p, jsonrpc.GetString(p.must("", "Target.attachToTarget",
+		map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
 }
 
 // median is that of the time a small command takes.
@@ -47,7 +48,8 @@ func TestFloodsAreBounded(t *testing.T) {
 		more  func(p *peer, page string) error
 	}{
 		{"page commands", nil, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "'" + strings.Repeat("x", 1000) + "'"}))
+			return p.conn.Write(command("5", page, "Runtime.evaluate",
+				map[string]any{"expression": "'" + strings.Repeat("x", 1000) + "'"}))
 		}},
 		{"commands answered here", nil, func(p *peer, _ string) error {
 			return p.conn.Write(command("5", "", "Target.getTargets", nil))
@@ -55,11 +57,14 @@ func TestFloodsAreBounded(t *testing.T) {
 		{"pages without an answer", func(p *peer, page string) {
 			p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "for (;;) {}"}))
 		}, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "nativeVirtualKeyCode": 65}))
+			return p.conn.Write(command("5", page, "Input.dispatchKeyEvent",
+				map[string]any{"type": "keyDown", "nativeVirtualKeyCode": 65}))
 		}},
 		{"console messages", func(p *peer, page string) {
 			p.must(page, "Runtime.enable", nil)
-			p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "setInterval(() => { for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000)) }, 1)"}))
+			p.conn.Write(command("5", page, "Runtime.evaluate",
+				map[string]any{"expression": "setInterval(() => { " +
+					"for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000)) }, 1)"}))
 		}, nil},
 		{"results of 4 MiB", nil, func(p *peer, page string) error {
 			return p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "'x'.repeat(4 << 20)"}))

@@ -22,14 +22,17 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 			t.Errorf("%s: %s", method, m)
 		}
 	}
-	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
+	page := jsonrpc.GetString(p.must("", "Target.attachToTarget",
+		map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
 
 	refused(page, "Emulation.setDisplayFeaturesOverride", map[string]any{"features": []any{}}, "Not allowed")
 	refused(page, "Page.startScreenRecording", nil, "Not allowed")
 	refused(page, "Page.stopScreenRecording", nil, "Not allowed")
-	refused(page, "Storage.overrideQuotaForOrigin", map[string]any{"origin": "http://a.test", "quotaSize": -1}, "quotaSize")
+	refused(page, "Storage.overrideQuotaForOrigin", map[string]any{"origin": "http://a.test", "quotaSize": -1},
+		"quotaSize")
 	refused(page, "Input.imeSetComposition",
-		map[string]any{"text": "a", "selectionStart": 0, "selectionEnd": 0, "replacementStart": -1, "replacementEnd": 0}, "replacementStart")
+		map[string]any{"text": "a", "selectionStart": 0, "selectionEnd": 0, "replacementStart": -1, "replacementEnd": 0},
+		"replacementStart")
 
 	p.must(page, "Target.setAutoAttach", flat)
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": `w = new Worker("data:text/javascript,0"); 1`})
@@ -37,7 +40,10 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	refused(worker, "Network.setCookies", map[string]any{"cookies": []any{}}, "Network.setCookies is for pages")
 	p.must(page, "Network.setCookies", map[string]any{"cookies": []any{}})
 
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Write([]byte("<html>"))
+	}))
 	t.Cleanup(site.Close)
 	p.must(page, "Page.enable", nil)
 	p.must(page, "Page.navigate", map[string]any{"url": site.URL})
@@ -49,7 +55,8 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 		document.body.append(f)
 	})`})
 	frame := jsonrpc.GetString(p.event("Target.attachedToTarget", `"iframe"`), "params", "sessionId")
-	if m := p.ask(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}); strings.Contains(string(m), "Target crashed") {
+	if m := p.ask(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}); strings.Contains(string(m),
+		"Target crashed") {
 		t.Errorf("a living frame: %s", m)
 	}
 	p.conn.Write(command("1000001", frame, "Page.crash", nil))

@@ -61,7 +61,8 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 	v.peer = connect(t, v.s, "")
 	v.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 	v.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true})
-	v.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": t.TempDir(), "eventsEnabled": true})
+	v.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": t.TempDir(),
+		"eventsEnabled": true})
 	other := jsonrpc.GetString(v.must("", "Target.createBrowserContext", nil), "browserContextId")
 	v.must("", "Browser.grantPermissions", map[string]any{"permissions": []string{"geolocation"}})
 	target := v.pages()[0]
@@ -72,33 +73,41 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 	v.must(v.page, "Fetch.enable", map[string]any{"patterns": []map[string]string{{"urlPattern": "*paused*"}}})
 	v.must(v.page, "Page.navigate", map[string]any{"url": site + "/" + secret})
 	v.event("Page.loadEventFired", "")
-	v.must(v.page, "Runtime.evaluate", map[string]any{"expression": "document.cookie = localStorage.x = '" + secret + "'; fetch('/paused'); 1"})
+	v.must(v.page, "Runtime.evaluate",
+		map[string]any{"expression": "document.cookie = localStorage.x = '" + secret + "'; fetch('/paused'); 1"})
 	paused := v.event("Fetch.requestPaused", "")
 	v.paused = jsonrpc.GetString(paused, "params", "requestId")
-	v.must(v.page, "Runtime.evaluate", map[string]any{"expression": "let a = document.createElement('a'); a.href = '/file'; a.click(); 1"})
+	v.must(v.page, "Runtime.evaluate",
+		map[string]any{"expression": "let a = document.createElement('a'); a.href = '/file'; a.click(); 1"})
 	guid := jsonrpc.GetString(v.event("Browser.downloadWillBegin", ""), "params", "guid")
-	v.stream = jsonrpc.GetString(v.must(v.page, "Page.printToPDF", map[string]any{"transferMode": "ReturnAsStream"}), "stream")
+	v.stream = jsonrpc.GetString(v.must(v.page, "Page.printToPDF", map[string]any{"transferMode": "ReturnAsStream"}),
+		"stream")
 	window := jsonrpc.Get(v.must("", "Browser.getWindowForTarget", map[string]any{"targetId": target}), "windowId")
 	tree := jsonrpc.Get(v.must(v.page, "Page.getFrameTree", nil), "frameTree", "frame")
-	object := jsonrpc.GetString(v.must(v.page, "Runtime.evaluate", map[string]any{"expression": "document"}), "result", "objectId")
+	object := jsonrpc.GetString(v.must(v.page, "Runtime.evaluate", map[string]any{"expression": "document"}), "result",
+		"objectId")
 	loader := jsonrpc.GetString(tree, "loaderId")
 	networkID := jsonrpc.GetString(paused, "params", "networkId")
 	var tabs []string
-	for info := range jsonrpc.Elements(jsonrpc.Get(v.must("", "Target.getTargets", map[string]any{"filter": []any{map[string]any{}}}), "targetInfos")) {
+	for info := range jsonrpc.Elements(jsonrpc.Get(v.must("", "Target.getTargets",
+		map[string]any{"filter": []any{map[string]any{}}}), "targetInfos")) {
 		if jsonrpc.GetString(info, "type") == "tab" {
 			tabs = append(tabs, jsonrpc.GetString(info, "targetId"))
 		}
 	}
 	if len(tabs) == 0 || guid == "" || v.stream == "" || window == nil || object == "" || loader == "" || networkID == "" {
-		t.Fatalf("the second session lacks ids: %s %s %s %s %s %s %s", tabs, guid, v.stream, window, object, loader, networkID)
+		t.Fatalf("the second session lacks ids: %s %s %s %s %s %s %s", tabs, guid, v.stream, window, object, loader,
+			networkID)
 	}
 	v.ids = map[string][]any{
 		"Target.TargetID": {target, tabs[0]}, "Target.SessionID": {v.page}, "Browser.BrowserContextID": {v.s.base, other},
 		"Browser.WindowID": {window}, "guid": {guid}, "IO.StreamHandle": {v.stream}, "Fetch.RequestId": {v.paused},
-		"Network.RequestId": {networkID, loader}, "Network.InterceptionId": {v.paused}, "Page.FrameId": {target}, "Network.LoaderId": {loader},
+		"Network.RequestId": {networkID, loader}, "Network.InterceptionId": {v.paused}, "Page.FrameId": {target},
+		"Network.LoaderId":       {loader},
 		"Runtime.RemoteObjectId": {object}, "DOM.NodeId": {2}, "DOM.BackendNodeId": {2}, "Runtime.ScriptId": {"3"},
 		"Runtime.ExecutionContextId": {1}, "origin": {site}, "securityOrigin": {site}, "storageKey": {site + "/"},
-		"Storage.SerializedStorageKey": {site + "/"}, "scopeURL": {site + "/"}, "ownerOrigin": {site}, "Page.ScriptIdentifier": {"1"},
+		"Storage.SerializedStorageKey": {site + "/"}, "scopeURL": {site + "/"}, "ownerOrigin": {site},
+		"Page.ScriptIdentifier": {"1"},
 	}
 	v.secrets = []string{secret, target, tabs[0], v.page, v.s.base, other, guid, loader, v.s.id}
 	return v
@@ -107,10 +116,12 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 // state is what the page of the victim is like.
 func (v *victim) state() string {
 	v.t.Helper()
-	got := v.must(v.page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "returnByValue": true, "expression": `(async () => JSON.stringify([
-		location.href, document.title, document.cookie, localStorage.x, document.hasFocus(), document.visibilityState, innerWidth, innerHeight,
-		outerWidth, outerHeight, screen.width, screen.height, devicePixelRatio, navigator.userAgent, navigator.onLine, navigator.languages,
-		Intl.DateTimeFormat().resolvedOptions().timeZone, matchMedia('(prefers-color-scheme: dark)').matches, navigator.hardwareConcurrency,
+	got := v.must(v.page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "returnByValue": true, "expression": `
+		(async () => JSON.stringify([
+		location.href, document.title, document.cookie, localStorage.x, document.hasFocus(), document.visibilityState,
+		innerWidth, innerHeight, outerWidth, outerHeight, screen.width, screen.height, devicePixelRatio,
+		navigator.userAgent, navigator.onLine, navigator.languages, Intl.DateTimeFormat().resolvedOptions().timeZone,
+		matchMedia('(prefers-color-scheme: dark)').matches, navigator.hardwareConcurrency,
 		(await navigator.permissions.query({name: 'geolocation'})).state, history.length]))()`})
 	window := v.must("", "Browser.getWindowBounds", map[string]any{"windowId": v.ids["Browser.WindowID"][0]})
 	cookies := v.must("", "Storage.getCookies", nil)
@@ -132,13 +143,16 @@ func (v *victim) quiet() {
 
 // harmful are the methods that a page does not answer after: they come last.
 var harmful = []string{
-	"Emulation.setScriptExecutionDisabled", "Emulation.setVirtualTimePolicy", "Page.setWebLifecycleState", "Page.startScreencast", "Debugger.enable",
-	"Debugger.pause", "Runtime.terminateExecution", "Page.waitForDebugger", "HeadlessExperimental.beginFrame", "Page.stopLoading", "Page.close", "Page.crash",
+	"Emulation.setScriptExecutionDisabled", "Emulation.setVirtualTimePolicy", "Page.setWebLifecycleState",
+	"Page.startScreencast", "Debugger.enable",
+	"Debugger.pause", "Runtime.terminateExecution", "Page.waitForDebugger", "HeadlessExperimental.beginFrame",
+	"Page.stopLoading", "Page.close", "Page.crash",
 }
 
 // browserLayer are the domains that name things of the whole browser: there
 // each foreign id is answered with an error.
-var browserLayer = []string{"Target", "Browser", "Storage", "Tracing", "IO", "Memory", "SystemInfo", "Tethering", "Extensions", "Fetch", "PWA"}
+var browserLayer = []string{"Target", "Browser", "Storage", "Tracing", "IO", "Memory", "SystemInfo", "Tethering",
+	"Extensions", "Fetch", "PWA"}
 
 // publicOnly matches commands that name no more than an origin, which is
 // nobody's.
@@ -146,10 +160,12 @@ var publicOnly = regexp.MustCompile(`"(origin|storageKey)":"http`)
 
 // attack sends all commands of a domain from the root and from a page, and
 // returns their number and those without an answer.
-func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, site string) (sent int, unanswered []string) {
+func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, site string) (sent int,
+	unanswered []string) {
 	p := connect(t, a, "")
 	target := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": site + "/own"}), "targetId")
-	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}), "sessionId")
+	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}),
+		"sessionId")
 	type command struct {
 		text  string
 		named bool
@@ -285,7 +301,8 @@ func TestHostileClients(t *testing.T) {
 	closing := newSession(t, b, Options{})
 	last := connect(t, closing, "")
 	last.must("", "Browser.close", nil)
-	t.Logf("%d methods, %d commands in %v; %d methods have no answer on a page that is not well any more", methods, commands, time.Since(begun).Round(time.Millisecond), len(silent))
+	t.Logf("%d methods, %d commands in %v; %d methods have no answer on a page that is not well any more", methods,
+		commands, time.Since(begun).Round(time.Millisecond), len(silent))
 
 	victim.quiet()
 	if after := victim.state(); after != before {

@@ -25,7 +25,8 @@ func dialRaw(t *testing.T, s *Session) *coder.Conn {
 		}
 	}))
 	t.Cleanup(server.Close)
-	raw, _, err := coder.Dial(t.Context(), server.URL, &coder.DialOptions{CompressionMode: coder.CompressionContextTakeover, CompressionThreshold: 1})
+	raw, _, err := coder.Dial(t.Context(), server.URL,
+		&coder.DialOptions{CompressionMode: coder.CompressionContextTakeover, CompressionThreshold: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func TestMessagesOfEachForm(t *testing.T) {
 		`{"id":1,"method":"Target.attachToTarget","params":` + params + `,}`,
 		"\ufeff" + `{"id":1,"method":"Target.attachToTarget","params":` + params + `}`,
 		`{"id":1,"method":"Target.sendMessageToTarget","params":{"targetId":"` + foreign + `","message":"{}"}}`,
-		`{"id":1,"method":"Target.setAutoAttach","params":{"autoAttach":true,"waitForDebuggerOnStart":false,"flatten":false}}`,
+		`{"id":1,"method":"Target.setAutoAttach",` +
+			`"params":{"autoAttach":true,"waitForDebuggerOnStart":false,"flatten":false}}`,
 		`{"id":1,"method":"Target.setRemoteLocations","params":{"locations":[]}}`,
 		`{"id":1,"method":"Target.exposeDevToolsProtocol","params":{"targetId":"` + foreign + `"}}`,
 		`{"id":1,"method":"Target.autoAttachRelated","params":{"targetId":"` + foreign + `","waitForDebuggerOnStart":false}}`,
@@ -115,7 +117,8 @@ func TestMessagesOfEachForm(t *testing.T) {
 	}
 
 	// The same id twice in flight: each is answered.
-	if told := ask(`{"id":5,"method":"Target.getTargets"}`) + ask(`{"id":5,"method":"Target.getTargets"}`); strings.Count(told, `"id":5,`) != 2 {
+	if told := ask(`{"id":5,"method":"Target.getTargets"}`) +
+		ask(`{"id":5,"method":"Target.getTargets"}`); strings.Count(told, `"id":5,`) != 2 {
 		t.Errorf("an id twice: %s", told)
 	}
 	// A message in many fragments, which Chrome gets as it was checked.
@@ -123,7 +126,8 @@ func TestMessagesOfEachForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`{"id":6,"me`, `thod":"Target.getTar`, `gets","params":{"filter":[`, strings.Repeat(`{},`, 99) + `{}]`, strings.Repeat(" ", 100_000), `}}`} {
+	for _, part := range []string{`{"id":6,"me`, `thod":"Target.getTar`, `gets","params":{"filter":[`,
+		strings.Repeat(`{},`, 99) + `{}]`, strings.Repeat(" ", 100_000), `}}`} {
 		if _, err := w.Write([]byte(part)); err != nil {
 			t.Fatal(err)
 		}
@@ -131,11 +135,13 @@ func TestMessagesOfEachForm(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if told := ask(`{"id":7,"method":"Browser.getVersion"}`); !strings.Contains(told, `"id":6,"result"`) || strings.Contains(told, foreign) {
+	if told := ask(`{"id":7,"method":"Browser.getVersion"}`); !strings.Contains(told, `"id":6,"result"`) ||
+		strings.Contains(told, foreign) {
 		t.Errorf("a message in fragments: %s", told)
 	}
 	// A long one passes; a longer one than Chrome takes ends its client only.
-	long := command("8", page, "Runtime.evaluate", map[string]any{"expression": "/*" + strings.Repeat("x", 30<<20) + "*/ 'long'"})
+	long := command("8", page, "Runtime.evaluate",
+		map[string]any{"expression": "/*" + strings.Repeat("x", 30<<20) + "*/ 'long'"})
 	if err := p.conn.Write(long); err != nil {
 		t.Fatal(err)
 	}

@@ -84,21 +84,26 @@ func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
 			}
 		}
 	}
-	write(`{"id":1,"method":"Target.setAutoAttach","params":{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}}`)
+	write(`{"id":1,"method":"Target.setAutoAttach",` +
+		`"params":{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}}`)
 	first := jsonrpc.GetString([]byte(until("attachedToTarget")), "params", "sessionId")
-	write(fmt.Sprintf(`{"id":2,"method":"Runtime.evaluate","params":{"expression":"window.open('about:blank')","userGesture":true},"sessionId":%q}`, first))
+	write(fmt.Sprintf(`{"id":2,"method":"Runtime.evaluate",`+
+		`"params":{"expression":"window.open('about:blank')","userGesture":true},"sessionId":%q}`, first))
 	until(`"openerId":"`)
 	paused := open()
 	raw.CloseNow() // as a process that is killed
 	killed := open()
-	t.Logf("a pop-up took %v; %v while another session's is paused, %v after that client was killed", alone, paused, killed)
+	t.Logf("a pop-up took %v; %v while another session's is paused, %v after that client was killed", alone, paused,
+		killed)
 	if bound := 3*alone + 50*time.Millisecond; paused > bound || killed > bound {
-		t.Errorf("a pop-up took %v while another session's is paused, and %v after that client was killed; alone %v", paused, killed, alone)
+		t.Errorf("a pop-up took %v while another session's is paused, and %v after that client was killed; alone %v", paused,
+			killed, alone)
 	}
 	// The paused one goes on without its client.
 	p := connect(t, one, "")
 	for _, id := range p.pages() {
-		page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}), "sessionId")
+		page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}),
+			"sessionId")
 		p.must(page, "Runtime.evaluate", map[string]any{"expression": "1", "awaitPromise": true})
 	}
 }
@@ -120,7 +125,8 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 			var second string
 			if byTab {
 				tab := q.autoAttach(tabs...)
-				q.must(tab, "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true, "filter": []any{map[string]any{}}})
+				q.must(tab, "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
+					"flatten": true, "filter": []any{map[string]any{}}})
 				q.event("Target.attachedToTarget", `"page"`)
 			} else {
 				q.autoAttach()
@@ -128,7 +134,8 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 			first, _ := p.popUp(page, url+"/popup")
 			if byTab {
 				tab := jsonrpc.GetString(q.event("Target.attachedToTarget", `"tab"`), "params", "sessionId")
-				q.must(tab, "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true, "filter": []any{map[string]any{}}})
+				q.must(tab, "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
+					"flatten": true, "filter": []any{map[string]any{}}})
 				q.must(tab, "Runtime.runIfWaitingForDebugger", nil)
 			}
 			told := q.event("Target.attachedToTarget", `"page"`)
@@ -141,11 +148,13 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 				session string
 			}{{p, first}, {q, second}} {
 				c.p.must(c.session, "Page.enable", nil)
-				c.p.must(c.session, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": fmt.Sprintf("window.set%d = 1", i)})
+				c.p.must(c.session, "Page.addScriptToEvaluateOnNewDocument",
+					map[string]any{"source": fmt.Sprintf("window.set%d = 1", i)})
 				c.p.must(c.session, "Runtime.runIfWaitingForDebugger", nil)
 			}
 			p.event("Page.loadEventFired", first)
-			got := p.must(first, "Runtime.evaluate", map[string]any{"expression": "[location.pathname, window.set0, window.set1].join()"})
+			got := p.must(first, "Runtime.evaluate",
+				map[string]any{"expression": "[location.pathname, window.set0, window.set1].join()"})
 			if v := jsonrpc.GetString(got, "result", "value"); v != "/popup,1,1" {
 				t.Errorf("the pop-up has %q, want %q", v, "/popup,1,1")
 			}
@@ -190,8 +199,10 @@ func TestPopUpsOfOthersGoOn(t *testing.T) {
 		return got
 	}
 	id := jsonrpc.GetString(call("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
-	page := jsonrpc.GetString(call("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}), "sessionId")
-	got := call(page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "userGesture": true, "expression": `new Promise(done => {
+	page := jsonrpc.GetString(call("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}),
+		"sessionId")
+	got := call(page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "userGesture": true, "expression": `
+		new Promise(done => {
 		const w = window.open('about:blank')
 		w.setTimeout(() => done('loaded'), 5) })`})
 	if v := jsonrpc.GetString(got, "result", "value"); v != "loaded" {
@@ -207,7 +218,8 @@ func TestNothingIsLeft(t *testing.T) {
 		p := connect(t, s, "")
 		p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 		page := p.autoAttach()
-		p.conn.Write(command("1000", page, "Runtime.evaluate", map[string]any{"expression": "window.open('about:blank')", "userGesture": true}))
+		p.conn.Write(command("1000", page, "Runtime.evaluate", map[string]any{"expression": "window.open('about:blank')",
+			"userGesture": true}))
 		p.conn.Write(command("1001", "", "Target.createBrowserContext", nil))
 		p.conn.Write(command("1002", "", "Target.createTarget", map[string]any{"url": "about:blank"}))
 		for range 2 {
@@ -252,7 +264,8 @@ func TestNothingIsLeft(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.sessions)+len(b.contexts)+len(b.targets)+b.watcher.pending() > 0 {
-			left = fmt.Sprintf("%d sessions, %d contexts, %d targets, %d calls", len(b.sessions), len(b.contexts), len(b.targets), b.watcher.pending())
+			left = fmt.Sprintf("%d sessions, %d contexts, %d targets, %d calls", len(b.sessions), len(b.contexts),
+				len(b.targets), b.watcher.pending())
 		}
 		return left
 	}

@@ -10,7 +10,10 @@ import (
 // A client may navigate at once: what the session does to a new page is done
 // by then. It crashed the renderer otherwise.
 func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Write([]byte("<html>"))
+	}))
 	defer site.Close()
 	b := openChrome(t)
 	for range 8 {

@@ -59,8 +59,10 @@ type Session struct {
 // NewSession makes a session with one blank page.
 func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{
-		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}), finished: make(chan struct{}),
-		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, ownSessions: map[string]string{}, downloads: map[string]*download{},
+		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}),
+		finished: make(chan struct{}),
+		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, ownSessions: map[string]string{},
+		downloads: map[string]*download{},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -139,7 +141,8 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := b.claimContext(s); err != nil {
 		return err
 	}
-	if _, err := s.link.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "default", "browserContextId": s.base, "eventsEnabled": true}); err != nil {
+	if _, err := s.link.call(ctx, "", "Browser.setDownloadBehavior",
+		map[string]any{"behavior": "default", "browserContextId": s.base, "eventsEnabled": true}); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
 	if s.options.Default {
@@ -506,25 +509,26 @@ func (s *Session) prepareLocked(t *target) {
 		late.Stop()
 		ready()
 	}
-	s.link.begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true}, func(got json.RawMessage, err error) {
-		own := jsonrpc.GetString(got, "sessionId")
-		b.mu.Lock()
-		known := err == nil && b.targets[t.id] == t
-		if known {
-			s.ownSessions[t.id] = own
-			t.needsFocus = severed
-			s.focusLocked(t)
-			if s.ignoreCertErrors {
-				s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
+	s.link.begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
+		func(got json.RawMessage, err error) {
+			own := jsonrpc.GetString(got, "sessionId")
+			b.mu.Lock()
+			known := err == nil && b.targets[t.id] == t
+			if known {
+				s.ownSessions[t.id] = own
+				t.needsFocus = severed
+				s.focusLocked(t)
+				if s.ignoreCertErrors {
+					s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
+				}
 			}
-		}
-		b.mu.Unlock()
-		if !known || severed {
-			done(nil, err)
-			return
-		}
-		s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
-	})
+			b.mu.Unlock()
+			if !known || severed {
+				done(nil, err)
+				return
+			}
+			s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+		})
 }
 
 // readyTimeout bounds how long a new page waits for that.

@@ -18,7 +18,8 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(k.roots) >= maxRoots {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with the browser, and may have no more", maxRoots))
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
+			"the connection has %d sessions with the browser, and may have no more", maxRoots))
 		return
 	}
 	k.roots[session] = newRoot(session)
@@ -31,7 +32,8 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 
 // browserInfo is the TargetInfo of the session itself.
 func (s *Session) browserInfo() json.RawMessage {
-	raw, _ := json.Marshal(map[string]any{"targetId": s.id, "type": "browser", "title": "", "url": "", "attached": true, "canAccessOpener": false})
+	raw, _ := json.Marshal(map[string]any{"targetId": s.id, "type": "browser", "title": "", "url": "", "attached": true,
+		"canAccessOpener": false})
 	return raw
 }
 
@@ -55,7 +57,8 @@ func (k *Client) attachToTarget(c policy.Command, r *root) {
 	defer b.mu.Unlock()
 	switch {
 	case len(k.attached) >= maxAttached:
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with targets, and may have no more", maxAttached))
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with targets, and may have no more",
+			maxAttached))
 	case r != nil:
 		k.requestAttachLocked(jsonrpc.GetString(c.Params, "targetId"), &attachRequest{root: r}, k.answerTo(c, nil))
 	default:
@@ -70,7 +73,8 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	full := len(s.contexts) >= maxContexts
 	b.mu.Unlock()
 	if full {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d browser contexts, and may have no more", maxContexts))
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d browser contexts, and may have no more",
+			maxContexts))
 		return
 	}
 	c.Params = jsonrpc.Set(c.Params, "disposeOnDetach", json.RawMessage("true"))
@@ -195,7 +199,8 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	k.stopAutoAttachLocked(over)
 	b.mu.Unlock()
 	k.reply(c, emptyObject)
-	k.toClient.put(event(c.Session, "Target.detachedFromTarget", map[string]string{"sessionId": id, "targetId": k.session.id}))
+	k.toClient.put(event(c.Session, "Target.detachedFromTarget",
+		map[string]string{"sessionId": id, "targetId": k.session.id}))
 }
 
 // getTargetInfo tells of a target of the session, or of the session itself.
@@ -272,7 +277,8 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	}
 	delete(k.discover, c.Session)
 	if on && len(k.discover) >= maxListeners {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions that discover targets, and may have no more", maxListeners))
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
+			"the connection has %d sessions that discover targets, and may have no more", maxListeners))
 		return
 	}
 	if on {
@@ -313,7 +319,8 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 		k.refuse(c, policy.NotFlat())
 		return
 	case on && wanted.matches("tab") && wanted.matches("page"):
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Filter should not simultaneously allow \"tab\" and \"page\", page targets are attached via tab targets"))
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Filter should not simultaneously allow \"tab\" and \"page\", page targets are attached via tab targets"))
 		return
 	}
 	ctx, cancel := k.bounded()

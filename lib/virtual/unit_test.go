@@ -43,7 +43,8 @@ func TestFilter(t *testing.T) {
 			}
 		}
 	}
-	for _, wrong := range []string{"5", `{"type":"page"}`, `[5]`, `[{"type":5}]`, "[" + strings.Repeat("{},", maxFilter) + "{}]"} {
+	for _, wrong := range []string{"5", `{"type":"page"}`, `[5]`, `[{"type":5}]`,
+		"[" + strings.Repeat("{},", maxFilter) + "{}]"} {
 		if _, err := newFilter(json.RawMessage(wrong)); err == nil {
 			t.Errorf("%.50s is taken", wrong)
 		}
@@ -58,7 +59,8 @@ func TestIDOf(t *testing.T) {
 			t.Errorf("%s: %d, %v", message, id, ok)
 		}
 	}
-	for _, none := range []string{"", "{", `{"id":`, `{"id":-`, `{"id":5`, `{"id":"5"}`, `{"method":"a"}`, `{ "id":5}`, `{"id":99999999999999999999}`} {
+	for _, none := range []string{"", "{", `{"id":`, `{"id":-`, `{"id":5`, `{"id":"5"}`, `{"method":"a"}`, `{ "id":5}`,
+		`{"id":99999999999999999999}`} {
 		if id, ok := idOf([]byte(none)); ok {
 			t.Errorf("%s: %d", none, id)
 		}
@@ -68,7 +70,8 @@ func TestIDOf(t *testing.T) {
 func TestMessagesAreJSON(t *testing.T) {
 	odd := "a\"\\\n\u2028<é"
 	for _, message := range [][]byte{
-		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)), command("1", odd, "A.b", nil),
+		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)),
+		command("1", odd, "A.b", nil),
 		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}), objectWith(odd, quote(odd)),
 	} {
 		if !json.Valid(message) {

@@ -203,12 +203,14 @@ func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 	}
 	id := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
 	last := p.events[len(p.events)-1]
-	if len(p.events) != 2 || jsonrpc.GetString(last, "params", "targetInfo", "targetId") != id || string(jsonrpc.Get(last, "params", "waitingForDebugger")) != "true" {
+	if len(p.events) != 2 || jsonrpc.GetString(last, "params", "targetInfo", "targetId") != id ||
+		string(jsonrpc.Get(last, "params", "waitingForDebugger")) != "true" {
 		t.Fatalf("a new target was not told, waiting, before the answer: %s", p.events)
 	}
 	page := jsonrpc.GetString(last, "params", "sessionId")
 	p.must(page, "Runtime.runIfWaitingForDebugger", nil)
-	got := p.must(page, "Runtime.evaluate", map[string]any{"expression": "document.hasFocus() + ' ' + document.visibilityState"})
+	got := p.must(page, "Runtime.evaluate",
+		map[string]any{"expression": "document.hasFocus() + ' ' + document.visibilityState"})
 	if s := jsonrpc.GetString(got, "result", "value"); s != "true visible" {
 		t.Errorf("a page of a session has focus and visibility %q, want %q", s, "true visible")
 	}
@@ -261,20 +263,25 @@ func TestBrowserIsATarget(t *testing.T) {
 	all := map[string]any{"discover": true, "filter": []map[string]any{{}}}
 	p.must("", "Target.setDiscoverTargets", all)
 	id := jsonrpc.GetString(p.event("Target.targetCreated", `"type":"browser"`), "params", "targetInfo", "targetId")
-	if got := p.must("", "Target.getTargetInfo", map[string]any{"targetId": id}); jsonrpc.GetString(got, "targetInfo", "type") != "browser" {
+	if got := p.must("", "Target.getTargetInfo", map[string]any{"targetId": id}); jsonrpc.GetString(got, "targetInfo",
+		"type") != "browser" {
 		t.Errorf("the browser's own info is %s", got)
 	}
-	if got := p.must("", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}}); !strings.Contains(string(got), id) {
+	if got := p.must("", "Target.getTargets",
+		map[string]any{"filter": []map[string]any{{}}}); !strings.Contains(string(got), id) {
 		t.Errorf("without a filter the browser is not listed: %s", got)
 	}
-	root := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}), "sessionId")
+	root := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}),
+		"sessionId")
 	if got := p.must(root, "Target.getTargets", nil); strings.Contains(string(got), foreign) {
 		t.Errorf("a session with the browser sees a page of another: %s", got)
 	}
-	if got := q.ask("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}); jsonrpc.Get(got, "error") == nil {
+	if got := q.ask("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}); jsonrpc.Get(got,
+		"error") == nil {
 		t.Errorf("a session has attached to another as a browser: %s", got)
 	}
-	page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
+	page := jsonrpc.GetString(p.must("", "Target.attachToTarget",
+		map[string]any{"targetId": p.pages()[0], "flatten": true}), "sessionId")
 	p.must(page, "Target.setDiscoverTargets", map[string]any{"discover": true})
 	p.event("Target.targetCreated", `"sessionId":"`+page+`"`)
 	p.must("", "Target.createTarget", map[string]any{"url": "about:blank#new"})

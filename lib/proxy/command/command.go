@@ -37,7 +37,8 @@ import (
 
 var columns = []cli.Column{
 	{Head: "PORT", Field: "proxy.port"}, {Head: "PID", Field: "proxy.pid"}, {Head: "STATE", Field: "status.state"},
-	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"}, {Head: "WEBSOCKETS", Field: "status.websockets"},
+	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"},
+	{Head: "WEBSOCKETS", Field: "status.websockets"},
 	{Head: "ENDPOINT", Field: "proxy.http_url"},
 }
 
@@ -123,7 +124,8 @@ func Run(c *cli.Context) error {
 		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
 			e.WSURL = sessionOf(sessions.Info{Name: cmdSession}, e).WSURL
 		}
-		err = run.Command(ctx, cmd, c.Command, run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}, c.Duration("stop-timeout"), nil)
+		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
+		err = run.Command(ctx, cmd, c.Command, at, c.Duration("stop-timeout"), nil)
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {
@@ -225,7 +227,8 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	if len(ls) > 0 {
 		for _, l := range ls {
 			if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() && !c.IsSet("token-file") {
-				return nil, exit.Errorf(exit.Config, "systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
+				return nil, exit.Errorf(exit.Config,
+					"systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
 			}
 		}
 		return ls, nil
@@ -300,7 +303,9 @@ func setProtocol(e *record.Proxy, protocol string) {
 }
 
 // launch launches with --launch, or with blaunch, in the name of owner.
-func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner string) func(context.Context, options.Options, string) (*launcher.Browser, error) {
+func launch(
+	c *cli.Context, rec *record.Record, now <-chan struct{}, owner string,
+) func(context.Context, options.Options, string) (*launcher.Browser, error) {
 	input := record.New()
 	if rec != nil {
 		input = rec.Clone()
@@ -310,13 +315,16 @@ func launch(c *cli.Context, rec *record.Record, now <-chan struct{}, owner strin
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
 		var spec launcher.Spec
 		if line := c.String("launch"); line != "" {
-			spec = launcher.Spec{Argv: shellArgv(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin, Stderr: c.Messages}
+			spec = launcher.Spec{Argv: shellArgv(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin,
+				Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
 				o.Browser = typ // a restart changes nothing that nobody asked for
 			}
 			var err error
-			if spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"), append(o.Argv(), "--owner="+owner)); err != nil {
+			spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"),
+				append(o.Argv(), "--owner="+owner))
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -381,7 +389,8 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 			return nil, control.Errorf(control.BadRequest, "%s", wrong)
 		}
 		if over.Browser == record.Firefox && s.proxy.Sessions != nil {
-			return nil, control.Errorf(control.BadRequest, "this proxy is isolated, which needs a browser that speaks CDP: Firefox does not")
+			return nil, control.Errorf(control.BadRequest,
+				"this proxy is isolated, which needs a browser that speaks CDP: Firefox does not")
 		}
 	}
 	var act func() error
@@ -395,7 +404,8 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	case "stop":
 		act = func() error { return s.proxy.Stop(ctx) }
 	default:
-		return nil, control.Errorf(control.UnknownMethod, "bproxy has no method %q: it has status, launch, restart, stop, session_list and session_end", method)
+		return nil, control.Errorf(control.UnknownMethod,
+			"bproxy has no method %q: it has status, launch, restart, stop, session_list and session_end", method)
 	}
 	return control.Later(func() (any, error) {
 		if err := act(); err != nil {

@@ -25,7 +25,8 @@ const cmdSession = "default"
 // sessionsOf is the registry that the flags ask for, nil without --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
-		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session", "root-session"} {
+		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
+			"root-session"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s is for the sessions of --isolate", f)
 			}
@@ -38,7 +39,8 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	}
 	switch {
 	case c.Bool("direct"):
-		return nil, c.UsageError("--direct leads past the proxy, which would show the whole browser: leave it out with --isolate")
+		return nil, c.UsageError("--direct leads past the proxy, which would show the whole browser: leave it out with " +
+			"--isolate")
 	case c.IsSet("trace"):
 		return nil, c.UsageError("--trace can't write down the messages of sessions: leave it out with --isolate")
 	case g.Grace < 0 || g.Idle < 0:
@@ -57,7 +59,8 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 // checkIsolated refuses a browser that can't be shared.
 func checkIsolated(c *cli.Context, p *proxy.Proxy, protocol string) error {
 	if p.Sessions != nil && protocol == record.BiDi {
-		return c.UsageError("--isolate needs a browser that speaks CDP, and Firefox speaks WebDriver BiDi: bpool gives each client a Firefox of its own")
+		return c.UsageError("--isolate needs a browser that speaks CDP, and Firefox speaks WebDriver BiDi: " +
+			"bpool gives each client a Firefox of its own")
 	}
 	return nil
 }
@@ -105,7 +108,8 @@ type endRequest struct {
 // handleSessions answers the methods of the control socket for sessions.
 func (s *service) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if s.proxy.Sessions == nil {
-		return nil, control.Errorf(control.BadRequest, "this proxy shows its browser whole, without sessions: start it with --isolate")
+		return nil, control.Errorf(control.BadRequest,
+			"this proxy shows its browser whole, without sessions: start it with --isolate")
 	}
 	if method == "session_list" {
 		return s.sessions(), nil
@@ -131,8 +135,10 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 }
 
 var sessionColumns = []cli.Column{
-	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"}, {Head: "TABS", Field: "session.tab_count"},
-	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds"}, {Head: "ENDPOINT", Field: "session.ws_url"},
+	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"},
+	{Head: "TABS", Field: "session.tab_count"},
+	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds"},
+	{Head: "ENDPOINT", Field: "session.ws_url"},
 }
 
 // Sessions lists the sessions of the proxies that run, or ends some of one.
@@ -177,7 +183,8 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 	case err != nil:
 		return err
 	case len(ps) == 0:
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy --isolate runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
+		return &exit.Error{Code: exit.Unavailable,
+			Err: fmt.Errorf("no bproxy --isolate is running (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
 		return c.UsageError("several run, name the port of one with --port: %s", strings.Join(portsOf(ps), ", "))
 	}
@@ -204,7 +211,8 @@ func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
 
 // callSessions has a proxy do something, and prints the records that it answers
 // with.
-func callSessions(c *cli.Context, out *cli.Output, p state.Proxy, method string, params any, timeout time.Duration) error {
+func callSessions(c *cli.Context, out *cli.Output, p state.Proxy, method string, params any,
+	timeout time.Duration) error {
 	var rs []*record.Record
 	if err := callInto(p, method, params, &rs, timeout); err != nil {
 		return err

@@ -106,7 +106,8 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the proxy with pid %d has not answered within %v: is it stopped?", p.Process.PID, timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			fmt.Errorf("the proxy with pid %d has not answered within %v: is it stopped?", p.Process.PID, timeout))
 		defer cancel()
 	}
 	err := control.Call(ctx, p.Control, method, params, answer)
@@ -115,7 +116,8 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	case errors.As(err, &e):
 		return e.Exit()
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
+		return &exit.Error{Code: exit.Unavailable,
+			Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}
 	case err != nil:
 		return &exit.Error{Code: exit.TryAgain, Err: err}
 	}
@@ -151,7 +153,8 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 	}
 	switch len(ps) {
 	case 0:
-		return state.Proxy{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
+			Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case 1:
 		return ps[0], nil
 	}
@@ -168,12 +171,14 @@ func portsOf(ps []state.Proxy) (ports []string) {
 }
 
 // otherStateHint is what to do about a proxy that runs and is not listed.
-const otherStateHint = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, or by another user, is listed in another file"
+const otherStateHint = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, " +
+	"or by another user, is listed in another file"
 
 // errNotListed says that no proxy with this port is listed.
 func errNotListed(c *cli.Context, port string) error {
 	path := c.State().Path()
-	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path), Hint: "bproxy list shows those that run"}
+	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path),
+		Hint: "bproxy list shows those that run"}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
 			conn.Close()

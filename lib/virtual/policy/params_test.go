@@ -7,7 +7,8 @@ import (
 
 func TestURL(t *testing.T) {
 	for _, allowed := range []string{
-		"http://a/", "HTTPS://a", " \x00\thttp://a", "ht\ntp://a", "about:blank", "about:blank#x", "About:srcdoc", "data:text/html,x",
+		"http://a/", "HTTPS://a", " \x00\thttp://a", "ht\ntp://a", "about:blank", "about:blank#x", "About:srcdoc",
+		"data:text/html,x",
 		"blob:http://a/1", "javascript:1", "view-source:http://a/",
 		"view-source: \tHTTP://a", "blob:null/1", "", "/etc/passwd", "a/b:c", "1a:b", ":",
 	} {
@@ -16,9 +17,12 @@ func TestURL(t *testing.T) {
 		}
 	}
 	for _, refused := range []string{
-		"file:///etc/passwd", " \tfile:///", "fi\nle:///", "FILE:/", "\x1ffile:", "view-source:file:///", "VIEW-SOURCE:file:///",
-		"view-source: file:///", "view-source:\x01file:///", "view-source:", "view-source:/etc", "blob:file:///x", "blob:chrome://settings/x",
-		"view-source:view-source:http://a", "view-source:chrome://quit", "chrome://quit", "Chrome:quit", "chrome-untrusted://x",
+		"file:///etc/passwd", " \tfile:///", "fi\nle:///", "FILE:/", "\x1ffile:", "view-source:file:///",
+		"VIEW-SOURCE:file:///",
+		"view-source: file:///", "view-source:\x01file:///", "view-source:", "view-source:/etc", "blob:file:///x",
+		"blob:chrome://settings/x",
+		"view-source:view-source:http://a", "view-source:chrome://quit", "chrome://quit", "Chrome:quit",
+		"chrome-untrusted://x",
 		"chrome-extension://x", "devtools://devtools/bundled/inspector.html", "about:settings", "about:BLANK", "about:blankx",
 		"mailto:a@b", "ws://a", "filesystem:http://a/", "isolated-app://x", "C:\\x", "intent://x",
 	} {
@@ -30,12 +34,14 @@ func TestURL(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	roots := []string{"/tmp/up", "/srv/files/"}
-	for _, allowed := range []string{"/tmp/up/a", "/tmp/up/../up/a", "/tmp/up/b/../a", "/srv/files/..a", "/srv//files/./a/b"} {
+	for _, allowed := range []string{"/tmp/up/a", "/tmp/up/../up/a", "/tmp/up/b/../a", "/srv/files/..a",
+		"/srv//files/./a/b"} {
 		if err := Files([]string{allowed}, roots); err != nil {
 			t.Errorf("%q: %v", allowed, err)
 		}
 	}
-	for _, refused := range []string{"", "a", "up/a", "/tmp/up", "/tmp/up/", "/tmp/up/..", "/tmp/up/../a", "/tmp/upper", "/tmp/up/a/../../x",
+	for _, refused := range []string{"", "a", "up/a", "/tmp/up", "/tmp/up/", "/tmp/up/..", "/tmp/up/../a", "/tmp/upper",
+		"/tmp/up/a/../../x",
 		"/etc/passwd", "/tmp/up/a\x00", "file:///tmp/up/a", "~/a"} {
 		if Files([]string{"/tmp/up/a", refused}, roots) == nil {
 			t.Errorf("%q is allowed", refused)
@@ -65,10 +71,12 @@ func TestCheck(t *testing.T) {
 		{"Storage.overrideQuotaForOrigin", `{"quotaSize":1e19}`, "", "quotaSize"},
 		{"Storage.overrideQuotaForOrigin", `{"quotaSize":5e9}`, `{"quotaSize":5e9}`, ""},
 		{"Input.dispatchDragEvent", `{"data":{"items":[]}}`, `{"data":{"items":[]}}`, ""},
-		{"Input.dispatchKeyEvent", `{"type":"keyDown","nativeVirtualKeyCode":78,"key":"n"}`, `{"type":"keyDown","key":"n"}`, ""},
+		{"Input.dispatchKeyEvent", `{"type":"keyDown","nativeVirtualKeyCode":78,"key":"n"}`, `{"type":"keyDown","key":"n"}`,
+			""},
 		{"Input.dispatchKeyEvent", `{"\u006eativeVirtualKeyCode":78}`, `{}`, ""},
 		{"Input.imeSetComposition", `{"replacementStart":-1}`, "", "replacementStart"},
-		{"Input.imeSetComposition", `{"replacementStart":0,"replacementEnd":1e1}`, `{"replacementStart":0,"replacementEnd":1e1}`, ""},
+		{"Input.imeSetComposition", `{"replacementStart":0,"replacementEnd":1e1}`,
+			`{"replacementStart":0,"replacementEnd":1e1}`, ""},
 		{"Target.attachToTarget", `{"targetId":"A"}`, "", "flatten"},
 		{"Target.attachToTarget", `{"targetId":"A","flatten":true}`, `{"targetId":"A","flatten":true}`, ""},
 		{"Target.setAutoAttach", `{"autoAttach":false}`, `{"autoAttach":false}`, ""},
@@ -79,7 +87,8 @@ func TestCheck(t *testing.T) {
 			c.Params = []byte(test.params)
 		}
 		kept, err := Check(c, []string{"/up"})
-		if err == nil && test.err != "" || err != nil && (test.err == "" || !strings.Contains(err.Message, test.err)) || string(kept) != test.kept {
+		if err == nil && test.err != "" || err != nil && (test.err == "" || !strings.Contains(err.Message, test.err)) ||
+			string(kept) != test.kept {
 			t.Errorf("%s %s: %s, %v", test.method, test.params, kept, err)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 func TestParse(t *testing.T) {
 	for _, test := range []struct{ message, id, method, session, params string }{
 		{`{"id":1,"method":"Page.enable"}`, "1", "Page.enable", "", ""},
-		{" \r\n{ \"params\" : {} , \"sessionId\":\"S\",\"method\":\"Page.enable\",\"id\" : -7 }\n", "-7", "Page.enable", "S", "{}"},
+		{" \r\n{ \"params\" : {} , \"sessionId\":\"S\",\"method\":\"Page.enable\",\"id\" : -7 }\n", "-7", "Page.enable", "S",
+			"{}"},
 		{`{"id":2147483647,"method":"\u0054arget.getTargets","params":null}`, "2147483647", "Target.getTargets", "", ""},
 		{`{"\u0069d":-2147483648,"method":"X\/\"","sessionId":""}`, "-2147483648", `X/"`, "", ""},
 		{`{"id":0,"method":"Runtime.evaluate","params":{"a":1,"a":[{"b":2,"b":3}]}}`, "0", "Runtime.evaluate", "",
@@ -70,10 +71,13 @@ func TestParseRefuses(t *testing.T) {
 		{`{"id":1,/**/"method":"X.y"}`, -32700, "", "JSON: "},
 		{`{"id":1,"method":"X.y","params":{/*"*/"a":1}}`, -32700, "", "JSON: "},
 		{`{"id":1,"method":"X.y","params":` + deep + `}`, -32700, "", "JSON: "},
-		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"A","targetId":"B"}}`, -32602, "1", "Invalid parameters"},
-		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"A","\u0074argetId":"B"}}`, -32602, "1", "Invalid parameters"},
+		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"A","targetId":"B"}}`, -32602, "1",
+			"Invalid parameters"},
+		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"A","\u0074argetId":"B"}}`, -32602, "1",
+			"Invalid parameters"},
 		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":[{"a":1,"a":1}]}}`, -32602, "1", "Invalid parameters"},
-		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":` + deep[:1000] + deep[199_000:] + `}}`, -32602, "1", "Invalid parameters"},
+		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":` + deep[:1000] + deep[199_000:] + `}}`, -32602, "1",
+			"Invalid parameters"},
 		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"\v"}}`, -32602, "1", "Invalid parameters"},
 		{`{"id":1,"method":"Page.navigate","params":{"\x75rl":"a"}}`, -32602, "1", "Invalid parameters"},
 	} {
@@ -104,7 +108,8 @@ func TestParseIsFast(t *testing.T) {
 }
 
 func message(params string) []byte {
-	return fmt.Appendf(nil, `{"id":123,"method":"Runtime.evaluate","params":%s,"sessionId":"0123456789ABCDEF0123456789ABCDEF"}`, params)
+	return fmt.Appendf(nil,
+		`{"id":123,"method":"Runtime.evaluate","params":%s,"sessionId":"0123456789ABCDEF0123456789ABCDEF"}`, params)
 }
 
 func BenchmarkParse(b *testing.B) {
@@ -118,7 +123,9 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 	b.Run("judged", func(b *testing.B) {
-		m := []byte(`{"id":123,"method":"Page.navigate","params":{"url":"https://example.com/","frameId":"0123456789ABCDEF0123456789ABCDEF"},"sessionId":"0123456789ABCDEF0123456789ABCDEF"}`)
+		m := []byte(`{"id":123,"method":"Page.navigate",` +
+			`"params":{"url":"https://example.com/","frameId":"0123456789ABCDEF0123456789ABCDEF"},` +
+			`"sessionId":"0123456789ABCDEF0123456789ABCDEF"}`)
 		b.ReportAllocs()
 		for b.Loop() {
 			c, _ := Parse(m)

@@ -31,7 +31,8 @@ func TestTableHasEveryCommand(t *testing.T) {
 
 // refused are the domains that are refused as a whole.
 var refused = map[string]bool{
-	"BluetoothEmulation": true, "Cast": true, "Extensions": true, "PWA": true, "SmartCardEmulation": true, "Tethering": true,
+	"BluetoothEmulation": true, "Cast": true, "Extensions": true, "PWA": true, "SmartCardEmulation": true,
+	"Tethering": true,
 }
 
 // commands are the methods of cdproto's Command constants.
@@ -104,7 +105,8 @@ func TestLookup(t *testing.T) {
 		{"getTargets", Missing, Missing},
 		{"", Missing, Missing},
 	} {
-		if root, page := Lookup(test.method, false), Lookup(test.method, true); root.Action != test.root || page.Action != test.page {
+		if root, page := Lookup(test.method, false), Lookup(test.method, true); root.Action != test.root ||
+			page.Action != test.page {
 			t.Errorf("%s: %v and %v", test.method, root.Action, page.Action)
 		}
 	}

@@ -26,7 +26,8 @@ func URL(raw string) error {
 // OpensFile reports whether a command opens a file: address, which the session
 // of the browser's user may.
 func OpensFile(c Command) bool {
-	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") && scheme(normalize(jsonrpc.GetString(c.Params, "url"))) == "file"
+	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") &&
+		scheme(normalize(jsonrpc.GetString(c.Params, "url"))) == "file"
 }
 
 // fetchURL is URL for a request, which may be a WebSocket's.

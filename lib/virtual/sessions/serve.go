@@ -51,7 +51,8 @@ func parsePath(path string) (ep endpoint, target string) {
 	case "", "/devtools/browser":
 		return toBrowser, ""
 	}
-	for prefix, ep := range map[string]endpoint{"/json/activate/": activate, "/json/close/": closePage, "/devtools/browser/": toBrowser, "/devtools/page/": toPage} {
+	for prefix, ep := range map[string]endpoint{"/json/activate/": activate, "/json/close/": closePage,
+		"/devtools/browser/": toBrowser, "/devtools/page/": toPage} {
 		if target, ok := strings.CutPrefix(path, prefix); ok && target != "" {
 			return ep, target
 		}
@@ -183,7 +184,8 @@ type targetInfo struct {
 func newTargetInfo(info json.RawMessage, at string) targetInfo {
 	get := func(name string) string { return jsonrpc.GetString(info, name) }
 	id := get("targetId")
-	return targetInfo{ID: id, ParentID: get("parentFrameId"), Title: get("title"), Type: get("type"), URL: get("url"), WSURL: at + "page/" + id}
+	return targetInfo{ID: id, ParentID: get("parentFrameId"), Title: get("title"), Type: get("type"), URL: get("url"),
+		WSURL: at + "page/" + id}
 }
 
 // serveNewPage answers /json/new.

@@ -97,17 +97,20 @@ func TestSessionsAddresses(t *testing.T) {
 	if want := "ws://" + at + "/session/a/devtools/browser/a"; v["webSocketDebuggerUrl"] != want {
 		t.Errorf("the address is %q, want %q", v["webSocketDebuggerUrl"], want)
 	}
-	if !strings.Contains(v["Browser"], "/") || v["Protocol-Version"] != "1.3" || !strings.HasPrefix(v["WebKit-Version"], "537.36 (@") || v["V8-Version"] == "" {
+	if !strings.Contains(v["Browser"], "/") || v["Protocol-Version"] != "1.3" ||
+		!strings.HasPrefix(v["WebKit-Version"], "537.36 (@") || v["V8-Version"] == "" {
 		t.Errorf("/json/version is %v", v)
 	}
-	if _, answer := dial(t, v["webSocketDebuggerUrl"], `{"id":1,"method":"Browser.getVersion"}`); !strings.Contains(answer, `"product"`) {
+	if _, answer := dial(t, v["webSocketDebuggerUrl"], `{"id":1,"method":"Browser.getVersion"}`); !strings.Contains(answer,
+		`"product"`) {
 		t.Error(answer)
 	}
 
 	var mine, theirs []map[string]string
 	get(t, "GET", at+"/session/a/json/list", &mine)
 	get(t, "GET", at+"/session/b/json", &theirs)
-	if len(mine) != 1 || len(theirs) != 1 || mine[0]["id"] == theirs[0]["id"] || mine[0]["type"] != "page" || mine[0]["url"] != "about:blank" {
+	if len(mine) != 1 || len(theirs) != 1 || mine[0]["id"] == theirs[0]["id"] || mine[0]["type"] != "page" ||
+		mine[0]["url"] != "about:blank" {
 		t.Fatalf("a new session has %v, another has %v; want one blank page each", mine, theirs)
 	}
 	foreign := theirs[0]["id"]
@@ -116,7 +119,8 @@ func TestSessionsAddresses(t *testing.T) {
 	if page["url"] != "data:text/html,<title>new</title>" && page["url"] != "" {
 		t.Errorf("the new page is %v", page)
 	}
-	if _, answer := dial(t, page["webSocketDebuggerUrl"], `{"id":1,"method":"Runtime.evaluate","params":{"expression":"6*7"}}`); !strings.Contains(answer, `"value":42`) {
+	if _, answer := dial(t, page["webSocketDebuggerUrl"],
+		`{"id":1,"method":"Runtime.evaluate","params":{"expression":"6*7"}}`); !strings.Contains(answer, `"value":42`) {
 		t.Errorf("the page's own WebSocket: %s", answer)
 	}
 	for _, c := range []struct {
@@ -180,7 +184,8 @@ func TestAnonymousAddresses(t *testing.T) {
 	if len(g.List()) != 0 {
 		t.Error("a session was created before anybody connected to it")
 	}
-	const create, pages = `{"id":1,"method":"Target.createTarget","params":{"url":"about:blank#mine"}}`, `{"id":1,"method":"Target.getTargets"}`
+	const create, pages = `{"id":1,"method":"Target.createTarget","params":{"url":"about:blank#mine"}}`,
+		`{"id":1,"method":"Target.getTargets"}`
 	first, answer := dial(t, one, create)
 	if !strings.Contains(answer, "targetId") {
 		t.Fatal(answer)

@@ -36,7 +36,9 @@ func CheckName(name string) error {
 	if ok {
 		return nil
 	}
-	return control.Errorf(control.BadRequest, "%q is not a session's name: it is 1 to %d letters, digits, \".\", \"_\" and \"-\", and not \".\" or \"..\"", clip(name), maxName)
+	return control.Errorf(control.BadRequest,
+		"%q is not a session's name: it is 1 to %d letters, digits, \".\", \"_\" and \"-\", and not \".\" or \"..\"",
+		clip(name), maxName)
 }
 
 const maxName = 64
@@ -76,7 +78,8 @@ func (t *table) enter(k Key) (e *entry, created bool, err error) {
 	e = t.entries[k]
 	if e == nil {
 		if len(t.entries) >= t.max {
-			e := control.Errorf(control.SessionLimit, "there are %s already, and --max-sessions allows no more", count(len(t.entries)))
+			e := control.Errorf(control.SessionLimit, "there are %s already, and --max-sessions allows no more",
+				count(len(t.entries)))
 			e.Hint = "bproxy session list shows them, and bproxy session end NAME ends one"
 			return nil, false, e
 		}

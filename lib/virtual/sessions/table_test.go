@@ -58,7 +58,8 @@ func FuzzTable(f *testing.F) {
 			}
 			for _, e := range table.entries {
 				if e.used != nil && (e.key.Kind == Named && now.Sub(*spoke[e]) >= table.idle ||
-					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace || e.key.Kind == Single && users[e] == 0) {
+					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace || e.key.Kind == Single &&
+					users[e] == 0) {
 					t.Fatalf("%v is still there", e.key)
 				}
 				if !ok && e.used != nil && (e.key.Kind == Named || users[e] == 0) {
