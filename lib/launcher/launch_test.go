@@ -99,7 +99,7 @@ func TestFailedLaunch(t *testing.T) {
 		script, message, hint string
 		code                  int
 	}{
-		"its own words":   {"echo 'sh: no display' >&2; echo 'sh: hint: xvfb-run' >&2; exit 69", "no display", "xvfb-run", 69},
+		"its own words":   {"echo 'sh: no display' >&2; echo 'sh: hint: xvfb' >&2; exit 69", "no display", "xvfb", 69},
 		"no words":        {"exit 1", "exit status 1", "", 1},
 		"no record":       {"exit 0", "sh printed no record", "", 1},
 		"try again":       {"exit 75", "75", "", 75},
