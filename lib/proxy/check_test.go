@@ -83,64 +83,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A page that was loaded from here, such as DevTools' own, may load the rest of
-// it if our own origin is allowed.
-func TestOwnPage(t *testing.T) {
-	const devtools = "GET /devtools/inspector.html HTTP/1.1\nHost: localhost:9222\nSec-Fetch-Site: "
-	for _, c := range []struct {
-		origin, head string
-		status       int
-	}{
-		{"*", devtools + "same-origin", 0},
-		{"http://localhost:9222", devtools + "same-origin", 0},
-		{"http://127.0.0.1:9222", devtools + "same-origin", 403},
-		{"http://localhost", devtools + "same-origin", 403},
-		{"", devtools + "same-origin", 403},
-		{"*", devtools + "same-site", 403},
-		{"*", devtools + "cross-site", 403},
-		{"http://localhost:9222", devtools + "same-origin\nOrigin: http://evil.example", 403},
-	} {
-		p := &Proxy{Guard: guard.Guard{Origins: []string{c.origin}}}
-		got := 0
-		if no := p.check(request(t, c.head)); no != nil {
-			got = no.Status
-		}
-		if got != c.status {
-			t.Errorf("%s: %q: %d, want %d", c.origin, c.head, got, c.status)
-		}
-	}
-}
-
-func TestToken(t *testing.T) {
-	p := &Proxy{Guard: guard.Guard{Token: "secret"}}
-	for head, want := range map[string]int{
-		"GET /json HTTP/1.1\nHost: farm.example":                                        401,
-		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: Bearer secreT":          401,
-		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: secret":                 401,
-		"GET /json?token=secre HTTP/1.1\nHost: farm.example":                            401,
-		"GET /json?xtoken=secret HTTP/1.1\nHost: farm.example":                          401,
-		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: bearer secret":          0,
-		"GET /json?a=1&token=secret&b HTTP/1.1\nHost: farm.example":                     0,
-		"GET /json?token=%73ecret HTTP/1.1\nHost: farm.example":                         0,
-		"GET /json?token=secret HTTP/1.1\nHost: farm.example\nOrigin: http://x.example": 403,
-	} {
-		got := 0
-		if no := p.check(request(t, head)); no != nil {
-			got = no.Status
-		}
-		if got != want {
-			t.Errorf("%q: %d, want %d", head, got, want)
-		}
-	}
-	r := request(t, "PUT /json/new?token=secret&http://site/?token=its&x HTTP/1.1\nHost: x\nAuthorization: Bearer "+
-		"secret\nOrigin: y")
-	p.Guard.StripCredentials(r)
-	if r.URL.RawQuery != "http://site/?token=its&x" || r.Header.Get("Authorization") != "" ||
-		r.Header.Get("Origin") != "" {
-		t.Errorf("%s %v", r.URL.RawQuery, r.Header)
-	}
-}
-
 // local is a Host that DNS rebinding can't be.
 func local(host string) bool {
 	name, ok := guard.HostName(host)
