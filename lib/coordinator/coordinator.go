@@ -21,6 +21,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/run"
 )
 
 // Options say what a coordinator coordinates.
@@ -90,7 +91,7 @@ func New(o Options) *Coordinator {
 	c.Children = slices.Clone(c.Children)
 	for i := range c.Children {
 		child := &c.Children[i]
-		child.drives = child.hasPlaceholder() || child.endpointFlag() != ""
+		child.drives = run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
 		l := c.readCache(child)
 		l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
 		if l.known {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btools/lib/run"
 	"btools/lib/words"
 	"btools/lib/wsl"
 )
@@ -191,14 +192,6 @@ func isServer(word, pkg, program string) bool {
 		strings.Contains(word, "/node_modules/"+pkg+"/")
 }
 
-var placeholders = []string{"{cdp_endpoint}", "{cdp_port}", "{ws_endpoint}"}
-
-func (c *Child) hasPlaceholder() bool {
-	return slices.ContainsFunc(c.Argv, func(a string) bool {
-		return slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(a, p) })
-	})
-}
-
 // knownServer is what is known of the child, nil if nothing is or its arguments
 // choose a browser already.
 func (c *Child) knownServer() *knownServer {
@@ -232,21 +225,19 @@ func (c *Child) endpointFlag() string {
 // port's root: it takes a port, or an address whose path it may drop.
 func (c *Child) needsPort() bool {
 	return slices.ContainsFunc(c.Argv, func(a string) bool {
-		if strings.Contains(a, "{cdp_endpoint}") {
+		if strings.Contains(a, run.CDPEndpoint) {
 			return !isServer(c.server(), "@playwright/mcp", "playwright-mcp")
 		}
-		return strings.Contains(a, "{cdp_port}")
+		return strings.Contains(a, run.CDPPort)
 	})
 }
 
 // command is what is run for a browser, and its environment. A browser that
 // DevTools can't reach is left to the child.
 func (c *Child) command(b Browser) (argv, env []string) {
-	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(b.Port), "{cdp_endpoint}", b.HTTPURL, "{ws_endpoint}", b.WSURL)
+	at := run.Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port}
+	argv = at.Expand(c.Argv)
 	flag := c.endpointFlag()
-	for _, a := range c.Argv {
-		argv = append(argv, sub.Replace(a))
-	}
 	env = append(os.Environ(), quietNpm)
 	if port := findVSCode(os.Getenv).CDPPort; port != nil {
 		env = append(env, "VSCODE_CDP_PORT="+strconv.Itoa(*port))
@@ -263,16 +254,16 @@ func (c *Child) command(b Browser) (argv, env []string) {
 	}
 	k := c.knownServer()
 	switch {
-	case k == nil || c.hasPlaceholder():
+	case k == nil || run.HasPlaceholder(c.Argv):
 	case b.isBelow() && k.flagBelow != "":
 		argv = append(argv, k.flagBelow+b.WSURL)
 	default:
 		argv = append(argv, flag+b.HTTPURL)
 	}
-	if !b.isBelow() {
-		env = append(env, "BTOOLS_PORT="+strconv.Itoa(b.Port))
+	if b.isBelow() {
+		at.Port = 0 // which alone leads to no browser
 	}
-	return argv, append(env, "BTOOLS_CDP_URL="+b.HTTPURL, "BTOOLS_WS_URL="+b.WSURL, "BTOOLS_ID="+b.ID)
+	return argv, append(env, at.Environ()...)
 }
 
 // profile has a Playwright that launches its browser give it a profile that no

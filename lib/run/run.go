@@ -26,7 +26,7 @@ import (
 // Endpoint is what a command is told of its browser.
 type Endpoint struct {
 	ID, HTTPURL, WSURL string // ID is "" of a proxy
-	Port               int    // 0: there is no browser
+	Port               int    // 0: others have browsers there, too; or there is no browser
 	Protocol           string // "": CDP
 }
 
@@ -35,14 +35,56 @@ func EndpointOf(i record.Instance) Endpoint {
 	return Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port, Protocol: i.Protocol}
 }
 
-const cdpEndpoint = "{cdp_endpoint}"
+// Placeholders in the arguments of a command.
+const (
+	CDPPort     = "{cdp_port}"
+	CDPEndpoint = "{cdp_endpoint}"
+	WSEndpoint  = "{ws_endpoint}"
+)
+
+// HasPlaceholder reports whether a command has its browser in its arguments.
+func HasPlaceholder(argv []string) bool {
+	return slices.ContainsFunc(argv, func(a string) bool {
+		return strings.Contains(a, CDPPort) || strings.Contains(a, CDPEndpoint) || strings.Contains(a, WSEndpoint)
+	})
+}
+
+// Expand replaces the placeholders in the arguments of a command.
+func (e Endpoint) Expand(argv []string) []string {
+	sub := strings.NewReplacer(CDPPort, strconv.Itoa(e.Port), CDPEndpoint, e.HTTPURL, WSEndpoint, e.WSURL)
+	args := make([]string, len(argv))
+	for i, a := range argv {
+		args[i] = sub.Replace(a)
+	}
+	return args
+}
+
+// Environ is what tells a command of its browser in its environment, nil if
+// there is none.
+func (e Endpoint) Environ() []string {
+	if e.Port == 0 && e.WSURL == "" {
+		return nil
+	}
+	protocol, cdpURL := e.Protocol, e.HTTPURL
+	switch protocol {
+	case record.BiDi:
+		cdpURL = ""
+	case "":
+		protocol = record.CDP
+	}
+	env := []string{"BTOOLS_PROTOCOL=" + protocol, "BTOOLS_CDP_URL=" + cdpURL, "BTOOLS_WS_URL=" + e.WSURL, "BTOOLS_ID=" + e.ID}
+	if e.Port != 0 {
+		env = append(env, "BTOOLS_PORT="+strconv.Itoa(e.Port))
+	}
+	return env
+}
 
 // Check refuses arguments of a command that its browser can't fill in.
 func Check(argv []string, bidi bool) error {
-	if bidi && slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, cdpEndpoint) }) {
+	if bidi && slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, CDPEndpoint) }) {
 		return &exit.Error{
-			Code: exit.Usage, Err: errors.New(cdpEndpoint + ": Firefox speaks WebDriver BiDi, not CDP"),
-			Hint: "{ws_endpoint} is its address, for a client such as Puppeteer with protocol: 'webDriverBiDi'",
+			Code: exit.Usage, Err: errors.New(CDPEndpoint + ": Firefox speaks WebDriver BiDi, not CDP"),
+			Hint: WSEndpoint + " is its address, for a client such as Puppeteer with protocol: 'webDriverBiDi'",
 		}
 	}
 	return nil
@@ -74,27 +116,11 @@ func Find(argv []string) (string, error) {
 // killed. A second one kills it at once. The result is nil or an exit.Status with
 // the command's code. Started, if not nil, is called once it runs.
 func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration, started func()) error {
-	sub := strings.NewReplacer("{cdp_port}", strconv.Itoa(e.Port), cdpEndpoint, e.HTTPURL, "{ws_endpoint}", e.WSURL)
 	if err := Check(argv, e.Protocol == record.BiDi); err != nil {
 		return err
 	}
-	args := make([]string, len(argv))
-	for i, a := range argv {
-		args[i] = sub.Replace(a)
-	}
-	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	cmd.Env = os.Environ()
-	if e.Port != 0 {
-		protocol, cdpURL := e.Protocol, e.HTTPURL
-		switch protocol {
-		case record.BiDi:
-			cdpURL = ""
-		case "":
-			protocol = record.CDP
-		}
-		cmd.Env = append(cmd.Env, "BTOOLS_PORT="+strconv.Itoa(e.Port), "BTOOLS_PROTOCOL="+protocol, "BTOOLS_CDP_URL="+cdpURL,
-			"BTOOLS_WS_URL="+e.WSURL, "BTOOLS_ID="+e.ID)
-	}
+	cmd := &exec.Cmd{Path: path, Args: e.Expand(argv), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd.Env = append(os.Environ(), e.Environ()...)
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

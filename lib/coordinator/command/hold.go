@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -14,12 +13,6 @@ import (
 	"btools/lib/proc"
 	"btools/lib/run"
 )
-
-// here is the browser that the environment names.
-func here(getenv func(string) string) run.Endpoint {
-	port, _ := strconv.Atoi(getenv("BTOOLS_PORT"))
-	return run.Endpoint{ID: getenv("BTOOLS_ID"), HTTPURL: getenv("BTOOLS_CDP_URL"), WSURL: getenv("BTOOLS_WS_URL"), Port: port}
-}
 
 // Hold runs a child for its owner: when the owner is gone it ends the child,
 // and in any case what the child leaves behind, wherever that has got to.
@@ -43,7 +36,8 @@ func Hold(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	// None is to end us before all is done, not even after the child has ended.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err = run.Command(ctx, path, c.Command, here(c.Getenv), c.Duration("stop-timeout"), func() {
+	// The arguments and the environment have the browser already.
+	err = run.Command(ctx, path, c.Command, run.Endpoint{}, c.Duration("stop-timeout"), func() {
 		os.Stdin.Close() // the child's alone: their ends are to be seen
 		os.Stdout.Close()
 	})
