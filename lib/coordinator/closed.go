@@ -1,16 +1,9 @@
 package coordinator
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+import "btools/lib/wait"
 
 func closeOnce(c chan struct{}) {
-	if !isClosed(c) {
+	if !wait.Closed(c) {
 		close(c)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/run"
+	"btools/lib/wait"
 )
 
 // Options say what a coordinator coordinates.
@@ -274,7 +275,7 @@ func (c *Coordinator) tellAwaited() {
 	var names []string
 	c.mu.Lock()
 	for i := range c.Children {
-		if name := c.Children[i].Name; !isClosed(c.listings[name].listed) {
+		if name := c.Children[i].Name; !wait.Closed(c.listings[name].listed) {
 			names = append(names, name)
 		}
 	}
@@ -290,7 +291,7 @@ func (c *Coordinator) retry(child *Child) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	if l.err == nil || l.live || !isClosed(l.said) {
+	if l.err == nil || l.live || !wait.Closed(l.said) {
 		return false
 	}
 	l.said, l.began = make(chan struct{}), time.Time{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 // flight is a request of the host that is being answered.
@@ -110,7 +111,7 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 		s.mu.Unlock()
 		return
 	}
-	if f.place != nil && f.place.died != nil && isClosed(f.place.died) {
+	if f.place != nil && f.place.died != nil && wait.Closed(f.place.died) {
 		s.mu.Unlock()
 		s.fault(f, errBrowserDied)
 		return

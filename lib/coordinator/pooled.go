@@ -15,6 +15,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // pooled are the browsers of a bpool service.
@@ -333,7 +334,7 @@ func (s *pooled) watch(pid int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, died := range s.dead {
-		if isClosed(died) {
+		if wait.Closed(died) {
 			delete(s.dead, other)
 		}
 	}

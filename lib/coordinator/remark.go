@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 // Members of a result's _meta.
@@ -21,7 +22,7 @@ const (
 // if the next result may be from another one.
 func (s *Session) remark(p *place) (replaced, where string) {
 	key := seenKey(&p.Browser)
-	if p.died != nil && isClosed(p.died) {
+	if p.died != nil && wait.Closed(p.died) {
 		return "", "" // the next result is the one that is from another browser
 	}
 	news := p.news.read()

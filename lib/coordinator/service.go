@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"btools/lib/launcher"
+	"btools/lib/wait"
 )
 
 // service is a program of this project that runs for us: it is started when
@@ -37,7 +38,7 @@ func (v *service) up(ctx context.Context) (*launcher.Browser, error) {
 		v.mu.Unlock()
 		return nil, errors.New("bmcp is stopping")
 	}
-	if v.starting == nil && v.held != nil && !isClosed(v.held.Ended()) {
+	if v.starting == nil && v.held != nil && !wait.Closed(v.held.Ended()) {
 		defer v.mu.Unlock()
 		return v.held, nil
 	}
@@ -71,7 +72,7 @@ func (v *service) up(ctx context.Context) (*launcher.Browser, error) {
 func (v *service) running() *launcher.Browser {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.starting != nil || v.held == nil || isClosed(v.held.Ended()) {
+	if v.starting != nil || v.held == nil || wait.Closed(v.held.Ended()) {
 		return nil
 	}
 	return v.held

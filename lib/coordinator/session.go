@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 const (
@@ -260,7 +261,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 func (s *Session) greet() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !isClosed(s.greeted) {
+	if !wait.Closed(s.greeted) {
 		close(s.greeted)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // single is one browser behind one bproxy.
@@ -98,7 +99,7 @@ func (s *single) ready() *place {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cur == nil || isClosed(s.cur.died) {
+	if s.cur == nil || wait.Closed(s.cur.died) {
 		return nil
 	}
 	return s.cur

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 // fromChild handles what a child says of its own accord, in the order in which
@@ -59,7 +60,7 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 // A host of the stateless protocol gets no others. Guessed says that it does
 // not name its request.
 func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*flight) bool) {
-	if !isClosed(s.greeted) {
+	if !wait.Closed(s.greeted) {
 		return
 	}
 	var to json.RawMessage

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"btools/lib/wait"
 )
 
 // MaxLine is the size in bytes of the longest message that is read: 64 MiB of
@@ -270,7 +272,7 @@ var ErrUnread = errors.New("it is not read")
 // nothing of it is taken for as long as patience says, that is ErrUnread; the
 // end of the context is its cause.
 func (w *Writer) Await(ctx context.Context, until <-chan struct{}, patience time.Duration) error {
-	return Moving(ctx, until, patience, func() (int64, bool) { return w.taken.Load(), !isClosed(w.Idle()) })
+	return Moving(ctx, until, patience, func() (int64, bool) { return w.taken.Load(), !wait.Closed(w.Idle()) })
 }
 
 // Moving returns when until is closed, or with ErrUnread when for as long as
@@ -296,13 +298,4 @@ func Moving(ctx context.Context, until <-chan struct{}, patience time.Duration,
 		}
 	}
 	return ErrUnread
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 const (
@@ -239,7 +240,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		p.backend.release(g)
-		if hasEnded(epoch) {
+		if wait.Closed(epoch) {
 			writeUnavailable(w, r, errCutOff)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // shared is a browser that sessions share, from the decision to open it.
@@ -25,20 +26,7 @@ type shared struct {
 
 // isOver reports whether another one is to be opened.
 func (s *shared) isOver() bool {
-	select {
-	case <-s.ready:
-	default:
-		return false
-	}
-	if s.err != nil {
-		return true
-	}
-	select {
-	case <-s.browser.Done():
-		return true
-	default:
-		return false
-	}
+	return wait.Closed(s.ready) && (s.err != nil || wait.Closed(s.browser.Done()))
 }
 
 // serveSession answers a request, which was let through by the guard, with a

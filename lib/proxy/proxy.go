@@ -20,6 +20,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
+	"btools/lib/wait"
 )
 
 // Proxy is a proxy. Set its fields before Serve.
@@ -214,18 +215,8 @@ func (p *Proxy) status() (Status, *record.Record) {
 	if !g.checked.IsZero() {
 		s.LastCheck = new(g.checked)
 	}
-	launched := false
-	select {
-	case <-g.ready:
-		launched = g.err == nil
-	default:
-	}
-	gone := false
-	select {
-	case <-g.gone:
-		gone = true
-	default:
-	}
+	launched := wait.Closed(g.ready) && g.err == nil
+	gone := wait.Closed(g.gone)
 	switch {
 	case !b.owned && launched:
 		if g.checkErr != "" {

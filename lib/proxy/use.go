@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+
+	"btools/lib/wait"
 )
 
 // currentEpoch is the present epoch: a request belongs to the one of its arrival,
@@ -14,21 +16,12 @@ func (b *backend) currentEpoch() <-chan struct{} {
 	return b.epoch
 }
 
-func hasEnded(epoch <-chan struct{}) bool {
-	select {
-	case <-epoch:
-		return true
-	default:
-		return false
-	}
-}
-
 // addTunnel counts a WebSocket as use of the browser; false if that is ending, or
 // if the WebSocket's epoch is over.
 func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if g.ending || hasEnded(epoch) {
+	if g.ending || wait.Closed(epoch) {
 		return false
 	}
 	g.open[t] = true

@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/launcher"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 const (
@@ -75,14 +76,7 @@ func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slo
 	return c, nil
 }
 
-func isOver(s *virtual.Session) bool {
-	select {
-	case <-s.Done():
-		return true
-	default:
-		return false
-	}
-}
+func isOver(s *virtual.Session) bool { return wait.Closed(s.Done()) }
 
 // watch notes the end of Chrome.
 func (c *Chrome) watch() {

@@ -15,6 +15,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // Registry is a set of sessions. Set its fields before anything else, and Close
@@ -64,15 +65,7 @@ type lifecycle struct {
 
 // isOver reports whether a session has ended by itself.
 func (l *lifecycle) isOver() bool {
-	if l.session == nil {
-		return false
-	}
-	select {
-	case <-l.session.Done():
-		return true
-	default:
-		return false
-	}
+	return l.session != nil && wait.Closed(l.session.Done())
 }
 
 // endTimeout is how long the pages of a session may take to close, before it is
