@@ -46,6 +46,7 @@ type Options struct {
 type Coordinator struct {
 	Options
 	npm      npm
+	start    starter
 	wide     chan struct{} // the children with wide pipes
 	own      *server.MCPServer
 	ownTools []json.RawMessage
@@ -84,7 +85,7 @@ type listing struct {
 // New makes a coordinator.
 func New(o Options) *Coordinator {
 	c := &Coordinator{Options: o, listings: map[string]*listing{}, sessions: map[*Session]bool{}}
-	c.wide = make(chan struct{}, maxWide)
+	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {
 		c.npm.dir = filepath.Join(c.CacheDir, "npm")

@@ -1,0 +1,376 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// fakeProgram is a child in memory.
+type fakeProgram struct {
+	in, inEnd   *pipe
+	out, outEnd *pipe
+	done        chan error
+	over        sync.Once
+}
+
+// pipe is one end of a pipe.
+type pipe struct {
+	*io.PipeReader
+	*io.PipeWriter
+}
+
+func (p *pipe) Close() error {
+	if p.PipeReader != nil {
+		return p.PipeReader.Close()
+	}
+	return p.PipeWriter.Close()
+}
+
+func newPipe() (r, w *pipe) {
+	pr, pw := io.Pipe()
+	return &pipe{PipeReader: pr}, &pipe{PipeWriter: pw}
+}
+
+func (f *fakeProgram) input() io.WriteCloser          { return f.in }
+func (f *fakeProgram) output() io.ReadCloser          { return f.out }
+func (f *fakeProgram) try() func([]byte) (int, error) { return nil }
+func (f *fakeProgram) ended() <-chan error            { return f.done }
+func (f *fakeProgram) end()                           { f.exit(nil) }
+func (f *fakeProgram) kill()                          { f.exit(nil) }
+func (f *fakeProgram) sweep() error                   { return nil }
+func (f *fakeProgram) free()                          {}
+func (f *fakeProgram) pid() int                       { return 1 }
+
+// exit ends the child.
+func (f *fakeProgram) exit(err error) {
+	f.over.Do(func() {
+		f.inEnd.Close()
+		f.outEnd.Close()
+		f.done <- err
+	})
+}
+
+// behaviour is what a child does: a result for a request, an error, or neither.
+type behaviour func(child *fakeProgram, m *jsonrpc.Message) (result string, err *jsonrpc.Error)
+
+// say writes a message of the child.
+func (f *fakeProgram) say(message string) { fmt.Fprintln(f.outEnd, message) }
+
+func (f *fakeProgram) serve(b behaviour) {
+	defer f.exit(nil)
+	for lines := jsonrpc.NewReader(f.inEnd); ; {
+		line, err := lines.Line()
+		if err != nil {
+			return
+		}
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			return
+		}
+		result, no := b(f, m)
+		switch {
+		case !m.IsRequest():
+		case no != nil:
+			f.say(string(jsonrpc.Failure(m.ID, no)))
+		case result != "":
+			f.say(string(jsonrpc.Response(m.ID, json.RawMessage(result))))
+		}
+	}
+}
+
+// wellBehaved answers what every child answers; others what is left.
+func wellBehaved(others behaviour) behaviour {
+	return func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+		switch m.Method {
+		case "initialize":
+			return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"c","version":"1"}}`, nil
+		case "tools/list":
+			return `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`, nil
+		case "ping":
+			return "{}", nil
+		}
+		return others(child, m)
+	}
+}
+
+// fixture is a host with one child, whose programs it makes in memory. It is
+// for a bubble of synctest.
+type fixture struct {
+	*Session
+	t  *testing.T
+	mu sync.Mutex
+	// children are those that were started.
+	children []*fakeProgram
+	said     []string // to the host
+}
+
+func newFixture(t *testing.T, b behaviour) *fixture {
+	f := &fixture{t: t}
+	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler), Stderr: io.Discard,
+		Children: []Child{{Name: "c", Argv: []string{os.Args[0]}}},
+		Detect:   func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
+	c.start = func(context.Context, *Child, Browser, *lastWords) (program, error) {
+		p := &fakeProgram{done: make(chan error, 1)}
+		p.inEnd, p.in = newPipe()
+		p.out, p.outEnd = newPipe()
+		f.mu.Lock()
+		f.children = append(f.children, p)
+		f.mu.Unlock()
+		go p.serve(b)
+		return p, nil
+	}
+	f.Session = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if message != nil {
+			f.said = append(f.said, string(message))
+		}
+	})
+	t.Cleanup(c.Close)
+	return f
+}
+
+// ask gives the host's messages to the session.
+func (f *fixture) ask(messages ...string) {
+	for _, m := range messages {
+		f.Handle([]byte(m))
+	}
+	synctest.Wait()
+}
+
+// heard is what the host was told since it was asked last.
+func (f *fixture) heard() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.said
+	f.said = nil
+	return all
+}
+
+func (f *fixture) started() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.children)
+}
+
+// latest is the child that was started last.
+func (f *fixture) latest() *fakeProgram {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.children[len(f.children)-1]
+}
+
+// wants compares what the host was told.
+func (f *fixture) wants(what string, want ...string) {
+	f.t.Helper()
+	got := f.heard()
+	if len(got) != len(want) {
+		f.t.Fatalf("%s: %q, want %q", what, got, want)
+	}
+	for i := range got {
+		if !strings.Contains(got[i], want[i]) {
+			f.t.Errorf("%s: %s, want %s", what, got[i], want[i])
+		}
+	}
+}
+
+const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+	`"capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`
+
+// shakeHands greets, and has the child list its tools.
+func (f *fixture) shakeHands() {
+	f.t.Helper()
+	f.ask(hello)
+	time.Sleep(time.Second)
+	f.ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
+	var list string
+	for _, m := range f.heard() {
+		if strings.Contains(m, `"id":"list"`) {
+			list = m
+		}
+	}
+	if !strings.Contains(list, `"name":"echo"`) {
+		f.t.Fatal("echo is not listed")
+	}
+}
+
+func callEcho(id string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{}}}`
+}
+
+// An answer reaches the host as the child has written it, under the host's ID.
+func TestCallIsRelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			return `{"content":[ ],  "odd": 1e0}`, nil
+		}))
+		f.shakeHands()
+		f.ask(callEcho(`"a"`), callEcho("1"))
+		f.wants("answers", `{"jsonrpc":"2.0","id":"a","result":{"content":[ ],  "odd": 1e0}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[ ],  "odd": 1e0}}`)
+	})
+}
+
+// The calls of a child that ends are answered with its end. The next call
+// starts it again; if it crashes again, only after a while.
+func TestChildThatCrashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method == "tools/call" {
+				child.exit(errors.New("crashed"))
+			}
+			return "", nil
+		}))
+		f.shakeHands()
+		for n := range 2 {
+			f.ask(callEcho("1"))
+			f.wants("crash", "child c ended")
+			if f.started() != n+1 {
+				t.Errorf("%d children", f.started())
+			}
+		}
+		f.ask(callEcho("1"))
+		f.wants("too early", "it is started again in 1s at the earliest")
+		time.Sleep(firstDelay)
+		f.ask(callEcho("1"))
+		f.wants("again", "child c ended")
+		if f.started() != 3 {
+			t.Errorf("%d children", f.started())
+		}
+	})
+}
+
+// A call that is cancelled is answered no more, and its child is told.
+func TestCancelledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method == "notifications/cancelled" {
+				told = append(told, string(m.Params))
+				child.say(`{"jsonrpc":"2.0","id":` + string(jsonrpc.Get(m.Params, "requestId")) + `,"result":{}}`)
+			}
+			return "", nil
+		}))
+		f.shakeHands()
+		f.ask(callEcho("5"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"enough"}}`)
+		f.wants("answers")
+		if len(told) != 1 || !strings.Contains(told[0], "enough") {
+			t.Errorf("the child is told %q", told)
+		}
+		f.ask(callEcho("5")) // the ID is free
+		f.ask(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+		f.wants("ping", `"id":6`)
+	})
+}
+
+// What a child asks reaches the host, and the host's answer the child. The end
+// of the child takes its question back.
+func TestChildAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var call, answer string
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			switch {
+			case m.Method == "tools/call":
+				call = string(m.ID)
+				child.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?"}}`)
+			case m.IsResponse():
+				answer = string(m.Raw)
+				child.say(`{"jsonrpc":"2.0","id":` + call + `,"result":{"content":[]}}`)
+			}
+			return "", nil
+		}))
+		f.shakeHands()
+		f.ask(callEcho("1"))
+		f.wants("question", `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"which?"}}`)
+		f.ask(`{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`)
+		f.wants("answer", `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		if answer != `{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}` {
+			t.Errorf("the child is answered %s", answer)
+		}
+		f.ask(callEcho("2"))
+		f.wants("question", `"id":2,"method":"elicitation/create"`)
+		f.latest().exit(nil)
+		f.wants("end", `"method":"notifications/cancelled","params":{"requestId":2`, `"id":2,"result"`)
+	})
+}
+
+// statelessCall is a call by the stateless protocol.
+func statelessCall(id, more string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{}` + more + `,"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
+}
+
+// What a child asks is an answer to the call of a host of the stateless
+// protocol, which comes again with what it was asked for. If it does not, the
+// call ends after a while, and the child is told.
+func TestStatelessHostIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var call, cancelled string
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			switch {
+			case m.Method == "tools/call":
+				call = string(m.ID)
+				child.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?"}}`)
+			case m.Method == "notifications/cancelled":
+				cancelled = string(m.Params)
+			case m.IsResponse():
+				child.say(`{"jsonrpc":"2.0","id":` + call + `,"result":{"content":[],"got":` + string(m.Result) + `}}`)
+			}
+			return "", nil
+		}))
+		first := func(id string) (state string) {
+			t.Helper()
+			f.ask(statelessCall(id, ""))
+			time.Sleep(settleDelay)
+			got := f.heard()
+			if len(got) != 1 {
+				t.Fatalf("%q", got)
+			}
+			m, _ := jsonrpc.Parse([]byte(got[0]))
+			if string(m.ID) != id || jsonrpc.GetString(m.Result, "resultType") != "input_required" ||
+				jsonrpc.GetString(m.Result, "inputRequests", "q", "method") != "elicitation/create" {
+				t.Errorf("%s", got)
+			}
+			return jsonrpc.GetString(m.Result, "requestState")
+		}
+		state := first("1")
+		f.ask(statelessCall("2", `,"requestState":"`+state+`","inputResponses":{"q":{"action":"accept"}}`))
+		f.wants("answer", `"got":{"action":"accept"}`)
+		state = first("3")
+		time.Sleep(parkedFor)
+		synctest.Wait()
+		if !strings.Contains(cancelled, "the host does not come again") {
+			t.Errorf("the child is told %q", cancelled)
+		}
+		f.ask(statelessCall("4", `,"requestState":"`+state+`"`))
+		f.wants("too late", "too old")
+	})
+}
+
+// The end of a session answers its calls, ends its children, and leaves no
+// goroutine: synctest waits for them.
+func TestSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil }))
+		f.shakeHands()
+		f.ask(callEcho("1"))
+		f.Close()
+		f.wants("end", errEnded.Error())
+		if _, err := f.latest().outEnd.Write(nil); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the child lives: %v", err)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/launcher"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/wsl"
+)
+
+// program is a child MCP server that runs, as its streams and its end. The one
+// of execute is a process; tests have others.
+type program interface {
+	input() io.WriteCloser // what it reads
+	output() io.ReadCloser
+	// try is what writes to its input without waiting, or nil.
+	try() func([]byte) (int, error)
+	// ended has one value when it has ended: an error as of exec.Cmd.Wait.
+	ended() <-chan error
+	// end asks it, and what it has started, to end.
+	end()
+	kill()
+	// sweep kills what it has left behind, after its end.
+	sweep() error
+	// free lets go what was only for it, after its end.
+	free()
+	pid() int
+}
+
+// starter starts a child for a browser. What it says on standard error goes to
+// words.
+type starter func(ctx context.Context, child *Child, b Browser, words *lastWords) (program, error)
+
+// execution is a program that is a process.
+type execution struct {
+	cmd    *exec.Cmd
+	mark   string // in the environment of all that it starts
+	bind   *os.File
+	in     *os.File
+	out    *os.File
+	waited <-chan error
+	port   *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
+	wide   chan struct{}     // has a place for its pipes, which are wide; nil: they are not
+}
+
+func (x *execution) input() io.WriteCloser          { return x.in }
+func (x *execution) try() func([]byte) (int, error) { return tryWrite(x.in) }
+func (x *execution) output() io.ReadCloser          { return x.out }
+func (x *execution) ended() <-chan error            { return x.waited }
+func (x *execution) kill()                          { x.cmd.Process.Kill() }
+func (x *execution) pid() int                       { return x.cmd.Process.Pid }
+
+// end has hold end it, and what it has started.
+func (x *execution) end() { x.bind.Close() }
+
+// sweep finds nothing, unless hold was killed.
+func (x *execution) sweep() error {
+	_, err := proc.KillMarked(x.mark, "", sweepBound)
+	return err
+}
+
+func (x *execution) free() {
+	if x.wide != nil {
+		<-x.wide
+	}
+	if x.port != nil {
+		x.port.Stop()
+	}
+}
+
+// maxWide is how many children have wide pipes. What pipes take is bounded for
+// all that a user runs: more would leave too little to others (see
+// pipe-user-pages-soft in pipe(7)).
+const maxWide = 32
+
+// sweepBound is how long what a child has left may take to die.
+const sweepBound = 5 * time.Second
+
+// execute is the starter that runs processes.
+func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, words *lastWords) (program, error) {
+	var port *launcher.Browser
+	var err error
+	if child.needsPort() && b.isBelow() {
+		if port, b, err = c.portFor(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	x, err := c.run(ctx, child, b, words)
+	if err != nil {
+		if port != nil {
+			port.Stop()
+		}
+		return nil, err
+	}
+	x.port = port
+	return x, nil
+}
+
+// portFor is a port for a browser whose endpoint is below another port's root,
+// and the browser there.
+func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
+	port, err := startService(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0", "--health-interval=0", "--log-level=warn")
+	if err != nil {
+		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
+	}
+	var at record.Proxy
+	if _, err := port.Record.Get("proxy", &at); err != nil {
+		port.Stop()
+		return nil, b, err
+	}
+	b.HTTPURL, b.WSURL, b.Port = at.HTTPURL, at.WSURL, at.Port
+	return port, b, nil
+}
+
+func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *lastWords) (*execution, error) {
+	argv, env, dir, err := c.commandFor(ctx, child, b)
+	if err != nil {
+		return nil, err
+	}
+	x := &execution{mark: "BTOOLS_CHILD=" + rand.Text()}
+	var held *os.File
+	if x.cmd, x.bind, held, err = hold(argv, append(env, x.mark)); err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	x.cmd.Dir, x.cmd.Stderr = dir, words
+	// Pipes of our own: exec's are closed before what is in them is read.
+	inRead, inWrite, err := os.Pipe()
+	if err != nil {
+		x.bind.Close()
+		return nil, err
+	}
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		inRead.Close()
+		inWrite.Close()
+		x.bind.Close()
+		return nil, err
+	}
+	x.cmd.Stdin, x.cmd.Stdout = inRead, outWrite
+	x.waited, err = proc.StartTied(x.cmd, syscall.SIGTERM)
+	inRead.Close()
+	outWrite.Close()
+	if err != nil {
+		inWrite.Close()
+		outRead.Close()
+		x.bind.Close()
+		return nil, fmt.Errorf("cannot run %s: %w", x.cmd.Path, err)
+	}
+	select {
+	case c.wide <- struct{}{}:
+		x.wide = c.wide
+		widen(inWrite)
+		widen(outRead)
+	default:
+	}
+	x.in, x.out = inWrite, outRead
+	return x, nil
+}
+
+// commandFor is the command that runs a child, and the directory that it runs
+// in; "" is the host's.
+func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (argv, env []string, dir string, err error) {
+	argv, env = child.command(b)
+	switch {
+	case b.Windows:
+		if child.Package { // whose npx does without the host's directory, and so must the child
+			argv = slices.Concat([]string{"npx", "-y"}, argv)
+			if dir, err = c.npm.directory(); err != nil {
+				return nil, nil, "", err
+			}
+		}
+		if argv, err = wsl.Node(ctx, os.Getenv, argv); err != nil {
+			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
+		}
+	case child.Package:
+		argv[0], err = c.npm.program(ctx, child.Argv[0], &lastWords{name: child.Name, log: c.Stderr})
+	}
+	return argv, env, dir, err
+}
+
+// hold is what runs a command by "bmcp hold", which ends with us, whatever ends
+// us, and takes what the command has started along; or when bind is closed. The
+// caller closes held once it runs.
+func hold(argv, env []string) (cmd *exec.Cmd, bind, held *os.File, err error) {
+	path, err := lookPath(argv[0])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if held, bind, err = os.Pipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	cmd = exec.Command(self, slices.Concat([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--", path}, argv[1:])...)
+	cmd.Env, cmd.ExtraFiles, cmd.SysProcAttr, cmd.WaitDelay = env, []*os.File{held}, ownGroup(), time.Second
+	return cmd, bind, held, nil
+}
+
+// lookPath finds a program, or says what to do.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	var what *exec.Error
+	if errors.As(err, &what) {
+		err = what.Err
+	}
+	var where *fs.PathError
+	switch {
+	case errors.As(err, &where):
+		err = where.Err
+	case name == "npx":
+		err = errors.New("not found on PATH: install Node.js, which has it")
+	case errors.Is(err, exec.ErrNotFound) && !strings.Contains(name, "/"):
+		err = fmt.Errorf("not found on PATH; for an npm package, write npx %s", name)
+	}
+	return "", fmt.Errorf("cannot run %s: %w", name, err)
+}
