@@ -93,7 +93,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 func TestProxyCommands(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.run("bproxy", "status").wants(t, 69, "no bproxy runs (looked in "+w.dir+"/state/state.json)")
+	w.run("bproxy", "status").wants(t, 69, "no bproxy is running (looked in "+w.dir+"/state/state.json)")
 	p := w.proxy("--browser", "chrome-headless-shell")
 	if s := p.do("launch"); s.Status.State != "ready" || s.Browser.Type != "chrome-headless-shell" {
 		t.Errorf("%+v", s)
@@ -138,14 +138,14 @@ func TestProxyCommands(t *testing.T) {
 		t.Errorf("after a launch that failed: %d", code)
 	}
 	q := w.proxy()
-	w.run("bproxy", "status").wants(t, 64, "name one of their ports")
+	w.run("bproxy", "status").wants(t, 64, "name one of these ports")
 	w.run("bproxy", "status", "1").wants(t, 69, "no bproxy listens on port 1 (looked in "+w.dir+"/state/state.json)")
 	w.run("bproxy", "status", "x").wants(t, 64, "not a port")
 	elsewhere := *w
 	elsewhere.env = append(slices.Clone(w.env), "BTOOLS_STATE="+w.dir+"/other/state.json")
 	port := strings.TrimPrefix(q.addr, "127.0.0.1:")
 	elsewhere.run("bproxy", "status", port).wants(t, 69,
-		"something listens on port "+port+", but "+w.dir+"/other/state.json does not know it")
+		"something listens on port "+port+", but it is not listed in "+w.dir+"/other/state.json")
 	if r := w.run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.out)) != 4 {
 		t.Errorf("%+v", r)
 	}
@@ -266,7 +266,7 @@ func TestProxyLaunchers(t *testing.T) {
 	p = w.proxy("--launch", "blaunch --browser "+bin+"/fakebrowser")
 	get(t, "GET", p.url+"/json/version")
 	until(t, "the browser is stopped",
-		func() bool { return strings.Contains(p.errs.String(), "a launcher stays as long as its browser") })
+		func() bool { return strings.Contains(p.errs.String(), "a launcher must run as long as its browser") })
 	p.stop()
 	w.clean()
 }
@@ -426,7 +426,7 @@ func TestProxyIsStopped(t *testing.T) {
 	defer p.cmd.Process.Signal(syscall.SIGCONT)
 	var wg sync.WaitGroup
 	for _, c := range []string{"status", "restart"} {
-		wg.Go(func() { w.run("bproxy", c).wants(t, 75, "has not answered within 5s") })
+		wg.Go(func() { w.run("bproxy", c).wants(t, 75, "did not answer within 5s") })
 	}
 	wg.Wait()
 }
@@ -913,6 +913,6 @@ func TestProxyOwnsItsBrowser(t *testing.T) {
 	w.run("blaunch", "stop", "--all").wants(t, 0, "left running for their owners: 1")
 	w.run("blaunch", "stop", "--all", "--force").wants(t, 0, "")
 	until(t, "the proxy tells it", func() bool {
-		return strings.Contains(p.errs.String(), "it was told to stop, by blaunch stop or a signal")
+		return strings.Contains(p.errs.String(), "it was stopped by blaunch stop or a signal")
 	})
 }

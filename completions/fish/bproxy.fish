@@ -18,12 +18,12 @@ complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list end'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'
-complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'of the proxy on this port' -xa '(__bproxy_ports)'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
 complete -c bproxy -l listen -d 'HOST:PORT' -x
-complete -c bproxy -l direct -d 'name the browser\'s own address'
+complete -c bproxy -l direct -d 'show the browser\'s own address'
 complete -c bproxy -l trace -d 'append every message to this file' -rF
 complete -c bproxy -l launch -d 'launch with this command line' -x
-complete -c bproxy -l target -d 'URL of a browser that runs' -x
+complete -c bproxy -l target -d 'URL of a running browser' -x
 complete -c bproxy -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
 complete -c bproxy -l headless -d 'without a window'
 complete -c bproxy -l no-headless -d 'with a window'
@@ -33,24 +33,24 @@ complete -c bproxy -l no-default-args -d 'only what is needed'
 complete -c bproxy -l window-size -d 'W,H in pixels' -x
 complete -c bproxy -l env -d 'K=V for the browser' -x
 complete -c bproxy -l sandbox -d 'auto, on or off' -xa 'auto on off'
-complete -c bproxy -l isolate -d 'show each client a browser of its own'
-complete -c bproxy -l session-grace -d 'until an anonymous session ends' -x
-complete -c bproxy -l session-idle -d 'until an unused session ends' -x
-complete -c bproxy -l max-sessions -d 'at once' -x
-complete -c bproxy -l tab-limit -d 'pages in a session' -x
-complete -c bproxy -l default-session -d 'the one that has the profile' -x
-complete -c bproxy -l root-session -d 'the one that the port leads to' -x
+complete -c bproxy -l isolate -d 'give each client a virtual browser'
+complete -c bproxy -l session-grace -d 'time until an anonymous session ends' -x
+complete -c bproxy -l session-idle -d 'time until an unused session ends' -x
+complete -c bproxy -l max-sessions -d 'maximum number of sessions' -x
+complete -c bproxy -l tab-limit -d 'maximum pages in a session' -x
+complete -c bproxy -l default-session -d 'session with the browser profile' -x
+complete -c bproxy -l root-session -d 'session of the port address' -x
 complete -c bproxy -l eager -d 'launch at once'
 complete -c bproxy -l idle -d 'stop the browser when unused' -x
-complete -c bproxy -l health-interval -d 'ask the browser how it is' -x
-complete -c bproxy -l health-timeout -d 'stop one that does not answer' -x
-complete -c bproxy -l timeout -d 'until a launch is given up' -x
-complete -c bproxy -l stop-timeout -d 'until it is killed' -x
-complete -c bproxy -l bind-pid -d 'stop with this process' -x
-complete -c bproxy -l bind-fd -d 'stop at end of file' -x
-complete -c bproxy -l token-file -d 'ask for the token in this file' -rF
-complete -c bproxy -l allow-origin -d 'let its web pages connect' -x
-complete -c bproxy -l max-connections -d 'at once' -x
+complete -c bproxy -l health-interval -d 'time between health checks' -x
+complete -c bproxy -l health-timeout -d 'time limit of a health check' -x
+complete -c bproxy -l timeout -d 'time limit of a launch' -x
+complete -c bproxy -l stop-timeout -d 'time to end before it is killed' -x
+complete -c bproxy -l bind-pid -d 'stop when this process ends' -x
+complete -c bproxy -l bind-fd -d 'stop at end of file on this descriptor' -x
+complete -c bproxy -l token-file -d 'require the token in this file' -rF
+complete -c bproxy -l allow-origin -d 'allow web pages of this origin' -x
+complete -c bproxy -l max-connections -d 'maximum number of connections' -x
 complete -c bproxy -l output -d 'json or table' -xa 'json table'
 complete -c bproxy -l field -s f -d 'bare values by name' -x
 complete -c bproxy -l no-input -d 'do not read standard input'

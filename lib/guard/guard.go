@@ -75,7 +75,8 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 		allowed = g.allows("http://"+r.Host) || g.allows("https://"+r.Host)
 	}
 	if site != "" && site != "none" && !allowed {
-		return Refuse(http.StatusForbidden, Forbidden, "a web page may not ask (Sec-Fetch-Site is %q)%s", site, g.hint())
+		return Refuse(http.StatusForbidden, Forbidden, "requests from web pages are refused (Sec-Fetch-Site is %q)%s", site,
+			g.hint())
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func ReadToken(c *cli.Context) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" || strings.ContainsAny(token, " \t\n&#") {
-		return "", exit.Errorf(exit.Config, "%s holds no token: one word without & and #", path)
+		return "", exit.Errorf(exit.Config, "%s does not contain a token: expected one word without & and #", path)
 	}
 	return token, nil
 }
@@ -39,7 +39,7 @@ func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
-		return nil, c.UsageError("--%s is HOST:PORT or PORT, not %q", flag, addr)
+		return nil, c.UsageError("--%s must be HOST:PORT or PORT, not %q", flag, addr)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"

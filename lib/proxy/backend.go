@@ -313,7 +313,7 @@ func (b *backend) run(g *generation) {
 		switch exit = browser.Err(); {
 		case exit != nil:
 		case b.wasStopped(browser.Instance.ID):
-			exit = errors.New("it was told to stop, by blaunch stop or a signal")
+			exit = errors.New("it was stopped by blaunch stop or a signal")
 		default:
 			exit = errors.New("it ended by itself")
 		}
@@ -343,7 +343,7 @@ func (b *backend) wasStopped(id string) bool {
 // both may run at once. If force says so, it is stopped regardless.
 func (b *backend) relaunch(ctx context.Context, over options.Options, force bool) error {
 	if !b.owned {
-		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
+		return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
 	}
 	b.mu.Lock()
 	g, err := b.replaceLocked(over, force)
@@ -403,7 +403,7 @@ func (b *backend) replaceLocked(over options.Options, force bool) (*generation, 
 // another one.
 func (b *backend) stop(ctx context.Context) error {
 	if !b.owned {
-		return control.Errorf(control.NotOwned, "the browser behind this proxy is not its own to launch and stop")
+		return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
 	}
 	b.mu.Lock()
 	b.endAllLocked()

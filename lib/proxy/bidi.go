@@ -176,7 +176,7 @@ func (g *frameWriter) Write(b []byte) (int, error) {
 // follow.
 func (g *frameWriter) finishFrame() error {
 	if g.frames.broken || g.frames.remaining > maxMessage {
-		return errors.New("what the client has sent is no frame")
+		return errors.New("the client sent an invalid WebSocket frame")
 	}
 	_, err := g.to.Write(make([]byte, g.frames.remaining))
 	if err == nil && (g.frames.open || g.frames.remaining > 0 && !g.frames.final) {

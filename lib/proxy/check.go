@@ -18,17 +18,18 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 		return no
 	}
 	if r.ContentLength != 0 {
-		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "no request of DevTools has a body")
+		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "a DevTools request has no body")
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if isUpgrade(r) {
 		if r.Method != http.MethodGet {
-			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "a WebSocket begins with GET, not %s", r.Method)
+			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "a WebSocket request must use GET, not %s",
+				r.Method)
 		}
 		if browserPath(path) || path == "/session" || isUnder(path, "/devtools/page/", "/session/") {
 			return nil
 		}
-		return guard.Refuse(http.StatusNotFound, guard.NotFound, "no WebSocket has the path %q", r.URL.Path)
+		return guard.Refuse(http.StatusNotFound, guard.NotFound, "there is no WebSocket at the path %q", r.URL.Path)
 	}
 	method := http.MethodGet
 	switch {
@@ -40,7 +41,8 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)
 	}
 	if r.Method != method {
-		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s wants %s, not %s", path, method, r.Method)
+		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with %s, not %s", path,
+			method, r.Method)
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func newTimedBody(
 	ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc,
 ) *timedBody {
 	b := &timedBody{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
-	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stops in the middle of its answer")) })
+	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stopped in the middle of its answer")) })
 	b.timer.Stop() // it runs while a Read does
 	return b
 }
@@ -300,7 +300,7 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 		return sessionPath(i) + r.URL.EscapedPath(), nil
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
-		errors.New("it does not say where its WebSocket is"))
+		errors.New("it did not report the address of its WebSocket"))
 	defer cancel()
 	path, err := socketPath(ctx, i)
 	if err != nil && ctx.Err() != nil {
@@ -326,7 +326,7 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !hasToken(resp.Header["Upgrade"], "websocket") {
-		err = fmt.Errorf("it has switched to %q", resp.Header.Get("Upgrade"))
+		err = fmt.Errorf("it switched protocols to %q", resp.Header.Get("Upgrade"))
 	}
 	return resp, in, err
 }

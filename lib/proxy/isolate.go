@@ -103,7 +103,7 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 		return nil, errStopping
 	case s == nil || s.isOver():
 		opening, cancel := context.WithTimeoutCause(context.Background(), within,
-			errors.New("it does not answer on its WebSocket"))
+			errors.New("its WebSocket did not answer"))
 		s = &shared{ready: make(chan struct{}), cancel: cancel}
 		g.shared = s
 		b.running.Go(func() { // not from zero: the generation runs

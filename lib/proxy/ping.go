@@ -20,7 +20,7 @@ import (
 
 // ErrNotChecked says that a browser could not be asked how it is, for want of
 // something of ours. It may be well.
-var ErrNotChecked = errors.New("the browser can't be asked how it is")
+var ErrNotChecked = errors.New("cannot check the browser's health")
 
 // maxPong bounds what is read of an answer to a ping, in bytes. A real one has
 // some hundred.
@@ -111,7 +111,7 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	}
 	u, err := url.Parse(v.WSURL)
 	if err != nil || u.Path == "" {
-		return "", fmt.Errorf("it has no WebSocket, but %q", v.WSURL)
+		return "", fmt.Errorf("it reported %q as the address of its WebSocket", v.WSURL)
 	}
 	return u.Path, nil
 }

@@ -158,7 +158,7 @@ const (
 var (
 	ToldToStop  = errors.New("it was told to stop")
 	Unused      = errors.New("nobody used it")
-	SessionLeft = errors.New("a client left a session that can't be ended")
+	SessionLeft = errors.New("a client left a session that cannot be ended")
 )
 
 // Status is how a proxy is.

@@ -50,7 +50,7 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 			return
 		}
 		if err != nil && was == "" {
-			b.log.Warn("the browser does not answer, and is not ours to stop", "why", err)
+			b.log.Warn("the browser does not answer; this proxy does not own it and leaves it running", "why", err)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (b *backend) stopOrphan(browser *launcher.Browser, since time.Time) {
 		return
 	}
 	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
-		b.log.Warn("the launcher has left its browser behind, which is stopped: a launcher stays as long as its browser, as "+
-			"blaunch --wait does", "id", browser.Instance.ID)
+		b.log.Warn("the launcher exited before its browser, which is stopped now: a launcher must run as long as "+
+			"its browser, as blaunch --wait does", "id", browser.Instance.ID)
 	}
 }

@@ -135,7 +135,7 @@ func (s *Session) checkAdmission() error {
 	case s.over:
 		return s.why
 	case len(s.clients) >= maxClients:
-		return fmt.Errorf("the session has %d clients, and may have no more", maxClients)
+		return fmt.Errorf("the session already has %d clients, the maximum", maxClients)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (k *Client) command(message []byte) error {
 	}
 	if c.ID[0] == '-' {
 		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"Message must have an id that is not negative, in a shared browser"))
+			"Message must have a non-negative id in a shared browser"))
 		return nil
 	}
 	r := k.rootOf(c.Session)

@@ -17,4 +17,4 @@ const (
 )
 
 // errFlood ends a client that sends commands faster than they are answered.
-var errFlood = errors.New("it has too many commands without an answer")
+var errFlood = errors.New("too many commands are waiting for an answer")

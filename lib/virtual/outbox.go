@@ -16,7 +16,7 @@ const maxQueued = 16 << 20
 const policyViolation = 1008
 
 // errStalled ends a connection whose other side does not read.
-var errStalled = errors.New("it does not read what it is sent")
+var errStalled = errors.New("it does not read its messages")
 
 // outbox is the sending side of a connection. Messages leave it in the order in
 // which they came, whether their sender waits or not.

@@ -136,7 +136,7 @@ func (s *Session) begin(ctx context.Context) error {
 		s.base = jsonrpc.GetString(got, "browserContextId")
 	}
 	if s.base == "" {
-		return errors.New("the browser does not name its browser context")
+		return errors.New("the browser did not report its default browser context")
 	}
 	if err := b.claimContext(s); err != nil {
 		return err

@@ -19,7 +19,7 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	defer b.mu.Unlock()
 	if len(k.roots) >= maxRoots {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
-			"the connection has %d sessions with the browser, and may have no more", maxRoots))
+			"the connection already has %d sessions with the browser, the maximum", maxRoots))
 		return
 	}
 	k.roots[session] = newRoot(session)
@@ -57,7 +57,7 @@ func (k *Client) attachToTarget(c policy.Command, r *root) {
 	defer b.mu.Unlock()
 	switch {
 	case len(k.attached) >= maxAttached:
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection has %d sessions with targets, and may have no more",
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection already has %d sessions with targets, the maximum",
 			maxAttached))
 	case r != nil:
 		k.requestAttachLocked(jsonrpc.GetString(c.Params, "targetId"), &attachRequest{root: r}, k.answerTo(c, nil))
@@ -73,7 +73,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	full := len(s.contexts) >= maxContexts
 	b.mu.Unlock()
 	if full {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d browser contexts, and may have no more",
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d browser contexts, the maximum",
 			maxContexts))
 		return
 	}
@@ -136,7 +136,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 	}
 	b.mu.Unlock()
 	if full {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session has %d pages, and may have no more", maxPages))
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d pages, the maximum", maxPages))
 		return
 	}
 	k.begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
@@ -278,7 +278,7 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	delete(k.discover, c.Session)
 	if on && len(k.discover) >= maxListeners {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
-			"the connection has %d sessions that discover targets, and may have no more", maxListeners))
+			"the connection already has %d sessions that discover targets, the maximum", maxListeners))
 		return
 	}
 	if on {

@@ -69,7 +69,7 @@ func (c *Conn) sendClose(code int, reason string) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-patience.C:
-		return errors.New("cannot send a close frame: a message is being written that does not get on")
+		return errors.New("cannot send a close frame: another message is stuck half-written")
 	}
 	c.raw.SetWriteDeadline(deadline)
 	frame := c.closeFrame(code, reason)

@@ -313,7 +313,7 @@ func TestStall(t *testing.T) {
 	for n := 0; err == nil && n < 8; n++ { // the system may take tens of MiB
 		err = server.Write(big)
 	}
-	if err == nil || !strings.Contains(err.Error(), "has taken nothing for 2s") {
+	if err == nil || !strings.Contains(err.Error(), "has read nothing for 2s") {
 		t.Fatalf("a peer that does not read: %v", err)
 	}
 	if err := server.Write([]byte("x")); err == nil {

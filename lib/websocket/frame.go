@@ -46,7 +46,7 @@ func parseHead(b []byte, masked bool) (h head, n int, err *ProtocolError) {
 	case h.opcode > opBinary && h.opcode < opClose, h.opcode > opPong:
 		return h, 0, broken("a frame has an unknown opcode")
 	case h.control() && !h.final:
-		return h, 0, broken("a control frame is a fragment")
+		return h, 0, broken("a control frame is fragmented")
 	case h.control() && h.size > maxControl:
 		return h, 0, broken("a control frame is longer than 125 bytes")
 	case h.masked && !masked:

@@ -59,13 +59,13 @@ func refusal(r *http.Request) (code int, why string) {
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	switch {
 	case r.Method != http.MethodGet:
-		return http.StatusMethodNotAllowed, "a WebSocket is asked for with GET"
+		return http.StatusMethodNotAllowed, "a WebSocket must be requested with GET"
 	case !r.ProtoAtLeast(1, 1) || !hasToken(r.Header, "Upgrade", "websocket"):
 		return http.StatusUpgradeRequired, "this address is a WebSocket: the request must have Upgrade: websocket"
 	case !hasToken(r.Header, "Connection", "Upgrade"):
 		return http.StatusUpgradeRequired, "this address is a WebSocket: the request must have Connection: Upgrade"
 	case r.Header.Get("Sec-WebSocket-Version") != "13":
-		return http.StatusUpgradeRequired, "only version 13 of WebSocket is spoken here"
+		return http.StatusUpgradeRequired, "only WebSocket version 13 is supported"
 	case err != nil || len(key) != 16 || len(r.Header.Values("Sec-WebSocket-Key")) != 1:
 		return http.StatusBadRequest, "Sec-WebSocket-Key must be 16 bytes in base64"
 	}
@@ -155,7 +155,7 @@ func sendUpgrade(raw net.Conn, u *url.URL) (early []byte, err error) {
 		return nil, fmt.Errorf("it answered %q", resp.Status)
 	case !hasToken(h, "Upgrade", "websocket"), !hasToken(h, "Connection", "Upgrade"),
 		h.Get("Sec-WebSocket-Accept") != acceptKey(key):
-		return nil, errors.New("its answer to the upgrade is not that of a WebSocket server")
+		return nil, errors.New("its answer to the upgrade is not a WebSocket handshake")
 	case h.Get("Sec-WebSocket-Extensions") != "", h.Get("Sec-WebSocket-Protocol") != "":
 		return nil, errors.New("it chose an extension or a subprotocol that it was not offered")
 	}

@@ -99,7 +99,7 @@ func TestDialRefused(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
 		"404": {"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nno target", `"404 Not Found": "no target"`},
 		"no key": {"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-			"not that of a WebSocket server"},
+			"not a WebSocket handshake"},
 		"not HTTP": {"hello\r\n\r\n", "malformed HTTP"},
 		"nothing":  {"", "EOF"},
 		"no end":   {"HTTP/1.1 101 X\r\nX: " + strings.Repeat("x", maxAnswer), "EOF"},

@@ -23,7 +23,7 @@ const (
 	firstAlloc = 1 << 20
 )
 
-var errUsed = errors.New("cannot read a message twice, or after the next one was asked for")
+var errUsed = errors.New("cannot read a message twice, or after the next one was requested")
 
 // Message is a text message that is coming in.
 type Message struct {
@@ -229,9 +229,9 @@ func (m *Message) nextFrame(opcode byte) error {
 	case h.opcode == opBinary:
 		err = &ProtocolError{Unsupported, "a message is binary"}
 	case h.opcode != opcode && opcode == opText:
-		err = broken("a fragment continues no message")
+		err = broken("a continuation frame without a message to continue")
 	case h.opcode != opcode:
-		err = broken("a message begins within another one")
+		err = broken("a message begins inside another one")
 	case h.size > m.c.Limit-m.size:
 		err = &ProtocolError{TooBig, fmt.Sprintf("a message is longer than %d bytes", m.c.Limit)}
 	}

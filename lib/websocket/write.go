@@ -148,7 +148,7 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 // abortMessage closes the connection in the middle of a message whose source has
 // failed.
 func (c *Conn) abortMessage(err error) error {
-	c.abort(fmt.Errorf("cannot write to the WebSocket: a message broke off: %w", err))
+	c.abort(fmt.Errorf("cannot write to the WebSocket: a message was cut off: %w", err))
 	return err
 }
 
@@ -177,7 +177,7 @@ func (c *Conn) send(b []byte) error {
 			c.abort(fmt.Errorf("cannot write to the WebSocket: %w", err))
 			return c.failure()
 		case n == 0:
-			c.abort(fmt.Errorf("cannot write to the WebSocket: the peer has taken nothing for %v", c.Stall))
+			c.abort(fmt.Errorf("cannot write to the WebSocket: the peer has read nothing for %v", c.Stall))
 			return c.failure()
 		}
 	}

@@ -156,9 +156,10 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	case p.Idle < 0 || c.Duration("timeout") <= 0 || c.Duration("stop-timeout") < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
-		return nil, c.UsageError("--health-interval is 0 or at least %v, and --health-timeout is positive", minInterval)
+		return nil, c.UsageError("--health-interval must be 0 or at least %v, and --health-timeout must be positive",
+			minInterval)
 	case p.MaxConnections < 1:
-		return nil, c.UsageError("--max-connections is 1 or more, not %d", p.MaxConnections)
+		return nil, c.UsageError("--max-connections must be 1 or more, not %d", p.MaxConnections)
 	}
 	if p.Sessions, err = sessionsOf(c); err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	if foreign != nil {
 		for _, f := range []string{"launch", "idle", "eager"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s is for a browser that bproxy launches, not for one that is there already", f)
+				return nil, c.UsageError("--%s applies to a browser that bproxy launches, not to one that is already running", f)
 			}
 		}
 		b, err := launcher.Foreign(foreign)
@@ -205,7 +206,7 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 	}
 	u, err := url.Parse(t)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "ws" {
-		return nil, c.UsageError("--target is http://HOST:PORT or ws://HOST:PORT/PATH, not %q", t)
+		return nil, c.UsageError("--target must be http://HOST:PORT or ws://HOST:PORT/PATH, not %q", t)
 	}
 	// All that is known of it.
 	i := map[string]string{"protocol": record.CDP, u.Scheme + "_url": t}
@@ -228,7 +229,7 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 		for _, l := range ls {
 			if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() && !c.IsSet("token-file") {
 				return nil, exit.Errorf(exit.Config,
-					"systemd listens on %v: without --token-file only TCP on this machine's loopback is served", l.Addr())
+					"systemd listens on %v: without --token-file, bproxy serves only TCP on loopback addresses", l.Addr())
 			}
 		}
 		return ls, nil
@@ -240,7 +241,7 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	if rec != nil && rec.Raw("port") != nil && !c.IsSet("listen") {
 		var n int
 		if _, err := rec.Get("port", &n); err != nil || n < 0 || n > 65535 {
-			return nil, exit.Errorf(exit.Data, "the record's port is no port: %s", rec.Raw("port"))
+			return nil, exit.Errorf(exit.Data, "the record's port is not a port: %s", rec.Raw("port"))
 		}
 		host, _, _ := net.SplitHostPort(addr)
 		addr = net.JoinHostPort(host, strconv.Itoa(n))
@@ -390,7 +391,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		}
 		if over.Browser == record.Firefox && s.proxy.Sessions != nil {
 			return nil, control.Errorf(control.BadRequest,
-				"this proxy is isolated, which needs a browser that speaks CDP: Firefox does not")
+				"a proxy with --isolate needs a browser that speaks CDP, which Firefox does not")
 		}
 	}
 	var act func() error

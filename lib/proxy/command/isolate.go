@@ -28,7 +28,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
 			"root-session"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s is for the sessions of --isolate", f)
+				return nil, c.UsageError("--%s needs --isolate", f)
 			}
 		}
 		return nil, nil
@@ -39,14 +39,14 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	}
 	switch {
 	case c.Bool("direct"):
-		return nil, c.UsageError("--direct leads past the proxy, which would show the whole browser: leave it out with " +
-			"--isolate")
+		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
+			"with --isolate")
 	case c.IsSet("trace"):
-		return nil, c.UsageError("--trace can't write down the messages of sessions: leave it out with --isolate")
+		return nil, c.UsageError("--trace does not record the messages of sessions: it cannot be used with --isolate")
 	case g.Grace < 0 || g.Idle < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case g.Max < 1 || g.TabLimit < 0:
-		return nil, c.UsageError("--max-sessions is 1 or more, and --tab-limit 0 or more")
+		return nil, c.UsageError("--max-sessions must be 1 or more, and --tab-limit 0 or more")
 	}
 	for _, f := range []string{"default-session", "root-session"} {
 		if err := sessions.CheckName(c.String(f)); c.IsSet(f) && err != nil {
@@ -109,7 +109,7 @@ type endRequest struct {
 func (s *service) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if s.proxy.Sessions == nil {
 		return nil, control.Errorf(control.BadRequest,
-			"this proxy shows its browser whole, without sessions: start it with --isolate")
+			"this proxy has no sessions: start it with --isolate")
 	}
 	if method == "session_list" {
 		return s.sessions(), nil
@@ -156,7 +156,7 @@ func Sessions(c *cli.Context) error {
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
 		err = endSessions(c, out, endRequest{All: true})
 	default:
-		return c.UsageError("say list, end NAME, or end --all")
+		return c.UsageError("expected list, end NAME, or end --all")
 	}
 	return errors.Join(err, out.Close())
 }
@@ -186,7 +186,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 		return &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("no bproxy --isolate is running (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
-		return c.UsageError("several run, name the port of one with --port: %s", strings.Join(portsOf(ps), ", "))
+		return c.UsageError("several proxies are running; choose one with --port: %s", strings.Join(portsOf(ps), ", "))
 	}
 	return callSessions(c, out, ps[0], "session_end", e, 0)
 }

@@ -107,7 +107,7 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			fmt.Errorf("the proxy with pid %d has not answered within %v: is it stopped?", p.Process.PID, timeout))
+			fmt.Errorf("the proxy with pid %d did not answer within %v: is it suspended?", p.Process.PID, timeout))
 		defer cancel()
 	}
 	err := control.Call(ctx, p.Control, method, params, answer)
@@ -128,7 +128,7 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 func pickByArgument(c *cli.Context) (state.Proxy, error) {
 	args := c.Args()
 	if len(args) > 1 {
-		return state.Proxy{}, c.UsageError("name one port, not %d", len(args))
+		return state.Proxy{}, c.UsageError("expected one port, not %d", len(args))
 	}
 	ps, err := proxies(c)
 	if err != nil {
@@ -154,11 +154,12 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 	switch len(ps) {
 	case 0:
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("no bproxy runs (looked in %s)", c.State().Path()), Hint: otherStateHint}
+			Err: fmt.Errorf("no bproxy is running (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case 1:
 		return ps[0], nil
 	}
-	return state.Proxy{}, c.UsageError("several run, name one of their ports: %s", strings.Join(ports, ", "))
+	return state.Proxy{}, c.UsageError("several proxies are running; name one of these ports: %s",
+		strings.Join(ports, ", "))
 }
 
 func portsOf(ps []state.Proxy) (ports []string) {
@@ -171,18 +172,18 @@ func portsOf(ps []state.Proxy) (ports []string) {
 }
 
 // otherStateHint is what to do about a proxy that runs and is not listed.
-const otherStateHint = "a bproxy that was started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, " +
+const otherStateHint = "a bproxy started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, " +
 	"or by another user, is listed in another file"
 
 // errNotListed says that no proxy with this port is listed.
 func errNotListed(c *cli.Context, port string) error {
 	path := c.State().Path()
 	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path),
-		Hint: "bproxy list shows those that run"}
+		Hint: "bproxy list shows the running proxies"}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
 			conn.Close()
-			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but %s does not know it", port, path), otherStateHint
+			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but it is not listed in %s", port, path), otherStateHint
 			break
 		}
 	}

@@ -160,7 +160,7 @@ const (
 var (
 	errDeep  = errors.New("they nest too deep for a shared browser")
 	errMany  = errors.New("an object has too many members for a shared browser")
-	errTwice = errors.New("a name stands twice in an object")
+	errTwice = errors.New("a name appears twice in an object")
 	errText  = errors.New("a malformed string")
 )
 

@@ -42,7 +42,8 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ep == toBrowser:
 		g.serve(w, r, Key{target, Anonymous}, "", "devtools/browser/"+target)
 	default:
-		e := control.Errorf(guard.NotFound, "%s is a session's: this port shows each client a browser of its own", r.URL.Path)
+		e := control.Errorf(guard.NotFound, "%s belongs to a session: on this port, each client has a browser of its own",
+			r.URL.Path)
 		e.Hint = "ask for /session/NAME" + r.URL.Path
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 	}

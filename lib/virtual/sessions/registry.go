@@ -74,7 +74,7 @@ const endTimeout = 5 * time.Second
 
 var (
 	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the program is stopping")}
-	errEnded  = &exit.Error{Code: exit.TryAgain, Err: errors.New("the session was ended while it was created")}
+	errEnded  = &exit.Error{Code: exit.TryAgain, Err: errors.New("the session was ended while it was being created")}
 )
 
 // Use returns a session, which is created if it is not there: once, however

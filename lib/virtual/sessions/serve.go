@@ -67,13 +67,15 @@ func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 	case ep == unknown || (ep == toBrowser || ep == toPage) && !upgrade:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)
 	case upgrade && ep != toBrowser && ep != toPage:
-		return guard.Refuse(http.StatusNotFound, guard.NotFound, "no WebSocket has the path %q", r.URL.Path)
+		return guard.Refuse(http.StatusNotFound, guard.NotFound, "there is no WebSocket at the path %q", r.URL.Path)
 	case ep == newPage && r.Method != http.MethodPut:
-		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "/json/new wants PUT, not %s", r.Method)
+		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "/json/new must be requested with PUT, not %s",
+			r.Method)
 	case ep != newPage && r.Method != http.MethodGet:
-		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s wants GET, not %s", r.URL.Path, r.Method)
+		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with GET, not %s",
+			r.URL.Path, r.Method)
 	case r.ContentLength != 0:
-		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "no request of DevTools has a body")
+		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "a DevTools request has no body")
 	}
 	return nil
 }

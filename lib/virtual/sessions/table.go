@@ -37,7 +37,7 @@ func CheckName(name string) error {
 		return nil
 	}
 	return control.Errorf(control.BadRequest,
-		"%q is not a session's name: it is 1 to %d letters, digits, \".\", \"_\" and \"-\", and not \".\" or \"..\"",
+		"%q is not a session name: use 1 to %d letters, digits, \".\", \"_\" and \"-\", but not \".\" or \"..\"",
 		clip(name), maxName)
 }
 
@@ -78,7 +78,7 @@ func (t *table) enter(k Key) (e *entry, created bool, err error) {
 	e = t.entries[k]
 	if e == nil {
 		if len(t.entries) >= t.max {
-			e := control.Errorf(control.SessionLimit, "there are %s already, and --max-sessions allows no more",
+			e := control.Errorf(control.SessionLimit, "there are already %s, as many as --max-sessions allows",
 				count(len(t.entries)))
 			e.Hint = "bproxy session list shows them, and bproxy session end NAME ends one"
 			return nil, false, e
