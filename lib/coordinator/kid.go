@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 const (
@@ -28,26 +29,23 @@ type kid struct {
 	browser Browser
 	caps    json.RawMessage // what a host of the stateless protocol can be asked; nil: it is of one before
 
-	mu       sync.Mutex
-	p        *process
-	starting chan struct{}  // closed when the start is over; nil: none is under way
-	err      error          // of the last start
-	subs     map[string]int // subscriptions to its resources, by URI
-	closed   bool           // it is not started any more
-	crashes  int
-	began    time.Time // of the last start
-	next     time.Time // no start before
+	proc wait.Starter[*process]
+
+	mu   sync.Mutex
+	subs map[string]int // subscriptions to its resources, by URI
+}
+
+// newKid is a child that has not been started, and that will have these
+// subscriptions.
+func newKid(s *Session, child *Child, b Browser, caps json.RawMessage, subs map[string]int) *kid {
+	k := &kid{session: s, child: child, browser: b, caps: caps, subs: subs}
+	k.proc.Start, k.proc.Gone = k.start, (*process).gone
+	k.proc.Backoff = wait.Backoff{First: firstDelay, Max: maxDelay, Steady: steadyAfter}
+	return k
 }
 
 // running is the child's process if it is up, else nil.
-func (k *kid) running() *process {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.p == nil || k.p.gone() != nil || k.starting != nil {
-		return nil
-	}
-	return k.p
-}
+func (k *kid) running() *process { return k.proc.Running() }
 
 // slowAfter is how long a start may take until the status speaks of it.
 const slowAfter = 5 * time.Second
@@ -58,11 +56,9 @@ func (s *Session) slow() (notes []string) {
 	kids := slices.Collect(maps.Values(s.kids))
 	s.mu.Unlock()
 	for _, k := range kids {
-		k.mu.Lock()
-		if took := time.Since(k.began); k.starting != nil && took > slowAfter {
+		if took := k.proc.Starting(); took > slowAfter {
 			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name, took.Round(time.Second)))
 		}
-		k.mu.Unlock()
 	}
 	return notes
 }
@@ -70,67 +66,18 @@ func (s *Session) slow() (notes []string) {
 // get returns the child's process, started if need be.
 func (k *kid) get(ctx context.Context) (*process, error) {
 	k.session.replace(k)
-	k.mu.Lock()
-	for {
-		if k.starting == nil && k.p != nil && k.p.gone() == nil {
-			defer k.mu.Unlock()
-			return k.p, nil
-		}
-		if k.closed {
-			defer k.mu.Unlock()
-			return nil, k.session.why()
-		}
-		if k.starting == nil {
-			if wait := time.Until(k.next); wait > 0 {
-				defer k.mu.Unlock()
-				return nil, fmt.Errorf("%w; it is started again in %v at the earliest", k.err, wait.Round(100*time.Millisecond))
-			}
-			k.starting = make(chan struct{})
-			k.began = time.Now()
-			go k.start()
-		}
-		starting := k.starting
-		k.mu.Unlock()
-		select {
-		case <-starting:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		k.mu.Lock()
-		if k.starting == nil && k.err != nil {
-			defer k.mu.Unlock()
-			return nil, k.err
-		}
-	}
+	return k.proc.Get(ctx)
 }
 
 // start starts the child and makes it ready for calls.
-func (k *kid) start() {
+func (k *kid) start() (*process, error) {
 	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout, fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
 	defer cancel()
 	p, err := k.begin(ctx)
-	k.mu.Lock()
-	wanted := !k.closed
-	k.mu.Unlock()
-	if err != nil && wanted && k.session.ctx.Err() == nil {
+	if err != nil && !k.proc.Refuses() && k.session.ctx.Err() == nil {
 		k.session.c.failed(k.child, err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err != nil && k.closed {
-		err = k.session.why()
-	}
-	k.p, k.err = p, err
-	if err == nil && p.gone() != nil { // before it was known as ours
-		err = p.gone()
-		k.err = err
-	}
-	if err != nil {
-		k.p = nil
-		k.crashedLocked()
-	}
-	close(k.starting)
-	k.starting = nil
+	return p, err
 }
 
 func (k *kid) begin(ctx context.Context) (*process, error) {
@@ -176,38 +123,8 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// crashedLocked has the next start wait if the child crashes again and again.
-func (k *kid) crashedLocked() {
-	if time.Since(k.began) > steadyAfter {
-		k.crashes = 0
-	}
-	if k.crashes++; k.crashes > 1 {
-		k.next = time.Now().Add(min(firstDelay<<min(k.crashes-2, 10), maxDelay))
-	}
-}
-
-// ended notes that the child's process has ended by itself.
-func (k *kid) ended(p *process) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.p == p {
-		k.err = p.gone()
-		k.crashedLocked()
-	}
-}
-
 func (k *kid) stop() {
-	k.mu.Lock()
-	k.closed = true
-	p, starting := k.p, k.starting
-	k.mu.Unlock()
-	if starting != nil {
-		<-starting // the session's end has ended it
-		k.mu.Lock()
-		p = k.p
-		k.mu.Unlock()
-	}
-	if p != nil {
+	if p := k.proc.Close(k.session.why()); p != nil { // the session's end ends a start
 		p.stop()
 	}
 }
@@ -220,14 +137,15 @@ func (k *kid) subscribe(uri string, more int) {
 	was := k.subs[uri]
 	now := max(was+more, 0)
 	k.noteLocked(uri, now)
-	if (was == 0) == (now == 0) || k.p == nil || k.starting != nil {
+	p := k.running()
+	if (was == 0) == (now == 0) || p == nil {
 		return // what is started is told then
 	}
 	method := "resources/subscribe"
 	if now == 0 {
 		method = "resources/unsubscribe"
 	}
-	k.p.tell(method, uriParams(uri))
+	p.tell(method, uriParams(uri))
 }
 
 func (k *kid) noteLocked(uri string, subscriptions int) {

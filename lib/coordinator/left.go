@@ -63,9 +63,7 @@ func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) 
 // describe puts the child's process and health into an instance's status.
 func (k *kid) describe(instance json.RawMessage) json.RawMessage {
 	h := health{}
-	k.mu.Lock()
-	p, err := k.p, k.err
-	k.mu.Unlock()
+	p, err := k.proc.Last()
 	if p != nil && err == nil {
 		err = p.gone()
 	}

@@ -42,10 +42,9 @@ type pooled struct {
 func Pooled(log io.Writer, args []string) Browsers {
 	s := newPooled()
 	s.log = log
-	s.own = newService()
-	s.own.run = func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) }
+	s.own = newService(func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
 	s.find = func(ctx context.Context) (*control.Client, error) {
-		if _, err := s.own.up(ctx); err != nil {
+		if _, err := s.own.Get(ctx); err != nil {
 			return nil, err
 		}
 		s.mu.Lock()
@@ -151,7 +150,7 @@ func (s *pooled) lost(ctx context.Context) {
 	if s.own == nil {
 		return
 	}
-	own := s.own.running()
+	own := s.own.Running()
 	if own == nil {
 		return
 	}

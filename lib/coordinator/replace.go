@@ -21,9 +21,7 @@ func (s *Session) replace(k *kid) {
 	if !s.shared {
 		return
 	}
-	k.mu.Lock()
-	p := k.p
-	k.mu.Unlock()
+	p, _ := k.proc.Last()
 	if p == nil || !p.curious.Load() || p.gone() != nil {
 		return
 	}
@@ -43,11 +41,7 @@ func (s *Session) replace(k *kid) {
 	if !some {
 		return
 	}
-	k.mu.Lock()
-	if k.p == p && k.starting == nil {
-		k.p = nil
-	}
-	k.mu.Unlock()
+	k.proc.Forget(p)
 	s.do(func() {
 		for left := 1; left > 0; left, _ = p.open() {
 			select {

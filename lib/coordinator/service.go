@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"btools/lib/launcher"
@@ -15,82 +14,31 @@ import (
 // service is a program of this project that runs for us: it is started when
 // it is needed, and again when it has ended.
 type service struct {
+	wait.Starter[*launcher.Browser]
 	ctx  context.Context
 	stop context.CancelFunc
-	run  func(context.Context) (*launcher.Browser, error)
-
-	mu       sync.Mutex
-	held     *launcher.Browser // nil: it has not been started
-	err      error             // of the last start
-	starting chan struct{}     // closed when the start is over; nil: none is under way
 }
 
-func newService() *service {
+func newService(run func(context.Context) (*launcher.Browser, error)) *service {
 	v := &service{}
 	v.ctx, v.stop = context.WithCancel(context.Background())
-	return v
-}
-
-// up returns the program when it runs.
-func (v *service) up(ctx context.Context) (*launcher.Browser, error) {
-	v.mu.Lock()
-	if v.ctx.Err() != nil {
-		v.mu.Unlock()
-		return nil, errors.New("bmcp is stopping")
-	}
-	if v.starting == nil && v.held != nil && !wait.Closed(v.held.Ended()) {
-		defer v.mu.Unlock()
-		return v.held, nil
-	}
-	if v.starting == nil {
-		v.starting = make(chan struct{})
-		go func() {
-			held, err := v.run(v.ctx)
-			v.mu.Lock()
-			v.held, v.err = held, err
-			close(v.starting)
-			v.starting = nil
-			v.mu.Unlock()
-		}()
-	}
-	starting := v.starting
-	v.mu.Unlock()
-	select {
-	case <-starting:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.held == nil {
-		return nil, v.err
-	}
-	return v.held, nil
-}
-
-// running is the program if it runs, else nil.
-func (v *service) running() *launcher.Browser {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.starting != nil || v.held == nil || wait.Closed(v.held.Ended()) {
+	v.Start = func() (*launcher.Browser, error) { return run(v.ctx) }
+	v.Gone = func(b *launcher.Browser) error {
+		if wait.Closed(b.Ended()) {
+			return errors.New("it has ended")
+		}
 		return nil
 	}
-	return v.held
+	return v
 }
 
 // close stops the program.
 func (v *service) close() {
-	v.mu.Lock()
+	why := errors.New("bmcp is stopping")
+	v.Refuse(why)
 	v.stop()
-	starting := v.starting
-	v.mu.Unlock()
-	if starting != nil {
-		<-starting
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.held != nil {
-		v.held.Stop()
+	if b := v.Close(why); b != nil {
+		b.Stop()
 	}
 }
 

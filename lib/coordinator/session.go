@@ -376,7 +376,7 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 		k = nil
 	}
 	if k == nil {
-		k = &kid{session: s, child: child, browser: b, caps: caps, subs: subs}
+		k = newKid(s, child, b, caps, subs)
 		s.kids[key] = k
 	}
 	return k

@@ -37,8 +37,8 @@ type single struct {
 // Single is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
 func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
-	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how, proxy: newService()}
-	s.proxy.run = s.start
+	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
+	s.proxy = newService(s.start)
 	return s
 }
 
@@ -76,7 +76,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 }
 
 func (s *single) any(ctx context.Context) (Browser, error) {
-	if _, err := s.proxy.up(ctx); err != nil {
+	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *single) browserLocked() Browser {
 }
 
 func (s *single) ready() *place {
-	if s.proxy.running() == nil {
+	if s.proxy.Running() == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -147,7 +147,7 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 	}
 	rec := &record.Record{}
 	for try := 0; ; try++ {
-		held, err := s.proxy.up(ctx)
+		held, err := s.proxy.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 
 // status is the proxy's record, nil while there is none.
 func (s *single) status(ctx context.Context) (*record.Record, error) {
-	if s.proxy.running() == nil {
+	if s.proxy.Running() == nil {
 		return nil, nil
 	}
 	return s.control(ctx, "status", options.Options{})
@@ -210,7 +210,7 @@ func (s *single) list(ctx context.Context) json.RawMessage {
 
 // call has the proxy do something, if it runs.
 func (s *single) call(ctx context.Context, method string, params any) (result json.RawMessage) {
-	if s.proxy.running() == nil {
+	if s.proxy.Running() == nil {
 		return nil
 	}
 	s.mu.Lock()

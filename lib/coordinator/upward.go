@@ -235,7 +235,7 @@ func (s *Session) childEnded(p *process) {
 		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
 	for _, k := range kids {
-		k.ended(p)
+		k.proc.Ended(p)
 	}
 	s.c.Log.Warn(p.gone().Error())
 }
