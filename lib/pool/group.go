@@ -69,7 +69,7 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 		}
 	}
 	g := &group{service: v, poolName: s.poolName, set: set, wakeup: make(chan struct{}, 1), slots: []*slot{s},
-		state: Starting, changed: make(chan struct{})}
+		state: Starting, changed: make(chan struct{}), retry: newRetry()}
 	g.ctx, g.stop = context.WithCancel(v.ctx)
 	s.group = g
 	v.groups = append(v.groups, g)

@@ -30,7 +30,7 @@ func (g *group) run(started func()) {
 				return
 			}
 		} else {
-			g.delay = 0
+			g.backoff.Reset()
 		}
 		launch = why != idled
 		g.hadBrowser = g.hadBrowser && launch

@@ -287,7 +287,7 @@ func (v *Service) poolNamed(name string) *pool {
 // newSlot makes an instance, with its endpoint open.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting,
-		wakeup: make(chan struct{}, 1)}
+		wakeup: make(chan struct{}, 1), retry: newRetry()}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil

@@ -16,6 +16,7 @@ import (
 	"btools/lib/pool/config"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // States of an instance.
@@ -41,32 +42,33 @@ var never = time.Unix(1<<40, 0)
 
 // retry says when a browser that has failed is launched again.
 type retry struct {
-	began time.Time     // when it was to be launched
-	delay time.Duration // before the next launch, if it fails
+	began   time.Time // when it was to be launched
+	backoff wait.Backoff
+}
+
+func newRetry() retry {
+	return retry{backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
 }
 
 // schedule is when the next launch is, at the latest and while somebody waits for
 // it, and that in words.
 func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand time.Time, text string) {
-	if now.Sub(r.began) > stableAfter {
-		r.delay = 0
+	least := time.Duration(0)
+	if !launched {
+		least = minRetryDelay
 	}
-	wait := r.delay
-	if wait == 0 && !launched {
-		wait = minRetryDelay
-	}
-	r.delay = min(max(2*wait, minRetryDelay), maxRetryDelay)
+	delay := r.backoff.Next(now.Sub(r.began), least)
 	switch {
 	case noRestart:
 		return never, never, "it is not replaced (RESTART=never)"
-	case wait == 0:
+	case delay == 0:
 		return now, now, "another one takes its place, without its pages"
 	}
-	at, onDemand = now.Add(wait), now.Add(wait)
-	if launched && wait > minRetryDelay {
+	at, onDemand = now.Add(delay), now.Add(delay)
+	if launched && delay > minRetryDelay {
 		onDemand = now.Add(minRetryDelay)
 	}
-	return at, onDemand, fmt.Sprintf("another one is launched in %v", wait)
+	return at, onDemand, fmt.Sprintf("another one is launched in %v", delay)
 }
 
 // failureText is what has become of a browser that failed, in words.
@@ -234,7 +236,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 				return
 			}
 		} else {
-			s.delay = 0
+			s.backoff.Reset()
 		}
 		if why == idled {
 			s.hadBrowser = false
