@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"btools/lib/exit"
+	"btools/lib/tail"
 	"btools/lib/terminal"
 )
 
@@ -19,20 +20,17 @@ import (
 type lastWords struct {
 	name string
 	log  io.Writer
+	tail tail.Tail
 	mu   sync.Mutex
-	tail []byte // at most 4 KiB, whole lines but for the last
 	part []byte // of a line that has not ended
 }
 
 const maxPart = 8 << 10
 
 func (w *lastWords) Write(b []byte) (int, error) {
+	w.tail.Write(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tail = append(w.tail, b...)
-	if len(w.tail) > 4<<10 {
-		w.tail = append([]byte(nil), w.tail[len(w.tail)-4<<10:]...)
-	}
 	w.part = append(w.part, b...)
 	for {
 		i := bytes.IndexByte(w.part, '\n')
@@ -55,8 +53,6 @@ func (w *lastWords) ending(name string, err error) error {
 }
 
 func (w *lastWords) how(err error) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	how := "exited with 0"
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
@@ -65,14 +61,10 @@ func (w *lastWords) how(err error) string {
 			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
 		}
 	}
-	var said []string
-	for _, l := range strings.Split(terminal.Printable(string(w.tail)), "\n") {
-		if l = strings.TrimSpace(l); l != "" {
-			said = append(said, l)
-		}
-	}
-	if len(said) > 3 {
-		said = said[len(said)-3:]
+	said := w.tail.Lines()
+	said = said[max(0, len(said)-3):]
+	for i, l := range said {
+		said[i] = terminal.Printable(strings.TrimSpace(l))
 	}
 	if len(said) == 0 {
 		return fmt.Sprintf("ended (%s)", how)

@@ -55,7 +55,7 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 		return context.Cause(ctx)
 	}
 	<-s.logEnd()
-	name, text := filepath.Base(s.Spec.Browser.Path), s.log.text()
+	name, text := filepath.Base(s.Spec.Browser.Path), s.log.tail.String()
 	_, _, ended := s.child.ending()
 	if errors.Is(err, errNoServer) {
 		return s.portTaken("the browser could not listen on it")

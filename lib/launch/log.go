@@ -5,7 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
+
+	"btools/lib/tail"
 )
 
 // browserLog reads what the browser prints. It is a pipe that is always
@@ -17,10 +18,7 @@ type browserLog struct {
 	announced chan string   // the endpoint's URL, once
 	noServer  chan struct{} // closed: the browser said that it has no endpoint
 	done      chan struct{} // closed when everything is read
-
-	mu   sync.Mutex
-	tail [][]byte // the last lines
-	size int      // of tail, in bytes, with line ends
+	tail      tail.Tail
 }
 
 const (
@@ -36,7 +34,8 @@ var (
 )
 
 func newBrowserLog(log *slog.Logger) *browserLog {
-	return &browserLog{log: log, announced: make(chan string, 1), noServer: make(chan struct{}), done: make(chan struct{})}
+	return &browserLog{log: log, announced: make(chan string, 1), noServer: make(chan struct{}), done: make(chan struct{}),
+		tail: tail.Tail{Max: maxTail}}
 }
 
 // read reads until the end of in.
@@ -97,30 +96,14 @@ func (l *browserLog) keep(line []byte) {
 		return
 	}
 	l.log.Debug("browser: " + string(line))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tail = append(l.tail, bytes.Clone(line))
-	l.size += len(line) + 1
-	drop := 0
-	for l.size > maxTail {
-		l.size -= len(l.tail[drop]) + 1
-		drop++
-	}
-	l.tail = l.tail[drop:]
-}
-
-// text is the kept tail, lines joined.
-func (l *browserLog) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(bytes.Join(l.tail, []byte("\n")))
+	l.tail.Write(append(line, '\n'))
 }
 
 // last returns up to n of the last lines that may tell of a reason.
 func (l *browserLog) last(n int) []string {
 	var out []string
-	for _, s := range strings.Split(l.text(), "\n") {
-		if s = strings.TrimSpace(s); s != "" && !containsAny(s, uninteresting) {
+	for _, s := range l.tail.Lines() {
+		if s = strings.TrimSpace(s); !containsAny(s, uninteresting) {
 			if len(s) > 300 {
 				s = s[:300] + "…"
 			}

@@ -24,6 +24,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/tail"
 	"btools/lib/wsl"
 )
 
@@ -46,10 +47,6 @@ type Spec struct {
 // killBound is how long SIGKILL may take to be seen to work.
 const killBound = 5 * time.Second
 
-// maxMessages is how much of the program's messages is kept, in bytes, to
-// say why it failed.
-const maxMessages = 4 << 10
-
 // Browser is a browser and the program that holds it.
 type Browser struct {
 	Record   *record.Record
@@ -60,7 +57,7 @@ type Browser struct {
 	bind     *os.File      // its end is the program's
 	ended    chan struct{} // closed when the program has ended
 	err      error         // how, valid then
-	messages tail
+	messages tail.Tail
 }
 
 // Sibling finds a program of this project: beside this one, else on PATH.
@@ -262,7 +259,7 @@ func (b *Browser) failure(what string) error {
 			code = exit.Unavailable
 		}
 	}
-	reason, hint := b.messages.reason(b.name())
+	reason, hint := reasonIn(b.messages.Lines(), b.name())
 	if reason == "" {
 		reason = fmt.Sprintf("%s %s (%s)", b.name(), what, words)
 	}
@@ -276,7 +273,7 @@ func (b *Browser) Ended() <-chan struct{} { return b.ended }
 func (b *Browser) Err() error {
 	var ended *exec.ExitError
 	if errors.As(b.err, &ended) {
-		if reason, _ := b.messages.reason(b.name()); reason != "" && ended.ExitCode() > 0 {
+		if reason, _ := reasonIn(b.messages.Lines(), b.name()); reason != "" && ended.ExitCode() > 0 {
 			return errors.New(reason)
 		}
 	}
@@ -345,29 +342,10 @@ func (b *Browser) sweep() {
 	}
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if n := len(t.b) - maxMessages; n > 0 {
-		t.b = append(t.b[:0], t.b[n:]...)
-	}
-	return len(p), nil
-}
-
-// reason is the last messages, in one line, and the hint among them: the last
+// reasonIn is the last messages, in one line, and the hint among them: the last
 // one of the program, with what follows it, or the end of what others said.
-func (t *tail) reason(program string) (reason, hint string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func reasonIn(lines []string, program string) (reason, hint string) {
 	const most = 4 // lines: more is a log
-	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
 	first := max(0, len(lines)-most)
 	for n, l := range lines {
 		if strings.HasPrefix(l, program+": ") && !strings.HasPrefix(l, program+": hint: ") {

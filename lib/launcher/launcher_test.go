@@ -1,6 +1,10 @@
 package launcher
 
-import "testing"
+import (
+	"testing"
+
+	"btools/lib/tail"
+)
 
 // The reason is what the program itself said last, however much of the
 // browser's words it gives after that.
@@ -14,9 +18,9 @@ func TestReason(t *testing.T) {
 		{"1\n2\n3\n4\n5\n\n", "2; 3; 4; 5", ""},
 		{"other: hint: try\nother: why\n", "other: why", "try"},
 	} {
-		l := &tail{}
+		l := &tail.Tail{}
 		l.Write([]byte(c.said))
-		if reason, hint := l.reason("blaunch"); reason != c.reason || hint != c.hint {
+		if reason, hint := reasonIn(l.Lines(), "blaunch"); reason != c.reason || hint != c.hint {
 			t.Errorf("%q: %q, %q", c.said, reason, hint)
 		}
 	}
