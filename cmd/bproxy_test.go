@@ -152,7 +152,7 @@ func TestProxyCommands(t *testing.T) {
 	w.run("bproxy", "--listen", q.addr).wants(t, 75, "is taken")
 	w.run("bproxy", "--listen", "0.0.0.0:0").wants(t, 64, "--token-file")
 	w.run("bproxy", "--listen", "example.com:1").wants(t, 64, "IP address")
-	w.run("bproxy", "--target", "wss://x").wants(t, 64, "--target is")
+	w.run("bproxy", "--target", "wss://x").wants(t, 64, "--target must be")
 	w.run("bproxy", "--window-size", "big").wants(t, 64, "--window-size")
 }
 
@@ -414,7 +414,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 	until(t, "the status tells it", state("unresponsive"))
 	syscall.Kill(x.Instance.PID, syscall.SIGCONT)
 	until(t, "it is well again", state("foreign"))
-	w.run("bproxy", "--health-interval", "1ms").wants(t, 64, "--health-interval is 0 or at least 10ms")
+	w.run("bproxy", "--health-interval", "1ms").wants(t, 64, "--health-interval must be 0 or at least 10ms")
 }
 
 // A proxy that is stopped keeps nobody waiting who asks how it is.
@@ -607,7 +607,7 @@ func TestProxyToken(t *testing.T) {
 	os.WriteFile(w.dir+"/token", []byte("abc123\n"), 0o600)
 	os.WriteFile(w.dir+"/empty", nil, 0o600)
 	w.run("bproxy", "--token-file", w.dir+"/none").wants(t, 78, "cannot read the token")
-	w.run("bproxy", "--token-file", w.dir+"/empty").wants(t, 78, "no token")
+	w.run("bproxy", "--token-file", w.dir+"/empty").wants(t, 78, "does not contain a token")
 	p := w.proxy("--listen", "0.0.0.0:0", "--token-file", w.dir+"/token")
 	if code, body := get(t, "GET", p.url+"/json/version"); code != 401 || !strings.Contains(body, "unauthorized") {
 		t.Errorf("%d %s", code, body)
@@ -682,8 +682,8 @@ func TestProxyTargets(t *testing.T) {
 		c.Write(append([]byte{0x81, 0x80 | 38, 0, 0, 0, 0}, `{"id":1,"method":"Browser.getVersion"}`...))
 		c.Read(make([]byte, 100))
 		c.Close()
-		w.run("bproxy", "stop").wants(t, 64, "not its own")
-		w.run("bproxy", "launch").wants(t, 64, "not its own")
+		w.run("bproxy", "stop").wants(t, 64, "does not own its browser")
+		w.run("bproxy", "launch").wants(t, 64, "does not own its browser")
 		p.stop()
 	}
 	if b, _ := os.ReadFile(w.dir + "/trace"); strings.Count(string(b),
@@ -699,7 +699,7 @@ func TestProxyTargets(t *testing.T) {
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 502 {
 		t.Error(code)
 	}
-	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64, "--idle is for")
+	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64, "--idle applies to a browser that bproxy launches")
 }
 
 // What systemd does: it listens, starts the service, and hears that it is
