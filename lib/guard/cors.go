@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// CORS says what web pages may do here whose origin may ask: browsers want
-// to be told (CORS).
+// CORS says what web pages of an allowed origin may do here, as their browsers
+// require.
 type CORS struct {
 	Methods string   // of HTTP
 	Headers []string // that a request may have
-	Prefix  string   // of the names of others that it may have
+	Prefix  string   // of the names of other headers that it may have
 	Exposed string   // headers of answers that a page may read
 }
 
-// corsMaxAge is how long a browser keeps what it was told, in seconds.
+// corsMaxAge is how long a browser caches the answer to a preflight request, in
+// seconds.
 const corsMaxAge = "600"
 
-// HandleCORS says in an answer that a page may read it, if its origin is allowed.
-// It reports whether all was asked that a page's request may come, which is
-// answered then: that comes without the token, and changes nothing.
+// HandleCORS adds the headers that let a page read the answer, if its origin is
+// allowed. It answers preflight requests itself and reports that: they come
+// without the token, and change nothing.
 func (g *Guard) HandleCORS(w http.ResponseWriter, r *http.Request, may CORS) (answered bool) {
 	if len(g.Origins) == 0 {
 		return false

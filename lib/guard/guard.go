@@ -1,6 +1,5 @@
-// Package guard decides who may speak to a port of this machine: programs
-// here, or with the token those elsewhere, but never a web page that was not
-// named.
+// Package guard decides who may use a port of this machine: local programs, or
+// remote ones with the token, but no web page unless its origin is allowed.
 package guard
 
 import (
@@ -17,39 +16,39 @@ import (
 	"btools/lib/control"
 )
 
-// Guard checks requests. The zero value lets through what comes from this
-// machine and from no web page.
+// Guard checks requests. The zero value allows requests from this machine that
+// do not come from a web page.
 type Guard struct {
-	// Token is what every request must bring; "": none is asked for.
+	// Token is required in every request; "": no token.
 	Token string
-	// Origins are the web pages' origins that may ask; "*" is any.
+	// Origins are the origins of web pages that may send requests; "*" is any.
 	Origins []string
-	// NoPages says that none may, whatever the options.
+	// NoPages refuses all web pages; there is no option that allows them.
 	NoPages bool
 }
 
-// Refusal is an answer to a request that is let no further.
+// Refusal is the answer to a request that is refused.
 type Refusal struct {
 	Status int // of HTTP
 	Error  *control.Error
 }
 
-// Refuse makes a refusal.
+// Refuse returns a refusal.
 func Refuse(status int, code, format string, args ...any) *Refusal {
 	return &Refusal{status, control.Errorf(code, format, args...)}
 }
 
-// Codes of refusals, beside those of the control protocol.
+// Codes of refusals, in addition to those of the control protocol.
 const (
 	Unauthorized = "unauthorized"
 	Forbidden    = "forbidden"
 	NotFound     = "not_found"
 )
 
-// Check refuses a request, or returns nil. A web page can send requests to
-// any port of this machine, but not without saying so: it gives a WebSocket's
-// Origin, and with any other request a Sec-Fetch-Site; by DNS rebinding it can
-// pretend to be of our origin, but then the Host is a name.
+// Check returns a refusal, or nil if it allows the request. A web page can send
+// requests to any port of this machine, but its browser marks them: a WebSocket
+// with an Origin, any other request with a Sec-Fetch-Site. By DNS rebinding a
+// page can pretend to have our origin, but then the Host is a name.
 func (g *Guard) Check(r *http.Request) *Refusal {
 	if g.Token != "" {
 		if !g.authorized(r) {
@@ -62,8 +61,8 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	}
 	origins := r.Header.Values("Origin")
 	allowed := len(origins) == 1 && g.allows(origins[0])
-	// Programs may give our own origin. A page of whoever had the port before
-	// us can too, but not without a Sec-Fetch-Site, or by a WebSocket.
+	// Programs may send our own origin. So may a page of the program that had
+	// the port before us, but only with a Sec-Fetch-Site or as a WebSocket.
 	own := len(origins) == 1 && origins[0] == "http://"+r.Host && loopbackHost(r.Host) && r.Header.Get("Upgrade") == ""
 	if len(origins) > 0 && !allowed && !own {
 		return Refuse(http.StatusForbidden, Forbidden, "the Origin %q is not allowed%s", strings.Join(origins, ", "),
@@ -71,7 +70,7 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
 	if site == "same-origin" && len(origins) == 0 {
-		// A page that was loaded from here loads what belongs to it.
+		// A page that was loaded from here loads its resources.
 		allowed = g.allows("http://"+r.Host) || g.allows("https://"+r.Host)
 	}
 	if site != "" && site != "none" && !allowed {
@@ -92,7 +91,8 @@ func (g *Guard) hint() string {
 	return ": see --allow-origin"
 }
 
-// WriteResponse answers in the shape of the control protocol's errors.
+// WriteResponse writes the refusal in the format of the control protocol's
+// errors.
 func (no *Refusal) WriteResponse(w http.ResponseWriter) {
 	b, _ := json.Marshal(map[string]any{"error": no.Error})
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
@@ -106,16 +106,17 @@ func (no *Refusal) WriteResponse(w http.ResponseWriter) {
 }
 
 // loopbackHost reports whether a Host header is localhost or a loopback
-// address, which no DNS rebinding can be. Others that reach us too, such as
-// 0.0.0.0 and [::ffff:127.0.0.1], are not trustworthy to browsers: from there
-// they say nothing of the page that asks.
+// address, which DNS rebinding cannot forge. Browsers do not trust other
+// addresses that reach this machine, such as 0.0.0.0 and [::ffff:127.0.0.1]:
+// requests from pages there carry no Sec-Fetch-Site.
 func loopbackHost(host string) bool {
 	name, ok := HostName(host)
 	a, err := netip.ParseAddr(name)
 	return ok && (strings.EqualFold(name, "localhost") || err == nil && a.IsLoopback() && !a.Is4In6())
 }
 
-// HostName is a Host header without its port; false if that is no number.
+// HostName returns a Host header without its port; false if the port is not a
+// number.
 func HostName(host string) (string, bool) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -148,14 +149,14 @@ func (g *Guard) isToken(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(s), []byte(g.Token)) == 1
 }
 
-// StripCredentials removes what nobody behind the guard is to see: the token, and the
-// Origin, which is judged already.
+// StripCredentials removes the token, and the Origin, which has been checked,
+// from a request before it is passed on.
 func (g *Guard) StripCredentials(r *http.Request) {
 	r.Header.Del("Origin")
 	if g.Token == "" {
 		return
 	}
 	r.Header.Del("Authorization")
-	r.Header.Del("Referer") // which may hold the address with the token
+	r.Header.Del("Referer") // it may contain the address with the token
 	r.URL.RawQuery = strings.Join(slices.DeleteFunc(queryParts(r), g.isTokenPart), "&")
 }

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Limit bounds the connections of an http.Server: give that its State, and
-// serve what Listener returns. At the limit, a new connection takes the place
-// of the one that has waited longest for a request; if all are busy, it is
-// answered with status 503.
+// Limit bounds the connections of an http.Server: set its State as ConnState,
+// and serve what Listener returns. At the limit, a new connection replaces the
+// one that has been idle for longest; if all are busy, it is answered with
+// status 503.
 type Limit struct {
 	Max  int    // connections at once; 0: any number
-	Flag string // that sets it, for the answer; "" without one
+	Flag string // the flag that sets Max, named in the answer; "" for none
 
 	mu       sync.Mutex
-	conns    map[net.Conn]int64 // since which event one waits for a request; 0: it is busy
+	conns    map[net.Conn]int64 // event since which it is idle; 0: it is busy
 	events   int64
 	refusing int
 }
 
-// maxRefusing bounds the connections that are being told that they are too
-// many. Others are closed without a word: telling costs a descriptor and up to
+// maxRefusing bounds the connections that are being answered with status 503.
+// Others are closed without an answer, which would take a descriptor for up to
 // refuseTimeout.
 const (
 	maxRefusing   = 16
 	refuseTimeout = time.Second
-	maxRefused    = 64 << 10 // bytes that are read of it
+	maxRefused    = 64 << 10 // bytes of its request that are read
 )
 
-// Count is the number of connections.
+// Count returns the number of connections.
 func (l *Limit) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,13 +45,12 @@ func (l *Limit) Drop(c net.Conn) {
 	delete(l.conns, c)
 }
 
-// State follows what the server does with its connections: it is the
-// server's ConnState.
+// State tracks the server's connections: it is the server's ConnState.
 func (l *Limit) State(c net.Conn, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ours := l.conns[c]; !ours {
-		return // it has lost its place
+		return // it was replaced
 	}
 	switch s {
 	case http.StateActive, http.StateHijacked:
@@ -64,7 +63,7 @@ func (l *Limit) State(c net.Conn, s http.ConnState) {
 	}
 }
 
-// admit gives a new connection a place, if there is one.
+// admit counts a new connection, if the limit allows it.
 func (l *Limit) admit(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +88,7 @@ func (l *Limit) admit(c net.Conn) bool {
 	return true
 }
 
-// refuse tells a connection that it is one too many.
+// refuse answers a connection above the limit.
 func (l *Limit) refuse(c net.Conn) {
 	l.mu.Lock()
 	full := l.refusing >= maxRefusing
@@ -123,7 +122,7 @@ func (l *Limit) refuse(c net.Conn) {
 	}()
 }
 
-// Listener is a listener whose connections count.
+// Listener returns a listener whose connections count.
 func (l *Limit) Listener(from net.Listener) net.Listener { return &limitedListener{from, l} }
 
 type limitedListener struct {

@@ -13,7 +13,8 @@ import (
 	"btools/lib/exit"
 )
 
-// ReadToken reads the token of --token-file, "" without the flag.
+// ReadToken reads the token from the file of --token-file. It returns ""
+// without the flag.
 func ReadToken(c *cli.Context) (string, error) {
 	path := c.String("token-file")
 	if !c.IsSet("token-file") {
@@ -30,9 +31,8 @@ func ReadToken(c *cli.Context) (string, error) {
 	return token, nil
 }
 
-// Listen listens on the HOST:PORT or PORT that a flag gives. Without a token
-// that must be an address of this machine's loopback. Port 0 is left to the
-// system.
+// Listen listens on the HOST:PORT or PORT of a flag. Without --token-file, that
+// must be a loopback address. With port 0, the system chooses the port.
 func Listen(c *cli.Context, flag, addr string) (net.Listener, error) {
 	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
 		addr = "127.0.0.1:" + addr
