@@ -10,13 +10,14 @@ import (
 	"btools/lib/virtual"
 )
 
-// prefix is below what the named sessions are.
+// prefix begins the path of each named session.
 const prefix = "/session/"
 
-// ServeHTTP answers a request to the port that all sessions share. Named
-// sessions are below /session/NAME. The port's own /json/version gives the
-// address of a new anonymous session, and a WebSocket to /devtools/browser
-// alone gets a session that ends with it; or all that is Root's.
+// ServeHTTP answers a request to the port that all sessions share. The paths of
+// named sessions begin with /session/NAME. The port's own /json/version returns
+// the address of a new anonymous session, and a WebSocket to /devtools/browser
+// gets a session that ends with it. With Root, all of these belong to that
+// session instead.
 func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rest, ok := strings.CutPrefix(r.URL.Path, prefix); ok {
 		name, rest, _ := strings.Cut(rest, "/")
@@ -49,8 +50,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers a request to a session. Nothing is created for a request that
-// has no answer.
+// serve answers a request to a session. An invalid request creates no session.
 func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, rest string) {
 	err := CheckName(k.Name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 	writeError(w, err)
 }
 
-// serveShared answers what is the same for all sessions.
+// serveShared answers requests whose answer is the same for all sessions.
 func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoint) {
 	b, release, err := g.Chrome(r.Context())
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package sessions gives virtual browsers addresses. A Registry has sessions on
-// whatever Chrome there is: one is created when its address is first used, and
-// ends when nobody uses it any more. Serve is what the address answers, as a
-// browser's endpoint would.
+// Package sessions gives virtual browsers addresses. A Registry keeps the
+// sessions on the current Chrome: it creates a session when its address is
+// first used, and ends it when it is no longer used. Serve answers requests to
+// a session's address as a browser's endpoint would.
 package sessions
 
 import (
@@ -18,27 +18,26 @@ import (
 	"btools/lib/wait"
 )
 
-// Registry is a set of sessions. Set its fields before anything else, and Close
-// it.
+// Registry is a set of sessions. Set its fields before use, and Close it.
 type Registry struct {
-	// Chrome supplies the present Chrome, launched if need be. It is needed
-	// until release is called.
+	// Chrome returns the current Chrome and launches one if necessary. It is in
+	// use until release is called.
 	Chrome func(ctx context.Context) (b *virtual.Browser, release func(), err error)
 	// Grace is how long an anonymous session lives after its last connection,
-	// Idle how long a named one without a client's traffic; 0: for good.
+	// Idle how long a named one lives without a client's traffic; 0: for ever.
 	Grace, Idle time.Duration
-	// Max bounds the sessions.
+	// Max bounds the number of sessions.
 	Max int
-	// TabLimit bounds the pages of each; 0: no bound.
+	// TabLimit bounds the pages of each session; 0: no bound.
 	TabLimit int
 	// Default is the name of the session that has the browser's profile; "":
-	// none has.
+	// none.
 	Default string
-	// Root is the name of the session that the port's own address leads to; "":
-	// each client gets a session of its own there.
+	// Root is the name of the session behind the port's own address; "": each
+	// client gets a session of its own there.
 	Root string
 
-	create func(context.Context, Key) (session, func(), error) // a test's
+	create func(context.Context, Key) (session, func(), error) // set by tests
 
 	mu      sync.Mutex
 	table   table
@@ -47,16 +46,16 @@ type Registry struct {
 	running sync.WaitGroup
 }
 
-// session is a *virtual.Session.
+// session is a *virtual.Session, or a fake one in tests.
 type session interface {
 	Used() time.Time
 	Done() <-chan struct{}
 	End(context.Context) error
 }
 
-// lifecycle is what runs a session.
+// lifecycle is the running part of a session's entry.
 type lifecycle struct {
-	ready   chan struct{} // closed when it is there, or can't be
+	ready   chan struct{} // closed when it has been created or has failed
 	session session
 	err     error
 	end     context.CancelFunc
@@ -68,8 +67,8 @@ func (l *lifecycle) isOver() bool {
 	return l.session != nil && wait.Closed(l.session.Done())
 }
 
-// endTimeout is how long the pages of a session may take to close, before it is
-// taken for ended.
+// endTimeout is how long the pages of a session may take to close before the
+// session counts as ended.
 const endTimeout = 5 * time.Second
 
 var (
@@ -77,8 +76,8 @@ var (
 	errEnded  = &exit.Error{Code: exit.TryAgain, Err: errors.New("the session was ended while it was being created")}
 )
 
-// Use returns a session, which is created if it is not there: once, however
-// many wait. Call done when it is not used any more.
+// Use returns a session and creates it if necessary: once for all that wait for
+// it. Call done when it is no longer used.
 func (g *Registry) Use(ctx context.Context, k Key) (s *virtual.Session, done func(), err error) {
 	e, err := g.use(ctx, k)
 	if err != nil {
@@ -115,7 +114,7 @@ func (g *Registry) enter(k Key) (*entry, error) {
 		g.table = table{grace: g.Grace, idle: g.Idle, max: g.Max, entries: map[Key]*entry{}}
 	}
 	if e := g.table.entries[k]; e != nil && e.isOver() {
-		g.table.drop(e) // before its own goroutine does: its clients may be back at once
+		g.table.drop(e) // before its own goroutine does: clients may return at once
 	}
 	e, created, err := g.table.enter(k)
 	if created {
@@ -136,8 +135,8 @@ func (g *Registry) leave(e *entry) {
 	g.sweepLocked()
 }
 
-// sweepLocked ends the sessions whose time is over, and sees to it that it is
-// called again when that of the next one is.
+// sweepLocked ends the sessions whose time is over, and schedules the next
+// sweep.
 func (g *Registry) sweepLocked() {
 	now := time.Now()
 	ended, next, ok := g.table.expire(now)
@@ -161,7 +160,7 @@ func (g *Registry) sweep() {
 	}
 }
 
-// run is the life of a session, until the context ends or the session does.
+// run creates a session and runs it until the context or the session ends.
 func (g *Registry) run(ctx context.Context, e *entry) {
 	defer close(e.gone)
 	defer e.end()
@@ -196,17 +195,17 @@ func (g *Registry) run(ctx context.Context, e *entry) {
 	g.mu.Unlock()
 	bounded, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	s.End(bounded) // pages that don't close end with Chrome
+	s.End(bounded) // pages that do not close end with Chrome
 }
 
-// attempts is how many Chromes are asked for a session, should the first one die
-// just then; dying is how long that may take to be seen.
+// attempts is how many Chromes are tried for a session, in case the first has
+// just died; deathTimeout is how long its death may take to be noticed.
 const (
 	attempts     = 2
 	deathTimeout = time.Second
 )
 
-// onChrome creates a session on the present Chrome.
+// onChrome creates a session on the current Chrome.
 func (g *Registry) onChrome(ctx context.Context, k Key) (session, func(), error) {
 	for try := 1; ; try++ {
 		b, release, err := g.Chrome(ctx)
@@ -231,14 +230,14 @@ func (g *Registry) onChrome(ctx context.Context, k Key) (session, func(), error)
 	}
 }
 
-// Info is a session as others see it.
+// Info describes a session to other programs.
 type Info struct {
 	Name      string `json:"name"`
-	Anonymous bool   `json:"anonymous,omitempty"` // it ends by itself when nobody is connected
+	Anonymous bool   `json:"anonymous,omitempty"` // it ends by itself once no client is connected
 	virtual.Stats
 }
 
-// List lists the sessions that are there, the oldest first.
+// List returns the sessions, the oldest first.
 func (g *Registry) List() []Info {
 	all := []Info{}
 	for k, s := range g.ready() {
@@ -250,7 +249,7 @@ func (g *Registry) List() []Info {
 	return all
 }
 
-// ready are those that are there.
+// ready returns the sessions that have been created.
 func (g *Registry) ready() map[Key]*virtual.Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -263,7 +262,8 @@ func (g *Registry) ready() map[Key]*virtual.Session {
 	return all
 }
 
-// entriesWhere are the sessions that are wanted, with those that are being created.
+// entriesWhere returns the entries for which wanted returns true, including
+// those that are still being created.
 func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -275,8 +275,8 @@ func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// End ends the sessions with this name, and returns when nothing is left of
-// them.
+// End ends the sessions with this name, and returns when nothing of them is
+// left.
 func (g *Registry) End(ctx context.Context, name string) error {
 	all := g.entriesWhere(func(e *entry) bool { return e.key.Name == name })
 	if len(all) == 0 {
@@ -285,7 +285,7 @@ func (g *Registry) End(ctx context.Context, name string) error {
 	return g.endEntries(ctx, all)
 }
 
-// EndAll ends all sessions, and returns when nothing is left of them.
+// EndAll ends all sessions, and returns when nothing of them is left.
 func (g *Registry) EndAll(ctx context.Context) error {
 	return g.endEntries(ctx, g.entriesWhere(func(*entry) bool { return true }))
 }

@@ -20,7 +20,7 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// endpoint is asked for at an address below a browser's.
+// endpoint is a request of DevTools, by its path below a browser's address.
 type endpoint int
 
 const (
@@ -35,8 +35,8 @@ const (
 	toPage
 )
 
-// parsePath tells what a path below a browser's address asks for, and of what. A
-// slash at its end means nothing, as to Chrome.
+// parsePath returns the endpoint of a path below a browser's address, and the
+// target in it. A slash at the end is ignored, as Chrome does.
 func parsePath(path string) (ep endpoint, target string) {
 	path = strings.TrimSuffix(path, "/")
 	switch path {
@@ -80,13 +80,13 @@ func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 	return nil
 }
 
-// Serve answers a request whose path is below a session's own, which is base,
-// such as /session/NAME: what a browser's endpoint has, for this session alone.
-// Of a WebSocket, it returns when that has ended. Who may ask is judged before,
-// and secrets are removed from the request.
+// Serve answers a request to a session as a browser's endpoint would. base is
+// the session's own path, such as /session/NAME. For a WebSocket, it returns
+// when that has ended. The caller has checked the request and has removed
+// secrets from it.
 //
-// With an error nothing is answered: the session's Chrome has just died, and
-// another session may take its place.
+// If it returns an error, nothing has been answered: the session's Chrome has
+// just died, and another session may take its place.
 func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base string) error {
 	ep, target := parsePath(strings.TrimPrefix(r.URL.Path, base))
 	if no := refusal(r, ep); no != nil {
@@ -97,7 +97,7 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 	at := "ws://" + r.Host + base + "/devtools/"
 	switch ep {
 	case version:
-		id := "whole" // any will do
+		id := "whole" // any ID works
 		if base != "" {
 			id = path.Base(base)
 		}
@@ -124,7 +124,7 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 	return nil
 }
 
-// serveWebSocket serves a WebSocket: to the browser, or to a target.
+// serveWebSocket serves a WebSocket to the browser, or to a target.
 func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, target string) error {
 	k, err := s.Connect(r.Context(), target)
 	switch {
@@ -140,8 +140,8 @@ func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, 
 	return nil
 }
 
-// died reports whether a session that can't be connected to ends with its
-// Chrome: who connects may notice that first.
+// died reports whether a session to which a connection failed ends with its
+// Chrome. The client may notice that first.
 func died(ctx context.Context, s *virtual.Session) bool {
 	select {
 	case <-s.Browser().Done():
@@ -152,7 +152,7 @@ func died(ctx context.Context, s *virtual.Session) bool {
 	return false
 }
 
-// versionOf is what /json/version says.
+// versionOf returns the content of /json/version.
 func versionOf(b *virtual.Browser, ws string) any {
 	v := b.Version()
 	agent := jsonrpc.GetString(v, "userAgent")
@@ -171,8 +171,8 @@ func versionOf(b *virtual.Browser, ws string) any {
 	}
 }
 
-// targetInfo is a target in /json/list. Chrome's link to a front end is left out:
-// it is no session's.
+// targetInfo is a target in /json/list. Chrome's link to a front end is left
+// out: front ends belong to no session.
 type targetInfo struct {
 	Description string `json:"description"`
 	ID          string `json:"id"`
@@ -216,7 +216,7 @@ func serveNewPage(w http.ResponseWriter, r *http.Request, s *virtual.Session, at
 	writeJSON(w, targetInfo{ID: id, Type: "page", URL: address, WSURL: at + "page/" + id}) // and gone already
 }
 
-// writeOutcome tells what became of a target, in Chrome's words.
+// writeOutcome answers what happened to a target, in Chrome's words.
 func writeOutcome(w http.ResponseWriter, target, done string, err error) {
 	switch {
 	case virtual.IsNoTarget(err):
@@ -231,7 +231,7 @@ func writeOutcome(w http.ResponseWriter, target, done string, err error) {
 // protocolTimeout is how long Chrome may take to describe its protocol.
 const protocolTimeout = 30 * time.Second
 
-// serveProtocol answers /json/protocol with Chrome's own.
+// serveProtocol answers /json/protocol with Chrome's own protocol.
 func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
@@ -249,7 +249,7 @@ func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
 }
 
-// writeJSON answers with JSON, as Chrome writes it.
+// writeJSON answers with JSON, formatted as Chrome does.
 func writeJSON(w http.ResponseWriter, v any) {
 	b, err := json.MarshalIndent(v, "", "   ")
 	if err != nil {
@@ -259,7 +259,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	w.Write(append(b, '\n'))
 }
 
-// writeText answers with a line, of the type that Chrome gives it.
+// writeText answers with a line, with the content type that Chrome uses.
 func writeText(w http.ResponseWriter, status int, line string) {
 	setHeaders(w, int64(len(line)))
 	w.WriteHeader(status)
@@ -274,7 +274,7 @@ func setHeaders(w http.ResponseWriter, length int64) {
 	}
 }
 
-// writeError answers with the error for which there is no session, or no page.
+// writeError answers with the reason why there is no session, or no page.
 func writeError(w http.ResponseWriter, err error) {
 	e, status := control.ErrorOf(err), http.StatusBadGateway
 	var own *jsonrpc.Error

@@ -7,11 +7,11 @@ import (
 	"btools/lib/control"
 )
 
-// Kind is how long a session lives.
+// Kind says how long a session lives.
 type Kind int
 
 const (
-	// Named sessions end when nobody has spoken to them for a while, whoever is
+	// Named sessions end after a while without traffic, even if clients are
 	// connected.
 	Named Kind = iota
 	// Anonymous sessions end a while after their last connection has closed.
@@ -20,13 +20,13 @@ const (
 	Single
 )
 
-// Key is a session's identity: its address, whoever connects to it.
+// Key identifies a session: by its address, whoever connects to it.
 type Key struct {
 	Name string
 	Kind Kind
 }
 
-// CheckName refuses what is not a session's name.
+// CheckName returns an error for an invalid session name.
 func CheckName(name string) error {
 	ok := 1 <= len(name) && len(name) <= maxName && name != "." && name != ".."
 	for i := 0; ok && i < len(name); i++ {
@@ -43,7 +43,7 @@ func CheckName(name string) error {
 
 const maxName = 64
 
-// clip bounds what is shown of a name that is none.
+// clip shortens an invalid name for a message.
 func clip(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -51,29 +51,29 @@ func clip(name string) string {
 	return name[:maxName] + "…"
 }
 
-// entry is a session in the table: from the decision to create it until it is
+// entry is a session in the table, from the decision to create it until it has
 // to end.
 type entry struct {
 	key   Key
-	users int       // requests and connections that wait for it, or use it
-	left  time.Time // when the last of them has left
+	users int       // requests and connections that wait for it or use it
+	left  time.Time // when the last user left
 
-	// used is when a client has last spoken to it; nil while it is created.
+	// used returns when a client last sent something; nil while it is created.
 	used func() time.Time
 
 	*lifecycle
 }
 
-// table says which sessions there are, and until when. It has no lock and no
-// clock: its methods are called one at a time, and told the time.
+// table knows the sessions and when they end. It has no lock and no clock: its
+// methods are called one at a time, with the time as an argument.
 type table struct {
-	grace, idle time.Duration // of anonymous and named ones; idle 0: for good
+	grace, idle time.Duration // of anonymous and named sessions; idle 0: for ever
 	max         int
 	entries     map[Key]*entry
 }
 
-// enter counts a user of a session. It reports whether the session is a new
-// one, which is to be created.
+// enter counts a user of a session. It reports whether the session is new and
+// has to be created.
 func (t *table) enter(k Key) (e *entry, created bool, err error) {
 	e = t.entries[k]
 	if e == nil {
@@ -97,20 +97,19 @@ func count(n int) string {
 	return fmt.Sprintf("%d sessions", n)
 }
 
-// created notes that a session is there.
+// created notes that a session has been created.
 func (t *table) created(e *entry, used func() time.Time) { e.used = used }
 
-// leave notes that a user has left. A session that is still being created is
-// dropped with the last one that waits for it: leave reports whether this was
-// that.
+// leave notes that a user has left. The last user that leaves a session still
+// being created drops it; leave reports whether that happened.
 func (t *table) leave(e *entry, now time.Time) (dropped bool) {
 	e.users--
 	e.left = now
 	return e.users == 0 && e.used == nil && t.drop(e)
 }
 
-// drop forgets a session: its key is free for another. It reports whether the
-// session was there.
+// drop forgets a session, so that its key is free for another. It reports
+// whether the session was in the table.
 func (t *table) drop(e *entry) bool {
 	if t.entries[e.key] != e {
 		return false
@@ -119,7 +118,8 @@ func (t *table) drop(e *entry) bool {
 	return true
 }
 
-// deadline is when a session is to end if nothing happens; false: it is not known.
+// deadline returns when a session ends if nothing happens; false: this is not
+// known.
 func (t *table) deadline(e *entry) (time.Time, bool) {
 	switch {
 	case e.used == nil:
@@ -134,8 +134,8 @@ func (t *table) deadline(e *entry) (time.Time, bool) {
 	return e.left, true
 }
 
-// expire drops the sessions whose time is over and returns them, and when that
-// will be so of another one; false: nobody knows.
+// expire drops the sessions whose time is over and returns them, and the time
+// when the next one expires; false: this is not known.
 func (t *table) expire(now time.Time) (ended []*entry, next time.Time, ok bool) {
 	for _, e := range t.entries {
 		at, known := t.deadline(e)
