@@ -18,64 +18,64 @@ import (
 	"btools/lib/state"
 )
 
-// backend is the browser behind the proxy: launched when somebody needs it,
-// by one launch however many wait for it.
+// backend owns the browser behind the proxy. It launches the browser on demand,
+// once for all requests that wait for it.
 type backend struct {
 	launch  func(context.Context, options.Options, string) (*launcher.Browser, error)
-	owned   bool          // false: somebody else launches and stops it
-	idle    time.Duration // without a WebSocket, until it is stopped; 0: never
+	owned   bool          // false: another program launches and stops it
+	idle    time.Duration // time without a WebSocket until it is stopped; 0: for ever
 	health  Health
-	overlap bool         // two browsers may run at once, with different profiles
-	state   *state.Store // what runs on this machine; nil: not known
+	overlap bool         // two browsers with different profiles may run at the same time
+	state   *state.Store // the browsers of this machine; nil: not known
 	log     *slog.Logger
-	changed func() // told of every launch and end
+	changed func() // called at each launch and end
 
-	mu        sync.Mutex    // nothing is logged under it: a log may block
+	mu        sync.Mutex    // not held while logging, which may block
 	current   *generation   // the last one, nil before the first
-	next      *generation   // launched while cur runs, to take its place; or nil
-	all       []*generation // that are not gone
+	next      *generation   // launched to replace current; or nil
+	all       []*generation // generations that are not gone
 	opts      options.Options
 	typ       string // the last browser's type
 	launches  int
 	lastExit  error
 	lastError string
 	closed    bool
-	epoch     chan struct{}  // closed by cutOff: what came before does not go on
+	epoch     chan struct{}  // closed by closeWebSockets; requests that arrived before it fail
 	running   sync.WaitGroup // the generations and their tunnels
 }
 
-// generation is the life of one browser: from the decision to launch it to
-// its end.
+// generation is the life of one browser, from the decision to launch it to its
+// end.
 type generation struct {
 	opts   options.Options
-	typ    string           // of the browser before it
-	after  []*generation    // that must be gone before it is launched
-	revert *options.Options // to be launched with next if these fail; or nil
+	typ    string           // type of the browser before it
+	after  []*generation    // must be gone before the launch
+	revert *options.Options // options of the next launch if this one fails; or nil
 
-	ready   chan struct{} // closed when it is launched, or has failed to
+	ready   chan struct{} // closed when the launch has succeeded or failed
 	browser *launcher.Browser
 	err     error         // of the launch
-	end     chan struct{} // closed: it is to end
+	end     chan struct{} // closed when it has to end
 	gone    chan struct{} // closed when nothing of it is left
-	failed  bool          // the launch has, and was not cancelled
-	logged  sync.Once     // why that is
+	failed  bool          // the launch failed and was not cancelled
+	logged  sync.Once     // guards the log line about the failed launch
 
 	// Under the backend's lock:
-	ending     bool  // it is ending, or gone: not for new users
-	why        error // it was ended
-	users      int   // who wait for it, or just now use it
-	keepUnused bool  // launched on demand of nobody who waits
+	ending     bool  // it is ending or gone: not for new users
+	why        error // it was ended for
+	users      int   // requests that wait for it or are just being sent
+	keepUnused bool  // launched by a command: not cancelled without users
 	open       map[*tunnel]bool
-	sessions   int // by sessions
+	sessions   int // that use the browser
 	idle       *time.Timer
-	// shared is the browser as sessions share it, nil before the first.
+	// shared is the connection that sessions share, nil before the first session.
 	shared *shared
 
-	checked  record.Time // when it was last asked how it is; zero: not yet
-	checkErr string      // "": it was well
+	checked  record.Time // time of the last health check; zero: none yet
+	checkErr string      // its error; "": the browser was well
 }
 
-// What those that wait for a browser may get in its place.
+// Errors of requests that wait for a browser.
 var (
 	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
 	errCutOff = &exit.Error{Code: exit.TryAgain,
@@ -83,7 +83,8 @@ var (
 	errStopping = &exit.Error{Code: exit.TryAgain, Err: errors.New("the browser is being stopped")}
 )
 
-// acquire returns the browser's generation, launched if need be; release it.
+// acquire returns the browser's generation and launches a browser if none is
+// running. The caller releases it.
 func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generation, error) {
 	b.mu.Lock()
 	g, err := b.currentLocked()
@@ -107,7 +108,7 @@ func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generati
 	return nil, err
 }
 
-// logFailureOnce logs why a launch has failed, once.
+// logFailureOnce logs once why a launch failed.
 func (b *backend) logFailureOnce(g *generation) {
 	g.logged.Do(func() { logFailure(b.log, g.err) })
 }
@@ -120,7 +121,7 @@ func logFailure(log *slog.Logger, err error) {
 	log.Error("no browser: " + err.Error())
 }
 
-// currentLocked is the generation for new users.
+// currentLocked returns the generation for new users.
 func (b *backend) currentLocked() (*generation, error) {
 	if b.closed {
 		return nil, errClosed
@@ -134,7 +135,8 @@ func (b *backend) currentLocked() (*generation, error) {
 	return b.current, nil
 }
 
-// await waits for a launch, as one of its users, until its epoch is over.
+// await waits for a launch on behalf of one user, until the epoch of its
+// request ends.
 func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{}) error {
 	var err error
 	select {
@@ -159,13 +161,13 @@ func (b *backend) release(g *generation) {
 	case <-g.ready:
 	default:
 		if g.users == 0 && !g.keepUnused {
-			b.endLocked(g, Unused) // nobody waits for it any more
+			b.endLocked(g, Unused) // nothing waits for it any more
 		}
 	}
 }
 
-// beginLocked has another browser launched: beside one that runs, or when all
-// before it are gone.
+// beginLocked launches another browser: next to the running one, or once all
+// earlier ones are gone.
 func (b *backend) beginLocked(beside bool) *generation {
 	g := &generation{
 		opts: b.opts, typ: b.typ, open: map[*tunnel]bool{},
@@ -182,7 +184,7 @@ func (b *backend) beginLocked(beside bool) *generation {
 	return g
 }
 
-// endLocked has a generation end; it is gone a while later.
+// endLocked starts the end of a generation, which is gone some time later.
 func (b *backend) endLocked(g *generation, why error) {
 	if g.ending {
 		return
@@ -194,7 +196,7 @@ func (b *backend) endLocked(g *generation, why error) {
 	close(g.end)
 }
 
-// endAllLocked ends the browser, and one that is to take its place.
+// endAllLocked ends the browser, and the one that is about to replace it.
 func (b *backend) endAllLocked() {
 	if b.next != nil {
 		b.endLocked(b.next, ToldToStop)
@@ -204,7 +206,7 @@ func (b *backend) endAllLocked() {
 	}
 }
 
-// remove notes that nothing of a generation is left.
+// remove forgets a generation once nothing of it is left.
 func (b *backend) remove(g *generation) {
 	b.mu.Lock()
 	b.all = slices.DeleteFunc(b.all, func(o *generation) bool { return o == g })
@@ -213,7 +215,7 @@ func (b *backend) remove(g *generation) {
 	b.changed()
 }
 
-// run is a generation's life.
+// run runs a generation from its launch to its end.
 func (b *backend) run(g *generation) {
 	defer b.remove(g)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -233,7 +235,7 @@ func (b *backend) run(g *generation) {
 	var browser *launcher.Browser
 	var err error
 	select {
-	case <-g.end: // meanwhile everybody has left
+	case <-g.end: // all users have left meanwhile
 		err = context.Canceled
 		cancel()
 	default:
@@ -250,7 +252,7 @@ func (b *backend) run(g *generation) {
 			b.lastError = err.Error()
 		}
 		if g.revert != nil && reflect.DeepEqual(b.opts, g.opts) {
-			b.opts = *g.revert // those are known to work, or were asked for first
+			b.opts = *g.revert // the last options known to work, or requested first
 		}
 		b.endLocked(g, nil)
 		close(g.ready)
@@ -320,14 +322,14 @@ func (b *backend) run(g *generation) {
 		b.log.Info("the browser ended: " + exit.Error())
 	}
 	if browser.Err() == nil {
-		b.stopOrphan(browser, began) // its launcher may have been gone when it was to be told
+		b.stopOrphan(browser, began) // its launcher may have been gone already
 	}
 	b.mu.Lock()
 	b.lastExit = exit
 	b.mu.Unlock()
 }
 
-// wasStopped reports whether the browser's own supervisor says that it was told
+// wasStopped reports whether the browser's supervisor recorded that it was told
 // to stop.
 func (b *backend) wasStopped(id string) bool {
 	if b.state == nil || id == "" {
@@ -338,9 +340,9 @@ func (b *backend) wasStopped(id string) bool {
 		func(e state.Exit) bool { return e.ID == id && e.Reason == life.Stopped.Error() })
 }
 
-// relaunch launches the browser with these options over the last ones. One
-// that runs is replaced if the options differ: when the new one is there, if
-// both may run at once. If force says so, it is stopped regardless.
+// relaunch launches the browser with these options on top of the last ones. A
+// running browser is replaced if the options differ, once the new one is ready
+// if both can run at the same time. With force it is stopped in any case.
 func (b *backend) relaunch(ctx context.Context, over options.Options, force bool) error {
 	if !b.owned {
 		return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
@@ -361,7 +363,7 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	return nil
 }
 
-// replaceLocked is the generation that relaunch waits for.
+// replaceLocked returns the generation that relaunch waits for.
 func (b *backend) replaceLocked(over options.Options, force bool) (*generation, error) {
 	if b.closed {
 		return nil, errClosed

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Firefox has one BiDi session at a time. One that was made on a connection
-// is reachable by no other, and outlives it: were the connection of a client
-// that is gone just closed, nobody would get a session any more. So the proxy
-// ends the session on the browser's connection, which it still has.
+// Firefox has one BiDi session at a time. A session is reachable only through
+// the connection that created it, but outlives it. If the proxy closed the
+// connection of a client that is gone, no client could get a session any more.
+// So it first ends the session on the browser's connection, which is still open.
 
 // endTimeout is how long a session may take to end.
 const endTimeout = 5 * time.Second
 
-// endID is the id of our own command: the largest that BiDi allows, which no
-// client reaches by counting.
+// endID is the id of the proxy's own command: the largest that BiDi allows,
+// which no client reaches by counting.
 const endID = 1<<53 - 1
 
 const endSession = `{"id":9007199254740991,"method":"session.end","params":{}}`
 
-// bidiSession joins a client to a BiDi browser for the life of its session.
+// bidiSession connects a client to a BiDi browser for the life of its session.
 type bidiSession struct {
 	*tunnel
 	ended   chan struct{} // closed when the browser says that the session has, or closes
@@ -51,8 +51,8 @@ func newBiDiSession(t *tunnel) *bidiSession {
 	return s
 }
 
-// run joins the connections, and ends the session when the client is gone.
-// left is called when it is. It reports whether the session is certainly over.
+// run relays between the connections, and ends the session when the client is
+// gone, after calling left. It reports whether the session is certainly over.
 func (s *bidiSession) run(left func(), cut <-chan struct{}) (sent, received int64, over bool) {
 	defer s.close()
 	down := make(chan int64, 1)
@@ -96,9 +96,9 @@ func (s *bidiSession) run(left func(), cut <-chan struct{}) (sent, received int6
 	return sent, <-down, over
 }
 
-// isOver reports, once the browser has closed the connection, whether there
-// is no session left. After what it takes for an error it closes the
-// connection, and keeps the session.
+// isOver reports, after the browser has closed the connection, whether no
+// session is left. The browser also closes the connection after what it
+// considers an error, and then keeps the session.
 func (s *bidiSession) isOver() bool {
 	select {
 	case <-s.ended:
@@ -108,8 +108,8 @@ func (s *bidiSession) isOver() bool {
 	}
 }
 
-// toTheClient copies what the browser sends, on and on even when the client
-// is gone.
+// toTheClient copies everything that the browser sends, and goes on reading
+// when the client is gone.
 func (s *bidiSession) toTheClient() (n int64) {
 	gone := false
 	pass := func(b []byte) {
@@ -139,7 +139,8 @@ func (s *bidiSession) toTheClient() (n int64) {
 
 var errClientClosed = errors.New("the client has closed the WebSocket")
 
-// frameWriter passes a client's frames on as whole heads, up to one that closes.
+// frameWriter passes on a client's frames with whole heads, up to a close
+// frame.
 type frameWriter struct {
 	to      io.Writer
 	tap     io.Writer
@@ -172,7 +173,7 @@ func (g *frameWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// finishFrame completes a frame that the client has begun, so that another may
+// finishFrame completes a frame that the client has begun, so that another can
 // follow.
 func (g *frameWriter) finishFrame() error {
 	if g.frames.broken || g.frames.remaining > maxMessage {

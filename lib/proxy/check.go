@@ -11,8 +11,8 @@ import (
 	"btools/lib/guard"
 )
 
-// check decides whether a request may reach the browser, and have it
-// launched: it is let through by the guard and is one of DevTools.
+// check decides whether a request may reach the browser and launch it: the
+// guard must allow it, and it must be a DevTools request.
 func (p *Proxy) check(r *http.Request) *guard.Refusal {
 	if no := p.Guard.Check(r); no != nil || p.Sessions != nil { // which know their paths
 		return no
@@ -47,13 +47,13 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 	return nil
 }
 
-// browserPath reports whether a WebSocket's path means the browser, whichever
-// that is now.
+// browserPath reports whether a WebSocket's path means the running browser,
+// whichever that is.
 func browserPath(path string) bool {
 	return path == "" || path == "/" || path == "/devtools/browser" || isUnder(path, "/devtools/browser/")
 }
 
-// isUnder reports whether path is one of the prefixes and something more.
+// isUnder reports whether path continues one of the prefixes.
 func isUnder(path string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return len(path) > len(p) && strings.HasPrefix(path, p) })
 }
@@ -80,5 +80,5 @@ func chromeHost(host string) bool {
 	return ok && (strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil)
 }
 
-// describe is a request in a message.
+// describe formats a request for a message.
 func describe(r *http.Request) string { return fmt.Sprintf("%s %s", r.Method, r.URL.Path) }

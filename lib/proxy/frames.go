@@ -2,20 +2,20 @@ package proxy
 
 import "encoding/binary"
 
-// maxMessage is the size in bytes of the longest message that a frame reader
-// puts together. Longer ones are cut there.
+// maxMessage is the size in bytes up to which a frame reader assembles
+// messages. Longer ones are truncated.
 const maxMessage = 16 << 20
 
-// closeFrame is the opcode of a frame that closes (RFC 6455, 5.2).
+// closeFrame is the opcode of a close frame (RFC 6455, 5.2).
 const closeFrame = 8
 
-// frameReader reads the WebSocket messages of one direction as they pass by. What
-// it is given may be cut anywhere. It never fails: after what is no frame it
-// finds no more.
+// frameReader reads the WebSocket messages of one direction as they pass by.
+// Its input may be split anywhere. It never fails: after an invalid frame it
+// finds no more messages.
 type frameReader struct {
-	// message gets each text or binary message, cut at maxMessage; size is
-	// how long it was. The bytes are valid until it returns. If it is nil,
-	// nothing of them is kept.
+	// message gets each text or binary message, truncated to maxMessage; size
+	// is its full length. The bytes are valid until it returns. If it is nil,
+	// messages are not assembled.
 	message func(text bool, payload []byte, size int64)
 
 	head      []byte // an incomplete head of a frame
@@ -45,8 +45,8 @@ func (f *frameReader) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// step takes bytes of one head or of one payload, and returns how many, and
-// whether they have completed a head.
+// step consumes bytes of one head or of one payload. It returns their number,
+// and whether they completed a head.
 func (f *frameReader) step(b []byte) (used int, head bool) {
 	if f.broken {
 		return len(b), false
@@ -73,7 +73,7 @@ func (f *frameReader) step(b []byte) (used int, head bool) {
 	return len(part), false
 }
 
-// readHead takes bytes of a frame's head (RFC 6455, 5.2).
+// readHead consumes bytes of a frame's head (RFC 6455, 5.2).
 func (f *frameReader) readHead(b []byte) (used int, complete bool) {
 	need := 2
 	if len(f.head) >= 2 {
@@ -109,7 +109,7 @@ func (f *frameReader) readHead(b []byte) (used int, complete bool) {
 	return used, true
 }
 
-// headSize is the length of a head that begins so.
+// headSize returns the length of a head, given its first two bytes.
 func headSize(h []byte) int {
 	n := 2
 	switch h[1] & 0x7f {
@@ -154,10 +154,10 @@ func (f *frameReader) endFrame() {
 	f.payload = f.payload[:0]
 }
 
-// textFrame is a message in one frame, as a client sends it.
+// textFrame returns a message in one frame, as a client sends it.
 func textFrame(message string) []byte { return clientFrame(0x81, message) }
 
-// lastFragment is an empty end of a message in fragments.
+// lastFragment returns an empty last fragment of a message.
 func lastFragment() []byte { return clientFrame(0x80, "") }
 
 func clientFrame(first byte, message string) []byte {

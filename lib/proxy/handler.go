@@ -28,7 +28,7 @@ const (
 	idleTimeout   = 2 * time.Minute // of a kept-alive connection
 	answerTimeout = 30 * time.Second
 	maxJSON       = 64 << 20 // bytes of an answer that is rewritten
-	attempts      = 2        // browsers that are asked, should the first die just then
+	attempts      = 2        // browsers that are tried, in case the first has just died
 )
 
 // ServeHTTP answers one request.
@@ -36,7 +36,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.check(r); no != nil {
 		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.Error.Message)
 		if r.ContentLength != 0 {
-			// The server else waits for the body, which may never come.
+			// Otherwise the server waits for the body, which may never come.
 			http.NewResponseController(w).SetReadDeadline(time.Now())
 		}
 		no.WriteResponse(w)
@@ -67,7 +67,8 @@ func writeUnavailable(w http.ResponseWriter, r *http.Request, err error) {
 	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
 }
 
-// errNoJSON is what a browser without CDP answers for itself with 404 alone.
+// errNoJSON is the error for /json requests to a browser without CDP, which
+// itself answers only 404.
 func errNoJSON(r *http.Request) error {
 	e := control.Errorf(guard.NotFound, "the browser behind this port speaks WebDriver BiDi, not CDP: it has no %s",
 		r.URL.Path)
@@ -75,7 +76,7 @@ func errNoJSON(r *http.Request) error {
 	return e
 }
 
-// reverse makes the reverse proxy of plain requests.
+// reverse returns the reverse proxy for requests without an upgrade.
 func (p *Proxy) reverse() *httputil.ReverseProxy {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answerTimeout,
 		DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
@@ -83,8 +84,8 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
 			p.Guard.StripCredentials(r.Out)
-			// The library passes an upgrade on, such as to h2c, which would lead
-			// past all checks.
+			// The library would pass on an upgrade, such as to h2c, which bypasses
+			// all checks.
 			r.Out.Header.Del("Connection")
 			r.Out.Header.Del("Upgrade")
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "browser"
@@ -139,16 +140,18 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 	}
 }
 
-// errLeaseEnded is of a browser that a pool has leased to the launcher.
+// errLeaseEnded means that the browser was leased from a pool and its lease has
+// ended.
 var errLeaseEnded = errors.New("its lease has ended")
 
-// leaseEnded reports whether an answer says that the lease of the browser has
-// ended, which its launcher will notice a moment later.
+// leaseEnded reports whether an answer says that the browser's lease has ended.
+// The launcher notices that a moment later.
 func (p *Proxy) leaseEnded(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusGone && !p.Foreign
 }
 
-// timedBody is an answer's body of which something must come from time to time.
+// timedBody is the body of an answer. Each read must make progress within a
+// bound.
 type timedBody struct {
 	io.ReadCloser
 	ctx    context.Context // of the request
@@ -162,7 +165,7 @@ func newTimedBody(
 ) *timedBody {
 	b := &timedBody{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
 	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stopped in the middle of its answer")) })
-	b.timer.Stop() // it runs while a Read does
+	b.timer.Stop() // it runs only during a Read
 	return b
 }
 
@@ -181,11 +184,11 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// hostFor is the Host that the browser is told: the client's, which it names
-// in its answers, so that they show the proxy's address; its own if that is
-// to be shown, or if the client's is a name, which Chrome refuses. Firefox
-// refuses every other port than its own, and a port of bpool or bproxy, which
-// has sessions, every machine but its own.
+// hostFor returns the Host for the browser. It is the client's, because the
+// browser repeats it in its answers, which then show the proxy's address. It is
+// the browser's own with Direct, or if the client's is a name, which Chrome
+// refuses. Firefox accepts only its own port; a port of bpool or a bproxy with
+// sessions accepts only its own host.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
 	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || sessionPath(i) != "" {
 		return launcher.Addr(i)
@@ -193,8 +196,7 @@ func (p *Proxy) hostFor(client string, i record.Instance) string {
 	return client
 }
 
-// replaceAddress has an answer show the proxy's address where the browser was
-// told its own.
+// replaceAddress replaces the browser's address in an answer by the proxy's.
 func replaceAddress(resp *http.Response, browser, proxy string) error {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
 	resp.Body.Close()
@@ -219,7 +221,7 @@ func stopReason(err error) error {
 	return nil
 }
 
-// upgrade opens a WebSocket to the browser and joins the client to it.
+// upgrade opens a WebSocket to the browser and connects the client to it.
 func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 	epoch := p.backend.currentEpoch()
 	p.Guard.StripCredentials(r)
@@ -251,14 +253,15 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// upgraded is a browser's answer to an upgrade.
+// upgraded is the browser's answer to an upgrade.
 type upgraded struct {
 	conn net.Conn
 	in   *bufio.Reader
 	resp *http.Response
 }
 
-// dialBrowser sends the upgrade to the browser and reads the head of its answer.
+// dialBrowser sends the upgrade to the browser and reads the head of its
+// answer.
 func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{}) (*upgraded, error) {
 	i := g.browser.Instance
 	if i.Protocol == record.BiDi {
@@ -293,7 +296,7 @@ func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{
 	return &upgraded{conn: c, in: in, resp: resp}, nil
 }
 
-// path is where the browser has what the client asks for.
+// path returns the browser's path for the one that the client requests.
 func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
@@ -314,7 +317,7 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	header := r.Header.Clone()
 	webSocketOnly(header)
 	if p.Trace != nil {
-		header.Del("Sec-WebSocket-Extensions") // no compression: it is to be read
+		header.Del("Sec-WebSocket-Extensions") // no compression: the trace must read the messages
 	}
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, host)
@@ -331,8 +334,8 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	return resp, in, err
 }
 
-// webSocketOnly removes what a head says of its connection alone, other
-// protocols that it may switch to among it, but for the WebSocket.
+// webSocketOnly removes the headers that concern one connection, and every
+// upgrade but the one to WebSocket.
 func webSocketOnly(h http.Header) {
 	for _, list := range h["Connection"] {
 		for _, name := range strings.Split(list, ",") {
@@ -346,7 +349,7 @@ func webSocketOnly(h http.Header) {
 	h.Set("Upgrade", "websocket")
 }
 
-// writeTo gives the client an answer that is no WebSocket.
+// writeTo passes an answer that is not a WebSocket to the client.
 func (u *upgraded) writeTo(w http.ResponseWriter) {
 	defer u.conn.Close()
 	for k, v := range u.resp.Header {
@@ -358,8 +361,7 @@ func (u *upgraded) writeTo(w http.ResponseWriter) {
 	io.Copy(w, io.LimitReader(u.resp.Body, maxJSON))
 }
 
-// join takes the client's connection over and has it and the browser's joined
-// from then on.
+// join takes over the client's connection and joins it with the browser's.
 func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *upgraded, epoch <-chan struct{}) error {
 	began := time.Now()
 	client, buf, err := http.NewResponseController(w).Hijack()
@@ -389,7 +391,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 	return nil
 }
 
-// run joins a client and its browser until one of them is gone.
+// run relays between a client and its browser until one of them is gone.
 func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, received int64) {
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
@@ -405,13 +407,13 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	sent, received, over := newBiDiSession(t).run(func() { p.backend.markClientGone(t) }, g.end)
 	if !over {
 		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)
-		p.backend.markClientGone(t) // who comes now waits for it
+		p.backend.markClientGone(t) // new clients wait for its end
 		p.backend.reportUnreachable(g, SessionLeft)
 	}
 	return sent, received
 }
 
-// buffered is what was read too far.
+// buffered returns the bytes that were read ahead.
 func buffered(from *bufio.Reader) []byte {
 	b, _ := from.Peek(from.Buffered())
 	return bytes.Clone(b)

@@ -16,24 +16,24 @@ import (
 	"btools/lib/wait"
 )
 
-// shared is a browser that sessions share, from the decision to open it.
+// shared is a browser that sessions share, from the decision to connect to it.
 type shared struct {
-	ready   chan struct{} // closed when it is open, or can't be
+	ready   chan struct{} // closed when it is open or has failed to open
 	cancel  context.CancelFunc
 	browser *virtual.Browser
 	err     error
 }
 
-// isOver reports whether another one is to be opened.
+// isOver reports whether the browser must be opened again.
 func (s *shared) isOver() bool {
 	return wait.Closed(s.ready) && (s.err != nil || wait.Closed(s.browser.Done()))
 }
 
-// serveSession answers a request, which was let through by the guard, with a
-// session's part of the browser.
+// serveSession answers a request from a session's part of the browser. The
+// guard has already allowed it.
 func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
 	p.Guard.StripCredentials(r)
-	if r.ContentLength != 0 { // it is refused, and its body may never come
+	if r.ContentLength != 0 { // the request is refused, and its body may never come
 		http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
 	began := time.Now()
@@ -45,7 +45,7 @@ func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
 
-// hijackRecorder notes the connection that is taken over from the server.
+// hijackRecorder records the connection that a handler hijacks.
 type hijackRecorder struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -59,14 +59,14 @@ func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
-// errBiDi says that a browser can't be shared.
+// errBiDi means that sessions cannot share the browser.
 var errBiDi = &exit.Error{
 	Code: exit.Unavailable, Err: errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
 	Hint: "Firefox has one session at a time: bpool gives each client a Firefox of its own",
 }
 
-// chrome supplies the browser to sessions, launched if need be. It is used
-// until release is called.
+// chrome returns the browser for sessions and launches it if necessary. It
+// counts as used until release is called.
 func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
 	b := &p.backend
 	epoch := b.currentEpoch()
@@ -92,8 +92,8 @@ func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release f
 	}
 }
 
-// share opens a generation's browser for sessions: once, until the connection
-// to it is lost.
+// share connects sessions to a generation's browser: once, until the connection
+// is lost.
 func (b *backend) share(ctx context.Context, g *generation, within time.Duration) (*virtual.Browser, error) {
 	b.mu.Lock()
 	s := g.shared
@@ -106,7 +106,7 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 			errors.New("its WebSocket did not answer"))
 		s = &shared{ready: make(chan struct{}), cancel: cancel}
 		g.shared = s
-		b.running.Go(func() { // not from zero: the generation runs
+		b.running.Go(func() { // never from zero: the generation is running
 			defer cancel()
 			s.browser, s.err = b.open(opening, g.browser.Instance)
 			close(s.ready)
@@ -135,7 +135,7 @@ func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser
 	return nil, err
 }
 
-// activeSince reports whether a generation's browser has said something to a
+// activeSince reports whether a generation's browser has sent anything to a
 // session since then.
 func (b *backend) activeSince(g *generation, then time.Time) bool {
 	b.mu.Lock()
@@ -152,7 +152,7 @@ func (b *backend) activeSince(g *generation, then time.Time) bool {
 	}
 }
 
-// closeShared ends the sessions of a generation that is over.
+// closeShared ends the sessions of a generation that has ended.
 func (b *backend) closeShared(g *generation) {
 	b.mu.Lock()
 	s := g.shared
@@ -168,13 +168,14 @@ func (b *backend) closeShared(g *generation) {
 }
 
 // addSession counts a session as use of the browser, whether or not a client is
-// connected to it, letGo its end.
+// connected to it.
 func (b *backend) addSession(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g.sessions++
 }
 
+// removeSession ends that use.
 func (b *backend) removeSession(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +183,7 @@ func (b *backend) removeSession(g *generation) {
 	b.startIdleTimerLocked(g)
 }
 
-// startIdleTimerLocked starts the time without use, if nothing uses the browser.
+// startIdleTimerLocked starts the idle timer if nothing uses the browser.
 func (b *backend) startIdleTimerLocked(g *generation) {
 	if len(g.open) == 0 && g.sessions == 0 && g.idle != nil && !g.ending {
 		g.idle.Reset(b.idle)

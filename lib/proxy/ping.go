@@ -18,16 +18,16 @@ import (
 	"btools/lib/record"
 )
 
-// ErrNotChecked says that a browser could not be asked how it is, for want of
-// something of ours. It may be well.
+// ErrNotChecked means that a browser's health could not be checked because this
+// process lacks resources. The browser may be well.
 var ErrNotChecked = errors.New("cannot check the browser's health")
 
-// maxPong bounds what is read of an answer to a ping, in bytes. A real one has
-// some hundred.
+// maxPong bounds how many bytes of the answer to a ping are read. A real one
+// has some hundred.
 const maxPong = 64 << 10
 
-// Ping asks a browser something that needs its main thread, by a connection
-// of its own. The error says why there was no answer within that time.
+// Ping sends the browser a command that needs its main thread, on a connection
+// of its own. The error says why no answer came in time.
 func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
 	defer cancel()
@@ -93,8 +93,8 @@ func ping(ctx context.Context, i record.Instance) error {
 	return nil
 }
 
-// socketPath is where the browser has its WebSocket. If its record does not
-// say so, it is asked.
+// socketPath returns the path of the browser's WebSocket. It asks the browser
+// if the record does not say.
 func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	if i.Protocol == record.BiDi {
 		return "/session", nil
@@ -116,8 +116,8 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	return u.Path, nil
 }
 
-// sessionPath is what the paths of a browser begin with that is a session of another
-// port, /session/NAME; "": it has its port to itself.
+// sessionPath returns /session/NAME if the browser is a session on the port of
+// another program, or "" if it has a port to itself.
 func sessionPath(i record.Instance) string {
 	if i.Protocol == record.BiDi {
 		return ""

@@ -1,6 +1,6 @@
-// Package proxy is one stable debugging port, behind which the browser is
-// launched only when somebody connects: it accepts, checks, launches on
-// demand, and joins the connections.
+// Package proxy is a stable debugging port whose browser is launched when the
+// first client connects. It accepts and checks requests, launches the browser
+// on demand, and joins the connections.
 package proxy
 
 import (
@@ -26,37 +26,38 @@ import (
 // Proxy is a proxy. Set its fields before Serve.
 type Proxy struct {
 	// Launch launches a browser with these options; typ is the type of the
-	// one before it, "" at first.
+	// browser before it, "" for the first.
 	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
-	// Foreign says that Launch only finds a browser that somebody else holds.
+	// Foreign says that another program owns the browser, and Launch only finds
+	// it.
 	Foreign bool
-	// Overlap says that Launch may launch a browser while another one runs, if
-	// they have not one profile. One that is replaced is then stopped only
-	// when the new one is there.
+	// Overlap says that Launch can launch a browser while another one with a
+	// different profile is running. A browser that is replaced is then stopped
+	// only once the new one is ready.
 	Overlap bool
-	// State, if not nil, tells which browsers run on this machine. One of them
-	// that a launcher has left behind is stopped.
+	// State, if not nil, lists the browsers of this machine. A browser that its
+	// launcher has left behind is stopped.
 	State *state.Store
 	// Options are the options of the first launch.
 	Options options.Options
-	// Eager launches at once, not at the first connection.
+	// Eager launches the browser at once instead of at the first connection.
 	Eager bool
-	// Idle is how long a browser is kept without a WebSocket; 0: for good.
+	// Idle is how long a browser is kept without a WebSocket; 0: for ever.
 	Idle time.Duration
-	// Health is how the browser is looked at.
+	// Health says how the browser's health is checked.
 	Health Health
-	// Direct has /json show the browser's own address.
+	// Direct shows the browser's own address in /json.
 	Direct bool
 	// Guard checks every request before anything else.
 	Guard guard.Guard
-	// MaxConnections bounds the client connections that are open; 0: no bound.
+	// MaxConnections bounds the open client connections; 0: no bound.
 	MaxConnections int
 	// Sessions, if not nil, share the browser: each client sees its session as
-	// a whole browser. Start says where they get the browser from.
+	// a browser of its own. Start sets where they get the browser.
 	Sessions *sessions.Registry
-	// Trace, if not nil, writes every message down.
+	// Trace, if not nil, records every message.
 	Trace *Trace
-	// Changed, if not nil, is told of every launch and end of a browser.
+	// Changed, if not nil, is called at every launch and end of a browser.
 	Changed func()
 	Log     *slog.Logger
 
@@ -67,9 +68,9 @@ type Proxy struct {
 	server        *http.Server
 }
 
-// Health says how often a browser is asked how it is, never if that is 0, and
-// how long it may take to answer. One that does not is stopped, unless it is
-// foreign.
+// Health says how often a browser's health is checked, never if Interval is 0,
+// and how long the browser may take to answer. One that does not answer is
+// stopped, unless it is foreign.
 type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
@@ -93,7 +94,7 @@ func (p *Proxy) Start() {
 	}
 }
 
-// errorLog has what net/http says about bad clients at level debug.
+// errorLog logs what net/http reports about bad clients at level debug.
 func (p *Proxy) errorLog() *log.Logger { return slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug) }
 
 // Serve serves the listeners until the context ends. It then closes them and
@@ -118,7 +119,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	p.server.Close()
 	if p.Trace != nil {
-		// A trace that nobody reads holds up its connections.
+		// A trace that is not read blocks its connections.
 		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
 	}
 	p.backend.close()
@@ -129,9 +130,9 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return err
 }
 
-// Relaunch launches the browser with these options over the last ones, if it
-// does not run so already; force replaces it regardless. Why it failed is not
-// logged: the caller knows.
+// Relaunch launches the browser with these options on top of the last ones,
+// unless it is already running with them; force replaces it in any case. A
+// failure is returned and not logged.
 func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) error {
 	return p.backend.relaunch(ctx, over, force)
 }
@@ -140,14 +141,14 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 // launches another one.
 func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
 
-// CloseWebSockets closes the WebSockets that are open. Requests that wait for the browser
-// fail: they do not become connections of a later time.
+// CloseWebSockets closes all open WebSockets. Requests that wait for the
+// browser fail, so that none of them becomes a connection later.
 func (p *Proxy) CloseWebSockets() { p.backend.closeWebSockets() }
 
 // States of the browser.
 const (
-	Foreign      = "foreign"      // somebody else's
-	Unresponsive = "unresponsive" // somebody else's, and it did not answer when last asked
+	Foreign      = "foreign"      // owned by another program
+	Unresponsive = "unresponsive" // foreign, and it did not answer the last health check
 	Stopped      = "stopped"
 	Launching    = "launching"
 	Ready        = "ready"
@@ -161,15 +162,15 @@ var (
 	SessionLeft = errors.New("a client left a session that cannot be ended")
 )
 
-// Status is how a proxy is.
+// Status is the state of a proxy.
 type Status struct {
 	State       string          `json:"state"`       // stopped, launching, ready, stopping, foreign, or unresponsive
-	Owned       bool            `json:"owned"`       // false: somebody else launches and stops the browser
+	Owned       bool            `json:"owned"`       // false: another program launches and stops the browser
 	Connections int             `json:"connections"` // of clients, WebSockets included
 	WebSockets  int             `json:"websockets"`
 	Launches    int             `json:"launches"` // so far
 	Options     options.Options `json:"options"`
-	// Of a browser that sessions share:
+	// With Sessions only:
 	ActiveSessions *int            `json:"active_sessions,omitempty"`
 	Sessions       []sessions.Info `json:"sessions,omitempty"`
 
@@ -179,10 +180,11 @@ type Status struct {
 	// LastError is why the last launch failed, or why a browser of another owner
 	// is unresponsive.
 	LastError string       `json:"last_error,omitempty"`
-	LastCheck *record.Time `json:"last_check,omitempty"` // when the browser was last asked how it is
+	LastCheck *record.Time `json:"last_check,omitempty"` // time of the last health check
 }
 
-// Status returns how the proxy is, and the browser's record if it is ready.
+// Status returns the proxy's state, and the browser's record if the browser is
+// ready.
 func (p *Proxy) Status() (Status, *record.Record) {
 	s, browser := p.status()
 	if p.Sessions != nil {

@@ -10,10 +10,9 @@ import (
 	"btools/lib/record"
 )
 
-// Trace writes down every message of every WebSocket, one JSON object a line:
-// time, connection, direction ("to_browser" or "to_client"), and message (or
-// text, if it is no JSON; or bytes, its size, if it is binary or longer than
-// 16 MiB).
+// Trace writes every message of every WebSocket, one JSON object a line: time,
+// connection, direction ("to_browser" or "to_client"), and message (or text, if
+// it is not JSON; or bytes, its size, if it is binary or longer than 16 MiB).
 type Trace struct {
 	Out io.WriteCloser
 	Log *slog.Logger
@@ -32,7 +31,8 @@ type traceLine struct {
 	Bytes      int64           `json:"bytes,omitempty"`
 }
 
-// connection returns what takes the bytes of a new connection, each way.
+// connection returns the writers that get the bytes of a new connection, one
+// for each direction.
 func (t *Trace) connection() (toBrowser, toClient io.Writer) {
 	t.mu.Lock()
 	t.last++

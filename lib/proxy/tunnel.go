@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// linger is how long one direction of a tunnel may go on when the other has
-// ended: a last answer may be on its way, but nothing stays half open.
+// linger is how long one direction of a tunnel may continue after the other has
+// ended: a last answer may be on its way, but no connection stays half open.
 const linger = 10 * time.Second
 
 // tunnel joins two connections until both directions have ended.
 type tunnel struct {
 	client, browser net.Conn
-	fromClient      []byte    // what has come of it already
-	fromBrowser     []byte    // too
-	toBrowser       io.Writer // nil: straight on; else it gets a copy
+	fromClient      []byte    // read ahead from the client
+	fromBrowser     []byte    // read ahead from the browser
+	toBrowser       io.Writer // gets a copy of the traffic; nil: none
 	toClient        io.Writer
 	bidi            bool // its session outlives the connection
 	once            sync.Once
 
 	done       chan struct{} // closed when nothing of it is left
-	clientGone bool          // under the backend's lock: its client is gone
+	clientGone bool          // guarded by the backend's lock
 }
 
 // halfCloser is a connection whose writing side can be closed by itself.
 type halfCloser interface{ CloseWrite() error }
 
-// run joins the connections and returns how many bytes went each way.
+// run relays in both directions and returns the number of bytes sent each way.
 func (t *tunnel) run() (sent, received int64) {
 	defer t.close()
 	done := make(chan int64, 1)
@@ -37,8 +37,8 @@ func (t *tunnel) run() (sent, received int64) {
 	return <-done, received
 }
 
-// half copies from one connection to the other, after what has come of that
-// already, until its end, and passes that on.
+// half copies early, then everything from one connection, to the other. It
+// passes the end on, too.
 func (t *tunnel) half(to, from net.Conn, early []byte, tap io.Writer) int64 {
 	// Both are sockets: on Linux the kernel splices them, without a tap.
 	var out, in = io.Writer(to), io.Reader(from)
@@ -59,15 +59,15 @@ func (t *tunnel) half(to, from net.Conn, early []byte, tap io.Writer) int64 {
 	return n
 }
 
-// closeClient closes the client's side. Of a BiDi session, the browser's is closed
-// when that is ended.
+// closeClient closes the client's side. The browser's side of a BiDi session is
+// closed once the session has ended.
 func (t *tunnel) closeClient() {
 	if !t.bidi {
 		t.close()
 		return
 	}
 	t.client.Close()
-	t.browser.SetWriteDeadline(time.Now().Add(endTimeout)) // what it sent may be stuck
+	t.browser.SetWriteDeadline(time.Now().Add(endTimeout)) // a write to it may be stuck
 }
 
 // close ends both directions.

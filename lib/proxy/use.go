@@ -8,16 +8,16 @@ import (
 	"btools/lib/wait"
 )
 
-// currentEpoch is the present epoch: a request belongs to the one of its arrival,
-// and is cut off at its end.
+// currentEpoch returns the present epoch. A request belongs to the epoch of its
+// arrival and fails when that ends.
 func (b *backend) currentEpoch() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.epoch
 }
 
-// addTunnel counts a WebSocket as use of the browser; false if that is ending, or
-// if the WebSocket's epoch is over.
+// addTunnel counts a WebSocket as use of the browser. It returns false if the
+// browser is ending or the epoch has ended.
 func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +25,7 @@ func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) boo
 		return false
 	}
 	g.open[t] = true
-	b.running.Add(1) // not from zero: the generation runs
+	b.running.Add(1) // never from zero: the generation is running
 	return true
 }
 
@@ -38,15 +38,15 @@ func (b *backend) removeTunnel(g *generation, t *tunnel) {
 	b.startIdleTimerLocked(g)
 }
 
-// markClientGone notes that a WebSocket has no client any more.
+// markClientGone notes that the client of a WebSocket is gone.
 func (b *backend) markClientGone(t *tunnel) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.clientGone = true
 }
 
-// awaitSessionEnd waits until no WebSocket of the generation is without a client: a
-// session that is being ended makes room for the next.
+// awaitSessionEnd waits until each WebSocket of the generation has a client:
+// the next session needs the one that is ending to be gone.
 func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-chan struct{}) error {
 	for {
 		var left <-chan struct{}
@@ -73,8 +73,8 @@ func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-ch
 	}
 }
 
-// closeWebSockets closes the WebSockets of the browser's clients, and has those that
-// wait for one wait in vain.
+// closeWebSockets closes the WebSockets of all clients, and fails the requests
+// that wait for one.
 func (b *backend) closeWebSockets() {
 	b.mu.Lock()
 	close(b.epoch)
@@ -108,12 +108,12 @@ func (b *backend) onIdle(g *generation) {
 	}
 }
 
-// endIdle ends a generation that nobody uses, and reports whether it did.
+// endIdle ends a generation without users, and reports whether it did.
 func (b *backend) endIdle(g *generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case g.ending || len(g.open) > 0 || g.sessions > 0: // their end starts the timer anew
+	case g.ending || len(g.open) > 0 || g.sessions > 0: // when these end, the timer starts again
 		return false
 	case g.users > 0:
 		g.idle.Reset(b.idle)

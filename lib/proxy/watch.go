@@ -11,8 +11,8 @@ import (
 	"btools/lib/record"
 )
 
-// watch asks a browser from time to time how it is, until the context ends.
-// One of our own that does not answer is ended.
+// watch checks a browser's health periodically until the context ends. It ends
+// a browser of our own that does not answer.
 func (b *backend) watch(ctx context.Context, g *generation) {
 	if b.health.Interval <= 0 {
 		return
@@ -55,13 +55,14 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 	}
 }
 
-// endDelay is how long a browser whose endpoint is gone may take to be seen
+// endDelay is how long a browser without an endpoint may take until it is seen
 // to end.
 const endDelay = 2 * time.Second
 
-// reportUnreachable is told that a browser does not do what it should. One that does
-// not end by itself is ended if there is a why. It reports whether the browser
-// has ended, or will, so that another one may be asked.
+// reportUnreachable reports that a browser does not work as it should. If it
+// does not end by itself, it is ended, provided that why is not nil. The result
+// says whether the browser has ended or will end, so that the request can be
+// tried with another one.
 func (b *backend) reportUnreachable(g *generation, why error) bool {
 	if !b.owned {
 		return false
@@ -88,10 +89,10 @@ func (b *backend) end(g *generation, why error) {
 	}
 }
 
-// stopOrphan stops the browser of a launcher that did not wait for its end: no
-// other program would. The record alone proves nothing: its numbers may be
-// those of another machine. So the browser is one that the state file of this
-// machine lists, that was launched since, and that is not leased.
+// stopOrphan stops the browser of a launcher that exited before it, because no
+// other program would. The record alone proves nothing: its process numbers may
+// come from another machine. So the browser must be listed in the state file of
+// this machine, have been launched since, and not be leased.
 func (b *backend) stopOrphan(browser *launcher.Browser, since time.Time) {
 	if b.state == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
 		return

@@ -1,4 +1,4 @@
-// Package command is what the commands of bproxy do.
+// Package command implements the commands of bproxy.
 package command
 
 import (
@@ -44,7 +44,7 @@ var columns = []cli.Column{
 
 func schema() map[string]any { return cli.Schema(map[string]any{"status": proxy.Status{}}) }
 
-// Run serves until told to stop, or as long as a command runs.
+// Run serves until it is stopped, or as long as a command runs.
 func Run(c *cli.Context) error {
 	rec, err := c.FirstRecord("the browser will be the one that the options name, else the best that is installed")
 	if err != nil {
@@ -134,20 +134,21 @@ func Run(c *cli.Context) error {
 	return err
 }
 
-// minInterval is the shortest interval of health checks, as a pool's.
+// minInterval is the shortest interval of health checks, the same as for a
+// pool.
 const minInterval = 10 * time.Millisecond
 
-// newProxy is the proxy that the flags and the record ask for.
+// newProxy returns a proxy with the settings of the flags and the record.
 func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	o, err := options.FromFlags(c)
 	if err != nil {
 		return nil, err
 	}
 	if rec != nil && rec.Raw("browser") != nil && !c.Given("browser") {
-		o.Browser = "" // the record's is nearer than the variable's
+		o.Browser = "" // the record's browser overrides that of the variable
 	}
 	p := &proxy.Proxy{
-		Overlap: !c.IsSet("launch"), // what its launcher can do is not known
+		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
@@ -194,8 +195,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	return p, nil
 }
 
-// target is the record of a browser that somebody else holds: of --target, or
-// the one on standard input; nil if there is none.
+// target returns the record of a browser that another program owns: the one of
+// --target, or the one on standard input; nil if there is none.
 func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 	t := c.String("target")
 	if !c.IsSet("target") {
@@ -219,7 +220,7 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 	return r, nil
 }
 
-// listen opens the address of --listen, or takes the sockets of systemd.
+// listen opens the address of --listen, or takes the sockets from systemd.
 func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
@@ -253,8 +254,8 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 	return []net.Listener{l}, nil
 }
 
-// protocolOf is the protocol of the browser that will run, "" if that shows
-// only then.
+// protocolOf returns the protocol of the browser that will run, "" if it is
+// known only after the launch.
 func protocolOf(p *proxy.Proxy, rec *record.Record) string {
 	if p.Foreign {
 		if b, err := p.Launch(context.Background(), options.Options{}, ""); err == nil { // which finds it
@@ -275,7 +276,7 @@ func protocolOf(p *proxy.Proxy, rec *record.Record) string {
 	return ""
 }
 
-// withProxy is the record with the proxy's addresses.
+// withProxy returns the record with the proxy's addresses.
 func withProxy(rec *record.Record, addr net.Addr, protocol string, isolated bool) *record.Record {
 	if rec == nil {
 		rec = record.New()
@@ -294,7 +295,7 @@ func withProxy(rec *record.Record, addr net.Addr, protocol string, isolated bool
 	return rec
 }
 
-// setProtocol sets a proxy's protocol, and the address that goes with it.
+// setProtocol sets a proxy's protocol and the matching address.
 func setProtocol(e *record.Proxy, protocol string) {
 	e.Protocol = protocol
 	e.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + "/devtools/browser"
@@ -303,14 +304,15 @@ func setProtocol(e *record.Proxy, protocol string) {
 	}
 }
 
-// launch launches with --launch, or with blaunch, in the name of owner.
+// launch returns a function that launches a browser with --launch, or with
+// blaunch on behalf of owner.
 func launch(
 	c *cli.Context, rec *record.Record, now <-chan struct{}, owner string,
 ) func(context.Context, options.Options, string) (*launcher.Browser, error) {
 	input := record.New()
 	if rec != nil {
 		input = rec.Clone()
-		input.Delete("port") // it is the proxy's
+		input.Delete("port") // it is the proxy's port
 	}
 	timeout, grace := c.Duration("timeout"), c.Duration("stop-timeout")
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
@@ -320,7 +322,7 @@ func launch(
 				Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
-				o.Browser = typ // a restart changes nothing that nobody asked for
+				o.Browser = typ // a restart keeps what was not requested to change
 			}
 			var err error
 			spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"),
@@ -334,7 +336,8 @@ func launch(
 	}
 }
 
-// shellArgv is a command line with more arguments, as the shell runs it.
+// shellArgv returns the arguments that run a command line, with more arguments,
+// in a shell.
 func shellArgv(line string, more []string) []string {
 	if runtime.GOOS == "windows" {
 		return append([]string{"cmd", "/c", line}, more...)
@@ -350,14 +353,14 @@ func shellArgv(line string, more []string) []string {
 	return []string{"/bin/sh", "-c", line}
 }
 
-// service is what others on this machine see of the proxy.
+// service is the proxy as other programs on this machine see it.
 type service struct {
 	proxy  *proxy.Proxy
 	record *record.Record
 }
 
-// registration is how others find it: by its entry in the state file and its
-// control socket.
+// registration makes the proxy known to others: by an entry in the state file
+// and a control socket.
 func (s *service) registration(c *cli.Context, store *state.Store) (*register.Service, error) {
 	var p record.Proxy
 	s.record.Get("proxy", &p)
@@ -376,7 +379,8 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 	}, nil
 }
 
-// handle answers the control socket. Each answer is the status, a record.
+// handle answers a request on the control socket. Each answer is the status, as
+// a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if method == "session_list" || method == "session_end" {
 		return s.handleSessions(ctx, method, params)
@@ -416,7 +420,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	}), nil
 }
 
-// status is the service's record as it is now.
+// status returns the service's current record.
 func (s *service) status() *record.Record {
 	status, browser := s.proxy.Status()
 	r := s.record.Clone()

@@ -19,10 +19,11 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// cmdSession is the session that CMD's WebSocket address leads to.
+// cmdSession is the session behind CMD's WebSocket address.
 const cmdSession = "default"
 
-// sessionsOf is the registry that the flags ask for, nil without --isolate.
+// sessionsOf returns the registry that the flags describe, nil without
+// --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
 		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
@@ -56,7 +57,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	return g, nil
 }
 
-// checkIsolated refuses a browser that can't be shared.
+// checkIsolated refuses a browser that sessions cannot share.
 func checkIsolated(c *cli.Context, p *proxy.Proxy, protocol string) error {
 	if p.Sessions != nil && protocol == record.BiDi {
 		return c.UsageError("--isolate needs a browser that speaks CDP, and Firefox speaks WebDriver BiDi: " +
@@ -73,7 +74,7 @@ type Session struct {
 	sessions.Info
 }
 
-// sessionOf is a session with its addresses.
+// sessionOf returns a session with its addresses.
 func sessionOf(i sessions.Info, e record.Proxy) Session {
 	s := Session{Name: i.Name, Info: i}
 	base := ""
@@ -85,7 +86,7 @@ func sessionOf(i sessions.Info, e record.Proxy) Session {
 	return s
 }
 
-// sessions answers the control socket: the records of those that are there.
+// sessions returns the records of all sessions.
 func (s *service) sessions() []*record.Record {
 	var e record.Proxy
 	s.record.Get("proxy", &e)
@@ -99,7 +100,7 @@ func (s *service) sessions() []*record.Record {
 	return all
 }
 
-// endRequest says which sessions are to end.
+// endRequest says which sessions to end.
 type endRequest struct {
 	Name string `json:"name,omitempty"`
 	All  bool   `json:"all,omitempty"`
@@ -141,7 +142,7 @@ var sessionColumns = []cli.Column{
 	{Head: "ENDPOINT", Field: "session.ws_url"},
 }
 
-// Sessions lists the sessions of the proxies that run, or ends some of one.
+// Sessions lists the sessions of the running proxies, or ends sessions of one.
 func Sessions(c *cli.Context) error {
 	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": Session{}}), nil)
 	if err != nil {
@@ -191,8 +192,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 	return callSessions(c, out, ps[0], "session_end", e, 0)
 }
 
-// isolatedProxies are the proxies that have sessions: the one that --port names, or
-// all.
+// isolatedProxies returns the proxies with sessions: the one of --port, or all.
 func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
 	ps, err := proxies(c)
 	if err != nil {
@@ -209,8 +209,7 @@ func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
 	}), nil
 }
 
-// callSessions has a proxy do something, and prints the records that it answers
-// with.
+// callSessions sends a proxy a request, and prints the records of its answer.
 func callSessions(c *cli.Context, out *cli.Output, p state.Proxy, method string, params any,
 	timeout time.Duration) error {
 	var rs []*record.Record

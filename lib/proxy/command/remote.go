@@ -20,11 +20,11 @@ import (
 	"btools/lib/state"
 )
 
-// statusTimeout is how long a proxy may take to say how it is. How long the
-// other methods take, it bounds itself: a launch and a stop have time-outs.
+// statusTimeout is how long a proxy may take to report its status. It bounds
+// the time of other methods itself: launches and stops have time limits.
 const statusTimeout = 5 * time.Second
 
-// proxies lists the proxies that live.
+// proxies returns the running proxies.
 func proxies(c *cli.Context) ([]state.Proxy, error) {
 	f, err := c.State().Read()
 	if err != nil {
@@ -62,7 +62,7 @@ func List(c *cli.Context) error {
 	return out.Close()
 }
 
-// Remote returns the command that has one proxy do something and prints its
+// Remote returns a command that sends one proxy a request and prints its
 // status.
 func Remote(method string) func(*cli.Context) error {
 	return func(c *cli.Context) error {
@@ -77,7 +77,7 @@ func Remote(method string) func(*cli.Context) error {
 				return err
 			}
 			if !c.Given("browser") {
-				o.Browser = "" // the variable is for who starts a proxy
+				o.Browser = "" // the variable applies to programs that start a proxy
 			}
 			params = o
 		}
@@ -101,7 +101,7 @@ func call(p state.Proxy, method string, params any, timeout time.Duration) (*rec
 	return r, callInto(p, method, params, r, timeout)
 }
 
-// callInto has a proxy do something, and reads its answer.
+// callInto sends a proxy a request and decodes its answer.
 func callInto(p state.Proxy, method string, params, answer any, timeout time.Duration) error {
 	ctx := context.Background()
 	if timeout > 0 {
@@ -124,7 +124,7 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	return nil
 }
 
-// pickByArgument is the proxy that the argument names by its port, or the only one.
+// pickByArgument returns the proxy whose port is the argument, or the only one.
 func pickByArgument(c *cli.Context) (state.Proxy, error) {
 	args := c.Args()
 	if len(args) > 1 {
@@ -137,7 +137,7 @@ func pickByArgument(c *cli.Context) (state.Proxy, error) {
 	return pick(c, ps, args)
 }
 
-// pick is the proxy of those that the argument names, or the only one.
+// pick returns the proxy whose port is the argument, or the only one.
 func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) {
 	ports := portsOf(ps)
 	if len(args) == 1 {
@@ -171,11 +171,11 @@ func portsOf(ps []state.Proxy) (ports []string) {
 	return ports
 }
 
-// otherStateHint is what to do about a proxy that runs and is not listed.
+// otherStateHint is the hint for a running proxy that is not listed.
 const otherStateHint = "a bproxy started with another BTOOLS_STATE, XDG_RUNTIME_DIR or TMPDIR, " +
 	"or by another user, is listed in another file"
 
-// errNotListed says that no proxy with this port is listed.
+// errNotListed returns the error that no proxy with this port is listed.
 func errNotListed(c *cli.Context, port string) error {
 	path := c.State().Path()
 	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bproxy listens on port %s (looked in %s)", port, path),
@@ -190,6 +190,5 @@ func errNotListed(c *cli.Context, port string) error {
 	return e
 }
 
-// dialTimeout is how long a port of this machine may take to show that it is
-// open.
+// dialTimeout is how long a connection to a port of this machine may take.
 const dialTimeout = time.Second
