@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,11 +80,11 @@ func main() {
 	virtuals()
 }
 
-var wsLine = regexp.MustCompile(`DevTools listening on ws://`)
+var wsLine = regexp.MustCompile(`DevTools listening on ws://([^/]+)`)
 
-// spawn starts the browser with the arguments and returns the time to its ws
-// line.
-func spawn(args []string) float64 {
+// spawn starts the browser with the arguments and returns the time in ms to its
+// ws line, and to the answer of /json/version, which blaunch waits for.
+func spawn(args []string) (line, answer float64) {
 	profile, _ := os.MkdirTemp(dir, "p")
 	defer os.RemoveAll(profile)
 	c := command(args[0])
@@ -109,14 +110,25 @@ func spawn(args []string) float64 {
 	r.Close()
 	w2.Close()
 	s := bufio.NewScanner(errs)
-	for s.Scan() && !wsLine.Match(s.Bytes()) {
+	var at [][]byte
+	for at == nil && s.Scan() {
+		at = wsLine.FindSubmatch(s.Bytes())
 	}
-	took := time.Since(t)
+	line = time.Since(t).Seconds() * 1000
+	if at == nil {
+		panic("the browser has no endpoint")
+	}
+	resp, err := http.Get("http://" + string(at[1]) + "/json/version")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	answer = time.Since(t).Seconds() * 1000
 	w.Close()
 	r2.Close()
 	syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	c.Wait()
-	return took.Seconds() * 1000
+	return line, answer
 }
 
 func browsers() {
@@ -128,7 +140,7 @@ func browsers() {
 func launches(typ, goal string) {
 	path := output(bin+"bfind", "--no-input", "--type", typ, "--first", "-f", "browser.path")
 
-	var ours, plain, pup, pw, cl []float64
+	var ours, plain, answers, pup, pw, cl []float64
 	node := func(peer string) float64 {
 		ms, _ := strconv.ParseFloat(output("node", "launch.mjs", peer, path), 64)
 		return ms
@@ -139,7 +151,8 @@ func launches(typ, goal string) {
 		ours = append(ours, time.Since(t).Seconds()*1000)
 		b, _ := os.ReadFile("/proc/" + f[1] + "/cmdline")
 		output(bin+"blaunch", "stop", f[0])
-		plain = append(plain, spawn(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")))
+		line, answer := spawn(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"))
+		plain, answers = append(plain, line), append(answers, answer)
 		pup = append(pup, node("puppeteer"))
 		pw = append(pw, node("playwright"))
 		cl = append(cl, node("chrome-launcher"))
@@ -148,6 +161,7 @@ func launches(typ, goal string) {
 	row(typ+": blaunch to its record, median of 10", fmt.Sprintf("%.0f ms", o), "")
 	row(typ+": spawn to the ws line, same arguments", fmt.Sprintf("%.0f ms", p), "")
 	row(typ+": blaunch ÷ spawn", fmt.Sprintf("%.2f", o/p), goal)
+	row(typ+": spawn to the answer of /json/version", fmt.Sprintf("%.0f ms", median(answers)), "")
 	row(typ+": blaunch ÷ puppeteer-core launch()", fmt.Sprintf("%.2f", o/median(pup)), "≤ 0.55")
 	row(typ+": blaunch ÷ chrome-launcher", fmt.Sprintf("%.2f", o/median(cl)), "≤ 0.45")
 	row(typ+": blaunch ÷ playwright-core launch()", fmt.Sprintf("%.2f", o/median(pw)), "≤ 1.15")
