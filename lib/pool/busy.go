@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// WhyNoLease says why a pool gives no lease now, or, if it is not "", why that
-// instance of it is not leased: who holds what there is, what has failed and
-// why. It is "" if there is nothing to say.
+// WhyNoLease explains why the pool cannot grant a lease now, or, if instance is
+// not empty, why that instance cannot be leased: who holds the instances, which
+// have failed, and why. It returns "" if there is nothing to report.
 func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 	var leased, failed []InstanceStatus
 	total, starting, draining := 0, 0, 0
@@ -46,7 +46,7 @@ func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 	return strings.Join(reasons, "; ")
 }
 
-// Holders counts the leases that there are, and says who has them.
+// Holders reports the number of leases and who holds them.
 func (st *Status) Holders(now time.Time) string {
 	var leased []InstanceStatus
 	for _, p := range st.Pools {
@@ -59,10 +59,10 @@ func (st *Status) Holders(now time.Time) string {
 	return fmt.Sprintf("%s (%s)", count(len(leased), "lease"), holders(leased, now))
 }
 
-// maxListed is how many holders and reasons are named.
+// maxListed is the number of holders and of reasons that are listed.
 const maxListed = 3
 
-// holders names who has leases, who has had one longest first.
+// holders lists the holders of leases, the oldest lease first.
 func holders(leased []InstanceStatus, now time.Time) string {
 	slices.SortStableFunc(leased, func(a, b InstanceStatus) int { return a.LeaseStarted.Compare(b.LeaseStarted.Time) })
 	var names []string
@@ -83,8 +83,8 @@ func holders(leased []InstanceStatus, now time.Time) string {
 	return strings.Join(names, ", ")
 }
 
-// failures says why instances have failed, each reason once, and when the next
-// of them is tried again.
+// failures lists why instances have failed, each reason once, and when the next
+// one is retried.
 func failures(failed []InstanceStatus, now time.Time) string {
 	var reasons []string
 	var next *time.Time
@@ -108,9 +108,9 @@ func failures(failed []InstanceStatus, now time.Time) string {
 	return strings.Join(append(reasons, when), ", ")
 }
 
-// FirstSentence is what people need of the error of an instance: its first
-// sentence, without the last words of the browser that follow, and without
-// what goes without saying.
+// FirstSentence shortens the error of an instance to its first sentence,
+// without the output of the browser that follows and without words that add
+// nothing.
 func FirstSentence(reason string) string {
 	if i := strings.IndexAny(reason, ";\n"); i >= 0 {
 		reason = reason[:i]
@@ -122,7 +122,7 @@ func FirstSentence(reason string) string {
 	return reason
 }
 
-// NextTry says when an instance is tried again, such as "next try in 8s".
+// NextTry says when an instance is retried, for example "next try in 8s".
 func NextTry(at, now time.Time) string {
 	if left := at.Sub(now).Round(time.Second); left > 0 {
 		return "next try in " + left.String()

@@ -11,7 +11,7 @@ import (
 	"btools/lib/record"
 )
 
-// protocol is the one that a browser is going to speak, as BROWSER has it.
+// protocol returns the protocol of the browser that BROWSER selects.
 func protocol(browser string) string {
 	var b record.Browser
 	switch {
@@ -32,7 +32,7 @@ func protocol(browser string) string {
 	return record.CDP
 }
 
-// setStableAddresses gives an instance the addresses that stay.
+// setStableAddresses sets the addresses of the instance's permanent endpoint.
 func (s *slot) setStableAddresses(i *record.Instance) {
 	host, port, _ := net.SplitHostPort(s.addr)
 	i.Host = host

@@ -7,28 +7,28 @@ import (
 	"btools/lib/record"
 )
 
-// maxEvents is how many events are kept for who asks late.
+// maxEvents is the number of past events that are kept.
 const maxEvents = 1024
 
-// Event is something that happened to an instance.
+// Event is a change of an instance.
 type Event struct {
-	Number   int64       `json:"number"` // of the service's events, from 1
+	Number   int64       `json:"number"` // counts the service's events from 1
 	Time     record.Time `json:"time"`
-	Event    string      `json:"event"` // leased, released, expired, restarted, drained, or the state that it is in now
+	Event    string      `json:"event"` // leased, released, expired, restarted, drained, or the instance's new state
 	Pool     string      `json:"pool"`
 	Instance string      `json:"instance"`
 	Lease    string      `json:"lease,omitempty"`
-	Why      string      `json:"why,omitempty"` // it failed
+	Why      string      `json:"why,omitempty"` // the reason for a failure
 }
 
-// events are the last events, under the service's lock.
+// events holds the latest events. The service's lock protects it.
 type events struct {
 	list    []Event
 	last    int64
-	changed chan struct{} // closed at the next event; nil while nobody waits
+	changed chan struct{} // closed at the next event; nil if nobody waits
 }
 
-// eventLocked notes an event.
+// eventLocked records an event.
 func (v *Service) eventLocked(event string, s *slot, lease, why string) {
 	e := &v.events
 	e.last++
@@ -42,10 +42,10 @@ func (v *Service) eventLocked(event string, s *slot, lease, why string) {
 	}
 }
 
-// Events returns the events after the one with the number, of which the
-// oldest may be lost; it waits until there is one. After -1 it returns only
-// new ones, after a number that is yet to come, which is of the service before
-// this one, all.
+// Events returns the events after the given number and waits until there is at
+// least one. The oldest of them may be lost. After -1 it returns only new
+// events. A number that is still to come belongs to an earlier service: then it
+// returns all events.
 func (v *Service) Events(ctx context.Context, after int64) ([]Event, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -11,50 +11,51 @@ import (
 	"btools/lib/pool/share"
 )
 
-// group is the instances of a pool that share a browser, each lease with a
-// session of its own. One browser at a time takes leases; those that it has
-// taken over from end with their last one.
+// group is the instances of a pool that share a browser; each lease has its own
+// session. One browser at a time takes new leases. Browsers that it has
+// replaced end with their last lease.
 type group struct {
 	service  *Service
 	poolName string
-	set      config.Settings // that all of them have
+	set      config.Settings // shared by all its instances
 	wakeup   chan struct{}
-	ctx      context.Context // its life
+	ctx      context.Context // ends with the group
 	stop     context.CancelFunc
 
 	// Used by run:
 	retry
-	hadBrowser bool // there has been a browser, whose successor counts as a restart
+	hadBrowser bool // a browser has run before, so the next one counts as a restart
 
-	// Under the service's lock:
-	slots         []*slot         // that are not retired
-	leases        int             // of its instances, retired ones too
-	leased        int             // of those that are not
-	chrome        *share.Chrome   // that takes leases; nil: there is none
-	draining      []*share.Chrome // that end with their last lease
-	launchedAt    time.Time       // when the one that takes leases was launched
-	uses          int             // its leases
-	replaceReason string          // why another one is to take its place; "": it is not
+	// Protected by the service's lock:
+	slots         []*slot         // without retired ones
+	leases        int             // of its instances, including retired ones
+	leased        int             // instances in slots that are leased
+	chrome        *share.Chrome   // takes new leases; nil if there is none
+	draining      []*share.Chrome // end with their last lease
+	launchedAt    time.Time       // when chrome was launched
+	uses          int             // leases that chrome has had
+	replaceReason string          // why chrome must be replaced; "" if it need not be
 	state         string
-	err           error     // it has failed
-	retryAt       time.Time // when it is launched again
-	demandRetryAt time.Time // the same while somebody waits for it
-	needed        bool      // somebody needs a browser, of which there is none
-	forceReplace  bool      // other browsers at once, even under leases
-	waiting       int       // requests of holders that wait for a browser
+	err           error     // why the last browser failed
+	retryAt       time.Time // when the next browser is launched
+	demandRetryAt time.Time // the same while a request waits
+	needed        bool      // a lease or request needs a browser and there is none
+	forceReplace  bool      // replace all browsers now, even if they are leased
+	waiting       int       // clients' requests that wait for a browser
 	changed       chan struct{}
 }
 
-// groupSettings are the settings that the instances of a group have in common.
+// groupSettings returns the settings that the instances of a group have in
+// common.
 func groupSettings(set config.Settings) config.Settings {
 	set = instanceSettings(set)
 	set.ID, set.Alias = "shared", ""
 	return set
 }
 
-// joinLocked gives an instance a place in a group: one of its pool with the
-// same settings that has room, or a new one. It is done with up when its browser
-// is there, has failed, or is left to the first lease.
+// joinLocked adds an instance to a group: to one of its pool with the same
+// settings and a free slot, or to a new one. It marks up as done when the
+// group's browser is ready, has failed, or waits for the first lease.
 func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	set := groupSettings(s.set)
 	for _, g := range v.groups {
@@ -84,7 +85,7 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	})
 }
 
-// removeLocked takes out an instance that is retired.
+// removeLocked removes a retired instance.
 func (g *group) removeLocked(s *slot) {
 	g.slots = slices.DeleteFunc(g.slots, func(o *slot) bool { return o == s })
 	if s.lease != nil {
@@ -94,14 +95,14 @@ func (g *group) removeLocked(s *slot) {
 	g.endIfUnusedLocked()
 }
 
-// endIfUnusedLocked ends the group when it has neither instances nor leases.
+// endIfUnusedLocked ends the group if it has neither instances nor leases.
 func (g *group) endIfUnusedLocked() {
 	if len(g.slots) == 0 && g.leases == 0 {
 		g.stop()
 	}
 }
 
-// wake has the group look at its state again.
+// wake makes the group check its state again.
 func (g *group) wake() {
 	select {
 	case g.wakeup <- struct{}{}:
@@ -109,7 +110,7 @@ func (g *group) wake() {
 	}
 }
 
-// setLocked puts all instances into a state.
+// setLocked sets the state of all instances.
 func (g *group) setLocked(state string) {
 	g.state = state
 	check := g.checkLocked()
@@ -121,7 +122,7 @@ func (g *group) setLocked(state string) {
 	g.changed = make(chan struct{})
 }
 
-// checkLocked is what the last look at the browser saw.
+// checkLocked returns the result of the latest health check.
 func (g *group) checkLocked() check {
 	if g.state == Failed {
 		return check{at: time.Now(), err: g.err.Error()}
@@ -129,7 +130,7 @@ func (g *group) checkLocked() check {
 	return check{at: time.Now(), responsive: g.state == Healthy}
 }
 
-// spareCountLocked is how many sessions the browser is to have ready.
+// spareCountLocked returns how many spare sessions the browser should have.
 func (g *group) spareCountLocked() int { return min(len(g.slots)-g.leased, g.set.Spares) }
 
 func (g *group) setSparesLocked() {

@@ -16,8 +16,9 @@ import (
 	"btools/lib/record"
 )
 
-// run keeps a browser behind the leases until the group ends. started is called
-// when the first one is up, or has failed, or is left to the first lease.
+// run keeps a browser running for the leases until the group ends. It calls
+// started when the first browser is ready, has failed, or waits for the first
+// lease.
 func (g *group) run(started func()) {
 	launch := g.set.Start == "eager"
 	for g.ctx.Err() == nil {
@@ -37,7 +38,7 @@ func (g *group) run(started func()) {
 	}
 }
 
-// waitUntilNeeded waits until somebody needs a browser.
+// waitUntilNeeded waits until a lease or a request needs a browser.
 func (g *group) waitUntilNeeded(started func()) bool {
 	v := g.service
 	v.mu.Lock()
@@ -60,7 +61,8 @@ func (g *group) waitUntilNeeded(started func()) bool {
 	}
 }
 
-// waitForRetry waits until a browser that has failed is to be launched again.
+// waitForRetry waits until it is time to launch a browser again after a
+// failure.
 func (g *group) waitForRetry() bool {
 	v := g.service
 	for {
@@ -86,9 +88,9 @@ func (g *group) waitForRetry() bool {
 	}
 }
 
-// runBrowsers is the time of one browser and those that take its place while it lives.
-// It returns why it is over. While a browser is launched for those that have a
-// lease already, others get theirs.
+// runBrowsers launches a browser, runs it and its successors, and returns why
+// the last of them ended. With announce false, leases are granted while the
+// browser starts, because it is launched for leases that exist already.
 func (g *group) runBrowsers(announce bool, started func()) reason {
 	v := g.service
 	v.mu.Lock()
@@ -124,7 +126,7 @@ func (g *group) logFailure(what string, err error) {
 	log.Error(what + err.Error())
 }
 
-// launch launches a browser to be shared.
+// launch launches a browser to share.
 func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 	v := g.service
 	began := time.Now()
@@ -150,8 +152,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 	return c, nil
 }
 
-// activate has a browser take leases, and gives those whose browser is gone a session
-// of it.
+// activate makes a browser take new leases, and gives it to the leases whose
+// browser has ended.
 func (g *group) activate(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
@@ -175,8 +177,8 @@ func (g *group) activate(c *share.Chrome) {
 	g.setLocked(Healthy)
 }
 
-// recordFailure notes that the browser is no more, or could not be launched, and when
-// it is tried again.
+// recordFailure records that the browser ended or could not be launched, and
+// when to retry.
 func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 	v := g.service
 	v.mu.Lock()
@@ -191,8 +193,8 @@ func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 	}
 }
 
-// notifyHoldersLocked tells the holders whose sessions are on a browser, or on
-// none, what has become of it.
+// notifyHoldersLocked sends a notice about a browser to the holders whose
+// sessions are on it, or on none.
 func (g *group) notifyHoldersLocked(c *share.Chrome, what string) {
 	for _, l := range g.service.leases {
 		if l.slot.group == g && (l.seat.On(c) || !l.seat.IsLive()) {
@@ -201,10 +203,10 @@ func (g *group) notifyHoldersLocked(c *share.Chrome, what string) {
 	}
 }
 
-// successor is a browser that is launched beside the one whose place it takes.
+// successor is a browser that is launched before the current one is replaced.
 type successor struct {
 	cancel context.CancelFunc
-	ready  chan struct{} // closed when it is there, or has failed
+	ready  chan struct{} // closed when the launch has succeeded or failed
 	chrome *share.Chrome
 	err    error
 }
@@ -219,7 +221,7 @@ func (g *group) startSuccessor() *successor {
 	return n
 }
 
-// discard ends a successor that is not needed.
+// discard stops a successor that is not needed.
 func (n *successor) discard() {
 	n.cancel()
 	if <-n.ready; n.chrome != nil {
@@ -227,7 +229,7 @@ func (n *successor) discard() {
 	}
 }
 
-// watch watches a browser, and those that take its place, until there is none.
+// watch watches a browser and its successors until there is none.
 func (g *group) watch(c *share.Chrome) reason {
 	v := g.service
 	tick := time.NewTicker(g.set.HealthInterval)
@@ -293,8 +295,7 @@ func (g *group) watch(c *share.Chrome) reason {
 	}
 }
 
-// replaceReasonLocked is why another browser is to take the place of this one, "" if it
-// is not.
+// replaceReasonLocked returns why the browser must be replaced, or "".
 func (g *group) replaceReasonLocked() string {
 	switch age := time.Since(g.launchedAt); {
 	case g.replaceReason != "":
@@ -307,13 +308,13 @@ func (g *group) replaceReasonLocked() string {
 	return ""
 }
 
-// checkHealth asks a browser how it is.
+// checkHealth checks the health and the memory of a browser.
 func (g *group) checkHealth(c *share.Chrome) error {
 	v := g.service
 	err := proxy.Ping(g.ctx, c.Browser.Instance, g.set.HealthTimeout)
 	if errors.Is(err, proxy.ErrNotChecked) {
 		v.Log.Warn(err.Error(), "pool", g.poolName)
-		err = nil // it is not the browser that is sick
+		err = nil // the check failed, not the browser
 	}
 	if err != nil {
 		return err
@@ -322,7 +323,7 @@ func (g *group) checkHealth(c *share.Chrome) error {
 	heavy := memoryExcess(g.set, c.Browser.Instance.PID)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if heavy != "" && g.uses > 0 { // another one that nobody has used would be no smaller
+	if heavy != "" && g.uses > 0 { // replacing an unused browser would free nothing
 		g.replaceReason = heavy
 	}
 	for _, s := range g.slots {
@@ -331,19 +332,20 @@ func (g *group) checkHealth(c *share.Chrome) error {
 	return nil
 }
 
-// memoryExcess says that a browser has more memory than it may, "" if it has not.
+// memoryExcess describes by how much a browser exceeds MAX_MEMORY, or returns
+// "".
 func memoryExcess(set config.Settings, pid int) string {
 	if set.MaxMemory == 0 || pid == 0 {
 		return ""
 	}
 	n, err := proc.TreeMemory(pid)
 	if err != nil || n <= set.MaxMemory {
-		return "" // its end, if it is that, is noted elsewhere
+		return "" // if the browser has ended, watch notices it
 	}
 	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
 }
 
-// drain has a browser end with its last lease.
+// drain makes a browser end with its last lease.
 func (g *group) drain(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
@@ -365,7 +367,7 @@ func (g *group) drain(c *share.Chrome) {
 	})
 }
 
-// endBrowser ends a browser, and tells the holders what has become of it.
+// endBrowser stops a browser and notifies the holders.
 func (g *group) endBrowser(c *share.Chrome, what string) {
 	v := g.service
 	v.mu.Lock()
@@ -380,7 +382,7 @@ func (g *group) endBrowser(c *share.Chrome, what string) {
 	c.Close()
 }
 
-// replaceAll ends all browsers of the group at once.
+// replaceAll stops all browsers of the group at once.
 func (g *group) replaceAll(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
@@ -389,7 +391,7 @@ func (g *group) replaceAll(c *share.Chrome) {
 		g.notifyHoldersLocked(c, "is replaced by bpool restart, without its pages")
 	}
 	g.chrome, g.draining = nil, nil
-	g.setLocked(Starting) // stopping them takes time
+	g.setLocked(Starting) // stopping takes time
 	v.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, c := range all {

@@ -16,7 +16,7 @@ import (
 	"btools/lib/record"
 )
 
-// lease is the right of one holder to one instance, until it ends.
+// lease is one holder's right to one instance, until it ends.
 type lease struct {
 	id                 string
 	slot               *slot
@@ -25,57 +25,58 @@ type lease struct {
 	ttl                time.Duration
 	started            time.Time
 	expires            time.Time
-	expiresUptime      time.Duration // the same by a clock that counts the machine's sleep
-	timer              *time.Timer   // of the expiry
-	disconnectPrevious bool          // who held the instance before may be there still, or again
+	expiresUptime      time.Duration // the same by a clock that runs while the machine sleeps
+	timer              *time.Timer   // expires the lease
+	disconnectPrevious bool          // clients of the previous lease may still be connected
 	ctx                context.Context
-	cancel             context.CancelFunc // of ctx: it has ended
-	unbind             func() bool        // from the connection, until it is confirmed; nil: it is not to be
+	cancel             context.CancelFunc // ends ctx
+	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
 	notices
 }
 
-// noExpiry is the time to live of a lease that is held by a connection.
+// noExpiry is the time to live of a lease that lasts as long as its connection.
 const noExpiry = 10 * 365 * 24 * time.Hour
 
-// Request asks for a lease.
+// Request is a request for a lease.
 type Request struct {
-	Pool     string         // "": the default one
-	Instance string         // an ID or alias; "": any
-	Timeout  *time.Duration // how long it may wait; nil: the pool's; 0: not at all
-	TTL      time.Duration  // 0: the pool's, or, if it is held, without end
-	Held     bool           // by a connection: the lease ends with its context
-	Confirm  bool           // the same until Confirm is called: the holder knows of the lease then
-	Owner    *proc.Identity // the lease ends with this process, too; nil: with none
-	Holder   string         // what the status calls it: 200 characters are kept
-	// KeepConnectionsFor, if not "", has the lease's connections stay when it is released,
-	// until the next lease of the instance: and then, if that has the same.
+	Pool     string         // "": the default pool
+	Instance string         // an ID or alias; "": any instance
+	Timeout  *time.Duration // how long to wait; nil: the pool's default; 0: do not wait
+	TTL      time.Duration  // 0: the pool's default, or no limit if Held is set
+	Held     bool           // the lease ends with the connection, whose end cancels the context
+	Confirm  bool           // the same until Confirm is called, so that the holder knows of the lease
+	Owner    *proc.Identity // the lease ends with this process; nil: with none
+	Holder   string         // the holder's name in the status; the first 200 characters are kept
+	// KeepConnectionsFor, if not "", keeps the lease's connections open after
+	// its release until the next lease of the instance, and beyond if that has
+	// the same value.
 	KeepConnectionsFor string
 }
 
-// Grant is a lease that its holder has from now on.
+// Grant is a lease that has been granted.
 type Grant struct {
 	ID     string
-	Record *record.Record // the instance, with its lease
+	Record *record.Record // describes the instance and its lease
 }
 
-// Waiting is a request that has its place in the line.
+// Waiting is a request in the queue.
 type Waiting struct {
 	service *Service
 	pool    *pool
 	request Request
-	ctx     context.Context // of who waits
+	ctx     context.Context // the client's
 	began   time.Time
 	timeout time.Duration
 	queued  *queue.Waiter
-	served  chan error // has an element when the queue has served it
-	lease   *lease     // valid then, if there was no error
+	served  chan error // receives a value when the queue serves the request
+	lease   *lease     // valid then, unless there was an error
 }
 
-// Lease leases an instance, or puts the request in the line, whose order is
-// that of the calls: then the grant is nil and comes from the Waiting. The
-// context is that of the connection that asks: its end ends the waiting, and a
-// lease that is held.
+// Lease leases an instance, or queues the request in the order of the calls:
+// then the grant is nil, and Waiting.Wait returns it. The context is the
+// connection's: when it ends, the request is cancelled, and a held lease is
+// released.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
 	l, w, err := v.leaseOrQueue(ctx, r)
 	if l == nil {
@@ -84,7 +85,8 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	return v.grant(l, time.Now()), nil, nil
 }
 
-// leaseOrQueue leases or queues, in one step: who comes later is served later.
+// leaseOrQueue leases or queues in one step, so that requests are served in
+// order.
 func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -137,14 +139,14 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	}
 	for _, s := range p.slots {
 		if s.state == Failed {
-			s.wake() // somebody waits now
+			s.wake() // a request waits for it now
 		}
 	}
 	return nil, w, nil
 }
 
-// Wait returns the lease when there is one; it is to be called once, and
-// Cancel not then.
+// Wait returns the lease once it is granted. Call it once, and not together
+// with Cancel.
 func (w *Waiting) Wait() (*Grant, error) {
 	over := time.NewTimer(w.timeout - time.Since(w.began))
 	defer over.Stop()
@@ -162,25 +164,25 @@ func (w *Waiting) Wait() (*Grant, error) {
 	return w.service.grant(w.lease, w.began), nil
 }
 
-// Cancel gives up the place in the line.
+// Cancel removes the request from the queue.
 func (w *Waiting) Cancel() {
 	if w.dequeue(context.Canceled) == nil {
 		w.service.end(w.lease.id, "released", false)
 	}
 }
 
-// dequeue takes the request out of the line, which is the error; nil if it was
-// served at the same moment.
+// dequeue removes the request from the queue and returns the error for it, or
+// nil if it was served just before.
 func (w *Waiting) dequeue(why error) error {
 	w.service.mu.Lock()
 	defer w.service.mu.Unlock()
 	if w.pool.queue.Cancel(w.queued) {
 		return w.pool.leaseErrorLocked(why, w.request)
 	}
-	return <-w.served // which has an element by now
+	return <-w.served // has a value by now
 }
 
-// grant is a new lease as its holder gets it, who asked at that time.
+// grant completes a new lease that was requested at the given time.
 func (v *Service) grant(l *lease, asked time.Time) *Grant {
 	if l.disconnectPrevious && l.slot.proxy != nil {
 		l.slot.proxy.CloseWebSockets()
@@ -191,8 +193,8 @@ func (v *Service) grant(l *lease, asked time.Time) *Grant {
 
 var errStopping = control.Errorf(control.TryAgain, "the service is stopping")
 
-// leaseErrorLocked gives an error of the queue its words, and says what is the
-// matter.
+// leaseErrorLocked turns an error of the queue into a message that says what
+// the instances are doing.
 func (p *pool) leaseErrorLocked(err error, r Request) error {
 	p = p.currentLocked()
 	var e *control.Error
@@ -225,8 +227,8 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 	return e
 }
 
-// currentLocked is the pool of the configuration that holds now: a request may
-// have come before that.
+// currentLocked returns the pool of the current configuration; p may belong to
+// an earlier one.
 func (p *pool) currentLocked() *pool {
 	for _, q := range p.service.pools {
 		if q.queue == p.queue {
@@ -236,7 +238,7 @@ func (p *pool) currentLocked() *pool {
 	return p
 }
 
-// describe is a pool, or one of its instances, in a message.
+// describe names the pool, or one of its instances, in a message.
 func (p *pool) describe(instance string) string {
 	if instance == "" {
 		return "an instance of pool " + p.cfg.Name
@@ -244,11 +246,11 @@ func (p *pool) describe(instance string) string {
 	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
 }
 
-// errNoneHealthy says that all instances that a request could have have failed, and
-// that none is tried again in time.
+// errNoneHealthy means that every instance that could serve the request has
+// failed, and that none is retried before the request times out.
 var errNoneHealthy = errors.New("no healthy instances")
 
-// timeoutError says that a request's time is over.
+// timeoutError means that a request has waited long enough.
 type timeoutError struct{ timeout time.Duration }
 
 func (l *timeoutError) Error() string {
@@ -258,8 +260,8 @@ func (l *timeoutError) Error() string {
 	return fmt.Sprintf("none came free within %v", l.timeout)
 }
 
-// earliestLocked is when an instance, or with queue.Any one of them, may be had
-// at the earliest: the zero time if at any moment.
+// earliestLocked returns when the instance, or with queue.Any one of them, can
+// become free at the earliest. The zero time means at any moment.
 func (p *pool) earliestLocked(n int) time.Time {
 	if n != queue.Any {
 		return p.slots[n].earliestLocked()
@@ -284,8 +286,8 @@ func (s *slot) earliestLocked() time.Time {
 	return s.demandRetryAt
 }
 
-// failWaitersLocked tells who waits in vain: whatever they want has failed, and no
-// other try comes in time.
+// failWaitersLocked fails the requests whose instances have all failed and are
+// not retried before the request times out.
 func (p *pool) failWaitersLocked() {
 	for _, s := range p.slots {
 		if s.state == Failed {
@@ -304,8 +306,8 @@ func (p *pool) allFailed() bool {
 	return true
 }
 
-// grantLocked makes the lease of a slot that the queue gives out, and binds it
-// to its holder.
+// grantLocked creates the lease of a slot that the queue hands out, and binds
+// it to its holder.
 func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Request) *lease {
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
@@ -324,9 +326,9 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	}
 	v.scheduleSleepCheckLocked(l)
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
-	if r.Held || r.Confirm { // also if its connection has gone at this very moment
+	if r.Held || r.Confirm { // even if the connection ended just now
 		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
-		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may live much longer
+		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
 		if !r.Held {
 			l.unbind = unbind
 		}
@@ -342,18 +344,18 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	return l
 }
 
-// sleepCheckInterval is how often leases are compared with a clock that counts the
-// machine's sleep, as expires_at does. Timers stop meanwhile.
+// sleepCheckInterval is how often the expiry of leases is compared with a clock
+// that runs while the machine sleeps. Timers do not.
 const sleepCheckInterval = 10 * time.Second
 
-// scheduleSleepCheckLocked has a lease compared with that clock.
+// scheduleSleepCheckLocked schedules that comparison if the lease expires.
 func (v *Service) scheduleSleepCheckLocked(l *lease) {
 	if v.sleepTimer == nil && l.ttl < noExpiry {
 		v.sleepTimer = time.AfterFunc(sleepCheckInterval, v.checkSleep)
 	}
 }
 
-// checkSleep moves the ends of leases that would come too late.
+// checkSleep corrects the timers of leases that would expire too late.
 func (v *Service) checkSleep() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -370,13 +372,13 @@ func (v *Service) checkSleep() {
 	}
 }
 
-// Confirm has a lease outlive the connection that asked for it.
+// Confirm makes a lease outlive the connection that requested it.
 func (v *Service) Confirm(id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	switch {
-	case l == nil || l.unbind != nil && !l.unbind(): // it is ending
+	case l == nil || l.unbind != nil && !l.unbind(): // the lease is ending
 		return errNoLease(id)
 	case l.unbind == nil:
 		return control.Errorf(control.BadRequest, "the lease %s was asked for without confirm, or is confirmed already", id)
@@ -389,7 +391,7 @@ func errNoLease(id string) error {
 	return control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
 }
 
-// record is what the holder gets.
+// record returns the record that the holder gets.
 func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
 	r := s.record(l.id)
@@ -401,19 +403,20 @@ func (l *lease) record(expires time.Time) *record.Record {
 	return r
 }
 
-// newLeaseID makes a lease's ID: lease_, the time in milliseconds, sixteen
-// random characters, as whoever knows it can release the lease.
+// newLeaseID returns the ID of a lease: lease_, the time in milliseconds, and
+// sixteen random characters, because whoever knows the ID can release the
+// lease.
 func newLeaseID(now time.Time) string {
 	return fmt.Sprintf("lease_%d_%s", now.UnixMilli(), strings.ToLower(rand.Text()[:16]))
 }
 
-// Release ends a lease: its connections are cut, unless it keeps them, and the
-// instance goes to who is next. It reports whether there was one: a lease that
-// has ended already is no error.
+// Release ends a lease, closes its connections unless it keeps them, and gives
+// the instance to the next request. It reports whether the lease existed; a
+// lease that has already ended is not an error.
 func (v *Service) Release(id string) bool { return v.end(id, "released", true) }
 
-// end ends a lease, for the reason that the event tells. Its connections may
-// stay only if its holder has said that it ends.
+// end ends a lease and records the event. The connections can stay open only
+// with mayKeep, when the holder itself ends the lease.
 func (v *Service) end(id, event string, mayKeep bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
@@ -421,7 +424,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 		v.mu.Unlock()
 		return false
 	}
-	delete(v.leases, id) // whoever takes it out is the one that releases
+	delete(v.leases, id) // only the caller that removes it releases it
 	v.eventLocked(event, l.slot, id, "")
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
@@ -449,7 +452,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 		return true
 	}
 	if !hasBrowser {
-		s.syncQueueLocked() // and nothing to replace
+		s.syncQueueLocked() // there is no browser to replace
 		return true
 	}
 	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.launchedAt) >= s.set.MaxAge
@@ -461,7 +464,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 	return true
 }
 
-// ReleaseAll ends all leases, and returns their IDs.
+// ReleaseAll ends all leases and returns their IDs.
 func (v *Service) ReleaseAll() (ids []string) {
 	v.mu.Lock()
 	for id := range v.leases {
@@ -471,9 +474,9 @@ func (v *Service) ReleaseAll() (ids []string) {
 	return slices.DeleteFunc(ids, func(id string) bool { return !v.end(id, "released", false) })
 }
 
-// Restart replaces the browsers of a pool, or of one instance, at once and
-// under their leases, too. Of an instance that shares its browser, only the
-// session is replaced. It returns how many instances that are.
+// Restart replaces the browsers of a pool, or of one instance, at once and even
+// if they are leased. If the instance shares its browser, only its session is
+// replaced. It returns the number of instances.
 func (v *Service) Restart(poolName, instance string) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -504,7 +507,7 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 	return n, nil
 }
 
-// selectSlots are the instances of a pool, or one of them.
+// selectSlots returns all instances of a pool, or the one that is named.
 func (v *Service) selectSlots(poolName, instance string) ([]*slot, error) {
 	p, err := v.find(poolName)
 	if err != nil || instance == "" {
@@ -517,9 +520,8 @@ func (v *Service) selectSlots(poolName, instance string) ([]*slot, error) {
 	return []*slot{s}, err
 }
 
-// Drain has a pool, or all of them, give no more leases, or, with on false,
-// give them again; those that there are go on. It returns how many instances
-// that are.
+// Drain stops granting leases of a pool, or of all pools; with on false it
+// resumes. Existing leases go on. It returns the number of instances.
 func (v *Service) Drain(poolName string, on bool) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -545,7 +547,8 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 	return n, nil
 }
 
-// Renew has a lease last for its time to live, or for another one, from now.
+// Renew extends a lease by its time to live, or by ttl if that is positive,
+// from now.
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	v.mu.Lock()
 	l := v.leases[id]
@@ -564,8 +567,8 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	return l.record(expires), nil
 }
 
-// printable is a text without what a terminal takes for commands, and not too
-// long.
+// printable removes characters that a terminal could interpret, and limits the
+// length.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

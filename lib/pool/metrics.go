@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count what has happened, for Prometheus; how things are now is
-// collected when it asks.
+// metrics counts events for Prometheus. The current state is collected when
+// Prometheus requests it.
 type metrics struct {
-	wait, hold         *prometheus.HistogramVec // by pool, of seconds
+	wait, hold         *prometheus.HistogramVec // in seconds, by pool
 	launches, restarts *prometheus.CounterVec   // by pool
-	failures           *prometheus.CounterVec   // of launches, by pool
+	failures           *prometheus.CounterVec   // failed launches, by pool
 }
 
 func newMetrics() *metrics {
@@ -33,7 +33,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// initialize has a pool's counts told from the start, as zeros.
+// initialize makes the counters of a pool visible, with the value 0.
 func (m *metrics) initialize(pool string) {
 	for _, c := range []*prometheus.CounterVec{m.launches, m.failures, m.restarts} {
 		c.WithLabelValues(pool)
@@ -54,13 +54,13 @@ var (
 // Describe makes the service a prometheus.Collector.
 func (v *Service) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(v, ch) }
 
-// Collect tells Prometheus how the pools are, and what has happened.
+// Collect sends the current state of the pools and the counts to Prometheus.
 func (v *Service) Collect(ch chan<- prometheus.Metric) {
 	m := v.metrics
 	for _, c := range []prometheus.Collector{m.wait, m.hold, m.launches, m.failures, m.restarts} {
 		c.Collect(ch)
 	}
-	st, _ := v.Status("") // of all pools there always is one
+	st, _ := v.Status("") // without a pool's name it never fails
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
@@ -83,10 +83,10 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// usage is what runs for a pool.
+// usage counts what runs for a pool.
 type usage struct {
 	browsers      int
-	shared        bool // there is a group of instances that share one
+	shared        bool // a group of its instances shares a browser
 	leased, spare int  // sessions
 }
 

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Notices is what a lease's holder may not know yet.
+// Notices is what the holder of a lease may not know yet.
 type Notices struct {
-	// Ended is how the lease has ended, such as "it was released"; "" while it
-	// lasts.
+	// Ended says how the lease ended, for example "the lease was released"; it
+	// is "" while the lease lasts.
 	Ended string `json:"ended,omitempty"`
-	// Lines say what has happened to its browser, one sentence each, after as
-	// many as the holder has read; Last is how many there are by now.
+	// Lines describes what happened to the browser, one sentence each, after
+	// the lines that the holder has read. Last counts all lines so far.
 	Lines []string `json:"lines,omitempty"`
 	Last  int      `json:"last"`
 }
 
-// notices is a lease's, under the service's lock.
+// notices are those of one lease. The service's lock protects them.
 type notices struct {
-	lines   []string // the last ones
+	lines   []string // the latest ones
 	last    int
 	ended   string
-	changed chan struct{} // closed at the next notice; nil while nobody waits
+	changed chan struct{} // closed at the next notice; nil if nobody waits
 }
 
-// maxNotices is how many lines of a lease's notices are kept for a slow reader.
+// maxNotices is how many lines are kept for a holder that reads slowly.
 const maxNotices = 100
 
-// addLocked adds a line, if it is not "", and wakes who waits.
+// addLocked adds a line, unless it is "", and wakes the waiters.
 func (n *notices) addLocked(line string) {
 	if line != "" {
 		n.last++
@@ -44,19 +44,19 @@ func (n *notices) addLocked(line string) {
 	}
 }
 
-// endReason is an end of a lease as its holder is told.
+// endReason describes the end of a lease for its holder.
 func endReason(event string, ttl time.Duration) string {
 	switch {
 	case event == "released":
 		return "the lease was released"
-	case ttl == 0: // it is not known any more
+	case ttl == 0: // no longer known
 		return "the lease's time to live is over"
 	}
 	return fmt.Sprintf("the time to live (%v) is over", ttl)
 }
 
-// Notices waits until there is more notices of a lease than those lines, or until it
-// has ended, which is news each time that it is asked for.
+// Notices waits until a lease has more lines than the holder has read, or has
+// ended. Every call after the end returns at once.
 func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,8 +92,8 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 	return Notices{Ended: l.ended, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
 }
 
-// notifyHolderLocked tells the holder of the instance's lease, if it has one,
-// what has become of the browser.
+// notifyHolderLocked tells the holder of the instance, if it is leased, what
+// happened to the browser.
 func (s *slot) notifyHolderLocked(format string, args ...any) {
 	if s.lease != nil {
 		s.lease.addLocked(fmt.Sprintf("the browser of %s/%s ", s.poolName, s.set.ID) + fmt.Sprintf(format, args...))

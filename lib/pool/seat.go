@@ -11,20 +11,20 @@ import (
 	"btools/lib/virtual"
 )
 
-// seating is what a lease has of a browser that it shares.
+// seating is the seat of a lease on a shared browser.
 type seating struct {
 	seat           *share.Seat     // nil while there is no browser
-	previousClosed <-chan struct{} // closed when no page of the lease before is alive; or nil
-	requests       int             // of the holder, WebSockets included
+	previousClosed <-chan struct{} // closed when the previous lease's pages are closed; may be nil
+	requests       int             // open requests of the holder, including WebSockets
 }
 
-// maxRequests bounds the requests and WebSockets of a lease.
+// maxRequests limits the open requests and WebSockets of a lease.
 const maxRequests = 512
 
 // sessionTimeout is how long a request may wait for its session.
 const sessionTimeout = 30 * time.Second
 
-// startLeaseLocked gives a new lease its session, without waiting for it.
+// startLeaseLocked takes a session for a new lease, without waiting for it.
 func (g *group) startLeaseLocked(l *lease) {
 	g.leases++
 	g.leased++
@@ -35,8 +35,8 @@ func (g *group) startLeaseLocked(l *lease) {
 	}
 }
 
-// takeSeatLocked gives a lease a session of the browser that takes leases. If there
-// is none, the next one gives it.
+// takeSeatLocked takes a session of the current browser. If there is none, the
+// lease gets one when the next browser is activated.
 func (g *group) takeSeatLocked(l *lease) {
 	if g.chrome == nil {
 		g.needed = true
@@ -47,7 +47,7 @@ func (g *group) takeSeatLocked(l *lease) {
 	g.uses++
 }
 
-// endLeaseLocked takes the session of a lease that has ended.
+// endLeaseLocked releases the session of a lease that has ended.
 func (g *group) endLeaseLocked(l *lease) {
 	s := l.slot
 	g.leases--
@@ -67,8 +67,8 @@ func (g *group) endLeaseLocked(l *lease) {
 	g.endIfUnusedLocked()
 }
 
-// replaceSessionLocked gives an instance's lease, if it has one, another session. A
-// browser that has failed is tried again.
+// replaceSessionLocked replaces the session of the instance's lease, if it has
+// one. If the browser has failed, it is launched again.
 func (g *group) replaceSessionLocked(s *slot) {
 	if g.chrome == nil {
 		g.forceReplace = g.state == Failed
@@ -77,7 +77,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 	}
 	l := s.lease
 	if l == nil || l.seat == nil {
-		return // each lease has a fresh one anyway
+		return // the next lease gets a fresh session anyway
 	}
 	s.notifyHolderLocked("is replaced by bpool restart, without its pages")
 	if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
@@ -89,9 +89,9 @@ func (g *group) replaceSessionLocked(s *slot) {
 	g.service.eventLocked("restarted", s, "", "")
 }
 
-// useSession is that of a lease, for one request or WebSocket: done is to be
-// called at its end. It waits for a browser, and until no page of the
-// instance's last lease is alive.
+// useSession returns the session of a lease for one request or WebSocket; call
+// done when that ends. It waits for a browser, and until all pages of the
+// instance's previous lease are closed.
 func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout,
 		control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionTimeout))
@@ -122,13 +122,14 @@ func (v *Service) waitForSession(ctx context.Context, l *lease) (*virtual.Sessio
 		}
 		s, done, err := useSeat(ctx, seat, wait)
 		if errors.Is(err, share.ErrGone) || errors.Is(err, share.ErrReleased) {
-			continue // currentSeat says what is the matter
+			continue // currentSeat returns the reason
 		}
 		return s, done, err
 	}
 }
 
-// useSeat waits for what is to be over before, and for the seat's session.
+// useSeat waits until the previous lease's pages are closed and the session is
+// ready.
 func useSeat(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*virtual.Session, func(), error) {
 	if before != nil {
 		select {
@@ -140,7 +141,7 @@ func useSeat(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*vi
 	return seat.Use(ctx)
 }
 
-// beginRequest counts a request of a lease's holder.
+// beginRequest counts a request of the lease's holder.
 func (v *Service) beginRequest(id string) (*lease, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -166,9 +167,10 @@ func errLeaseEnded(id string) error {
 	return control.Errorf(control.LeaseEnded, "the lease %s has ended", printable(id))
 }
 
-// currentSeat is a lease's seat on a browser that is there, with what is to be over
-// before it is used. It is nil if there is no browser: one may be there when
-// the channel is closed.
+// currentSeat returns the lease's seat on a running browser, with a channel
+// that is closed when the previous lease's pages are. If there is no browser,
+// the seat is nil, and the channel is closed when the state of the group
+// changes.
 func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -195,7 +197,7 @@ func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 	return nil, g.changed, nil
 }
 
-// waitForChange waits until a group's state has changed.
+// waitForChange waits until the state of the group changes.
 func (v *Service) waitForChange(ctx context.Context, g *group, changed <-chan struct{}) error {
 	count := func(n int) {
 		v.mu.Lock()
@@ -213,7 +215,7 @@ func (v *Service) waitForChange(ctx context.Context, g *group, changed <-chan st
 	}
 }
 
-// httpStatus is the status of HTTP that a holder without a session gets.
+// httpStatus returns the HTTP status for an error of a session.
 func httpStatus(err error) int {
 	switch control.ErrorOf(err).Code {
 	case control.LeaseEnded:

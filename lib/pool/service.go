@@ -1,6 +1,6 @@
-// Package pool runs pools of browsers and leases them: each instance is a
-// browser of its own behind an endpoint that stays, and has one holder at a
-// time.
+// Package pool runs pools of browsers and leases them. An instance is a
+// browser, or a session in a shared one, behind an endpoint that stays the
+// same. It has one holder at a time.
 package pool
 
 import (
@@ -27,31 +27,31 @@ import (
 	"btools/lib/state"
 )
 
-// Service is the pools of one configuration. Make it by New, and set Launch
+// Service runs the pools of a configuration. Create it with New and set Launch
 // before Start.
 type Service struct {
 	Config *config.Config
 	// Launch launches the browser of an instance of the pool.
 	Launch func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
-	// State, if not nil, tells who has stopped a browser.
+	// State, if not nil, tells who stopped a browser.
 	State *state.Store
 
-	// Nothing is logged and no proxy is asked while it is held: who can't write
-	// a message, or launches a browser, must not hold up other pools.
+	// While it is held, nothing is logged and no proxy is called: a blocked log
+	// or a slow launch must not hold up other pools.
 	mu             sync.Mutex
-	sleepTimer     *time.Timer    // nil while no lease has an end
+	sleepTimer     *time.Timer    // nil if no lease expires
 	pools          []*pool        // in the order of their names
-	scaled         map[string]int // instances of the pools that Scale has resized
-	retired        []*slot        // of former configurations, whose browsers are not gone yet
+	scaled         map[string]int // sizes set by Scale, by pool
+	retired        []*slot        // removed or changed, with browsers that still run
 	groups         []*group
-	sessionServers map[string]*sessionServer // by pool, for good
+	sessionServers map[string]*sessionServer // by pool; they are never removed
 	leases         map[string]*lease
 	closing        bool
 	events         events
 	metrics        *metrics
 	running        sync.WaitGroup
-	uptime         func() time.Duration // with the machine's sleep
+	uptime         func() time.Duration // includes the machine's sleep
 	ctx            context.Context
 	stop           context.CancelFunc
 }
@@ -62,17 +62,17 @@ type pool struct {
 	cfg     config.Pool
 	queue   *queue.Queue
 	slots   []*slot
-	drained bool // no more leases
+	drained bool // grants no more leases
 }
 
-// New makes a service whose pools Start starts.
+// New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
 	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{},
 		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
 }
 
-// Start starts all instances side by side. The channel is closed when each is
-// up or has failed.
+// Start starts all instances in parallel. The channel is closed when each of
+// them is ready or has failed.
 func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) {
 	v.mu.Lock()
 	v.ctx, v.stop = context.WithCancel(ctx)
@@ -90,10 +90,11 @@ func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) 
 	return done, nil
 }
 
-// Apply makes the pools those of a configuration. An instance whose settings
-// are the same keeps its browser and its lease; one that is changed or gone
-// ends when its lease does. What is returned waits for the new ones to be up
-// or to have failed. On an error nothing is changed.
+// Apply changes the pools to those of a configuration. An instance whose
+// settings stay the same keeps its browser and its lease; one that is changed
+// or removed ends with its lease. The returned WaitGroup waits until the new
+// instances are ready or have failed. If Apply returns an error, nothing has
+// changed.
 func (v *Service) Apply(cfg *config.Config) (*sync.WaitGroup, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +105,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	if v.closing {
 		return nil, errStopping
 	}
-	// First what can fail.
+	// First the steps that can fail.
 	var fresh []*slot
 	kept := map[*slot]bool{}
 	pools := make([]*pool, len(cfg.Pools))
@@ -112,7 +113,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
 		old := v.poolNamed(pc.Name)
 		if old != nil {
-			p.queue, p.drained = old.queue, old.drained // who waits stays in line
+			p.queue, p.drained = old.queue, old.drained // waiting requests keep their order
 		}
 		pools[k] = p
 		v.metrics.initialize(pc.Name)
@@ -133,7 +134,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 			fresh = append(fresh, s)
 		}
 	}
-	// Then the rest.
+	// Then the others.
 	for _, p := range v.pools {
 		for _, s := range p.slots {
 			if !kept[s] {
@@ -174,24 +175,25 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 				s.syncQueueLocked()
 			}
 		}
-		p.failWaitersLocked() // the last one that was well may be gone
+		p.failWaitersLocked() // the last healthy instance may have been removed
 	}
 	return up, nil
 }
 
-// sameInstance reports whether an instance can go on with other settings:
-// what its pool alone goes by may differ.
+// sameInstance reports whether an instance can keep running with other
+// settings: those that concern only its pool may differ.
 func sameInstance(a, b config.Settings) bool {
 	return reflect.DeepEqual(instanceSettings(a), instanceSettings(b))
 }
 
-// instanceSettings are an instance's settings without what its pool alone goes by.
+// instanceSettings returns the settings without those that concern only the
+// pool.
 func instanceSettings(s config.Settings) config.Settings {
 	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
 	return s
 }
 
-// Scale gives a pool another number of instances.
+// Scale changes the number of instances of a pool.
 func (v *Service) Scale(name string, n int) error {
 	if n < 1 || n > config.MaxInstances {
 		return control.Errorf(control.BadRequest, "a pool has 1 to %d instances, not %d", config.MaxInstances, n)
@@ -218,13 +220,13 @@ func (v *Service) Scale(name string, n int) error {
 	return err
 }
 
-// Changes are what a new configuration has changed besides itself.
+// Changes describes side effects of a new configuration.
 type Changes struct {
 	// Unscaled are the pools whose size Scale had changed.
 	Unscaled []Resized `json:"unscaled"`
 }
 
-// Resized is a pool that has another number of instances than before.
+// Resized is a pool whose number of instances has changed.
 type Resized struct {
 	Pool   string `json:"pool"`
 	Before int    `json:"before"`
@@ -239,7 +241,7 @@ func (c Changes) String() string {
 	return s
 }
 
-// count is a number of things.
+// count formats a number and its noun.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -247,8 +249,8 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Reload makes the pools those of a configuration that was read again, sizes
-// that Scale has changed too.
+// Reload applies a configuration that was read again. It also resets the sizes
+// that Scale changed.
 func (v *Service) Reload(cfg *config.Config) (Changes, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -265,7 +267,7 @@ func (v *Service) Reload(cfg *config.Config) (Changes, error) {
 	return c, nil
 }
 
-// Names are the pools' names.
+// Names returns the names of the pools.
 func (v *Service) Names() (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -284,7 +286,7 @@ func (v *Service) poolNamed(name string) *pool {
 	return nil
 }
 
-// newSlot makes an instance, with its endpoint open.
+// newSlot creates an instance and opens its endpoint.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting,
 		wakeup: make(chan struct{}, 1), retry: newRetry()}
@@ -318,13 +320,13 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	return s, nil
 }
 
-// launchOptions are what blaunch is told of an instance's settings.
+// launchOptions converts an instance's settings to blaunch's options.
 func launchOptions(set config.Settings) options.Options {
 	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir,
 		Args: set.Args, Sandbox: set.Sandbox}
 }
 
-// StopLeasing gives no more leases for good: who waits is told so.
+// StopLeasing grants no more leases and fails the waiting requests.
 func (v *Service) StopLeasing() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -337,21 +339,21 @@ func (v *Service) StopLeasing() {
 	}
 }
 
-// Stop stops everything, and returns when it is gone.
+// Stop stops everything and waits until it has ended.
 func (v *Service) Stop() {
 	v.StopLeasing()
 	v.stop()
 	v.running.Wait()
 }
 
-// StalledCheck names an instance whose health has not been looked at for far too
-// long, "" if there is none: what a watchdog is to know.
+// StalledCheck names an instance whose health check is long overdue, or returns
+// "". It is for a watchdog.
 func (v *Service) StalledCheck() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.pools {
 		for _, s := range p.slots {
-			// Three times as long would be too long for a Duration.
+			// A third of the time, because three intervals may overflow a Duration.
 			if s.state == Healthy && s.hasHealthCheckLocked() &&
 				time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
 				return p.cfg.Name + "/" + s.set.ID
@@ -361,14 +363,14 @@ func (v *Service) StalledCheck() string {
 	return ""
 }
 
-// hasHealthCheckLocked reports whether the instance's health is looked at.
+// hasHealthCheckLocked reports whether the instance's health is checked.
 func (s *slot) hasHealthCheckLocked() bool {
 	return s.proxy != nil || s.group != nil && s.group.chrome != nil
 }
 
-// Unhealthy says what is wrong with the service as a whole, "" if nothing is: it
-// is stopping, its health checks have stopped, or all instances of a pool
-// have failed.
+// Unhealthy says what is wrong with the service as a whole: it is stopping, its
+// health checks have stopped, or all instances of a pool have failed. It
+// returns "" if nothing is wrong.
 func (v *Service) Unhealthy() string {
 	if s := v.StalledCheck(); s != "" {
 		return "the health checks of " + s + " have stopped"
@@ -386,14 +388,14 @@ func (v *Service) Unhealthy() string {
 	return ""
 }
 
-// Leases returns how many leases there are.
+// Leases returns the number of leases.
 func (v *Service) Leases() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.leases)
 }
 
-// find returns the pool with the name, or the default one.
+// find returns the pool with the name, or the default pool if the name is "".
 func (v *Service) find(name string) (*pool, error) {
 	var names []string
 	for _, p := range v.pools {
@@ -406,7 +408,7 @@ func (v *Service) find(name string) (*pool, error) {
 		suggestion(strings.ToUpper(name), names))
 }
 
-// suggestion is what may have been meant by a name, or what there is.
+// suggestion names the pool that was probably meant, or lists all pools.
 func suggestion(name string, names []string) string {
 	if near := spell.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
@@ -445,14 +447,14 @@ func (p *pool) aliases() string {
 	return " and " + strings.Join(names, ", ")
 }
 
-// Status is how the pools are, as the specification's browser_pool_status has
-// it.
+// Status is the state of the pools, as the specification of browser_pool_status
+// defines it.
 type Status struct {
 	Pools   []PoolStatus `json:"pools"`
 	Summary Summary      `json:"summary"`
 }
 
-// Summary counts over all pools that are shown.
+// Summary adds up the pools that are shown.
 type Summary struct {
 	Pools     int `json:"total_pools"`
 	Total     int `json:"total_instances"`
@@ -463,7 +465,7 @@ type Summary struct {
 	Waiting   int `json:"waiting"`
 }
 
-// PoolStatus is how one pool is.
+// PoolStatus is the state of a pool.
 type PoolStatus struct {
 	Name        string           `json:"name"`
 	Description string           `json:"description"`
@@ -480,7 +482,7 @@ type PoolStatus struct {
 	Instances   []InstanceStatus `json:"instances"`
 }
 
-// InstanceStatus is how one instance is.
+// InstanceStatus is the state of an instance.
 type InstanceStatus struct {
 	ID            string       `json:"id"`
 	Alias         *string      `json:"alias"`
@@ -488,32 +490,33 @@ type InstanceStatus struct {
 	Leased        bool         `json:"leased"`
 	LeaseDuration *int64       `json:"lease_duration_ms"`
 	LeaseStarted  *record.Time `json:"lease_started_at"`
-	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if it lasts as long as its holder
+	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if the lease lasts as long as its holder
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
-	UserDataDir   string       `json:"user_data_dir,omitempty"` // that is used and kept
+	UserDataDir   string       `json:"user_data_dir,omitempty"` // a profile that is kept
 	WSLWindows    bool         `json:"wsl_windows,omitempty"`   // its browser and its clients run on Windows, from WSL
 	Isolated      bool         `json:"isolated,omitempty"`
-	Timeout       int64        `json:"timeout_ms"` // of a launch, and under bmcp of a tool's call; 0: no bound
+	Timeout       int64        `json:"timeout_ms"` // of a launch, and in bmcp of a tool call; 0: no limit
 	ProcessID     *int         `json:"process_id"`
 	Health        HealthStatus `json:"health_check"`
-	NextTry       *record.Time `json:"next_try_at,omitempty"` // of one that has failed, if there is one
-	Isolation     string       `json:"isolation"`             // process, or context: the browser is shared
+	NextTry       *record.Time `json:"next_try_at,omitempty"` // if it has failed and will be retried
+	Isolation     string       `json:"isolation"`             // process, or context for a shared browser
 	Uses          int          `json:"uses"`                  // leases of this browser
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
-	Holder        string       `json:"holder,omitempty"` // of the lease, as it calls itself
+	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
 	Endpoint      string       `json:"http_url,omitempty"`
 }
 
-// HealthStatus is what the last check of an instance saw.
+// HealthStatus is the result of the latest health check.
 type HealthStatus struct {
 	LastCheck  *record.Time `json:"last_check"`
 	Responsive bool         `json:"responsive"`
 	Error      *string      `json:"error"`
 }
 
-// Status tells how the pool with the name is, or, with "", all of them.
+// Status returns the state of the named pool, or of all pools if the name is
+// "".
 func (v *Service) Status(name string) (*Status, error) {
 	st, slots, err := v.poolStatuses(name)
 	if err != nil {
@@ -525,8 +528,8 @@ func (v *Service) Status(name string) (*Status, error) {
 	return st, nil
 }
 
-// poolStatuses is the status but for what the proxies know, which are asked
-// without the lock: the slots by the places in it.
+// poolStatuses returns the status without what the proxies know, because they
+// are called without the lock, and the slot of each instance in it.
 func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -559,14 +562,14 @@ func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot,
 	return st, all, nil
 }
 
-// status is the pool's, with the slots of its instances.
+// status returns the pool's status and the slots of its instances.
 func (p *pool) status() (PoolStatus, []*slot) {
 	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots),
 		Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(),
 		Interval: p.cfg.HealthInterval.Milliseconds(), Timeout: p.cfg.HealthTimeout.Milliseconds(),
 		Instances: []InstanceStatus{}}
 	slots := slices.Clone(p.slots)
-	for _, l := range p.service.leases { // those that end with their lease
+	for _, l := range p.service.leases { // removed instances that end with their lease
 		if l.slot.retired && l.slot.poolName == p.cfg.Name {
 			slots = append(slots, l.slot)
 		}
@@ -626,13 +629,13 @@ func (s *slot) status() InstanceStatus {
 	if !s.check.at.IsZero() {
 		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
 		if s.check.err != "" {
-			i.Health.Error = new(s.check.err) // a copy: the answer is written without the lock
+			i.Health.Error = new(s.check.err) // a copy, because the answer is written without the lock
 		}
 	}
 	return i
 }
 
-// addBrowserDetails fills in what only the running browser's record tells.
+// addBrowserDetails adds what only the record of the running browser tells.
 func (s *slot) addBrowserDetails(st *InstanceStatus) {
 	rec := s.browser()
 	if rec == nil {

@@ -17,8 +17,9 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// sessionServer is where the sessions of a pool's leases have their addresses, for as
-// long as the service lives: who comes back after the end of a lease is told so.
+// sessionServer serves the sessions of a pool's leases. It runs as long as the
+// service, so that a client that comes back after the end of its lease gets an
+// answer.
 type sessionServer struct {
 	service *Service
 	addr    string // host:port
@@ -26,13 +27,15 @@ type sessionServer struct {
 	limit   guard.Limit
 }
 
-// maxConnections bounds the connections of a session server; a lease has its own bound.
+// maxConnections limits the connections of a session server; each lease has its
+// own limit.
 const maxConnections = 8192
 
-// sessionPath is the path below which the leases are.
+// sessionPath is the path that precedes the ID of a lease.
 const sessionPath = "/session/"
 
-// sessionServerLocked is the session server of a pool, opened if it is not there.
+// sessionServerLocked returns the session server of a pool, and starts it if
+// necessary.
 func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 	if p := v.sessionServers[pool]; p != nil {
 		return p, nil
@@ -57,10 +60,10 @@ func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 	return p, nil
 }
 
-// leaseID is the form of a lease's ID: see newLeaseID.
+// leaseID matches the IDs that newLeaseID makes.
 var leaseID = regexp.MustCompile(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
-// ServeHTTP answers a request to a session.
+// ServeHTTP serves a request to a session.
 func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := p.guard.Check(r); no != nil {
 		p.service.Log.Debug("refused", "client", r.RemoteAddr, "path", r.URL.Path, "why", no.Error.Message)
@@ -82,12 +85,12 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(&guard.Refusal{Status: httpStatus(err), Error: control.ErrorOf(err)}).WriteResponse(w)
 	}
 	if h.conn != nil {
-		p.limit.Drop(h.conn) // the server does not know of its end
+		p.limit.Drop(h.conn) // the server does not see the end of a hijacked connection
 	}
 }
 
-// serve answers a request to a lease's session, on the next Chrome should the
-// present one die just then. With an error nothing is answered.
+// serve serves a request to a lease's session. If Chrome ends just then, it
+// tries the next one. If it returns an error, it has not written a response.
 func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease string) (err error) {
 	const tries = 2
 	for range tries {
@@ -104,7 +107,7 @@ func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease stri
 	return err
 }
 
-// hijacked notes a connection that has become a WebSocket.
+// hijacked records the connection that became a WebSocket.
 type hijacked struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -119,7 +122,7 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijacked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// setAddresses gives an instance the addresses of a lease's session.
+// setAddresses sets the addresses of a lease's session.
 func (p *sessionServer) setAddresses(i *record.Instance, lease string) {
 	host, port, _ := net.SplitHostPort(p.addr)
 	i.Host = host

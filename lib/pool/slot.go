@@ -27,22 +27,22 @@ const (
 	Draining = "draining"
 )
 
-// Restarts are delayed after the first: twice as long each time, until a
-// browser has been well for a while. Who waits for a browser that was launched
-// and has ended does not wait for longer than minRetryDelay: only what can't be
-// launched is tried ever more rarely.
+// A browser that ends is replaced at once the first time, then after a delay
+// that doubles each time, until a browser has been stable for a while. While a
+// request waits for a browser that was launched and then ended, the delay is at
+// most minRetryDelay. Only launches that fail are retried with the full delay.
 const (
 	minRetryDelay = time.Second
 	maxRetryDelay = time.Minute
 	stableAfter   = 5 * time.Minute
 )
 
-// never is the next try of an instance that is left as it is.
+// never is the next retry of an instance that is not retried.
 var never = time.Unix(1<<40, 0)
 
-// retry says when a browser that has failed is launched again.
+// retry schedules the relaunch of a browser that failed.
 type retry struct {
-	began   time.Time // when it was to be launched
+	began   time.Time // when the last launch began
 	backoff wait.Backoff
 }
 
@@ -50,8 +50,8 @@ func newRetry() retry {
 	return retry{backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
 }
 
-// schedule is when the next launch is, at the latest and while somebody waits for
-// it, and that in words.
+// schedule returns when to launch the next browser, when to launch it if a
+// request waits, and a description of that for people.
 func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand time.Time, text string) {
 	least := time.Duration(0)
 	if !launched {
@@ -71,7 +71,7 @@ func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand 
 	return at, onDemand, fmt.Sprintf("another one is launched in %v", delay)
 }
 
-// failureText is what has become of a browser that failed, in words.
+// failureText says how a browser failed.
 func failureText(launched bool) string {
 	if launched {
 		return "is gone"
@@ -79,61 +79,61 @@ func failureText(launched bool) string {
 	return "could not be launched"
 }
 
-// briefReason is why, as a holder is told.
+// briefReason returns the reason in the form that a holder gets.
 func briefReason(why error) string {
 	return strings.TrimPrefix(FirstSentence(why.Error()), endedPrefix)
 }
 
-// slot is one instance of a pool: its endpoint stays, the browser behind it
-// comes and goes.
+// slot is one instance of a pool. Its endpoint stays the same while browsers
+// come and go behind it.
 type slot struct {
 	service  *Service
 	poolName string
 	number   int
 	set      config.Settings
-	proxy    *proxy.Proxy   // nil if no browser of ours is launched
+	proxy    *proxy.Proxy   // nil if bpool launches no browser for it
 	addr     string         // of the proxy
-	sessions *sessionServer // where its leases have their sessions; nil: it shares no browser
+	sessions *sessionServer // serves its leases' sessions; nil if it does not share a browser
 	wakeup   chan struct{}
 
 	listener        net.Listener
-	profileReleased []<-chan struct{} // its profile is another one's until these are closed
-	gone            chan struct{}     // closed when its browser is no more, for good
-	ctx             context.Context   // its life
+	profileReleased []<-chan struct{} // closed when former users of its profile have ended
+	gone            chan struct{}     // closed when the instance and its browser have ended
+	ctx             context.Context   // ends with the instance
 	stop            context.CancelFunc
 
-	group           *group          // whose browser it shares; nil: it has its own, or none
-	lastPagesClosed <-chan struct{} // closed when no page of its last lease is alive; or nil
+	group           *group          // whose browser it shares; nil if none
+	lastPagesClosed <-chan struct{} // closed when the previous lease's pages are closed; may be nil
 
 	// Used by run:
 	retry
-	hadBrowser bool // there has been a browser, whose successor counts as a restart
+	hadBrowser bool // a browser has run before, so the next one counts as a restart
 
-	// Under the service's lock:
-	pool          *pool // of the configuration that holds now
+	// Protected by the service's lock:
+	pool          *pool // of the current configuration
 	state         string
 	lease         *lease
-	keptFor       string // whose connections may be there without one
+	keptFor       string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	uses          int    // leases of this browser
 	restarts      int
-	launchedAt    time.Time // when its browser was launched
-	retryAt       time.Time // when a failed one is launched again
-	demandRetryAt time.Time // the same while somebody waits for it
-	replace       bool      // another browser before the next lease
-	forceReplace  bool      // even under a lease
+	launchedAt    time.Time // of the current browser
+	retryAt       time.Time // when a failed browser is launched again
+	demandRetryAt time.Time // the same while a request waits
+	replace       bool      // replace the browser before the next lease
+	forceReplace  bool      // replace it even if it is leased
 	retired       bool      // it ends with its lease
 	check         check
 }
 
-// check is what the last look at its health saw.
+// check is the result of the latest health check.
 type check struct {
 	at         time.Time
 	responsive bool
 	err        string
 }
 
-// startLocked has the instance live; it is done with up when its first
-// browser is there, or has failed.
+// startLocked starts the instance. It marks up as done when the first browser
+// is ready or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
 	if s.sessions != nil {
 		s.service.joinLocked(s, up)
@@ -167,7 +167,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	})
 }
 
-// close ends an instance that was never started.
+// close releases an instance that was never started.
 func (s *slot) close() {
 	s.stop()
 	close(s.gone)
@@ -176,7 +176,7 @@ func (s *slot) close() {
 	}
 }
 
-// retireLocked has the instance end, with its lease if it has one.
+// retireLocked ends the instance, after its lease if it has one.
 func (s *slot) retireLocked() {
 	s.retired = true
 	s.pool.queue.Remove(s.number)
@@ -191,7 +191,7 @@ func (s *slot) retireLocked() {
 	}
 }
 
-// wake has the slot look at its state again.
+// wake makes the slot check its state again.
 func (s *slot) wake() {
 	if s.group != nil {
 		s.group.wake()
@@ -203,7 +203,8 @@ func (s *slot) wake() {
 	}
 }
 
-// setLocked puts the slot into a state, and into the queue if it may be leased.
+// setLocked sets the state, and puts the slot into the queue if it can be
+// leased.
 func (s *slot) setLocked(state string) {
 	if s.state != state {
 		s.service.eventLocked(state, s, "", s.check.err)
@@ -212,10 +213,10 @@ func (s *slot) setLocked(state string) {
 	s.syncQueueLocked()
 }
 
-// syncQueueLocked has the slot in the queue exactly while it may be leased.
+// syncQueueLocked keeps the slot in the queue exactly while it can be leased.
 func (s *slot) syncQueueLocked() {
 	if s.retired {
-		return // the queue's slot is another one's
+		return // the slot in the queue is another instance's by now
 	}
 	if s.state == Healthy && s.lease == nil && !s.replace && !s.pool.drained && !s.service.closing {
 		s.pool.queue.Put(s.number)
@@ -224,9 +225,9 @@ func (s *slot) syncQueueLocked() {
 	}
 }
 
-// run keeps a browser behind the endpoint until the context ends. started is
-// called when the first one is up, or has failed, or is left to the first
-// connection.
+// run keeps a browser running behind the endpoint until the context ends. It
+// calls started when the first browser is ready, has failed, or waits for the
+// first connection.
 func (s *slot) run(ctx context.Context, started func()) {
 	launch := s.set.Start == "eager"
 	for ctx.Err() == nil {
@@ -245,17 +246,17 @@ func (s *slot) run(ctx context.Context, started func()) {
 				s.set.IdleTimeout)
 			s.service.mu.Unlock()
 		}
-		// One that is left to a connection has shown that it needs another try.
+		// One that waited for a connection has shown that it must be retried.
 		launch = why == crashed || s.set.Start == "eager" && why != idled
 	}
 }
 
-// runBrowser is the time of one browser, which is launched, or left to the first
-// connection. It returns why it is over.
+// runBrowser runs one browser and returns why it ended. It launches it, or
+// waits for the first connection to do so.
 func (s *slot) runBrowser(ctx context.Context, launch bool, started func()) reason {
 	v := s.service
 	v.mu.Lock()
-	fresh := s.replace // a holder may have had one launched meanwhile
+	fresh := s.replace // the holder's connection may have launched one meanwhile
 	s.replace, s.forceReplace = false, false
 	if launch {
 		s.setLocked(Starting)
@@ -299,8 +300,8 @@ func (s *slot) runBrowser(ctx context.Context, launch bool, started func()) reas
 	return s.watch(ctx, launch)
 }
 
-// recordFailure notes that the browser is no more, or could not be launched, and when
-// it is tried again.
+// recordFailure records that the browser ended or could not be launched, and
+// when to retry.
 func (s *slot) recordFailure(why error, launched bool) {
 	v := s.service
 	v.mu.Lock()
@@ -325,7 +326,7 @@ func (s *slot) waitForRetry(ctx context.Context) bool {
 		if s.pool.queue.Waiting() > 0 {
 			at = s.demandRetryAt
 		}
-		if s.forceReplace || s.replace && at != never { // RESTART=never is not overruled by a lease's end
+		if s.forceReplace || s.replace && at != never { // the end of a lease does not override RESTART=never
 			at = time.Time{}
 		}
 		v.mu.Unlock()
@@ -342,20 +343,20 @@ func (s *slot) waitForRetry(ctx context.Context) bool {
 	}
 }
 
-// Why a browser is no more.
+// Reasons why a browser has ended.
 type reason int
 
 const (
-	crashed  reason = iota // it ended by itself, or did not answer
-	replaced               // another one is to take its place
-	idled                  // nobody has used it: the next connection launches one
+	crashed  reason = iota // it exited or did not answer
+	replaced               // another browser is to replace it
+	idled                  // it was unused; the next connection launches another one
 )
 
-// endedPrefix begins the error of a browser that ended by itself.
+// endedPrefix begins the error for a browser that exited.
 const endedPrefix = "the browser ended: "
 
-// watch watches a browser until it is no more. running is whether there is one
-// yet.
+// watch watches a browser until it has ended. running says whether it runs
+// already.
 func (s *slot) watch(ctx context.Context, running bool) reason {
 	v := s.service
 	s.hadBrowser = s.hadBrowser || running
@@ -367,14 +368,14 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 		case st.State == proxy.Ready:
 			running, s.hadBrowser = true, true
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
-		case !running && st.LastError == "": // it is left to the first connection
+		case !running && st.LastError == "": // it waits for the first connection
 		case running && st.Exit == proxy.Unused:
 			return idled
 		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
 			v.mu.Lock()
 			s.notifyHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
 			v.mu.Unlock()
-			return replaced // though not from here
+			return replaced // not by this function
 		default:
 			why := endedPrefix + st.LastExit
 			if st.LastError != "" {
@@ -389,7 +390,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 		if replace {
 			v.mu.Lock()
 			s.notifyHolderLocked("is replaced by bpool restart, without its pages")
-			s.setLocked(Starting) // stopping it takes time
+			s.setLocked(Starting) // stopping takes time
 			v.mu.Unlock()
 			s.proxy.Stop(ctx)
 			return replaced
@@ -402,7 +403,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			err := s.ping(ctx)
 			if errors.Is(err, proxy.ErrNotChecked) {
 				v.Log.Warn(err.Error(), "pool", s.poolName, "instance", s.set.ID)
-				err = nil // it is not the browser that is sick
+				err = nil // the check failed, not the browser
 			}
 			if err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
@@ -413,7 +414,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			heavy := s.memoryExcess()
 			v.mu.Lock()
 			s.check = check{at: time.Now(), responsive: true}
-			replace := heavy != "" && s.uses > 0 && !s.replace // another one that nobody has used would be no smaller
+			replace := heavy != "" && s.uses > 0 && !s.replace // replacing an unused browser would free nothing
 			if replace {
 				s.replace = true
 				s.syncQueueLocked()
@@ -427,7 +428,8 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 	}
 }
 
-// memoryExcess says that the browser has more memory than it may, "" if it has not.
+// memoryExcess describes by how much the browser exceeds MAX_MEMORY, or returns
+// "".
 func (s *slot) memoryExcess() string {
 	if _, rec := s.proxy.Status(); rec != nil && s.set.MaxMemory > 0 {
 		if i, err := launcher.Endpoint(rec); err == nil {
@@ -437,11 +439,11 @@ func (s *slot) memoryExcess() string {
 	return ""
 }
 
-// ping asks the browser whether it is well.
+// ping checks whether the browser answers.
 func (s *slot) ping(ctx context.Context) error {
 	_, rec := s.proxy.Status()
 	if rec == nil {
-		return nil // it is between two browsers: whoever notes its end says so
+		return nil // between two browsers: watch notices the end of the last one
 	}
 	i, err := launcher.Endpoint(rec)
 	if err != nil {
@@ -450,7 +452,8 @@ func (s *slot) ping(ctx context.Context) error {
 	return proxy.Ping(ctx, i, s.set.HealthTimeout)
 }
 
-// hasBrowser reports whether there is a browser, or is about to be.
+// hasBrowser reports whether there is a browser, or one is starting or
+// stopping.
 func (s *slot) hasBrowser() bool {
 	if s.proxy == nil {
 		return false
@@ -459,7 +462,7 @@ func (s *slot) hasBrowser() bool {
 	return st.State != proxy.Stopped
 }
 
-// browser is the record of the browser that is there; nil: there is none.
+// browser returns the record of the running browser, or nil.
 func (s *slot) browser() (rec *record.Record) {
 	switch {
 	case s.proxy != nil:
@@ -474,8 +477,8 @@ func (s *slot) browser() (rec *record.Record) {
 	return rec
 }
 
-// record is the instance as the holder of the lease sees it: at the endpoint
-// that stays.
+// record returns the instance as the holder of the lease sees it, at the
+// permanent endpoint.
 func (s *slot) record(lease string) *record.Record {
 	out := record.New()
 	if s.proxy == nil && s.sessions == nil {
@@ -489,7 +492,7 @@ func (s *slot) record(lease string) *record.Record {
 		rec.Get("instance", &i)
 	}
 	if s.sessions != nil {
-		// The browser and its profile are others' too.
+		// Other leases use the browser and its profile, too.
 		i.ID, i.SupervisorPID, i.UserDataDir, i.Protocol = "", 0, "", record.CDP
 		s.sessions.setAddresses(&i, lease)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"btools/lib/record"
 )
 
-// setting is the member that check prints.
+// setting is the record member that check prints.
 type setting struct {
 	Pool     string `json:"pool"`
 	Instance string `json:"instance,omitempty"`
@@ -22,9 +22,9 @@ type setting struct {
 	Source   string `json:"source"`
 }
 
-// Check prints what is set, a record for each value: of each pool, and of
-// those of its instances that differ. With --all it prints every value of
-// every instance.
+// Check prints each value that is set, one record each: of every pool, and of
+// instances that have their own. With --all it prints every value of every
+// instance.
 func Check(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{
 		{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"},
@@ -41,7 +41,7 @@ func Check(c *cli.Context) error {
 	all := c.Bool("all")
 	write := func(pool, instance string, values []config.Value) error {
 		for _, v := range values {
-			// How many there are is of interest whoever has said so.
+			// The number of instances is always shown.
 			if !all && !v.Set && v.Key != "INSTANCES" {
 				continue
 			}
@@ -55,7 +55,7 @@ func Check(c *cli.Context) error {
 	}
 	for _, p := range cfg.Pools {
 		values := p.Values()
-		if all { // the others are each instance's
+		if all { // instances print the others
 			values = slices.DeleteFunc(values, func(v config.Value) bool { return !v.Shared })
 		}
 		if err := write(p.Name, "", values); err != nil {
@@ -90,10 +90,10 @@ func warnMissing(c *cli.Context, cfg *config.Config) {
 		})
 	}
 	for _, p := range cfg.Pools {
-		missing := map[string][]string{} // instances by browser
+		missing := map[string][]string{} // IDs of instances by browser
 		var browsers []string
 		for _, i := range p.Instances {
-			if !i.Launch || i.WSLWindows || has(i.Browser) { // what Windows has is not looked for
+			if !i.Launch || i.WSLWindows || has(i.Browser) { // browsers on Windows are not checked
 				continue
 			}
 			if missing[i.Browser] == nil {

@@ -24,7 +24,8 @@ import (
 	"btools/lib/run"
 )
 
-// dial connects to the service: of --socket, else the one that runs.
+// dial connects to the service: to that of --socket, or to the one that is
+// running.
 func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 	return locate.Dial(ctx, c.State(), c.String("socket"))
 }
@@ -42,11 +43,11 @@ func call(c *cli.Context, method string, params, result any) error {
 	return exitError(cl.Call(ctx, method, params, result))
 }
 
-// answerTimeout is how long the service may take to answer what it need not
-// wait for, and how much longer than it was told to answer what it does.
+// answerTimeout is how long the service may take to answer a request that it
+// need not queue, and how much longer than the request's timeout otherwise.
 const answerTimeout = 30 * time.Second
 
-// exitError gives an error of the service its exit code.
+// exitError gives an error from the service its exit code.
 func exitError(err error) error {
 	var e *control.Error
 	if errors.As(err, &e) {
@@ -55,10 +56,10 @@ func exitError(err error) error {
 	return err
 }
 
-// statusColumns are what the table of status has; the lease's ID in full, and
-// all of an error, with --wide.
+// statusColumns are the columns of the status table. With wide, IDs of leases
+// and errors are not shortened.
 func statusColumns(wide bool) []cli.Column {
-	short, base := shortLeaseID, func(browser string) string { // a path's last element
+	short, base := shortLeaseID, func(browser string) string { // the last element of a path
 		return browser[strings.LastIndexByte(browser, filepath.Separator)+1:]
 	}
 	if wide {
@@ -75,7 +76,8 @@ func statusColumns(wide bool) []cli.Column {
 	}
 }
 
-// shortLeaseID is the end of a lease's ID, which tells it from others.
+// shortLeaseID returns the end of a lease's ID, which is enough to tell leases
+// apart.
 func shortLeaseID(lease string) string {
 	if len(lease) > 6 {
 		return "…" + lease[len(lease)-6:]
@@ -83,8 +85,7 @@ func shortLeaseID(lease string) string {
 	return lease
 }
 
-// clock shows a time as the clock on the wall has it, with the day if that is
-// another one.
+// clock formats a time as local time of day, with the date if it is not today.
 func clock(value string) string {
 	t, err := time.Parse(time.RFC3339, value)
 	if err != nil {
@@ -97,7 +98,7 @@ func clock(value string) string {
 	return t.Format(time.DateTime)
 }
 
-// today is when today began.
+// today returns the start of the current day.
 func today() time.Time {
 	y, m, d := time.Now().Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.Local)
@@ -113,16 +114,16 @@ func stateColor(state string) cli.Color {
 	return cli.Yellow
 }
 
-// instanceRow is one instance in the table of status.
+// instanceRow is a row of the status table.
 type instanceRow struct {
 	Pool  string `json:"pool"`
-	Held  string `json:"held,omitempty"`  // for how long, such as 1m30s
-	Error string `json:"error,omitempty"` // of the last check
+	Held  string `json:"held,omitempty"`  // how long it has been leased, for example 1m30s
+	Error string `json:"error,omitempty"` // of the latest health check
 	pool.InstanceStatus
 }
 
-// Status prints how the pools are: to a terminal a row for each instance,
-// else the JSON of the specification on one line.
+// Status prints the state of the pools: on a terminal a row for each instance,
+// otherwise the JSON of the specification on one line.
 func Status(c *cli.Context) error {
 	name, err := optionalArg(c, "pool")
 	if err != nil {
@@ -155,7 +156,7 @@ func Status(c *cli.Context) error {
 	return table(out, st, wide)
 }
 
-// table writes a row for each instance.
+// table prints a row for each instance.
 func table(out *cli.Output, st pool.Status, wide bool) error {
 	if wide {
 		out.Wide()
@@ -185,7 +186,7 @@ func table(out *cli.Output, st pool.Status, wide bool) error {
 	return out.Close()
 }
 
-// watchStatus shows the status in place, each second anew.
+// watchStatus prints the status in place, every second.
 func watchStatus(c *cli.Context, fetch func() (pool.Status, error)) error {
 	const home, toEndOfLine, toEndOfScreen, cut, wrap = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?7l", "\x1b[?7h"
 	for ; ; time.Sleep(time.Second) {
@@ -213,8 +214,8 @@ func watchStatus(c *cli.Context, fetch func() (pool.Status, error)) error {
 	}
 }
 
-// holder is what the status calls who leases: a command, the process that a
-// lease is bound to, else who runs bpool.
+// holder returns the holder's name for the status: the command, the process
+// that the lease is bound to, or the process that runs bpool.
 func holder(cmd string, owner *proc.Identity) string {
 	pid := os.Getppid()
 	switch {
@@ -224,13 +225,13 @@ func holder(cmd string, owner *proc.Identity) string {
 		pid = owner.PID
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil { // no Linux
+	if err != nil { // not on Linux
 		return fmt.Sprintf("process %d", pid)
 	}
 	return fmt.Sprintf("%s (%d)", strings.TrimSpace(string(name)), pid)
 }
 
-// optionalArg is the argument, "" if there is none.
+// optionalArg returns the argument, or "" if there is none.
 func optionalArg(c *cli.Context, what string) (string, error) {
 	switch args := c.Args(); len(args) {
 	case 0:
@@ -316,8 +317,8 @@ func Lease(c *cli.Context) error {
 		}()
 		return run.Command(ctx, cmd, c.Command, run.EndpointOf(i), c.Duration("stop-timeout"), nil)
 	}
-	// Until it is confirmed the lease ends with this process: whoever is killed
-	// before its record is out leaves none that nobody knows of.
+	// The lease ends with this process until it is confirmed. If the process is
+	// killed before the record is printed, no unknown lease remains.
 	if err := errors.Join(out.Write(r), out.Close()); err != nil {
 		return err
 	}
@@ -334,8 +335,8 @@ func Lease(c *cli.Context) error {
 	}
 }
 
-// requestLease asks for a lease, and returns its record and the connection that holds
-// it until it is confirmed.
+// requestLease requests a lease and returns its record and the connection that
+// holds it until it is confirmed.
 func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
 	cl, err := dial(ctx, c)
 	r := &record.Record{}
@@ -350,7 +351,7 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 		stopLog()
 		cancel()
 	}
-	if ctx.Err() != nil { // at the moment of the answer, too: the connection is closed then
+	if ctx.Err() != nil { // even if the answer arrived just now: the connection is closed
 		err = context.Cause(ctx)
 	}
 	if err == nil {
@@ -365,7 +366,7 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 	return nil, nil, exitError(err)
 }
 
-// confirm has the lease outlive this process.
+// confirm makes the lease outlive this process.
 func confirm(cl *control.Client, id string) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
 	defer cancel()
@@ -384,11 +385,11 @@ func noAnswer(within time.Duration) error {
 	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
 }
 
-// noticeDelay is how long something is waited for without a word.
+// noticeDelay is how long programs wait before they say what they wait for.
 const noticeDelay = time.Second
 
-// logWaiting says what a request for a lease waits for, if that takes a while.
-// It is to be told when the request is answered.
+// logWaiting says what a request for a lease is waiting for, if that takes a
+// while. Call answered when the request has been answered.
 func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -434,8 +435,8 @@ func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 	}
 }
 
-// watchLease waits until the lease has ended, and returns how, or until the context
-// has; meanwhile it says what becomes of the browser.
+// watchLease waits until the lease or the context ends, and returns how the
+// lease ended. Meanwhile it logs what happens to the browser.
 func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
 	for p := (idParams{Lease: id}); ; {
 		var n pool.Notices
@@ -454,7 +455,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 	}
 }
 
-// checkDurations refuses flags that are no durations to wait for.
+// checkDurations rejects flags that are not valid durations.
 func checkDurations(c *cli.Context, flags ...string) error {
 	for _, f := range flags {
 		if d := c.Duration(f); d < 0 || d > config.MaxDuration {
@@ -464,7 +465,7 @@ func checkDurations(c *cli.Context, flags ...string) error {
 	return nil
 }
 
-// Release ends leases. One that has ended already is no error.
+// Release ends leases. It is not an error if a lease has already ended.
 func Release(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{{Head: "RELEASED", Field: "lease.id"}}, cli.Schema(nil), nil)
 	if err != nil {
@@ -507,7 +508,7 @@ func Release(c *cli.Context) error {
 	return out.Close()
 }
 
-// Renew has a lease last longer, and prints its record.
+// Renew extends a lease and prints its record.
 func Renew(c *cli.Context) error {
 	id, err := optionalArg(c, "lease")
 	if err != nil {
@@ -550,7 +551,7 @@ func Restart(c *cli.Context) error {
 	return nil
 }
 
-// count is a number of things.
+// count formats a number and its noun.
 func count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -558,7 +559,7 @@ func count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing
 }
 
-// Drain has pools give no more leases.
+// Drain makes pools stop granting leases, or resume it.
 func Drain(c *cli.Context) error {
 	name, err := optionalArg(c, "pool")
 	if err != nil {
@@ -581,7 +582,7 @@ func Drain(c *cli.Context) error {
 	return nil
 }
 
-// Scale gives a pool another number of instances.
+// Scale changes the number of instances of a pool.
 func Scale(c *cli.Context) error {
 	args := c.Args()
 	if len(args) != 2 {
@@ -598,7 +599,7 @@ func Scale(c *cli.Context) error {
 	return nil
 }
 
-// Reload has the service read its configuration again.
+// Reload makes the service read its configuration again.
 func Reload(c *cli.Context) error {
 	var changes pool.Changes
 	if err := call(c, "reload", nil, &changes); err != nil {
@@ -608,7 +609,7 @@ func Reload(c *cli.Context) error {
 	return nil
 }
 
-// Watch prints what happens, as it does.
+// Watch prints events as they happen.
 func Watch(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{
 		{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"},
@@ -642,7 +643,7 @@ func Watch(c *cli.Context) error {
 				return err
 			}
 		}
-		if err := out.Close(); err != nil { // as they come, to a table too
+		if err := out.Close(); err != nil { // flush: a table would wait for more rows
 			return err
 		}
 	}

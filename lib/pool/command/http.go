@@ -17,9 +17,9 @@ import (
 	"btools/lib/pool"
 )
 
-// serveHTTP tells how the service is, by HTTP, until the listener is closed:
-// /healthz for supervisors, /status as bpool status prints it, /metrics for
-// Prometheus. It changes nothing.
+// serveHTTP reports the state of the service by HTTP until the listener is
+// closed: /healthz for supervisors, /status as bpool status prints it, and
+// /metrics for Prometheus. It changes nothing.
 func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(v, collectors.NewGoCollector(),

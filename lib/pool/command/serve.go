@@ -1,4 +1,4 @@
-// Package command is what the commands of bpool do.
+// Package command implements the commands of bpool.
 package command
 
 import (
@@ -34,7 +34,7 @@ import (
 	"btools/lib/wsl"
 )
 
-// load reads the configuration; everything that is wrong is told at once.
+// load reads the configuration and reports all errors together.
 func load(c *cli.Context) (*config.Config, error) {
 	var vars []envfile.Variable
 	if path := c.String("env-file"); path != "" {
@@ -58,7 +58,7 @@ func load(c *cli.Context) (*config.Config, error) {
 	return cfg, err
 }
 
-// service is the member that serve prints.
+// service is the record member that serve prints.
 type service struct {
 	PID     int      `json:"pid"`
 	Socket  string   `json:"socket"`
@@ -66,7 +66,7 @@ type service struct {
 	Pools   []string `json:"pools"`
 }
 
-// Serve runs the service until told to stop.
+// Serve runs the service until it is told to stop.
 func Serve(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{
 		{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"},
@@ -101,7 +101,7 @@ func Serve(c *cli.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	signal.Ignore(syscall.SIGHUP) // it does not stop: it reloads
+	signal.Ignore(syscall.SIGHUP) // SIGHUP reloads the configuration
 	force := life.Signals(stop)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -126,12 +126,12 @@ func Serve(c *cli.Context) error {
 		}
 		changes, err := v.Reload(cfg)
 		if err == nil {
-			reg.Restore() // it names the pools
+			reg.Restore() // the entry lists the pools
 			c.Log.Info(changes.String())
 		}
 		return changes, err
 	}
-	// Held apart from ctx: browsers go on while leases may end.
+	// Not derived from ctx: browsers keep running while leases may end.
 	serving, end := context.WithCancel(context.Background())
 	defer end()
 	ready, err := v.Start(serving)
@@ -180,8 +180,8 @@ func Serve(c *cli.Context) error {
 	return errors.Join(err, reg.Close())
 }
 
-// registration is how other programs find the service. A private one is that
-// of the program that holds it.
+// registration describes how other programs find the service. A private service
+// is found only by the program that owns it.
 func registration(c *cli.Context, v *pool.Service, private bool) (*register.Service, error) {
 	store := c.State()
 	l, path, err := socket(c, store)
@@ -203,7 +203,7 @@ func registration(c *cli.Context, v *pool.Service, private bool) (*register.Serv
 	}, nil
 }
 
-// explainTaken says who has the control socket, if that is why it can't be opened.
+// explainTaken adds who listens on the control socket if it is in use.
 func explainTaken(c *cli.Context, path string, err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.TryAgain {
@@ -222,8 +222,8 @@ func explainTaken(c *cli.Context, path string, err error) error {
 	return e
 }
 
-// waitForStart waits until every instance is up or has failed, and says what is
-// wrong, until the context ends.
+// waitForStart waits until every instance is ready or has failed, or the
+// context ends, and warns of pools without healthy instances.
 func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-chan struct{}) error {
 	slow := time.NewTimer(noticeDelay)
 	defer slow.Stop()
@@ -245,7 +245,7 @@ func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-
 		return err
 	}
 	for _, p := range st.Pools {
-		if p.Healthy == 0 { // it gives no lease, and nobody may look at its browsers' messages
+		if p.Healthy == 0 { // it grants no leases, and its browsers' messages may go unread
 			c.Log.Warn("pool " + p.Name + ": " + p.WhyNoLease("", time.Now()) + "; see bpool status " + p.Name)
 		}
 	}
@@ -271,7 +271,8 @@ func waitForLeases(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 	}
 }
 
-// socket is the path of the control socket, and systemd's if it has made one.
+// socket returns systemd's listener, if there is one, and the path of the
+// control socket.
 func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 	ls, err := systemd.Listeners()
 	if err != nil {
@@ -296,7 +297,7 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 // launchFunc is the type of pool.Service's Launch.
 type launchFunc = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error)
 
-// launch launches an instance's browser by blaunch.
+// launch returns a function that launches an instance's browser with blaunch.
 func launch(c *cli.Context, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
 	return func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error) {
@@ -318,11 +319,11 @@ func launch(c *cli.Context, now <-chan struct{}) launchFunc {
 	}
 }
 
-// translatePaths gives the paths among options their names on Windows.
+// translatePaths converts the paths in the options to Windows paths.
 func translatePaths(ctx context.Context, o *options.Options) error {
 	for _, path := range []*string{&o.Profile, &o.Browser} {
 		if !filepath.IsAbs(*path) {
-			continue // a browser's type
+			continue // the type of a browser
 		}
 		win, err := wsl.Path(ctx, *path)
 		if err != nil {
@@ -333,7 +334,7 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 	return nil
 }
 
-// handler answers the control socket.
+// handler answers requests on the control socket.
 type handler struct {
 	service *pool.Service
 	reload  func() (pool.Changes, error)
@@ -347,20 +348,20 @@ type leaseParams struct {
 	TTL      int64          `json:"ttl_ms,omitempty"`
 	Hold     bool           `json:"hold,omitempty"`    // the lease ends with the connection
 	Confirm  bool           `json:"confirm,omitempty"` // the same until the method confirm is called
-	Holder   string         `json:"holder,omitempty"`  // what the status calls it
+	Holder   string         `json:"holder,omitempty"`  // the holder's name in the status
 	Keep     string         `json:"keep,omitempty"`    // the connections stay for the next lease that says the same
-	Owner    *proc.Identity `json:"owner,omitempty"`   // or with this process
+	Owner    *proc.Identity `json:"owner,omitempty"`   // the lease ends with this process
 }
 
-// idParams are the parameters of what is done to a lease.
+// idParams are the parameters of methods for a lease.
 type idParams struct {
 	Lease string `json:"lease,omitempty"`
 	All   bool   `json:"all,omitempty"`    // of release
 	TTL   int64  `json:"ttl_ms,omitempty"` // of renew
-	After int    `json:"after,omitempty"`  // of held: how many lines are known
+	After int    `json:"after,omitempty"`  // of held: number of lines already known
 }
 
-// released is the answer to release.
+// released is the result of release.
 type released struct {
 	Released []string `json:"released"`
 }
@@ -408,7 +409,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return nil, err
 		}
 		return struct{}{}, h.service.Confirm(p.Lease)
-	case "held": // answered when there is news of the lease, or it has ended
+	case "held": // answered when there are notices, or the lease has ended
 		var p idParams
 		if err := read(&p); err != nil {
 			return nil, err
@@ -418,7 +419,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		var p struct {
 			Pool     string `json:"pool"`
 			Instance string `json:"instance"` // of restart: an ID or alias
-			Off      bool   `json:"off"`      // of drain: lease again
+			Off      bool   `json:"off"`      // of drain: grant leases again
 		}
 		if err := read(&p); err != nil {
 			return nil, err
@@ -443,7 +444,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		return h.reload()
 	case "watch":
 		var p struct {
-			After int64 `json:"after"` // the number of the last event that is known; -1: only new ones
+			After int64 `json:"after"` // number of the last known event; -1: only new events
 		}
 		if err := read(&p); err != nil {
 			return nil, err
@@ -473,7 +474,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	}
 	switch {
 	case p.Owner == nil:
-	case !p.Owner.Local() && p.Owner.Alive(): // the end of which can't be seen from here
+	case !p.Owner.Local() && p.Owner.Alive(): // its end cannot be watched from here
 		e := control.Errorf(control.BadRequest, "the process %d is of another PID namespace than the service", p.Owner.PID)
 		e.Hint = "hold the lease by --wait, or give a command after --"
 		return nil, e
@@ -496,7 +497,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	}}, nil
 }
 
-// checkTimes refuses what is no duration.
+// checkTimes rejects invalid durations.
 func checkTimes(ttl int64, timeout *int64) error {
 	const most = int64(config.MaxDuration / time.Millisecond)
 	if ttl < 0 || ttl > most || timeout != nil && (*timeout < 0 || *timeout > most) {
@@ -505,12 +506,12 @@ func checkTimes(ttl int64, timeout *int64) error {
 	return nil
 }
 
-// leaseAnswer is the answer to lease.
+// leaseAnswer returns the result of lease.
 func (h *handler) leaseAnswer(ctx context.Context, g *pool.Grant, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil { // its client has gone at this very moment
+	if ctx.Err() != nil { // the client disconnected just now
 		h.service.Release(g.ID)
 		return nil, context.Cause(ctx)
 	}

@@ -1,6 +1,7 @@
-// Package config is the configuration of pools: from the environment and
-// from a TOML file, instance over pool over global, and environment over file
-// at each of these. It reports everything that is wrong with it at once.
+// Package config reads the configuration of pools from the environment and from
+// a TOML file. An instance's value overrides the pool's, which overrides the
+// global one; at each level the environment overrides the file. All errors are
+// reported together.
 package config
 
 import (
@@ -22,23 +23,23 @@ import (
 	"btools/lib/spell"
 )
 
-// Prefix begins the names of the environment's variables: PREFIX KEY is
-// global, PREFIX _POOL_KEY a pool's, PREFIX _POOL__ID_KEY an instance's. It is
-// that of the Playwright MCP proxy, whose pools these were first, so that what
-// was written for it goes on working.
+// Prefix begins the names of all variables: PREFIX KEY is global, PREFIX
+// _POOL_KEY is for a pool, PREFIX _POOL__ID_KEY is for an instance. It is the
+// prefix of the Playwright MCP proxy, which had these pools first, so that its
+// configurations keep working.
 const Prefix = "PW_MCP_PROXY_"
 
-// Default is the pool that there is if none is configured.
+// Default is the name of the pool that exists if none is configured.
 const Default = "DEFAULT"
 
-// Config is what is to run.
+// Config is the configuration of a service.
 type Config struct {
 	Pools []Pool // in the order of their names
-	File  string // that was read, "" if none
+	File  string // the file that was read, or ""
 }
 
-// Pool is one pool. Its settings are those that its instances share; the
-// others are per instance.
+// Pool is one pool. Its Settings are the values that its instances share;
+// Instances has all values of each.
 type Pool struct {
 	Name      string
 	IsDefault bool
@@ -47,34 +48,33 @@ type Pool struct {
 	layers    *layers
 }
 
-// Settings are the values for one instance, or, of those that instances
-// share, for a pool.
+// Settings are the values for one instance, or the shared ones of a pool.
 type Settings struct {
-	ID          string // of the instance: its number
+	ID          string // the instance's number
 	Alias       string // "": none
 	Description string
 	Browser     string // a type or an absolute path; "": the best that is installed
 	Headless    bool
 	Isolated    bool   // each lease gets a fresh browser
 	Isolation   string // Process or Context
-	PerBrowser  int    // instances that share one browser, of Context
-	Spares      int    // sessions that a browser has ready, of Context; MaxInstances: for each that is free
+	PerBrowser  int    // with Context: instances that share one browser
+	Spares      int    // with Context: spare sessions per browser; MaxInstances: one for each free instance
 	WSLWindows  bool
-	Timeout     time.Duration // of a launch, and under bmcp of a tool's call; 0: no limit
-	Launch      bool          // false: the slot holds no browser of ours
+	Timeout     time.Duration // of a launch, and in bmcp of a tool call; 0: no limit
+	Launch      bool          // false: bpool launches no browser for it
 	Args        []string
-	UserDataDir string // "": temporary
+	UserDataDir string // "": a temporary profile
 	Sandbox     string // auto, on or off
 	Start       string // eager or lazy
 	Restart     string // always or never
-	MaxUses     int    // leases, then another browser; 0: no limit
+	MaxUses     int    // leases until the browser is replaced; 0: no limit
 	MaxAge      time.Duration
 	MaxMemory   int64 // bytes; 0: no limit
 	IdleTimeout time.Duration
 
 	LeaseTimeout   time.Duration // how long a request may wait
-	LeaseTTL       time.Duration // how long a lease lasts unrenewed
-	QueueLimit     int           // requests that may wait
+	LeaseTTL       time.Duration // how long a lease lasts unless renewed
+	QueueLimit     int           // number of requests that may wait
 	Affinity       string        // of bmcp's sessions: call or session
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
@@ -83,17 +83,17 @@ type Settings struct {
 // What an instance has to itself.
 const (
 	Process = "process" // a browser
-	Context = "context" // a session in one that it shares
+	Context = "context" // a session in a shared browser
 )
 
-// Value is one value as it was written, and where.
+// Value is a value as it was written, and its source.
 type Value struct {
 	Key, Text, Source string
 	Set               bool // not a default
-	Shared            bool // by the pool's instances
+	Shared            bool // by all instances of the pool
 }
 
-// entry is a value with its place.
+// entry is a value and its scope.
 type entry struct {
 	level    level
 	pool, id string
@@ -103,22 +103,22 @@ type entry struct {
 	file     bool
 }
 
-// scope is where an entry stands.
+// scope is where a value applies.
 type scope struct {
 	level         level
 	pool, id, key string
 }
 
-// layers are all entries.
+// layers are the values of all scopes.
 type layers struct {
 	entries []entry
-	index   map[scope]int     // of those that hold: the environment's goes before the file's
-	tables  map[string]string // pools that the file has a table of, and where
+	index   map[scope]int     // the entry in effect; the environment precedes the file
+	tables  map[string]string // pools with a table in the file, and its position
 	noPools bool              // no pool is configured
 	skipped string            // see SkipLaunch
 }
 
-// name is the key's as the entry's source has it.
+// name returns the key's name as its source writes it.
 func (e *entry) name() string {
 	if e.file {
 		return strings.ToLower(e.key.name)
@@ -126,13 +126,13 @@ func (e *entry) name() string {
 	return e.key.name
 }
 
-// Problem is one thing that is wrong.
+// Problem is one error in the configuration.
 type Problem struct {
 	What   string
-	Source string // where it was set, "" if it is missing
+	Source string // where the value was set; "" if it is missing
 }
 
-// Error is everything that is wrong.
+// Error is all errors in the configuration.
 type Error struct{ Problems []Problem }
 
 func (e *Error) Error() string {
@@ -150,8 +150,8 @@ func (e *Error) add(source, format string, args ...any) {
 	e.Problems = append(e.Problems, Problem{fmt.Sprintf(format, args...), source})
 }
 
-// Path is the file that is read: the one that is named, else the user's, else
-// the system's, "" if there is none. Home is "" for a user without one.
+// Path returns the file to read: the named one, else the user's, else the
+// system's, else "". A user without a home directory has home "".
 func Path(named string, getenv func(string) string, home string) string {
 	if named != "" {
 		return named
@@ -171,9 +171,9 @@ func Path(named string, getenv func(string) string, home string) string {
 	return ""
 }
 
-// Load reads the file, if there is one, and the environment (as os.Environ has
-// it), with more variables that hold where that sets none. Its error is an
-// *Error with everything that is wrong.
+// Load reads the file, if there is one, and the environment (as os.Environ
+// returns it). The variables in more apply where the environment sets none. Its
+// error is an *Error with all problems.
 func Load(file string, environ []string, more ...envfile.Variable) (*Config, error) {
 	all, bad := &layers{}, &Error{}
 	if file != "" {
@@ -188,13 +188,14 @@ func Load(file string, environ []string, more ...envfile.Variable) (*Config, err
 	return c, nil
 }
 
-// Configures reports whether any variable is of the configuration.
+// Configures reports whether any of the variables configures pools.
 func Configures(environ []string, more ...envfile.Variable) bool {
 	return len(variables(environ, more)) > 0
 }
 
-// variables are those of the configuration, by name: of the environment, else
-// of a file, the last one of those. An empty one counts as unset.
+// variables returns the variables that configure pools, sorted by name. The
+// environment precedes more, in which the last value counts. An empty variable
+// counts as unset.
 func variables(environ []string, more []envfile.Variable) []envfile.Variable {
 	byName := map[string]envfile.Variable{}
 	for _, v := range more {
@@ -241,8 +242,8 @@ func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
 	}
 }
 
-// splitPool finds the key at the end of POOL_KEY. Both may have underscores:
-// the longest key that fits is meant.
+// splitPool splits POOL_KEY. Both parts may contain underscores: the longest
+// key that matches counts.
 func splitPool(body string) (pool, key string, ok bool) {
 	for _, k := range keys {
 		if p, fits := strings.CutSuffix(body, "_"+k.name); fits && len(k.name) > len(key) {
@@ -252,7 +253,7 @@ func splitPool(body string) (pool, key string, ok bool) {
 	return pool, key, ok
 }
 
-// keyCandidates are what may be meant as the key of POOL_KEY.
+// keyCandidates returns what could be the key of POOL_KEY.
 func keyCandidates(body string) (parts []string) {
 	for i := range len(body) {
 		if body[i] == '_' {
@@ -262,14 +263,14 @@ func keyCandidates(body string) (parts []string) {
 	return parts
 }
 
-// suggestion names the known key that one of the names resembles most.
+// suggestion proposes the known key that is most similar to one of the names.
 func suggestion(names ...string) string {
 	best, distance := "", 0
 	for _, n := range names {
 		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" &&
 			(best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
 			best, distance = k, spell.Distance(strings.ToUpper(n), k)
-			if n == strings.ToLower(n) { // as a file has it
+			if n == strings.ToLower(n) { // written as in a file
 				best = strings.ToLower(k)
 			}
 		}
@@ -280,7 +281,7 @@ func suggestion(names ...string) string {
 	return ": did you mean " + best + "?"
 }
 
-// invalidName says that a pool can't have the name.
+// invalidName says that the name is not valid for a pool.
 func invalidName(name string) string {
 	guess := ""
 	if upper := strings.ToUpper(name); upper != name && validName(upper) {
@@ -290,7 +291,7 @@ func invalidName(name string) string {
 		"and does not end in the name of a key", name, cmp.Or(guess, "."))
 }
 
-// add adds an entry once its place and key are known to be good.
+// add adds an entry after checking its scope and its key.
 func (s *layers) add(e entry, name string, bad *Error) {
 	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != e.key.name {
 		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
@@ -352,8 +353,8 @@ func isNumber(id string) bool {
 	return id != "" && len(id) <= 5 && strings.Trim(id, "0123456789") == "" && (id == "0" || id[0] != '0')
 }
 
-// readFile reads the TOML file: keys in lower case at the top, in
-// [pool.NAME], and in [pool.NAME.instance.ID].
+// readFile reads the TOML file: lowercase keys at the top, in [pool.NAME], and
+// in [pool.NAME.instance.ID].
 func (s *layers) readFile(file string, bad *Error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -377,7 +378,7 @@ func (s *layers) readFile(file string, bad *Error) {
 	s.readTable(top, entry{level: global, source: file, file: true}, "", bad)
 }
 
-// readTable reads the keys of one table, and those below it.
+// readTable reads the keys of a table and its subtables.
 func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		at := e
@@ -439,7 +440,7 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 	}
 }
 
-// asText is a TOML value as the environment would have it.
+// asText converts a TOML value to the form that it has in the environment.
 func asText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:

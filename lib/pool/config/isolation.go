@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// checkIsolation looks for sessions that no browser can give.
+// checkIsolation reports instances whose browser cannot be shared.
 func (c *Config) checkIsolation(bad *Error) {
-	reported := map[string]bool{} // a value holds for many instances
+	reported := map[string]bool{} // a value may apply to many instances
 	for _, p := range c.Pools {
 		for _, i := range p.Instances {
 			if i.Isolation != Context {
@@ -25,7 +25,7 @@ func (c *Config) checkIsolation(bad *Error) {
 	}
 }
 
-// checkUnused looks for values that change nothing.
+// checkUnused reports values that have no effect.
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
@@ -46,7 +46,7 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 	}
 }
 
-// whyUnshareable is why instances can't share a browser, "" if they can.
+// whyUnshareable says why the instance cannot share a browser, or returns "".
 func (i *Settings) whyUnshareable() string {
 	switch kind := strings.ToLower(filepath.Base(i.Browser)); {
 	case strings.HasPrefix(kind, "firefox"), kind == "webkit":
@@ -59,7 +59,7 @@ func (i *Settings) whyUnshareable() string {
 	return ""
 }
 
-// anyInstance reports whether a value stands where it could hold for such an instance.
+// anyInstance reports whether a value applies to an instance that satisfies is.
 func (c *Config) anyInstance(e *entry, is func(Settings) bool) bool {
 	for _, p := range c.Pools {
 		if e.level != global && e.pool != p.Name {

@@ -11,7 +11,7 @@ import (
 	"btools/lib/words"
 )
 
-// level is where a key may stand.
+// level is where a key can be set.
 type level int
 
 const (
@@ -30,31 +30,32 @@ func (l level) String() string {
 	return "instance"
 }
 
-// key is one setting: where it may stand, and how its value is read.
+// key describes a setting: where it can be set, and how its value is read.
 type key struct {
 	name   string
 	levels level
-	kind   string // for people
-	def    string // the default, as it is written
+	kind   string // a description of the values, for people
+	def    string // the default, as it would be written
 	read   func(*Settings, string) error
 }
 
 const (
 	anywhere = global | pool | instance
-	shared   = global | pool // what a pool's queue needs, which its instances share
+	shared   = global | pool // the pool's queue uses them, so instances cannot differ
 )
 
-// Limits of what can be asked for.
+// Limits of values.
 const (
 	MaxInstances = 10000
 	maxCount     = 1 << 30
-	// MaxDuration is a hundred years: sums of a few still are a Duration.
+	// MaxDuration is a hundred years; the sum of a few does not overflow a
+	// Duration.
 	MaxDuration = 876000 * time.Hour
 	// MaxTimeout is the longest TIMEOUT.
 	MaxTimeout = 24 * time.Hour
 )
 
-// Browsers are the types that BROWSER takes: those of the seed, and ours.
+// Browsers are the types that BROWSER accepts.
 var Browsers = []string{"chromium", "chrome", "msedge", "edge", "brave", "chrome-headless-shell", "firefox", "webkit"}
 
 var keys = []key{
@@ -88,7 +89,7 @@ var keys = []key{
 	{"WSL_WINDOWS", anywhere, "true or false", "false", boolKey(func(s *Settings) *bool { return &s.WSLWindows })},
 	{"TIMEOUT", anywhere, "a duration, or milliseconds, 0 for no limit", "30000", func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
-		if ms, bare := strconv.Atoi(v); bare == nil { // as the specification has it
+		if ms, bare := strconv.Atoi(v); bare == nil { // milliseconds, as in the specification
 			d, err = time.Duration(ms)*time.Millisecond, nil
 			if ms > int(MaxTimeout/time.Millisecond) {
 				d = MaxTimeout + 1
@@ -150,7 +151,7 @@ func boolKey(of func(*Settings) *bool) func(*Settings, string) error {
 	return func(s *Settings, v string) (err error) { *of(s), err = parseBool(v); return err }
 }
 
-// parseBool reads a boolean as people write it in the environment.
+// parseBool accepts the usual spellings of a boolean in the environment.
 func parseBool(v string) (bool, error) {
 	switch strings.ToLower(v) {
 	case "true", "1", "yes", "on":
@@ -183,7 +184,7 @@ func parseCount(v string, low, high int) (int, error) {
 	return n, nil
 }
 
-// parseSize reads a size as people write memory's, in bytes.
+// parseSize parses a size of memory and returns it in bytes.
 func parseSize(v string) (int64, error) {
 	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if digits, ok := strings.CutSuffix(v, unit); ok {
@@ -212,7 +213,7 @@ func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Set
 	}
 }
 
-// keyNamed returns the key with the name, nil if there is none.
+// keyNamed returns the key with the name, or nil.
 func keyNamed(name string) *key {
 	for i := range keys {
 		if keys[i].name == name {

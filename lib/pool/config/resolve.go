@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// lookup is the entry that holds for a key of an instance (or of a pool, with
-// id ""), nil if it is left to the default.
+// lookup returns the entry that applies to a key of an instance, or with id ""
+// of a pool. It returns nil if the default applies.
 func (s *layers) lookup(poolName, id, keyName string) *entry {
 	for _, at := range []scope{{instance, poolName, id, keyName}, {pool, poolName, "", keyName},
 		{global, "", "", keyName}} {
@@ -20,9 +20,9 @@ func (s *layers) lookup(poolName, id, keyName string) *entry {
 	return nil
 }
 
-// resolve makes the configuration of what is set.
+// resolve builds the configuration from the entries.
 func (s *layers) resolve(bad *Error) *Config {
-	names := s.tables // of the pools, with where each is first named
+	names := s.tables // by pool: where it is first named
 	if names == nil {
 		names = map[string]string{}
 	}
@@ -73,7 +73,7 @@ func (s *layers) resolve(bad *Error) *Config {
 			bad.add(s.lookup(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
 		}
 	case len(defaults) == 0 && len(c.Pools) == 1 && s.lookup(c.Pools[0].Name, "", "IS_DEFAULT") == nil:
-		c.Pools[0].IsDefault = true // there is no other
+		c.Pools[0].IsDefault = true // it is the only pool
 	case len(defaults) == 0:
 		how := "set " + Prefix + "_POOL_IS_DEFAULT=true"
 		if len(s.tables) > 0 {
@@ -84,8 +84,8 @@ func (s *layers) resolve(bad *Error) *Config {
 	return c
 }
 
-// Check returns what is wrong with the instances, as an *Error, nil if nothing
-// is: a pool may have been resized.
+// Check checks the instances again, for example after a pool was resized. The
+// error is an *Error.
 func (c *Config) Check() error {
 	bad := &Error{}
 	c.checkInstances(bad)
@@ -95,8 +95,8 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// SkipLaunch has browsers of a type not launched where LAUNCH does not say
-// otherwise: clients bring their own.
+// SkipLaunch stops bpool from launching browsers of this type unless LAUNCH is
+// set: clients bring their own.
 func (c *Config) SkipLaunch(browser string) {
 	for _, p := range c.Pools {
 		p.layers.skipped = browser
@@ -106,7 +106,7 @@ func (c *Config) SkipLaunch(browser string) {
 	}
 }
 
-// checkInstances looks for what no browser can be launched with, or used for.
+// checkInstances reports instances that no browser can be launched for.
 func (c *Config) checkInstances(bad *Error) {
 	c.checkIsolation(bad)
 	dirs := map[string]string{}
@@ -132,7 +132,7 @@ func (c *Config) checkInstances(bad *Error) {
 	}
 }
 
-// pool makes one pool with n instances; n is 0 if that is not known.
+// pool builds a pool with n instances; n is 0 if the number is not known.
 func (s *layers) pool(name string, n int, bad *Error) Pool {
 	p := Pool{Name: name, layers: s, Settings: s.settingsOf(name, "")}
 	aliases := map[string]string{}
@@ -171,7 +171,7 @@ func isDigits(s string) bool {
 	return true
 }
 
-// settingsOf is the settings of an instance, or, with id "", of its pool.
+// settingsOf returns the settings of an instance, or with id "" of its pool.
 func (s *layers) settingsOf(pool, id string) Settings {
 	set := Settings{ID: id}
 	for _, k := range keys {
@@ -179,23 +179,23 @@ func (s *layers) settingsOf(pool, id string) Settings {
 			continue
 		}
 		if v := s.value(pool, id, &k); v.Text != "" {
-			k.read(&set, v.Text) // is known to be good
+			k.read(&set, v.Text) // checked when it was added
 		}
 	}
 	return set
 }
 
-// value is a key's value and where it comes from.
+// value returns the value of a key and its source.
 func (s *layers) value(pool, id string, k *key) Value {
 	if e := s.lookup(pool, id, k.name); e != nil {
 		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
 	}
 	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
 	if k.name == "BROWSER" && s.noPools {
-		v.Text, v.Source = "", "default: the best that is installed" // nobody has asked for another
+		v.Text, v.Source = "", "default: the best that is installed" // nobody has chosen another
 	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
-		v.Text, v.Source = "false", "default for webkit" // which no DevTools drives
+		v.Text, v.Source = "false", "default for webkit" // DevTools cannot drive it
 	}
 	if k.name == "LAUNCH" && s.skipped != "" && s.value(pool, id, keyNamed("BROWSER")).Text == s.skipped {
 		v.Text, v.Source = "false", "default for "+s.skipped+" here"
@@ -203,15 +203,15 @@ func (s *layers) value(pool, id string, k *key) Value {
 	return v
 }
 
-// Resize is the pool with another number of instances.
+// Resize returns the pool with another number of instances.
 func (p Pool) Resize(n int) Pool {
 	q := p.layers.pool(p.Name, n, &Error{})
 	q.IsDefault = p.IsDefault
 	return q
 }
 
-// Values are the pool's settings, each with its source: those that can be set
-// for an instance only if they are set.
+// Values returns the pool's settings with their sources. Settings that
+// instances can override are included only if they are set.
 func (p *Pool) Values() (values []Value) {
 	for _, k := range keys {
 		v := p.layers.value(p.Name, "", &k)
@@ -230,8 +230,8 @@ func (p *Pool) Values() (values []Value) {
 	return values
 }
 
-// InstanceValues are an instance's settings, each with its source, or only
-// those that are its own.
+// InstanceValues returns an instance's settings with their sources, or only
+// those that are set for the instance itself.
 func (p *Pool) InstanceValues(id string, own bool) (values []Value) {
 	for _, k := range keys {
 		if _, set := p.layers.index[scope{instance, p.Name, id, k.name}]; k.levels&instance != 0 && (set || !own) {

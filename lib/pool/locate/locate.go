@@ -1,4 +1,4 @@
-// Package locate finds the bpool service that a program is to use, by one rule
+// Package locate finds the bpool service that a program should use, by one rule
 // for all programs.
 package locate
 
@@ -15,9 +15,9 @@ import (
 	"btools/lib/state"
 )
 
-// Dial connects to the service that listens on the named socket, else to the
-// only one that runs. A service that is some program's own is not for others:
-// it is found only by its name.
+// Dial connects to the service that listens on the named socket, or to the only
+// one that is running. A service that belongs to another program is found only
+// by its socket.
 func Dial(ctx context.Context, store *state.Store, socket string) (*control.Client, error) {
 	path := socket
 	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path),
@@ -30,7 +30,7 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 		shared, private := Running(ctx, f)
 		switch len(shared) {
 		case 0:
-			// systemd may listen for one that is not started yet.
+			// systemd may listen for a service that it has not started yet.
 			path = store.SocketPath("bpool")
 			missing.Err = fmt.Errorf("no bpool service runs (looked in %s)", store.Path())
 			if len(private) > 0 {
@@ -53,8 +53,8 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 	return c, err
 }
 
-// Running are the services of the state file that run: those for everybody,
-// and those that belong to a program.
+// Running returns the services in the state file that are running: shared ones,
+// and private ones that belong to a program.
 func Running(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
 	for _, p := range f.Pools {
 		switch {
@@ -68,8 +68,8 @@ func Running(ctx context.Context, f *state.File) (shared, private []state.PoolSe
 	return shared, private
 }
 
-// isRunning reports whether a service that the state file lists does. Whether the
-// process of another PID namespace lives, its socket tells.
+// isRunning reports whether a service in the state file is running. If it
+// belongs to another PID namespace, only its socket can tell.
 func isRunning(ctx context.Context, p state.PoolService) bool {
 	if p.Process.Local() {
 		return p.Process.Alive()

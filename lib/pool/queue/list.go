@@ -1,7 +1,7 @@
 package queue
 
-// list is a list whose nodes lie in what they link: nothing is allocated, and
-// any of them can be taken out at once.
+// list is a doubly linked list. Its nodes are part of their values, so that
+// nothing is allocated and any node can be removed in constant time.
 type list[T any] struct{ first, last *node[T] }
 
 type node[T any] struct {

@@ -1,8 +1,8 @@
-// Package queue shares out the slots of a pool, one holder each: whoever
-// waits is served strictly in order of arrival, the slot that came back
-// earliest goes first, and a request for one slot waits for that one without
-// holding up the others. Every operation takes the same time however many
-// slots and waiters there are.
+// Package queue assigns the slots of a pool to requests, one holder each.
+// Requests are served strictly in order of arrival, the slot that was returned
+// earliest first. A request for a particular slot waits for it without holding
+// up the others. Every operation takes constant time, however many slots and
+// waiters there are.
 package queue
 
 import (
@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// Any is the slot of a request that takes whichever is free.
+// Any requests whichever slot is free.
 const Any = -1
 
-// ErrFull says that as many wait as may.
+// ErrFull means that the queue has reached its limit.
 var ErrFull = errors.New("too many wait already")
 
-// Queue is a queue of slots, numbered from 0. The zero value has none free:
-// Put adds them. It has no lock: its methods are called one at a time.
+// Queue is a queue of slots, numbered from 0. The zero value has no free slots;
+// Put adds them. It has no lock: callers must call its methods one at a time.
 type Queue struct {
 	slots    []*slot
-	free     list[*slot]   // by the time they came back
-	anySlot  list[*Waiter] // for any slot, by arrival: empty while one is free
-	arrivals uint64        // requests so far
+	free     list[*slot]   // in the order in which they were returned
+	anySlot  list[*Waiter] // for any slot, by arrival; empty while a slot is free
+	arrivals uint64        // number of requests so far
 	waiting  int
 }
 
-// slot is one of the pool's.
+// slot is one slot of the pool.
 type slot struct {
 	node    node[*slot]
 	number  int
 	free    bool
-	waiters list[*Waiter] // who wants this one, by arrival
+	waiters list[*Waiter] // for this slot, by arrival
 }
 
-// Waiter is one request that waits.
+// Waiter is a waiting request.
 type Waiter struct {
 	node     node[*Waiter]
 	arrival  uint64
 	deadline time.Time
-	list     *list[*Waiter] // nil once it is served
+	list     *list[*Waiter] // that contains it; nil once it is served
 	serve    func(n int, err error)
 }
 
@@ -52,8 +52,8 @@ func (q *Queue) slot(n int) *slot {
 	return q.slots[n]
 }
 
-// Take takes a slot: this one, or with Any the one that came back earliest.
-// It reports whether it was free.
+// Take takes the slot n, or with Any the free slot that was returned earliest.
+// It reports whether a slot was free.
 func (q *Queue) Take(n int) (int, bool) {
 	s := (*slot)(nil)
 	if n != Any {
@@ -68,16 +68,16 @@ func (q *Queue) Take(n int) (int, bool) {
 	return s.number, true
 }
 
-// take takes a slot that is free.
+// take takes a free slot.
 func (q *Queue) take(s *slot) {
 	s.free = false
 	q.free.remove(&s.node)
 }
 
-// Wait has a request wait for a slot that is not free: serve is called once,
-// from within Put with the slot, or from within one of the Fails with the
-// error. When limit others wait already, the error is ErrFull. That it waits
-// no longer than until then is for the caller to see to, by Cancel.
+// Wait queues a request for a slot that is not free. It calls serve once: from
+// Put with the slot, or from one of the Fail methods with an error. If limit
+// requests are waiting already, the error is ErrFull. The caller must call
+// Cancel at the deadline; the queue does not watch it.
 func (q *Queue) Wait(n, limit int, deadline time.Time, serve func(n int, err error)) (*Waiter, error) {
 	if q.waiting >= limit {
 		return nil, ErrFull
@@ -94,7 +94,8 @@ func (q *Queue) Wait(n, limit int, deadline time.Time, serve func(n int, err err
 	return w, nil
 }
 
-// Cancel has a request wait no more, and reports whether it still did.
+// Cancel removes a request from the queue and reports whether it was still
+// waiting.
 func (q *Queue) Cancel(w *Waiter) bool {
 	if w.list == nil {
 		return false
@@ -109,9 +110,9 @@ func (q *Queue) dequeue(w *Waiter) {
 	q.waiting--
 }
 
-// Put brings a slot back, or adds it. It goes to who has waited longest for
-// it or for any, else to the end of those that are free. One that is free
-// already stays where it is.
+// Put returns a slot, or adds a new one. The slot goes to the request for it or
+// for any slot that has waited longest, otherwise to the end of the free slots.
+// A slot that is free already keeps its position.
 func (q *Queue) Put(n int) {
 	s := q.slot(n)
 	if s.free {
@@ -130,7 +131,7 @@ func (q *Queue) Put(n int) {
 	q.free.push(&s.node)
 }
 
-// Remove takes a slot out if it is free, and reports whether it was.
+// Remove removes a slot if it is free, and reports whether it was.
 func (q *Queue) Remove(n int) bool {
 	if n >= len(q.slots) || !q.slots[n].free {
 		return false
@@ -139,7 +140,7 @@ func (q *Queue) Remove(n int) bool {
 	return true
 }
 
-// Len returns how many slots are free, and how many requests wait.
+// Len returns the numbers of free slots and of waiting requests.
 func (q *Queue) Len() (free, waiting int) {
 	for s := q.free.first; s != nil; s = s.next {
 		free++
@@ -147,24 +148,24 @@ func (q *Queue) Len() (free, waiting int) {
 	return free, q.waiting
 }
 
-// Waiting returns how many requests wait.
+// Waiting returns the number of waiting requests.
 func (q *Queue) Waiting() int { return q.waiting }
 
-// Fail ends all waiting with this error, for now.
+// Fail fails all waiting requests. Later requests can wait again.
 func (q *Queue) Fail(err error) {
 	q.failAll(&q.anySlot, err)
 	q.FailFrom(0, err)
 }
 
-// FailFrom ends the waiting for the slots from this number on.
+// FailFrom fails the requests for the slots from n on.
 func (q *Queue) FailFrom(n int, err error) {
 	for ; n < len(q.slots); n++ {
 		q.failAll(&q.slots[n].waiters, err)
 	}
 }
 
-// FailBefore ends the waiting for this slot, or with Any that for any, of those
-// that wait until before this time.
+// FailBefore fails the requests for slot n, or with Any those for any slot,
+// whose deadlines are before t.
 func (q *Queue) FailBefore(n int, t time.Time, err error) {
 	l := &q.anySlot
 	if n != Any {

@@ -1,6 +1,6 @@
-// Package share is one Chrome that the leases of several instances share. Each
-// has a seat: a session, which is fresh, and which nobody else has after it.
-// Sessions are made before anybody wants them.
+// Package share lets the leases of several instances share one Chrome. Each
+// lease has a seat with a session that is fresh and that no later lease gets.
+// Spare sessions are made in advance.
 package share
 
 import (
@@ -18,26 +18,26 @@ import (
 
 const (
 	openTimeout    = 30 * time.Second // to connect to a Chrome that was launched
-	sessionTimeout = 30 * time.Second // to make a session
-	endTimeout     = 5 * time.Second  // to close the pages of one
-	exitGrace      = time.Second      // for the end of Chrome to be seen
+	sessionTimeout = 30 * time.Second // to create a session
+	endTimeout     = 5 * time.Second  // to close the pages of a session
+	exitGrace      = time.Second      // until the end of Chrome is noticed
 )
 
-// Why a seat has no session.
+// Reasons why a seat has no session.
 var (
 	ErrGone     = errors.New("the browser has ended")
 	ErrReleased = errors.New("the lease has ended")
 )
 
-// Chrome is a Chrome that is shared. It is over when Chrome ends, or when it is
-// closed.
+// Chrome is a Chrome that is shared. It is done when Chrome ends or Close is
+// called.
 type Chrome struct {
 	Browser *launcher.Browser
 
 	virtual *virtual.Browser
-	idle    time.Duration // without a WebSocket; 0: for good
+	idle    time.Duration // limit without a WebSocket; 0: none
 	log     *slog.Logger
-	ctx     context.Context // its life; the cause of the end says why
+	ctx     context.Context // ends with Chrome; its cause says why
 	cancel  context.CancelCauseFunc
 	work    sync.WaitGroup
 	faults  chan error
@@ -45,16 +45,17 @@ type Chrome struct {
 	drained chan struct{}
 	closing sync.Once
 
-	mu        sync.Mutex // nothing waits under it
+	mu        sync.Mutex // nothing blocks while it is held
 	stock     stock[*virtual.Session]
-	seats     int // that are taken
-	requests  int // requests and WebSockets
+	seats     int // taken ones
+	requests  int // including WebSockets
 	idleTimer *time.Timer
 	draining  bool
 }
 
-// Open takes over a Chrome that was launched, which is stopped on an error.
-// Idle is how long it may be without a WebSocket, 0 for good.
+// Open takes over a Chrome that was launched; if it returns an error, it has
+// stopped it. After the time idle without a WebSocket, Idled is closed; 0 means
+// never.
 func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slog.Logger) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
@@ -78,12 +79,12 @@ func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slo
 
 func isOver(s *virtual.Session) bool { return wait.Closed(s.Done()) }
 
-// watch notes the end of Chrome.
+// watch notices the end of Chrome.
 func (c *Chrome) watch() {
 	select {
 	case <-c.Browser.Ended():
 	case <-c.virtual.Done():
-		// As a rule it ends; it is of no use if it does not.
+		// Chrome usually exits then. If it does not, it is useless.
 		select {
 		case <-c.Browser.Ended():
 		case <-time.After(exitGrace):
@@ -104,32 +105,34 @@ func (c *Chrome) watch() {
 	c.cancel(why)
 }
 
-// IsLive reports whether there is such a Chrome, and it is not over.
+// IsLive reports whether Chrome is running; a nil Chrome is not.
 func (c *Chrome) IsLive() bool { return c != nil && c.ctx.Err() == nil }
 
-// Done is closed when Chrome has ended, or has been closed; Err says why then.
+// Done is closed when Chrome has ended or was closed; then Err says why.
 func (c *Chrome) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Err is why it is over.
+// Err returns why Chrome is done.
 func (c *Chrome) Err() error { return context.Cause(c.ctx) }
 
-// Idled is closed when no WebSocket has been open for the time that was given.
+// Idled is closed when no WebSocket has been open for the time given to Open.
 func (c *Chrome) Idled() <-chan struct{} { return c.idled }
 
-// Drained is closed when it is draining and the last seat has been left.
+// Drained is closed when Chrome is draining and its last seat has been
+// released.
 func (c *Chrome) Drained() <-chan struct{} { return c.drained }
 
-// Faults tells of a session that does not end: another Chrome is needed.
+// Faults reports sessions that could not be ended, so that Chrome must be
+// replaced.
 func (c *Chrome) Faults() <-chan error { return c.faults }
 
-// Close ends all sessions and stops Chrome. It returns when that is gone.
+// Close ends all sessions, stops Chrome, and waits for its end.
 func (c *Chrome) Close() { c.closing.Do(c.close) }
 
 func (c *Chrome) close() {
 	c.cancel(ErrGone)
 	c.virtual.Close()
 	c.Browser.Stop()
-	c.mu.Lock() // whoever has seen it live begins no more work after this
+	c.mu.Lock() // after this, nobody who saw it live starts more work
 	if c.idleTimer != nil {
 		c.idleTimer.Stop()
 	}
@@ -137,7 +140,7 @@ func (c *Chrome) close() {
 	c.work.Wait()
 }
 
-// SetSpares has this many sessions ready that nobody has yet.
+// SetSpares sets the number of spare sessions to keep ready.
 func (c *Chrome) SetSpares(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +157,7 @@ func (c *Chrome) setSparesLocked(n int) {
 	c.fillLocked()
 }
 
-// RetrySpares has spares made again that could not be made.
+// RetrySpares resumes making spare sessions after a failure.
 func (c *Chrome) RetrySpares() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +165,8 @@ func (c *Chrome) RetrySpares() {
 	c.fillLocked()
 }
 
-// Drain has no more spares made: Drained is closed when the last seat is left.
+// Drain makes no more spare sessions; Drained is closed when the last seat is
+// released.
 func (c *Chrome) Drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,14 +186,14 @@ func (c *Chrome) checkDrainedLocked() {
 	}
 }
 
-// Sessions counts those that are leased, and those that are ready.
+// Sessions returns the numbers of leased and of spare sessions.
 func (c *Chrome) Sessions() (seats, spares int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seats, len(c.stock.spares)
 }
 
-// fillLocked has sessions made for whoever waits, and to be spares.
+// fillLocked starts to make the sessions that requests and spares need.
 func (c *Chrome) fillLocked() {
 	if c.ctx.Err() != nil {
 		return
@@ -204,7 +208,7 @@ func (c *Chrome) makeSession() {
 	defer cancel()
 	s, err := c.virtual.NewSession(ctx, virtual.Options{})
 	if err != nil {
-		select { // as a rule because it has ended, which is seen in a moment
+		select { // usually because Chrome has ended, which is noticed soon
 		case <-c.Done():
 		case <-time.After(exitGrace):
 		}
@@ -222,14 +226,14 @@ func (c *Chrome) makeSession() {
 	}
 }
 
-// endUnusedLocked ends a session that nobody has used.
+// endUnusedLocked ends a session that was never used.
 func (c *Chrome) endUnusedLocked(s *virtual.Session) {
 	if c.ctx.Err() == nil {
 		c.work.Go(func() { c.endSession(s) })
 	}
 }
 
-// endSession ends a session, and returns when none of its pages is alive.
+// endSession ends a session and waits until its pages are closed.
 func (c *Chrome) endSession(s *virtual.Session) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout,
 		fmt.Errorf("its pages are still there after %v", endTimeout))
@@ -242,7 +246,7 @@ func (c *Chrome) endSession(s *virtual.Session) {
 	}
 }
 
-// beginRequestLocked counts a request or a WebSocket.
+// beginRequestLocked counts a request or WebSocket.
 func (c *Chrome) beginRequestLocked() {
 	c.requests++
 	if c.idleTimer != nil {
@@ -257,7 +261,7 @@ func (c *Chrome) endRequest() {
 	c.resetIdleLocked()
 }
 
-// resetIdleLocked has the time without a WebSocket begin anew.
+// resetIdleLocked restarts the idle timer.
 func (c *Chrome) resetIdleLocked() {
 	if c.idleTimer != nil && c.requests == 0 && c.ctx.Err() == nil {
 		c.idleTimer.Reset(c.idle)

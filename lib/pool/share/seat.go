@@ -7,28 +7,28 @@ import (
 	"btools/lib/virtual"
 )
 
-// Seat is the place of one lease on a Chrome: a session, and another one should
-// a client close that.
+// Seat gives one lease a session on a Chrome, and another one if a client
+// closes that.
 type Seat struct {
 	chrome      *Chrome
-	oldSessions sync.WaitGroup // sessions that are not the seat's any more
+	oldSessions sync.WaitGroup // sessions that the seat no longer uses
 
-	// Under the Chrome's lock:
+	// Protected by the Chrome's lock:
 	request  *sessionRequest
-	used     bool // somebody has had the session
-	everUsed bool // somebody has had one
+	used     bool // the current session has been used
+	everUsed bool // any session has been used
 	released bool
 }
 
-// sessionRequest is what became of a request for a session.
+// sessionRequest is a request for a session and its result.
 type sessionRequest struct {
-	ready   chan struct{} // closed when it is served
+	ready   chan struct{} // closed when the request is served
 	waiter  *waiter[*virtual.Session]
 	session *virtual.Session
 	err     error
 }
 
-// TakeSeat takes a seat, and has this many sessions ready from then on. It does not
+// TakeSeat takes a seat and sets the number of spare sessions. It does not
 // wait: if no session is ready, one is made.
 func (c *Chrome) TakeSeat(spares int) *Seat {
 	c.mu.Lock()
@@ -44,10 +44,10 @@ func (c *Chrome) TakeSeat(spares int) *Seat {
 // On reports whether the seat is on this Chrome.
 func (t *Seat) On(c *Chrome) bool { return t != nil && t.chrome == c }
 
-// IsLive reports whether its Chrome is there.
+// IsLive reports whether its Chrome is running.
 func (t *Seat) IsLive() bool { return t != nil && t.chrome.IsLive() }
 
-// requestLocked asks for a session.
+// requestLocked requests a session.
 func (t *Seat) requestLocked() {
 	a := &sessionRequest{ready: make(chan struct{})}
 	serve := func(s *virtual.Session, err error) {
@@ -61,9 +61,9 @@ func (t *Seat) requestLocked() {
 	}
 }
 
-// Use returns the session for a request or a WebSocket, as soon as it is there.
-// Call done at its end. The error is ErrGone, ErrLeft, the context's, or says
-// why there is no session.
+// Use waits for the session and returns it for a request or a WebSocket. Call
+// done when that ends. The error is ErrGone, ErrReleased, the context's cause,
+// or says why there is no session.
 func (t *Seat) Use(ctx context.Context) (s *virtual.Session, done func(), err error) {
 	c := t.chrome
 	for fresh := false; ; fresh = true {
@@ -87,8 +87,8 @@ func (t *Seat) Use(ctx context.Context) (s *virtual.Session, done func(), err er
 	}
 }
 
-// currentRequest is the attempt to wait for: another one if the last has failed, unless
-// it was asked for just now.
+// currentRequest returns the request to wait for: a new one if the last failed,
+// unless that was made just now.
 func (t *Seat) currentRequest(fresh bool) (*sessionRequest, error) {
 	c := t.chrome
 	c.mu.Lock()
@@ -110,14 +110,14 @@ func (t *Seat) currentRequest(fresh bool) (*sessionRequest, error) {
 	return t.request, nil
 }
 
-// beginUse counts the use of an attempt's session. It is nil if that has ended:
-// another one takes its place.
+// beginUse counts a use of the session. It returns nil if the session has
+// ended, and requests another.
 func (t *Seat) beginUse(a *sessionRequest) *virtual.Session {
 	c := t.chrome
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.released || t.request != a || c.ctx.Err() != nil {
-		return nil // currentRequest says what is the matter
+		return nil // currentRequest returns the reason
 	}
 	if isOver(a.session) {
 		t.oldSessions.Go(func() { c.endSession(a.session) })
@@ -130,9 +130,9 @@ func (t *Seat) beginUse(a *sessionRequest) *virtual.Session {
 	return a.session
 }
 
-// Release gives the seat up, at once: its clients are disconnected, and its pages
-// closed. This many sessions are to be ready from then on. What is returned is
-// closed when none of the pages is alive; it is nil if there are none.
+// Release gives up the seat, disconnects its clients, closes its pages, and
+// sets the number of spare sessions. The channel is closed when all pages are;
+// it is nil if there are none.
 func (t *Seat) Release(spares int) (pagesClosed <-chan struct{}) {
 	c := t.chrome
 	c.mu.Lock()
@@ -147,7 +147,7 @@ func (t *Seat) Release(spares int) (pagesClosed <-chan struct{}) {
 		return nil
 	}
 	if !c.draining {
-		c.stock.target = max(c.stock.target, spares) // so that it may be one of them
+		c.stock.target = max(c.stock.target, spares) // so that this session can become a spare
 	}
 	defer c.setSparesLocked(spares)
 	a := t.request

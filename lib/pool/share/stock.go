@@ -2,30 +2,30 @@ package share
 
 import "slices"
 
-// stock says which sessions of a Chrome are whose, and how many are to be made.
-// It has no lock, and makes and ends nothing itself: its methods are called one
-// at a time.
+// stock tracks the sessions of a Chrome: who gets them, and how many to make.
+// It has no lock and makes and ends nothing itself; callers must call its
+// methods one at a time.
 type stock[S comparable] struct {
-	isDead func(S) bool // a session has ended by itself
+	isDead func(S) bool // reports whether a session has ended
 
-	target  int          // sessions to have ready
-	spares  []S          // those that are: nobody has had them. The oldest first
-	waiting []*waiter[S] // who is to get the next ones, by arrival
-	making  int          // sessions that are being made, for whom it may be
-	failing bool         // the last could not be made: none is, but for who waits
+	target  int          // number of spare sessions to keep ready
+	spares  []S          // ready and unused, the oldest first
+	waiting []*waiter[S] // requests for the next sessions, by arrival
+	making  int          // sessions being made, for requests or as spares
+	failing bool         // the last attempt failed: make sessions only for requests
 }
 
 // waiter is a request for a session.
 type waiter[S comparable] struct {
-	serve func(S, error) // called once, from within made, put or failed
+	serve func(S, error) // called once, by made, put or failed
 }
 
-// maxConcurrent is how many sessions are made at once: Chrome makes most of them one
-// after the other anyway.
+// maxConcurrent is how many sessions are made at the same time; Chrome makes
+// most of them one after the other anyway.
 const maxConcurrent = 4
 
-// take takes a session that is ready. If there is none, the request waits, and
-// is served later; w is nil otherwise.
+// take takes a spare session. If there is none, it queues the request, which is
+// served later, and w is not nil.
 func (k *stock[S]) take(serve func(S, error)) (s S, w *waiter[S]) {
 	for len(k.spares) > 0 {
 		s, k.spares = k.spares[0], k.spares[1:]
@@ -38,13 +38,13 @@ func (k *stock[S]) take(serve func(S, error)) (s S, w *waiter[S]) {
 	return *new(S), w
 }
 
-// cancel has a request wait no more.
+// cancel removes a request from the queue.
 func (k *stock[S]) cancel(w *waiter[S]) {
 	k.waiting = slices.DeleteFunc(k.waiting, func(o *waiter[S]) bool { return o == w })
 }
 
-// start returns how many sessions are to be made now, and counts them as being
-// made: each is to end with made or failed.
+// start returns how many sessions to make now and counts them as being made.
+// The caller must report each with made or failed.
 func (k *stock[S]) start() (n int) {
 	need := len(k.waiting)
 	if !k.failing {
@@ -55,16 +55,16 @@ func (k *stock[S]) start() (n int) {
 	return n
 }
 
-// made takes a session that was made. It reports whether that is one too many,
-// which is to be ended.
+// made accepts a session that was made. It reports whether the session is
+// surplus and must be ended.
 func (k *stock[S]) made(s S) (surplus bool) {
 	k.making--
 	k.failing = false
 	return k.put(s)
 }
 
-// put takes a session that nobody has used. It reports whether that is one too
-// many, which is to be ended.
+// put accepts an unused session. It reports whether the session is surplus and
+// must be ended.
 func (k *stock[S]) put(s S) (surplus bool) {
 	if len(k.waiting) > 0 {
 		w := k.waiting[0]
@@ -79,8 +79,8 @@ func (k *stock[S]) put(s S) (surplus bool) {
 	return false
 }
 
-// failed notes that a session could not be made: who waits longest is told so.
-// No spares are made until again is called.
+// failed records that a session could not be made, and fails the oldest waiting
+// request. No spares are made until retry is called.
 func (k *stock[S]) failed(err error) {
 	k.making--
 	k.failing = true
@@ -91,11 +91,11 @@ func (k *stock[S]) failed(err error) {
 	}
 }
 
-// retry has spares made again after a failure.
+// retry resumes making spares after a failure.
 func (k *stock[S]) retry() { k.failing = false }
 
-// setTarget changes how many are to be ready, and returns those that are too
-// many, which are to be ended.
+// setTarget sets the number of spare sessions and returns the surplus ones,
+// which must be ended.
 func (k *stock[S]) setTarget(n int) (surplus []S) {
 	k.target = n
 	if len(k.spares) > n {
