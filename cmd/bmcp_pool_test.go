@@ -27,7 +27,7 @@ func TestMCPPrivatePool(t *testing.T) {
 	sock := w.state().Pools[0].Control
 	none := w.run("bpool", "lease", "--timeout", "0")
 	none.wants(t, 69, "no bpool service runs")
-	none.wants(t, 69, "belongs to the program that runs it; --socket "+sock)
+	none.wants(t, 69, "belongs to the program that runs it; use --socket "+sock)
 	w.run("bmcp", "--pool").wants(t, 69, "no bpool service runs")
 	w.run("bpool", "status", "--socket", sock).wants(t, 0, "")
 	one.end()

@@ -79,7 +79,7 @@ func TestPoolLeases(t *testing.T) {
 	c.Stdout = &got
 	c.Start()
 	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
-	w.run("bpool", "lease").wants(t, 75, "1 requests wait already")
+	w.run("bpool", "lease").wants(t, 75, "the queue is full (1 waiting)")
 	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
 	c.Wait()
 	if got.String() != "2\n" {
@@ -129,10 +129,10 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Wait()
 	free()
 	// A command is told that its time is over, and so is who reads its messages.
-	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143, "the time to live (300ms) is over: sleep is told to end")
+	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143, "the lease has expired (time to live 300ms): stopping sleep")
 	w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
 	r = w.run("bpool", "lease", "--ttl", "300ms", "--wait")
-	if r.code != 69 || !strings.Contains(r.err, "the time to live (300ms) is over") {
+	if r.code != 69 || !strings.Contains(r.err, "the lease has expired (time to live 300ms)") {
 		t.Errorf("%+v", r)
 	}
 	// One that nobody can know of, as its record could not be printed.
@@ -347,7 +347,7 @@ func TestPoolProfiles(t *testing.T) {
 	write("")
 	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s", "--stop-timeout", "300ms")}
 	p.start()
-	w.run("bpool", "scale", "A", "2").wants(t, 78, "is that of both A/0 and A/1")
+	w.run("bpool", "scale", "A", "2").wants(t, 78, "is set for both A/0 and A/1")
 	l := p.lease()
 	write("timeout = 20000\n")
 	w.run("bpool", "reload").wants(t, 0, "")
@@ -376,7 +376,7 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	until(t, "no lease is given", func() bool { return w.run("bpool", "lease").code == 75 })
 	until(t, "it says for whom it waits", func() bool {
-		return strings.Contains(p.errs.String(), fmt.Sprintf("stopping: waits up to 1m0s for 1 lease (cat (%d) for ", holder.Process.Pid))
+		return strings.Contains(p.errs.String(), fmt.Sprintf("stopping: waiting up to 1m0s for 1 lease (cat (%d) for ", holder.Process.Pid))
 	})
 	if s := p.status(); s.Summary.Leased != 1 {
 		t.Errorf("%+v", s)
@@ -547,7 +547,7 @@ func TestPoolWithoutADisplay(t *testing.T) {
 		t.Error(s)
 	}
 	r := w.run("bpool", "lease")
-	r.wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (1 of 1 failed: "+why+", not tried again (RESTART=never))")
+	r.wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (1 of 1 failed: "+why+", not retried (RESTART=never))")
 	r.wants(t, 69, "hint: bpool status A shows them; bpool restart A tries again at once")
 }
 
@@ -590,7 +590,7 @@ func TestPoolStatusForPeople(t *testing.T) {
 	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out, "2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
 		t.Errorf("%q", out)
 	}
-	w.run("bpool", "status", "--watch").wants(t, 64, "--watch is for a terminal")
+	w.run("bpool", "status", "--watch").wants(t, 64, "--watch needs a terminal")
 }
 
 // Under load, while browsers die and the pool is scaled, drained and reloaded,
@@ -656,7 +656,7 @@ func TestPoolCheck(t *testing.T) {
 	if r.out != instances+headless+brave {
 		t.Errorf("what is set:\n%s", r.out)
 	}
-	r.wants(t, 0, "warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists what is")
+	r.wants(t, 0, "warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists the installed browsers")
 	r = w.run("bpool", "check", "--all", "--config", w.dir+"/pool.toml", "-f", fields)
 	for _, want := range []string{brave, "0" + headless, "1" + headless, instances, "0\tTIMEOUT\t30000\tdefault\n", "\tIS_DEFAULT\ttrue\tdefault of the only pool\n"} {
 		if !strings.Contains(r.out, want) {
@@ -669,7 +669,7 @@ func TestPoolCheck(t *testing.T) {
 		r := w.run("bpool", command, "--config", w.dir+"/pool.toml")
 		r.wants(t, 78, "INSTANCES defined globally")
 		r.wants(t, 78, "did you mean HEADLESS?")
-		r.wants(t, 78, "hint: bpool.toml(5) has each key")
+		r.wants(t, 78, "hint: bpool.toml(5) describes each key")
 	}
 	w.run("bpool").wants(t, 64, "name a command")
 	// A file of variables, which is read only if it is named, and is written for
@@ -689,7 +689,7 @@ func TestPoolCheck(t *testing.T) {
 	w.run("bpool", "serve", "--env-file", w.dir+"/none").wants(t, 78, "none: no such file or directory")
 	// Nothing is configured: the best browser there is will do.
 	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
-	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best that is installed\n") || r.err != "" {
+	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best installed browser\n") || r.err != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -819,13 +819,13 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	if i := p.status(); i.Summary.Leased != 1 {
 		t.Errorf("a restart ends the lease: %+v", i)
 	}
-	w.run("bpool", "drain", "A").wants(t, 0, "pool A (2 instances): no more leases are given, until bpool drain --off")
+	w.run("bpool", "drain", "A").wants(t, 0, "pool A (2 instances): no more leases are granted until bpool drain --off")
 	seen("drained")
 	w.run("bpool", "lease").wants(t, 75, "none came free")
 	if i := p.status().Pools[0].Instances[1]; i.Status != "draining" {
 		t.Errorf("%+v", i)
 	}
-	w.run("bpool", "drain", "--off").wants(t, 0, "all pools (2 instances): leases are given again")
+	w.run("bpool", "drain", "--off").wants(t, 0, "all pools (2 instances): leases are granted again")
 	p.lease()
 	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
 	seen("released\t" + l.Lease.Instance)
@@ -869,7 +869,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 
 	w.run("bpool", "scale", "A", "5").wants(t, 0, "")
 	until(t, "there are more", func() bool { return p.status().Summary.Healthy == 5 })
-	w.run("bpool", "scale", "A", "1").wants(t, 0, "pool A has 1 instance, until the configuration is read again")
+	w.run("bpool", "scale", "A", "1").wants(t, 0, "pool A has 1 instance until the configuration is reloaded")
 	if s := p.status(); s.Summary.Total != 1 || s.Pools[0].Instances[0].Lease != l.Lease.ID {
 		t.Errorf("%+v", s)
 	}
@@ -878,7 +878,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	until(t, "the others are stopped", func() bool { return len(w.state().Instances) == 1 })
 	// What scale has done is undone, and the state file names the pools anew.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
-	w.run("bpool", "reload").wants(t, 0, "the configuration is read again; pool A has 3 instances again, not 1 as bpool scale had it")
+	w.run("bpool", "reload").wants(t, 0, "the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
 	until(t, "the new names are listed", func() bool { return slices.Equal(w.state().Pools[0].Names, []string{"A", "D"}) })
 	// What others find it by is deleted.
 	os.RemoveAll(w.dir + "/state")

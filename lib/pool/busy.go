@@ -101,7 +101,7 @@ func failures(failed []InstanceStatus, now time.Time) string {
 	if n := len(reasons) - maxListed; n > 0 {
 		reasons = append(reasons[:maxListed], fmt.Sprintf("%d more reasons", n))
 	}
-	when := "not tried again (RESTART=never)"
+	when := "not retried (RESTART=never)"
 	if next != nil {
 		when = NextTry(*next, now)
 	}

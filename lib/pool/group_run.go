@@ -138,7 +138,7 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		if b.Instance.Protocol != record.CDP {
 			b.Stop()
 			return nil, &exit.Error{Code: exit.Config,
-				Err: fmt.Errorf("%s speaks no CDP: only Chrome and its kind can be shared (ISOLATION=context)", g.set.Browser)}
+				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared", g.set.Browser)}
 		}
 		return share.Open(ctx, b, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
 	}()
@@ -250,7 +250,7 @@ func (g *group) watch(c *share.Chrome) reason {
 			return replaced
 		}
 		if reason != "" && next == nil && !tried {
-			v.Log.Info("another browser takes the place of one that "+reason, "pool", g.poolName, "id", c.Browser.Instance.ID)
+			v.Log.Info("replacing the browser, which "+reason, "pool", g.poolName, "id", c.Browser.Instance.ID)
 			next = g.startSuccessor()
 			ready, tried = next.ready, true
 		}
@@ -271,11 +271,11 @@ func (g *group) watch(c *share.Chrome) reason {
 		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
 			v.mu.Lock()
-			g.replaceReason = "can't end a session"
+			g.replaceReason = "could not end a session"
 			v.mu.Unlock()
 		case <-ready:
 			if next.err != nil {
-				g.logFailure("no browser to take the place of one that "+reason+": ", next.err)
+				g.logFailure("cannot replace the browser, which "+reason+": ", next.err)
 			} else {
 				g.drain(c)
 				c = next.chrome

@@ -210,7 +210,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		e = control.Errorf(control.NoneHealthy,
 			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		e = control.Errorf(control.QueueFull, "cannot lease %s: %d requests wait already", p.describe(r.Instance),
+		e = control.Errorf(control.QueueFull, "cannot lease %s: the queue is full (%d waiting)", p.describe(r.Instance),
 			p.cfg.QueueLimit)
 	default:
 		return err
@@ -222,7 +222,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		e.Message += ": " + busy
 	}
 	if errors.Is(err, errNoneHealthy) {
-		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " tries again at once"
+		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " retries at once"
 	}
 	return e
 }
@@ -381,14 +381,14 @@ func (v *Service) Confirm(id string) error {
 	case l == nil || l.unbind != nil && !l.unbind(): // the lease is ending
 		return errNoLease(id)
 	case l.unbind == nil:
-		return control.Errorf(control.BadRequest, "the lease %s was asked for without confirm, or is confirmed already", id)
+		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
 	}
 	l.unbind = nil
 	return nil
 }
 
 func errNoLease(id string) error {
-	return control.Errorf(control.LeaseNotFound, "there is no lease %s (any more)", id)
+	return control.Errorf(control.LeaseNotFound, "there is no lease %s; it may have ended", id)
 }
 
 // record returns the record that the holder gets.

@@ -23,13 +23,13 @@ func newMetrics() *metrics {
 			Buckets: buckets}, []string{"pool"})
 	}
 	return &metrics{
-		wait: histogram("lease_wait_seconds", "How long a lease was waited for.",
+		wait: histogram("lease_wait_seconds", "How long a request waited for its lease.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
 		hold: histogram("lease_hold_seconds", "How long a lease was held.",
 			prometheus.ExponentialBuckets(0.1, 4, 9)), // to 1.8 h
-		launches: counter("launches_total", "Launches of browsers, those that failed included."),
-		failures: counter("launch_failures_total", "Launches that failed."),
-		restarts: counter("restarts_total", "Browsers that were replaced by another one, for whatever reason."),
+		launches: counter("launches_total", "Launches of browsers, including failed ones."),
+		failures: counter("launch_failures_total", "Failed launches."),
+		restarts: counter("restarts_total", "Browsers that were replaced, for whatever reason."),
 	}
 }
 
@@ -44,11 +44,11 @@ func (m *metrics) initialize(pool string) {
 
 var (
 	instancesDesc = prometheus.NewDesc("bpool_instances", "Instances by state.", []string{"pool", "state"}, nil)
-	leasesDesc    = prometheus.NewDesc("bpool_leases", "Leases that are held.", []string{"pool"}, nil)
-	browsersDesc  = prometheus.NewDesc("bpool_browsers", "Browsers that run.", []string{"pool"}, nil)
-	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of browsers that are shared, by state.",
+	leasesDesc    = prometheus.NewDesc("bpool_leases", "Current leases.", []string{"pool"}, nil)
+	browsersDesc  = prometheus.NewDesc("bpool_browsers", "Running browsers.", []string{"pool"}, nil)
+	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of shared browsers, by state.",
 		[]string{"pool", "state"}, nil)
-	waitingDesc = prometheus.NewDesc("bpool_waiting", "Requests that wait for a lease.", []string{"pool"}, nil)
+	waitingDesc = prometheus.NewDesc("bpool_waiting", "Requests waiting for a lease.", []string{"pool"}, nil)
 )
 
 // Describe makes the service a prometheus.Collector.

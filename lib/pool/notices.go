@@ -50,9 +50,9 @@ func endReason(event string, ttl time.Duration) string {
 	case event == "released":
 		return "the lease was released"
 	case ttl == 0: // no longer known
-		return "the lease's time to live is over"
+		return "the lease has expired"
 	}
-	return fmt.Sprintf("the time to live (%v) is over", ttl)
+	return fmt.Sprintf("the lease has expired (time to live %v)", ttl)
 }
 
 // Notices waits until a lease has more lines than the holder has read, or has
@@ -67,7 +67,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 				return Notices{Ended: endReason(e.Event, 0), Last: after}, nil
 			}
 		}
-		return Notices{Ended: "there is no such lease (any more)", Last: after}, nil
+		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
 	for l.ended == "" && l.last <= after {
 		if l.changed == nil {

@@ -119,7 +119,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	}
 	v.Release(held.id)
 	a := lease(t.Context(), v, pool.Request{Instance: "0"})
-	if code(a.err) != control.NoneHealthy || !strings.HasSuffix(a.err.Error(), "not tried again (RESTART=never)") {
+	if code(a.err) != control.NoneHealthy || !strings.HasSuffix(a.err.Error(), "not retried (RESTART=never)") {
 		t.Error("who comes later is told", a.err)
 	}
 	// The other one is there to be had, and is all that there is.
@@ -297,7 +297,7 @@ func TestNewsOfALease(t *testing.T) {
 	}
 	for range 2 {
 		n, err := v.Notices(t.Context(), l.id, after)
-		if err != nil || n.Ended != "the time to live (10ms) is over" && n.Ended != "the lease's time to live is over" {
+		if err != nil || n.Ended != "the lease has expired (time to live 10ms)" && n.Ended != "the lease has expired" {
 			t.Errorf("%+v, %v", n, err)
 		}
 		<-v.Done(l.id)

@@ -94,7 +94,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 // instance's previous lease are closed.
 func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout,
-		control.Errorf(control.TryAgain, "the lease %s has got no session within %v", id, sessionTimeout))
+		control.Errorf(control.TryAgain, "lease %s got no session within %v", id, sessionTimeout))
 	defer cancel()
 	l, err := v.beginRequest(id)
 	if err != nil {
@@ -150,7 +150,7 @@ func (v *Service) beginRequest(id string) (*lease, error) {
 	case l == nil || l.slot.group == nil:
 		return nil, errLeaseEnded(id)
 	case l.requests >= maxRequests:
-		return nil, control.Errorf(control.TryAgain, "the lease %s has %d requests and WebSockets open already", id,
+		return nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", id,
 			maxRequests)
 	}
 	l.requests++
@@ -186,7 +186,7 @@ func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 		return l.seat, l.previousClosed, nil
 	}
 	if now := time.Now(); g.state == Failed && g.demandRetryAt.Sub(now) > minRetryDelay {
-		words := "it is not replaced (RESTART=never)"
+		words := "it will not be replaced (RESTART=never)"
 		if g.retryAt != never {
 			words = NextTry(g.demandRetryAt, now)
 		}

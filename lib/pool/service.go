@@ -143,9 +143,9 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		}
 		k := slices.IndexFunc(pools, func(q *pool) bool { return q.queue == p.queue })
 		if k < 0 {
-			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s is gone", p.cfg.Name))
+			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s was removed", p.cfg.Name))
 		} else if n := len(pools[k].slots); n < len(p.slots) {
-			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance is gone: pool %s has 0 to %d now",
+			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance was removed: pool %s now has 0 to %d",
 				p.cfg.Name, n-1))
 		}
 	}
@@ -234,9 +234,9 @@ type Resized struct {
 }
 
 func (c Changes) String() string {
-	s := "the configuration is read again"
+	s := "the configuration was reloaded"
 	for _, r := range c.Unscaled {
-		s += fmt.Sprintf("; pool %s has %s again, not %d as bpool scale had it", r.Pool, count(r.Now, "instance"), r.Before)
+		s += fmt.Sprintf("; pool %s has %s again (bpool scale had set %d)", r.Pool, count(r.Now, "instance"), r.Before)
 	}
 	return s
 }

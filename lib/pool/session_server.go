@@ -73,9 +73,9 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, sessionPath)
 	id, _, _ := strings.Cut(rest, "/")
 	if !ok || !leaseID.MatchString(id) {
-		e := control.Errorf(guard.NotFound, "%q leads to no browser: each lease has one of its own here",
+		e := control.Errorf(guard.NotFound, "there is no browser at %q: each lease has its own path",
 			printable(r.URL.Path))
-		e.Hint = "connect to the http_url or the ws_url of a lease, which hold its ID; by browserURL, Puppeteer drops it"
+		e.Hint = "use the http_url or the ws_url of a lease, which contain its ID; Puppeteer drops it from a browserURL"
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 		return
 	}

@@ -60,7 +60,7 @@ func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand 
 	delay := r.backoff.Next(now.Sub(r.began), least)
 	switch {
 	case noRestart:
-		return never, never, "it is not replaced (RESTART=never)"
+		return never, never, "it will not be replaced (RESTART=never)"
 	case delay == 0:
 		return now, now, "another one takes its place, without its pages"
 	}
@@ -421,7 +421,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			}
 			v.mu.Unlock()
 			if replace {
-				v.Log.Info("another browser takes the place of one that "+heavy, "pool", s.poolName, "instance", s.set.ID)
+				v.Log.Info("replacing the browser, which "+heavy, "pool", s.poolName, "instance", s.set.ID)
 				s.wake()
 			}
 		}

@@ -72,7 +72,7 @@ func Check(c *cli.Context) error {
 	}
 	warnMissing(c, cfg)
 	if !all && out.Table() {
-		c.Log.Info("everything else has its default: bpool check --all shows it")
+		c.Log.Info("all other settings have their defaults; bpool check --all shows them")
 	}
 	return nil
 }
@@ -116,7 +116,8 @@ func warnMissing(c *cli.Context, cfg *config.Config) {
 			} else if n > 1 {
 				which = "instances " + strings.Join(ids[:min(n, 10)], ", ")
 			}
-			c.Log.Warn(fmt.Sprintf("pool %s: %s, so %s can't be launched; bfind lists what is", p.Name, what, which))
+			c.Log.Warn(fmt.Sprintf("pool %s: %s, so %s can't be launched; bfind lists the installed browsers", p.Name, what,
+				which))
 		}
 	}
 }

@@ -139,7 +139,7 @@ func Status(c *cli.Context) error {
 	}
 	if c.Bool("watch") {
 		if !out.Table() {
-			return c.UsageError("--watch is for a terminal: bpool watch prints what happens, an event a line")
+			return c.UsageError("--watch needs a terminal; bpool watch prints events, one a line")
 		}
 		return watchStatus(c, fetch)
 	}
@@ -273,7 +273,7 @@ func Lease(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("ttl") && p.TTL == 0 {
-		return c.UsageError("--ttl is at least 1ms, not %v", c.Duration("ttl"))
+		return c.UsageError("--ttl must be at least 1ms, not %v", c.Duration("ttl"))
 	}
 	owner, err := life.FromFlags(c)
 	if err != nil {
@@ -283,7 +283,7 @@ func Lease(c *cli.Context) error {
 	p.Owner = owner.PID
 	p.Holder = holder(cmd, owner.PID)
 	if owner.FD != nil && !p.Hold {
-		return c.UsageError("--bind-fd needs --wait or a command: somebody has to watch it")
+		return c.UsageError("--bind-fd needs --wait or a command, so that bpool keeps running and can watch it")
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -312,7 +312,7 @@ func Lease(c *cli.Context) error {
 			if why == "" {
 				return
 			}
-			c.Log.Warn(why + ": " + filepath.Base(c.Command[0]) + " is told to end")
+			c.Log.Warn(why + ": stopping " + filepath.Base(c.Command[0]))
 			stop(errors.New(why))
 		}()
 		return run.Command(ctx, cmd, c.Command, run.EndpointOf(i), c.Duration("stop-timeout"), nil)
@@ -361,7 +361,8 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 		cl.Close()
 	}
 	if i := (*life.Interrupted)(nil); errors.As(err, &i) {
-		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal), Err: errors.New("interrupted: nothing is leased")}
+		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal),
+			Err: errors.New("interrupted before an instance was leased")}
 	}
 	return nil, nil, exitError(err)
 }
@@ -376,13 +377,14 @@ func confirm(cl *control.Client, id string) error {
 		return err
 	}
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the lease %s was printed, but not kept: %w", id, err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("lease %s was printed, but could not be confirmed: %w",
+			id, err)}
 	}
 	return nil
 }
 
 func noAnswer(within time.Duration) error {
-	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service does not answer within %v", within)}
+	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service did not answer within %v", within)}
 }
 
 // noticeDelay is how long programs wait before they say what they wait for.
@@ -443,7 +445,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
 			return ""
 		} else if err != nil {
-			return "the lease has ended with its service"
+			return "the lease ended with its service"
 		}
 		for _, line := range n.Lines {
 			c.Log.Warn(line)
@@ -459,7 +461,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 func checkDurations(c *cli.Context, flags ...string) error {
 	for _, f := range flags {
 		if d := c.Duration(f); d < 0 || d > config.MaxDuration {
-			return c.UsageError("--%s is a duration such as 15s, at most 876000h, not %v", f, d)
+			return c.UsageError("--%s must be a duration such as 15s, at most 876000h, not %v", f, d)
 		}
 	}
 	return nil
@@ -494,7 +496,7 @@ func Release(c *cli.Context) error {
 			return err
 		}
 		if len(r.Released) == 0 {
-			c.Log.Info("there is no lease " + id + " (any more)")
+			c.Log.Info("there is no lease " + id + "; it may have ended")
 		}
 		done = append(done, r.Released...)
 	}
@@ -574,9 +576,9 @@ func Drain(c *cli.Context) error {
 		what = "all pools"
 	}
 	if c.Bool("off") {
-		c.Log.Info(fmt.Sprintf("%s (%s): leases are given again", what, count(n.Instances, "instance")))
+		c.Log.Info(fmt.Sprintf("%s (%s): leases are granted again", what, count(n.Instances, "instance")))
 	} else {
-		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are given, until bpool drain --off", what,
+		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are granted until bpool drain --off", what,
 			count(n.Instances, "instance")))
 	}
 	return nil
@@ -595,7 +597,7 @@ func Scale(c *cli.Context) error {
 	if err := call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil); err != nil {
 		return err
 	}
-	c.Log.Info(fmt.Sprintf("pool %s has %s, until the configuration is read again", args[0], count(n, "instance")))
+	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], count(n, "instance")))
 	return nil
 }
 

@@ -43,14 +43,14 @@ func load(c *cli.Context) (*config.Config, error) {
 			return nil, &exit.Error{Code: exit.Config, Err: err}
 		}
 		if !config.Configures(nil, vars...) {
-			c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
+			c.Log.Warn(path + " sets no variables for pools; they begin with " + config.Prefix)
 		}
 	}
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error
 	if errors.As(err, &bad) {
 		return nil, &exit.Error{Code: exit.Config, Err: fmt.Errorf("the configuration is not valid:\n%w", bad),
-			Hint: "bpool.toml(5) has each key, and examples"}
+			Hint: "bpool.toml(5) describes each key and has examples"}
 	}
 	if err == nil && c.String("leave") != "" {
 		cfg.SkipLaunch(c.String("leave"))
@@ -164,7 +164,7 @@ func Serve(c *cli.Context) error {
 			case <-ctx.Done():
 			case <-hup:
 				if _, err := h.reload(); err != nil {
-					c.Log.Error("nothing is changed: " + err.Error())
+					c.Log.Error("cannot reload the configuration: " + err.Error())
 				}
 			}
 		}
@@ -174,7 +174,7 @@ func Serve(c *cli.Context) error {
 		waitForLeases(c, v, force)
 	}
 	stopping := time.AfterFunc(noticeDelay,
-		func() { c.Log.Info("stopping: waits for the browsers to end; once more to stop at once") })
+		func() { c.Log.Info("stopping: waiting for the browsers to end; signal again to stop at once") })
 	v.Stop()
 	stopping.Stop()
 	return errors.Join(err, reg.Close())
@@ -257,7 +257,8 @@ func waitForLeases(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 	timeout := c.Duration("drain-timeout")
 	v.StopLeasing()
 	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
-		c.Log.Info(fmt.Sprintf("stopping: waits up to %v for %s; once more to stop at once", timeout, st.Holders(time.Now())))
+		c.Log.Info(fmt.Sprintf("stopping: waiting up to %v for %s; signal again to stop at once", timeout,
+			st.Holders(time.Now())))
 	}
 	late := time.After(timeout)
 	for v.Leases() > 0 {
@@ -327,7 +328,7 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 		}
 		win, err := wsl.Path(ctx, *path)
 		if err != nil {
-			return &exit.Error{Code: exit.Config, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
+			return &exit.Error{Code: exit.Config, Err: fmt.Errorf("cannot launch a browser on Windows: %w", err)}
 		}
 		*path = win
 	}
@@ -372,7 +373,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return nil
 		}
 		if err := json.Unmarshal(params, into); err != nil {
-			return control.Errorf(control.BadRequest, "bad parameters: %v", err)
+			return control.Errorf(control.BadRequest, "invalid parameters: %v", err)
 		}
 		return nil
 	}
@@ -475,11 +476,11 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	switch {
 	case p.Owner == nil:
 	case !p.Owner.Local() && p.Owner.Alive(): // its end cannot be watched from here
-		e := control.Errorf(control.BadRequest, "the process %d is of another PID namespace than the service", p.Owner.PID)
-		e.Hint = "hold the lease by --wait, or give a command after --"
+		e := control.Errorf(control.BadRequest, "process %d is in another PID namespace than the service", p.Owner.PID)
+		e.Hint = "hold the lease with --wait, or give a command after --"
 		return nil, e
 	case !p.Owner.Alive():
-		return nil, control.Errorf(control.BadRequest, "no running process has the number %d", p.Owner.PID)
+		return nil, control.Errorf(control.BadRequest, "there is no running process with pid %d", p.Owner.PID)
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep}
@@ -501,7 +502,7 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 func checkTimes(ttl int64, timeout *int64) error {
 	const most = int64(config.MaxDuration / time.Millisecond)
 	if ttl < 0 || ttl > most || timeout != nil && (*timeout < 0 || *timeout > most) {
-		return control.Errorf(control.BadRequest, "ttl_ms and timeout_ms are durations of 0 to %d ms", most)
+		return control.Errorf(control.BadRequest, "ttl_ms and timeout_ms must be from 0 to %d", most)
 	}
 	return nil
 }

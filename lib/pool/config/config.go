@@ -287,8 +287,8 @@ func invalidName(name string) string {
 	if upper := strings.ToUpper(name); upper != name && validName(upper) {
 		guess = ": did you mean " + upper + "?"
 	}
-	return fmt.Sprintf("%q is not a name of a pool%s A name has capital letters, digits and single underscores, "+
-		"and does not end in the name of a key", name, cmp.Or(guess, "."))
+	return fmt.Sprintf("%q is not a valid pool name%s A name has capital letters, digits and single underscores, "+
+		"and must not end in an underscore and the name of a key", name, cmp.Or(guess, "."))
 }
 
 // add adds an entry after checking its scope and its key.
@@ -422,7 +422,7 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		}
 		text, ok := asText(t[name])
 		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
-			bad.add(at.source, "%s is %v: it is %s, as a text, a number, a boolean or, for args, a list of texts", full,
+			bad.add(at.source, "%s is %v: must be %s, as a string, number, boolean or, for args, a list of strings", full,
 				t[name], k.kind)
 			continue
 		}
@@ -432,7 +432,7 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		}
 		if !ok || name != strings.ToLower(name) {
 			bad.add(at.source,
-				"unknown key %s: keys are in lower case, their values texts, numbers, booleans or, for args, lists of texts", full)
+				"unknown key %s: keys are lowercase; values are strings, numbers, booleans or, for args, lists of strings", full)
 			continue
 		}
 		at.text = text

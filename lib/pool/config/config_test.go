@@ -192,10 +192,10 @@ func TestProblems(t *testing.T) {
 		{"", []string{"_A_BROWSER=chrome"},
 			[]string{"Pool missing INSTANCES configuration: A needs PW_MCP_PROXY__A_INSTANCES=N"}},
 		{"", []string{"_A_INSTANCES=1", "_B_INSTANCES=1"},
-			[]string{"No default pool defined: set PW_MCP_PROXY__POOL_IS_DEFAULT=true of one of A, B"}},
+			[]string{"No default pool defined: set PW_MCP_PROXY__POOL_IS_DEFAULT=true for one of A, B"}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=false"}, []string{"No default pool defined"}},
 		{"[pool.A]\ninstances = 1\n[pool.B]\nheadless = true\n", nil,
-			[]string{"No default pool defined: set is_default = true in the [pool.POOL] of one of A, B",
+			[]string{"No default pool defined: set is_default = true in [pool.POOL] for one of A, B",
 				"B needs instances = N in [pool.B]"}},
 		{"instances = 1\nalias = \"x\"\ntimout = 5\n" +
 			"[pool.A]\ninstances = \"x\"\nis_default = \"maybe\"\ntimeout = \"soon\"\n", nil,
@@ -214,37 +214,37 @@ func TestProblems(t *testing.T) {
 			[]string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally",
 				"ALIAS defined globally: set it for an instance"}},
 		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"},
-			[]string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": it is a number from 1 to 10000`,
+			[]string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": must be a number from 1 to 10000`,
 				`IS_DEFAULT is "maybe"`}},
 		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"},
 			[]string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?",
 				"unknown key QUARK (PW"}},
 		{"", []string{"BROWSER=netscape", "TIMEOUT=-1", "LEASE_TTL=5", "SANDBOX=maybe", "ARGS='x", "USER_DATA_DIR=x"},
-			[]string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is \"5\": it needs a unit: 5s are seconds", "SANDBOX is",
+			[]string{"BROWSER is", "TIMEOUT is", "LEASE_TTL is \"5\": must have a unit: 5s is seconds", "SANDBOX is",
 				"a quote in it is not closed", "USER_DATA_DIR is"}},
 		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"},
 			[]string{"HEALTH_INTERVAL is \"1000000h\": " +
-				"it is a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
+				"must be a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
 		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome",
 			"_A__01_BROWSER=chrome"},
-			[]string{`"a" is not a name of a pool: did you mean A?`, `"MY_BROWSER" is not a name of a pool. A name has`,
+			[]string{`"a" is not a valid pool name: did you mean A?`, `"MY_BROWSER" is not a valid pool name. A name has`,
 				`"x" is not an instance's ID`, `"01" is not an instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"},
 			[]string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool",
 				"LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
-		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"that of both A/0 and A/1"}},
+		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"set for both A/0 and A/1"}},
 		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil,
 			[]string{"[pool.A.instance.7] is not an instance, or has no keys", "[pool.A.instance.x] is not an instance"}},
 		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\n" +
 			"args = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil,
-			[]string{"--user-data-dir is bpool's to set", "pool.A.timeout is 30.5: it is a duration"}},
+			[]string{"--user-data-dir is set by bpool", "pool.A.timeout is 30.5: must be a duration"}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "BROWSER=webkit", "LAUNCH=true"},
-			[]string{"LAUNCH is \"true\" for a webkit, of A/0"}},
+			[]string{"LAUNCH is \"true\" for A/0, whose browser is webkit"}},
 		{"a = [", nil, []string{"pool.toml:1:", "malformed TOML"}},
 		{"Browser = \"x\"\nheadles = true\n[pools.A]\n[pool]\nA = 1\n[pool.B]\ninstances = 1.5\n", nil,
 			[]string{"unknown key Browser: did you mean browser?", "unknown key headles: did you mean headless?",
-				"unknown table [pools]", "pool.A is not a table", "pool.B.instances is 1.5: it is 1 to 10000"}},
+				"unknown table [pools]", "pool.A is not a table", "pool.B.instances is 1.5: must be 1 to 10000"}},
 	} {
 		_, err := load(t, c.file, slices.Clone(c.env)...)
 		if err == nil {
@@ -261,7 +261,7 @@ func TestProblems(t *testing.T) {
 	_, err := load(t, "[pool.main]\ninstances = 2\nheadless = true\n[pool.main.instance.0]\nalias = \"x\"\n")
 	var e *Error
 	if !errors.As(err, &e) || len(e.Problems) != 1 ||
-		!strings.Contains(e.Problems[0].What, `"main" is not a name of a pool: did you mean MAIN?`) {
+		!strings.Contains(e.Problems[0].What, `"main" is not a valid pool name: did you mean MAIN?`) {
 		t.Error(err)
 	}
 	if _, err := Load("/nonexistent/pool.toml", nil); err == nil ||
@@ -317,18 +317,19 @@ instances = 1
 		vars []string
 		says string
 	}{
-		{append(shared, "BROWSER=firefox"), `ISOLATION is "context" for A/0, whose browser is firefox: only Chrome`},
-		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"), "whose browser is firefox-bin: only Chrome"},
+		{append(shared, "BROWSER=firefox"),
+			`ISOLATION is "context" for A/0, whose browser is firefox: only browsers based on Chromium`},
+		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"), "whose browser is firefox-bin: only browsers based on Chromium"},
 		{append(shared, "_A__1_BROWSER=webkit"), `for A/1, whose browser is webkit`},
 		{append(shared, "LAUNCH=false"), "which has no browser to share: launch is false"},
 		{append(shared, "_A__1_USER_DATA_DIR=/x"), "for A/1, which has a user_data_dir"},
-		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES means nothing here"},
-		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"}, "PER_BROWSER means nothing here"},
-		{[]string{"_A_INSTANCES=2", "LAUNCH=false", "MAX_MEMORY=1GiB"}, "MAX_MEMORY means nothing here"},
+		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES has no effect here"},
+		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"}, "PER_BROWSER has no effect here"},
+		{[]string{"_A_INSTANCES=2", "LAUNCH=false", "MAX_MEMORY=1GiB"}, "MAX_MEMORY has no effect here"},
 		{[]string{"_A_INSTANCES=2", "MAX_MEMORY=1GB"}, "a whole number with a unit, such as 512MiB"},
-		{append(shared, "SPARES=some"), "it is a number from 0 to 10000, or all"},
-		{append(shared, "PER_BROWSER=0"), "it is a number from 1 to 10000"},
-		{[]string{"_A_INSTANCES=2", "ISOLATION=thread"}, "it is process or context"},
+		{append(shared, "SPARES=some"), "must be a number from 0 to 10000, or all"},
+		{append(shared, "PER_BROWSER=0"), "must be a number from 1 to 10000"},
+		{[]string{"_A_INSTANCES=2", "ISOLATION=thread"}, "must be process or context"},
 	} {
 		if _, err := load(t, "", x.vars...); err == nil || !strings.Contains(err.Error(), x.says) ||
 			strings.Count(err.Error(), "\n") > 0 {

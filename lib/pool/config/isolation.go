@@ -32,15 +32,15 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 		case "PER_BROWSER", "SPARES":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
-					"%s means nothing here: it is of instances that share a browser, which need isolation = \"context\"", e.name())
+					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())
 			}
 		case "MAX_MEMORY":
 			switch {
 			case e.text == "0":
 			case runtime.GOOS != "linux":
-				bad.add(e.source, "%s can't be kept on %s, where a browser's memory is not known", e.name(), runtime.GOOS)
+				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(), runtime.GOOS)
 			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
-				bad.add(e.source, "%s means nothing here: it is of browsers that bpool launches on Linux", e.name())
+				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux", e.name())
 			}
 		}
 	}
@@ -50,11 +50,11 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 func (i *Settings) whyUnshareable() string {
 	switch kind := strings.ToLower(filepath.Base(i.Browser)); {
 	case strings.HasPrefix(kind, "firefox"), kind == "webkit":
-		return "whose browser is " + kind + ": only Chrome and its kind have sessions that can be shared out"
+		return "whose browser is " + kind + ": only browsers based on Chromium can be shared"
 	case !i.Launch:
 		return "which has no browser to share: launch is false"
 	case i.UserDataDir != "":
-		return "which has a user_data_dir: its sessions would not see that profile"
+		return "which has a user_data_dir: sessions do not use that profile"
 	}
 	return ""
 }

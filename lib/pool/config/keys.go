@@ -61,11 +61,11 @@ var Browsers = []string{"chromium", "chrome", "msedge", "edge", "brave", "chrome
 var keys = []key{
 	{"INSTANCES", pool, "1 to 10000", "", nil},
 	{"IS_DEFAULT", pool, "true or false", "false", nil},
-	{"DESCRIPTION", pool, "a text", "", func(s *Settings, v string) error { s.Description = v; return nil }},
+	{"DESCRIPTION", pool, "a string", "", func(s *Settings, v string) error { s.Description = v; return nil }},
 	{"ALIAS", instance, "a name", "", func(s *Settings, v string) error { s.Alias = v; return nil }},
 	{"BROWSER", anywhere, "a type or a path", "chromium", func(s *Settings, v string) error {
 		if !slices.Contains(Browsers, v) && !filepath.IsAbs(v) {
-			return fmt.Errorf("it is an absolute path or one of %s", strings.Join(Browsers, ", "))
+			return fmt.Errorf("must be an absolute path or one of %s", strings.Join(Browsers, ", "))
 		}
 		s.Browser = v
 		return nil
@@ -96,7 +96,7 @@ var keys = []key{
 			}
 		}
 		if err != nil || d < 0 || d > MaxTimeout || d > 0 && d < time.Millisecond {
-			return fmt.Errorf("it is a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit",
+			return fmt.Errorf("must be a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit",
 				MaxTimeout)
 		}
 		s.Timeout = d
@@ -110,14 +110,14 @@ var keys = []key{
 		for _, a := range s.Args {
 			switch name, _, _ := strings.Cut(a, "="); name {
 			case "--remote-debugging-port", "--remote-debugging-pipe", "--user-data-dir":
-				return fmt.Errorf("%s is bpool's to set; a profile is chosen by USER_DATA_DIR", name)
+				return fmt.Errorf("%s is set by bpool; choose a profile with USER_DATA_DIR", name)
 			}
 		}
 		return nil
 	}},
 	{"USER_DATA_DIR", anywhere, "an absolute path", "", func(s *Settings, v string) error {
 		if !filepath.IsAbs(v) {
-			return fmt.Errorf("it is an absolute path")
+			return fmt.Errorf("must be an absolute path")
 		}
 		s.UserDataDir = filepath.Clean(v)
 		return nil
@@ -159,13 +159,13 @@ func parseBool(v string) (bool, error) {
 	case "false", "0", "no", "off":
 		return false, nil
 	}
-	return false, fmt.Errorf("it is true or false")
+	return false, fmt.Errorf("must be true or false")
 }
 
 func enumKey(of func(*Settings) *string, values ...string) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		if !slices.Contains(values, v) {
-			return fmt.Errorf("it is %s", strings.Join(values, " or "))
+			return fmt.Errorf("must be %s", strings.Join(values, " or "))
 		}
 		*of(s) = v
 		return nil
@@ -179,7 +179,7 @@ func countKey(of func(*Settings) *int) func(*Settings, string) error {
 func parseCount(v string, low, high int) (int, error) {
 	n, err := strconv.Atoi(v)
 	if err != nil || n < low || n > high {
-		return 0, fmt.Errorf("it is a number from %d to %d", low, high)
+		return 0, fmt.Errorf("must be a number from %d to %d", low, high)
 	}
 	return n, nil
 }
@@ -196,17 +196,17 @@ func parseSize(v string) (int64, error) {
 	if v == "0" {
 		return 0, nil
 	}
-	return 0, fmt.Errorf("it is a whole number with a unit, such as 512MiB or 2GiB, or 0")
+	return 0, fmt.Errorf("must be a whole number with a unit, such as 512MiB or 2GiB, or 0")
 }
 
 func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		d, err := time.ParseDuration(v)
 		if n, bare := strconv.Atoi(v); bare == nil && n > 0 {
-			return fmt.Errorf("it needs a unit: %ds are seconds, %dms milliseconds", n, n)
+			return fmt.Errorf("must have a unit: %ds is seconds, %dms is milliseconds", n, n)
 		}
 		if err != nil || d < low || d > MaxDuration {
-			return fmt.Errorf("it is a duration such as 90s, 5m or 1h30m, at least %v, at most 876000h", low)
+			return fmt.Errorf("must be a duration such as 90s, 5m or 1h30m, at least %v, at most 876000h", low)
 		}
 		*of(s) = d
 		return nil

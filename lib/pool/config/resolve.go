@@ -77,9 +77,9 @@ func (s *layers) resolve(bad *Error) *Config {
 	case len(defaults) == 0:
 		how := "set " + Prefix + "_POOL_IS_DEFAULT=true"
 		if len(s.tables) > 0 {
-			how = "set is_default = true in the [pool.POOL]"
+			how = "set is_default = true in [pool.POOL]"
 		}
-		bad.add("", "No default pool defined: %s of one of %s", how, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+		bad.add("", "No default pool defined: %s for one of %s", how, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return c
 }
@@ -118,12 +118,13 @@ func (c *Config) checkInstances(bad *Error) {
 			}
 			if i.Browser == "webkit" {
 				e := p.layers.lookup(p.Name, i.ID, "LAUNCH")
-				bad.add(e.source, "%s is %q for a webkit, of %s/%s: bpool can launch none", e.name(), e.text, p.Name, i.ID)
+				bad.add(e.source, "%s is %q for %s/%s, whose browser is webkit: bpool cannot launch it", e.name(), e.text, p.Name,
+					i.ID)
 			}
 			at := p.Name + "/" + i.ID
 			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !reported {
 				e := p.layers.lookup(p.Name, i.ID, "USER_DATA_DIR")
-				bad.add(e.source, "%s %s is that of both %s and %s: a profile is for one browser at a time", e.name(),
+				bad.add(e.source, "%s %s is set for both %s and %s: only one browser at a time can use a profile", e.name(),
 					i.UserDataDir, other, at)
 				reported = true
 			}
@@ -144,10 +145,10 @@ func (s *layers) pool(name string, n int, bad *Error) Pool {
 		}
 		source := s.lookup(name, set.ID, "ALIAS").source
 		if isDigits(set.Alias) {
-			bad.add(source, "alias %q looks like an instance's ID: take one that is not all digits", set.Alias)
+			bad.add(source, "alias %q looks like an instance's ID: choose one that is not all digits", set.Alias)
 		}
 		if other, ok := aliases[set.Alias]; ok {
-			bad.add(source, "Duplicate alias in pool %s: %q is that of instance %s too", name, set.Alias, other)
+			bad.add(source, "Duplicate alias in pool %s: %q is also the alias of instance %s", name, set.Alias, other)
 		}
 		aliases[set.Alias] = set.ID
 	}
@@ -192,7 +193,7 @@ func (s *layers) value(pool, id string, k *key) Value {
 	}
 	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
 	if k.name == "BROWSER" && s.noPools {
-		v.Text, v.Source = "", "default: the best that is installed" // nobody has chosen another
+		v.Text, v.Source = "", "default: the best installed browser" // nobody has chosen another
 	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // DevTools cannot drive it

@@ -34,7 +34,8 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 			path = store.SocketPath("bpool")
 			missing.Err = fmt.Errorf("no bpool service runs (looked in %s)", store.Path())
 			if len(private) > 0 {
-				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; --socket %s asks it",
+				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; "+
+					"use --socket %s to connect to it",
 					private[0].Process.PID, private[0].Control)
 			}
 		case 1:

@@ -79,7 +79,7 @@ func TestRunningPools(t *testing.T) {
 	}
 	private := serve(t, store, "private", self, true)
 	if hint, code := found(""); code != exit.Unavailable ||
-		!strings.HasSuffix(hint, "belongs to the program that runs it; --socket "+private+" asks it") {
+		!strings.HasSuffix(hint, "belongs to the program that runs it; use --socket "+private+" to connect to it") {
 		t.Errorf("only a private one runs: %d, %s", code, hint)
 	}
 	if who, _ := found(private); who != "private" {
