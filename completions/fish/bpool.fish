@@ -1,4 +1,4 @@
-# fish completion for bpool. It asks the service by bpool status, but only one
+# fish completion for bpool. It queries the service with bpool status, but only one
 # that the state file says is running: at a socket of systemd's it would start
 # one.
 complete -c bpool -f
@@ -43,7 +43,7 @@ function __bpool_args
 end
 
 # pools|targets|instances|leases
-function __bpool_ask
+function __bpool_names
 	set -l words (commandline -opc)
 	set -l args (__bpool_args $words)
 	contains -- -- $words; and return
@@ -74,31 +74,31 @@ complete -c bpool -n __fish_use_subcommand -a lease -d 'lease an instance'
 complete -c bpool -n __fish_use_subcommand -a renew -d 'extend a lease'
 complete -c bpool -n __fish_use_subcommand -a release -d 'end leases'
 complete -c bpool -n __fish_use_subcommand -a restart -d 'replace browsers'
-complete -c bpool -n __fish_use_subcommand -a drain -d 'grant no more leases'
+complete -c bpool -n __fish_use_subcommand -a drain -d 'stop granting leases'
 complete -c bpool -n __fish_use_subcommand -a scale -d 'change the number of instances'
 complete -c bpool -n __fish_use_subcommand -a reload -d 'read the configuration again'
 complete -c bpool -n __fish_use_subcommand -a watch -d 'print events as they happen'
-complete -c bpool -n '__fish_seen_subcommand_from status lease drain scale' -a '(__bpool_ask pools)'
-complete -c bpool -n '__fish_seen_subcommand_from restart' -a '(__bpool_ask targets)'
-complete -c bpool -n '__fish_seen_subcommand_from renew release' -a '(__bpool_ask leases)'
+complete -c bpool -n '__fish_seen_subcommand_from status lease drain scale' -a '(__bpool_names pools)'
+complete -c bpool -n '__fish_seen_subcommand_from restart' -a '(__bpool_names targets)'
+complete -c bpool -n '__fish_seen_subcommand_from renew release' -a '(__bpool_names leases)'
 complete -c bpool -n '__fish_seen_subcommand_from serve check' -l config -d 'read this file' -rF
 complete -c bpool -n '__fish_seen_subcommand_from serve check' -l env-file -d 'read variables from this file' -rF
 complete -c bpool -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from check' -l socket -d 'the control socket' -rF
-complete -c bpool -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'until leases are ended' -x
+complete -c bpool -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'until leases must end' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve' -l http -d 'serve status and metrics there' -x
-complete -c bpool -n '__fish_seen_subcommand_from serve' -l token-file -d 'ask for the token in this file' -rF
-complete -c bpool -n '__fish_seen_subcommand_from status' -l watch -d 'show it again and again'
-complete -c bpool -n '__fish_seen_subcommand_from status' -l wide -d 'show all of it'
+complete -c bpool -n '__fish_seen_subcommand_from serve' -l token-file -d 'require the token in this file' -rF
+complete -c bpool -n '__fish_seen_subcommand_from status' -l watch -d 'update the table every second'
+complete -c bpool -n '__fish_seen_subcommand_from status' -l wide -d 'show all columns'
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l stop-timeout -d 'until it is killed' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-pid -d 'end with this process' -x
 complete -c bpool -n '__fish_seen_subcommand_from serve lease' -l bind-fd -d 'end at end of file' -x
-complete -c bpool -n '__fish_seen_subcommand_from lease' -l instance -d 'ID or alias' -xa '(__bpool_ask instances)'
+complete -c bpool -n '__fish_seen_subcommand_from lease' -l instance -d 'ID or alias' -xa '(__bpool_names instances)'
 complete -c bpool -n '__fish_seen_subcommand_from lease' -l timeout -d 'how long to wait' -x
 complete -c bpool -n '__fish_seen_subcommand_from lease' -l wait -d 'hold it until told to stop'
 complete -c bpool -n '__fish_seen_subcommand_from lease renew' -l ttl -d 'until it ends unless renewed' -x
 complete -c bpool -n '__fish_seen_subcommand_from release' -l all -d 'end all leases'
-complete -c bpool -n '__fish_seen_subcommand_from check' -l all -d 'defaults too'
-complete -c bpool -n '__fish_seen_subcommand_from drain' -l off -d 'give leases again'
+complete -c bpool -n '__fish_seen_subcommand_from check' -l all -d 'include defaults'
+complete -c bpool -n '__fish_seen_subcommand_from drain' -l off -d 'grant leases again'
 complete -c bpool -l output -d 'json or table' -xa 'json table'
 complete -c bpool -l field -s f -d 'bare values by name' -x
 complete -c bpool -l no-input -d 'do not read standard input'
