@@ -61,14 +61,14 @@ func TestSharedPoolLeases(t *testing.T) {
 	if s := b.targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#mine") {
 		t.Errorf("another holder sees %s", s)
 	}
-	// A pool that is drained gives no leases; those that there are go on.
+	// A drained pool grants no leases; existing leases go on.
 	w.run("bpool", "drain", "A").wants(t, 0, "")
 	if i := p.status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" ||
 		c.ask("Browser.getVersion", "{}") == "" {
 		t.Errorf("%+v", i)
 	}
 	w.run("bpool", "drain", "--off").wants(t, 0, "")
-	// Its end: who is connected is told, who comes later too.
+	// At its end connected clients are told, and later ones too.
 	w.run("bpool", "release", a.Lease.ID).wants(t, 0, "")
 	if took := c.lost(); took > 2*time.Second {
 		t.Errorf("a client was disconnected after %v", took)
@@ -82,8 +82,8 @@ func TestSharedPoolLeases(t *testing.T) {
 	if code, body := get(t, "GET", port+"/json/version"); code != 404 || !strings.Contains(body, "ws_url of a lease") {
 		t.Errorf("the port itself: %d %s", code, body)
 	}
-	// The next holder has a fresh session, and no page of the last is alive
-	// once it is connected.
+	// The next holder has a fresh session, and all pages of the last one are
+	// closed once it is connected.
 	again := p.lease("--instance", a.Lease.Instance)
 	c = dial(t, again.Instance.WSURL)
 	if _, all := get(t, "GET", w.own()+"/json/list"); strings.Contains(all, "#mine") {
@@ -96,7 +96,7 @@ func TestSharedPoolLeases(t *testing.T) {
 		t.Errorf("the next holder sees %s", s)
 	}
 	w.run("bpool", "release", b.Lease.ID).wants(t, 0, "")
-	// A client closes its browser: the lease has another one at its address.
+	// A client closes its browser: the lease gets another one at its address.
 	c.ask(newPage, blank("closed"))
 	c.ask("Browser.close", "{}")
 	c.lost()
@@ -148,7 +148,7 @@ func TestSharedPoolSpares(t *testing.T) {
 		}
 		leases = append(leases, l)
 	}
-	leases = append(leases, p.lease()) // there is none, which the holder notices
+	leases = append(leases, p.lease()) // no session is ready, which the holder notices
 	syscall.Kill(pid, syscall.SIGCONT)
 	for _, l := range leases {
 		if s := l.targets(t); strings.Count(s, `"type":"page"`) != 1 {
@@ -481,7 +481,7 @@ func TestSharedPoolRestart(t *testing.T) {
 	if s := b.targets(t); strings.Contains(s, "#old") || p.pid(1) == b.Instance.PID {
 		t.Errorf("after a restart of the pool a lease sees %s", s)
 	}
-	// It is not replaced, and nobody waits for it.
+	// It is not replaced, and no request waits for it.
 	syscall.Kill(p.pid(0), syscall.SIGKILL)
 	until(t, "both have failed", func() bool { return p.status().Summary.Failed == 2 })
 	if code, body := get(t, "GET", a.Instance.HTTPURL+"/json/version"); code != http.StatusServiceUnavailable ||
@@ -533,7 +533,7 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Host = "192.0.2.1:9222" // of a client on another machine
+	r.Host = "192.0.2.1:9222" // as from a client on another machine
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

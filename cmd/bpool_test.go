@@ -67,13 +67,14 @@ func TestPoolLeases(t *testing.T) {
 	l := p.lease("--instance", "last")
 	w.run("bpool", "lease", "--instance", "2").wants(t, 75, "none came free within 200ms")
 	w.run("bpool", "lease", "--instance", "2", "--timeout", "0").wants(t, 75, "none is free")
-	// The others are not held up, and the one that came back earliest goes first.
+	// Other requests are not held up; the instance that was returned first goes
+	// first.
 	a, b := p.lease(), p.lease()
 	w.run("bpool", "release", b.Lease.ID, a.Lease.ID).wants(t, 0, "")
 	if x, y := p.lease(), p.lease(); x.Lease.Instance != b.Lease.Instance || y.Lease.Instance != a.Lease.Instance {
 		t.Errorf("%s %s, want %s %s", x.Lease.Instance, y.Lease.Instance, b.Lease.Instance, a.Lease.Instance)
 	}
-	// One waits, and as many as may.
+	// One request waits, and the queue is full.
 	c := w.cmd("bpool", "lease", "--timeout", "1m", "-f", "lease.instance")
 	var got strings.Builder
 	c.Stdout = &got
@@ -85,7 +86,8 @@ func TestPoolLeases(t *testing.T) {
 	if got.String() != "2\n" {
 		t.Errorf("who waits gets %q", got.String())
 	}
-	// A release of what is no more is no error; a stranger's changes nothing.
+	// Releasing a lease that has ended is not an error; releasing an unknown
+	// one changes nothing.
 	w.run("bpool", "release", l.Lease.ID, "lease_1_x").wants(t, 0, "there is no lease")
 	w.run("bpool", "renew", l.Lease.ID).wants(t, 69, "there is no lease")
 	if s := p.status().Summary; s.Leased != 3 {
@@ -128,14 +130,14 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Process.Kill()
 	c.Wait()
 	free()
-	// A command is told that its time is over, and so is who reads its messages.
+	// A command is told that its lease has expired, and so is its user.
 	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143, "the lease has expired (time to live 300ms): stopping sleep")
 	w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
 	r = w.run("bpool", "lease", "--ttl", "300ms", "--wait")
 	if r.code != 69 || !strings.Contains(r.err, "the lease has expired (time to live 300ms)") {
 		t.Errorf("%+v", r)
 	}
-	// One that nobody can know of, as its record could not be printed.
+	// A lease that nobody can know of, because its record could not be printed.
 	w.run("sh", "-c", "bpool lease >/dev/full").wants(t, 1, "cannot write the result")
 	free()
 	nobody, pipe, _ := os.Pipe()
@@ -147,7 +149,7 @@ func TestPoolLeaseEnds(t *testing.T) {
 	}
 	pipe.Close()
 	free()
-	// A command whose browser is replaced under it.
+	// A command whose browser is replaced while it runs.
 	c = w.cmd("bpool", "lease", "--", "cat")
 	var errs syncBuffer
 	c.Stderr = &errs
@@ -163,14 +165,14 @@ func TestPoolLeaseEnds(t *testing.T) {
 		t.Error(err)
 	}
 	free()
-	// A process that it is bound to.
+	// A lease that is bound to a process.
 	sleep := exec.Command("sleep", "1000")
 	sleep.Start()
 	p.lease("--bind-pid", fmt.Sprint(sleep.Process.Pid))
 	sleep.Process.Kill()
 	sleep.Wait()
 	free()
-	// Its time; what is open is cut.
+	// The lease expires; open connections are closed.
 	l := p.lease("--ttl", "300ms")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.Instance.HTTPURL, "http://"))
 	if err != nil {
@@ -181,12 +183,13 @@ func TestPoolLeaseEnds(t *testing.T) {
 	free()
 	l = p.lease("--ttl", "2s")
 	w.run("bpool", "renew", "--ttl", "1h", l.Lease.ID).wants(t, 0, "")
-	time.Sleep(2100 * time.Millisecond) // longer than it had
+	time.Sleep(2100 * time.Millisecond) // longer than its time to live
 	if p.status().Summary.Leased != 1 {
 		t.Error("a renewed lease has expired")
 	}
 	w.run("bpool", "release", "--all")
-	// Who waits is told for whom, and who goes away meanwhile takes nothing along.
+	// A waiting request says what it waits for, and takes nothing along when it
+	// ends.
 	p.lease()
 	c = w.cmd("bpool", "lease", "--timeout", "1m")
 	errs = syncBuffer{}
@@ -199,7 +202,7 @@ func TestPoolLeaseEnds(t *testing.T) {
 	until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })
 	w.run("bpool", "release", "--all")
 	p.lease()
-	// As a launcher of bproxy.
+	// As the launcher of bproxy.
 	w.run("bpool", "release", "--all")
 	q := w.proxy("--launch", "exec bpool lease --wait")
 	if code, body := get(t, "GET", q.url+"/json/version"); code != 200 || p.status().Summary.Leased != 1 {
@@ -285,7 +288,7 @@ func TestPoolDeath(t *testing.T) {
 	p.cmd.Wait()
 	w.clean()
 	w.run("bpool", "status").wants(t, 69, "no bpool service")
-	// What a PID namespace has left that has ended is none of those that run.
+	// A service of another PID namespace that has ended is not running.
 	file := w.dir + "/state/state.json"
 	b, _ := os.ReadFile(file)
 	boot, _, _ := strings.Cut(proc.Boot(), "/")
@@ -627,7 +630,7 @@ func TestPoolUnderLoad(t *testing.T) {
 	for range 32 {
 		all.Go(func() {
 			for time.Now().Before(end) {
-				// The directory is the proof that nobody else is there.
+				// A second browser in the directory would fail.
 				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c", `d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
 				if r.code != 0 {
 					t.Errorf("%+v", r)
@@ -637,7 +640,7 @@ func TestPoolUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 	w.run("bpool", "reload").wants(t, 0, "")
-	w.run("bpool", "restart", "A").wants(t, 0, "") // those that wait longer and longer too
+	w.run("bpool", "restart", "A").wants(t, 0, "") // failed instances too
 	until(t, "all is well again", func() bool {
 		s := p.status().Summary
 		return s.Total == 4 && s.Available == 4 && s.Waiting == 0 && s.Leased == 0
@@ -672,8 +675,8 @@ func TestPoolCheck(t *testing.T) {
 		r.wants(t, 78, "hint: bpool.toml(5) describes each key")
 	}
 	w.run("bpool").wants(t, 64, "name a command")
-	// A file of variables, which is read only if it is named, and is written for
-	// more than one program. The environment goes before it.
+	// A file of variables is read only if it is named, and may be written for
+	// several programs. The environment takes precedence.
 	os.WriteFile(w.dir+"/.env", []byte("# .env\nSECRET='x y'\nexport PW_MCP_PROXY_TIMEOUT=30000\nPW_MCP_PROXY__A_INSTANCES=3\nPW_MCP_PROXY__A__1_BROWSER=chrome\n"), 0o600)
 	c := w.cmd("bpool", "check", "-f", fields, "--env-file", ".env")
 	c.Dir, c.Env = w.dir, env
@@ -687,7 +690,7 @@ func TestPoolCheck(t *testing.T) {
 		t.Errorf("it is read unasked: %s", b)
 	}
 	w.run("bpool", "serve", "--env-file", w.dir+"/none").wants(t, 78, "none: no such file or directory")
-	// Nothing is configured: the best browser there is will do.
+	// Nothing is configured: the best installed browser is used.
 	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
 	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best installed browser\n") || r.err != "" {
 		t.Errorf("%+v", r)
@@ -852,7 +855,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	if s := p.status().Summary; s.Total != 3 || s.Leased != 2 {
 		t.Errorf("%+v", s)
 	}
-	// Instance 1 changes, 2 is new, pool B goes.
+	// Instance 1 changes, 2 is new, pool B is removed.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.A.instance.1]\nalias = \"x\"\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	until(t, "it is reloaded", func() bool { return p.status().Summary.Healthy == 3 })
@@ -860,7 +863,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	if i := s.Pools[0].Instances; len(s.Pools) != 1 || i[0].PID != l.Instance.PID || i[0].Lease != l.Lease.ID || i[1].PID == other.PID {
 		t.Errorf("%+v", s)
 	}
-	// What is gone lives as long as its lease.
+	// A removed instance lives as long as its lease.
 	if code, _ := get(t, "GET", b.Instance.HTTPURL+"/json/version"); code != 200 {
 		t.Error(code)
 	}
@@ -876,11 +879,11 @@ func TestPoolReloadAndScale(t *testing.T) {
 	w.run("bpool", "scale", "A", "0").wants(t, 64, "1 to 10000")
 	w.run("bpool", "scale", "C", "1").wants(t, 69, "no pool is named")
 	until(t, "the others are stopped", func() bool { return len(w.state().Instances) == 1 })
-	// What scale has done is undone, and the state file names the pools anew.
+	// The size set by scale is reset, and the state file lists the pools again.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
 	w.run("bpool", "reload").wants(t, 0, "the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
 	until(t, "the new names are listed", func() bool { return slices.Equal(w.state().Pools[0].Names, []string{"A", "D"}) })
-	// What others find it by is deleted.
+	// The socket and the entry of the service are deleted.
 	os.RemoveAll(w.dir + "/state")
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	until(t, "it is found again", func() bool {

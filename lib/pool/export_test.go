@@ -2,14 +2,14 @@ package pool
 
 import "time"
 
-// SetUptime gives the service another clock that counts the machine's sleep.
+// SetUptime replaces the clock that runs while the machine sleeps.
 func (v *Service) SetUptime(now func() time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.uptime = now
 }
 
-// Done is closed when the lease has ended, or if there is none.
+// Done is closed when the lease has ended or does not exist.
 func (v *Service) Done(id string) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -31,7 +31,7 @@ func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
 		}
 		waits := queueLease(t, v, pool.Request{}) // although 1 is free
 		v.Release(l.id)
-		v.Scale("A", 3) // what is added is drained too
+		v.Scale("A", 3) // added instances are drained too
 		time.Sleep(30 * time.Second)
 		if a, st := answered(waits), status(t, v); a != nil || st.Available != 0 || st.Instances[1].Status != pool.Draining {
 			t.Fatalf("%+v %+v", a, st)
@@ -43,7 +43,7 @@ func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
 		if a, st := answered(waits), status(t, v); a == nil || a.err != nil || st.Available != 2 {
 			t.Errorf("%+v %+v", a, st)
 		}
-		// All of them, while a lease goes on.
+		// All pools, while a lease goes on.
 		l = take(t, v, "")
 		if n, err := v.Drain("", true); n != 4 || err != nil {
 			t.Error(n, err)
@@ -76,8 +76,8 @@ func TestScaleUpServesWhoWaits(t *testing.T) {
 	})
 }
 
-// The instance of a lease that outlives a scale-down is not the one that gets
-// its number later: its end must not free that one.
+// A lease that outlives a scale-down belongs to its old instance. Its end must
+// not free the new instance with the same number.
 func TestScaleDownLetsALeaseGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
@@ -100,7 +100,7 @@ func TestScaleDownLetsALeaseGoOn(t *testing.T) {
 		if a := <-queueLease(t, v, pool.Request{Instance: "1", Timeout: new(time.Duration(0))}); a.err == nil {
 			t.Error("leased twice")
 		}
-		// One that nobody comes for any more goes nowhere.
+		// A removed slot does not return to the queue.
 		v.Scale("A", 1)
 		v.Release(fresh.id)
 		take(t, v, "")
@@ -138,7 +138,8 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	})
 }
 
-// None of these is a matter of an instance, so none may cost its browser.
+// These settings do not concern an instance, so a change must not cost its
+// browser.
 func TestReloadOfThePoolsOwnSettingsKeepsItsInstances(t *testing.T) {
 	for _, changed := range []string{"LEASE_TIMEOUT=3s", "_A_LEASE_TTL=3s", "_A_QUEUE_LIMIT=3", "_A_DESCRIPTION=mine"} {
 		t.Run(changed, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestStopTellsWhoWaits(t *testing.T) {
 		for _, w := range waiting {
 			stopping(<-w)
 		}
-		// What is leased goes on until then, and nobody is next.
+		// Existing leases go on until then, and no request is served.
 		if !v.Release(l.id) || v.Unhealthy() == "" {
 			t.Error("its lease is gone")
 		}
@@ -236,11 +237,11 @@ func TestEvents(t *testing.T) {
 		if some, _ := v.Events(t.Context(), 2999); len(some) != 2 || some[0].Number != 3000 || some[1].Event != "released" {
 			t.Errorf("%+v", some)
 		}
-		// A number of the service that ran before.
+		// A number from an earlier service.
 		if some, err := v.Events(t.Context(), 3002); err != nil || len(some) != len(all) {
 			t.Error(len(some), err)
 		}
-		// Only what is new, of which there is nothing yet.
+		// Only new events, of which there are none yet.
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("enough"))
 		defer cancel()
 		for _, after := range []int64{-1, 3001} {
@@ -263,9 +264,9 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Between the moment that the queue gives a slot out and the one that its new
-// holder has run, it is nobody's: whatever settles the pool then must not give
-// it out once more, as who was first would be sent to the end of the line.
+// Between the queue's choice of a slot and the new holder's turn to run, the
+// slot has no visible holder. Updating the queue then must not assign the slot
+// again, or the first waiter would lose its turn.
 func TestWhoIsServedKeepsItsPlaceWhateverSettlesThePool(t *testing.T) {
 	for name, settle := range map[string]func(*testing.T, *pool.Service){
 		"drain --off": func(t *testing.T, v *pool.Service) { v.Drain("", false) },
@@ -295,8 +296,8 @@ func TestWhoIsServedKeepsItsPlaceWhateverSettlesThePool(t *testing.T) {
 	}
 }
 
-// When drain has answered, what is leased can only become less: its caller
-// may be waiting for that to end the browsers.
+// After drain has returned, the number of leases can only fall: its caller may
+// be waiting for that to stop the browsers.
 func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 	for name, end := range map[string]func(v *pool.Service){
 		"drain":  func(v *pool.Service) { v.Drain("A", true) },
@@ -318,7 +319,7 @@ func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 	}
 }
 
-// A number of hours that is as good as "never" is no overflow.
+// A very large number of hours does not overflow.
 func TestVeryLongIntervals(t *testing.T) {
 	cfg, err := config.Load("", []string{config.Prefix + "HEALTH_INTERVAL=876000h",
 		config.Prefix + "HEALTH_TIMEOUT=876000h", config.Prefix + "START=lazy"})
@@ -337,8 +338,8 @@ func TestVeryLongIntervals(t *testing.T) {
 	}
 }
 
-// upTo lets others run for a while, so that two things that are due at the
-// same moment happen in either order.
+// upTo yields for a while, so that two events that are due at the same moment
+// happen in either order.
 func upTo(n int) {
 	for range rand.IntN(n) {
 		runtime.Gosched()
@@ -378,8 +379,8 @@ func TestReleaseAtTheMomentOfExpiry(t *testing.T) {
 	})
 }
 
-// In a bubble the end always wins at that very moment, so this one takes real
-// time, a little.
+// In a synctest bubble the expiry always wins at that moment, so this test
+// takes a little real time.
 func TestRenewAtTheMomentOfExpiry(t *testing.T) {
 	v := start(t, one...)
 	renewed := 0
@@ -391,7 +392,7 @@ func TestRenewAtTheMomentOfExpiry(t *testing.T) {
 		_, err := v.Renew(l.id, time.Hour)
 		if err == nil {
 			renewed++
-			time.Sleep(50 * time.Microsecond) // an expiry that was under way would come now
+			time.Sleep(50 * time.Microsecond) // a pending expiry would come now
 			if !v.Release(l.id) {
 				t.Fatalf("round %d: it was renewed, and expired", round)
 			}
@@ -407,8 +408,8 @@ func TestRenewAtTheMomentOfExpiry(t *testing.T) {
 	t.Log(renewed, "were renewed in time")
 }
 
-// Whoever is cancelled when it is served has a lease to release, or none: an
-// instance that nobody has is free.
+// A request that is cancelled while it is served either has a lease to release,
+// or the instance is free.
 func TestCancelledAtTheMomentItIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, one...)
@@ -442,16 +443,16 @@ func TestCancelledAtTheMomentItIsServed(t *testing.T) {
 	})
 }
 
-// replay follows the service's events, and reports an instance that is leased
-// while it is, or a lease that ends twice. An instance is a number's from the
-// event that it is healthy to the next of them: a lease of the one before may
-// go on beside that of its successor, as scaling down leaves it.
+// replay follows the service's events and reports an instance that is leased
+// twice at the same time, or a lease that ends twice. A new instance with the
+// same number begins with the event healthy; after scaling down, a lease of the
+// old instance may coexist with one of the new.
 type replay struct {
 	last   int64
-	holder map[string]string // lease by pool and instance
-	live   map[string]bool   // leases, of former instances too
+	holder map[string]string // by pool and instance
+	live   map[string]bool   // leases, including those of removed instances
 	leases int
-	lost   int // events, to a reader that was too slow: what was known is not
+	lost   int // events that a slow reader missed, after which nothing is known
 }
 
 func (r *replay) read(ctx context.Context, v *pool.Service) (wrong []string) {
@@ -502,7 +503,7 @@ func TestUnderLoad(t *testing.T) {
 		v.Drain("A", false)
 	}
 	scale := func(v *pool.Service) { v.Scale("A", 4+rand.IntN(9)) }
-	reload := func(v *pool.Service) { // half the time 5 is another one
+	reload := func(v *pool.Service) { // half the time, instance 5 changes
 		v.Apply(load(t, append(shape, fmt.Sprintf("_A__5_ALIAS=%c", 'a'+rand.IntN(2)))...))
 	}
 	t.Run("undisturbed", func(t *testing.T) { underLoad(t, shape) })
@@ -510,20 +511,20 @@ func TestUnderLoad(t *testing.T) {
 	t.Run("reshaped", func(t *testing.T) { underLoad(t, shape, drain, scale, reload) })
 }
 
-// underLoad has many lease and release while others do their worst.
+// underLoad leases and releases in parallel while other functions interfere.
 func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	v := start(t, shape...)
 	watching, enough := context.WithCancel(t.Context())
 	r, wrong := &replay{}, make(chan []string, 1)
 	go func() { wrong <- r.read(watching, v) }()
 
-	// 0 to 3 are never scaled away: besides the events, who holds one of them
-	// sees for itself that nobody else does.
+	// Instances 0 to 3 are never removed: for them, each holder also checks
+	// that it is the only one.
 	var holders [4]atomic.Int32
 	var clients, others sync.WaitGroup
 	var leased atomic.Int32
 	began := time.Now()
-	// A busy machine takes longer for as much.
+	// A busy machine needs more time.
 	goesOn := func() bool {
 		took := time.Since(began)
 		return took < 500*time.Millisecond || leased.Load() < 200 && took < 30*time.Second
@@ -579,7 +580,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	others.Wait()
 	clients.Wait()
 
-	// Nothing is left, and each instance is there to be had, once.
+	// No lease is left, and each instance can be leased exactly once.
 	st := status(t, v)
 	if v.Leases() != 0 || st.Leased != 0 || st.Waiting != 0 || st.Available != st.Total {
 		t.Errorf("%d leases, %+v", v.Leases(), st)
@@ -624,7 +625,7 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 
 // stuck is a standard error that nobody reads.
 type stuck struct {
-	began chan<- struct{} // told of the first write
+	began chan<- struct{} // receives a value at the first write
 	until <-chan struct{}
 }
 
@@ -637,7 +638,7 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A message that can't be written holds up its own browser at most.
+// A log that blocks holds up one browser at most.
 func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1",
 		config.Prefix + "_B_INSTANCES=1", config.Prefix + "_B_LAUNCH=false"})

@@ -16,8 +16,8 @@ import (
 	"btools/lib/record"
 )
 
-// load is a configuration of slots that hold no browser: such a slot is
-// healthy at once and for good, so that only leasing is looked at.
+// load returns a configuration of slots without browsers. They are always
+// healthy, so that tests see only leasing.
 func load(t testing.TB, environ ...string) *config.Config {
 	t.Helper()
 	vars := []string{config.Prefix + "LAUNCH=false"}
@@ -46,7 +46,7 @@ func start(t testing.TB, environ ...string) *pool.Service {
 // one is a pool of one instance.
 var one = []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1"}
 
-// answer is what a request got, and when.
+// answer is the result of a request, and its time.
 type answer struct {
 	id, instance string
 	expires      time.Time
@@ -75,7 +75,7 @@ func (a *answer) of(rec *record.Record) {
 	a.instance, a.expires = l.Instance, l.ExpiresAt.Time
 }
 
-// take leases what is free now.
+// take leases an instance that is free now.
 func take(t testing.TB, v *pool.Service, instance string) answer {
 	t.Helper()
 	a := lease(t.Context(), v, pool.Request{Instance: instance, Timeout: new(time.Duration(0)), Held: true})
@@ -85,22 +85,22 @@ func take(t testing.TB, v *pool.Service, instance string) answer {
 	return a
 }
 
-// leaseAsync asks in the background.
+// leaseAsync requests a lease in the background.
 func leaseAsync(ctx context.Context, v *pool.Service, r pool.Request) <-chan answer {
 	c := make(chan answer, 1)
 	go func() { c <- lease(ctx, v, r) }()
 	return c
 }
 
-// queueLease asks in the background; when it returns the request waits in line, or
-// is answered.
+// queueLease requests a lease in the background and returns when the request is
+// waiting or answered.
 func queueLease(t *testing.T, v *pool.Service, r pool.Request) <-chan answer {
 	c := leaseAsync(t.Context(), v, r)
 	synctest.Wait()
 	return c
 }
 
-// answered is the answer that has come by now, nil if none has.
+// answered returns the answer if it has come by now, or nil.
 func answered(c <-chan answer) *answer {
 	synctest.Wait()
 	select {
@@ -111,7 +111,7 @@ func answered(c <-chan answer) *answer {
 	}
 }
 
-// code is the code of a control error, which others are not taken for.
+// code returns the code of a control error, and "" for other errors.
 func code(err error) string {
 	if e := (*control.Error)(nil); errors.As(err, &e) {
 		return e.Code
@@ -128,7 +128,7 @@ func status(t testing.TB, v *pool.Service) pool.PoolStatus {
 	return st.Pools[0]
 }
 
-// ends are the events of a lease after its beginning.
+// ends returns the events that ended a lease.
 func ends(t testing.TB, v *pool.Service, id string) (ends []string) {
 	t.Helper()
 	list, err := v.Events(t.Context(), 0)
@@ -176,10 +176,10 @@ func TestRenewMovesTheEnd(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		renew(0, 10*time.Second)
-		time.Sleep(9 * time.Second) // its old end is long over
+		time.Sleep(9 * time.Second) // its old end is long past
 		renew(20*time.Second, 20*time.Second)
 		time.Sleep(15 * time.Second)
-		renew(0, 20*time.Second) // the time to live stays the one that was asked for last
+		renew(0, 20*time.Second) // the time to live stays the one that was requested last
 		began := time.Now()
 		if <-over; time.Since(began) != 20*time.Second {
 			t.Error("it ended after", time.Since(began))
@@ -245,8 +245,8 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
-// The wait of leasedkeyq began anew each time that anybody was notified, so
-// that on a busy pool it never ended.
+// In leasedkeyq, every notification restarted the wait, so that on a busy pool
+// it never ended.
 func TestWaitEndsAtItsDeadlineWhateverHappensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_LEASE_TIMEOUT=30s")
@@ -291,7 +291,7 @@ func TestRefusals(t *testing.T) {
 		began := time.Now()
 		refused(control.LeaseTimeout, pool.Request{Timeout: at0})
 		refused(control.LeaseTimeout, pool.Request{Pool: "A", Instance: "main", Timeout: at0})
-		// Those that wait for one instance fill the line as others do.
+		// Requests for one instance fill the queue as others do.
 		queueLease(t, v, pool.Request{Instance: "main"})
 		queueLease(t, v, pool.Request{})
 		refused(control.QueueFull, pool.Request{})
@@ -323,8 +323,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Each row is a release, by the instance's ID, and who gets it then: whoever
-// came first of those that want this one or any.
+// Each row is a release of an instance and the request that gets it: the first
+// one for this instance or for any.
 func TestNobodyOvertakesAndNobodyIsHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, "_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__1_ALIAS=main")
@@ -340,7 +340,7 @@ func TestNobodyOvertakesAndNobodyIsHeldUp(t *testing.T) {
 		}
 		for step, c := range []struct {
 			freed string
-			next  int // in the line; -1: none
+			next  int // index in line; -1: none
 		}{{"2", 1}, {"0", 3}, {"2", 4}, {"1", 0}, {"1", 2}, {"1", 5}, {"0", 6}, {"2", -1}, {"1", -1}, {"0", 7}} {
 			if !v.Release(held[c.freed]) {
 				t.Fatal(step, "nothing released")
@@ -384,7 +384,7 @@ func TestReleaseOfWhatIsNoLeaseChangesNothing(t *testing.T) {
 	if !v.Release(l.id) {
 		t.Error("not released")
 	}
-	again := take(t, v, "") // the same instance, under another lease
+	again := take(t, v, "") // the same instance, with another lease
 	for _, id := range []string{l.id, "", "lease_0_x", strings.ToUpper(other.id)} {
 		if v.Release(id) {
 			t.Error("released", id)

@@ -22,8 +22,8 @@ import (
 	"btools/lib/pool/config"
 )
 
-// farm launches processes that are as good as browsers for everything but
-// what a client would want of one.
+// farm launches processes that stand in for browsers, except that no client can
+// drive them.
 type farm struct {
 	bad atomic.Bool // launches fail
 }
@@ -42,10 +42,10 @@ func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ option
 	})
 }
 
-// startFarm is a service whose browsers come from a farm.
+// startFarm starts a service whose browsers come from a farm.
 func startFarm(t *testing.T, bad bool, vars ...string) (*pool.Service, *farm) {
 	t.Helper()
-	env := []string{config.Prefix + "HEALTH_INTERVAL=1h"} // nobody answers a ping
+	env := []string{config.Prefix + "HEALTH_INTERVAL=1h"} // these browsers answer no health check
 	for _, kv := range vars {
 		env = append(env, config.Prefix+kv)
 	}
@@ -66,14 +66,14 @@ func startFarm(t *testing.T, bad bool, vars ...string) (*pool.Service, *farm) {
 	return v, f
 }
 
-// kill ends the browser of an instance, and returns whether it had one.
+// kill kills the browser of an instance, and reports whether it had one.
 func kill(t *testing.T, v *pool.Service, n int) bool {
 	t.Helper()
 	pid := status(t, v).Instances[n].ProcessID
 	return pid != nil && syscall.Kill(*pid, syscall.SIGKILL) == nil
 }
 
-// Who asks with time to wait gets a lease, as a browser that has ended is
+// A request with enough time gets a lease, because a browser that has ended is
 // replaced in time, however often that happens.
 func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
 	v, _ := startFarm(t, false, "_A_INSTANCES=4", "_A_IS_DEFAULT=1")
@@ -106,7 +106,7 @@ func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
 	}
 }
 
-// With RESTART=never nothing comes back by itself, so nobody waits for it.
+// With RESTART=never no browser comes back, so no request waits for one.
 func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	v, _ := startFarm(t, false, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
 	held := take(t, v, "0")
@@ -122,7 +122,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	if code(a.err) != control.NoneHealthy || !strings.HasSuffix(a.err.Error(), "not retried (RESTART=never)") {
 		t.Error("who comes later is told", a.err)
 	}
-	// The other one is there to be had, and is all that there is.
+	// The other instance can be leased, and is the only one.
 	other := lease(t.Context(), v, pool.Request{})
 	if other.err != nil || other.instance != "1" {
 		t.Fatal(other)
@@ -135,7 +135,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	if a := <-waits; code(a.err) != control.NoneHealthy {
 		t.Error("who waits for any is told", a.err)
 	}
-	// It is there again when somebody says so.
+	// A restart brings it back.
 	if n, err := v.Restart("A", "0"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -144,7 +144,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	}
 }
 
-// What can't be launched is tried again, and who can wait for that does.
+// A failed launch is retried, and a request that can wait for that does.
 func TestWaitingForTheNextTry(t *testing.T) {
 	v, f := startFarm(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. " +
@@ -164,7 +164,7 @@ func TestWaitingForTheNextTry(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	// A launch that failed replaced nothing.
+	// A failed launch has replaced nothing.
 	until(t, "both are up", func() bool { return status(t, v).Healthy == 2 })
 	restarts := func() (all []int) {
 		for _, i := range status(t, v).Instances {
@@ -193,7 +193,7 @@ func TestWaitingForTheNextTry(t *testing.T) {
 	}
 }
 
-// An error of a lease says who has what there is.
+// The error for a lease says who holds the instances.
 func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 	v := start(t, "_A_INSTANCES=5", "_A_IS_DEFAULT=1", "_A__4_ALIAS=main", "_A_LEASE_TTL=10s")
 	for n := range 5 {
@@ -224,8 +224,8 @@ func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 	}
 }
 
-// A profile is its browser's until that is gone, however often the
-// configuration is read meanwhile.
+// A profile belongs to its browser until that has ended, however often the
+// configuration is reloaded.
 func TestAProfileAfterSeveralReloads(t *testing.T) {
 	vars := []string{"HEALTH_INTERVAL=1h", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=" + t.TempDir()}
 	v, _ := startFarm(t, false, vars...)
@@ -257,8 +257,7 @@ func TestAProfileAfterSeveralReloads(t *testing.T) {
 	}
 }
 
-// A holder is told at once what becomes of its browser, and how its lease
-// ends.
+// A holder learns at once what happens to its browser, and how its lease ends.
 func TestNewsOfALease(t *testing.T) {
 	v, f := startFarm(t, false, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	l := lease(t.Context(), v, pool.Request{Held: true, TTL: time.Hour})

@@ -30,8 +30,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A Firefox that is stopped because a client's session can't be ended is
-// replaced: nobody asked for that stop, and it has not failed either.
+// A Firefox that is stopped because a client's session cannot be ended is
+// replaced. Nobody requested the stop, but the browser did not fail either.
 func TestStoppedBrowserIsReplaced(t *testing.T) {
 	firefox := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)

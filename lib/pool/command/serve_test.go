@@ -18,7 +18,7 @@ import (
 	"btools/lib/proc"
 )
 
-// startService is a service of slots without browsers on a control socket.
+// startService starts a service of slots without browsers on a control socket.
 func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	t.Helper()
 	env := []string{config.Prefix + "LAUNCH=false"}
@@ -53,7 +53,7 @@ func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	return v, path
 }
 
-// client is a connection on which requests are written in a row.
+// client is a connection that sends several requests at once.
 type client struct {
 	t    *testing.T
 	conn net.Conn
@@ -90,8 +90,8 @@ func (l *client) reply() (r reply) {
 	return r
 }
 
-// Requests in one write are in the line in their order, and each is served
-// before the next.
+// Requests in one write are queued in their order, and each is served before
+// the next.
 func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	first := connect(t, path)
@@ -108,7 +108,7 @@ func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintln(c.conn, `{"id":100,"method":"status"}`)
-		if r := c.reply(); r.ID != 100 { // by then all of them wait
+		if r := c.reply(); r.ID != 100 { // by then all of them are waiting
 			t.Fatalf("%+v", r)
 		}
 		v.Release(held.Result.Lease.ID)
@@ -123,7 +123,7 @@ func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
 	}
 }
 
-// A request that is one too many for its connection has no place in the line.
+// A request beyond the connection's limit is not queued.
 func TestOneTooManyLeavesTheLine(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	c := connect(t, path)
@@ -142,7 +142,7 @@ func TestOneTooManyLeavesTheLine(t *testing.T) {
 	}
 }
 
-// What a service can't watch the end of can't hold a lease.
+// A process whose end the service cannot watch cannot own a lease.
 func TestOwnersThatCannotBeWatched(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	self := proc.Self()
@@ -167,7 +167,7 @@ func TestOwnersThatCannotBeWatched(t *testing.T) {
 	}
 }
 
-// A lease is nobody's until its holder says that it knows of it.
+// An unconfirmed lease ends with its connection.
 func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	gone := func() {
@@ -191,7 +191,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	lease(c)
 	c.conn.Close()
 	gone()
-	// One whose client goes before it can read the answer.
+	// The client disconnects before it can read the answer.
 	c = connect(t, path)
 	fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
 	c.conn.Close()
@@ -218,7 +218,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	if v.Leases() != 1 {
 		t.Fatal("a lease that is confirmed has ended with its connection")
 	}
-	// Who asks how it ended hears that, also when it has.
+	// A request for the end of the lease is answered, even after the end.
 	fmt.Fprintf(c.conn, `{"id":3,"method":"held","params":{"lease":%q}}`+"\n", id)
 	v.Release(id)
 	if r := c.reply(); r.Result.Ended != "the lease was released" {

@@ -52,7 +52,7 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
-// Example 3 of the specification, whose table says where each value is from.
+// Example 3 of the specification, whose table gives the source of each value.
 func TestHierarchy(t *testing.T) {
 	c, err := load(t, "", "HEADLESS=true", "BROWSER=chromium", "TIMEOUT=30000",
 		"_BROWSERS_INSTANCES=3", "_BROWSERS_IS_DEFAULT=true",
@@ -92,7 +92,7 @@ func TestHierarchy(t *testing.T) {
 }
 
 // The other examples of the specification, and names that are easily split
-// at the wrong place.
+// wrongly.
 func TestNames(t *testing.T) {
 	c, err := load(t, "", "HEADLESS=true", "_SESSIONLESS_INSTANCES=5", "_SESSIONLESS_IS_DEFAULT=true",
 		"_ISOLATED_INSTANCES=2", "_ISOLATED_HEADLESS=false", "_ISOLATED_BROWSER=firefox", "_ISOLATED_ISOLATED=true",
@@ -144,8 +144,8 @@ alias = "c"
 	}
 }
 
-// Variables of a file hold where the environment sets none, and go before the
-// file of pools, as the environment does.
+// Variables from a file apply where the environment sets none, and take
+// precedence over the TOML file.
 func TestVariablesOfAFile(t *testing.T) {
 	path := t.TempDir() + "/pool.toml"
 	os.WriteFile(path, []byte("headless = true\ntimeout = 5000\n[pool.A]\ninstances = 2\n"), 0o600)
@@ -182,7 +182,7 @@ func TestVariablesOfAFile(t *testing.T) {
 	}
 }
 
-// Every mistake is told, all at once, with what to do.
+// All mistakes are reported together, each with what to do.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -257,7 +257,7 @@ func TestProblems(t *testing.T) {
 			}
 		}
 	}
-	// A table with a name that can't be is one error, however much is in it.
+	// A table with an invalid name is one error, whatever it contains.
 	_, err := load(t, "[pool.main]\ninstances = 2\nheadless = true\n[pool.main.instance.0]\nalias = \"x\"\n")
 	var e *Error
 	if !errors.As(err, &e) || len(e.Problems) != 1 ||
@@ -270,8 +270,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Durations are written as such everywhere, and TIMEOUT as the specification
-// has it, too.
+// Durations have the same form everywhere; TIMEOUT also accepts milliseconds,
+// as in the specification.
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{"5000": 5 * time.Second, "5s": 5 * time.Second,
 		"1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": MaxTimeout} {

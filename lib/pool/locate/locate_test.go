@@ -15,7 +15,7 @@ import (
 	"btools/lib/state"
 )
 
-// serve has a service listen in the store's directory, and lists it.
+// serve starts a service in the store's directory and lists it.
 func serve(t *testing.T, store *state.Store, name string, process proc.Identity, private bool) string {
 	t.Helper()
 	path, err := store.Socket(name)
@@ -47,8 +47,8 @@ func list(t *testing.T, store *state.Store, p state.PoolService) {
 	}
 }
 
-// Every program finds the same service: the only one that runs and is for
-// everybody, whatever else is listed.
+// Every program finds the same service: the only shared one that is running,
+// whatever else is listed.
 func TestRunningPools(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "bt-")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestRunningPools(t *testing.T) {
 		t.Errorf("by its name: %q", who)
 	}
 	one := serve(t, store, "one", self, false)
-	list(t, store, state.PoolService{Process: self, Control: one}) // twice is once
+	list(t, store, state.PoolService{Process: self, Control: one}) // listed twice, but the same service
 	dead := self
 	dead.Start++
 	list(t, store, state.PoolService{Process: dead, Control: dir + "/dead.sock"})
@@ -103,7 +103,8 @@ func TestRunningPools(t *testing.T) {
 	if _, code := found(dir + "/none.sock"); code != exit.Unavailable {
 		t.Errorf("none is there: %d", code)
 	}
-	// Where systemd listens for one that is not started yet, it is the one.
+	// Where systemd listens for a service that it has not started yet, that one
+	// is used.
 	store.Update(t.Context(), func(f *state.File) error { f.Pools = nil; return nil })
 	l, err := net.Listen("unix", store.SocketPath("bpool"))
 	if err != nil {

@@ -27,7 +27,7 @@ func TestOrder(t *testing.T) {
 	}
 	q.Put(2)
 	q.Put(0)
-	q.Put(0) // is there already
+	q.Put(0) // it is free already
 	if a, b, c := take(Any), take(Any), take(Any); a != 1 || b != 2 || c != 0 {
 		t.Error("the one that came back earliest is not first", a, b, c)
 	}
@@ -87,7 +87,7 @@ func TestFailBefore(t *testing.T) {
 	}
 }
 
-// model is the queue as one would explain it: two lists.
+// model is the queue in its simplest form: two lists.
 type model struct {
 	free    []int
 	waiting []want
@@ -119,7 +119,7 @@ func (m *model) put(n int) (served int, ok bool) {
 	return 0, false
 }
 
-// play does what the bytes say to the queue and to the model, and compares.
+// play interprets ops for the queue and the model, and compares them.
 func play(t *testing.T, ops []byte) {
 	const slots, limit = 4, 6
 	q, m := &Queue{}, &model{}
@@ -128,7 +128,7 @@ func play(t *testing.T, ops []byte) {
 	for id, op := range ops {
 		n := int(op>>4)%(slots+1) - 1
 		switch op & 3 {
-		case 0, 1: // get
+		case 0, 1: // take
 			slot, free := m.take(n)
 			if k, ok := q.Take(n); k != slot || ok != free {
 				t.Fatalf("%d: take %d: %d, %v; want %d, %v", id, n, k, ok, slot, free)
@@ -155,7 +155,7 @@ func play(t *testing.T, ops []byte) {
 				expected[w] = n
 			}
 			q.Put(n)
-		case 3: // a waiter gives up, or a slot goes
+		case 3: // a waiter is cancelled, or a slot is removed
 			if len(waiters) > 0 && op&4 == 0 {
 				all := slices.Sorted(maps.Keys(waiters))
 				w := all[int(op>>4)%len(all)]

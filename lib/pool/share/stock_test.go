@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// bench is a stock of numbers, with what a shell would do, and a model of what
-// each request is to get.
+// bench is a stock of numbers. It does what a Chrome would do, and models what
+// each request should get.
 type bench struct {
 	stock  stock[int]
 	next   int
-	ended  map[int]bool // sessions that are no more
+	ended  map[int]bool // sessions that have ended
 	begun  int          // being made
-	held   []int        // by whom they were asked for
-	fails  int          // requests that were told of a failure
+	held   []int        // by request
+	fails  int          // requests that failed
 	inLine []*line
 }
 
@@ -65,7 +65,7 @@ func (b *bench) made() {
 	b.fill()
 }
 
-// check asserts what holds at any time.
+// check asserts the invariants.
 func (b *bench) check(t *testing.T) {
 	t.Helper()
 	seen := map[int]bool{}
@@ -97,8 +97,7 @@ func (b *bench) check(t *testing.T) {
 	}
 }
 
-// FuzzStock compares the stock with what holds for any sequence of what may
-// happen.
+// FuzzStock checks the invariants for any sequence of operations.
 func FuzzStock(f *testing.F) {
 	f.Add([]byte("w\x04mmmmttttttmfmrmpcxag"))
 	f.Add([]byte("w\x10mmmmmmmmmmmmmmmmtw\x00ppttfffa"))
@@ -126,7 +125,7 @@ func FuzzStock(f *testing.F) {
 			case 'a':
 				b.stock.retry()
 				b.fill()
-			case 'p': // one comes back unused
+			case 'p': // an unused session is returned
 				if len(b.held) > 0 {
 					s := b.held[0]
 					b.held = b.held[1:]
@@ -140,7 +139,7 @@ func FuzzStock(f *testing.F) {
 					b.stock.cancel(b.inLine[0].w)
 					b.inLine = b.inLine[1:]
 				}
-			case 'x': // a spare ends by itself
+			case 'x': // a spare session ends by itself
 				if len(b.stock.spares) > 0 {
 					b.ended[b.stock.spares[0]] = true
 				}
