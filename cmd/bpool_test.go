@@ -27,12 +27,14 @@ import (
 func TestPoolOnRealBrowsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("BROWSER=chromium", "_A_INSTANCES=2", "_A_IS_DEFAULT=true", "_A__1_ALIAS=second", "_F_INSTANCES=1", "_F_BROWSER=firefox", "_F_TIMEOUT=60000")
+	p := w.pool("BROWSER=chromium", "_A_INSTANCES=2", "_A_IS_DEFAULT=true", "_A__1_ALIAS=second", "_F_INSTANCES=1",
+		"_F_BROWSER=firefox", "_F_TIMEOUT=60000")
 	l := p.lease("--instance", "second")
 	if l.Lease.Pool != "A" || l.Lease.Instance != "1" || l.Lease.Alias != "second" {
 		t.Errorf("%+v", l)
 	}
-	if _, v := get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(v, strings.TrimPrefix(l.Instance.HTTPURL, "http://")+"/devtools/browser/") {
+	at := strings.TrimPrefix(l.Instance.HTTPURL, "http://") + "/devtools/browser/"
+	if _, v := get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(v, at) {
 		t.Errorf("%s", v)
 	}
 	// A browser that dies comes back behind the same endpoint and lease.
@@ -54,7 +56,8 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 func TestPoolLeases(t *testing.T) {
 	w := newWorld(t)
 	w.run("bpool", "lease").wants(t, 69, "no bpool service runs (looked in "+w.dir+"/state/state.json)")
-	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1", "_B_INSTANCES=1")
+	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1",
+		"_B_INSTANCES=1")
 	if s := p.status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -98,7 +101,8 @@ func TestPoolLeases(t *testing.T) {
 	if s := p.status().Summary; s.Leased != 0 || s.Available != 4 {
 		t.Errorf("%+v", s)
 	}
-	for _, line := range []string{"bpool lease B | bpool release -f lease.id", "bpool lease B -f lease.id | bpool release -f lease.id"} {
+	for _, line := range []string{"bpool lease B | bpool release -f lease.id",
+		"bpool lease B -f lease.id | bpool release -f lease.id"} {
 		if r := w.run("sh", "-c", line); r.code != 0 || !strings.HasPrefix(r.out, "lease_") {
 			t.Errorf("%s: %+v", line, r)
 		}
@@ -114,8 +118,10 @@ func TestPoolLeaseEnds(t *testing.T) {
 		t.Helper()
 		until(t, "the lease has ended", func() bool { return p.status().Summary.Leased == 0 })
 	}
-	r := w.run("bpool", "lease", "--", "sh", "-c", `bpool status -f summary.leased_instances; echo "$BTOOLS_CDP_URL"; exit 7`)
-	if f := strings.Fields(r.out); r.code != 7 || len(f) != 2 || f[0] != "1" || !strings.HasPrefix(f[1], "http://127.0.0.1:") {
+	r := w.run("bpool", "lease", "--", "sh", "-c",
+		`bpool status -f summary.leased_instances; echo "$BTOOLS_CDP_URL"; exit 7`)
+	if f := strings.Fields(r.out); r.code != 7 || len(f) != 2 || f[0] != "1" ||
+		!strings.HasPrefix(f[1], "http://127.0.0.1:") {
 		t.Errorf("%+v", r)
 	}
 	free()
@@ -131,7 +137,8 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Wait()
 	free()
 	// A command is told that its lease has expired, and so is its user.
-	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143, "the lease has expired (time to live 300ms): stopping sleep")
+	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143,
+		"the lease has expired (time to live 300ms): stopping sleep")
 	w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
 	r = w.run("bpool", "lease", "--ttl", "300ms", "--wait")
 	if r.code != 69 || !strings.Contains(r.err, "the lease has expired (time to live 300ms)") {
@@ -158,7 +165,8 @@ func TestPoolLeaseEnds(t *testing.T) {
 	until(t, "it is leased", func() bool { return p.status().Summary.Leased == 1 })
 	syscall.Kill(p.status().Pools[0].Instances[0].PID, syscall.SIGKILL)
 	until(t, "its terminal says so at once", func() bool {
-		return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") && strings.Contains(errs.String(), "; another one takes its place, without its pages")
+		return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") &&
+			strings.Contains(errs.String(), "; another one takes its place, without its pages")
 	})
 	in.Close()
 	if err := c.Wait(); err != nil {
@@ -196,7 +204,9 @@ func TestPoolLeaseEnds(t *testing.T) {
 	c.Stderr = &errs
 	c.Start()
 	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
-	until(t, "it says for whom", func() bool { return strings.Contains(errs.String(), "waiting for pool A: 1 of 1 leased, by ") })
+	until(t, "it says for whom", func() bool {
+		return strings.Contains(errs.String(), "waiting for pool A: 1 of 1 leased, by ")
+	})
 	c.Process.Kill()
 	c.Wait()
 	until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })
@@ -220,7 +230,8 @@ func TestPoolLeaseEnds(t *testing.T) {
 func TestPoolHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("BROWSER=chrome-headless-shell", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_HEALTH_INTERVAL=100ms", "_A_HEALTH_TIMEOUT=300ms")
+	p := w.pool("BROWSER=chrome-headless-shell", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_HEALTH_INTERVAL=100ms",
+		"_A_HEALTH_TIMEOUT=300ms")
 	i := p.status().Pools[0].Instances[0]
 	syscall.Kill(i.PID, syscall.SIGSTOP) // it hangs
 	until(t, "another one has taken its place", func() bool {
@@ -230,7 +241,8 @@ func TestPoolHealth(t *testing.T) {
 	p.stop()
 	w.clean()
 
-	p = w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never", "_A_ISOLATED=true", "_B_INSTANCES=1", "_B_MAX_USES=2")
+	p = w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never", "_A_ISOLATED=true", "_B_INSTANCES=1",
+		"_B_MAX_USES=2")
 	l := p.lease("A")
 	w.run("bpool", "release", l.Lease.ID)
 	until(t, "the next lease has a fresh browser", func() bool {
@@ -255,7 +267,8 @@ func TestPoolHealth(t *testing.T) {
 		syscall.Kill(i.PID, syscall.SIGKILL)
 	}
 	until(t, "all have failed", func() bool { return p.status().Summary.Failed == 2 })
-	w.run("bpool", "lease").wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances.")
+	w.run("bpool", "lease").wants(t, 69,
+		"Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances.")
 	p.lease("B")
 }
 
@@ -292,7 +305,8 @@ func TestPoolDeath(t *testing.T) {
 	file := w.dir + "/state/state.json"
 	b, _ := os.ReadFile(file)
 	boot, _, _ := strings.Cut(proc.Boot(), "/")
-	stale := `"pools":[{"process":{"pid":7,"start":1,"boot":"` + boot + `/1"},"control":"` + w.dir + `/state/gone.sock","names":["A"]}]`
+	stale := `"pools":[{"process":{"pid":7,"start":1,"boot":"` + boot + `/1"},"control":"` + w.dir +
+		`/state/gone.sock","names":["A"]}]`
 	os.WriteFile(file, bytes.Replace(b, []byte(`"pools":[]`), []byte(stale), 1), 0o600)
 	if n := len(w.state().Pools); n != 1 {
 		t.Fatal(n, "services are listed")
@@ -308,7 +322,8 @@ func TestPoolDeath(t *testing.T) {
 // failed instance's holder has had launched is not the next one's.
 func TestPoolUsesAreCounted(t *testing.T) {
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_MAX_USES=1", "_B_INSTANCES=1", "_B_ISOLATED=true", "_B_RESTART=never")
+	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_MAX_USES=1", "_B_INSTANCES=1", "_B_ISOLATED=true",
+		"_B_RESTART=never")
 	l := p.lease()
 	syscall.Kill(l.Instance.PID, syscall.SIGKILL)
 	back := 0
@@ -345,20 +360,26 @@ func TestPoolProfiles(t *testing.T) {
 	w := newWorld(t)
 	file := w.dir + "/pool.toml"
 	write := func(text string) {
-		os.WriteFile(file, []byte("browser = \""+bin+"/fakebrowser\"\nhealth_interval = \"1h\"\n[pool.A]\ninstances = 1\nis_default = true\nuser_data_dir = \""+w.dir+"/./profile/\"\nrestart = \"never\"\n"+text), 0o600)
+		os.WriteFile(file, []byte("browser = \""+bin+"/fakebrowser\"\nhealth_interval = \"1h\"\n"+
+			"[pool.A]\ninstances = 1\nis_default = true\nuser_data_dir = \""+w.dir+"/./profile/\"\n"+
+			"restart = \"never\"\n"+text), 0o600)
 	}
 	write("")
-	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s", "--stop-timeout", "300ms")}
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s",
+		"--stop-timeout", "300ms")}
 	p.start()
 	w.run("bpool", "scale", "A", "2").wants(t, 78, "is set for both A/0 and A/1")
 	l := p.lease()
 	write("timeout = 20000\n")
 	w.run("bpool", "reload").wants(t, 0, "")
-	if s := p.status(); s.Summary.Leased != 1 || len(s.Pools[0].Instances) != 2 || s.Pools[0].Instances[0].Status != "starting" || s.Pools[0].Instances[1].Status != "draining" {
+	if s := p.status(); s.Summary.Leased != 1 || len(s.Pools[0].Instances) != 2 ||
+		s.Pools[0].Instances[0].Status != "starting" || s.Pools[0].Instances[1].Status != "draining" {
 		t.Errorf("%+v", s)
 	}
 	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
-	until(t, "the new one has the profile", func() bool { return p.status().Summary.Healthy == 1 && len(p.status().Pools[0].Instances) == 1 })
+	until(t, "the new one has the profile", func() bool {
+		return p.status().Summary.Healthy == 1 && len(p.status().Pools[0].Instances) == 1
+	})
 	p.stop()
 	w.clean()
 }
@@ -366,7 +387,8 @@ func TestPoolProfiles(t *testing.T) {
 // A lease that is held may end in its time, and nobody gets another one.
 func TestPoolDrainsAtTheEnd(t *testing.T) {
 	w := newWorld(t)
-	for _, command := range [][]string{{"status"}, {"lease"}, {"lease", "--", "true"}, {"release", "x"}, {"release", "--all"}, {"renew", "x"}, {"restart", "A"}, {"scale", "A", "2"}, {"drain"}, {"reload"}, {"watch"}} {
+	for _, command := range [][]string{{"status"}, {"lease"}, {"lease", "--", "true"}, {"release", "x"},
+		{"release", "--all"}, {"renew", "x"}, {"restart", "A"}, {"scale", "A", "2"}, {"drain"}, {"reload"}, {"watch"}} {
 		w.run("bpool", command...).wants(t, 69, "hint: start one with bpool serve")
 	}
 	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--drain-timeout", "1m")}
@@ -379,7 +401,8 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	until(t, "no lease is given", func() bool { return w.run("bpool", "lease").code == 75 })
 	until(t, "it says for whom it waits", func() bool {
-		return strings.Contains(p.errs.String(), fmt.Sprintf("stopping: waiting up to 1m0s for 1 lease (cat (%d) for ", holder.Process.Pid))
+		return strings.Contains(p.errs.String(), fmt.Sprintf("stopping: waiting up to 1m0s for 1 lease (cat (%d) for ",
+			holder.Process.Pid))
 	})
 	if s := p.status(); s.Summary.Leased != 1 {
 		t.Errorf("%+v", s)
@@ -402,14 +425,17 @@ func TestPoolStoppedDuringStart(t *testing.T) {
 	}
 	defer heard.Close()
 	c := w.cmd("bpool", "serve", "--stop-timeout", "300ms")
-	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000", "FAKE=hang", "NOTIFY_SOCKET="+w.dir+"/notify")
+	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000", "FAKE=hang",
+		"NOTIFY_SOCKET="+w.dir+"/notify")
 	var out, errs syncBuffer
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the launch is under way", func() bool { return len(w.state().Instances) == 1 })
-	until(t, "it says what it waits for", func() bool { return strings.Contains(errs.String(), "starting: 0 of 1 instances are up") })
+	until(t, "it says what it waits for", func() bool {
+		return strings.Contains(errs.String(), "starting: 0 of 1 instances are up")
+	})
 	c.Process.Signal(syscall.SIGTERM)
 	if err := c.Wait(); err != nil || out.String() != "" {
 		t.Error(err, out.String())
@@ -431,7 +457,8 @@ func TestPoolBadClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n", "{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 100<<20)} {
+	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n",
+		"{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 100<<20)} {
 		c, err := net.Dial("unix", p.sock)
 		if err != nil {
 			t.Fatal(err)
@@ -452,16 +479,20 @@ func TestPoolHTTP(t *testing.T) {
 	w := newWorld(t)
 	os.WriteFile(w.dir+"/token", []byte("secret\n"), 0o600)
 	w.run("bpool", "serve", "--http", "0.0.0.0:0").wants(t, 64, "--token-file")
-	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "127.0.0.1:0", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
-	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2", "PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_RESTART=never")
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "127.0.0.1:0", "--stop-timeout", "300ms",
+		"--drain-timeout", "0s")}
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2",
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_RESTART=never")
 	p.start()
-	w.run("bpool", "serve", "--socket", w.dir+"/other.sock", "--http", strings.TrimPrefix(p.http, "http://")).wants(t, 75, "is taken")
+	w.run("bpool", "serve", "--socket", w.dir+"/other.sock", "--http", strings.TrimPrefix(p.http, "http://")).wants(t, 75,
+		"is taken")
 	l := p.lease()
 	if code, body := get(t, "GET", p.http+"/healthz"); code != 200 || body != "ok\n" {
 		t.Errorf("%d %s", code, body)
 	}
 	var s poolStatus
-	if _, body := get(t, "GET", p.http+"/status?pool=A"); json.Unmarshal([]byte(body), &s) != nil || s.Summary.Leased != 1 {
+	if _, body := get(t, "GET", p.http+"/status?pool=A"); json.Unmarshal([]byte(body), &s) != nil ||
+		s.Summary.Leased != 1 {
 		t.Errorf("%+v", s)
 	}
 	if code, body := get(t, "GET", p.http+"/status?pool=B"); code != 404 || !strings.Contains(body, "pool_not_found") {
@@ -469,8 +500,10 @@ func TestPoolHTTP(t *testing.T) {
 	}
 	w.run("bpool", "release", l.Lease.ID)
 	_, metrics := get(t, "GET", p.http+"/metrics")
-	for _, want := range []string{`bpool_instances{pool="A",state="healthy"} 2`, `bpool_leases{pool="A"} 0`, `bpool_launches_total{pool="A"} 2`,
-		`bpool_restarts_total{pool="A"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 1`, `bpool_lease_wait_seconds_count{pool="A"} 1`, "go_goroutines"} {
+	for _, want := range []string{`bpool_instances{pool="A",state="healthy"} 2`, `bpool_leases{pool="A"} 0`,
+		`bpool_launches_total{pool="A"} 2`,
+		`bpool_restarts_total{pool="A"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 1`,
+		`bpool_lease_wait_seconds_count{pool="A"} 1`, "go_goroutines"} {
 		if !strings.Contains(metrics, want+"\n") && !strings.Contains(metrics, want+" ") {
 			t.Errorf("no %s in\n%s", want, metrics)
 		}
@@ -546,11 +579,16 @@ func TestPoolWithoutADisplay(t *testing.T) {
 	p := w.pool("_A_INSTANCES=1", "_A_RESTART=never")
 	const why = "there is no display to open a window on"
 	until(t, "it says so", func() bool { return strings.Contains(p.errs.String(), "pool A: 1 of 1 failed: "+why) })
-	if s := p.errs.String(); strings.Count(s, why) != 2 || !strings.Contains(s, "bpool: no browser: cannot launch: fakebrowser exited with code 1 before its endpoint answered: "+why) || !strings.Contains(s, `hint="leave out --no-headless`) {
+	if s := p.errs.String(); strings.Count(s, why) != 2 ||
+		!strings.Contains(s,
+			"bpool: no browser: cannot launch: fakebrowser exited with code 1 before its endpoint answered: "+why) ||
+		!strings.Contains(s, `hint="leave out --no-headless`) {
 		t.Error(s)
 	}
 	r := w.run("bpool", "lease")
-	r.wants(t, 69, "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. (1 of 1 failed: "+why+", not retried (RESTART=never))")
+	r.wants(t, 69,
+		"Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. "+
+			"(1 of 1 failed: "+why+", not retried (RESTART=never))")
 	r.wants(t, 69, "hint: bpool status A shows them; bpool restart A tries again at once")
 }
 
@@ -558,7 +596,8 @@ func TestPoolWithoutADisplay(t *testing.T) {
 func TestPoolStatusForPeople(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false", "_B_INSTANCES=1", "_B_LAUNCH=true", "_B_BROWSER=/nonexistent", "_B_RESTART=never")
+	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "LAUNCH=false", "_B_INSTANCES=1", "_B_LAUNCH=true",
+		"_B_BROWSER=/nonexistent", "_B_RESTART=never")
 	l := p.lease("--bind-pid", fmt.Sprint(os.Getpid()))
 	env := w.env
 	w.env = append(env, "COLUMNS=80")
@@ -569,12 +608,14 @@ func TestPoolStatusForPeople(t *testing.T) {
 		}
 	}
 	id := l.Lease.ID
-	for _, want := range []string{"STATE    HOLDER", fmt.Sprintf(" (%d)", os.Getpid()), "…" + id[len(id)-6:] + "\n", "\n    cannot use /nonexistent: no such browser: there is no such file\n"} {
+	for _, want := range []string{"STATE    HOLDER", fmt.Sprintf(" (%d)", os.Getpid()), "…" + id[len(id)-6:] + "\n",
+		"\n    cannot use /nonexistent: no such browser: there is no such file\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("misses %q in\n%s", want, out)
 		}
 	}
-	if out := w.run("bpool", "status", "--output", "table", "--wide").out; !strings.Contains(out, id) || !strings.Contains(out, "ENDPOINT") {
+	if out := w.run("bpool", "status", "--output", "table", "--wide").out; !strings.Contains(out, id) ||
+		!strings.Contains(out, "ENDPOINT") {
 		t.Error(out)
 	}
 	w.env = env
@@ -590,7 +631,8 @@ func TestPoolStatusForPeople(t *testing.T) {
 	if out := terminal("NO_COLOR=1 bpool status"); strings.Contains(out, "\x1b") || !strings.Contains(out, "healthy") {
 		t.Errorf("%q", out)
 	}
-	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out, "2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
+	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out,
+		"2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
 		t.Errorf("%q", out)
 	}
 	w.run("bpool", "status", "--watch").wants(t, 64, "--watch needs a terminal")
@@ -631,7 +673,8 @@ func TestPoolUnderLoad(t *testing.T) {
 		all.Go(func() {
 			for time.Now().Before(end) {
 				// A second browser in the directory would fail.
-				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c", `d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
+				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c",
+					`d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
 				if r.code != 0 {
 					t.Errorf("%+v", r)
 				}
@@ -654,14 +697,18 @@ func TestPoolCheck(t *testing.T) {
 	os.WriteFile(w.dir+"/pool.toml", []byte("headless = false\n[pool.A]\ninstances = 2\n"), 0o600)
 	w.env = append(w.env, "PW_MCP_PROXY__A__1_BROWSER=brave")
 	const fields = "setting.instance,setting.key,setting.value,setting.source"
-	brave, headless, instances := "1\tBROWSER\tbrave\tinstance, PW_MCP_PROXY__A__1_BROWSER\n", "\tHEADLESS\tfalse\tglobal, "+w.dir+"/pool.toml: headless\n", "\tINSTANCES\t2\tpool, "+w.dir+"/pool.toml: pool.A.instances\n"
+	brave := "1\tBROWSER\tbrave\tinstance, PW_MCP_PROXY__A__1_BROWSER\n"
+	headless := "\tHEADLESS\tfalse\tglobal, " + w.dir + "/pool.toml: headless\n"
+	instances := "\tINSTANCES\t2\tpool, " + w.dir + "/pool.toml: pool.A.instances\n"
 	r := w.run("bpool", "check", "--config", w.dir+"/pool.toml", "-f", fields)
 	if r.out != instances+headless+brave {
 		t.Errorf("what is set:\n%s", r.out)
 	}
-	r.wants(t, 0, "warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists the installed browsers")
+	r.wants(t, 0,
+		"warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists the installed browsers")
 	r = w.run("bpool", "check", "--all", "--config", w.dir+"/pool.toml", "-f", fields)
-	for _, want := range []string{brave, "0" + headless, "1" + headless, instances, "0\tTIMEOUT\t30000\tdefault\n", "\tIS_DEFAULT\ttrue\tdefault of the only pool\n"} {
+	for _, want := range []string{brave, "0" + headless, "1" + headless, instances, "0\tTIMEOUT\t30000\tdefault\n",
+		"\tIS_DEFAULT\ttrue\tdefault of the only pool\n"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("misses %q in\n%s", want, r.out)
 		}
@@ -677,22 +724,27 @@ func TestPoolCheck(t *testing.T) {
 	w.run("bpool").wants(t, 64, "name a command")
 	// A file of variables is read only if it is named, and may be written for
 	// several programs. The environment takes precedence.
-	os.WriteFile(w.dir+"/.env", []byte("# .env\nSECRET='x y'\nexport PW_MCP_PROXY_TIMEOUT=30000\nPW_MCP_PROXY__A_INSTANCES=3\nPW_MCP_PROXY__A__1_BROWSER=chrome\n"), 0o600)
+	os.WriteFile(w.dir+"/.env", []byte("# .env\nSECRET='x y'\nexport PW_MCP_PROXY_TIMEOUT=30000\n"+
+		"PW_MCP_PROXY__A_INSTANCES=3\nPW_MCP_PROXY__A__1_BROWSER=chrome\n"), 0o600)
 	c := w.cmd("bpool", "check", "-f", fields, "--env-file", ".env")
 	c.Dir, c.Env = w.dir, env
 	b, err := c.Output()
-	if want := "\tTIMEOUT\t30000\tglobal, .env:3: PW_MCP_PROXY_TIMEOUT\n"; err != nil || !strings.Contains(string(b), want) || !strings.Contains(string(b), brave) || !strings.Contains(string(b), "\tINSTANCES\t3\tpool, .env:4: ") {
+	if want := "\tTIMEOUT\t30000\tglobal, .env:3: PW_MCP_PROXY_TIMEOUT\n"; err != nil ||
+		!strings.Contains(string(b), want) || !strings.Contains(string(b), brave) ||
+		!strings.Contains(string(b), "\tINSTANCES\t3\tpool, .env:4: ") {
 		t.Errorf("%s, %v", b, err)
 	}
 	c = w.cmd("bpool", "check")
 	c.Dir, c.Env = w.dir, env
-	if b, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 78 || !strings.Contains(string(b), "Pool missing INSTANCES") {
+	if b, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 78 ||
+		!strings.Contains(string(b), "Pool missing INSTANCES") {
 		t.Errorf("it is read unasked: %s", b)
 	}
 	w.run("bpool", "serve", "--env-file", w.dir+"/none").wants(t, 78, "none: no such file or directory")
 	// Nothing is configured: the best installed browser is used.
 	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
-	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out, "0\tBROWSER\t\tdefault: the best installed browser\n") || r.err != "" {
+	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out,
+		"0\tBROWSER\t\tdefault: the best installed browser\n") || r.err != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -701,9 +753,11 @@ func TestPoolCheck(t *testing.T) {
 func TestMCPEnvFile(t *testing.T) {
 	w := newWorld(t)
 	file := w.dir + "/.env"
-	os.WriteFile(file, []byte("PW_MCP_PROXY__FILES_INSTANCES=2\nexport PW_MCP_PROXY_LAUNCH=false\nPW_MCP_PROXY_HEADLESS=true\n"), 0o600)
+	os.WriteFile(file,
+		[]byte("PW_MCP_PROXY__FILES_INSTANCES=2\nexport PW_MCP_PROXY_LAUNCH=false\nPW_MCP_PROXY_HEADLESS=true\n"), 0o600)
 	m := w.mcp([]string{"PW_MCP_PROXY_HEADLESS=false"}, "--no-child", "--env-file", file)
-	if r := m.tool("browser_pool_status", "{}"); !strings.Contains(r.line, "FILES") || !strings.Contains(r.line, `"total_instances":2`) || !strings.Contains(r.line, `"headless":false`) {
+	if r := m.tool("browser_pool_status", "{}"); !strings.Contains(r.line, "FILES") ||
+		!strings.Contains(r.line, `"total_instances":2`) || !strings.Contains(r.line, `"headless":false`) {
 		t.Error(r.line)
 	}
 	m.end()
@@ -860,7 +914,8 @@ func TestPoolReloadAndScale(t *testing.T) {
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	until(t, "it is reloaded", func() bool { return p.status().Summary.Healthy == 3 })
 	s := p.status()
-	if i := s.Pools[0].Instances; len(s.Pools) != 1 || i[0].PID != l.Instance.PID || i[0].Lease != l.Lease.ID || i[1].PID == other.PID {
+	if i := s.Pools[0].Instances; len(s.Pools) != 1 || i[0].PID != l.Instance.PID || i[0].Lease != l.Lease.ID ||
+		i[1].PID == other.PID {
 		t.Errorf("%+v", s)
 	}
 	// A removed instance lives as long as its lease.
@@ -881,7 +936,8 @@ func TestPoolReloadAndScale(t *testing.T) {
 	until(t, "the others are stopped", func() bool { return len(w.state().Instances) == 1 })
 	// The size set by scale is reset, and the state file lists the pools again.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
-	w.run("bpool", "reload").wants(t, 0, "the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
+	w.run("bpool", "reload").wants(t, 0,
+		"the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
 	until(t, "the new names are listed", func() bool { return slices.Equal(w.state().Pools[0].Names, []string{"A", "D"}) })
 	// The socket and the entry of the service are deleted.
 	os.RemoveAll(w.dir + "/state")
@@ -910,7 +966,9 @@ func TestPoolSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer heard.Close()
-	p := &pool{t: t, w: w, cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec bpool serve`, w.dir+"/notify")}
+	p := &pool{t: t, w: w,
+		cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec bpool serve`,
+			w.dir+"/notify")}
 	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
 	p.cmd.ExtraFiles = []*os.File{f}
 	asked := make(chan result)
