@@ -589,7 +589,7 @@ func TestPoolWithoutADisplay(t *testing.T) {
 	r.wants(t, 69,
 		"Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. "+
 			"(1 of 1 failed: "+why+", not retried (RESTART=never))")
-	r.wants(t, 69, "hint: bpool status A shows them; bpool restart A tries again at once")
+	r.wants(t, 69, "hint: bpool status A shows them; bpool restart A retries at once")
 }
 
 // The table for people: on a terminal, with colors unless they are refused.
