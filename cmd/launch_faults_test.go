@@ -142,7 +142,7 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 		t.Errorf("%v: %s", c.ProcessState, errs.String())
 	}
 	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143,
-		"the lease has expired (time to live 300ms): stopping sleep")
+		"the time to live (300ms) is over: sleep is told to end")
 	w.clean()
 }
 
