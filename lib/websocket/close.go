@@ -8,20 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// closeBound is how long Close takes at most: to wait for a writer, for the
-// peer to take the close frame, and for its answer.
+// closeBound bounds the time of Close: to wait for a writer, and for the peer
+// to take the close frame and answer it.
 const closeBound = 250 * time.Millisecond
 
 // Close sends a close frame, waits a moment for the peer to end as well, and
-// closes the connection; who reads or waits to write fails at once. If a message is being written that does not come to
-// its end in that moment, it is cut off, and the error says so. A second Close
-// waits for the first and does nothing. The code NoStatus sends no code; of a
-// reason that is too long for a frame the beginning is sent.
+// closes the connection. Readers and waiting writers fail at once. A message
+// that is being written and does not end in that moment is cut off, and the
+// error says so. A second Close waits for the first and does nothing. The code
+// NoStatus sends no code; a reason that is too long for a frame is shortened.
 func (c *Conn) Close(code int, reason string) error {
 	return c.finish(net.ErrClosed, code, reason)
 }
 
-// finish ends the connection with a close frame, unless it has ended.
+// finish ends the connection with a close frame, unless it has already ended.
 func (c *Conn) finish(cause error, code int, reason string) (err error) {
 	c.closing.Do(func() {
 		if c.end(cause) {
@@ -32,14 +32,14 @@ func (c *Conn) finish(cause error, code int, reason string) (err error) {
 	return err
 }
 
-// abort ends the connection without a word.
+// abort ends the connection without a close frame.
 func (c *Conn) abort(cause error) {
 	c.end(cause)
 	c.raw.Close()
 }
 
-// end stops whoever waits to read or write, and tells them why. It is false if
-// something else has done so before.
+// end fails all readers and waiting writers with cause. It returns false if the
+// connection had already ended.
 func (c *Conn) end(cause error) (first bool) {
 	c.over.Do(func() {
 		c.cause, first = cause, true
@@ -48,7 +48,7 @@ func (c *Conn) end(cause error) (first bool) {
 	return first
 }
 
-// failure is why the connection has ended, nil while it goes on.
+// failure returns why the connection has ended, nil while it is open.
 func (c *Conn) failure() error {
 	select {
 	case <-c.done:
@@ -58,11 +58,12 @@ func (c *Conn) failure() error {
 	}
 }
 
-// sendClose sends a close frame. Unless it answers one, it then reads to the
-// peer's end: to close with bytes unread resets the connection, and the peer
-// might not get to see the frame. The turn to write is not given away again.
+// sendClose sends a close frame. Unless the frame answers the peer's, it then
+// reads until the peer ends: closing with unread bytes would reset the
+// connection, and the peer might never see the frame. sendClose keeps the lock
+// for writing.
 func (c *Conn) sendClose(code int, reason string) error {
-	c.raw.SetReadDeadline(time.Unix(1, 0)) // whoever reads is not to wait for the peer, too
+	c.raw.SetReadDeadline(time.Unix(1, 0)) // readers do not wait for the peer, either
 	deadline := time.Now().Add(closeBound)
 	patience := time.NewTimer(closeBound)
 	defer patience.Stop()
@@ -87,7 +88,7 @@ func (c *Conn) sendClose(code int, reason string) error {
 	}
 	buf := blocks.Get().(*block)
 	defer blocks.Put(buf)
-	c.raw.Read(buf[:1]) // fails when whoever reads has left
+	c.raw.Read(buf[:1]) // fails once the reader has left
 	c.raw.SetReadDeadline(deadline)
 	for err == nil {
 		_, err = c.raw.Read(buf[:])
@@ -107,7 +108,7 @@ func (c *Conn) closeFrame(code int, reason string) []byte {
 	return c.controlFrame(opClose, payload)
 }
 
-// controlFrame is a whole control frame.
+// controlFrame returns a complete control frame.
 func (c *Conn) controlFrame(opcode byte, payload []byte) []byte {
 	h := c.newHead(true, opcode, int64(len(payload)))
 	frame := appendHead(make([]byte, 0, maxHead+maxControl), h)

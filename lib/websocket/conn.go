@@ -1,10 +1,10 @@
-// Package websocket carries text messages over WebSocket (RFC 6455), and
-// relays them from one connection to another as they come. It knows no
-// extension, no subprotocol and no TLS: its peers are a browser's debugging
-// endpoint on the same machine, and that one's clients.
+// Package websocket carries text messages over WebSocket (RFC 6455), and relays
+// them between connections while they arrive. It supports no extensions, no
+// subprotocols and no TLS: its peers are a browser's debugging endpoint on the
+// same machine, and the clients of that endpoint.
 //
-// Whether a text is valid UTF-8 is not checked: a message is relayed in parts,
-// and the two ends of a relay check it themselves.
+// It does not check that text is valid UTF-8: messages are relayed in parts,
+// and the two ends of a relay check them.
 package websocket
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// DefaultLimit is how long a message may be, in bytes, unless Conn.Limit says
-// otherwise. Chrome takes as much.
+// DefaultLimit is the maximum length of a message in bytes, unless Conn.Limit
+// is set. It is the same as in Chrome.
 const DefaultLimit = 100 << 20
 
 // Status codes of close frames (RFC 6455, 7.4).
@@ -31,26 +31,27 @@ const (
 	InternalError  = 1011
 )
 
-// Conn is one end of a WebSocket. One goroutine at a time reads: calls Next,
-// the methods of its messages, and Relay with one of them. The other methods
-// are for any goroutine.
+// Conn is one end of a WebSocket. One goroutine at a time reads: it calls Next,
+// the methods of its messages, and Relay with one of them. All goroutines may
+// call the other methods.
 type Conn struct {
-	// Limit is how many bytes a message may have that Next takes. Stall is how
-	// long a write may make no progress, or up to a quarter longer, before it
-	// fails and closes the connection; 0 is for ever. Set them before anything else.
+	// Limit is the maximum length of a received message in bytes. Stall is how
+	// long a write may make no progress before it fails and closes the
+	// connection, which may take up to a quarter longer; 0: for ever. Set them
+	// before use.
 	Limit int64
 	Stall time.Duration
 
 	raw    net.Conn
-	client bool // what it sends is masked, what it gets is not
+	client bool // masks what it sends, and receives unmasked frames
 
-	buf     []byte // of the reader: buf[r:w] is not taken yet
+	buf     []byte // of the reader: buf[r:w] is unread
 	r, w    int
 	current *Message // what Next returned last
 
 	writing  chan struct{}          // holds one element while a message is written
-	pong     atomic.Pointer[[]byte] // a frame that whoever writes has to send
-	deadline time.Time              // of writes; for whoever writes
+	pong     atomic.Pointer[[]byte] // a frame that the next writer must send
+	deadline time.Time              // of writes; guarded by writing
 
 	received, sent atomic.Int64
 
@@ -69,10 +70,11 @@ func newConn(raw net.Conn, client bool, early []byte) *Conn {
 	return c
 }
 
-// Received is how many bytes have come, heads of frames included.
+// Received returns how many bytes have been read, including the heads of
+// frames.
 func (c *Conn) Received() int64 { return c.received.Load() }
 
-// Sent is how many bytes have been written, heads of frames included.
+// Sent returns how many bytes have been written, including the heads of frames.
 func (c *Conn) Sent() int64 { return c.sent.Load() }
 
 // CloseError says that the peer closed the WebSocket, and how.
@@ -88,7 +90,7 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the peer closed the WebSocket with code %d: %s", e.Code, e.Reason)
 }
 
-// ProtocolError says for which mistake of the peer the WebSocket was closed,
+// ProtocolError says for which violation by the peer the WebSocket was closed,
 // and with which code.
 type ProtocolError struct {
 	Code   int

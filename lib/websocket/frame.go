@@ -33,8 +33,8 @@ type head struct {
 
 func (h head) control() bool { return h.opcode >= opClose }
 
-// parseHead reads the head that b begins with and returns how long it is: 0 if
-// b is too short for it. What is wrong is told as early as it is seen.
+// parseHead parses the head at the start of b and returns its length, or 0 if b
+// is too short. It reports errors as early as they can be seen.
 func parseHead(b []byte, masked bool) (h head, n int, err *ProtocolError) {
 	if len(b) < 2 {
 		return h, 0, nil
@@ -113,10 +113,10 @@ func appendHead(b []byte, h head) []byte {
 	return b
 }
 
-// newKey is a mask for one frame. It need not be secret: masks keep a page's
-// script from choosing the bytes that a proxy in between sees, and between us
-// and a browser on the same machine there is none. It is never 0, with which
-// Firefox hangs up.
+// newKey returns a mask for one frame. It need not be secret: masks keep a
+// page's script from choosing the bytes that a proxy on the way sees, and there
+// is none on the way to a browser on the same machine. It is never 0, because
+// Firefox then closes the connection.
 func newKey() uint32 {
 	for {
 		if k := rand.Uint32(); k != 0 {
@@ -125,11 +125,12 @@ func newKey() uint32 {
 	}
 }
 
-// mask masks b in place, or unmasks it, and returns the key for what follows.
+// mask masks or unmasks b in place, and returns the key for the bytes that
+// follow.
 func mask(b []byte, key uint32) uint32 {
 	next := bits.RotateLeft32(key, -8*(len(b)&3))
 	if len(b) >= 2048 {
-		// XORBytes takes whole vectors of a block of keys.
+		// XORBytes is fast with a block of repeated keys.
 		var block [1024]byte
 		double := uint64(key)<<32 | uint64(key)
 		keys := block[:min(len(block), len(b))]

@@ -16,13 +16,12 @@ import (
 	"time"
 )
 
-// maxAnswer is how many bytes are read of the answer to an upgrade.
+// maxAnswer bounds how many bytes of the answer to an upgrade are read.
 const maxAnswer = 64 << 10
 
 // Accept answers a request to upgrade to a WebSocket, without extensions and
-// subprotocol, and takes its connection over. A request that it refuses has
-// been answered when it returns. Who may ask is not its business: it looks at
-// no Origin and no Host.
+// subprotocol, and takes over its connection. If it refuses a request, it has
+// answered it. It does not check the Origin or the Host: the caller does.
 func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	if code, why := refusal(r); code != 0 {
 		switch code {
@@ -53,8 +52,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	return c, nil
 }
 
-// refusal is the status that a request is refused with, and why; 0 if it asks
-// for a WebSocket as it should.
+// refusal returns the status and the reason for refusing a request; 0 if the
+// request is a valid upgrade.
 func refusal(r *http.Request) (code int, why string) {
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	switch {
@@ -72,7 +71,7 @@ func refusal(r *http.Request) (code int, why string) {
 	return 0, ""
 }
 
-// hasToken says whether a header lists a token.
+// hasToken reports whether a header lists a token.
 func hasToken(h http.Header, name, token string) bool {
 	for _, v := range h.Values(name) {
 		for t := range strings.SplitSeq(v, ",") {
@@ -84,14 +83,14 @@ func hasToken(h http.Header, name, token string) bool {
 	return false
 }
 
-// acceptKey is the answer to a key (RFC 6455, 4.2.2).
+// acceptKey returns the answer to a key (RFC 6455, 4.2.2).
 func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Dial connects to a ws:// address, within the time of ctx; later, that has no
-// effect. It sends no Origin: Chrome refuses what comes with one.
+// Dial connects to a ws:// address before ctx ends; after that, ctx has no
+// effect. It sends no Origin, because Chrome refuses requests with one.
 func Dial(ctx context.Context, address string) (*Conn, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -131,7 +130,8 @@ func dial(ctx context.Context, u *url.URL) (*Conn, error) {
 	return newConn(raw, true, early), nil
 }
 
-// sendUpgrade asks for the upgrade, and returns what came after the answer.
+// sendUpgrade requests the upgrade, and returns the bytes that followed the
+// answer.
 func sendUpgrade(raw net.Conn, u *url.URL) (early []byte, err error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])

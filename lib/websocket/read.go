@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	// readBuffer is what a connection holds to read into. Most messages fit.
+	// readBuffer is the size of a connection's read buffer. Most messages fit.
 	readBuffer = 32 << 10
 
-	// headRoom is kept free before what is read: a message goes on from where
-	// it lies, with another head, which may be longer than the one it had.
+	// headRoom is kept free before the bytes in the buffer: a message is relayed
+	// from there with another head, which may be longer than its old one.
 	headRoom = 16
 
-	// MaxPeek is how many bytes of a message can be looked at.
+	// MaxPeek is how many bytes of a message Peek can return.
 	MaxPeek = 4 << 10
 
-	// firstAlloc is how much memory a message gets on the word of its head.
+	// firstAlloc bounds the memory that is allocated because of a head alone.
 	firstAlloc = 1 << 20
 )
 
 var errUsed = errors.New("cannot read a message twice, or after the next one was requested")
 
-// Message is a text message that is coming in.
+// Message is a text message that is being received.
 type Message struct {
 	c      *Conn
 	size   int64  // of its frames as far as they have been seen
-	final  bool   // the present frame is its last one
-	left   int64  // of the present frame's payload
+	final  bool   // the current frame is its last one
+	left   int64  // of the current frame's payload
 	key    uint32 // the mask of what follows the next plain bytes
-	plain  int    // of what is in the buffer: how much is unmasked
-	peeked []byte // of earlier fragments, looked at and not taken
-	used   bool   // has been read or relayed
+	plain  int    // number of bytes in the buffer that are unmasked
+	peeked []byte // of earlier fragments, returned by Peek and not yet read
+	used   bool   // it was read or relayed
 }
 
-// Next returns the next message. What is left of the one before is skipped,
-// and that one can't be used any more. Next answers pings on its way; the
-// peer's close frame it answers and returns as a *CloseError. For a mistake of
-// the peer the connection is closed with a *ProtocolError. After an error,
-// Next goes on returning errors.
+// Next returns the next message. It skips the rest of the previous one, which
+// can no longer be used. Next answers pings as they come. It answers the peer's
+// close frame and returns it as a *CloseError. If the peer violates the
+// protocol, it closes the connection and returns a *ProtocolError. After an
+// error, Next always returns an error.
 func (c *Conn) Next() (*Message, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (c *Conn) Next() (*Message, error) {
 	return m, nil
 }
 
-// Size is the length of the payload in bytes, or -1 while the message comes in
-// fragments and the last one has not been seen.
+// Size returns the length of the payload in bytes, or -1 if the message is
+// fragmented and its last fragment has not arrived.
 func (m *Message) Size() int64 {
 	if !m.final {
 		return -1
@@ -68,9 +68,9 @@ func (m *Message) Size() int64 {
 	return m.size
 }
 
-// Peek waits for the first bytes of the message, as many as that or as there
-// are, at most MaxPeek, and leaves them to be read. They are valid until
-// anything else is done with the message or its connection's next one.
+// Peek waits for the first n bytes of the message, or all if it is shorter, at
+// most MaxPeek. It leaves them to be read. They are valid until the next use of
+// the message or of its connection's next one.
 func (m *Message) Peek(n int) ([]byte, error) {
 	if err := m.usable(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (m *Message) Peek(n int) ([]byte, error) {
 	return m.peeked[:min(n, len(m.peeked))], nil
 }
 
-// Bytes reads the message to its end, into memory of its own.
+// Bytes reads the whole message into memory of its own.
 func (m *Message) Bytes() ([]byte, error) {
 	if err := m.usable(); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (m *Message) Bytes() ([]byte, error) {
 	}
 }
 
-// usable says whether it is still the turn of this message.
+// usable returns an error if the message was read, or is not the current one.
 func (m *Message) usable() error {
 	if m.used || m.c.current != m {
 		return errUsed
@@ -165,8 +165,8 @@ func (m *Message) skip() error {
 	}
 }
 
-// more returns what is in the buffer of the message, at least one byte: it
-// waits for that, and goes on to the next frame. At the end it is io.EOF.
+// more returns the message's bytes in the buffer, at least one: it waits for
+// it, and goes on to the next frame. At the end it returns io.EOF.
 func (m *Message) more() ([]byte, error) {
 	for m.left == 0 {
 		if m.final {
@@ -184,7 +184,7 @@ func (m *Message) more() ([]byte, error) {
 	return m.ready(), nil
 }
 
-// read reads of the present frame's payload, which has not ended.
+// read reads from the current frame's payload, which has not ended.
 func (m *Message) read(p []byte) (int, error) {
 	p = p[:min(int64(len(p)), m.left)]
 	if b := m.ready(); len(b) > 0 {
@@ -200,10 +200,10 @@ func (m *Message) read(p []byte) (int, error) {
 	return n, err
 }
 
-// buffered is how much of the present frame's payload is in the buffer.
+// buffered returns how much of the current frame's payload is in the buffer.
 func (m *Message) buffered() int { return int(min(m.left, int64(m.c.w-m.c.r))) }
 
-// ready is that, unmasked.
+// ready returns that part, unmasked.
 func (m *Message) ready() []byte {
 	b := m.c.buf[m.c.r : m.c.r+m.buffered()]
 	if !m.c.client && m.plain < len(b) {
@@ -213,15 +213,16 @@ func (m *Message) ready() []byte {
 	return b
 }
 
-// consume takes some of that.
+// consume removes n bytes of that part.
 func (m *Message) consume(n int) {
 	m.c.r += n
 	m.left -= int64(n)
 	m.plain = max(0, m.plain-n)
 }
 
-// nextFrame reads the head of the next frame of the message, and control
-// frames before it. A mistake of the peer closes the connection.
+// nextFrame reads the head of the next frame of the message, and handles
+// control frames before it. If the peer violates the protocol, it closes the
+// connection.
 func (m *Message) nextFrame(opcode byte) error {
 	h, err := m.c.dataHead()
 	switch {
@@ -243,8 +244,8 @@ func (m *Message) nextFrame(opcode byte) error {
 	return nil
 }
 
-// dataHead handles control frames until a frame of a message comes, and takes
-// that one's head.
+// dataHead handles control frames until a data frame arrives, and reads its
+// head.
 func (c *Conn) dataHead() (head, error) {
 	for {
 		h, n, wrong := parseHead(c.buf[c.r:c.w], !c.client)
@@ -300,8 +301,8 @@ func readClose(b []byte) error {
 	return &CloseError{code, string(reason)}
 }
 
-// refuse ends the connection for what its peer has sent, with the close frame
-// that is due.
+// refuse ends the connection because of the peer's frame, with the appropriate
+// close frame.
 func (c *Conn) refuse(err error) error {
 	var wrong *ProtocolError
 	var closed *CloseError
@@ -314,8 +315,8 @@ func (c *Conn) refuse(err error) error {
 	return c.failure()
 }
 
-// fill waits for more bytes and puts them into the buffer. There is room for
-// all that is ever waited for: a head, a control frame, or MaxPeek bytes.
+// fill waits for more bytes and adds them to the buffer. There is always room
+// for what callers wait for: a head, a control frame, or MaxPeek bytes.
 func (c *Conn) fill() error {
 	if c.r == c.w {
 		c.r, c.w = headRoom, headRoom
@@ -329,11 +330,11 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// read reads from the peer, at least one byte. An error ends the connection.
+// read reads at least one byte from the peer. An error ends the connection.
 func (c *Conn) read(p []byte) (int, error) {
 	n, err := c.raw.Read(p)
 	c.received.Add(int64(n))
-	// After Close, that one reads, too, and bytes may be missing before these.
+	// After Close, sendClose reads, too, and bytes before these may be missing.
 	if failed := c.failure(); failed != nil {
 		return 0, failed
 	}

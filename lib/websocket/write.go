@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// block is what long messages are read and written by. It is large so that a
-// system call carries much, and small enough to stay in a processor's cache.
+// block is the buffer for long messages: large enough that a system call
+// carries much, and small enough to stay in a processor's cache.
 type block [128 << 10]byte
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// Write sends a text message of one frame.
+// Write sends a text message in one frame.
 func (c *Conn) Write(message []byte) error { return c.WriteAll(message) }
 
-// WriteAll sends text messages, a frame each, nothing between them. Together
-// they are one system call if they are short.
+// WriteAll sends text messages, a frame each, with no other frames between
+// them. Short messages share one system call.
 func (c *Conn) WriteAll(messages ...[]byte) error {
 	if err := c.lock(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *Conn) WriteAll(messages ...[]byte) error {
 	return c.send(out)
 }
 
-// newHead is the head of a frame that this end sends.
+// newHead returns the head of a frame that this end sends.
 func (c *Conn) newHead(final bool, opcode byte, size int64) head {
 	h := head{final: final, opcode: opcode, masked: c.client, size: size}
 	if c.client {
@@ -45,8 +45,7 @@ func (c *Conn) newHead(final bool, opcode byte, size int64) head {
 	return h
 }
 
-// writeFrame adds a frame to what is to be sent, and sends what does not find
-// room there.
+// writeFrame appends a frame to out, and sends what does not fit.
 func (c *Conn) writeFrame(out []byte, h head, payload []byte) ([]byte, error) {
 	if cap(out)-len(out) < maxHead {
 		if err := c.send(out); err != nil {
@@ -68,17 +67,17 @@ func (c *Conn) writeFrame(out []byte, h head, payload []byte) ([]byte, error) {
 			return nil, err
 		}
 		out = out[:0]
-		if !h.masked { // it can be sent from where it lies
+		if !h.masked { // send it from where it is
 			return out, c.send(payload)
 		}
 	}
 }
 
-// Relay sends a message of another connection as it comes, in the frames that
-// it comes in: one of a single frame stays that, with its length told first.
-// The goroutine that reads the other connection calls it. If it fails because
-// that one does when a part has been sent, c is closed, for the rest can't
-// follow any more. If it fails because c does, the other goes on with Next.
+// Relay sends a message of another connection while it arrives, in the same
+// frames: a single frame stays one, and its length is sent first. The goroutine
+// that reads the other connection calls it. If reading fails after a part was
+// sent, c is closed, because the rest cannot follow. If writing fails, the
+// other connection can go on with Next.
 func (c *Conn) Relay(m *Message) error {
 	if err := m.usable(); err != nil {
 		return err
@@ -110,12 +109,12 @@ func (c *Conn) Relay(m *Message) error {
 	}
 }
 
-// relayFrame relays what is left of the present frame, as one frame.
+// relayFrame relays the rest of the current frame, as one frame.
 func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	h := c.newHead(m.final, opcode, m.left)
 	key := h.key
-	// What is in the buffer is sent from there, with its new head before it
-	// where its old one was: a short message is one write.
+	// The bytes in the buffer are sent from there, with the new head in the place
+	// of the old one: a short message takes one write.
 	from := m.c
 	b := m.ready()
 	if c.client {
@@ -145,8 +144,8 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	return nil
 }
 
-// abortMessage closes the connection in the middle of a message whose source has
-// failed.
+// abortMessage closes the connection in the middle of a message whose source
+// has failed.
 func (c *Conn) abortMessage(err error) error {
 	c.abort(fmt.Errorf("cannot write to the WebSocket: a message was cut off: %w", err))
 	return err
@@ -163,8 +162,8 @@ func (c *Conn) sendFrame(final bool, opcode byte, payload []byte) error {
 	return c.send(out)
 }
 
-// send writes to the peer, all of it. An error ends the connection. Whoever
-// calls it has the lock.
+// send writes all of b to the peer. An error ends the connection. The caller
+// holds the lock.
 func (c *Conn) send(b []byte) error {
 	for len(b) > 0 {
 		c.renewDeadline()
@@ -184,8 +183,9 @@ func (c *Conn) send(b []byte) error {
 	return nil
 }
 
-// renewDeadline gives the next write at least Stall. To set it each time would
-// make the relay of a short message a fifth slower, so it lasts for a while.
+// renewDeadline gives the next write at least Stall. Setting the deadline each
+// time would make relaying a short message a fifth slower, so it lasts for a
+// while.
 func (c *Conn) renewDeadline() {
 	if c.Stall <= 0 {
 		return
@@ -197,8 +197,8 @@ func (c *Conn) renewDeadline() {
 }
 
 // sendPong answers a ping. It does not wait for a message that is being
-// written: whoever writes that sends the answer afterwards, to the last ping
-// only (RFC 6455, 5.5.3).
+// written: the writer sends the answer afterwards, only to the last ping (RFC
+// 6455, 5.5.3).
 func (c *Conn) sendPong(payload []byte) {
 	frame := c.controlFrame(opPong, payload)
 	c.pong.Store(&frame)
@@ -209,7 +209,7 @@ func (c *Conn) sendPong(payload []byte) {
 	}
 }
 
-// lock waits for the turn to write.
+// lock waits for the right to write.
 func (c *Conn) lock() error {
 	select {
 	case c.writing <- struct{}{}:
@@ -223,7 +223,7 @@ func (c *Conn) lock() error {
 	return nil
 }
 
-// unlock sends the pong that is due and gives the turn away.
+// unlock sends a pending pong and gives up the right to write.
 func (c *Conn) unlock() {
 	for {
 		if p := c.pong.Swap(nil); p != nil {
