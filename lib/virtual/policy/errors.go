@@ -8,8 +8,8 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Error is an error of CDP. The texts and codes are those of Chromium 156, so
-// that a client can't tell what is not its own from what does not exist.
+// Error is an error of CDP. Texts and codes are those of Chromium 156, so that
+// a client cannot distinguish what belongs to others from what does not exist.
 type Error = jsonrpc.Error
 
 // CDP's codes beyond JSON-RPC's.
@@ -21,20 +21,20 @@ const (
 func serverError(text string) *Error   { return &Error{Code: ServerError, Message: text} }
 func invalidParams(text string) *Error { return &Error{Code: jsonrpc.InvalidParams, Message: text} }
 
-// NotAllowed refuses what no session of a shared browser may do.
+// NotAllowed refuses a command that no session of a shared browser may send.
 func NotAllowed() *Error { return serverError("Not allowed in a shared browser") }
 
-// NoMethod answers a method that the target has not.
+// NoMethod answers a method that the target does not have.
 func NoMethod(method string) *Error {
 	return &Error{Code: jsonrpc.MethodNotFound, Message: "'" + method + "' wasn't found"}
 }
 
-// NoSession answers a message whose sessionId is not known.
+// NoSession answers a message with an unknown sessionId.
 func NoSession() *Error {
 	return &Error{Code: SessionNotFound, Message: "Session with given id not found."}
 }
 
-// NoTarget answers a method that names a target that is not there.
+// NoTarget answers a method that names an unknown target.
 func NoTarget(method string) *Error {
 	if method == "Browser.getWindowForTarget" {
 		return serverError("No target with given id")
@@ -42,7 +42,7 @@ func NoTarget(method string) *Error {
 	return invalidParams("No target with given id found")
 }
 
-// NoContext answers a method that names a browser context that is not there.
+// NoContext answers a method that names an unknown browser context.
 func NoContext(method, id string) *Error {
 	switch method {
 	case "Target.disposeBrowserContext":
@@ -56,7 +56,7 @@ func NoContext(method, id string) *Error {
 // NoWindow answers the methods that take a windowId.
 func NoWindow() *Error { return serverError("Browser window not found") }
 
-// NoDetach answers Target.detachFromTarget with a sessionId that is not known,
+// NoDetach answers Target.detachFromTarget with an unknown sessionId,
 // NoDetachTarget with a targetId that has no session.
 func NoDetach() *Error       { return invalidParams("No session with given id") }
 func NoDetachTarget() *Error { return invalidParams("No session for given target id") }
@@ -70,13 +70,13 @@ func NoStream() *Error { return invalidParams("Invalid stream handle") }
 // NotTracing answers Tracing.end.
 func NotTracing() *Error { return serverError("Tracing is not started") }
 
-// NotFlat answers what would make a session whose messages are strings inside
+// NotFlat answers a request for a session whose messages are strings inside
 // other messages, where no rule could read them.
 func NotFlat() *Error {
 	return invalidParams("Only flatten protocol is supported with browser level auto-attach")
 }
 
-// Failure is the answer to the command, as Chrome writes it.
+// Failure returns the error answer to a command, as Chrome writes it.
 func Failure(c Command, e *Error) []byte {
 	out := []byte("{")
 	if c.ID != nil {
@@ -89,12 +89,12 @@ func Failure(c Command, e *Error) []byte {
 	return closeMessage(out, c)
 }
 
-// Result is the answer to a command that was done without Chrome.
+// Result returns the answer to a command that did not go to Chrome.
 func Result(c Command, result json.RawMessage) []byte {
 	return closeMessage(slices.Concat([]byte(`{"id":`), c.ID, []byte(`,"result":`), result), c)
 }
 
-// closeMessage adds the session, and closes the message.
+// closeMessage adds the session and the closing brace.
 func closeMessage(out []byte, c Command) []byte {
 	if c.Session != "" {
 		session, _ := json.Marshal(c.Session)

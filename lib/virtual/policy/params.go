@@ -11,20 +11,21 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// param is a rule for one parameter of a method. A path with a dot names one
-// in an object, "*" each element of an array; "" is all of the params.
+// param is a rule for one parameter of a method. A dot in the path leads into
+// an object, "*" stands for each element of an array, and "" for all
+// parameters.
 type param struct {
 	method string
 	path   string
-	check  check // nil: it is removed
+	check  check // nil: the parameter is removed
 }
 
-// check reports why a value is refused. The roots are the directories whose
+// check returns an error if a value is refused. roots are the directories whose
 // files the session may name.
 type check func(value json.RawMessage, roots []string) error
 
-// params are all parameters that are judged, besides the ids that the table's
-// Own and Context judge.
+// params are all parameters that are checked, besides the ids that the table's
+// Own and Context check.
 var params = []param{
 	// Addresses.
 	{"Page.navigate", "url", checkURL},
@@ -33,17 +34,17 @@ var params = []param{
 	{"Page.getResourceContent", "url", checkURL},
 	{"Fetch.continueRequest", "url", checkFetchURL},
 
-	// Files of the host. One that is dropped on a page opens as a file: page in a
-	// new tab, and such a page may go on to any other file.
+	// Files of the host. A file that is dropped on a page opens as a file: page in
+	// a new tab, and that page may open any other file.
 	{"DOM.setFileInputFiles", "files", checkFiles},
 	{"Input.dispatchDragEvent", "data.files", refuseFiles},
 	{"Page.handleFileChooser", "files", checkFiles},
 
-	// A native key is one of Chrome's own window: Ctrl+N opens a window beyond
-	// every session, F6 has ended Chrome.
+	// Native keys control Chrome's own window: Ctrl+N opens a window outside all
+	// sessions, F6 has crashed Chrome.
 	{"Input.dispatchKeyEvent", "nativeVirtualKeyCode", nil},
 
-	// Numbers that end Chromium 156.
+	// Numbers that crash Chromium 156.
 	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
 	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},
 	{"Storage.overrideQuotaForOrigin", "quotaSize", inRange(0, 1<<53)},
@@ -62,10 +63,10 @@ var rules = func() map[string][]param {
 	return all
 }()
 
-// Check judges the parameters of a command that Parse returned. It returns the
-// params to forward: those that came, or, where some must not reach Chrome, a
-// copy without them. File names must lie below one of the roots, which are
-// absolute and have no symbolic links.
+// Check checks the parameters of a command that Parse returned. It returns the
+// params to forward: the original ones, or a copy without those that must not
+// reach Chrome. File names must be below one of the roots, which are absolute
+// and contain no symbolic links.
 func Check(c Command, roots []string) (json.RawMessage, *Error) {
 	kept := c.Params
 	for _, p := range rules[c.Method] {
@@ -107,7 +108,7 @@ func forEach(value json.RawMessage, path []string, f func(json.RawMessage) error
 func checkURL(value json.RawMessage, _ []string) error      { return checkString(value, URL) }
 func checkFetchURL(value json.RawMessage, _ []string) error { return checkString(value, fetchURL) }
 
-// checkString judges a string. Other values are Chrome's to refuse.
+// checkString checks a string. Chrome itself refuses other values.
 func checkString(value json.RawMessage, judge func(string) error) error {
 	s, ok := decodeString(value)
 	if !ok && beginsWith(value, '"') {
@@ -131,8 +132,8 @@ func refuseFiles(value json.RawMessage, _ []string) error {
 	return nil
 }
 
-// Files reports the first file that is not below one of the roots. It compares
-// names: links are the caller's to follow.
+// Files returns an error for the first file that is not below one of the roots.
+// It compares names: the caller resolves links.
 func Files(paths, roots []string) error {
 	for _, p := range paths {
 		if !isWithin(p, roots) {
@@ -155,8 +156,8 @@ func isWithin(path string, roots []string) bool {
 	return false
 }
 
-// inRange refuses numbers out of bounds. What is no number is Chrome's to
-// refuse.
+// inRange refuses numbers out of range. Chrome itself refuses values that are
+// not numbers.
 func inRange(low, high float64) check {
 	return func(value json.RawMessage, _ []string) error {
 		n, err := strconv.ParseFloat(string(value), 64)

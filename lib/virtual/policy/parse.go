@@ -10,23 +10,23 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Command is a client's message. ID and Params are parts of the message that
-// was parsed.
+// Command is a client's message. ID and Params are slices of the parsed
+// message.
 type Command struct {
-	ID      json.RawMessage // a plain integer of 32 bits; nil: there is none to answer under
+	ID      json.RawMessage // a plain integer of 32 bits; nil: the answer has none
 	Method  string
 	Session string          // "": the connection's own
 	Params  json.RawMessage // an object; nil: none
 }
 
-// Parse decodes a message as Chrome does, or refuses it, so that Chrome runs
-// what was checked. It takes less than Chrome: no number but a plain integer
-// as id (Chrome takes 1e3, and answers 1000), no array as params, no \v or
-// \f between members. The params of a method that the table or a rule looks into
-// have no name twice in one object. Params may be malformed in a way for which
-// Chrome refuses the whole message.
+// Parse decodes a message as Chrome does, or refuses it, so that Chrome
+// executes exactly what was checked. It accepts less than Chrome: only a plain
+// integer as id (Chrome accepts 1e3, and answers 1000), no array as params, no
+// \v or \f between members. If the table or a rule inspects the params of a
+// method, no object in them has the same name twice. Params may be malformed in
+// a way that makes Chrome refuse the whole message.
 //
-// With an error the command has an ID if Chrome answers under it.
+// If there is an error, the command has an ID if Chrome's answer would have it.
 func Parse(message []byte) (Command, *Error) {
 	var c Command
 	var method, session, params, id json.RawMessage
@@ -91,13 +91,13 @@ func Parse(message []byte) (Command, *Error) {
 	return c, nil
 }
 
-// beginsWith tells whether a text begins with the byte, after white space.
+// beginsWith reports whether a text begins with the byte, after white space.
 func beginsWith(b []byte, with byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	return len(b) > 0 && b[0] == with
 }
 
-// nameIs tells whether a member's name, as it came, is the word.
+// nameIs reports whether a member's name, still encoded, is the word.
 func nameIs(name []byte, word string) bool {
 	if isLiteral(name) {
 		return string(name[1:len(name)-1]) == word
@@ -106,8 +106,8 @@ func nameIs(name []byte, word string) bool {
 	return ok && s == word
 }
 
-// decodeString decodes a string. It takes fewer than Chrome: \v and control characters
-// are refused.
+// decodeString decodes a string. It accepts less than Chrome: \v and control
+// characters are refused.
 func decodeString(value json.RawMessage) (string, bool) {
 	if !beginsWith(value, '"') {
 		return "", false
@@ -119,7 +119,7 @@ func decodeString(value json.RawMessage) (string, bool) {
 	return s, json.Unmarshal(value, &s) == nil
 }
 
-// isLiteral tells whether a string, as it came, stands for itself.
+// isLiteral reports whether an encoded string contains no escapes.
 func isLiteral(quoted []byte) bool {
 	for _, c := range quoted {
 		if c < ' ' || c > '~' || c == '\\' {
@@ -129,7 +129,7 @@ func isLiteral(quoted []byte) bool {
 	return true
 }
 
-// isInt32 tells whether a value is an integer as Chrome would write it.
+// isInt32 reports whether a value is an integer as Chrome would write it.
 func isInt32(value json.RawMessage) bool {
 	if len(value) == 0 || len(value) > len("-2147483648") {
 		return false
@@ -149,9 +149,9 @@ func isInt32(value json.RawMessage) bool {
 	return n <= math.MaxInt32 || negative && n == -math.MinInt32
 }
 
-// What is looked into nests at most this deep, and has at most this many
-// members in an object: it bounds the time and the memory that a look takes.
-// CDP's own nest 5 deep.
+// Limits of inspected params, which bound the time and the memory of the
+// inspection: the depth of nesting, and the members of an object. CDP's own
+// params nest 5 deep.
 const (
 	maxDepth   = 16
 	maxMembers = 10_000
@@ -164,8 +164,8 @@ var (
 	errText  = errors.New("a malformed string")
 )
 
-// checkUnique reports what could be read in two ways. Of two members with the same
-// name Chrome takes the last one.
+// checkUnique refuses what could be read in two ways. Of two members with the
+// same name, Chrome takes the last one.
 func checkUnique(value json.RawMessage, depth int) error {
 	switch {
 	case depth > maxDepth:

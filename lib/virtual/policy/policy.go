@@ -1,24 +1,24 @@
-// Package policy judges the commands of a CDP client that shares Chrome with
-// others: which of them Chrome may see, in which form, and what the others are
-// answered. It holds rules only: it does no I/O, takes no lock and keeps no
-// state; package virtual does what the rules say.
+// Package policy checks the commands of a CDP client that shares Chrome with
+// others: which commands Chrome may see, in which form, and how the others are
+// answered. It contains rules only: it does no I/O, takes no lock and keeps no
+// state; package virtual applies the rules.
 //
-// The rules fail closed. A command is decoded as Chrome decodes it or refused
-// (Parse). Its method is looked up in one table (table.go): what only a page's
-// own agents serve passes by domain, what the browser serves is listed method
-// by method, and anything else is refused. Some parameters are judged, too
-// (params.go).
+// The rules fail closed. A command is decoded as Chrome decodes it, or refused
+// (Parse). Its method is looked up in one table (table.go): domains that only
+// the page itself serves pass as a whole, domains that the browser serves are
+// listed method by method, and everything else is refused. Some parameters are
+// checked, too (params.go).
 package policy
 
 import "strings"
 
-// Action is what is done with a command.
+// Action says what happens to a command.
 type Action int
 
 const (
 	// Refuse answers with NotAllowed.
 	Refuse Action = iota
-	// Pass forwards the command as it came.
+	// Pass forwards the command unchanged.
 	Pass
 	// Context sets browserContextId to the session's base context where it is
 	// missing; a given one must be owned.
@@ -26,16 +26,17 @@ const (
 	// Own forwards the command if every target, session, context, window,
 	// download or stream that it names is owned.
 	Own
-	// Filter forwards the command and removes what is not owned from the answer.
+	// Filter forwards the command and removes what the session does not own from
+	// the answer.
 	Filter
 	// Answer answers without Chrome.
 	Answer
 	// Fan keeps the setting for the session and sends it to each of its pages,
 	// now and later.
 	Fan
-	// Missing answers as Chrome does for a method that the target has not.
+	// Missing answers as Chrome does for a method that the target does not have.
 	Missing
-	// Optional is Refuse, but on pages of the session of the browser's user.
+	// Optional is Refuse, except on pages of the session of the browser's user.
 	Optional
 )
 
@@ -43,14 +44,14 @@ func (a Action) String() string {
 	return [...]string{"refuse", "pass", "context", "own", "filter", "answer", "fan", "missing", "optional"}[a]
 }
 
-// Rule is what the table says of a method on one kind of CDP session.
+// Rule is the table's rule for one method on one kind of CDP session.
 type Rule struct {
 	Action Action
-	Why    string // "": it is obvious
+	Why    string // the reason; "": obvious
 }
 
-// Refusal is the answer to a command that is not forwarded: Chrome's own for a
-// method that the target has not, NotAllowed for any other.
+// Refusal returns the answer to a command that is not forwarded: Chrome's own
+// for a method that the target does not have, NotAllowed for all others.
 func (r Rule) Refusal(method string) *Error {
 	if r.Action == Missing {
 		return NoMethod(method)
@@ -58,9 +59,9 @@ func (r Rule) Refusal(method string) *Error {
 	return NotAllowed()
 }
 
-// Lookup returns the rule for a method, on a session to a page, frame, tab or
-// worker, or else on the root: a connection's own session, and every session
-// to the browser target.
+// Lookup returns the rule for a method: on a session with a page, frame, tab or
+// worker if page is true, else on the root, which is a connection's own session
+// or a session with the browser target.
 func Lookup(method string, page bool) Rule {
 	l, ok := methods[method]
 	if !ok {
@@ -78,7 +79,7 @@ func Lookup(method string, page bool) Rule {
 	return Rule{l.root, l.why}
 }
 
-// methods are the table's lines by their method, or "Domain.*".
+// methods are the lines of the table by their method, or "Domain.*".
 var methods = func() map[string]tableLine {
 	all := make(map[string]tableLine, len(table))
 	for _, l := range table {
@@ -87,7 +88,7 @@ var methods = func() map[string]tableLine {
 	return all
 }()
 
-// isInspected tells whether anybody looks at the params of a method.
+// isInspected reports whether a rule inspects the params of a method.
 func isInspected(method string) bool {
 	if _, ok := rules[method]; ok {
 		return true

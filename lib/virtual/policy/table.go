@@ -1,17 +1,17 @@
 package policy
 
-// tableLine is one of the table's.
+// tableLine is one line of the table.
 type tableLine struct {
-	method     string // or "Domain.*": what no other line names
+	method     string // or "Domain.*": all methods that no other line names
 	root, page Action
 	why        string
 }
 
-// table says what is done with each command. Page-layer domains are served by
-// the page's renderer or for its frame and storage only: what they lack is
-// Chrome's to refuse, and new methods of theirs pass. The browser layer serves
-// its domains on *every* session, a page's too, and mostly for all of Chrome:
-// what is not listed is refused.
+// table says what happens to each command. Page-layer domains are served by the
+// page's renderer, or for its frame and storage only: Chrome itself refuses
+// methods that they do not have, and their new methods pass. The browser layer
+// serves its domains on *every* session, including those of pages, and mostly
+// for all of Chrome: methods that are not listed are refused.
 var table = []tableLine{
 	// method                                root      page      why
 

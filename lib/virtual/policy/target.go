@@ -1,9 +1,9 @@
 package policy
 
-// CheckTarget judges a command by what its session leads to: it refuses those
-// that end Chromium 156 on another kind of target than they are made for. The
-// state of the target is asked for only where it matters: its type, "" if it is
-// not known, and whether its renderer is gone.
+// CheckTarget checks a command against the target of its session: it refuses
+// commands that crash Chromium 156 on a kind of target for which they are not
+// made. It calls state only if the result matters: the type of the target, ""
+// if it is not known, and whether its renderer has crashed.
 func CheckTarget(method string, state func() (typ string, crashed bool)) *Error {
 	switch method {
 	case "Page.printToPDF", "Input.synthesizePinchGesture", "Input.synthesizeScrollGesture", "Input.synthesizeTapGesture":

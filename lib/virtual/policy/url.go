@@ -8,10 +8,11 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// URL reports why a session may not navigate to an address. Only what a web
-// page is made of may: chrome: and devtools: pages command the whole browser,
-// file: reads the host as its user, and schemes such as mailto: start a program
-// of the host. An address without a scheme is Chrome's to refuse.
+// URL returns an error if a session may not navigate to an address. Only
+// addresses of web pages are allowed: chrome: and devtools: pages control the
+// whole browser, file: reads the host's files as its user, and schemes such as
+// mailto: start a program of the host. Chrome itself refuses an address without
+// a scheme.
 func URL(raw string) error {
 	u := normalize(raw)
 	if scheme(u) == "view-source" {
@@ -23,14 +24,14 @@ func URL(raw string) error {
 	return webURL(u)
 }
 
-// OpensFile reports whether a command opens a file: address, which the session
-// of the browser's user may.
+// OpensFile reports whether a command opens a file: address, which only the
+// session of the browser's user may.
 func OpensFile(c Command) bool {
 	return (c.Method == "Page.navigate" || c.Method == "Target.createTarget") &&
 		scheme(normalize(jsonrpc.GetString(c.Params, "url"))) == "file"
 }
 
-// fetchURL is URL for a request, which may be a WebSocket's.
+// fetchURL checks the address of a request, which may be a WebSocket's.
 func fetchURL(raw string) error {
 	if s := scheme(normalize(raw)); s == "ws" || s == "wss" {
 		return nil
@@ -61,8 +62,9 @@ func webURL(u string) error {
 	}
 }
 
-// normalize is an address after the URL standard's first steps: control characters
-// and spaces are stripped from its ends, and tabs and line ends are removed.
+// normalize applies the URL standard's first steps to an address: control
+// characters and spaces are stripped from its ends, and tabs and line ends are
+// removed.
 func normalize(raw string) string {
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	return strings.Map(func(r rune) rune {
@@ -73,7 +75,8 @@ func normalize(raw string) string {
 	}, raw)
 }
 
-// scheme is a normalised address's, in lower case; "": it has none.
+// scheme returns the scheme of a normalized address, in lower case; "": it has
+// none.
 func scheme(u string) string {
 	for i := range len(u) {
 		switch c := u[i]; {
