@@ -1,18 +1,17 @@
-// Package virtual shows one Chrome as many whole browsers. A Session has
-// browser contexts of its own, and its clients, who speak plain CDP, see these
+// Package virtual shows one Chrome as many browsers. A Session has browser
+// contexts of its own. Its clients, which speak plain CDP, see these contexts
 // and nothing else of the browser.
 //
-// Three kinds of connections lead to Chrome. The watcher, one for the browser,
-// is the only one that Chrome attaches to new targets by itself: it holds them
-// until the clients that are to see them have set them up. A session's own
-// connection owns its contexts and the state that Chrome keeps for a
-// connection (permissions, downloads): all of it ends with that connection,
-// whatever ends it. Each client has a connection for its own traffic, which is
-// passed on as it is, with the client's ids. Which commands are passed on is
-// said by the table of lib/virtual/policy.
+// Three kinds of connections lead to Chrome. The watcher, one per browser, is
+// the only one with auto-attach. It pauses new targets until their clients have
+// set them up. The connection of a session owns its contexts and the state that
+// Chrome keeps per connection (permissions, downloads): all of it ends with the
+// connection, however that ends. The connection of a client carries its own
+// traffic, which is relayed unchanged, with the ids of the client. The table of
+// lib/virtual/policy says which commands pass.
 //
-// Isolation is against accidents and curious clients. It is no boundary
-// against a page that breaks out of its renderer: Chrome's other processes are
+// The isolation is against accidents and curious clients. It does not stop a
+// page that breaks out of its renderer, because Chrome's other processes are
 // shared.
 package virtual
 
@@ -39,20 +38,20 @@ type Browser struct {
 	watcher        *link
 	version        json.RawMessage // the answer to Browser.getVersion
 	defaultContext string
-	// tabsAreMarked says that a tab has embedderData; one that has none is of
-	// Chrome's own surfaces. chrome-headless-shell has no such surfaces.
+	// tabsAreMarked says that tabs have embedderData; a tab without it belongs
+	// to Chrome's own user interface. chrome-headless-shell has none.
 	tabsAreMarked bool
-	startSlots    chan struct{} // holds one element for each session that begins
-	lastActivity  atomic.Int64  // when Chrome has last said anything, in Unix nanoseconds
+	startSlots    chan struct{} // holds one element for each session that starts
+	lastActivity  atomic.Int64  // when Chrome last sent anything, in Unix nanoseconds
 
-	mu       sync.Mutex // also of the sessions' and clients' state; nothing waits under it
+	mu       sync.Mutex // also guards sessions and clients; nothing waits while holding it
 	targets  map[string]*target
 	contexts map[string]*Session
 	sessions map[*Session]bool
-	created  int // targets, so far
+	created  int // number of targets so far
 	over     bool
 
-	work sync.WaitGroup // of sessions; none begins after over
+	work sync.WaitGroup // of sessions; none is added after over
 }
 
 // target is a target of a session.
@@ -62,24 +61,25 @@ type target struct {
 	typ         string
 	context     string
 	session     *Session
-	info        json.RawMessage // as Chrome told it last
-	lastShown   string          // the info that clients have been told last
-	attachments int             // attachments of clients
-	used        atomic.Int64    // when a client has last spoken to it, in Unix nanoseconds
+	info        json.RawMessage // Chrome's latest
+	lastShown   string          // the info that clients were sent last
+	attachments int             // of clients
+	used        atomic.Int64    // when a client last used it, in Unix nanoseconds
 
-	// The watcher's CDP session while it holds the target, else "", and who is
-	// to let it go: clients, and the session itself.
+	// pausedBy is the watcher's CDP session while the target is paused, else "".
+	// blockers must all set the target up before it resumes: clients, and the
+	// session itself.
 	pausedBy string
 	blockers map[any]bool
 	prepared bool          // the session has set it up
 	ready    chan struct{} // of a page: closed when it is prepared
 
 	needsFocus bool // it gets the focus with its first document
-	closing    bool // it was told to close, to keep the limit of tabs
-	crashed    bool // its renderer is gone, or was told to go
+	closing    bool // it is being closed to keep the limit of tabs
+	crashed    bool // its renderer is gone, or is crashing on command
 }
 
-// Open connects to the Chrome whose browser WebSocket is at the URL.
+// Open connects to the Chrome whose browser WebSocket has this URL.
 func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
 		url: wsURL, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
@@ -101,7 +101,7 @@ func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error)
 	return b, nil
 }
 
-// watch has Chrome tell the watcher of all targets.
+// watch subscribes the watcher to all targets.
 func (b *Browser) watch(ctx context.Context) error {
 	version, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
 	if err != nil {
@@ -129,9 +129,9 @@ func (b *Browser) watch(ctx context.Context) error {
 	return nil
 }
 
-// maxStarting is how many sessions begin at once. Each opens a window, which takes
-// Chrome's main thread some 50 ms: with 50 at once on two busy processors it
-// answered nobody for seconds.
+// maxStarting is how many sessions start at the same time. Each opens a window,
+// which takes Chrome's main thread some 50 ms: with 50 at once on two busy
+// processors, Chrome did not answer for seconds.
 const maxStarting = 4
 
 // dial opens a link to the browser.
@@ -139,23 +139,24 @@ func (b *Browser) dial(ctx context.Context, tell eventHandler) (*link, error) {
 	return dialLink(ctx, b.url, tell, b.noteActivity)
 }
 
-// noteActivity notes that Chrome says something.
+// noteActivity notes that Chrome has sent a message.
 func (b *Browser) noteActivity() { b.lastActivity.Store(time.Now().UnixNano()) }
 
-// LastActivity is when Chrome has last said anything to a session or its clients. One
-// that speaks is busy, not hung, even if it is slow to answer something else.
+// LastActivity returns when Chrome last sent anything to a session or its
+// clients. A Chrome that sends messages is busy, not hung, even if it is slow
+// to answer something else.
 func (b *Browser) LastActivity() time.Time { return time.Unix(0, b.lastActivity.Load()) }
 
 // Done is closed when the browser, or the connection to it, has ended.
 func (b *Browser) Done() <-chan struct{} { return b.watcher.done }
 
-// Close ends all sessions and leaves the browser alone.
+// Close ends all sessions and leaves the browser running.
 func (b *Browser) Close() { b.watcher.close() }
 
-// Version is Chrome's answer to Browser.getVersion.
+// Version returns Chrome's answer to Browser.getVersion.
 func (b *Browser) Version() json.RawMessage { return b.version }
 
-// Addr is the host:port at which Chrome has its endpoint.
+// Addr returns the host:port of Chrome's endpoint.
 func (b *Browser) Addr() string {
 	u, err := url.Parse(b.url)
 	if err != nil {
@@ -164,7 +165,7 @@ func (b *Browser) Addr() string {
 	return u.Host
 }
 
-// end ends the sessions of a browser that has ended.
+// end ends all sessions after the browser has ended.
 func (b *Browser) end() {
 	b.mu.Lock()
 	b.over = true
@@ -187,13 +188,13 @@ var (
 	ErrClosed       = errors.New("a client has closed the session's browser")
 )
 
-// sync returns when the events that Chrome has sent by now are known.
+// sync returns when all events that Chrome has sent so far have been handled.
 func (b *Browser) sync(ctx context.Context) error {
 	_, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
 	return err
 }
 
-// pageURL is where Chrome has a target's own WebSocket.
+// pageURL returns the URL of a target's own WebSocket.
 func (b *Browser) pageURL(target string) (string, error) {
 	u, err := url.Parse(b.url)
 	if err != nil {
@@ -203,10 +204,10 @@ func (b *Browser) pageURL(target string) (string, error) {
 	return u.String(), nil
 }
 
-// event takes an event of the watcher.
+// event handles an event of the watcher.
 func (b *Browser) event(method, session string, params json.RawMessage) {
 	if session != "" {
-		return // of a target that it holds
+		return // of a target that it has paused
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,8 +231,8 @@ func (b *Browser) event(method, session string, params json.RawMessage) {
 	}
 }
 
-// updateTargetLocked notes what a target is like now. It returns the target, nil if no
-// session is to see it.
+// updateTargetLocked stores the current info of a target. It returns the
+// target, nil if no session sees it.
 func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	id := jsonrpc.GetString(info, "targetId")
 	if t := b.targets[id]; t != nil {
@@ -257,7 +258,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	return t
 }
 
-// ownerLocked is the session that is to see a target; nil: none is.
+// ownerLocked returns the session that sees a target; nil: none does.
 func (b *Browser) ownerLocked(info json.RawMessage) *Session {
 	typ := jsonrpc.GetString(info, "type")
 	if !visibleTypes[typ] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
@@ -266,8 +267,7 @@ func (b *Browser) ownerLocked(info json.RawMessage) *Session {
 	return b.contexts[jsonrpc.GetString(info, "browserContextId")]
 }
 
-// forgetContextLocked forgets a context that is disposed of, when none of its targets is
-// left.
+// forgetContextLocked forgets a disposed context once its last target is gone.
 func (b *Browser) forgetContextLocked(context string) {
 	for _, t := range b.targets {
 		if t.context == context {
@@ -286,9 +286,9 @@ func (b *Browser) targetDestroyedLocked(id string) {
 	t.session.removeTargetLocked(t)
 }
 
-// targetAttachedLocked has the clients that are to see a new target set it up before
-// it goes on. All others go on at once: while Chrome attaches anybody, it holds
-// the pop-ups of everybody.
+// targetAttachedLocked keeps a new target paused until the clients that see it
+// have set it up. Other targets resume at once: while Chrome attaches any
+// client, it holds up the pop-ups of all.
 func (b *Browser) targetAttachedLocked(params json.RawMessage) {
 	info, session := jsonrpc.Get(params, "targetInfo"), jsonrpc.GetString(params, "sessionId")
 	t := b.updateTargetLocked(info)
@@ -305,8 +305,8 @@ func (b *Browser) targetAttachedLocked(params json.RawMessage) {
 	b.unblockLocked(t, nil)
 }
 
-// unblockLocked notes that who does not hold a target any more, and lets the
-// target go when nobody does.
+// unblockLocked removes a blocker of a target, and resumes the target after the
+// last one.
 func (b *Browser) unblockLocked(t *target, who any) {
 	delete(t.blockers, who)
 	if t.pausedBy == "" || len(t.blockers) > 0 {
@@ -316,5 +316,5 @@ func (b *Browser) unblockLocked(t *target, who any) {
 	t.pausedBy, t.blockers = "", nil
 }
 
-// resume has a target go on, and the watcher leave it.
+// resume lets a target run and detaches the watcher from it.
 func (b *Browser) resume(session string) { b.watcher.resumeAndDetach("", session) }

@@ -11,15 +11,15 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// closeBrowser ends the session: the browser is closed as far as the client can
-// see.
+// closeBrowser ends the session: for its clients, the browser is closed.
 func (k *Client) closeBrowser(c policy.Command, _ *root) {
 	k.toClient.write(policy.Result(c, emptyObject)) // before the connection ends
 	k.session.stop(ErrClosed)
 }
 
-// setDownloadBehavior sets it for a context of the session. Its own connection
-// always hears of downloads; whether the client does is noted here.
+// setDownloadBehavior forwards the command for a context of the session. The
+// session's own connection always receives download events; whether the client
+// does is stored here.
 func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
 	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
 	if !k.setContext(&c) {
@@ -51,7 +51,8 @@ func (k *Client) cancelDownload(c policy.Command, _ *root) {
 	}
 }
 
-// getWindowForTarget notes the window, which the session may then ask for.
+// getWindowForTarget records the window, which the session may use from then
+// on.
 func (k *Client) getWindowForTarget(c policy.Command, r *root) {
 	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		b := k.session.browser
@@ -64,11 +65,11 @@ func (k *Client) getWindowForTarget(c policy.Command, r *root) {
 	})
 }
 
-// settingTimeout bounds what a setting of all pages waits for one of them.
+// settingTimeout bounds how long a setting for all pages waits for one of them.
 const settingTimeout = time.Second
 
-// ignoreCertificateErrors sets it for each page of the session, now and later:
-// Chrome would set it for all contexts.
+// ignoreCertificateErrors applies the setting to each page of the session, now
+// and later. Chrome would apply it to all contexts.
 func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 	if r == nil {
 		k.forward(c, r, nil)
@@ -93,7 +94,7 @@ func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 	k.reply(c, emptyObject)
 }
 
-// systemInfo tells of the machine, without the browser's command line.
+// systemInfo describes the machine, without the browser's command line.
 func (k *Client) systemInfo(c policy.Command, r *root) {
 	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		return jsonrpc.Set(result, "commandLine", json.RawMessage(`"chrome"`))

@@ -20,42 +20,43 @@ import (
 // Errors of Connect.
 var errNoTarget = errors.New("the session has no such target")
 
-// IsNoTarget reports whether an error is of a target that a session has not.
+// IsNoTarget reports whether an error says that a session does not have a
+// target.
 func IsNoTarget(err error) bool { return errors.Is(err, errNoTarget) }
 
-// defaultStall is how long a client may read nothing of what it is sent.
+// defaultStall is how long a client may leave its messages unread.
 const defaultStall = 15 * time.Second
 
-// callTimeout bounds what a client's command waits for Chrome.
+// callTimeout bounds how long a client's command waits for Chrome.
 const callTimeout = 30 * time.Second
 
 // Client is one connection of a client to a session.
 type Client struct {
 	session  *Session
-	page     string // the target that it is connected to; "": to the browser
+	page     string // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
-	up       *websocket.Conn // its own to Chrome
+	up       *websocket.Conn // its own connection to Chrome
 	toClient *outbox
 	*calls
-	ctx     context.Context // ends when the client is to
+	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
 	closing sync.Once
 	why     error
 
 	root         *root               // the connection itself, if it is to the browser
-	hasMoreRoots atomic.Bool         // there were other roots
-	lastUse      atomic.Pointer[use] // the page that was spoken to last
+	hasMoreRoots atomic.Bool         // there are or were other roots
+	lastUse      atomic.Pointer[use] // the page that was used last
 
 	// Under the browser's lock:
 	roots          map[string]*root            // by CDP session; "" is the connection itself
 	attached       map[string]*attachment      // by CDP session
-	attachRequests map[string][]*attachRequest // by target, in the order in which Chrome was asked
-	discover       map[string]filter           // the CDP sessions that want to hear of targets
-	downloads      map[string]bool             // the CDP sessions that want to hear of downloads
-	gone           bool                        // nothing is noted any more
+	attachRequests map[string][]*attachRequest // by target, in the order sent to Chrome
+	discover       map[string]filter           // the CDP sessions that discover targets
+	downloads      map[string]bool             // the CDP sessions that get download events
+	gone           bool                        // it is unregistered
 }
 
-// use is a CDP session and the target that it is with.
+// use is a CDP session and its target.
 type use struct {
 	session string
 	target  *target
@@ -66,7 +67,7 @@ type root struct {
 	session string
 	auto    filter            // of auto-attach; nil: off
 	wait    bool              // new targets wait for it
-	byAuto  map[string]string // the CDP sessions of auto-attach, by target; "": on its way
+	byAuto  map[string]string // the CDP sessions of auto-attach, by target; "": requested
 	waiting map[string][]func()
 }
 
@@ -82,20 +83,20 @@ func (r *root) attaches(t *target) bool {
 // attachment is a CDP session with a target.
 type attachment struct {
 	target     string
-	root       *root  // that it was asked by; nil: by the target above it
-	parent     string // the CDP session that it ends with
+	root       *root  // that requested it; nil: the target's parent did
+	parent     string // the CDP session with which it ends
 	pausesPage bool   // with a tab, whose page is to be attached, too, before it goes on
 }
 
-// attachRequest is a CDP session with a target that Chrome was asked for by a root,
-// and has not told of yet.
+// attachRequest is a root's request for a CDP session with a target, until
+// Chrome announces that session.
 type attachRequest struct {
 	root *root
-	auto bool // by its auto-attach
+	auto bool // for its auto-attach
 }
 
-// Connect opens a client's own connection to Chrome: to the browser, or to the
-// target that is named. Serve the client then, or Close it.
+// Connect opens a connection to Chrome for a client: to the browser, or to the
+// named target. Serve or Close the client.
 func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	if err := s.checkAdmission(); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	return k, nil
 }
 
-// checkAdmission reports why no more clients may come.
+// checkAdmission returns an error if no more clients may connect.
 func (s *Session) checkAdmission() error {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
@@ -140,7 +141,7 @@ func (s *Session) checkAdmission() error {
 	return nil
 }
 
-// Close ends a client that is not served.
+// Close ends a client that is not being served.
 func (k *Client) Close() { k.disconnect(ErrEnded) }
 
 // Accept answers the client's upgrade and serves it until one side is gone.
@@ -153,7 +154,7 @@ func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
 	return k.Serve(conn)
 }
 
-// Serve passes messages on until one side is gone, and returns why.
+// Serve relays messages until one side is gone, and returns the reason.
 func (k *Client) Serve(conn *websocket.Conn) error {
 	s, b := k.session, k.session.browser
 	conn.Stall = b.stall
@@ -180,7 +181,7 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	return k.why
 }
 
-// disconnect ends both connections, once.
+// disconnect closes both connections, once.
 func (k *Client) disconnect(why error) {
 	k.closing.Do(func() {
 		k.why = why
@@ -203,14 +204,15 @@ func (k *Client) disconnect(why error) {
 	})
 }
 
-// unregister forgets the client: nothing waits for it any more.
+// unregister removes the client from its session and from all that waits for
+// it.
 func (k *Client) unregister() {
 	s, b := k.session, k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k.gone = true
 	if !s.clients[k] {
-		return // it was not served
+		return // it was not being served
 	}
 	delete(s.clients, k)
 	in, out := k.bytes()
@@ -229,7 +231,7 @@ func (k *Client) unregister() {
 
 func (k *Client) bytes() (in, out int64) { return k.conn.Received(), k.conn.Sent() }
 
-// fromClient takes the client's commands.
+// fromClient handles the client's commands.
 func (k *Client) fromClient() error {
 	for {
 		m, err := k.conn.Next()
@@ -246,8 +248,8 @@ func (k *Client) fromClient() error {
 	}
 }
 
-// fromChrome passes on what Chrome says. Answers and events of pages go as they
-// come; what tells of targets is looked at.
+// fromChrome relays Chrome's messages. Answers and events of pages pass
+// unchanged; events about targets are inspected.
 func (k *Client) fromChrome() error {
 	for {
 		m, err := k.up.Next()
@@ -278,7 +280,8 @@ func (k *Client) fromChrome() error {
 	}
 }
 
-// headSize is how much of a message tells what it is: an id, or a method.
+// headSize is how many bytes of a message are enough to identify it by its id
+// or method.
 const headSize = 64
 
 var (
@@ -287,8 +290,8 @@ var (
 	crashEvent  = []byte(`{"method":"Inspector.target`)
 )
 
-// isInspected reports whether a message is an event that k.event looks at.
-// Chrome writes the method first; what is of another form is looked at too.
+// isInspected reports whether k.event handles a message. Chrome writes the
+// method first; messages in another form are inspected, too.
 func isInspected(head []byte) bool {
 	if len(head) < len(methodHead) || string(head[:len(methodHead)]) != string(methodHead) {
 		return true
@@ -296,7 +299,7 @@ func isInspected(head []byte) bool {
 	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent)
 }
 
-// event takes an event of Chrome that tells of targets.
+// event handles an event about targets.
 func (k *Client) event(message []byte) {
 	b := k.session.browser
 	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"),
@@ -316,7 +319,7 @@ func (k *Client) event(message []byte) {
 		k.detachedLocked(message, params)
 	case "Target.targetCreated", "Target.targetInfoChanged", "Target.targetDestroyed", "Target.targetCrashed",
 		"Target.receivedMessageFromTarget":
-		// The watcher tells of targets; nobody discovers them here.
+		// The watcher reports targets; this connection discovers none.
 	case "Inspector.targetCrashed", "Inspector.targetReloadedAfterCrash":
 		if t := k.targetLocked(session); t != nil {
 			t.crashed = jsonrpc.GetString(message, "method") == "Inspector.targetCrashed"
@@ -327,7 +330,7 @@ func (k *Client) event(message []byte) {
 	}
 }
 
-// attachedLocked tells the client of a CDP session with a target.
+// attachedLocked tells the client that a CDP session with a target has begun.
 func (k *Client) attachedLocked(message []byte, parent string, params json.RawMessage) {
 	b := k.session.browser
 	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
@@ -339,8 +342,8 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 		a.root, told = by.root, by.root.session
 	}
 	if b.ownerLocked(info) != k.session || by != nil && !k.isWantedLocked(by) {
-		// A surface of Chrome's own, which a tab has led to, or a session that
-		// the client does not want any more.
+		// A tab has led to a target of Chrome's own user interface, or the client
+		// no longer wants the session.
 		if by != nil && by.auto {
 			delete(a.root.byAuto, id)
 		}
@@ -361,7 +364,8 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	k.toClient.put(event(told, "Target.attachedToTarget", params))
 }
 
-// requestAttachLocked has Chrome make a session with a target, for a root.
+// requestAttachLocked asks Chrome for a session with a target, on behalf of a
+// root.
 func (k *Client) requestAttachLocked(target string, by *attachRequest, done func(json.RawMessage, error)) {
 	b := k.session.browser
 	k.attachRequests[target] = append(k.attachRequests[target], by)
@@ -376,8 +380,8 @@ func (k *Client) requestAttachLocked(target string, by *attachRequest, done func
 		})
 }
 
-// nextAttachRequestLocked is who has asked for the session with a target that Chrome
-// tells of. Chrome tells of them in the order in which they were asked for.
+// nextAttachRequestLocked returns the request for the session that Chrome has
+// just announced. Chrome announces sessions in the order of the requests.
 func (k *Client) nextAttachRequestLocked(target string) *attachRequest {
 	if len(k.attachRequests[target]) == 0 {
 		return &attachRequest{root: k.root}
@@ -396,17 +400,17 @@ func (k *Client) dropAttachRequestLocked(target string, i int) {
 	}
 }
 
-// isWantedLocked reports whether who has asked for a session still wants it.
+// isWantedLocked reports whether the root of a request still wants the session.
 func (k *Client) isWantedLocked(by *attachRequest) bool {
 	return k.roots[by.root.session] == by.root && (!by.auto || by.root.auto != nil)
 }
 
-// detachedLocked tells the client of the end of a CDP session.
+// detachedLocked tells the client that a CDP session has ended.
 func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 	session := jsonrpc.GetString(params, "sessionId")
 	a := k.attached[session]
 	if a == nil {
-		return // of what it was not told of
+		return // the client was not told of it
 	}
 	k.forgetLocked(session)
 	if a.root != nil && a.root.session != "" {
@@ -415,7 +419,7 @@ func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 	k.toClient.put(message)
 }
 
-// forgetLocked notes that a CDP session has ended, and those below it.
+// forgetLocked forgets a CDP session that has ended, and the sessions below it.
 func (k *Client) forgetLocked(session string) {
 	b := k.session.browser
 	a := k.attached[session]
@@ -442,9 +446,9 @@ func (k *Client) forgetLocked(session string) {
 	}
 }
 
-// tabReleasedLocked notes that the client lets a tab go, or leaves it. It won't see
-// the tab's page then, and nothing tells which one that is: all that it has not
-// seen go on.
+// tabReleasedLocked notes that the client resumes or leaves a tab. It will not
+// see the tab's page then, and nothing says which page that is: all pages that
+// it has not seen resume.
 func (k *Client) tabReleasedLocked(a *attachment) {
 	b := k.session.browser
 	if t := b.targets[a.target]; t == nil || t.typ != "tab" {
@@ -457,7 +461,8 @@ func (k *Client) tabReleasedLocked(a *attachment) {
 	}
 }
 
-// isAttachingLocked reports whether the client is about to be attached to a target.
+// isAttachingLocked reports whether the client has requested a session with a
+// target.
 func (k *Client) isAttachingLocked(target string) bool {
 	return len(k.attachRequests[target]) > 0
 }
@@ -471,7 +476,7 @@ func (k *Client) isAttachedLocked(target string) bool {
 	return false
 }
 
-// targetGoneLocked notes that a target is gone, for which nothing waits any more.
+// targetGoneLocked ends what waits for a target that is gone.
 func (k *Client) targetGoneLocked(t *target) {
 	for _, r := range k.roots {
 		r.callWaitersLocked(t.id)
@@ -481,8 +486,8 @@ func (k *Client) targetGoneLocked(t *target) {
 	}
 }
 
-// autoAttachLocked attaches a root of the client to a target, as its auto-attach
-// does; done is called when the client has been told, or will not be.
+// autoAttachLocked attaches a root of the client to a target for its
+// auto-attach. done is called when the client has been told, or will not be.
 func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 	session, begun := r.byAuto[t.id]
 	if session != "" {
@@ -506,7 +511,7 @@ func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 	})
 }
 
-// callWaitersLocked calls those that wait for an attachment.
+// callWaitersLocked calls the functions that wait for an attachment.
 func (r *root) callWaitersLocked(target string) {
 	waiting := r.waiting[target]
 	delete(r.waiting, target)
@@ -515,7 +520,7 @@ func (r *root) callWaitersLocked(target string) {
 	}
 }
 
-// noteUse notes that the client speaks to a CDP session's target.
+// noteUse notes that the client uses a CDP session's target.
 func (k *Client) noteUse(session string) {
 	now := time.Now().UnixNano()
 	k.session.used.Store(now)

@@ -9,8 +9,8 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// command does what the policy says of one command of the client. An error ends
-// the connection.
+// command applies the policy to a command of the client. An error ends the
+// connection.
 func (k *Client) command(message []byte) error {
 	c, refused := policy.Parse(message)
 	if refused != nil {
@@ -71,8 +71,8 @@ func (k *Client) command(message []byte) error {
 	return k.out.write(message)
 }
 
-// targetLocked is the target that a CDP session leads to, nil if the session is
-// the client's root, or the watcher is not told of such targets.
+// targetLocked returns the target of a CDP session, nil if the session is the
+// client's root, or if the watcher does not see targets of its type.
 func (k *Client) targetLocked(session string) *target {
 	target := k.page
 	if a := k.attached[session]; a != nil {
@@ -81,7 +81,8 @@ func (k *Client) targetLocked(session string) *target {
 	return k.session.browser.targets[target]
 }
 
-// stateOf is what a command may depend on; see policy.CheckTarget.
+// stateOf returns the state that a command may depend on; see
+// policy.CheckTarget.
 func (k *Client) stateOf(session string) (typ string, crashed bool) {
 	b := k.session.browser
 	b.mu.Lock()
@@ -92,7 +93,7 @@ func (k *Client) stateOf(session string) (typ string, crashed bool) {
 	return "", false
 }
 
-// awaitReady waits until the page that a CDP session leads to has been set up.
+// awaitReady waits until the page of a CDP session has been set up.
 func (k *Client) awaitReady(session string) {
 	b := k.session.browser
 	b.mu.Lock()
@@ -107,7 +108,8 @@ func (k *Client) awaitReady(session string) {
 	k.session.awaitReady(ctx, t.id)
 }
 
-// noteCrash notes that a target is told to crash, before the watcher can tell.
+// noteCrash notes that a target was told to crash, before the watcher reports
+// it.
 func (k *Client) noteCrash(session string) {
 	b := k.session.browser
 	b.mu.Lock()
@@ -117,11 +119,11 @@ func (k *Client) noteCrash(session string) {
 	}
 }
 
-// allFiles lets a session name each file of the host.
+// allFiles allows a session to name every file of the host.
 var allFiles = []string{"/"}
 
-// rootOf is the session with the browser that a CDP session is; nil: it is one
-// with a target, or none.
+// rootOf returns the root that a CDP session is; nil: it is a session with a
+// target, or unknown.
 func (k *Client) rootOf(session string) *root {
 	switch {
 	case session == "":
@@ -135,7 +137,7 @@ func (k *Client) rootOf(session string) *root {
 	return k.roots[session]
 }
 
-// hasSession reports whether a CDP session is the client's.
+// hasSession reports whether a CDP session belongs to the client.
 func (k *Client) hasSession(session string) bool {
 	if session == "" {
 		return true
@@ -146,8 +148,8 @@ func (k *Client) hasSession(session string) bool {
 	return k.attached[session] != nil || k.roots[session] != nil
 }
 
-// forward sends a command of the client under an id of ours, and answers the client
-// with what change makes of the result; nil: nothing.
+// forward sends a command of the client under an id of our own. It answers the
+// client with the result after change, which may be nil.
 func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage) json.RawMessage) {
 	session := c.Session
 	if r != nil {
@@ -156,11 +158,12 @@ func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage)
 	k.begin(session, c.Method, c.Params, k.answerTo(c, change))
 }
 
-// answerTo answers the client with a result of Chrome.
+// answerTo returns a function that answers the client with a result from
+// Chrome.
 func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
 		if err == errDetached {
-			return // as Chrome
+			return // as Chrome does
 		}
 		if err != nil {
 			k.refuse(c, err)
@@ -173,13 +176,13 @@ func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.Ra
 	}
 }
 
-// bounded is a context for what a command waits for.
+// bounded returns a context for waiting on behalf of a command.
 func (k *Client) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(k.ctx, callTimeout)
 }
 
-// keepsPaused reports whether a target is not to go on yet, though this client
-// lets it go, because other clients still set it up.
+// keepsPaused reports whether a target stays paused although this client
+// resumes it, because other clients are still setting it up.
 func (k *Client) keepsPaused(c policy.Command) bool {
 	b := k.session.browser
 	b.mu.Lock()
@@ -201,7 +204,7 @@ func (k *Client) keepsPaused(c policy.Command) bool {
 
 var emptyObject = json.RawMessage("{}")
 
-// handle does a command that is not simply passed on.
+// handle executes a command that is not simply passed on.
 func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
 	if h := handlers[c.Method]; h != nil {
 		if action == policy.Own && !k.owns(c) {
@@ -219,13 +222,13 @@ func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
 		if k.setContext(&c) {
 			k.forward(c, r, nil)
 		}
-	default: // the table and the handlers differ
+	default: // the table and the handlers disagree
 		k.refuse(c, policy.NotAllowed())
 	}
 }
 
-// handlers are the commands with an answer of their own. The ids that they name
-// are the session's where the table says Own.
+// handlers are the commands with a function of their own. Where the table says
+// Own, the ids in the command are known to be the session's.
 var handlers = map[string]func(*Client, policy.Command, *root){
 	"Target.attachToBrowserTarget": (*Client).attachToBrowserTarget,
 	"Target.attachToTarget":        (*Client).attachToTarget,
@@ -257,13 +260,13 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 	"SystemInfo.getProcessInfo":           fixedAnswer(`{"processInfo":[]}`),
 }
 
-// fixedAnswer answers with the same result always.
+// fixedAnswer returns a handler that always gives the same result.
 func fixedAnswer(result string) func(*Client, policy.Command, *root) {
 	return func(k *Client, c policy.Command, _ *root) { k.reply(c, json.RawMessage(result)) }
 }
 
-// owns reports whether all that a command names is the session's; if not, it
-// answers as Chrome does for what does not exist.
+// owns reports whether the session owns everything that a command names. If
+// not, it answers as Chrome does for unknown ids.
 func (k *Client) owns(c policy.Command) bool {
 	s := k.session
 	if id := jsonrpc.Get(c.Params, "targetId"); id != nil && !k.namesBrowser(c) {
@@ -309,8 +312,8 @@ func (k *Client) ownsContext(id string) bool {
 	return b.contexts[id] == k.session
 }
 
-// setContext gives a command the session's base context if it names none, and
-// reports whether the context is the session's.
+// setContext sets a command's context to the session's base context if it names
+// none, and reports whether the session owns the context.
 func (k *Client) setContext(c *policy.Command) bool {
 	if jsonrpc.Get(c.Params, "browserContextId") == nil {
 		c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(k.session.base))
@@ -328,8 +331,8 @@ func (k *Client) forwardOnSession(c policy.Command, _ *root) {
 	k.callOnSession(c, func(result json.RawMessage) json.RawMessage { return result })
 }
 
-// callOnSession sends a command on the session's own connection and waits for it:
-// what the client says next goes another way.
+// callOnSession sends a command on the session's own connection and waits for
+// the answer, because the client's next command takes another connection.
 func (k *Client) callOnSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
 	ctx, cancel := k.bounded()
 	defer cancel()

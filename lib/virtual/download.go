@@ -8,17 +8,18 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// download is a file that the browser downloads. Chrome tells every connection
-// that watches downloads of all of them, with the frame that began it.
+// download is a file that the browser downloads. Chrome reports all downloads
+// to every connection with download events, along with the frame that started
+// each.
 type download struct {
 	owned   bool              // it is known to be the session's
-	pending []json.RawMessage // progress, until it is known whose it is
+	pending []json.RawMessage // progress, until the owner is known
 }
 
 // findFrameTimeout bounds the search for the page of a frame.
 const findFrameTimeout = 5 * time.Second
 
-// event takes an event of the session's own connection.
+// event handles an event of the session's own connection.
 func (s *Session) event(method, session string, params json.RawMessage) {
 	if session != "" {
 		return
@@ -31,7 +32,7 @@ func (s *Session) event(method, session string, params json.RawMessage) {
 	}
 }
 
-// downloadStarted tells clients of a download if it is the session's.
+// downloadStarted reports a download to clients if it is the session's.
 func (s *Session) downloadStarted(params json.RawMessage) {
 	b := s.browser
 	guid, frame := jsonrpc.GetString(params, "guid"), jsonrpc.GetString(params, "frameId")
@@ -60,8 +61,8 @@ func (s *Session) downloadStarted(params json.RawMessage) {
 	})
 }
 
-// hasFrame reports whether a frame is in one of the pages, which are named by
-// the session's own CDP sessions.
+// hasFrame reports whether a frame is in one of the pages, given by the
+// session's own CDP sessions.
 func (s *Session) hasFrame(ctx context.Context, pages []string, frame string) bool {
 	for _, page := range pages {
 		tree, err := s.link.call(ctx, page, "Page.getFrameTree", nil)
@@ -85,7 +86,8 @@ func isFrameInTree(tree json.RawMessage, frame string) bool {
 	return false
 }
 
-// assignDownloadLocked tells clients of a download that is theirs, and forgets others.
+// assignDownloadLocked reports a download of this session to its clients, and
+// forgets another session's.
 func (s *Session) assignDownloadLocked(guid string, params json.RawMessage, owned bool) {
 	d := s.downloads[guid]
 	if d == nil {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// filter says which types of targets a client wants to hear of. Its entries
-// are looked at in turn; the first that matches decides.
+// filter selects types of targets for a client. The first entry that matches
+// decides.
 type filter []struct {
 	Type    string `json:"type"` // "": any
 	Exclude bool   `json:"exclude"`
 }
 
-// defaultFilter is Chrome's filter for a client that gives none.
+// defaultFilter is Chrome's filter for a client without one.
 var defaultFilter = filter{{Type: "browser", Exclude: true}, {Type: "tab", Exclude: true}, {}}
 
-// newFilter reads a client's filter.
+// newFilter decodes a client's filter.
 func newFilter(raw json.RawMessage) (filter, error) {
 	if raw == nil || string(raw) == "null" {
 		return defaultFilter, nil
@@ -39,15 +39,15 @@ func (f filter) matches(typ string) bool {
 	return false
 }
 
-// visibleTypes are the types of targets that clients see in their contexts. Chrome
-// has others there for its own surfaces, such as browser_ui.
+// visibleTypes are the types of targets that clients see in their contexts.
+// Chrome has other types for its own user interface, such as browser_ui.
 var visibleTypes = map[string]bool{
 	"page": true, "tab": true, "iframe": true, "worker": true, "service_worker": true, "shared_worker": true,
 	"worklet": true, "auction_worklet": true, "shared_storage_worklet": true, "background_page": true,
 }
 
-// attachedAtRoot are the types that Chrome attaches clients of the browser's
-// WebSocket to by itself; the others are attached by the targets above them.
+// attachedAtRoot are the types to which Chrome attaches clients of the
+// browser's WebSocket by itself; their parents attach the other types.
 var attachedAtRoot = map[string]bool{
 	"page": true, "tab": true, "service_worker": true, "shared_worker": true, "background_page": true,
 }

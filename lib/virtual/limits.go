@@ -2,18 +2,18 @@ package virtual
 
 import "errors"
 
-// What one session or client may hold. Honest clients hold far less: the
-// bounds keep one that runs wild from filling the memory of the others' Chrome,
-// or making the work long that is done under the browser's lock.
+// Limits of one session or client. Well-behaved clients stay far below them.
+// They keep a client that runs wild from filling the memory of the shared
+// Chrome, and from slowing down the work under the browser's lock.
 const (
 	maxClients   = 200    // of a session
 	maxContexts  = 200    // of a session
 	maxPages     = 1000   // of a session, by Target.createTarget
-	maxRoots     = 20     // sessions with the browser, of a client
-	maxAttached  = 2000   // sessions with targets, of a client
+	maxRoots     = 20     // of a client: sessions with the browser
+	maxAttached  = 2000   // of a client: sessions with targets
 	maxFilter    = 100    // entries of a filter
-	maxListeners = 100    // sessions of a client that discover targets
-	maxPending   = 10_000 // commands of a client that Chrome is asked under an id of ours
+	maxListeners = 100    // of a client: sessions that discover targets
+	maxPending   = 10_000 // of a client: commands sent to Chrome under an id of our own
 )
 
 // errFlood ends a client that sends commands faster than they are answered.

@@ -12,15 +12,14 @@ import (
 	"btools/lib/websocket"
 )
 
-// Errors of calls: on a connection to Chrome that has ended, and on a CDP
-// session that has.
+// Errors of calls, when the connection to Chrome or the CDP session has ended.
 var (
 	errDisconnected = errors.New("the connection to the browser has ended")
 	errDetached     = errors.New("the session with the target has ended")
 )
 
-// calls are commands of our own on a connection to Chrome. Their ids are
-// negative: a client's are not, so both can share a connection.
+// calls sends our own commands on a connection to Chrome. Their ids are
+// negative and a client's are not, so both can share a connection.
 type calls struct {
 	out *outbox
 
@@ -40,8 +39,8 @@ func newCalls(out *outbox) *calls {
 	return &calls{out: out, waiting: map[int]waiter{}}
 }
 
-// begin sends a command, and does not wait. The connection's reader calls done
-// with the answer, once; done must not wait either.
+// begin sends a command and does not wait. The connection's reader calls done
+// once, with the answer; done must not wait either.
 func (c *calls) begin(session, method string, params any, done func(result json.RawMessage, err error)) {
 	c.mu.Lock()
 	if c.ended {
@@ -56,8 +55,8 @@ func (c *calls) begin(session, method string, params any, done func(result json.
 	c.out.put(command(strconv.Itoa(id), session, method, params))
 }
 
-// send sends a command whose answer nobody needs, or that has none: Chrome
-// answers nothing for a CDP session that ends meanwhile.
+// send sends a command without waiting for its answer. Chrome does not answer
+// if the CDP session ends meanwhile.
 func (c *calls) send(session, method string, params any) {
 	c.mu.Lock()
 	c.last--
@@ -66,16 +65,17 @@ func (c *calls) send(session, method string, params any) {
 	c.out.put(command(strconv.Itoa(id), session, method, params))
 }
 
-// resumeAndDetach has a target go on, and leaves it when it has answered: a worker whose
-// thread is not up yet would not be told, and wait for good.
+// resumeAndDetach resumes a target, and detaches from it once it has answered:
+// a worker whose thread has not started yet would miss the command and stay
+// paused.
 func (c *calls) resumeAndDetach(parent, session string) {
 	c.begin(session, "Runtime.runIfWaitingForDebugger", nil, func(json.RawMessage, error) {
 		c.send(parent, "Target.detachFromTarget", map[string]string{"sessionId": session})
 	})
 }
 
-// failSession tells those that wait for answers on a CDP session that it has
-// ended: Chrome does not.
+// failSession fails the commands that wait on a CDP session that has ended:
+// Chrome does not answer them.
 func (c *calls) failSession(session string) {
 	var over []func(json.RawMessage, error)
 	c.mu.Lock()
@@ -91,7 +91,7 @@ func (c *calls) failSession(session string) {
 	}
 }
 
-// pending is how many commands wait for an answer.
+// pending returns how many commands wait for an answer.
 func (c *calls) pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *calls) call(ctx context.Context, session, method string, params any) (j
 	}
 }
 
-// answered takes the answer to a command of ours.
+// answered handles the answer to one of our commands.
 func (c *calls) answered(id int, message []byte) {
 	c.mu.Lock()
 	done := c.waiting[id].done
@@ -136,7 +136,7 @@ func (c *calls) answered(id int, message []byte) {
 	done(nil, err)
 }
 
-// end answers all that wait, and all that come.
+// end fails all waiting commands, and all later ones.
 func (c *calls) end() {
 	c.mu.Lock()
 	waiting := c.waiting
@@ -147,7 +147,8 @@ func (c *calls) end() {
 	}
 }
 
-// command is the message of a command. Its params are raw JSON, or a value.
+// command returns the message of a command. params is raw JSON, or a value to
+// encode.
 func command(id, session, method string, params any) []byte {
 	b := append([]byte(`{"id":`), id...)
 	b = append(append(b, `,"method":`...), strconv.Quote(method)...)
@@ -163,7 +164,7 @@ func command(id, session, method string, params any) []byte {
 	return closeMessage(b, session)
 }
 
-// event is the message of an event.
+// event returns the message of an event.
 func event(session, method string, params any) []byte {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -173,7 +174,7 @@ func event(session, method string, params any) []byte {
 	return closeMessage(append(append(b, `,"params":`...), raw...), session)
 }
 
-// closeMessage is an object without its end, with the session and the end.
+// closeMessage adds the session and the closing brace to an object.
 func closeMessage(b []byte, session string) []byte {
 	if session != "" {
 		b = append(append(b, `,"sessionId":`...), quote(session)...)
@@ -186,10 +187,10 @@ func quote(s string) json.RawMessage {
 	return b
 }
 
-// eventHandler takes an event of Chrome. It must not wait.
+// eventHandler handles an event of Chrome. It must not wait.
 type eventHandler func(method, session string, params json.RawMessage)
 
-// link is a connection to Chrome that is ours alone.
+// link is a connection to Chrome for our own commands only.
 type link struct {
 	*calls
 	conn *websocket.Conn
@@ -197,8 +198,8 @@ type link struct {
 	work sync.WaitGroup
 }
 
-// dialLink opens a link. One goroutine tells the events, in their order, and
-// calls hear for each message.
+// dialLink opens a link. One goroutine calls tell for the events, in their
+// order, and hear for each message.
 func dialLink(ctx context.Context, url string, tell eventHandler, hear func()) (*link, error) {
 	conn, err := websocket.Dial(ctx, url)
 	if err != nil {
@@ -210,7 +211,7 @@ func dialLink(ctx context.Context, url string, tell eventHandler, hear func()) (
 	return l, nil
 }
 
-// read takes what Chrome says, until the connection ends.
+// read handles Chrome's messages until the connection ends.
 func (l *link) read(tell eventHandler, hear func()) {
 	defer l.end()
 	defer close(l.done)
@@ -243,7 +244,7 @@ func (l *link) close() {
 	l.work.Wait()
 }
 
-// idOf is the id of an answer, as Chrome writes it: first.
+// idOf returns the id of an answer. Chrome writes it first.
 func idOf(b []byte) (id int, ok bool) {
 	const head = `{"id":`
 	if len(b) <= len(head) || string(b[:len(head)]) != head {

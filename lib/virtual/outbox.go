@@ -8,22 +8,22 @@ import (
 	"btools/lib/websocket"
 )
 
-// maxQueued bounds the bytes that wait in an outbox for a reader.
+// maxQueued bounds the bytes that wait in an outbox.
 const maxQueued = 16 << 20
 
-// policyViolation is the status code that a deaf client is disconnected with
-// (RFC 6455: policy violation).
+// policyViolation is the status code for a client that does not read (RFC
+// 6455).
 const policyViolation = 1008
 
 // errStalled ends a connection whose other side does not read.
 var errStalled = errors.New("it does not read its messages")
 
-// outbox is the sending side of a connection. Messages leave it in the order in
-// which they came, whether their sender waits or not.
+// outbox is the sending side of a connection. It sends messages in the order in
+// which they were added, by put or by the methods that wait.
 type outbox struct {
 	conn *websocket.Conn
 
-	writing sync.Mutex // held while messages leave
+	writing sync.Mutex // held while sending
 
 	mu     sync.Mutex
 	queue  [][]byte
@@ -37,8 +37,8 @@ func newOutbox(c *websocket.Conn) *outbox {
 	return &outbox{conn: c, wake: make(chan struct{}, 1)}
 }
 
-// put queues a message and does not wait. A connection that has too much queued
-// is closed.
+// put queues a message and does not wait. It closes a connection that has too
+// much queued.
 func (o *outbox) put(message []byte) {
 	o.mu.Lock()
 	switch {
@@ -57,8 +57,8 @@ func (o *outbox) put(message []byte) {
 	}
 }
 
-// run sends what is queued, until the channel is closed. Nothing is taken after
-// that.
+// run sends queued messages until the channel is closed. After that, the outbox
+// accepts none.
 func (o *outbox) run(done <-chan struct{}) {
 	defer o.work.Wait()
 	defer o.fail(net.ErrClosed)
@@ -74,7 +74,7 @@ func (o *outbox) run(done <-chan struct{}) {
 	}
 }
 
-// flush sends what is queued; its caller holds writing.
+// flush sends the queued messages; its caller holds writing.
 func (o *outbox) flush() error {
 	for {
 		o.mu.Lock()
@@ -92,7 +92,7 @@ func (o *outbox) flush() error {
 	}
 }
 
-// write sends a message after those that are queued.
+// write sends a message after the queued ones.
 func (o *outbox) write(message []byte) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -102,7 +102,7 @@ func (o *outbox) write(message []byte) error {
 	return o.fail(o.conn.Write(message))
 }
 
-// relay sends a message that is still being read, after those that are queued.
+// relay sends a message that is still being received, after the queued ones.
 func (o *outbox) relay(m *websocket.Message) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()

@@ -15,34 +15,35 @@ import (
 	"btools/lib/record"
 )
 
-// Options are what a session is like.
+// Options are the properties of a session.
 type Options struct {
-	// Default says that the session's base context is the browser's default
-	// one, with its profile: it has its logins and extensions, and outlives the
-	// session. It is the user's own: it may open files and trace pages, too.
+	// Default makes the browser's default context the base context of the
+	// session, with its profile, logins and extensions. The context outlives
+	// the session. The session is the user's own: it may also open files and
+	// trace its pages.
 	Default bool
-	// TabLimit bounds the pages of the session, 0: no bound. One too many closes
-	// the one that no client has used for longest.
+	// TabLimit bounds the pages of the session, 0: no bound. One more page
+	// closes the one that no client has used for longest.
 	TabLimit int
 }
 
 // Session is one virtual browser.
 type Session struct {
-	id      string // as a target's
+	id      string // its ID as a target
 	options Options
 	browser *Browser
-	link    *link  // owns the contexts, and the state of Chrome's that a connection has
-	base    string // the context that clients are shown as the default one
+	link    *link  // owns the contexts, and Chrome's state per connection
+	base    string // the context that clients see as the default one
 	started time.Time
-	ended   chan struct{} // closed when it is to end
-	gone    chan struct{} // closed when none of its targets is left
-	why     error         // it is to end
+	ended   chan struct{} // closed when it begins to end
+	gone    chan struct{} // closed when all of its targets are gone
+	why     error         // it ends
 	work    sync.WaitGroup
 
-	finished chan struct{} // closed when its clients and goroutines have gone
+	finished chan struct{} // closed when its clients and goroutines have ended
 
-	used    atomic.Int64 // when a client has last said something, in Unix nanoseconds
-	in, out atomic.Int64 // bytes from and to clients that are gone
+	used    atomic.Int64 // when a client last sent something, in Unix nanoseconds
+	in, out atomic.Int64 // bytes from and to clients that have disconnected
 
 	// Under the browser's lock:
 	contexts         map[string]bool // that clients have created
@@ -56,7 +57,7 @@ type Session struct {
 	over             bool
 }
 
-// NewSession makes a session with one blank page.
+// NewSession creates a session with one blank page.
 func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{
 		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}),
@@ -81,7 +82,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// inStartSlot does f when few enough other sessions begin.
+// inStartSlot calls f when few enough other sessions are starting.
 func (s *Session) inStartSlot(ctx context.Context, f func(context.Context) error) error {
 	select {
 	case s.browser.startSlots <- struct{}{}:
@@ -94,7 +95,7 @@ func (s *Session) inStartSlot(ctx context.Context, f func(context.Context) error
 	}
 }
 
-// addSession makes the browser wait for the session at its end.
+// addSession adds a session, for which the browser waits at its end.
 func (b *Browser) addSession(s *Session) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +107,7 @@ func (b *Browser) addSession(s *Session) error {
 	return nil
 }
 
-// run disconnects everybody when the session is to end.
+// run disconnects all clients when the session ends.
 func (s *Session) run() {
 	defer close(s.finished)
 	select {
@@ -125,7 +126,7 @@ func (s *Session) run() {
 	s.work.Wait()
 }
 
-// begin gives the session its base context and a page.
+// begin creates the base context of the session and a page.
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
 	if s.base = b.defaultContext; !s.options.Default {
@@ -160,7 +161,7 @@ func (s *Session) begin(ctx context.Context) error {
 	return s.awaitReady(ctx, page)
 }
 
-// claimContext makes the session's base context its own.
+// claimContext registers the session's base context.
 func (b *Browser) claimContext(s *Session) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +175,7 @@ func (b *Browser) claimContext(s *Session) error {
 	return nil
 }
 
-// adopt takes over the targets that the default context has already.
+// adopt takes over the existing targets of the default context.
 func (s *Session) adopt(ctx context.Context) error {
 	b := s.browser
 	got, err := b.watcher.call(ctx, "", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}})
@@ -191,7 +192,7 @@ func (s *Session) adopt(ctx context.Context) error {
 	return nil
 }
 
-// NewPage opens a page in the base context and returns its target's ID.
+// NewPage opens a page in the base context and returns its target ID.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 	got, err := s.link.call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
 	if err != nil {
@@ -218,7 +219,7 @@ func (s *Session) onTarget(ctx context.Context, method, target string) error {
 	return err
 }
 
-// Has reports whether a target is the session's.
+// Has reports whether a target belongs to the session.
 func (s *Session) Has(ctx context.Context, target string) bool {
 	for synced := false; ; synced = true {
 		s.browser.mu.Lock()
@@ -227,14 +228,14 @@ func (s *Session) Has(ctx context.Context, target string) bool {
 		if t != nil || synced {
 			return t != nil && t.session == s
 		}
-		if s.browser.sync(ctx) != nil { // Chrome may have told somebody else first
+		if s.browser.sync(ctx) != nil { // the event of the watcher may still be on its way
 			return false
 		}
 	}
 }
 
-// Targets are Chrome's TargetInfo of each target that has a URL of its own to
-// show in a list: pages, frames of other sites, workers.
+// Targets returns Chrome's TargetInfo of each target that /json/list shows:
+// pages, frames of other sites, workers.
 func (s *Session) Targets() (infos []json.RawMessage) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
@@ -246,7 +247,7 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 	return infos
 }
 
-// Stats are figures of a session.
+// Stats are the figures of a session.
 type Stats struct {
 	TabCount    int         `json:"tab_count"`
 	Clients     int         `json:"clients"`
@@ -273,23 +274,23 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Used is when a client has last said something.
+// Used returns when a client last sent something.
 func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
 
-// Touch notes that a client has said something, by another way than a Client.
+// Touch notes that a client has used the session without a Client.
 func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 
-// Browser is the Chrome that the session is on.
+// Browser returns the Chrome of the session.
 func (s *Session) Browser() *Browser { return s.browser }
 
-// Done is closed when the session has begun to end; Err says why.
+// Done is closed when the session begins to end; Err says why.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
-// Err is why the session ended; it is set when Done is closed.
+// Err returns why the session ended; it is set once Done is closed.
 func (s *Session) Err() error { return s.why }
 
 // End disconnects the session's clients and closes its contexts. It returns
-// when none of its pages is left, or with the context's error.
+// when all of its pages are gone, or with the context's error.
 func (s *Session) End(ctx context.Context) error {
 	s.end(ErrEnded)
 	if s.options.Default {
@@ -306,13 +307,13 @@ func (s *Session) End(ctx context.Context) error {
 }
 
 // end ends the session once; it returns when its clients and goroutines have
-// gone.
+// ended.
 func (s *Session) end(why error) {
 	s.stop(why)
 	<-s.finished
 }
 
-// stop has the session end, and does not wait.
+// stop starts the end of the session and does not wait.
 func (s *Session) stop(why error) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
@@ -331,7 +332,8 @@ func (s *Session) stopLocked(why error) {
 	s.finishLocked()
 }
 
-// abandonTargetsLocked forgets the targets of the browser's default context, which stay.
+// abandonTargetsLocked forgets the targets of the browser's default context,
+// which stay open.
 func (s *Session) abandonTargetsLocked() {
 	b := s.browser
 	for id, t := range b.targets {
@@ -344,8 +346,7 @@ func (s *Session) abandonTargetsLocked() {
 	delete(b.contexts, s.base)
 }
 
-// finishLocked ends what is known of a session that is over when its last target
-// has gone.
+// finishLocked removes a session that is over once its last target is gone.
 func (s *Session) finishLocked() {
 	b := s.browser
 	if !s.over || len(s.targetsLocked()) > 0 {
@@ -366,7 +367,7 @@ func (s *Session) finishLocked() {
 	delete(b.sessions, s)
 }
 
-// targetsLocked are the session's targets, the oldest first.
+// targetsLocked returns the session's targets, the oldest first.
 func (s *Session) targetsLocked() (all []*target) {
 	for _, t := range s.browser.targets {
 		if t.session == s {
@@ -377,7 +378,7 @@ func (s *Session) targetsLocked() (all []*target) {
 	return all
 }
 
-// addTargetLocked takes a new target in.
+// addTargetLocked adds a new target.
 func (s *Session) addTargetLocked(t *target) {
 	t.used.Store(time.Now().UnixNano())
 	if t.typ == "page" {
@@ -409,8 +410,8 @@ func (s *Session) removeTargetLocked(t *target) {
 	s.finishLocked()
 }
 
-// notifyChangeLocked tells clients of a target that is not what it was, as they see
-// it.
+// notifyChangeLocked notifies clients of a target whose info, as they see it,
+// has changed.
 func (s *Session) notifyChangeLocked(t *target) {
 	info := string(t.visibleInfo())
 	if info == t.lastShown {
@@ -420,7 +421,8 @@ func (s *Session) notifyChangeLocked(t *target) {
 	s.notifyLocked(t, "Target.targetInfoChanged", map[string]json.RawMessage{"targetInfo": json.RawMessage(info)})
 }
 
-// visibleInfo is the target's info as clients see it: attached if one of them is.
+// visibleInfo returns the target's info as clients see it: attached if one of
+// them is.
 func (t *target) visibleInfo() json.RawMessage {
 	attached := json.RawMessage("false")
 	if t.attachments > 0 {
@@ -429,7 +431,8 @@ func (t *target) visibleInfo() json.RawMessage {
 	return jsonrpc.Set(t.info, "attached", attached)
 }
 
-// notifyLocked tells clients that discover targets of its type.
+// notifyLocked sends an event to the clients that discover targets of this
+// type.
 func (s *Session) notifyLocked(t *target, method string, params any) {
 	for k := range s.clients {
 		for session, wanted := range k.discover {
@@ -440,8 +443,8 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 	}
 }
 
-// blockLocked notes who is to let a new target go: clients that have asked to,
-// and that the target will be shown to, directly or by its tab.
+// blockLocked adds the blockers of a new target: the clients that want to set
+// it up, and that will see it directly or through its tab.
 func (s *Session) blockLocked(t *target) {
 	if t.typ == "page" && !s.over && !t.prepared {
 		t.blockers[s] = true // see ownLocked
@@ -455,7 +458,7 @@ func (s *Session) blockLocked(t *target) {
 	}
 }
 
-// autoAttachLocked attaches the clients that have asked for it to a target.
+// autoAttachLocked attaches the clients with auto-attach to a target.
 func (s *Session) autoAttachLocked(t *target) {
 	for k := range s.clients {
 		for _, r := range k.roots {
@@ -466,7 +469,7 @@ func (s *Session) autoAttachLocked(t *target) {
 	}
 }
 
-// enforceTabLimitLocked closes a page if this one is one too many.
+// enforceTabLimitLocked closes a page if the new one is one too many.
 func (s *Session) enforceTabLimitLocked(new *target) {
 	if s.options.TabLimit == 0 {
 		return
@@ -487,12 +490,13 @@ func (s *Session) enforceTabLimitLocked(new *target) {
 	}
 }
 
-// prepareLocked attaches the session itself to a new page, and gives it the state
-// that the whole browser would have: it has the focus, as a page alone has it.
-// The page does not go on, and no client navigates it, before it has answered:
-// Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
-// document before that is there, and the renderer crashes. A pop-up without an
-// opener answers only when it goes on: it gets the focus with its document.
+// prepareLocked attaches the session itself to a new page, and sets the state
+// that a whole browser would give it: the page has the focus, as if it were
+// alone. Until it has answered, the page stays paused and no client navigates
+// it: Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
+// document before that exists, and the renderer crashes. A pop-up without an
+// opener answers only after it has resumed: it gets the focus with its
+// document.
 func (s *Session) prepareLocked(t *target) {
 	b := s.browser
 	severed := jsonrpc.Get(t.info, "openerId") != nil && string(jsonrpc.Get(t.info, "canAccessOpener")) != "true"
@@ -531,11 +535,11 @@ func (s *Session) prepareLocked(t *target) {
 		})
 }
 
-// readyTimeout bounds how long a new page waits for that.
+// readyTimeout bounds how long a new page waits for its preparation.
 const readyTimeout = 5 * time.Second
 
-// focusLocked gives the focus to a pop-up without an opener that has its first
-// document now.
+// focusLocked gives the focus to a pop-up without an opener once it has its
+// first document.
 func (s *Session) focusLocked(t *target) {
 	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
 		t.needsFocus = false

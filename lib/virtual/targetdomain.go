@@ -10,8 +10,8 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// attachToBrowserTarget makes one more session with the browser, which is ours
-// alone: one of Chrome's would not be checked.
+// attachToBrowserTarget adds a session with the browser, which exists only
+// here: commands on one of Chrome's own would not be checked.
 func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	b := k.session.browser
 	session := rand.Text()
@@ -30,19 +30,19 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	k.reply(c, objectWith("sessionId", quote(session)))
 }
 
-// browserInfo is the TargetInfo of the session itself.
+// browserInfo returns the TargetInfo of the session itself.
 func (s *Session) browserInfo() json.RawMessage {
 	raw, _ := json.Marshal(map[string]any{"targetId": s.id, "type": "browser", "title": "", "url": "", "attached": true,
 		"canAccessOpener": false})
 	return raw
 }
 
-// objectWith is an object of one member.
+// objectWith returns an object with one member.
 func objectWith(name string, value json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(nil, name, value)
 }
 
-// attachToTarget makes a session with a target.
+// attachToTarget creates a session with a target.
 func (k *Client) attachToTarget(c policy.Command, r *root) {
 	if string(jsonrpc.Get(c.Params, "flatten")) != "true" {
 		k.refuse(c, policy.NotFlat())
@@ -66,7 +66,7 @@ func (k *Client) attachToTarget(c policy.Command, r *root) {
 	}
 }
 
-// createBrowserContext makes a context that ends with the session.
+// createBrowserContext creates a context that ends with the session.
 func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	s, b := k.session, k.session.browser
 	b.mu.Lock()
@@ -88,7 +88,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	})
 }
 
-// disposeBrowserContext ends a context that a client has created.
+// disposeBrowserContext disposes of a context that a client has created.
 func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 	s, b := k.session, k.session.browser
 	id := jsonrpc.GetString(c.Params, "browserContextId")
@@ -118,8 +118,8 @@ func (k *Client) getBrowserContexts(c policy.Command, _ *root) {
 	k.reply(c, raw)
 }
 
-// createTarget opens a page. The client is answered when it has been told of
-// the target as it has asked to be: Chrome tells first, too.
+// createTarget opens a page. It answers after the events about the target that
+// the client has enabled, as Chrome does.
 func (k *Client) createTarget(c policy.Command, r *root) {
 	if !k.setContext(&c) {
 		return
@@ -182,8 +182,8 @@ func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
 	}
 }
 
-// detachFromTarget ends a CDP session: one with the browser here, others by
-// Chrome, which knows only those of this client by this connection.
+// detachFromTarget ends a CDP session. Sessions with the browser end here, all
+// others in Chrome, which knows only the sessions of this connection.
 func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	b := k.session.browser
 	id := jsonrpc.GetString(c.Params, "sessionId")
@@ -203,7 +203,7 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 		map[string]string{"sessionId": id, "targetId": k.session.id}))
 }
 
-// getTargetInfo tells of a target of the session, or of the session itself.
+// getTargetInfo describes a target of the session, or the session itself.
 func (k *Client) getTargetInfo(c policy.Command, r *root) {
 	if k.namesBrowser(c) || r != nil && jsonrpc.Get(c.Params, "targetId") == nil {
 		raw, _ := json.Marshal(map[string]any{"targetInfo": k.session.browserInfo()})
@@ -215,7 +215,7 @@ func (k *Client) getTargetInfo(c policy.Command, r *root) {
 	})
 }
 
-// visibleInfo is a TargetInfo as the client sees it.
+// visibleInfo returns a TargetInfo as the client sees it.
 func (k *Client) visibleInfo(info json.RawMessage) json.RawMessage {
 	b := k.session.browser
 	b.mu.Lock()
@@ -227,7 +227,7 @@ func (k *Client) visibleInfo(info json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(info, "attached", json.RawMessage(attached))
 }
 
-// owner is the session that is to see a target.
+// owner returns the session that sees a target.
 func (k *Client) owner(info json.RawMessage) *Session {
 	b := k.session.browser
 	b.mu.Lock()
@@ -256,8 +256,8 @@ func (k *Client) getTargets(c policy.Command, r *root) {
 	})
 }
 
-// setDiscoverTargets has a CDP session, with the browser or with a target, told
-// of the session's targets.
+// setDiscoverTargets subscribes a CDP session, with the browser or a target, to
+// events about the session's targets.
 func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
 	if err != nil {
@@ -295,8 +295,8 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	k.reply(c, emptyObject)
 }
 
-// setAutoAttach attaches the client to the session's targets, those that are
-// there and those that come.
+// setAutoAttach attaches the client to the session's targets, existing and new
+// ones.
 func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
 	on := string(jsonrpc.Get(c.Params, "autoAttach")) == "true"

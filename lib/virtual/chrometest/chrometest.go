@@ -1,4 +1,4 @@
-// Package chrometest starts a Chromium of a test's own.
+// Package chrometest starts a Chromium for a test.
 package chrometest
 
 import (
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Start starts a Chromium without a window, as root and off the network, and
-// returns its DevTools endpoint, ws://HOST:PORT/devtools/browser/ID. It and all
-// of its files are gone when the test has ended.
+// Start starts a headless Chromium without a sandbox or background traffic. It
+// returns its DevTools endpoint, ws://HOST:PORT/devtools/browser/ID. The
+// browser and its files are removed when the test ends.
 func Start(t testing.TB) (wsURL string, p *os.Process) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bt-chrome-")
