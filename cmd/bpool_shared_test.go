@@ -304,7 +304,7 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 	until(t, "the holder is told", func() bool {
 		return strings.Contains(said.String(),
 			"the browser of A/1 is gone: the browser was killed by signal 9 (SIGKILL); "+
-				"another one takes its place, without its pages")
+				"a new browser replaces it; its pages are lost")
 	})
 	for _, i := range "012" {
 		for _, e := range []string{"failed", "starting", "restarted", "healthy"} {

@@ -166,7 +166,7 @@ func TestPoolLeaseEnds(t *testing.T) {
 	syscall.Kill(p.status().Pools[0].Instances[0].PID, syscall.SIGKILL)
 	until(t, "its terminal says so at once", func() bool {
 		return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") &&
-			strings.Contains(errs.String(), "; another one takes its place, without its pages")
+			strings.Contains(errs.String(), "; a new browser replaces it; its pages are lost")
 	})
 	in.Close()
 	if err := c.Wait(); err != nil {

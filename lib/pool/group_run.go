@@ -361,7 +361,7 @@ func (g *group) drain(c *share.Chrome) {
 			what = fmt.Sprintf("was stopped after %v without a WebSocket; the next connection has another one",
 				g.set.IdleTimeout)
 		case <-c.Done():
-			what = fmt.Sprintf("is gone: %v; another one takes its place, without its pages", c.Err())
+			what = fmt.Sprintf("is gone: %v; a new browser replaces it; its pages are lost", c.Err())
 		}
 		g.endBrowser(c, what)
 	})
@@ -388,7 +388,7 @@ func (g *group) replaceAll(c *share.Chrome) {
 	v.mu.Lock()
 	all := append(slices.Clone(g.draining), c)
 	for _, c := range all {
-		g.notifyHoldersLocked(c, "is replaced by bpool restart, without its pages")
+		g.notifyHoldersLocked(c, "is replaced by bpool restart; its pages are lost")
 	}
 	g.chrome, g.draining = nil, nil
 	g.setLocked(Starting) // stopping takes time

@@ -183,11 +183,11 @@ func (w *Waiting) dequeue(why error) error {
 }
 
 // grant completes a new lease that was requested at the given time.
-func (v *Service) grant(l *lease, asked time.Time) *Grant {
+func (v *Service) grant(l *lease, requested time.Time) *Grant {
 	if l.disconnectPrevious && l.slot.proxy != nil {
 		l.slot.proxy.CloseWebSockets()
 	}
-	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(asked)).Seconds())
+	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(requested)).Seconds())
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 

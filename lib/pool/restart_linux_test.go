@@ -282,11 +282,11 @@ func TestNewsOfALease(t *testing.T) {
 		}
 	}
 	kill(t, v, 0)
-	hears("the browser of A/0 is gone: signal: killed; another one takes its place, without its pages")
+	hears("the browser of A/0 is gone: signal: killed; a new browser replaces it; its pages are lost")
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })
 	f.bad.Store(true)
 	v.Restart("A", "")
-	hears("the browser of A/0 is replaced by bpool restart, without its pages",
+	hears("the browser of A/0 is replaced by bpool restart; its pages are lost",
 		"the browser of A/0 could not be launched: there is no display to open a window on; another one is launched in ")
 	f.bad.Store(false)
 	v.Restart("A", "")

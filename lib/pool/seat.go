@@ -79,7 +79,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 	if l == nil || l.seat == nil {
 		return // the next lease gets a fresh session anyway
 	}
-	s.notifyHolderLocked("is replaced by bpool restart, without its pages")
+	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
 		l.previousClosed = gone
 	}

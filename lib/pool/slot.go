@@ -62,7 +62,7 @@ func (r *retry) schedule(now time.Time, launched, noRestart bool) (at, onDemand 
 	case noRestart:
 		return never, never, "it will not be replaced (RESTART=never)"
 	case delay == 0:
-		return now, now, "another one takes its place, without its pages"
+		return now, now, "a new browser replaces it; its pages are lost"
 	}
 	at, onDemand = now.Add(delay), now.Add(delay)
 	if launched && delay > minRetryDelay {
@@ -373,7 +373,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			return idled
 		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
 			v.mu.Lock()
-			s.notifyHolderLocked("was stopped (%s); another one takes its place, without its pages", st.LastExit)
+			s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
 			v.mu.Unlock()
 			return replaced // not by this function
 		default:
@@ -389,7 +389,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 		v.mu.Unlock()
 		if replace {
 			v.mu.Lock()
-			s.notifyHolderLocked("is replaced by bpool restart, without its pages")
+			s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 			s.setLocked(Starting) // stopping takes time
 			v.mu.Unlock()
 			s.proxy.Stop(ctx)
