@@ -360,9 +360,8 @@ func childrenFail(w *world) {
 func childIsMute(w *world) {
 	t := w.t
 	m := w.mcp([]string{"FAKE=mute"}, "--mcp", "a="+fake())
-	began := time.Now()
-	if r := m.tool("a", "{}"); r.Error == nil || !strings.Contains(r.line, "child a ended") || time.Since(began) > 10*time.Second {
-		t.Error(time.Since(began), r.line)
+	if r := m.tool("a", "{}"); r.Error == nil || !strings.Contains(r.line, "child a ended") {
+		t.Errorf("%s, want that child a ended", r.line)
 	}
 	m.end()
 }
@@ -379,21 +378,15 @@ func proxyIsSlow(w *world) {
 		os.WriteFile(dir+"/"+name, b, 0o755)
 	}
 	os.Rename(dir+"/bproxy", dir+"/real")
-	os.WriteFile(dir+"/bproxy", []byte("#!/bin/sh\nsleep 3\nexec "+dir+"/real \"$@\"\n"), 0o755)
-	c := w.cmd(dir+"/bmcp", "--mcp", "a="+bin+"/fakechild {cdp_endpoint}", "--mcp", "b="+bin+"/fakechild")
+	write(t, dir+"/bproxy", "#!/bin/sh\nuntil [ -e "+dir+"/go ]; do sleep 0.05; done\nexec "+dir+"/real \"$@\"\n")
+	c := w.cmd(dir+"/bmcp", "--mcp", "a="+bin+"/fakechild {cdp_endpoint}")
 	c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache", "BTOOLS_BROWSER="+bin+"/fakebrowser")
 	m := w.attach(c)
 	m.greet("{}")
-	m.tools()
-	id := m.startTool("a__nonesuch", "{}")
-	m.answer(id)
 	call := m.startTool("echo", "{}")
-	began := time.Now()
-	m.answer(m.startTool("coordinator_status", "{}"))
+	m.answer(m.startTool("coordinator_status", "{}")) // before that of the call
 	m.answer(m.start("ping", "{}"))
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("a status and a ping take %v", took)
-	}
+	write(t, dir+"/go", "")
 	if r := m.answer(call); r.tool(t).IsError {
 		t.Error(r.line)
 	}

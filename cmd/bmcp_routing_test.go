@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A child whose lists never end is told of, and keeps nobody from the lists of
@@ -230,7 +229,7 @@ func TestMCPRefusedGreeting(t *testing.T) {
 func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE_TOOLS=ask,sleep,questions,silent"}, "--mcp", "kid="+fake())
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE_TOOLS=ask,sleep,questions,silent,order"}, "--mcp", "kid="+fake())
 	start := func(ctx context.Context, tool, args, more string) chan string {
 		answer := make(chan string, 1)
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s%s}}`, tool, args, stateless, more)
@@ -254,13 +253,17 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	if b := <-start(ctx, "sleep", "{}", ""); !strings.Contains(b, "slept") {
 		t.Fatal(b)
 	}
+	called := func(args string) {
+		t.Helper()
+		until(t, "the call is there: "+args, func() bool { return strings.Contains(<-start(ctx, "order", "{}", ""), args) })
+	}
 	// Its host has gone, and it asks all the same, while another one calls.
 	gone, leave := context.WithCancel(ctx)
-	a := start(gone, "ask", `{"method":"elicitation/create","ms":700,"params":{"message":"SECRET"}}`, "")
-	time.Sleep(200 * time.Millisecond) // the call is there
+	a := start(gone, "ask", `{"method":"elicitation/create","ms":1500,"params":{"message":"SECRET"}}`, "")
+	called("SECRET")
 	leave()
 	<-a
-	if b := <-start(ctx, "sleep", `{"ms":1200}`, ""); !strings.Contains(b, "slept") || strings.Contains(b, "SECRET") {
+	if b := <-start(ctx, "sleep", `{"ms":2000}`, ""); !strings.Contains(b, "slept") || strings.Contains(b, "SECRET") {
 		t.Error(b)
 	}
 	// Its host is asked something already, and it asks more.
@@ -281,8 +284,8 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	// A host alone is asked, whatever was cancelled before: by a new process, as
 	// the one before never answers.
 	gone, leave = context.WithCancel(ctx)
-	a = start(gone, "silent", `{}`, "")
-	time.Sleep(200 * time.Millisecond)
+	a = start(gone, "silent", `{"u":"UNHEARD"}`, "")
+	called("UNHEARD")
 	leave()
 	<-a
 	until(t, "a host alone is asked", func() bool {

@@ -108,7 +108,7 @@ func TestFlush(t *testing.T) {
 			if err != nil {
 				return all
 			}
-			time.Sleep(15 * time.Millisecond)
+			time.Sleep(15 * time.Millisecond) // a slow reader is what is tested
 		}
 	}
 	start := func(errs io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader) {

