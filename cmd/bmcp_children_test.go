@@ -48,7 +48,8 @@ func serveNpm(t *testing.T, name, version string) *registry {
 	w := tar.NewWriter(z)
 	for file, text := range map[string]string{
 		"package/package.json": string(about),
-		"package/cli.js":       "#!/usr/bin/env node\nrequire('child_process').spawn('" + bin + "/fakechild', process.argv.slice(2), {stdio: 'inherit'}).on('exit', (c) => process.exit(c))\n",
+		"package/cli.js": "#!/usr/bin/env node\nrequire('child_process').spawn('" + bin +
+			"/fakechild', process.argv.slice(2), {stdio: 'inherit'}).on('exit', (c) => process.exit(c))\n",
 	} {
 		w.WriteHeader(&tar.Header{Name: file, Mode: 0o755, Size: int64(len(text))})
 		w.Write([]byte(text))
@@ -67,7 +68,8 @@ func serveNpm(t *testing.T, name, version string) *registry {
 		case "/" + name:
 			manifest := maps.Clone(manifest)
 			manifest["dist"] = map[string]string{"tarball": r.URL + "/it.tgz", "shasum": hex.EncodeToString(sum[:])}
-			json.NewEncoder(out).Encode(map[string]any{"name": name, "dist-tags": map[string]string{"latest": version}, "versions": map[string]any{version: manifest}})
+			json.NewEncoder(out).Encode(map[string]any{"name": name, "dist-tags": map[string]string{"latest": version},
+				"versions": map[string]any{version: manifest}})
 		case "/it.tgz":
 			out.Write(tarball.Bytes())
 		default:
@@ -146,7 +148,8 @@ func TestMCPChildIsDownloaded(t *testing.T) {
 	if names := m.tools(); !slices.Contains(names, "echo") || !slices.Contains(names, "b__echo") {
 		t.Errorf("%v", names)
 	}
-	for _, want := range []string{"bmcp: npx fetches some-mcp@1.2.3\n", "bmcp: the first list of tools waits for a, b, for at most 20s\n"} {
+	for _, want := range []string{"bmcp: npx fetches some-mcp@1.2.3\n",
+		"bmcp: the first list of tools waits for a, b, for at most 20s\n"} {
 		if e := m.errs.String(); !strings.Contains(e, want) {
 			t.Errorf("no %q while it is fetched: %s", want, e)
 		}
@@ -159,7 +162,8 @@ func TestMCPChildIsDownloaded(t *testing.T) {
 		t.Errorf("it was fetched %d times: %v", n, r.requests())
 	}
 	m = w.mcp(env, "--mcp", "c=other-mcp@1")
-	if status := m.tool("nonesuch", "{}"); status.Error == nil || !strings.Contains(status.Error.Message, "npx cannot fetch other-mcp@1") {
+	if status := m.tool("nonesuch", "{}"); status.Error == nil ||
+		!strings.Contains(status.Error.Message, "npx cannot fetch other-mcp@1") {
 		t.Error(status.line)
 	}
 	m.end()
@@ -184,7 +188,8 @@ func TestMCPMissingCommandIsNotFetched(t *testing.T) {
 	w.run("bmcp", "--config", w.dir+"/c.toml").wants(t, 127, "cannot run nonesuch-python2: not found")
 	m := w.mcp(nil, "--mcp", "nonesuch-python2 server.py", "--mcp", "DEBUG=1 node server.js", "--mcp", "dir="+w.dir)
 	r := m.tool("nonesuch", "{}")
-	for _, want := range []string{"cannot run nonesuch-python2: not found on PATH; for an npm package, write npx nonesuch-python2", "cannot run 1: not found", "cannot run " + w.dir + ": "} {
+	for _, want := range []string{"cannot run nonesuch-python2: not found on PATH; for an npm package, write npx " +
+		"nonesuch-python2", "cannot run 1: not found", "cannot run " + w.dir + ": "} {
 		if r.Error == nil || !strings.Contains(r.Error.Message, want) {
 			t.Errorf("no %q in %s", want, r.line)
 		}
@@ -233,7 +238,8 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "a="+fake())
 	for _, name := range []string{"./evil.sh", w.dir + "/evil.sh", "firefox", "../evil.sh", ""} {
 		r := m.tool("coordinator_launch_browser", fmt.Sprintf(`{"browserType":%q}`, name)).tool(t)
-		if want := fmt.Sprintf("browserType must be one of chrome, edge, chromium, brave, chrome-headless-shell, not %q", name); !r.IsError || r.Content[0].Text != want {
+		if want := fmt.Sprintf("browserType must be one of chrome, edge, chromium, brave, chrome-headless-shell, not %q",
+			name); !r.IsError || r.Content[0].Text != want {
 			t.Errorf("%q: %+v", name, r)
 		}
 	}
@@ -248,11 +254,13 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 	if n := strings.Count(m.call("tools/list", "{}").line, `"last_exit"`); n != 2 { // a property, and that it is required
 		t.Errorf("the status is described %d times", n/2)
 	}
-	if !strings.Contains(m.call("tools/list", "{}").line, `"enum":["chrome","edge","chromium","brave","chrome-headless-shell"]`) {
+	if !strings.Contains(m.call("tools/list", "{}").line,
+		`"enum":["chrome","edge","chromium","brave","chrome-headless-shell"]`) {
 		t.Error("the types are not in the schema")
 	}
 	for _, id := range []string{"1e400", "123456789012345678901234567890"} { // no number of Go
-		m.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}`)
+		m.send(`{"jsonrpc":"2.0","id":` + id +
+			`,"method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}`)
 		if r := m.answer(id); r.Error != nil {
 			t.Error(r.line)
 		}
@@ -264,11 +272,13 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 // The arguments of children are not shown to the model.
 func TestMCPChildrenTellNoSecrets(t *testing.T) {
 	w := newWorld(t)
-	m := w.mcp(nil, "--mcp", fake()+" --header 'Authorization: Bearer s3cr3t'", "--mcp", "gone=/nonexistent/server --token=s3cr3t")
+	m := w.mcp(nil, "--mcp", fake()+" --header 'Authorization: Bearer s3cr3t'", "--mcp",
+		"gone=/nonexistent/server --token=s3cr3t")
 	m.tools()
 	m.tool("echo", "{}")
 	status := m.tool("coordinator_status", "{}").text(t)
-	if strings.Contains(status, "s3cr3t") || !strings.Contains(status, `"command":"`+bin+`/fakechild"`) || !strings.Contains(status, `"command":"/nonexistent/server"`) {
+	if strings.Contains(status, "s3cr3t") || !strings.Contains(status, `"command":"`+bin+`/fakechild"`) ||
+		!strings.Contains(status, `"command":"/nonexistent/server"`) {
 		t.Error(status)
 	}
 	m.end()
@@ -283,7 +293,8 @@ func TestMCPInVSCode(t *testing.T) {
 	if got := m.tool("getenv", `{"names":["VSCODE_CDP_PORT","npm_config_update_notifier"]}`).text(t); got != "9333 false" {
 		t.Error(got)
 	}
-	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"tier":"2"`) || !strings.Contains(status, `"cdp_port":9333`) {
+	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"tier":"2"`) ||
+		!strings.Contains(status, `"cdp_port":9333`) {
 		t.Error(status)
 	}
 	m.end()
@@ -298,7 +309,8 @@ func TestMCPMissingChild(t *testing.T) {
 	os.Mkdir(empty, 0o755)
 	for why, args := range map[string][]string{
 		"cannot start child playwright: cannot run npx: not found on PATH: install Node.js, which has it": nil,
-		"cannot start child gone: cannot run /nonexistent/server: no such file or directory":              {"--mcp", "gone=/nonexistent/server"},
+		"cannot start child gone: cannot run /nonexistent/server: no such file or directory": {"--mcp",
+			"gone=/nonexistent/server"},
 	} {
 		c := w.cmd("bmcp", args...)
 		c.Env = append(slices.Clone(w.env), "PATH="+empty, "XDG_CACHE_HOME="+w.dir+"/cache")
@@ -313,7 +325,8 @@ func TestMCPMissingChild(t *testing.T) {
 			Tools []struct{ Name, Description string }
 		}
 		m.call("tools/list", "{}").into(t, &list)
-		i := slices.IndexFunc(list.Tools, func(tool struct{ Name, Description string }) bool { return tool.Name == "coordinator_status" })
+		i := slices.IndexFunc(list.Tools,
+			func(tool struct{ Name, Description string }) bool { return tool.Name == "coordinator_status" })
 		if !strings.Contains(list.Tools[i].Description, why) {
 			t.Errorf("the description: %+v", list.Tools[i])
 		}
@@ -376,7 +389,8 @@ func TestPipesOfManyChildren(t *testing.T) {
 		args = append(args, "--mcp", fmt.Sprintf("c%d=%s/bin/fakechild", i, w.dir))
 	}
 	c := w.cmd(w.dir+"/bin/bmcp", args...)
-	c.Env = append(slices.Clone(w.env), "HOME="+home, "XDG_CACHE_HOME="+home, "BTOOLS_STATE="+home+"/state.json", "TMPDIR="+home)
+	c.Env = append(slices.Clone(w.env), "HOME="+home, "XDG_CACHE_HOME="+home, "BTOOLS_STATE="+home+"/state.json",
+		"TMPDIR="+home)
 	c.Dir = home
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	m := w.attach(c)
@@ -438,15 +452,18 @@ func TestMCPConfig(t *testing.T) {
 		Env           map[string]string
 	}
 	var entry struct{ Servers struct{ Browser server } }
-	r := w.run("bmcp", "config", "vscode", "--env", "PW_MCP_PROXY__A_INSTANCES=3", "--env=X=a=b", "--", "--mcp", "b=nonesuch@1 x")
+	r := w.run("bmcp", "config", "vscode", "--env", "PW_MCP_PROXY__A_INSTANCES=3", "--env=X=a=b", "--", "--mcp",
+		"b=nonesuch@1 x")
 	if err := json.Unmarshal([]byte(r.out), &entry); err != nil || r.code != 0 {
 		t.Fatalf("%v: %s%s", err, r.out, r.err)
 	}
-	if got, want := fmt.Sprint(entry.Servers.Browser), fmt.Sprint(server{"stdio", bin + "/bmcp", []string{"--mcp", "b=nonesuch@1 x"}, map[string]string{"PW_MCP_PROXY__A_INSTANCES": "3", "X": "a=b"}}); got != want {
+	if got, want := fmt.Sprint(entry.Servers.Browser), fmt.Sprint(server{"stdio", bin + "/bmcp",
+		[]string{"--mcp", "b=nonesuch@1 x"}, map[string]string{"PW_MCP_PROXY__A_INSTANCES": "3", "X": "a=b"}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r = w.run("bmcp", "config", "codex", "--env", `X=a "b"`, "--", "--", "nonesuch-server", "{ws_endpoint}")
-	want := "[mcp_servers.browser]\ncommand = \"" + bin + "/bmcp\"\nargs = [\"--\", \"nonesuch-server\", \"{ws_endpoint}\"]\nenv = { \"X\" = \"a \\\"b\\\"\" }\n"
+	want := "[mcp_servers.browser]\ncommand = \"" + bin +
+		"/bmcp\"\nargs = [\"--\", \"nonesuch-server\", \"{ws_endpoint}\"]\nenv = { \"X\" = \"a \\\"b\\\"\" }\n"
 	if r.code != 0 || r.out != want || !strings.Contains(r.err, "warning: cannot run nonesuch-server: not found") {
 		t.Errorf("%d %s, want %s\n%s", r.code, r.out, want, r.err)
 	}

@@ -22,16 +22,19 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w := newWorld(t)
 	m := w.startMCP(nil, "--mcp", "a="+fake(), "--browser", "edge")
 	m.greet("{}")
-	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
+	if r := m.tool("env", "{}").tool(t); !r.IsError ||
+		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
 		t.Errorf("%+v", r)
 	}
 	m.end()
 
 	script := w.dir + "/browser"
-	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.dir+"/flag ] || { >"+w.dir+"/flag; echo no display >&2; exit 1; }\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o755)
+	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.dir+"/flag ] || { >"+w.dir+
+		"/flag; echo no display >&2; exit 1; }\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o755)
 	m = w.startMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+fake())
 	m.greet("{}")
-	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
+	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError ||
+		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {
@@ -87,11 +90,15 @@ func TestMCPBadArguments(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "a="+fake())
 	m.tool("env", "{}")
 	for args, tool := range map[string]string{
-		`{"headless":"true"}`: "coordinator_launch_browser", `{"browsertype":"chromium"}`: "coordinator_launch_browser", `{"browserType":"firefox"}`: "coordinator_launch_browser",
-		`{"x":1}`: "coordinator_status", `{"commands":[{"tool":"coordinator_status"}]}`: "browser_execute_bulk", `{"commands":"echo"}`: "browser_execute_bulk",
+		`{"headless":"true"}`: "coordinator_launch_browser", `{"browsertype":"chromium"}`: "coordinator_launch_browser",
+		`{"browserType":"firefox"}`: "coordinator_launch_browser",
+		`{"x":1}`:                   "coordinator_status",
+		`{"commands":[{"tool":"coordinator_status"}]}`: "browser_execute_bulk",
+		`{"commands":"echo"}`:                          "browser_execute_bulk",
 	} {
 		r := m.tool(tool, args).tool(t)
-		if r.Struct["success"] == true || tool != "browser_execute_bulk" && !r.IsError || strings.Contains(fmt.Sprint(r), "json:") {
+		if r.Struct["success"] == true || tool != "browser_execute_bulk" && !r.IsError ||
+			strings.Contains(fmt.Sprint(r), "json:") {
 			t.Errorf("%s %s: %+v", tool, args, r)
 		}
 	}
@@ -100,7 +107,8 @@ func TestMCPBadArguments(t *testing.T) {
 	}
 	m.end()
 	for args, code := range map[string]int{
-		"--pool-config /nonexistent.toml": 78, "--token-file x": 64, "--allow-origin http://x": 64, "--http=": 64, "--no-child --eager": 64,
+		"--pool-config /nonexistent.toml": 78, "--token-file x": 64, "--allow-origin http://x": 64, "--http=": 64,
+		"--no-child --eager":     64,
 		"--pool --pool-config x": 64, "--socket x --env-file y": 64, "--config /nonexistent.toml": 78,
 	} {
 		if r := w.run("bmcp", strings.Fields(args)...); r.code != code || r.err == "" {
@@ -137,7 +145,8 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	if err := os.Symlink(bin+"/fakechild", child); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{"firefox": " --browser=firefox --headless --isolated", "firefox --no-headless": " --browser=firefox --isolated", "webkit": " --browser=webkit --headless --isolated"} {
+	for args, want := range map[string]string{"firefox": " --browser=firefox --headless --isolated",
+		"firefox --no-headless": " --browser=firefox --isolated", "webkit": " --browser=webkit --headless --isolated"} {
 		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
 		kind, _, _ := strings.Cut(args, " ")
 		if r := m.greet("{}"); !strings.Contains(r.line, "npx playwright install "+kind) {
@@ -158,8 +167,10 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		m.end()
 	}
 	// In pools, each has a profile of its own, and there is no other browser.
-	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=firefox", "PW_MCP_PROXY__A_INSTANCES=2", "PW_MCP_PROXY__A__1_USER_DATA_DIR=" + w.dir + "/profile", "PW_MCP_PROXY__A_IS_DEFAULT=1",
-		"PW_MCP_PROXY_HEALTH_INTERVAL=200ms", "PW_MCP_PROXY__B_INSTANCES=1", "PW_MCP_PROXY__B_BROWSER=webkit"}, "--mcp", "a="+child)
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=firefox", "PW_MCP_PROXY__A_INSTANCES=2",
+		"PW_MCP_PROXY__A__1_USER_DATA_DIR=" + w.dir + "/profile", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+		"PW_MCP_PROXY_HEALTH_INTERVAL=200ms", "PW_MCP_PROXY__B_INSTANCES=1", "PW_MCP_PROXY__B_BROWSER=webkit"}, "--mcp",
+		"a="+child)
 	for args, want := range map[string]string{
 		`{"browser_instance":"0"}`: " --browser=firefox --headless --isolated",
 		`{"browser_instance":"1"}`: " --browser=firefox --headless --user-data-dir=" + w.dir + "/profile",
@@ -197,7 +208,8 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	}
 	until(t, "all three are healthy", func() bool { return healthy() == 3 })
 	m.tool("crash", `{"browser_pool":"B"}`)
-	if st := m.tool("browser_pool_status", `{"pool_name":"B"}`).text(t); !strings.Contains(st, "child a ended (exit status 7): out of luck") {
+	if st := m.tool("browser_pool_status", `{"pool_name":"B"}`).text(t); !strings.Contains(st,
+		"child a ended (exit status 7): out of luck") {
 		t.Error(st)
 	}
 	for _, p := range w.ours() {
@@ -218,7 +230,8 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	as := func(name, how string) string {
 		return name + "=sh -c 'FAKE=" + how + " FAKE_TOOLS=" + name + " exec " + bin + "/fakechild'"
 	}
-	m := w.mcp(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.dir+"/text", "--mcp", as("well", ""))
+	m := w.mcp(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.dir+"/text", "--mcp",
+		as("well", ""))
 	if r := m.tool("well", "{}"); r.Error != nil || r.tool(t).IsError {
 		t.Error(r.line)
 	}
@@ -252,7 +265,8 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 func TestMCPEager(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]float64{"": 1, "--eager": 3} {
-		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY_AFFINITY=call"}, slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
+		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY_AFFINITY=call"},
+			slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
 		m.tools()
 		var running any
 		until(t, fmt.Sprint(args, " ", want, " children run"), func() bool {
@@ -262,7 +276,8 @@ func TestMCPEager(t *testing.T) {
 		for range 6 { // and no more; each call is on the next instance
 			m.tool("echo", "{}")
 		}
-		if running := m.tool("coordinator_status", "{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]; running != 3.0 {
+		if running := m.tool("coordinator_status",
+			"{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]; running != 3.0 {
 			t.Errorf("%s: %v children run", args, running)
 		}
 		m.end()
@@ -301,7 +316,8 @@ func TestMCPOddTools(t *testing.T) {
 				t.Errorf("%s has %s", tool.Name, tool.Schema)
 			}
 		}
-		if status := m.tool("coordinator_status", "{}").text(t); odd != 7 || !strings.Contains(status, "child b answers what is no JSON") {
+		if status := m.tool("coordinator_status", "{}").text(t); odd != 7 ||
+			!strings.Contains(status, "child b answers what is no JSON") {
 			t.Error(odd, status)
 		}
 		if r := m.tool("nan", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no JSON") {
@@ -426,7 +442,8 @@ func errorsAreUnread(w *world) {
 	t := w.t
 	for _, pools := range []string{"", "PW_MCP_PROXY__P_INSTANCES=1"} {
 		c := w.cmd("bmcp", "--log-level", "debug", "--mcp", "a="+bin+"/fakechild {cdp_endpoint}")
-		c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache", "BTOOLS_BROWSER="+bin+"/fakebrowser", "FAKE=flood", pools)
+		c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache", "BTOOLS_BROWSER="+bin+"/fakebrowser",
+			"FAKE=flood", pools)
 		read, write, _ := os.Pipe()
 		defer read.Close()
 		c.Stderr = write
@@ -462,30 +479,36 @@ func TestMCPHostsByHTTP(t *testing.T) {
 		t.Helper()
 		return post(t, url, headers, body)
 	}
-	greeting := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-	for _, bad := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}`, `{"jsonrpc":"2.0","method":"initialize","params":{}}`} {
+	greeting := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	for _, bad := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}`,
+		`{"jsonrpc":"2.0","method":"initialize","params":{}}`} {
 		if code, h, b := post(nil, bad); code != 400 || h.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%s: %d %s", bad, code, b)
 		}
 	}
 	_, h, _ := post(nil, greeting)
 	session := map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id")}
-	if code, _, b := post(session, "{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 2,\n \"method\": \"tools/call\",\n \"params\": {\"name\": \"sleep\",\n \"arguments\": {\"ms\": 1}}\n}"); code != 200 || !strings.Contains(b, "slept") {
+	if code, _, b := post(session, "{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 2,\n \"method\": \"tools/call\",\n "+
+		"\"params\": {\"name\": \"sleep\",\n \"arguments\": {\"ms\": 1}}\n}"); code != 200 || !strings.Contains(b, "slept") {
 		t.Errorf("%d %s", code, b)
 	}
-	if code, _, b := post(map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version": "1888-01-01"}, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); code != 400 {
+	if code, _, b := post(map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id"),
+		"Mcp-Protocol-Version": "1888-01-01"}, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); code != 400 {
 		t.Errorf("%d %s", code, b)
 	}
 	// Two hosts without sessions use one token: each hears of its own.
 	call := func(id, name, args string) string {
 		t.Helper()
 		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id, name, args, withMeta(`"progressToken":"mine"`)))
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id,
+				name, args, withMeta(`"progressToken":"mine"`)))
 		return b
 	}
 	slow := make(chan string, 1)
 	go func() { slow <- call("1", "sleep", `{"ms":1000}`) }()
-	if b := call("1", "progress", `{"n":3}`); strings.Count(b, `"progressToken":"mine"`) != 3 || !strings.Contains(b, "done") {
+	if b := call("1", "progress", `{"n":3}`); strings.Count(b, `"progressToken":"mine"`) != 3 ||
+		!strings.Contains(b, "done") {
 		t.Error(b)
 	}
 	// What a child asks is asked of neither, as it is not known who is meant.

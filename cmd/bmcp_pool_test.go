@@ -16,7 +16,8 @@ import (
 // commands.
 func TestMCPPrivatePool(t *testing.T) {
 	w := newWorld(t)
-	one := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1"}, "--mcp", "kid="+fake())
+	one := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1"}, "--mcp",
+		"kid="+fake())
 	if r := one.tool("echo", "{}").tool(t); r.IsError || r.Meta["btools/pool"] != "A" {
 		t.Fatalf("%+v", r)
 	}
@@ -63,7 +64,8 @@ func TestMCPPoolService(t *testing.T) {
 	}
 	// It is gone for a while, and comes back elsewhere.
 	p.stop()
-	if r := m.tool("echo", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "start one with bpool serve") {
+	if r := m.tool("echo", "{}").tool(t); !r.IsError ||
+		!strings.Contains(r.Content[0].Text, "start one with bpool serve") {
 		t.Errorf("%+v", r)
 	}
 	other := func(name, sock string) *pool {
@@ -131,7 +133,8 @@ func TestMCPAffinity(t *testing.T) {
 	}
 	// Somebody ends its leases: it takes another one, and says so.
 	w.run("bpool", "release", "--all").wants(t, 0, "")
-	if r := one.tool("echo", "{}"); !strings.Contains(r.text(t), "this session's lease of instance "+a+" of pool A had been ended") || r.tool(t).Meta["btools/replaced"] == nil {
+	if r := one.tool("echo", "{}"); !strings.Contains(r.text(t),
+		"this session's lease of instance "+a+" of pool A had been ended") || r.tool(t).Meta["btools/replaced"] == nil {
 		t.Error(r.line)
 	}
 	if r := one.tool("echo", "{}"); r.tool(t).Meta["btools/replaced"] != nil {
@@ -217,7 +220,8 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 	}{
 		{"one browser", "the browser had ended (the browser was killed by signal 9 (SIGKILL)) and was launched anew", nil},
 		{"session", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)", []string{"_A_INSTANCES=1"}},
-		{"lazy", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)", []string{"_A_INSTANCES=1", "START=lazy"}},
+		{"lazy", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)",
+			[]string{"_A_INSTANCES=1", "START=lazy"}},
 		{"call", "the browser of instance 0 of pool A was replaced", []string{"_A_INSTANCES=1", "AFFINITY=call"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -255,7 +259,8 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 				return len(all) == 1 && all[0].Browser.PID != pid && all[0].Browser.PID != 0
 			})
 			r := m.tool("echo", "{}")
-			if got := fmt.Sprint(r.tool(t).Meta["btools/replaced"]); !strings.HasPrefix(got, x.why) || !strings.Contains(r.text(t), "Note: "+x.why) || !strings.Contains(r.text(t), "navigate again") {
+			if got := fmt.Sprint(r.tool(t).Meta["btools/replaced"]); !strings.HasPrefix(got, x.why) ||
+				!strings.Contains(r.text(t), "Note: "+x.why) || !strings.Contains(r.text(t), "navigate again") {
 				t.Errorf("%s", r.line)
 			}
 			if told() {
@@ -339,7 +344,8 @@ func TestMCPIsolatedInstance(t *testing.T) {
 			t.Fatal(r.line)
 		}
 		for range 3 {
-			if r := m.tool("browser_evaluate", `{`+args+`"function":"() => document.title"}`); !strings.Contains(r.text(t), `"mine"`) {
+			if r := m.tool("browser_evaluate", `{`+args+`"function":"() => document.title"}`); !strings.Contains(r.text(t),
+				`"mine"`) {
 				t.Error(r.line)
 			}
 		}
@@ -347,7 +353,8 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	m.end()
 	m = w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
-	if r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`); r.tool(t).IsError || strings.Contains(r.text(t), "mine") {
+	if r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`); r.tool(t).IsError ||
+		strings.Contains(r.text(t), "mine") {
 		t.Error(r.line)
 	}
 	m.end()
@@ -376,7 +383,8 @@ func TestMCPChildThatHangs(t *testing.T) {
 		}
 		id := m.startTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
-		if r := m.answer(id).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "child kid did not answer a ping within 2s (HEALTH_TIMEOUT of pool A)") {
+		if r := m.answer(id).tool(t); !r.IsError ||
+			!strings.Contains(r.Content[0].Text, "child kid did not answer a ping within 2s (HEALTH_TIMEOUT of pool A)") {
 			t.Errorf("%+v", r)
 		}
 		until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
@@ -405,7 +413,8 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	until(t, "the child is told", func() bool { return strings.Contains(m.errs.String(), "kid: cancelled") })
-	if r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"silent"}]}`).tool(t); !strings.Contains(fmt.Sprint(r.Struct["errors"]), late) {
+	if r := m.tool("browser_execute_bulk",
+		`{"commands":[{"tool":"silent"}]}`).tool(t); !strings.Contains(fmt.Sprint(r.Struct["errors"]), late) {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("echo", "{}").tool(t); r.IsError {

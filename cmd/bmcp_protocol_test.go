@@ -28,8 +28,9 @@ func TestMCPConformance(t *testing.T) {
 	}
 	suite := func(url string, args ...string) string {
 		t.Helper()
-		c := exec.Command(node(t), slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
-			"server", "--url", url, "--output-dir", t.TempDir()}, args)...)
+		c := exec.Command(node(t),
+			slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
+				"server", "--url", url, "--output-dir", t.TempDir()}, args)...)
 		out, err := c.CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte(" 0 failed")) {
 			t.Errorf("%v: %v\n%s", args, err, out)
@@ -55,13 +56,16 @@ func TestMCPConformance(t *testing.T) {
 	}
 	// Hosts that can be asked other things have another child; the suite gives
 	// some answers half a second, which is less than a node takes to start here.
-	code, _, answer := post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"},
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`)
+	code, _, answer := post(t, url,
+		map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"},
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+
+			strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`)
 	if code != 200 {
 		t.Errorf("%d %s", code, answer)
 	}
 	suite(url, "--requirements", "2026-07-28")
-	for _, pending := range []string{"json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"} {
+	for _, pending := range []string{"json-schema-2020-12", "http-header-validation",
+		"http-custom-header-server-validation"} {
 		suite(url, "--scenario", pending, "--spec-version", "2026-07-28")
 	}
 	stop()
@@ -76,8 +80,10 @@ func TestMCPInspector(t *testing.T) {
 	clients, _ := filepath.Abs("../scripts/clients/node_modules")
 	for _, pools := range []string{"1", "3"} {
 		for _, era := range []string{"legacy", "modern"} {
-			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli", bin+"/bmcp",
-				"--mcp", clients+"/.bin/playwright-mcp", "--mcp", clients+"/.bin/chrome-devtools-mcp --no-usage-statistics --no-performance-crux",
+			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli",
+				bin+"/bmcp",
+				"--mcp", clients+"/.bin/playwright-mcp", "--mcp",
+				clients+"/.bin/chrome-devtools-mcp --no-usage-statistics --no-performance-crux",
 				"--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
 			c.Env = append(slices.Clone(w.env), "HOME="+w.dir, "XDG_CACHE_HOME="+w.dir+"/cache")
 			if pools != "1" {
@@ -102,7 +108,8 @@ func TestMCPInspector(t *testing.T) {
 // node is a newer one than Debian has, for those that want it.
 func node(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../scripts/clients/node_modules/node-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "/bin/node")
+	path, err := filepath.Abs("../scripts/clients/node_modules/node-linux-" +
+		map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "/bin/node")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +142,15 @@ func TestMCPStateless(t *testing.T) {
 	if r := m.call("ping", `{"_meta":`+stateless+`}`); r.Error == nil || r.Error.Code != -32601 {
 		t.Error(r.line)
 	}
-	if r := m.call("tools/list", `{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil || r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
+	if r := m.call("tools/list",
+		`{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil ||
+		r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
 		t.Error(r.line)
 	}
 	// The child is not told what only hosts of this protocol say.
-	if r := call("echo", `{}`, ``); !strings.Contains(r.line, `"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) || !strings.Contains(r.line, `"resultType":"complete"`) {
+	if r := call("echo", `{}`, ``); !strings.Contains(r.line,
+		`"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) ||
+		!strings.Contains(r.line, `"resultType":"complete"`) {
 		t.Error(r.line)
 	}
 	// A question, and the answer to it.
@@ -148,7 +159,8 @@ func TestMCPStateless(t *testing.T) {
 		t.Helper()
 		r.into(t, &q)
 		key = q.key()
-		if q.Type != "input_required" || q.State == "" || len(q.Requests) != 1 || q.Requests[key].Method != "elicitation/create" || q.Requests[key].Params.Message != "name?" {
+		if q.Type != "input_required" || q.State == "" || len(q.Requests) != 1 ||
+			q.Requests[key].Method != "elicitation/create" || q.Requests[key].Params.Message != "name?" {
 			t.Fatalf("%s", r.line)
 		}
 		return q, key
@@ -161,7 +173,8 @@ func TestMCPStateless(t *testing.T) {
 		t.Errorf("the state of another request is taken: %s", r.line)
 	}
 	again, _ := asks(call("ask", ask, `,"requestState":"`+q.State+`","inputResponses":{"other":{}}`))
-	if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
+	if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+
+		`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
 		t.Error(r)
 	}
 	// A host that cannot be asked is not, even if another one can.
@@ -170,15 +183,19 @@ func TestMCPStateless(t *testing.T) {
 		t.Error(r.line)
 	}
 	// The same again, with another token: progress is told by the new one.
-	again, _ = asks(m.call("tools/call", `{"name":"askprogress","arguments":`+ask+`,"_meta":`+withMeta(`"progressToken":"old"`)+`}`))
-	id := m.start("tools/call", `{"name":"askprogress","_meta":`+withMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+`","inputResponses":{"`+again.key()+`":{}}}`)
+	again, _ = asks(m.call("tools/call",
+		`{"name":"askprogress","arguments":`+ask+`,"_meta":`+withMeta(`"progressToken":"old"`)+`}`))
+	id := m.start("tools/call",
+		`{"name":"askprogress","_meta":`+withMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+
+			`","inputResponses":{"`+again.key()+`":{}}}`)
 	if a, b := m.next(), m.next(); !strings.Contains(a.line, `"progressToken":"new"`) || string(b.ID) != id {
 		t.Error(a.line, b.line)
 	}
 	// The child ends while its question is open.
 	q, _ = asks(call("ask", ask, ``))
 	call("crash", `{}`, ``)
-	if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError || !strings.Contains(r.line, "out of luck") {
+	if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError ||
+		!strings.Contains(r.line, "out of luck") {
 		t.Error(r.line)
 	}
 	// Log messages, as severe as is asked for.
@@ -192,19 +209,24 @@ func TestMCPStateless(t *testing.T) {
 		t.Error(a.line)
 	}
 	// What is listened to, and nothing else.
-	listen := m.start("subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["fake://a"]},"_meta":`+stateless+`}`)
-	if a := m.next(); a.Method != "notifications/subscriptions/acknowledged" || !strings.Contains(a.line, `"io.modelcontextprotocol/subscriptionId":`+listen) {
+	listen := m.start("subscriptions/listen", `{"notifications":{"toolsListChanged":true,`+
+		`"resourceSubscriptions":["fake://a"]},"_meta":`+stateless+`}`)
+	if a := m.next(); a.Method != "notifications/subscriptions/acknowledged" ||
+		!strings.Contains(a.line, `"io.modelcontextprotocol/subscriptionId":`+listen) {
 		t.Error(a.line)
 	}
-	until(t, "the child is told", func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
-	for tool, method := range map[string]string{"updated": "notifications/resources/updated", "change": "notifications/tools/list_changed"} {
+	until(t, "the child is told",
+		func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
+	for tool, method := range map[string]string{"updated": "notifications/resources/updated",
+		"change": "notifications/tools/list_changed"} {
 		id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool, stateless))
 		var seen bool
 		for answered := false; !seen || !answered; {
 			r := m.next()
 			answered = answered || string(r.ID) == id
 			if r.Method != "" {
-				if seen = r.Method == method && strings.Contains(r.line, `"io.modelcontextprotocol/subscriptionId":`+listen); !seen {
+				if seen = r.Method == method &&
+					strings.Contains(r.line, `"io.modelcontextprotocol/subscriptionId":`+listen); !seen {
 					t.Error(r.line)
 				}
 			}
@@ -223,7 +245,8 @@ func TestMCPStateless(t *testing.T) {
 func TestMCPStatelessChildren(t *testing.T) {
 	w := newWorld(t)
 	late := `c=sh -c 'if [ -e ` + w.dir + `/flag ]; then exec ` + bin + `/fakechild; fi; touch ` + w.dir + `/flag; exit 3'`
-	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(), "--mcp", late)
+	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(),
+		"--mcp", late)
 	// Neither has the resource; what they are asked with, and what they say of
 	// it, is in the protocol of each.
 	r := m.call("resources/read", `{"uri":"fake://nonesuch","_meta":`+stateless+`}`)
@@ -260,7 +283,8 @@ func TestMCPChildStartedAgain(t *testing.T) {
 			return slices.Equal(got, want)
 		})
 	}
-	const level, a, b = `logging/setLevel{"level":"error"}`, `resources/subscribe{"uri":"fake://a"}`, `resources/subscribe{"uri":"fake://b"}`
+	const level = `logging/setLevel{"level":"error"}`
+	const a, b = `resources/subscribe{"uri":"fake://a"}`, `resources/subscribe{"uri":"fake://b"}`
 	told(level, a, b, `resources/unsubscribe{"uri":"fake://b"}`)
 	m.tool("crash", "{}")
 	told(level, a)
@@ -289,11 +313,13 @@ func TestMCPResumedStream(t *testing.T) {
 		return a
 	}
 	ctx := context.Background()
-	a := ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	a := ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize",`+
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	io.Copy(io.Discard, a.Body)
 	session := a.Header.Get("Mcp-Session-Id")
 	lost, lose := context.WithCancel(ctx)
-	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":600}}}`)
+	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep",`+
+		`"arguments":{"ms":600}}}`)
 	first, err := bufio.NewReader(a.Body).ReadString('\n')
 	lose()
 	event, ok := strings.CutPrefix(strings.TrimSpace(first), "id: ")
@@ -308,12 +334,14 @@ func TestMCPResumedStream(t *testing.T) {
 	}
 	// An answer that nobody has read is kept when others are over.
 	lost, lose = context.WithCancel(ctx)
-	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big","arguments":{"n":2097152}}}`)
+	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big",`+
+		`"arguments":{"n":2097152}}}`)
 	first, _ = bufio.NewReader(a.Body).ReadString('\n')
 	lose()
 	event, _ = strings.CutPrefix(strings.TrimSpace(first), "id: ")
 	for range 3 {
-		a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"big","arguments":{"n":2097152}}}`)
+		a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"big",`+
+			`"arguments":{"n":2097152}}}`)
 		io.Copy(io.Discard, a.Body)
 	}
 	a = ask(ctx, "GET", session, event, "")
@@ -347,7 +375,8 @@ func TestMCPResumedStream(t *testing.T) {
 	}
 	list := ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
 	io.Copy(io.Discard, list.Body)
-	ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"change","arguments":{"names":["fresh"]}}}`)
+	ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"change",`+
+		`"arguments":{"names":["fresh"]}}}`)
 	for lines := bufio.NewScanner(now.Body); ; {
 		if !lines.Scan() {
 			t.Fatal("the list's change is not told")
@@ -357,7 +386,8 @@ func TestMCPResumedStream(t *testing.T) {
 		}
 	}
 	// A session that ends in mid-call, and the end of all, answer what is open.
-	a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
+	a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep",`+
+		`"arguments":{"ms":60000}}}`)
 	if d := ask(ctx, "DELETE", session, "", ""); d.StatusCode != 204 {
 		t.Error(d.StatusCode)
 	}
@@ -368,9 +398,11 @@ func TestMCPResumedStream(t *testing.T) {
 		}
 	}
 	ended(a)
-	a = ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	a = ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize",`+
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	io.Copy(io.Discard, a.Body)
-	a = ask(ctx, "POST", a.Header.Get("Mcp-Session-Id"), "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
+	a = ask(ctx, "POST", a.Header.Get("Mcp-Session-Id"), "",
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
 	stop()
 	ended(a)
 	w.clean()

@@ -20,7 +20,8 @@ import (
 func TestEndlessLists(t *testing.T) {
 	w := newWorld(t)
 	m := w.mcp(nil, "--mcp", "well="+fake(), "--mcp", "endless=sh -c 'FAKE=endless exec "+bin+"/fakechild'")
-	if names := m.tools(); !slices.Contains(names, "echo") || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "endless") }) {
+	if names := m.tools(); !slices.Contains(names, "echo") ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "endless") }) {
 		t.Error(names)
 	}
 	until(t, "the status tells of it", func() bool {
@@ -38,14 +39,16 @@ func TestEndlessLists(t *testing.T) {
 func TestMCPBulkImages(t *testing.T) {
 	w := newWorld(t)
 	m := w.mcp([]string{"FAKE_TOOLS=image,echo"}, "--mcp", "a="+fake())
-	r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"image"},{"tool":"echo","return_result":true},{"tool":"image","return_result":true},{"tool":"image","return_result":true}]}`)
+	r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"image"},{"tool":"echo","return_result":true},`+
+		`{"tool":"image","return_result":true},{"tool":"image","return_result":true}]}`)
 	const image = `{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}`
 	if strings.Count(r.line, image+","+image+"]") != 1 || strings.Count(r.line, "aW1hZ2U=") != 2 {
 		t.Errorf("%s", r.line)
 	}
 	x := r.tool(t)
 	results := fmt.Sprint(x.Struct["results"])
-	if x.Struct["success"] != true || len(x.Content) != 3 || !strings.Contains(results, "shot") || !strings.Contains(results, "image: item 2") || !strings.Contains(results, "image: item 3") {
+	if x.Struct["success"] != true || len(x.Content) != 3 || !strings.Contains(results, "shot") ||
+		!strings.Contains(results, "image: item 2") || !strings.Contains(results, "image: item 3") {
 		t.Errorf("%s", r.line)
 	}
 	m.end()
@@ -56,7 +59,8 @@ func TestMCPBulkImages(t *testing.T) {
 // says of another one is neither passed over nor passed on.
 func TestMCPBulkPlaces(t *testing.T) {
 	w := newWorld(t)
-	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2", "PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"}, "--mcp", "a="+fake())
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2",
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"}, "--mcp", "a="+fake())
 	for _, c := range []struct{ place, args, refused string }{
 		{`"browser_instance":"0",`, `{"browser_instance":"1"}`, "give browser_instance to browser_execute_bulk"},
 		{`"browser_instance":"1",`, `{"browser_instance":0}`, "give browser_instance to browser_execute_bulk"},
@@ -66,7 +70,8 @@ func TestMCPBulkPlaces(t *testing.T) {
 		{`"browser_instance":"1",`, `{"browser_instance":1,"n":1}`, ""},
 		{`"browser_pool":"B",`, `{"browser_instance":"0","n":1}`, ""},
 	} {
-		r := m.tool("browser_execute_bulk", `{`+c.place+`"commands":[{"tool":"echo","args":`+c.args+`,"return_result":true}]}`)
+		r := m.tool("browser_execute_bulk",
+			`{`+c.place+`"commands":[{"tool":"echo","args":`+c.args+`,"return_result":true}]}`)
 		x := r.tool(t)
 		if c.refused != "" {
 			if x.Struct["success"] != false || !strings.Contains(r.line, c.refused) {
@@ -74,7 +79,9 @@ func TestMCPBulkPlaces(t *testing.T) {
 			}
 			continue
 		}
-		if x.Struct["success"] != true || !strings.Contains(r.line, `"arguments":{"n":1}`) || !strings.Contains(c.place, fmt.Sprint(x.Meta["btools/instance"])) && !strings.Contains(c.place, fmt.Sprint(x.Meta["btools/pool"])) {
+		if x.Struct["success"] != true || !strings.Contains(r.line, `"arguments":{"n":1}`) ||
+			!strings.Contains(c.place, fmt.Sprint(x.Meta["btools/instance"])) &&
+				!strings.Contains(c.place, fmt.Sprint(x.Meta["btools/pool"])) {
 			t.Errorf("%s%s: %s", c.place, c.args, r.line)
 		}
 	}
@@ -87,7 +94,8 @@ func TestMCPBulkPlaces(t *testing.T) {
 func TestMCPNoBulk(t *testing.T) {
 	w := newWorld(t)
 	m := w.mcp(nil, "--mcp", "a="+fake())
-	if list := m.call("tools/list", "{}").line; !strings.Contains(list, `"browser_execute_bulk"`) || strings.Contains(list, "browser_pool") || strings.Contains(list, "browser_instance") {
+	if list := m.call("tools/list", "{}").line; !strings.Contains(list, `"browser_execute_bulk"`) ||
+		strings.Contains(list, "browser_pool") || strings.Contains(list, "browser_instance") {
 		t.Errorf("%.3000s", list)
 	}
 	m.end()
@@ -95,7 +103,8 @@ func TestMCPNoBulk(t *testing.T) {
 	if names := m.tools(); slices.Contains(names, "browser_execute_bulk") {
 		t.Error(names)
 	}
-	if r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`); r.Error == nil || !strings.Contains(r.line, "Unknown tool") {
+	if r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`); r.Error == nil ||
+		!strings.Contains(r.line, "Unknown tool") {
 		t.Error(r.line)
 	}
 	m.end()
@@ -106,9 +115,11 @@ func TestMCPNoBulk(t *testing.T) {
 // has to wait for first.
 func TestMCPCallsInOrder(t *testing.T) {
 	pool := func(instances, affinity string) []string {
-		return []string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_INSTANCES=" + instances, "PW_MCP_PROXY_AFFINITY=" + affinity}
+		return []string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+			"PW_MCP_PROXY__A_INSTANCES=" + instances, "PW_MCP_PROXY_AFFINITY=" + affinity}
 	}
-	for name, env := range map[string][]string{"one browser": nil, "a lease each": pool("1", "call"), "a lease for all": pool("3", "session")} {
+	for name, env := range map[string][]string{"one browser": nil, "a lease each": pool("1", "call"),
+		"a lease for all": pool("3", "session")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.mcp(append(env, "FAKE_TOOLS=echo,order"), "--mcp", "a="+fake())
@@ -147,7 +158,8 @@ func TestMCPCallsInOrder(t *testing.T) {
 // A call that is cancelled while it waits holds up none that comes after it.
 func TestMCPCancelledInTurn(t *testing.T) {
 	w := newWorld(t)
-	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_INSTANCES=1", "PW_MCP_PROXY_AFFINITY=call"}, "--mcp", "a="+fake())
+	m := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_IS_DEFAULT=1",
+		"PW_MCP_PROXY__A_INSTANCES=1", "PW_MCP_PROXY_AFFINITY=call"}, "--mcp", "a="+fake())
 	m.tools()
 	slow := m.startTool("sleep", `{"ms":1000}`)
 	waits := m.startTool("echo", `{"n":1}`)
@@ -178,16 +190,19 @@ func TestOwnersOfItems(t *testing.T) {
 	has("b", "fake://both fake://gone")
 	m := w.mcp(nil, "--mcp", as("a"), "--mcp", as("b"))
 	for range 2 {
-		if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://moves"},{"uri":"fake://both"},{"uri":"fake://gone"}]}` {
+		if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://moves"},`+
+			`{"uri":"fake://both"},{"uri":"fake://gone"}]}` {
 			t.Error(r.line)
 		}
 	}
 	has("a", "")
 	has("b", "fake://both fake://moves")
-	if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://both"},{"uri":"fake://moves"}]}` {
+	if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://both"},`+
+		`{"uri":"fake://moves"}]}` {
 		t.Error(r.line)
 	}
-	for uri, want := range map[string]string{"fake://both": "/b", "fake://moves": "/b", "fake://gone": "/a"} { // the last one is nobody's: the first is asked
+	// The last one is nobody's: the first is asked.
+	for uri, want := range map[string]string{"fake://both": "/b", "fake://moves": "/b", "fake://gone": "/a"} {
 		if r := m.call("resources/read", `{"uri":"`+uri+`"}`); !strings.Contains(r.line, w.dir+want+`"`) {
 			t.Errorf("%s: %s", uri, r.line)
 		}
@@ -200,7 +215,8 @@ func TestOwnersOfItems(t *testing.T) {
 func TestMCPRefusedGreeting(t *testing.T) {
 	w := newWorld(t)
 	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake())
-	if r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"test","version":"1"}}`); r.Error == nil {
+	if r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"test",`+
+		`"version":"1"}}`); r.Error == nil {
 		t.Error(r.line)
 	}
 	if r := m.call("tools/list", "{}"); r.Error == nil || r.Error.Code != -32600 {
@@ -229,12 +245,16 @@ func TestMCPRefusedGreeting(t *testing.T) {
 func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE_TOOLS=ask,sleep,questions,silent,order"}, "--mcp", "kid="+fake())
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser",
+		"FAKE_TOOLS=ask,sleep,questions,silent,order"}, "--mcp", "kid="+fake())
 	start := func(ctx context.Context, tool, args, more string) chan string {
 		answer := make(chan string, 1)
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s%s}}`, tool, args, stateless, more)
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s%s}}`,
+			tool, args, stateless, more)
 		r, _ := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
-		for name, value := range map[string]string{"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
+		for name, value := range map[string]string{"Accept": "application/json, text/event-stream",
+			"Content-Type": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
+			"Mcp-Name": tool} {
 			r.Header.Set(name, value)
 		}
 		go func() {
@@ -277,8 +297,10 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	}
 	var parked struct{ Result required }
 	json.Unmarshal([]byte(asked), &parked)
-	again := fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:{"action":"accept"}}`, parked.Result.State, parked.Result.key())
-	if b := <-start(ctx, "questions", `{}`, again); !strings.Contains(b, "question 1") || !strings.Contains(b, "input_required") {
+	again := fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:{"action":"accept"}}`, parked.Result.State,
+		parked.Result.key())
+	if b := <-start(ctx, "questions", `{}`, again); !strings.Contains(b, "question 1") ||
+		!strings.Contains(b, "input_required") {
 		t.Error(b)
 	}
 	// A host alone is asked, whatever was cancelled before: by a new process, as
@@ -289,7 +311,8 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	leave()
 	<-a
 	until(t, "a host alone is asked", func() bool {
-		return strings.Contains(<-start(ctx, "ask", `{"method":"elicitation/create","params":{"message":"name?"}}`, ""), "name?")
+		return strings.Contains(<-start(ctx, "ask", `{"method":"elicitation/create","params":{"message":"name?"}}`, ""),
+			"name?")
 	})
 	stop()
 	w.clean()
@@ -314,7 +337,8 @@ func TestEndlessQuestions(t *testing.T) {
 	m.end()
 	m = w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE_TOOLS=questions"}, "--mcp", "kid="+fake())
 	var q required
-	r = m.call("tools/call", `{"name":"questions","arguments":{"method":"elicitation/create","n":1000},"_meta":`+stateless+`}`)
+	r = m.call("tools/call",
+		`{"name":"questions","arguments":{"method":"elicitation/create","n":1000},"_meta":`+stateless+`}`)
 	if r.into(t, &q); len(q.Requests) == 0 || len(q.Requests) > 64 {
 		t.Errorf("%d questions: %.500s", len(q.Requests), r.line)
 	}
@@ -328,7 +352,8 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 	w := newWorld(t)
 	m := w.mcp([]string{"FAKE_TOOLS=shut,echo,crash"}, "--mcp", "kid="+fake())
 	m.tool("shut", "{}")
-	if r := m.tool("echo", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "child kid has closed its input") {
+	if r := m.tool("echo", "{}").tool(t); !r.IsError ||
+		!strings.Contains(r.Content[0].Text, "child kid has closed its input") {
 		t.Errorf("%+v", r)
 	}
 	until(t, "it is started again", func() bool { return !m.tool("echo", "{}").tool(t).IsError })
@@ -357,17 +382,20 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 // it of the same bmcp or of the next.
 func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE=bycaps", "FAKE_TOOLS=echo"}, "--mcp", "kid="+fake())
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE=bycaps", "FAKE_TOOLS=echo"}, "--mcp",
+		"kid="+fake())
 	last := 0
 	ask := func(session, method, params string) (http.Header, string) {
 		t.Helper()
 		last++
-		_, h, b := post(t, url, map[string]string{"Mcp-Session-Id": session}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, last, method, params))
+		_, h, b := post(t, url, map[string]string{"Mcp-Session-Id": session},
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, last, method, params))
 		return h, b
 	}
 	greet := func(capabilities string) (session string) {
 		t.Helper()
-		h, _ := ask("", "initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test","version":"1"}}`)
+		h, _ := ask("", "initialize",
+			`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test","version":"1"}}`)
 		session = h.Get("Mcp-Session-Id")
 		post(t, url, map[string]string{"Mcp-Session-Id": session}, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		return session
@@ -381,7 +409,8 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	b = greet("{}")
 	until(t, "the other one has not, without a call", func() bool { return !lists(b) })
 	ask(b, "tools/call", `{"name":"echo"}`)
-	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r, `"text":"needs_elicitation"`) || !lists(a) || lists(b) {
+	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r, `"text":"needs_elicitation"`) ||
+		!lists(a) || lists(b) {
 		t.Error(r)
 	}
 	stop()

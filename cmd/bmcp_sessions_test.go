@@ -95,7 +95,8 @@ func browserChildren(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--mcp", bin + "/playwright-mcp", "--mcp", bin + "/chrome-devtools-mcp --no-usage-statistics --no-performance-crux"}
+	return []string{"--mcp", bin + "/playwright-mcp", "--mcp", bin +
+		"/chrome-devtools-mcp --no-usage-statistics --no-performance-crux"}
 }
 
 // statusOf is what coordinator_status says to a host.
@@ -137,7 +138,8 @@ func TestMCPHostsApart(t *testing.T) {
 			for n := range rounds {
 				page := fmt.Sprintf("/host-%d/%d", i, n)
 				all[i].tool(navigate, fmt.Sprintf(args, site+page))
-				if r := all[i].tool(read, `{"function":"() => document.title"`+page1+`}`); r.IsError || !strings.Contains(r.text(), "page "+page) {
+				if r := all[i].tool(read, `{"function":"() => document.title"`+page1+`}`); r.IsError ||
+					!strings.Contains(r.text(), "page "+page) {
 					t.Errorf("host %d is not on %s: %s", i, page, r.text())
 				}
 			}
@@ -148,7 +150,8 @@ func TestMCPHostsApart(t *testing.T) {
 	// Those of session_ids, too, which are the host's.
 	go2 := func(h *webHost, page, id string) {
 		t.Helper()
-		if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+page, id)); r.IsError || !strings.Contains(r.text(), "page "+page) {
+		if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+page, id)); r.IsError ||
+			!strings.Contains(r.text(), "page "+page) {
 			t.Errorf("%s", r.text())
 		}
 	}
@@ -166,15 +169,18 @@ func TestMCPHostsApart(t *testing.T) {
 		}
 	}
 	// A host's other child has the same browser.
-	if r := one.tool("list_pages", `{"session_id":"sub-agent-1"}`).text(); !strings.Contains(r, "/sub/one") || strings.Contains(r, "/host-") {
+	if r := one.tool("list_pages", `{"session_id":"sub-agent-1"}`).text(); !strings.Contains(r, "/sub/one") ||
+		strings.Contains(r, "/host-") {
 		t.Error(r)
 	}
 	st := statusOf(t, one.tool("coordinator_status", "{}").text())
-	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil || *st.Sessions[1].ID != "sub-agent-1" || st.Sessions[1].Tabs != 1 {
+	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil ||
+		*st.Sessions[1].ID != "sub-agent-1" || st.Sessions[1].Tabs != 1 {
 		t.Errorf("%+v", st.Sessions)
 	}
 	for _, c := range []struct{ args, want string }{
-		{`{"action":"list","session_id":"a b"}`, "1 to 64 letters"}, {`{"action":"list","session_id":["a"]}`, "session_id is a text"},
+		{`{"action":"list","session_id":"a b"}`, "1 to 64 letters"}, {`{"action":"list","session_id":["a"]}`,
+			"session_id is a text"},
 	} {
 		if r := one.tool("browser_tabs", c.args); !r.IsError || !strings.Contains(r.text(), c.want) {
 			t.Errorf("%s: %+v", c.args, r)
@@ -201,7 +207,8 @@ func TestMCPHostsApart(t *testing.T) {
 	if r := one.tool("browser_tabs", `{"action":"list"}`).text(); strings.Contains(r, "/host-0") {
 		t.Errorf("the page is still there after a restart: %s", r)
 	}
-	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(r.text(), "page /host-1/4") {
+	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(r.text(),
+		"page /host-1/4") {
 		t.Errorf("a host's restart has touched another's: %s", r.text())
 	}
 	// Chrome's end is told to each.
@@ -230,43 +237,54 @@ func TestMCPHostsApart(t *testing.T) {
 func TestMCPSessionIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.1"}, append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
+	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.1"},
+		append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
 	site := titles(t)
 	m.greet("{}")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/mine"))
 	m.tool("browser_evaluate", `{"function":"() => document.cookie = 'kept=yes; max-age=3600'"}`)
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":"a"}`, site+"/a"))
-	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie","session_id":"a"}`).text(t); strings.Contains(r, "kept=yes") {
+	if r := m.tool("browser_evaluate",
+		`{"function":"() => document.cookie","session_id":"a"}`).text(t); strings.Contains(r, "kept=yes") {
 		t.Errorf("a session_id has the host's cookie: %s", r)
 	}
 	for range 3 {
 		m.tool("browser_tabs", `{"action":"new","session_id":"a"}`)
 	}
 	st := statusOf(t, m.tool("coordinator_status", "{}").text(t))
-	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[0].Tabs != 1 || st.Sessions[1].ID == nil || st.Sessions[1].Tabs != 2 {
+	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[0].Tabs != 1 || st.Sessions[1].ID == nil ||
+		st.Sessions[1].Tabs != 2 {
 		t.Errorf("%+v", st.Sessions)
 	}
 	// The port is the host's, whoever connects.
-	if _, body := get(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/json/list", st.Port)); !strings.Contains(body, "/mine") || strings.Contains(body, `/a"`) {
+	if _, body := get(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/json/list", st.Port)); !strings.Contains(body, "/mine") ||
+		strings.Contains(body, `/a"`) {
 		t.Error(body)
 	}
-	if r := m.tool("browser_execute_bulk", `{"session_id":"b","commands":[{"tool":"browser_tabs","args":{"action":"list"},"return_result":true},{"tool":"browser_tabs","args":{"action":"list","session_id":"c"}}]}`).tool(t); r.Struct["executed_count"] != 2.0 || !strings.Contains(fmt.Sprint(r.Struct), "give session_id to browser_execute_bulk") || strings.Contains(fmt.Sprint(r.Struct), "/mine") {
-		t.Errorf("%+v", r)
+	bulk := m.tool("browser_execute_bulk", `{"session_id":"b","commands":[`+
+		`{"tool":"browser_tabs","args":{"action":"list"},"return_result":true},`+
+		`{"tool":"browser_tabs","args":{"action":"list","session_id":"c"}}]}`).tool(t).Struct
+	if s := fmt.Sprint(bulk); bulk["executed_count"] != 2.0 ||
+		!strings.Contains(s, "give session_id to browser_execute_bulk") || strings.Contains(s, "/mine") {
+		t.Errorf("two commands, one with a session_id of its own: %s", s)
 	}
 	// What works on the browser itself does for the host.
 	m.tool("navigate_page", `{"pageId":1,"type":"url","url":"file:///etc/hostname"}`)
-	if r := m.tool("evaluate_script", `{"pageId":1,"function":"() => location.href"}`).text(t); !strings.Contains(r, "file:///etc/hostname") {
+	if r := m.tool("evaluate_script", `{"pageId":1,"function":"() => location.href"}`).text(t); !strings.Contains(r,
+		"file:///etc/hostname") {
 		t.Error(r)
 	}
 	m.tool("performance_start_trace", `{"pageId":1,"reload":false,"autoStop":false}`)
-	if r := m.tool("performance_stop_trace", `{"pageId":1}`); r.tool(t).IsError || !strings.Contains(r.text(t), "trace has been stopped") {
+	if r := m.tool("performance_stop_trace", `{"pageId":1}`); r.tool(t).IsError ||
+		!strings.Contains(r.text(t), "trace has been stopped") {
 		t.Error(r.line)
 	}
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/mine"))
 	until(t, "unused ones have ended", func() bool {
 		return len(statusOf(t, m.tool("coordinator_status", "{}").text(t)).Sessions) == 1
 	})
-	if r := m.tool("browser_tabs", `{"action":"list","session_id":"a"}`).text(t); !strings.Contains(r, "had not been used for 6s") || strings.Contains(r, "(http") {
+	if r := m.tool("browser_tabs", `{"action":"list","session_id":"a"}`).text(t); !strings.Contains(r,
+		"had not been used for 6s") || strings.Contains(r, "(http") {
 		t.Error(r)
 	}
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
@@ -275,7 +293,8 @@ func TestMCPSessionIDs(t *testing.T) {
 	m.end()
 	w.clean()
 	// The profile has what the host did.
-	m = w.startMCP([]string{"HOME=" + w.dir}, append([]string{"--shared", "--profile", w.dir + "/profile"}, browserChildren(t)...)...)
+	m = w.startMCP([]string{"HOME=" + w.dir},
+		append([]string{"--shared", "--profile", w.dir + "/profile"}, browserChildren(t)...)...)
 	m.greet("{}")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/later"))
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
@@ -293,7 +312,8 @@ func TestMCPSessionIDs(t *testing.T) {
 func TestMCPPortOfAChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	url, stop := w.serveMCP(nil, "--mcp", "port="+bin+"/fakechild {cdp_port}", "--mcp", "ws="+bin+"/fakechild {ws_endpoint}")
+	url, stop := w.serveMCP(nil, "--mcp", "port="+bin+"/fakechild {cdp_port}", "--mcp",
+		"ws="+bin+"/fakechild {ws_endpoint}")
 	one, two := newWebHost(t, url), newWebHost(t, url)
 	pages := func(h *webHost, id string) (port, list string) {
 		t.Helper()
@@ -302,10 +322,12 @@ func TestMCPPortOfAChild(t *testing.T) {
 		if len(words) != 2 || !strings.HasSuffix(words[0], ":"+words[1]) {
 			t.Fatalf("%q", words)
 		}
-		if got := strings.Fields(h.tool("getenv", args).text()); len(got) != 2 || got[0] != words[1] || !strings.HasPrefix(got[1], "ws://127.0.0.1:"+words[1]+"/") {
+		if got := strings.Fields(h.tool("getenv", args).text()); len(got) != 2 || got[0] != words[1] ||
+			!strings.HasPrefix(got[1], "ws://127.0.0.1:"+words[1]+"/") {
 			t.Errorf("%q, want the port %s", got, words[1])
 		}
-		if ws := h.tool("ws__env", args).text(); !strings.Contains(ws, "/session/") || !strings.Contains(ws, "/devtools/browser/") {
+		if ws := h.tool("ws__env", args).text(); !strings.Contains(ws, "/session/") ||
+			!strings.Contains(ws, "/devtools/browser/") {
 			t.Errorf("%q", ws)
 		}
 		if got := strings.Fields(h.tool("ws__getenv", args).text()); len(got) != 1 || !strings.Contains(got[0], "/session/") {
@@ -377,7 +399,8 @@ func TestMCPManySessionIDs(t *testing.T) {
 		want string
 	}{
 		{nil, []string{"--shared", "--tab-limit", "3"}, "--shared"}, {nil, []string{"--tab-limit", "-1"}, "0 or more"},
-		{nil, []string{"--pool", "--session-idle", "1m"}, "no effect"}, {[]string{"BROWSER_TIMEOUT_MINUTES=soon"}, nil, "number of minutes"},
+		{nil, []string{"--pool", "--session-idle", "1m"}, "no effect"}, {[]string{"BROWSER_TIMEOUT_MINUTES=soon"}, nil,
+			"number of minutes"},
 	} {
 		c2 := w.cmd("bmcp", c.args...)
 		c2.Env = append(c2.Env, c.env...)
@@ -391,11 +414,14 @@ func TestMCPManySessionIDs(t *testing.T) {
 // Hosts without MCP sessions share a virtual browser, but for session_ids.
 func TestMCPStatelessSessions(t *testing.T) {
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+bin+"/fakechild {ws_endpoint}")
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp",
+		"kid="+bin+"/fakechild {ws_endpoint}")
 	endpoint := func(id string) string {
 		t.Helper()
-		_, _, body := post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "env"},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"env","arguments":{%s},"_meta":%s}}`, id, stateless))
+		_, _, body := post(t, url,
+			map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "env"},
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"env","arguments":{%s},"_meta":%s}}`, id,
+				stateless))
 		var r rpc
 		if err := json.Unmarshal([]byte(body), &r); err != nil {
 			t.Fatal(body)
@@ -406,7 +432,8 @@ func TestMCPStatelessSessions(t *testing.T) {
 	if own != again || own == a || a == b || !strings.Contains(own, "/session/") {
 		t.Errorf("%s, %s, %s, %s", own, a, again, b)
 	}
-	if host := newWebHost(t, url).tool("env", `{"session_id":"a"}`).text(); host == a || !strings.Contains(host, "/session/") {
+	if host := newWebHost(t, url).tool("env", `{"session_id":"a"}`).text(); host == a ||
+		!strings.Contains(host, "/session/") {
 		t.Errorf("a host has the address of another's: %s", host)
 	}
 	stop()
@@ -419,7 +446,8 @@ func TestMCPVirtualPool(t *testing.T) {
 	t.Parallel()
 	site := titles(t)
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY__A_LEASE_TTL=15s"},
+	url, stop := w.serveMCP([]string{"PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_ISOLATION=context",
+		"PW_MCP_PROXY__A_LEASE_TTL=15s"},
 		append(browserChildren(t), "--mcp", "port="+bin+"/fakechild {cdp_port}")...)
 	hosts := []*webHost{newWebHost(t, url), newWebHost(t, url)}
 	hosts[0].lists("browser_navigate")
@@ -427,7 +455,8 @@ func TestMCPVirtualPool(t *testing.T) {
 	for n := range 3 {
 		for i, h := range hosts {
 			page := fmt.Sprintf("/lease-%d/%d", i, n)
-			if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+page)); r.IsError || !strings.Contains(r.text(), "page "+page) {
+			if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+page)); r.IsError ||
+				!strings.Contains(r.text(), "page "+page) {
 				t.Errorf("%s", r.text())
 			}
 		}
@@ -438,7 +467,8 @@ func TestMCPVirtualPool(t *testing.T) {
 			t.Errorf("host %d: %s", i, r)
 		}
 		words := strings.Fields(h.tool("env", "{}").text())
-		if _, list := get(t, "GET", words[0]+"/json/list"); !strings.Contains(list, page) || strings.Count(list, `"type": "page"`) != 1 {
+		if _, list := get(t, "GET", words[0]+"/json/list"); !strings.Contains(list, page) ||
+			strings.Count(list, `"type": "page"`) != 1 {
 			t.Errorf("host %d: %s", i, list)
 		}
 	}
@@ -446,7 +476,8 @@ func TestMCPVirtualPool(t *testing.T) {
 	until(t, "the leases have ended", func() bool {
 		return strings.Contains(hosts[0].tool("browser_pool_status", "{}").text(), `"leased_instances":0`)
 	})
-	if r := hosts[0].tool("browser_tabs", `{"action":"list"}`); r.IsError || strings.Contains(r.text(), "/lease-") || !strings.Contains(r.text(), "was replaced") && !strings.Contains(r.text(), "from instance") {
+	if r := hosts[0].tool("browser_tabs", `{"action":"list"}`); r.IsError || strings.Contains(r.text(), "/lease-") ||
+		!strings.Contains(r.text(), "was replaced") && !strings.Contains(r.text(), "from instance") {
 		t.Errorf("%s", r.text())
 	}
 	stop()

@@ -60,7 +60,8 @@ func TestMCPFromAWebPage(t *testing.T) {
 			args = append(args, "--token-file", token)
 		}
 		url, stop := w.serveMCP(nil, args...)
-		for site, want := range map[string]string{allowed.URL: `"coordinator_status"`, other.URL: "TypeError: Failed to fetch"} {
+		for site, want := range map[string]string{allowed.URL: `"coordinator_status"`,
+			other.URL: "TypeError: Failed to fetch"} {
 			b := w.cmd("blaunch", "--wait", "--no-input", "--browser", "chromium", "--url", site+"/?at="+url)
 			if err := b.Start(); err != nil {
 				t.Fatal(err)
@@ -193,7 +194,8 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	io.WriteString(in, greeting("2025-11-25")+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`+"\n")
+	io.WriteString(in, greeting("2025-11-25")+"\n"+
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`+"\n")
 	bufio.NewReader(out).ReadString('\n')
 	in.Close()
 	out.Close()
@@ -220,8 +222,10 @@ func TestMCPHeadersAreOfTheCall(t *testing.T) {
 		`"name":"echo"`: 200, `"name":"env"`: 400, `"name":"env","Name":"echo"`: 400, `"Name":"echo","name":"env"`: 400,
 		`"name":"echo","Name":"env"`: 400, `"Name":"echo"`: 400, `"name":"env","name":"echo"`: 200, `"n\u0061me":"echo"`: 200,
 	} {
-		code, _, b := post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s,"arguments":{},"_meta":%s}}`, names, stateless))
+		code, _, b := post(t, url,
+			map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"},
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s,"arguments":{},"_meta":%s}}`, names,
+				stateless))
 		if code != want {
 			t.Errorf("%s: %d %s", names, code, b)
 		}
@@ -257,17 +261,20 @@ func TestMCPBatches(t *testing.T) {
 		return all
 	}
 	const call = `{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":{"ms":100}}}`
-	batch := `[{"jsonrpc":"2.0","method":"notifications/initialized"},` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "b", "echo") + `,{"id":"c","nothing":1},7,` + greeting("2025-03-26") + `]`
+	batch := `[{"jsonrpc":"2.0","method":"notifications/initialized"},` + fmt.Sprintf(call, "a", "sleep") + `,` +
+		fmt.Sprintf(call, "b", "echo") + `,{"id":"c","nothing":1},7,` + greeting("2025-03-26") + `]`
 	found := map[string]bool{} // whether it is an error
 	for _, r := range array(batch) {
 		found[string(r.ID)] = r.Error != nil
 	}
-	if want := map[string]bool{`"a"`: false, `"b"`: false, `"c"`: true, `null`: true, `0`: true}; fmt.Sprint(found) != fmt.Sprint(want) {
+	if want := map[string]bool{`"a"`: false, `"b"`: false, `"c"`: true, `null`: true,
+		`0`: true}; fmt.Sprint(found) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", found, want)
 	}
 	// What is not for an answer has none; one of two with one ID is refused.
 	m.send(`[{"jsonrpc":"2.0","method":"notifications/nonesuch"}]`)
-	if all := array(`[` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "a", "sleep") + `]`); len(all) != 2 || (all[0].Error == nil) == (all[1].Error == nil) {
+	if all := array(`[` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "a", "sleep") + `]`); len(all) != 2 ||
+		(all[0].Error == nil) == (all[1].Error == nil) {
 		t.Errorf("%v", all)
 	}
 	m.send(`[]`)
@@ -286,14 +293,18 @@ func TestMCPBatches(t *testing.T) {
 	}
 	_, h, _ := post(t, url, nil, greeting("2025-03-26"))
 	session := map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id")}
-	code, _, b := post(t, url, session, `[`+fmt.Sprintf(call, "a", "sleep")+`,`+fmt.Sprintf(call, "b", "echo")+`,{"jsonrpc":"2.0","method":"notifications/initialized"}]`)
+	code, _, b := post(t, url, session,
+		`[`+fmt.Sprintf(call, "a", "sleep")+`,`+fmt.Sprintf(call, "b", "echo")+
+			`,{"jsonrpc":"2.0","method":"notifications/initialized"}]`)
 	if code != 200 || strings.Count(b, `"result"`) != 2 || strings.Index(b, `"id":"a"`) < strings.Index(b, `"id":"b"`) {
 		t.Errorf("%d %s", code, b)
 	}
-	if code, _, b := post(t, url, session, `[{"jsonrpc":"2.0","method":"notifications/initialized"}]`); code != 202 || b != "" {
+	if code, _, b := post(t, url, session, `[{"jsonrpc":"2.0","method":"notifications/initialized"}]`); code != 202 ||
+		b != "" {
 		t.Errorf("%d %s", code, b)
 	}
-	for _, bad := range []string{`[7]`, `[]`, `[` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "a", "sleep") + `]`} {
+	for _, bad := range []string{`[7]`, `[]`, `[` + fmt.Sprintf(call, "a", "sleep") + `,` +
+		fmt.Sprintf(call, "a", "sleep") + `]`} {
 		if code, _, b := post(t, url, session, bad); code != 400 {
 			t.Errorf("%s: %d %s", bad, code, b)
 		}
