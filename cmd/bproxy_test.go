@@ -699,7 +699,8 @@ func TestProxyTargets(t *testing.T) {
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 502 {
 		t.Error(code)
 	}
-	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64, "--idle applies to a browser that bproxy launches")
+	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64,
+		"--idle applies to a browser that bproxy launches")
 }
 
 // What systemd does: it listens, starts the service, and hears that it is
