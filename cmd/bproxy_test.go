@@ -276,7 +276,7 @@ func TestProxyLaunchers(t *testing.T) {
 func TestProxyClientLeaves(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy(append(fakeFlags("hang"), "--timeout", "60s")...)
-	ask := func() net.Conn {
+	send := func() net.Conn {
 		c, err := net.Dial("tcp", p.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -284,7 +284,7 @@ func TestProxyClientLeaves(t *testing.T) {
 		fmt.Fprintf(c, "GET /json/version HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
 		return c
 	}
-	c := ask()
+	c := send()
 	until(t, "the launch is under way", func() bool {
 		return p.do("status").Status.State == "launching" &&
 			len(w.state().Instances) > 0
@@ -297,7 +297,7 @@ func TestProxyClientLeaves(t *testing.T) {
 	p.stop()
 
 	p = w.proxy(fakeFlags("slow")...)
-	c, d := ask(), ask()
+	c, d := send(), send()
 	until(t, "the launch is under way", func() bool { return len(w.state().Instances) > 0 })
 	c.Close()
 	if resp, err := http.ReadResponse(bufio.NewReader(d), nil); err != nil || resp.StatusCode != 200 {

@@ -293,11 +293,11 @@ func (b *backend) run(g *generation) {
 		defer close(watched)
 		b.watch(ctx, g)
 	}()
-	asked := false
+	stopped := false
 	select {
 	case <-browser.Ended():
 	case <-g.end:
-		asked = true
+		stopped = true
 	}
 	stopWatch()
 	<-watched
@@ -311,7 +311,7 @@ func (b *backend) run(g *generation) {
 	b.closeTunnels(g)
 	b.closeShared(g)
 	browser.Stop()
-	if !asked {
+	if !stopped {
 		switch exit = browser.Err(); {
 		case exit != nil:
 		case b.wasStopped(browser.Instance.ID):

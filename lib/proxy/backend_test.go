@@ -44,18 +44,18 @@ func TestLogsWithoutLock(t *testing.T) {
 	p.Log = slog.New(probe{slog.NewTextHandler(io.Discard, nil), p})
 	addr := serve(t, p)
 	fail <- true
-	if code, body := ask(t, addr, "/json/version"); code != 502 || !strings.Contains(body, "no such browser") {
+	if code, body := send(t, addr, "/json/version"); code != 502 || !strings.Contains(body, "no such browser") {
 		t.Errorf("%d %s", code, body)
 	}
 	fail <- false
-	if code, body := ask(t, addr, "/json/version"); code != 200 {
+	if code, body := send(t, addr, "/json/version"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 	until(t, "the idle browser is stopped", func() bool { s, _ := p.Status(); return s.State != Ready })
 }
 
-// ask asks the proxy for a path.
-func ask(t testing.TB, addr, path string) (int, string) {
+// send requests a path of the proxy and returns the status and the body.
+func send(t testing.TB, addr, path string) (int, string) {
 	t.Helper()
 	c := http.Client{Timeout: 20 * time.Second}
 	r, err := c.Get("http://" + addr + path)
@@ -85,7 +85,7 @@ func TestCutWhileWaiting(t *testing.T) {
 	_, socket := upgrade(t, addr, "/")
 	plain := make(chan int, 1)
 	go func() {
-		code, _ := ask(t, addr, "/json/version")
+		code, _ := send(t, addr, "/json/version")
 		plain <- code
 	}()
 	users := func() int {

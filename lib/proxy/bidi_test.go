@@ -151,7 +151,7 @@ func TestSessionThatStays(t *testing.T) {
 // Firefox has no /json; a client that asks for it is told what to do instead.
 func TestNoJSON(t *testing.T) {
 	p := &Proxy{Launch: launches(browserAt(t, newFirefox(t).addr, record.BiDi))}
-	code, body := ask(t, serve(t, p), "/json/version")
+	code, body := send(t, serve(t, p), "/json/version")
 	if code != 404 || !strings.Contains(body, "WebDriver BiDi, not CDP") || !strings.Contains(body, "/session") {
 		t.Errorf("%d %s", code, body)
 	}

@@ -212,11 +212,11 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 	return nil
 }
 
-// stopReason is why a browser that can't be asked is no good any more, nil if it
-// may be.
+// stopReason returns why a browser that did not answer must be stopped, nil if
+// it may be well.
 func stopReason(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return errors.New("its endpoint is closed") // whatever else it does
+		return errors.New("its endpoint is closed")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestBrowserHangs(t *testing.T) {
 	state := func(want string) func() bool {
 		return func() bool { s, _ := p.Status(); return s.State == want && s.LastCheck != nil }
 	}
-	ask(t, addr, "/json/version")
+	send(t, addr, "/json/version")
 	until(t, "it is well", state(Foreign))
 	e.hangs.Store(true)
 	until(t, "it is unresponsive", state(Unresponsive))

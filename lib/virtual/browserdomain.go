@@ -86,11 +86,11 @@ func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 		pages = append(pages, own)
 	}
 	b.mu.Unlock()
-	var told sync.WaitGroup
+	var answered sync.WaitGroup
 	for _, own := range pages { // one that is gone meanwhile answers with an error
-		told.Go(func() { s.link.call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
+		answered.Go(func() { s.link.call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
 	}
-	told.Wait()
+	answered.Wait()
 	k.reply(c, emptyObject)
 }
 

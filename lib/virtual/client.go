@@ -335,11 +335,11 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	b := k.session.browser
 	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
 	id := jsonrpc.GetString(info, "targetId")
-	a, told := &attachment{target: id, parent: parent}, parent
+	a, at := &attachment{target: id, parent: parent}, parent
 	var by *attachRequest
 	if parent == "" && k.page == "" {
 		by = k.nextAttachRequestLocked(id)
-		a.root, told = by.root, by.root.session
+		a.root, at = by.root, by.root.session
 	}
 	if b.ownerLocked(info) != k.session || by != nil && !k.isWantedLocked(by) {
 		// A tab has led to a target of Chrome's own user interface, or the client
@@ -361,7 +361,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
 	}
-	k.toClient.put(event(told, "Target.attachedToTarget", params))
+	k.toClient.put(event(at, "Target.attachedToTarget", params))
 }
 
 // requestAttachLocked asks Chrome for a session with a target, on behalf of a
@@ -410,7 +410,7 @@ func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 	session := jsonrpc.GetString(params, "sessionId")
 	a := k.attached[session]
 	if a == nil {
-		return // the client was not told of it
+		return // the client does not know it
 	}
 	k.forgetLocked(session)
 	if a.root != nil && a.root.session != "" {

@@ -17,7 +17,7 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	flat := map[string]any{"autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true}
 	refused := func(session, method string, params any, with string) {
 		t.Helper()
-		m := p.ask(session, method, params)
+		m := p.call(session, method, params)
 		if text := jsonrpc.GetString(m, "error", "message"); !strings.Contains(text, with) {
 			t.Errorf("%s: %s", method, m)
 		}
@@ -55,7 +55,7 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 		document.body.append(f)
 	})`})
 	frame := jsonrpc.GetString(p.event("Target.attachedToTarget", `"iframe"`), "params", "sessionId")
-	if m := p.ask(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}); strings.Contains(string(m),
+	if m := p.call(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}); strings.Contains(string(m),
 		"Target crashed") {
 		t.Errorf("a living frame: %s", m)
 	}
@@ -73,6 +73,6 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	refused(page, "Page.printToPDF", nil, "Target crashed")
 	p.must(page, "Page.navigate", map[string]any{"url": "data:text/html,again"})
 	p.event("Inspector.targetReloadedAfterCrash", "")
-	for strings.Contains(string(p.ask(page, "Page.printToPDF", nil)), "Target crashed") { // the watcher is told on its own
+	for strings.Contains(string(p.call(page, "Page.printToPDF", nil)), "Target crashed") { // the watcher is told on its own
 	}
 }

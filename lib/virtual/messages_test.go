@@ -46,7 +46,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 	s := newSession(t, b, Options{})
 	raw := dialRaw(t, s)
 	p, page := attached(t, s)
-	ask := func(message string) string {
+	request := func(message string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -110,15 +110,15 @@ func TestMessagesOfEachForm(t *testing.T) {
 		"", " ", "null", "5", `""`, "{", `{"id":1,"method":5}`, `{"id":1,"method":null}`, strings.Repeat(`{"params":`, 5000),
 		`{"id":1,"method":"Target.attachToTarget","params":` + strings.Repeat("[", 20000) + `}`,
 	} {
-		told := ask(message)
+		told := request(message)
 		if strings.Contains(told, "attachedToTarget") || strings.Contains(told, `"result"`) {
 			t.Errorf("%.200s: %.300s", message, told)
 		}
 	}
 
 	// The same id twice in flight: each is answered.
-	if told := ask(`{"id":5,"method":"Target.getTargets"}`) +
-		ask(`{"id":5,"method":"Target.getTargets"}`); strings.Count(told, `"id":5,`) != 2 {
+	if told := request(`{"id":5,"method":"Target.getTargets"}`) +
+		request(`{"id":5,"method":"Target.getTargets"}`); strings.Count(told, `"id":5,`) != 2 {
 		t.Errorf("an id twice: %s", told)
 	}
 	// A message in many fragments, which Chrome gets as it was checked.
@@ -135,7 +135,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if told := ask(`{"id":7,"method":"Browser.getVersion"}`); !strings.Contains(told, `"id":6,"result"`) ||
+	if told := request(`{"id":7,"method":"Browser.getVersion"}`); !strings.Contains(told, `"id":6,"result"`) ||
 		strings.Contains(told, foreign) {
 		t.Errorf("a message in fragments: %s", told)
 	}

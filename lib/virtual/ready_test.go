@@ -20,7 +20,7 @@ func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
 		p, page := attached(t, newSession(t, b, Options{}))
 		p.must(page, "Page.navigate", map[string]any{"url": site.URL})
 		for {
-			m := p.ask(page, "Runtime.evaluate", map[string]any{"expression": "location.href"})
+			m := p.call(page, "Runtime.evaluate", map[string]any{"expression": "location.href"})
 			for _, e := range append(p.events, m) {
 				if s := string(e); strings.Contains(s, "rashed") {
 					t.Fatalf("the page has crashed: %s", s)

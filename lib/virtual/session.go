@@ -49,8 +49,8 @@ type Session struct {
 	contexts         map[string]bool // that clients have created
 	clients          map[*Client]bool
 	pages            int
-	opening          int            // pages that clients have asked for
-	windows          map[int64]bool // that clients were told of
+	opening          int            // pages that clients have requested
+	windows          map[int64]bool // that clients know
 	ownSessions      map[string]string
 	ignoreCertErrors bool // certificate errors
 	downloads        map[string]*download

@@ -167,17 +167,17 @@ func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
 	if b.sync(ctx) != nil {
 		return
 	}
-	told := make(chan struct{})
+	attached := make(chan struct{})
 	b.mu.Lock()
 	t := b.targets[target]
 	if t == nil || !r.attaches(t) {
-		close(told)
+		close(attached)
 	} else {
-		k.autoAttachLocked(r, t, func() { close(told) })
+		k.autoAttachLocked(r, t, func() { close(attached) })
 	}
 	b.mu.Unlock()
 	select {
-	case <-told:
+	case <-attached:
 	case <-ctx.Done():
 	}
 }
@@ -327,14 +327,14 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	defer cancel()
 	b := k.session.browser
 	b.sync(ctx)
-	var told sync.WaitGroup
+	var attached sync.WaitGroup
 	b.mu.Lock()
 	if r.auto, r.wait = nil, wait; on {
 		r.auto = wanted
 		for _, t := range k.session.targetsLocked() {
 			if r.attaches(t) {
-				told.Add(1)
-				k.autoAttachLocked(r, t, told.Done)
+				attached.Add(1)
+				k.autoAttachLocked(r, t, attached.Done)
 			}
 		}
 	} else {
@@ -342,7 +342,7 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	}
 	b.mu.Unlock()
 	k.session.work.Go(func() {
-		told.Wait()
+		attached.Wait()
 		k.reply(c, emptyObject)
 	})
 }

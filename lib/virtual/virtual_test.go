@@ -102,8 +102,8 @@ func (p *peer) next() json.RawMessage {
 	}
 }
 
-// ask sends a command and returns its answer; events that come before are kept.
-func (p *peer) ask(session, method string, params any) json.RawMessage {
+// call sends a command and returns its answer; events that come before are kept.
+func (p *peer) call(session, method string, params any) json.RawMessage {
 	p.t.Helper()
 	p.last++
 	if err := p.conn.Write(command(string(jsonID(p.last)), session, method, params)); err != nil {
@@ -121,7 +121,7 @@ func (p *peer) ask(session, method string, params any) json.RawMessage {
 // must is ask for a command that succeeds; it returns the result.
 func (p *peer) must(session, method string, params any) json.RawMessage {
 	p.t.Helper()
-	m := p.ask(session, method, params)
+	m := p.call(session, method, params)
 	if jsonrpc.Get(m, "error") != nil {
 		p.t.Fatalf("%s: %s", method, m)
 	}
@@ -172,7 +172,7 @@ func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 	if len(mine) != 1 || len(theirs) != 1 || mine[0] == theirs[0] {
 		t.Fatalf("a new session has %v, another has %v; want one page each", mine, theirs)
 	}
-	got := p.ask("", "Target.attachToTarget", map[string]any{"targetId": theirs[0], "flatten": true})
+	got := p.call("", "Target.attachToTarget", map[string]any{"targetId": theirs[0], "flatten": true})
 	if jsonrpc.GetString(got, "error", "message") != "No target with given id found" {
 		t.Errorf("attaching to a page of another session: %s", got)
 	}
@@ -276,7 +276,7 @@ func TestBrowserIsATarget(t *testing.T) {
 	if got := p.must(root, "Target.getTargets", nil); strings.Contains(string(got), foreign) {
 		t.Errorf("a session with the browser sees a page of another: %s", got)
 	}
-	if got := q.ask("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}); jsonrpc.Get(got,
+	if got := q.call("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}); jsonrpc.Get(got,
 		"error") == nil {
 		t.Errorf("a session has attached to another as a browser: %s", got)
 	}

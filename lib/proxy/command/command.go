@@ -343,7 +343,7 @@ func shellArgv(line string, more []string) []string {
 		return append([]string{"cmd", "/c", line}, more...)
 	}
 	if words := strings.Fields(line); len(words) > 0 && !strings.ContainsAny(line, "\n;&|<>()$`\\\"'*?[]#~=%{}!") {
-		if _, err := exec.LookPath(words[0]); err == nil { // one program: it is told itself when we are killed
+		if _, err := exec.LookPath(words[0]); err == nil { // one program: it gets our signal itself
 			line = "exec " + line
 		}
 	}

@@ -45,7 +45,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		e := control.Errorf(guard.NotFound, "%s belongs to a session: on this port, each client has a browser of its own",
 			r.URL.Path)
-		e.Hint = "ask for /session/NAME" + r.URL.Path
+		e.Hint = "request /session/NAME" + r.URL.Path
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 	}
 }

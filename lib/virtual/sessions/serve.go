@@ -135,7 +135,7 @@ func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, 
 	case err != nil:
 		writeError(w, err)
 	default:
-		k.Accept(w, r) // which has told the client of an error
+		k.Accept(w, r) // which has answered the client with any error
 	}
 	return nil
 }
@@ -235,10 +235,10 @@ const protocolTimeout = 30 * time.Second
 func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
-	ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+b.Addr()+"/json/protocol", nil)
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+b.Addr()+"/json/protocol", nil)
 	if err == nil {
 		var resp *http.Response
-		if resp, err = client.Do(ask); err == nil {
+		if resp, err = client.Do(req); err == nil {
 			defer resp.Body.Close()
 			setHeaders(w, resp.ContentLength)
 			w.WriteHeader(resp.StatusCode)

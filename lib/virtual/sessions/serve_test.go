@@ -40,8 +40,8 @@ func serve(t *testing.T) (*Registry, string) {
 	return g, strings.TrimPrefix(server.URL, "http://")
 }
 
-// ask asks and returns the status and the body.
-func ask(t *testing.T, method, url string) (int, string) {
+// request sends a request and returns the status and the body.
+func request(t *testing.T, method, url string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+url, nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func ask(t *testing.T, method, url string) (int, string) {
 // get asks for JSON that must be there.
 func get(t *testing.T, method, url string, into any) {
 	t.Helper()
-	status, body := ask(t, method, url)
+	status, body := request(t, method, url)
 	if err := json.Unmarshal([]byte(body), into); status != 200 || err != nil {
 		t.Fatalf("%s %s: %d %.300s (%v)", method, url, status, body, err)
 	}
@@ -148,7 +148,7 @@ func TestSessionsAddresses(t *testing.T) {
 		{"GET", "/json/close/" + foreign, 404, "/session/NAME/json/close"},
 		{"GET", "/json/protocol", 200, `"domain": "Accessibility"`},
 	} {
-		if status, body := ask(t, c.method, at+c.path); status != c.status || !strings.Contains(body, c.says) {
+		if status, body := request(t, c.method, at+c.path); status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s %s: %d %.300s; want %d %s", c.method, c.path, status, body, c.status, c.says)
 		}
 	}
