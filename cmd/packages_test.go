@@ -73,6 +73,23 @@ func TestLinkedPackages(t *testing.T) {
 	}
 }
 
+// The command line is for commands: other packages give their errors an exit
+// code by lib/exit.
+func TestCommandLine(t *testing.T) {
+	for _, line := range golist(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "../lib/...") {
+		imports := strings.Fields(line)
+		name := strings.TrimPrefix(imports[0], "btools/lib/")
+		if name == "cli" || name == "flags" || strings.HasSuffix(name, "/command") {
+			continue
+		}
+		for _, i := range imports[1:] {
+			if i == "btools/lib/cli" || i == "btools/lib/flags" || i == frame[0] {
+				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
+}
+
 // mapped is a row of the map that names packages.
 var mapped = regexp.MustCompile("(?m)^\\|[^|]*\\| ((?:`[a-z/]+` )+)\\|")
 

@@ -12,10 +12,9 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/launch"
 	"btools/lib/launch/command"
-	"btools/lib/launch/options"
-	"btools/lib/life"
 )
 
 const browser, lives = "Browser:", "Life:"
@@ -28,7 +27,7 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "blaunch", Usage: "launch a browser with its debugging endpoint open", TakesCommand: true,
-			Flags: slices.Concat(options.Flags(browser), []ucli.Flag{
+			Flags: slices.Concat(flags.Browser(browser), []ucli.Flag{
 				&ucli.StringFlag{Name: "url", Category: browser, Usage: "open `URL` (default: about:blank)"},
 				&ucli.IntFlag{Name: "port", Category: browser,
 					Usage: "open the endpoint on port `N` (default: the port of the record, else the browser chooses)"},
@@ -37,7 +36,7 @@ func main() {
 					Usage: "give up if the endpoint doesn't answer within `DURATION`"},
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives, Usage: "stop the browser after `DURATION`"},
-			}, life.Flags(lives, "the browser "), []ucli.Flag{
+			}, flags.Owner(lives, "the browser "), []ucli.Flag{
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),
@@ -59,8 +58,8 @@ func main() {
 				}},
 			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC},
 			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard input and output",
-				Flags: life.Flags("", ""), Do: func(c *cli.Context) error {
-					owner, err := life.FromFlags(c)
+				Flags: flags.Owner("", ""), Do: func(c *cli.Context) error {
+					owner, err := flags.ReadOwner(c)
 					if err != nil {
 						return err
 					}

@@ -10,8 +10,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/coordinator/command"
-	"btools/lib/launch/options"
-	"btools/lib/life"
+	"btools/lib/flags"
 )
 
 func main() {
@@ -44,7 +43,7 @@ func main() {
 				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 					Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
-			}, browserFlags(browser), life.Flags("Life:", "")),
+			}, browserFlags(browser), flags.Owner("Life:", "")),
 		},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
 		Commands: []*cli.Command{
@@ -55,7 +54,7 @@ func main() {
 					&ucli.StringSliceFlag{Name: "env",
 						Usage: "set `K=V` in bmcp's environment, such as a variable of pools (repeatable)"}}},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
-				Flags: slices.Concat(life.Flags("", ""), []ucli.Flag{
+				Flags: slices.Concat(flags.Owner("", ""), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second, Usage: "give the child `DURATION` to end"}})},
 		},
 	})
@@ -64,7 +63,7 @@ func main() {
 // browserFlags are those of blaunch; standard input is the host's, and has no
 // record.
 func browserFlags(category string) []ucli.Flag {
-	all := options.Flags(category)
+	all := flags.Browser(category)
 	browser := all[0].(*ucli.StringFlag)
 	browser.Usage = "launch the best of `TYPE`, or the executable at a PATH; firefox and webkit are launched by the " +
 		"child (default: the best that is installed)"

@@ -9,7 +9,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
-	"btools/lib/life"
+	"btools/lib/flags"
 	"btools/lib/pool/command"
 )
 
@@ -40,7 +40,7 @@ func main() {
 					&ucli.StringFlag{Name: "http", Usage: "serve /healthz, /status and /metrics on `HOST:PORT|PORT`"},
 					&ucli.StringFlag{Name: "token-file",
 						Usage: "require the token in `FILE` from every HTTP client"}},
-					life.Flags("", ""))},
+					flags.Owner("", ""))},
 			{Name: "check", Usage: "print the configuration, each value with its source", Do: command.Check,
 				Flags: []ucli.Flag{config, envFile,
 					&ucli.BoolFlag{Name: "all", Usage: "print every value of every instance, including defaults"}}},
@@ -54,7 +54,7 @@ func main() {
 					&ucli.DurationFlag{Name: "timeout",
 						Usage: "wait at most `DURATION`; 0 does not wait (default: the pool's LEASE_TIMEOUT)"},
 					ttl, &ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
-					life.Flags("", "the lease "))},
+					flags.Owner("", "the lease "))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Flags: []ucli.Flag{socket,
 					&ucli.BoolFlag{Name: "all", Usage: "end all leases"}}},

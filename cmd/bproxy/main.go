@@ -9,8 +9,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
-	"btools/lib/launch/options"
-	"btools/lib/life"
+	"btools/lib/flags"
 	"btools/lib/proxy/command"
 )
 
@@ -31,7 +30,7 @@ func main() {
 					Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 						"(default: blaunch --wait)"},
 				&ucli.StringFlag{Name: "target", Category: browser, Usage: "use the browser at `URL` and launch none"},
-			}, options.Flags(browser), []ucli.Flag{
+			}, flags.Browser(browser), []ucli.Flag{
 				&ucli.BoolFlag{Name: "isolate", Category: shared,
 					Usage: "give each client a virtual browser of its own on one shared browser"},
 				&ucli.DurationFlag{Name: "session-grace", Category: shared, Value: 10 * time.Second,
@@ -45,7 +44,7 @@ func main() {
 					Usage: "give the session `NAME` the browser's own profile and logins"},
 				&ucli.StringFlag{Name: "root-session", Category: shared,
 					Usage: "connect clients of the port's own address to the session `NAME`, not each to a new one"},
-			}, life.Flags(lives, ""), []ucli.Flag{
+			}, flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives, Usage: "stop the browser after `DURATION` without a WebSocket"},
 				&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
@@ -75,7 +74,7 @@ func main() {
 				}},
 			{Name: "status", Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},
 			{Name: "launch", Usage: "launch its browser, or replace it with one that has other options", ArgsUsage: port,
-				Do: command.Remote("launch"), Flags: options.Flags(browser)},
+				Do: command.Remote("launch"), Flags: flags.Browser(browser)},
 			{Name: "stop", Usage: "stop its browser; the next connection launches another", ArgsUsage: port,
 				Do: command.Remote("stop")},
 			{Name: "restart", Usage: "replace its browser with another of the same kind", ArgsUsage: port,

@@ -6,16 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
-	"btools/lib/cli"
 	"btools/lib/proc"
 )
 
@@ -107,49 +103,4 @@ func (o Owner) Watch(ctx context.Context, stop context.CancelCauseFunc) {
 			stop(OwnerGone)
 		}()
 	}
-}
-
-// Flags name the owner.
-func Flags(category, what string) []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.IntFlag{Name: "bind-pid", Category: category, Usage: "stop " + what + "when process `PID` has ended"},
-		&ucli.IntFlag{Name: "bind-fd", Category: category, Usage: "stop " + what + "at end of file on descriptor `N`"},
-	}
-}
-
-// FromFlags is the owner that the flags name. What is started from here does
-// not inherit the descriptor.
-func FromFlags(c *cli.Context) (o Owner, err error) {
-	if c.IsSet("bind-pid") {
-		id, err := proc.Of(c.Int("bind-pid"))
-		if err != nil {
-			return o, c.UsageError("--bind-pid %d: no such process", c.Int("bind-pid"))
-		}
-		o.PID = &id
-	}
-	if c.IsSet("bind-fd") {
-		n := c.Int("bind-fd")
-		var f *os.File
-		switch {
-		case n >= 3:
-			f = os.NewFile(uintptr(n), "bind-fd")
-			defer closeOnExec(n)
-		case n == 0 && c.Bool("no-input") && c.Command == nil:
-			f = c.Stdin // all that comes through from WSL to Windows
-		case n == 0:
-			return o, c.UsageError("--bind-fd 0 is standard input: it needs --no-input, and no command")
-		default:
-			return o, c.UsageError("--bind-fd is 3 or more, or 0, not %d", n)
-		}
-		st, err := f.Stat()
-		if err != nil {
-			return o, c.UsageError("--bind-fd %d is not open", n)
-		}
-		// Whatever else has the number is this program's own.
-		if st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice) == 0 {
-			return o, c.UsageError("--bind-fd %d is not a pipe, a socket or a terminal", n)
-		}
-		o.FD = f
-	}
-	return o, nil
 }

@@ -25,8 +25,8 @@ import (
 	"btools/lib/coordinator"
 	"btools/lib/envfile"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/guard"
-	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/life"
 	"btools/lib/pool/config"
@@ -59,12 +59,12 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := life.FromFlags(c)
+	owner, err := flags.ReadOwner(c)
 	if err != nil {
 		return err
 	}
 	g := &guard.Guard{Origins: c.StringSlice("allow-origin")}
-	if g.Token, err = guard.ReadToken(c); err != nil {
+	if g.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}
 	var web net.Listener
@@ -73,7 +73,7 @@ func Run(c *cli.Context) error {
 		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}}, cli.Schema(map[string]any{"mcp": address{}}), nil); err != nil {
 			return err
 		}
-		if web, err = guard.Listen(c, "http", addr); err != nil {
+		if web, err = flags.Listen(c, "http", addr); err != nil {
 			return err
 		}
 		defer web.Close()
@@ -305,7 +305,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 	if c.String("browser") == record.WebKit && !ch.configured {
 		return left(c, record.WebKit, !c.Bool("no-headless")), nil
 	}
-	o, err := options.FromFlags(c)
+	o, err := flags.ReadBrowser(c)
 	if err != nil {
 		return nil, err
 	}
@@ -386,7 +386,7 @@ func left(c *cli.Context, browser string, headless bool) coordinator.Browsers {
 // without refuses the options of a browser that would have no effect.
 func without(c *cli.Context, why string, but ...string) error {
 	names := slices.Clone(sessionFlags)
-	for _, f := range options.Flags("") {
+	for _, f := range flags.Browser("") {
 		names = append(names, f.Names()[0])
 	}
 	for _, name := range names {

@@ -14,7 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/exit"
-	"btools/lib/launch/options"
+	"btools/lib/flags"
 	"btools/lib/record"
 )
 
@@ -126,7 +126,7 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 		if err != nil || ch.service || ch.configured || entry.String("browser") == record.WebKit {
 			return err
 		}
-		_, err = options.FromFlags(entry)
+		_, err = flags.ReadBrowser(entry)
 		return err
 	})
 }

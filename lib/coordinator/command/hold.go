@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
-	"btools/lib/life"
+	"btools/lib/flags"
 	"btools/lib/proc"
 	"btools/lib/run"
 )
@@ -24,7 +24,7 @@ func Hold(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := life.FromFlags(c)
+	owner, err := flags.ReadOwner(c)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/find"
+	"btools/lib/flags"
 	"btools/lib/launch"
-	"btools/lib/launch/options"
 	"btools/lib/life"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -200,7 +200,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 // newSpec is the launch that the flags and the record ask for, all but the
 // browser.
 func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
-	o, err := options.FromFlags(c)
+	o, err := flags.ReadBrowser(c)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	if strings.HasPrefix(s.URL, "-") {
 		return nil, c.UsageError("--url is an address, not %q, which the browser would take for an option", s.URL)
 	}
-	if s.Owner, err = life.FromFlags(c); err != nil {
+	if s.Owner, err = flags.ReadOwner(c); err != nil {
 		return nil, err
 	}
 	if rec != nil && !c.IsSet("port") {

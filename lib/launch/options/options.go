@@ -1,5 +1,5 @@
-// Package options are the flags that say what browser to launch: those that
-// blaunch has, and that others hand on to it.
+// Package options say what browser to launch and how: by flags that blaunch
+// has, and that others hand on to it.
 package options
 
 import (
@@ -10,9 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	ucli "github.com/urfave/cli/v2"
-
-	"btools/lib/cli"
 	"btools/lib/record"
 	"btools/lib/spell"
 )
@@ -27,68 +24,6 @@ type Options struct {
 	WindowSize    string   `json:"window_size,omitempty"` // "W,H" in pixels
 	Env           []string `json:"env,omitempty"`         // K=V
 	Sandbox       string   `json:"sandbox,omitempty"`     // auto, on or off
-}
-
-// Flags are the flags of Options.
-func Flags(category string) []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
-			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the " +
-				"best that is installed)"},
-		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
-		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
-		&ucli.StringFlag{Name: "profile", Category: category,
-			Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
-		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
-		&ucli.BoolFlag{Name: "no-default-args", Category: category,
-			Usage: "pass only the flags that the endpoint and the profile need"},
-		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "make the window `W,H` pixels, such as 1280,720"},
-		&ucli.StringSliceFlag{Name: "env", Category: category, Usage: "set `K=V` in the browser's environment (repeatable)"},
-		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
-			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user " +
-				"namespaces are denied"},
-	}
-}
-
-// FromFlags reads the flags. What makes no sense is a usage error.
-func FromFlags(c *cli.Context) (Options, error) {
-	o := Options{Browser: record.Canonical(c.String("browser")), Args: c.StringSlice("arg"),
-		WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
-	if c.Bool("headless") && c.Bool("no-headless") {
-		return o, c.UsageError("--headless and --no-headless exclude each other")
-	}
-	if c.IsSet("headless") || c.IsSet("no-headless") {
-		headless := c.Bool("headless") || !c.Bool("no-headless")
-		o.Headless = &headless
-	}
-	if c.IsSet("no-default-args") {
-		no := c.Bool("no-default-args")
-		o.NoDefaultArgs = &no
-	}
-	// Paths are of this directory, whoever launches.
-	for _, p := range []struct {
-		name string
-		to   *string
-	}{{"profile", &o.Profile}, {"browser", &o.Browser}} {
-		v := c.String(p.name)
-		if p.name == "browser" && !isPath(v) {
-			continue
-		}
-		if c.IsSet(p.name) && v == "" {
-			return o, c.UsageError("--%s is a directory, not %q", p.name, v)
-		}
-		if v != "" {
-			abs, err := filepath.Abs(v)
-			if err != nil {
-				return o, err
-			}
-			*p.to = abs
-		}
-	}
-	if err := o.Check(); err != "" {
-		return o, c.UsageError("%s", err)
-	}
-	return o, nil
 }
 
 // Check returns what is wrong with the options, "" if nothing is.
@@ -107,7 +42,7 @@ func (o Options) Check() string {
 	switch {
 	case o.Browser == record.WebKit:
 		return "--browser webkit: WebKit has no debugging endpoint to launch it with; clients of Playwright bring their own"
-	case o.Browser != "" && !isPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
+	case o.Browser != "" && !IsPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
 		wrong := "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)
 		if near := spell.Nearest(o.Browser, record.Types); near != "" {
 			wrong += ": did you mean " + near + "?"
@@ -135,7 +70,8 @@ func (o Options) Check() string {
 	return ""
 }
 
-func isPath(browser string) bool { return strings.ContainsRune(browser, filepath.Separator) }
+// IsPath reports whether a browser is named by its path rather than by its type.
+func IsPath(browser string) bool { return strings.ContainsRune(browser, filepath.Separator) }
 
 func validSize(s string) bool {
 	w, h, _ := strings.Cut(s, ",")

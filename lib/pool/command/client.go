@@ -15,6 +15,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/life"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
@@ -275,7 +276,7 @@ func Lease(c *cli.Context) error {
 	if c.IsSet("ttl") && p.TTL == 0 {
 		return c.UsageError("--ttl must be at least 1ms, not %v", c.Duration("ttl"))
 	}
-	owner, err := life.FromFlags(c)
+	owner, err := flags.ReadOwner(c)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/envfile"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -82,18 +83,18 @@ func Serve(c *cli.Context) error {
 	if err := checkDurations(c, "drain-timeout", "stop-timeout"); err != nil {
 		return err
 	}
-	owner, err := life.FromFlags(c)
+	owner, err := flags.ReadOwner(c)
 	if err != nil {
 		return err
 	}
 	g := &guard.Guard{NoPages: true}
-	if g.Token, err = guard.ReadToken(c); err != nil {
+	if g.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}
 	var httpListener net.Listener
 	httpURL := ""
 	if addr := c.String("http"); addr != "" {
-		if httpListener, err = guard.Listen(c, "http", addr); err != nil {
+		if httpListener, err = flags.Listen(c, "http", addr); err != nil {
 			return err
 		}
 		defer httpListener.Close()

@@ -21,6 +21,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -71,7 +72,7 @@ func Run(c *cli.Context) error {
 	if err := run.Check(c.Command, protocol == record.BiDi); err != nil {
 		return err
 	}
-	owner, err := life.FromFlags(c)
+	owner, err := flags.ReadOwner(c)
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ const minInterval = 10 * time.Millisecond
 
 // newProxy returns a proxy with the settings of the flags and the record.
 func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
-	o, err := options.FromFlags(c)
+	o, err := flags.ReadBrowser(c)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
 	}
-	if p.Guard.Token, err = guard.ReadToken(c); err != nil {
+	if p.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
 	}
 	if path := c.String("trace"); c.IsSet("trace") {
@@ -247,7 +248,7 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 		host, _, _ := net.SplitHostPort(addr)
 		addr = net.JoinHostPort(host, strconv.Itoa(n))
 	}
-	l, err := guard.Listen(c, "listen", addr)
+	l, err := flags.Listen(c, "listen", addr)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
-	"btools/lib/launch/options"
+	"btools/lib/flags"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -72,7 +72,7 @@ func Remote(method string) func(*cli.Context) error {
 		}
 		var params any
 		if method == "launch" {
-			o, err := options.FromFlags(c)
+			o, err := flags.ReadBrowser(c)
 			if err != nil {
 				return err
 			}

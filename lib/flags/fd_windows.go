@@ -1,3 +1,3 @@
-package life
+package flags
 
 func closeOnExec(int) {}

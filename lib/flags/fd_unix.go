@@ -1,6 +1,6 @@
 //go:build unix
 
-package life
+package flags
 
 import "golang.org/x/sys/unix"
 

@@ -1,0 +1,75 @@
+// Package flags are the flags that several programs have: who owns a program,
+// which browser it launches, and where it listens.
+package flags
+
+import (
+	"path/filepath"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/cli"
+	"btools/lib/launch/options"
+	"btools/lib/record"
+)
+
+// Browser are the flags that say what browser to launch.
+func Browser(category string) []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
+			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the " +
+				"best that is installed)"},
+		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
+		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
+		&ucli.StringFlag{Name: "profile", Category: category,
+			Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
+		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
+		&ucli.BoolFlag{Name: "no-default-args", Category: category,
+			Usage: "pass only the flags that the endpoint and the profile need"},
+		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "make the window `W,H` pixels, such as 1280,720"},
+		&ucli.StringSliceFlag{Name: "env", Category: category, Usage: "set `K=V` in the browser's environment (repeatable)"},
+		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
+			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user " +
+				"namespaces are denied"},
+	}
+}
+
+// ReadBrowser reads the flags of Browser. What makes no sense is a usage error.
+func ReadBrowser(c *cli.Context) (options.Options, error) {
+	o := options.Options{Browser: record.Canonical(c.String("browser")), Args: c.StringSlice("arg"),
+		WindowSize: c.String("window-size"), Env: c.StringSlice("env"), Sandbox: c.String("sandbox")}
+	if c.Bool("headless") && c.Bool("no-headless") {
+		return o, c.UsageError("--headless and --no-headless exclude each other")
+	}
+	if c.IsSet("headless") || c.IsSet("no-headless") {
+		headless := c.Bool("headless") || !c.Bool("no-headless")
+		o.Headless = &headless
+	}
+	if c.IsSet("no-default-args") {
+		no := c.Bool("no-default-args")
+		o.NoDefaultArgs = &no
+	}
+	// Paths are of this directory, whoever launches.
+	for _, p := range []struct {
+		name string
+		to   *string
+	}{{"profile", &o.Profile}, {"browser", &o.Browser}} {
+		v := c.String(p.name)
+		if p.name == "browser" && !options.IsPath(v) {
+			continue
+		}
+		if c.IsSet(p.name) && v == "" {
+			return o, c.UsageError("--%s is a directory, not %q", p.name, v)
+		}
+		if v != "" {
+			abs, err := filepath.Abs(v)
+			if err != nil {
+				return o, err
+			}
+			*p.to = abs
+		}
+	}
+	if err := o.Check(); err != "" {
+		return o, c.UsageError("%s", err)
+	}
+	return o, nil
+}
