@@ -72,7 +72,8 @@ func (e Endpoint) Environ() []string {
 	case "":
 		protocol = record.CDP
 	}
-	env := []string{"BTOOLS_PROTOCOL=" + protocol, "BTOOLS_CDP_URL=" + cdpURL, "BTOOLS_WS_URL=" + e.WSURL, "BTOOLS_ID=" + e.ID}
+	env := []string{"BTOOLS_PROTOCOL=" + protocol, "BTOOLS_CDP_URL=" + cdpURL, "BTOOLS_WS_URL=" + e.WSURL,
+		"BTOOLS_ID=" + e.ID}
 	if e.Port != 0 {
 		env = append(env, "BTOOLS_PORT="+strconv.Itoa(e.Port))
 	}

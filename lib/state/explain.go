@@ -20,7 +20,8 @@ func Explain(err error) error {
 	case errors.Is(err, ErrPath):
 		return &exit.Error{Code: exit.Usage, Err: err, Hint: "set BTOOLS_STATE or TMPDIR to another path"}
 	case errors.Is(err, private.ErrLocked):
-		return &exit.Error{Code: exit.TryAgain, Err: err, Hint: "a program that hangs or is stopped holds it; fuser tells which"}
+		return &exit.Error{Code: exit.TryAgain, Err: err,
+			Hint: "a program that hangs or is stopped holds it; fuser tells which"}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EROFS):
 		return &exit.Error{Code: exit.Failed, Err: err,
 			Hint: "set TMPDIR to a directory that can be written, or BTOOLS_STATE to a file in one"}
