@@ -17,7 +17,7 @@ import (
 	"btools/lib/record"
 )
 
-// probe is a log for whose every message the status is asked.
+// probe is a log that requests the status at every message.
 type probe struct {
 	slog.Handler
 	proxy *Proxy
@@ -67,8 +67,8 @@ func send(t testing.TB, addr, path string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// Who waits for a browser when all connections are cut does not get one of a
-// later time: it may be somebody else's by then.
+// A request that waits for a browser when all connections are closed does not
+// get a later one, which may belong to another user by then.
 func TestCutWhileWaiting(t *testing.T) {
 	e := newEndpoint(t)
 	launched := make(chan struct{})
@@ -117,8 +117,8 @@ func TestCutWhileWaiting(t *testing.T) {
 	isClosed(t, next)
 }
 
-// A browser that does not answer, or not to the end, is waited for no longer
-// than the bound, whatever it is asked.
+// A request waits for a browser that does not answer completely no longer than
+// the bound, whatever the request is.
 func TestBrowserWithoutAnswer(t *testing.T) {
 	const bound = 100 * time.Millisecond
 	accepting := func(answer string) string {
@@ -147,7 +147,7 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record.New()
-			// where its WebSocket is, must be asked
+			// the address of its WebSocket must be requested
 			r.MustSet("instance", map[string]string{"http_url": "http://" + accepting(answer)})
 			b, err := launcher.Foreign(r)
 			if err != nil {
@@ -167,7 +167,7 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 	}
 }
 
-// replacing is a proxy whose launches are told of, and wait for an answer.
+// replacing is a proxy that reports its launches, which wait for an answer.
 type replacing struct {
 	*Proxy
 	addr     string
@@ -196,14 +196,14 @@ func newReplacing(t *testing.T) *replacing {
 	return r
 }
 
-// relaunch asks for other options; what it returns gets the result.
+// relaunch requests other options; the channel that it returns gets the result.
 func (r *replacing) relaunch(o options.Options) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- r.Relaunch(context.Background(), o, false) }()
 	return done
 }
 
-// alive reports whether a WebSocket still carries what is sent.
+// alive reports whether a WebSocket still carries messages.
 func alive(t *testing.T, c net.Conn, in *bufio.Reader) bool {
 	t.Helper()
 	io.WriteString(c, "x")
@@ -211,8 +211,8 @@ func alive(t *testing.T, c net.Conn, in *bufio.Reader) bool {
 	return err == nil
 }
 
-// A browser that is to be replaced serves until the new one is there; if that
-// can't be launched, it goes on.
+// A browser that is being replaced serves until the new one is ready. If that
+// cannot be launched, it keeps serving.
 func TestReplaceBeside(t *testing.T) {
 	r := newReplacing(t)
 	first := r.relaunch(options.Options{})
@@ -236,7 +236,7 @@ func TestReplaceBeside(t *testing.T) {
 		t.Errorf("after a failure: %+v", s)
 	}
 
-	// Who asks for something else meanwhile gets that.
+	// A request for other options meanwhile gets them.
 	one := r.relaunch(options.Options{WindowSize: "2,2"})
 	<-r.launched
 	two := r.relaunch(options.Options{WindowSize: "3,3"})
@@ -257,7 +257,7 @@ func TestReplaceBeside(t *testing.T) {
 	}
 }
 
-// Two browsers never have one profile at once.
+// Two browsers never use the same profile at the same time.
 func TestReplaceWithProfile(t *testing.T) {
 	r := newReplacing(t)
 	first := r.relaunch(options.Options{Profile: "/a"})

@@ -112,8 +112,8 @@ func (c bidiClient) do(method string) string {
 	return string(b)
 }
 
-// A session of Firefox whose client is cut off is ended, and the browser goes
-// on with the next one's.
+// A session of Firefox whose client is disconnected is ended, and the browser
+// serves the next client.
 func TestCutEndsSession(t *testing.T) {
 	f := newFirefox(t)
 	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
@@ -135,8 +135,7 @@ func TestCutEndsSession(t *testing.T) {
 	}
 }
 
-// A session that can't be ended is the end of the browser; the last exit says
-// that it was not asked for.
+// If a session cannot be ended, the browser is stopped; the last exit says why.
 func TestSessionThatStays(t *testing.T) {
 	f := newFirefox(t)
 	f.hangUp = true
@@ -148,7 +147,7 @@ func TestSessionThatStays(t *testing.T) {
 	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.Exit == SessionLeft })
 }
 
-// Firefox has no /json; a client that asks for it is told what to do instead.
+// Firefox has no /json; a client that requests it is told what to do instead.
 func TestNoJSON(t *testing.T) {
 	p := &Proxy{Launch: launches(browserAt(t, newFirefox(t).addr, record.BiDi))}
 	code, body := send(t, serve(t, p), "/json/version")

@@ -83,15 +83,15 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// local is a Host that DNS rebinding can't be.
+// local is a Host that DNS rebinding cannot forge.
 func local(host string) bool {
 	name, ok := guard.HostName(host)
 	return ok && (strings.EqualFold(name, "localhost") || strings.HasPrefix(name, "127.") ||
 		strings.HasSuffix(name, "1") && strings.Trim(name, "0:1") == "")
 }
 
-// Whatever the head is, what a web page can send never gets through, and
-// nothing panics.
+// No request that a web page can send passes, whatever its head is, and nothing
+// panics.
 func FuzzHead(f *testing.F) {
 	for _, s := range []string{
 		"GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",

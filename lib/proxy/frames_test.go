@@ -36,7 +36,7 @@ func frame(final bool, opcode byte, payload []byte, masked bool) []byte {
 	return b
 }
 
-// Messages are put together however the bytes are cut.
+// Messages are assembled however the bytes are split.
 func TestFrames(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789"), 7000)
 	want := []string{"a", "", "in three parts", string(long), string(long[:200])}
@@ -74,8 +74,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A client's frames pass unchanged, up to the one that closes; what is begun
-// is completed.
+// A client's frames pass unchanged, up to the close frame; a frame that has
+// begun is completed.
 func TestGate(t *testing.T) {
 	first, second := frame(true, 1, []byte("first"), true), frame(true, 1, bytes.Repeat([]byte("x"), 300), true)
 	var to bytes.Buffer

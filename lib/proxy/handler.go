@@ -82,7 +82,7 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 		DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the library has dropped parts of a URL in it
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the library has dropped parts of a URL in it
 			p.Guard.StripCredentials(r.Out)
 			// The library would pass on an upgrade, such as to h2c, which bypasses
 			// all checks.

@@ -18,8 +18,8 @@ import (
 	"btools/lib/state"
 )
 
-// A launcher that has ended leaves a record. What it names is stopped only if
-// it is a browser of this machine that this launch has made and nobody leases.
+// A launcher that has ended leaves a record. Its browser is stopped only if it
+// runs on this machine, was started by this launch, and is not leased.
 func TestLauncherHasLeft(t *testing.T) {
 	const id = "inst_1_a"
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// A browser that hangs is stopped if it is ours; if it is not, the status says
+// A browser that hangs is stopped if the proxy owns it; if not, the status says
 // so.
 func TestBrowserHangs(t *testing.T) {
 	health := Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}

@@ -30,8 +30,8 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// endpoint is what a test has in a browser's place: it answers /json/version,
-// and sends back what comes by a WebSocket.
+// endpoint is a test's browser: it answers /json/version, and echoes messages
+// of WebSockets.
 type endpoint struct {
 	addr  string
 	hangs atomic.Bool // it answers nothing
@@ -66,7 +66,7 @@ func newEndpoint(t testing.TB) *endpoint {
 	return e
 }
 
-// requests are those that have come, as "METHOD path".
+// requests returns the requests so far, as "METHOD path".
 func (e *endpoint) requests() (got []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,8 +76,8 @@ func (e *endpoint) requests() (got []string) {
 	return got
 }
 
-// browser is a browser at that endpoint, with this protocol. It never ends by
-// itself.
+// browser returns a browser at that endpoint, with this protocol. It never ends
+// by itself.
 func (e *endpoint) browser(t testing.TB, protocol string) *launcher.Browser {
 	t.Helper()
 	return browserAt(t, e.addr, protocol)
@@ -109,7 +109,7 @@ func listenAndServe(t testing.TB, h http.Handler) (addr string) {
 	return l.Addr().String()
 }
 
-// serve has a proxy listen until the test ends.
+// serve serves a proxy until the test ends.
 func serve(t testing.TB, p *Proxy) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,8 +139,8 @@ func launches(b *launcher.Browser) func(context.Context, options.Options, string
 	return func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
 }
 
-// dial opens a connection to the proxy that the test's end closes, and that no
-// read waits on for ever.
+// dial opens a connection to the proxy. It is closed when the test ends, and its
+// reads are bounded.
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -155,7 +155,7 @@ func dial(t testing.TB, addr string) net.Conn {
 const upgradeHeaders = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
-// upgrade asks for a WebSocket, and returns before it is there.
+// upgrade requests a WebSocket, and does not wait for the answer.
 func upgrade(t testing.TB, addr, path string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c := dial(t, addr)

@@ -11,8 +11,8 @@ import (
 	"btools/lib/record"
 )
 
-// What a client sends, however it is cut into requests, the browser gets only
-// what the proxy has checked.
+// However a client's bytes are split into requests, the browser gets only
+// requests that the proxy has checked.
 func TestSmuggling(t *testing.T) {
 	const (
 		first  = "GET /json/version HTTP/1.1\nHost: 127.0.0.1\n"

@@ -85,7 +85,7 @@ type attachment struct {
 	target     string
 	root       *root  // that requested it; nil: the target's parent did
 	parent     string // the CDP session with which it ends
-	pausesPage bool   // with a tab, whose page is to be attached, too, before it goes on
+	pausesPage bool   // with a tab: its page is attached, too, before it resumes
 }
 
 // attachRequest is a root's request for a CDP session with a target, until

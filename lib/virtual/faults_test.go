@@ -133,7 +133,7 @@ func workers(t *testing.T) (url string, ran func(path string) bool) {
 	return s.URL, func(path string) bool { _, ok := seen.Load(path); return ok }
 }
 
-// Workers start, whoever is connected.
+// Workers start whichever clients are connected.
 func TestWorkersStart(t *testing.T) {
 	b := openChrome(t)
 	url, ran := workers(t)
@@ -161,8 +161,8 @@ func TestWorkersStart(t *testing.T) {
 	})
 }
 
-// When Chrome dies every client is disconnected at once, and what is being
-// created fails.
+// When Chrome dies, every client is disconnected at once, and sessions that are
+// being created fail.
 func TestChromeDies(t *testing.T) {
 	b, process := openProcess(t)
 	var sessions []*Session

@@ -9,7 +9,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Each of these ends Chromium 156, and with it everybody's pages.
+// Each of these crashes Chromium 156, and with it the pages of all sessions.
 func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	b := openChrome(t)
 	s := newSession(t, b, Options{})

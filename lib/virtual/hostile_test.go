@@ -16,7 +16,7 @@ import (
 	"btools/lib/websocket"
 )
 
-// secret stands in all that the second session has.
+// secret is in all data of the second session.
 const secret = "secret-of-the-other"
 
 // site serves the pages of the hostile test. A download and a request go on
@@ -113,7 +113,7 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 	return v
 }
 
-// state is what the page of the victim is like.
+// state returns the state of the victim's page.
 func (v *victim) state() string {
 	v.t.Helper()
 	got := v.must(v.page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "returnByValue": true, "expression": `
@@ -129,7 +129,7 @@ func (v *victim) state() string {
 	return fmt.Sprintf("%s %s %s %s", jsonrpc.GetString(got, "result", "value"), window, cookies, targets)
 }
 
-// quiet checks that the victim was told nothing while others were busy.
+// quiet checks that the victim got no events while others were busy.
 func (v *victim) quiet() {
 	v.t.Helper()
 	v.must("", "Browser.getVersion", nil)
@@ -141,7 +141,7 @@ func (v *victim) quiet() {
 	v.events = nil
 }
 
-// harmful are the methods that a page does not answer after: they come last.
+// harmful are the methods after which a page does not answer: they come last.
 var harmful = []string{
 	"Emulation.setScriptExecutionDisabled", "Emulation.setVirtualTimePolicy", "Page.setWebLifecycleState",
 	"Page.startScreencast", "Debugger.enable",

@@ -15,7 +15,7 @@ import (
 	coder "github.com/coder/websocket"
 )
 
-// dialRaw connects a client that can say what ours can't: fragments, binary
+// dialRaw connects a client that can send what ours cannot: fragments, binary
 // messages.
 func dialRaw(t *testing.T, s *Session) *coder.Conn {
 	t.Helper()
@@ -35,9 +35,9 @@ func dialRaw(t *testing.T, s *Session) *coder.Conn {
 	return raw
 }
 
-// Whatever form a message has, Chrome is not told what the rules would refuse:
-// %s is a target of another session, which each message tries to attach to, or
-// to list.
+// Whatever its form, a message that the rules refuse does not reach Chrome: %s is
+// a target of another session, to which each message tries to attach, or which
+// it tries to list.
 func TestMessagesOfEachForm(t *testing.T) {
 	b := openChrome(t)
 	other := newSession(t, b, Options{})
@@ -116,7 +116,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 		}
 	}
 
-	// The same id twice in flight: each is answered.
+	// Two pending commands with the same id: each is answered.
 	if told := request(`{"id":5,"method":"Target.getTargets"}`) +
 		request(`{"id":5,"method":"Target.getTargets"}`); strings.Count(told, `"id":5,`) != 2 {
 		t.Errorf("an id twice: %s", told)

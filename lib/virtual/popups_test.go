@@ -99,7 +99,7 @@ func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
 		t.Errorf("a pop-up took %v while another session's is paused, and %v after that client was killed; alone %v", paused,
 			killed, alone)
 	}
-	// The paused one goes on without its client.
+	// The paused pop-up resumes without its client.
 	p := connect(t, one, "")
 	for _, id := range p.pages() {
 		page := jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": id, "flatten": true}),
@@ -179,7 +179,7 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 	})
 }
 
-// What belongs to no session goes on at once.
+// Targets outside all sessions resume at once.
 func TestPopUpsOfOthersGoOn(t *testing.T) {
 	b := openChrome(t)
 	newSession(t, b, Options{})

@@ -10,7 +10,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// protocol is what a browser says of its own protocol.
+// protocol is a browser's description of its protocol.
 type protocol struct {
 	Domains []domain `json:"domains"`
 }
@@ -59,7 +59,7 @@ func readProtocol(t *testing.T, b *Browser) (p protocol) {
 type samples struct {
 	types map[string]field // by "Domain.Type"
 	// given are values for types and names of parameters, such as
-	// "Target.TargetID" or "guid": ids of somebody else.
+	// "Target.TargetID" or "guid": ids of another session.
 	given map[string][]any
 }
 
@@ -122,7 +122,7 @@ func (s samples) of(domain string, f field, depth int) any {
 	return "x"
 }
 
-// foreign are the ids of somebody else that a parameter can take.
+// foreign returns the ids of another session that fit a parameter.
 func (s samples) foreign(domain string, f field) []any {
 	if f.Type == "array" && f.Items != nil {
 		var all []any

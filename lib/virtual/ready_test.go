@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A client may navigate at once: what the session does to a new page is done
-// by then. It crashed the renderer otherwise.
+// A client may navigate at once: the session has prepared the new page by then.
+// Otherwise the renderer crashed.
 func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 		_ *http.Request) {

@@ -65,7 +65,7 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 	})
 }
 
-// use uses a session that must be there.
+// use uses a session that must exist.
 func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
 	t.Helper()
 	e, err := g.use(t.Context(), k)
@@ -75,7 +75,7 @@ func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
 	return e.session.(*fake), func() { g.leave(e) }
 }
 
-// sleep lets time go by, and all that happens then happen.
+// sleep lets time pass, and everything that happens then.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -59,7 +59,7 @@ func request(t *testing.T, method, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// get asks for JSON that must be there.
+// get requests JSON that must exist.
 func get(t *testing.T, method, url string, into any) {
 	t.Helper()
 	status, body := request(t, method, url)
