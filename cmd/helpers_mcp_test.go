@@ -84,7 +84,8 @@ func (w *world) mcp(env []string, args ...string) *mcp {
 	return m
 }
 
-var fake = func() string { return bin + "/fakechild {cdp_endpoint}" }
+// fake is the command of a child that takes an endpoint.
+func fake() string { return bin + "/fakechild {cdp_endpoint}" }
 
 func (m *mcp) greet(capabilities string) *rpc {
 	m.t.Helper()
