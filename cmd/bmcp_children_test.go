@@ -291,7 +291,7 @@ func TestMCPInVSCode(t *testing.T) {
 	write(t, w.dir+"/vscode-cdp-port", "9333\n")
 	m := w.mcp([]string{"TERM_PROGRAM=vscode", "VSCODE_CDP_PORT="}, "--mcp", "a="+fake())
 	if got := m.tool("getenv", `{"names":["VSCODE_CDP_PORT","npm_config_update_notifier"]}`).text(t); got != "9333 false" {
-		t.Error(got)
+		t.Errorf("%q, want %q", got, "9333 false")
 	}
 	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"tier":"2"`) ||
 		!strings.Contains(status, `"cdp_port":9333`) {
@@ -342,7 +342,7 @@ func TestMCPMissingChild(t *testing.T) {
 	for _, args := range [][]string{{"--no-child"}, {"--mcp", bin + "/fakechild"}} {
 		m := w.startMCP(nil, args...)
 		if r := m.greet("{}"); !strings.Contains(r.line, "There are no browser tools here.") {
-			t.Error(r.line)
+			t.Errorf("%s\nlacks %q", r.line, "There are no browser tools here.")
 		}
 		m.tool("coordinator_status", "{}")
 		until(t, "the proxy is there", func() bool { return len(w.state().Proxies) == 1 })

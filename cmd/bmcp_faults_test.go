@@ -325,7 +325,7 @@ func TestMCPOddTools(t *testing.T) {
 		}
 		if pools {
 			if size := len(m.tool("big", `{"n":16777216}`).text(t)); size != 16<<20 {
-				t.Error(size)
+				t.Errorf("%d bytes, want %d", size, 16<<20)
 			}
 		}
 		m.end()
@@ -451,7 +451,7 @@ func errorsAreUnread(w *world) {
 		write.Close()
 		m.greet("{}")
 		if r := m.tool("flood", `{"n":5000}`).text(t); r != "dry" {
-			t.Error(r)
+			t.Errorf("%q, want %q", r, "dry")
 		}
 		if pools == "" { // a browser again, by the bproxy that nobody reads either
 			if r := m.tool("coordinator_restart_browser", "{}"); r.tool(t).IsError {
@@ -459,7 +459,7 @@ func errorsAreUnread(w *world) {
 			}
 		}
 		if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") {
-			t.Error(r)
+			t.Errorf("%s\ndoes not begin with %q", r, "http://127.0.0.1:")
 		}
 		c.Process.Signal(syscall.SIGTERM)
 		began := time.Now()
@@ -513,7 +513,7 @@ func TestMCPHostsByHTTP(t *testing.T) {
 	}
 	// What a child asks is asked of neither, as it is not known who is meant.
 	if b := call("2", "ask", `{"method":"elicitation/create"}`); !strings.Contains(b, "can't be asked") {
-		t.Error(b)
+		t.Errorf("%s\nlacks %q", b, "can't be asked")
 	}
 	if b := <-slow; strings.Contains(b, "progress") || !strings.Contains(b, "slept") {
 		t.Error(b)

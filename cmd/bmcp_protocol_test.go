@@ -234,7 +234,7 @@ func TestMCPStateless(t *testing.T) {
 	}
 	m.in.Close() // ends what listens
 	if r := m.answer(listen); !strings.Contains(r.line, `"resultType":"complete"`) {
-		t.Error(r.line)
+		t.Errorf("%s\nlacks %q", r.line, `"resultType":"complete"`)
 	}
 	m.wait()
 	w.clean()

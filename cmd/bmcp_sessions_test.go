@@ -288,7 +288,7 @@ func TestMCPSessionIDs(t *testing.T) {
 		t.Error(r)
 	}
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
-		t.Error(r)
+		t.Errorf("%s\nlacks %q", r, "kept=yes")
 	}
 	m.end()
 	w.clean()
@@ -298,7 +298,7 @@ func TestMCPSessionIDs(t *testing.T) {
 	m.greet("{}")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/later"))
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
-		t.Error(r)
+		t.Errorf("%s\nlacks %q", r, "kept=yes")
 	}
 	if list := m.call("tools/list", "{}").line; strings.Contains(list, "session_id") {
 		t.Error("with --shared there is a session_id")

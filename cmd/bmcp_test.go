@@ -74,11 +74,11 @@ func TestMCPRelay(t *testing.T) {
 		}
 		m.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"answer":"yes"}}`, ask.ID))
 		if a := m.answer(id).text(t); !strings.Contains(a, `"result":{"answer":"yes"}`) {
-			t.Error(a)
+			t.Errorf("%s\nlacks %q", a, `"result":{"answer":"yes"}`)
 		}
 	}
 	if a := m.tool("ask", `{"method":"ping"}`).text(t); !strings.Contains(a, `"result":{}`) {
-		t.Error(a)
+		t.Errorf("%s\nlacks %q", a, `"result":{}`)
 	}
 	for method, want := range map[string]string{
 		"resources/list": `{"resources":[{"uri":"fake://a","name":"a"}]}`, "prompts/list": `{"prompts":[{"name":"greet"}]}`,
@@ -89,7 +89,7 @@ func TestMCPRelay(t *testing.T) {
 		}
 	}
 	if size := len(m.tool("big", `{"n":16777216}`).text(t)); size != 16<<20 {
-		t.Error(size)
+		t.Errorf("%d bytes, want %d", size, 16<<20)
 	}
 	if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") ||
 		strings.Fields(r)[0] != strings.Fields(r)[1] {
@@ -99,7 +99,7 @@ func TestMCPRelay(t *testing.T) {
 	id = m.startTool("sleep", `{"ms":300}`)
 	m.in.Close()
 	if r := m.answer(id).text(t); r != "slept" {
-		t.Error(r)
+		t.Errorf("%q, want %q", r, "slept")
 	}
 	m.wait()
 	w.clean()
@@ -187,7 +187,7 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("coordinator_list_browsers", "{}").text(t); !strings.Contains(r, `"type":"chromium"`) {
-		t.Error(r)
+		t.Errorf("%s\nlacks %q", r, `"type":"chromium"`)
 	}
 	m.end()
 	w.clean()
@@ -267,7 +267,7 @@ func TestMCPHost(t *testing.T) {
 		t.Errorf("%+v, %v", x, err)
 	}
 	if got, _ := post(a, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.HasPrefix(got, "404 ") {
-		t.Error(got)
+		t.Errorf("%s\ndoes not begin with %q", got, "404 ")
 	}
 	r, _ = http.NewRequest("POST", url, strings.NewReader(greeting))
 	r.Header.Set("Origin", "http://evil.example")
@@ -414,7 +414,7 @@ func TestMCPBadChildren(t *testing.T) {
 		}
 	}
 	if r := m.tool("flood", `{"n":20000}`).text(t); r != "dry" {
-		t.Error(r)
+		t.Errorf("%q, want %q", r, "dry")
 	}
 	// A change of its tools is told, and a storm of them is not.
 	m.tools()

@@ -209,7 +209,7 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 	}
 	m.in.Close()
 	if r := m.answer(id); !strings.Contains(r.line, "can't answer") {
-		t.Error(r.line)
+		t.Errorf("%s\nlacks %q", r.line, "can't answer")
 	}
 	ends(m)
 }
@@ -249,7 +249,7 @@ func TestMCPBatches(t *testing.T) {
 	refused()
 	m.send(greeting("2025-03-26"))
 	if r := m.next(); !strings.Contains(r.line, `"protocolVersion":"2025-03-26"`) {
-		t.Error(r.line)
+		t.Errorf("%s\nlacks %q", r.line, `"protocolVersion":"2025-03-26"`)
 	}
 	array := func(batch string) (all []rpc) {
 		t.Helper()

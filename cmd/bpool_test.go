@@ -44,7 +44,7 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 		return i.Status == "healthy" && i.PID != l.Instance.PID && i.Lease == l.Lease.ID && i.Restarts == 1
 	})
 	if code, _ := get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 200 {
-		t.Error(code)
+		t.Errorf("status %d, want 200", code)
 	}
 	if f := p.lease("F"); !strings.HasSuffix(f.Instance.WSURL, "/session") {
 		t.Errorf("%+v", f)
@@ -509,7 +509,7 @@ func TestPoolHTTP(t *testing.T) {
 		}
 	}
 	if code, _ := get(t, "POST", p.http+"/status"); code != 405 {
-		t.Error(code)
+		t.Errorf("status %d, want 405", code)
 	}
 	r, _ := http.NewRequest("GET", p.http+"/status", nil)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -824,7 +824,7 @@ func TestPoolLazyAndIdle(t *testing.T) {
 	l := p.lease()
 	for range 2 {
 		if code, _ := get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 200 {
-			t.Error(code)
+			t.Errorf("status %d, want 200", code)
 		}
 		if i := p.status().Pools[0].Instances[0]; i.PID == 0 {
 			t.Errorf("%+v", i)
@@ -920,7 +920,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	}
 	// A removed instance lives as long as its lease.
 	if code, _ := get(t, "GET", b.Instance.HTTPURL+"/json/version"); code != 200 {
-		t.Error(code)
+		t.Errorf("status %d, want 200", code)
 	}
 	w.run("bpool", "release", b.Lease.ID).wants(t, 0, "")
 	until(t, "its browser is stopped", func() bool { return syscall.Kill(b.Instance.PID, 0) != nil })

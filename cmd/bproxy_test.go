@@ -697,7 +697,7 @@ func TestProxyTargets(t *testing.T) {
 	}
 	w.run("blaunch", "stop", "--all")
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 502 {
-		t.Error(code)
+		t.Errorf("status %d, want 502", code)
 	}
 	w.run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").wants(t, 64,
 		"--idle applies to a browser that bproxy launches")
@@ -736,7 +736,7 @@ func TestProxySystemd(t *testing.T) {
 		t.Errorf("listens on %s", p.addr)
 	}
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
-		t.Error(code)
+		t.Errorf("status %d, want 200", code)
 	}
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.do("status").Instance.PID))
 	if strings.Contains(string(b), "LISTEN_") || strings.Contains(string(b), "NOTIFY_") {

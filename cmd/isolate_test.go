@@ -247,7 +247,7 @@ func TestIsolatedTargetKilled(t *testing.T) {
 	parse(t, w.pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch", "--browser", "chromium"))
 	for range 3 {
 		if got := once(t, url, "Target.createTarget", `{"url":"about:blank#new"}`); !strings.Contains(got, "targetId") {
-			t.Error(got)
+			t.Errorf("%s\nlacks %q", got, "targetId")
 		}
 	}
 	until(t, "--tab-limit holds", func() bool {
@@ -524,7 +524,7 @@ func TestPortOfASession(t *testing.T) {
 			t.Fatalf("%s", body)
 		}
 		if got := once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(got, "42") {
-			t.Error(got)
+			t.Errorf("%s\nlacks %q", got, "42")
 		}
 		alone.stop()
 	}
