@@ -73,6 +73,7 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	refused(page, "Page.printToPDF", nil, "Target crashed")
 	p.must(page, "Page.navigate", map[string]any{"url": "data:text/html,again"})
 	p.event("Inspector.targetReloadedAfterCrash", "")
-	for strings.Contains(string(p.call(page, "Page.printToPDF", nil)), "Target crashed") { // the watcher is told on its own
+	// The watcher gets its own event of the crash.
+	for strings.Contains(string(p.call(page, "Page.printToPDF", nil)), "Target crashed") {
 	}
 }
