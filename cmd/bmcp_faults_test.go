@@ -263,8 +263,8 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 
 // Eager, a host has a child for every instance before it calls any; else one.
 func TestMCPEager(t *testing.T) {
-	w := newWorld(t)
 	for args, want := range map[string]float64{"": 1, "--eager": 3} {
+		w := newWorld(t) // with a list of tools in its cache no child would start
 		m := w.mcp([]string{"PW_MCP_PROXY__P_INSTANCES=3", "PW_MCP_PROXY_AFFINITY=call"},
 			slices.Concat([]string{"--mcp", "a=" + fake()}, strings.Fields(args))...)
 		m.tools()
@@ -281,8 +281,8 @@ func TestMCPEager(t *testing.T) {
 			t.Errorf("%s: %v children run", args, running)
 		}
 		m.end()
+		w.clean()
 	}
-	w.clean()
 }
 
 // Children that say what is no JSON, or what no client takes.
