@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -155,8 +156,21 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	// During a call, which fails then; it would never end.
-	id := m.startTool("browser_evaluate", `{"function":"() => new Promise(() => {})"}`)
-	time.Sleep(300 * time.Millisecond) // nothing shows that the page waits
+	called := make(chan struct{}, 1)
+	page := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/called" {
+			called <- struct{}{}
+		}
+	}))
+	defer page.Close()
+	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, page.URL))
+	id := m.startTool("browser_evaluate", `{"function":"() => { fetch('/called'); return new Promise(() => {}) }"}`)
+	select {
+	case <-called:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the page does not run the function")
+	}
 	syscall.Kill(second.Browser.Instance.PID, syscall.SIGKILL)
 	if r := m.answer(id).tool(t); !r.IsError {
 		t.Errorf("the answer to a call whose browser was killed: %+v, want an error", r)
