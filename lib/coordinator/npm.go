@@ -14,10 +14,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"btools/lib/proc"
+	"btools/lib/held"
 )
 
 // npm has npx fetch packages, and finds their programs. npx itself never runs
@@ -108,24 +107,23 @@ func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, 
 		argv = append(argv, "--prefer-offline")
 	}
 	argv = append(argv, "--", "node", "-p", "process.env.PATH")
-	cmd, bind, held, err := hold(argv, append(os.Environ(), quietNpm))
+	cmd, err := hold(argv, append(os.Environ(), quietNpm))
 	if err != nil {
 		return "", err
 	}
-	defer bind.Close()
 	var out bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, words
-	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
-	held.Close()
+	npx, err := held.Start(cmd, false)
 	if err != nil {
 		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
+	defer npx.Release()
 	defer time.AfterFunc(toldAfter, func() { n.log.Info("npx fetches " + pkg) }).Stop()
 	select {
-	case err = <-wait:
+	case err = <-npx.Ended:
 	case <-ctx.Done():
-		bind.Close()
-		<-wait
+		npx.Release()
+		<-npx.Ended
 		return "", fmt.Errorf("npx has not fetched %s: %w", pkg, context.Cause(ctx))
 	}
 	if err != nil {

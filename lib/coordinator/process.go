@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/held"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
 )
@@ -198,17 +199,7 @@ func (p *process) stop() {
 	case <-time.After(stopGrace):
 	case <-p.ended:
 	}
-	p.prog.input().Close()
-	select {
-	case <-p.ended:
-		return
-	case <-time.After(stopGrace):
-	}
-	p.prog.end()
-	select {
-	case <-p.ended:
-	case <-time.After(2*stopGrace + launcher.Margin):
-		p.prog.kill()
-		<-p.ended
-	}
+	held.End(p.ended, held.Step{Do: func() { p.prog.input().Close() }, Wait: stopGrace},
+		held.Step{Do: p.prog.end, Wait: 2*stopGrace + launcher.Margin}, held.Step{Do: p.prog.kill})
+	<-p.ended
 }

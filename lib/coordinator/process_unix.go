@@ -4,12 +4,9 @@ package coordinator
 
 import (
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // pipeSize is what a wide pipe takes, in bytes.
 const pipeSize = 256 << 10

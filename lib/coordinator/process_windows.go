@@ -1,13 +1,6 @@
 package coordinator
 
-import (
-	"os"
-	"syscall"
-)
-
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
-}
+import "os"
 
 func widen(*os.File) {}
 

@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -45,25 +45,23 @@ type starter func(ctx context.Context, child *Child, b Browser, words *lastWords
 
 // execution is a program that is a process.
 type execution struct {
-	cmd    *exec.Cmd
-	mark   string // in the environment of all that it starts
-	bind   *os.File
-	in     *os.File
-	out    *os.File
-	waited <-chan error
-	port   *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
-	wide   chan struct{}     // has a place for its pipes, which are wide; nil: they are not
+	proc *held.Process
+	mark string // in the environment of all that it starts
+	in   *os.File
+	out  *os.File
+	port *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
+	wide chan struct{}     // has a place for its pipes, which are wide; nil: they are not
 }
 
 func (x *execution) input() io.WriteCloser          { return x.in }
 func (x *execution) try() func([]byte) (int, error) { return tryWrite(x.in) }
 func (x *execution) output() io.ReadCloser          { return x.out }
-func (x *execution) ended() <-chan error            { return x.waited }
-func (x *execution) kill()                          { x.cmd.Process.Kill() }
-func (x *execution) pid() int                       { return x.cmd.Process.Pid }
+func (x *execution) ended() <-chan error            { return x.proc.Ended }
+func (x *execution) kill()                          { x.proc.Kill() }
+func (x *execution) pid() int                       { return x.proc.PID() }
 
 // end has hold end it, and what it has started.
-func (x *execution) end() { x.bind.Close() }
+func (x *execution) end() { x.proc.Release() }
 
 // sweep finds nothing, unless hold was killed.
 func (x *execution) sweep() error {
@@ -130,34 +128,30 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *l
 		return nil, err
 	}
 	x := &execution{mark: "BTOOLS_CHILD=" + rand.Text()}
-	var held *os.File
-	if x.cmd, x.bind, held, err = hold(argv, append(env, x.mark)); err != nil {
+	cmd, err := hold(argv, append(env, x.mark))
+	if err != nil {
 		return nil, err
 	}
-	defer held.Close()
-	x.cmd.Dir, x.cmd.Stderr = dir, words
+	cmd.Dir, cmd.Stderr = dir, words
 	// Pipes of our own: exec's are closed before what is in them is read.
 	inRead, inWrite, err := os.Pipe()
 	if err != nil {
-		x.bind.Close()
 		return nil, err
 	}
 	outRead, outWrite, err := os.Pipe()
 	if err != nil {
 		inRead.Close()
 		inWrite.Close()
-		x.bind.Close()
 		return nil, err
 	}
-	x.cmd.Stdin, x.cmd.Stdout = inRead, outWrite
-	x.waited, err = proc.StartTied(x.cmd, syscall.SIGTERM)
+	cmd.Stdin, cmd.Stdout = inRead, outWrite
+	x.proc, err = held.Start(cmd, false)
 	inRead.Close()
 	outWrite.Close()
 	if err != nil {
 		inWrite.Close()
 		outRead.Close()
-		x.bind.Close()
-		return nil, fmt.Errorf("cannot run %s: %w", x.cmd.Path, err)
+		return nil, fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
 	select {
 	case c.wide <- struct{}{}:
@@ -191,24 +185,21 @@ func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (
 	return argv, env, dir, err
 }
 
-// hold is what runs a command by "bmcp hold", which ends with us, whatever ends
-// us, and takes what the command has started along; or when bind is closed. The
-// caller closes held once it runs.
-func hold(argv, env []string) (cmd *exec.Cmd, bind, held *os.File, err error) {
+// hold is what runs a command by "bmcp hold", which takes along what the
+// command has started when it ends.
+func hold(argv, env []string) (*exec.Cmd, error) {
 	path, err := lookPath(argv[0])
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	if held, bind, err = os.Pipe(); err != nil {
-		return nil, nil, nil, err
-	}
-	cmd = exec.Command(self, slices.Concat([]string{"hold", "--bind-fd=3", "--stop-timeout=" + stopGrace.String(), "--", path}, argv[1:])...)
-	cmd.Env, cmd.ExtraFiles, cmd.SysProcAttr, cmd.WaitDelay = env, []*os.File{held}, ownGroup(), time.Second
-	return cmd, bind, held, nil
+	cmd := exec.Command(self, slices.Concat([]string{"hold"}, held.BindArgs(),
+		[]string{"--stop-timeout=" + stopGrace.String(), "--", path}, argv[1:])...)
+	cmd.Env = env
+	return cmd, nil
 }
 
 // lookPath finds a program, or says what to do.

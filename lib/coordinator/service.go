@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/wait"
 )
@@ -48,6 +49,6 @@ func startService(ctx context.Context, log io.Writer, name string, args ...strin
 	if err != nil {
 		return nil, err
 	}
-	argv := slices.Concat([]string{path}, args, []string{"--output=json"}, launcher.BindArgs())
+	argv := slices.Concat([]string{path}, args, []string{"--output=json"}, held.BindArgs())
 	return launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: 5 * time.Minute, Grace: 30 * time.Second, Stderr: log, Service: true})
 }

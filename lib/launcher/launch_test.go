@@ -303,7 +303,7 @@ func TestEndOfTheProgram(t *testing.T) {
 		`read line <&3; echo 'sh: the browser has crashed' >&2; exit 1`)
 	b := launch(t, spec)
 	child := processOf(t, spec, "child")
-	b.bind.Close() // as when its owner is gone
+	b.program.Release() // as when its owner is gone
 	hasEnded(t, b)
 	if err := b.Err(); err == nil || err.Error() != "the browser has crashed" {
 		t.Errorf("it ended with %v, want %q", err, "the browser has crashed")

@@ -18,13 +18,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/proc"
+	"btools/lib/held"
 	"btools/lib/record"
 	"btools/lib/tail"
+	"btools/lib/wait"
 	"btools/lib/wsl"
 )
 
@@ -53,8 +53,7 @@ type Browser struct {
 	Instance record.Instance // its host, port and protocol are always set
 
 	spec     Spec
-	cmd      *exec.Cmd
-	bind     *os.File      // its end is the program's
+	program  *held.Process // nil: it is somebody else's
 	ended    chan struct{} // closed when the program has ended
 	err      error         // how, valid then
 	messages tail.Tail
@@ -88,7 +87,7 @@ func Blaunch(timeout, grace time.Duration, stderr io.Writer, level, format strin
 	if err != nil {
 		return Spec{}, err
 	}
-	return blaunchSpec(blaunch, timeout, grace, stderr, level, format, slices.Concat(BindArgs(), args)), nil
+	return blaunchSpec(blaunch, timeout, grace, stderr, level, format, slices.Concat(held.BindArgs(), args)), nil
 }
 
 func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, level, format string,
@@ -116,41 +115,24 @@ func Foreign(rec *record.Record) (*Browser, error) {
 // fails, the time is over, or the context ends, the program is stopped first.
 func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	b := &Browser{spec: spec, ended: make(chan struct{})}
-	read, bind, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer read.Close()
-	b.bind = bind
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
-	cmd.SysProcAttr = group()
-	cmd.WaitDelay = time.Second // somebody else may hold its streams
 	said := &heldBack{to: spec.Stderr, through: !spec.Once}
 	cmd.Stderr = io.MultiWriter(&b.messages, said)
 	if spec.Input != nil {
 		cmd.Stdin = bytes.NewReader(spec.Input.Line())
 	}
-	if spec.Windows {
-		cmd.Stdin = read
-	} else {
-		inherit(cmd, read)
-	}
 	lines := newFirstLine()
 	cmd.Stdout = lines
-	b.cmd = cmd
 	if ctx.Err() != nil {
-		bind.Close()
 		return nil, context.Cause(ctx)
 	}
-	// Killed with us, should it not watch the descriptor.
-	wait, err := proc.StartTied(cmd, syscall.SIGTERM)
-	if err != nil {
-		bind.Close()
+	var err error
+	if b.program, err = held.Start(cmd, spec.Windows); err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], wsl.Explain(err))}
 	}
 	go func() {
-		b.err = <-wait
-		bind.Close()
+		b.err = <-b.program.Ended
+		b.program.Release()
 		b.sweep()
 		close(b.ended)
 	}()
@@ -285,47 +267,32 @@ func (b *Browser) Err() error {
 
 // Stop tells the program to end and returns when it has, or can't be killed.
 func (b *Browser) Stop() {
-	if b.cmd == nil {
+	if b.program == nil {
 		return
 	}
-	defer b.bind.Close()
-	select {
-	case <-b.ended: // and its number may be somebody else's
+	defer b.program.Release()
+	if wait.Closed(b.ended) { // and its number may be somebody else's
 		return
-	default:
 	}
+	ask := b.program.Terminate
 	if b.spec.Windows {
-		b.bind.Close() // a signal would end it at once
-	} else {
-		terminate(b.cmd)
+		ask = b.program.Release // a signal would end it at once
 	}
-	grace := time.NewTimer(b.spec.Grace)
-	defer grace.Stop()
-	select {
-	case <-b.ended:
+	if held.End(b.ended, held.Step{Do: ask, Wait: b.spec.Grace, Cut: b.spec.Now}) {
 		return
-	case <-grace.C:
-	case <-b.spec.Now:
-		// It has one of its own, which a second word cuts short.
-		terminate(b.cmd)
-		select {
-		case <-b.ended:
-			return
-		case <-time.After(killBound):
-		}
 	}
-	b.bind.Close()
-	kill(b.cmd)
-	select {
-	case <-b.ended:
-	case <-time.After(killBound):
+	// It has a grace of its own, which a second word cuts short.
+	if wait.Closed(b.spec.Now) && held.End(b.ended, held.Step{Do: b.program.Terminate, Wait: killBound}) {
+		return
 	}
+	b.program.Release()
+	held.End(b.ended, held.Step{Do: b.program.Kill, Wait: killBound})
 }
 
 // sweep ends what the program has left of its process group.
 func (b *Browser) sweep() {
 	gone := func(within time.Duration) bool {
-		for end := time.Now().Add(within); groupLives(b.cmd); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(within); b.program.GroupLives(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				return false
 			}
@@ -335,9 +302,9 @@ func (b *Browser) sweep() {
 	if gone(0) {
 		return
 	}
-	terminate(b.cmd)
+	b.program.Terminate()
 	if !gone(b.spec.Grace) {
-		kill(b.cmd)
+		b.program.Kill()
 		gone(killBound)
 	}
 }

@@ -60,7 +60,7 @@ func (b *Browser) fromWindows(ctx context.Context) error {
 				"(then wsl --shutdown)",
 		}
 	}
-	b.Instance.PID, b.Instance.SupervisorPID = b.cmd.Process.Pid, b.cmd.Process.Pid
+	b.Instance.PID, b.Instance.SupervisorPID = b.program.PID(), b.program.PID()
 	b.Record = b.Record.Clone()
 	b.Record.MustSet("instance", b.Instance)
 	return nil

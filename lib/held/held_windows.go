@@ -1,4 +1,4 @@
-package launcher
+package held
 
 import (
 	"os"
@@ -11,11 +11,15 @@ func group() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// There is no way to ask: what the program holds ends with it.
-func terminate(c *exec.Cmd) { c.Process.Kill() }
-func kill(c *exec.Cmd)      { c.Process.Kill() }
+// Terminate is Kill. There is no way to ask: what the program holds ends with
+// it.
+func (p *Process) Terminate() { p.cmd.Process.Kill() }
 
-func groupLives(*exec.Cmd) bool { return false }
+// Kill ends the program.
+func (p *Process) Kill() { p.cmd.Process.Kill() }
+
+// GroupLives reports that nothing is left of the group, which is not known.
+func (p *Process) GroupLives() bool { return false }
 
 // BindArgs are the arguments that bind a program of this project to its
 // owner.
