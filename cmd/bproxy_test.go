@@ -361,6 +361,7 @@ func TestProxyDeath(t *testing.T) {
 		p = w.proxy("--timeout", "60s")
 		if launching {
 			open, _ := net.Dial("tcp", p.addr)
+			defer open.Close() // not before: without a client, the launch is cancelled
 			fmt.Fprintf(open, "GET /json/version HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
 			until(t, "the launch is under way", func() bool { return len(w.state().Instances) > 0 })
 		} else {
