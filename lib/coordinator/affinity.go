@@ -10,9 +10,39 @@ import (
 
 // keeper holds the instances of pools that a session keeps between its calls.
 type keeper struct {
+	source *pooled
+	s      *Session
+
 	mu     sync.Mutex
 	all    []*kept
+	ended  string // what has become of an instance that was kept, "" if that is told
 	closed bool
+}
+
+func (s *pooled) of(session *Session) claims { return &keeper{source: s, s: session} }
+
+// take is a browser for a call: one of its own, or, with AFFINITY=session, one
+// that the session keeps.
+func (h *keeper) take(ctx context.Context, w which) (*place, error) {
+	info, err := h.source.info(ctx, w.pool)
+	if err != nil {
+		return nil, err
+	}
+	if info.Affinity != affinitySession {
+		return h.source.lease(ctx, w.pool, w.instance, h.s.name, false)
+	}
+	return h.keep(ctx, &info, info.id(w.instance))
+}
+
+// ready has none: a lease is waited for.
+func (h *keeper) ready(which) *place { return nil }
+
+func (h *keeper) lost() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ended := h.ended
+	h.ended = ""
+	return ended
 }
 
 // kept is one of them. All calls that need it wait for one request, whose
@@ -33,36 +63,12 @@ type kept struct {
 	idle     *time.Timer
 }
 
-// take is a browser for a call: one of its own, or, with AFFINITY=session, one
-// that the session keeps; without pools, the one that there is, or a part of it.
-func (s *Session) take(ctx context.Context, w which) (*place, error) {
-	switch b := s.c.Browsers.(type) {
-	case *single:
-		return s.takePart(ctx, b, w.session)
-	case *pooled:
-		return s.takeLease(ctx, b, w.pool, w.instance)
-	}
-	return s.c.Browsers.acquire(ctx, w.pool, w.instance, s.name)
-}
-
-func (s *Session) takeLease(ctx context.Context, b *pooled, pool, instance string) (*place, error) {
-	info, err := b.info(ctx, pool)
-	if err != nil {
-		return nil, err
-	}
-	if info.Affinity != affinitySession {
-		return b.lease(ctx, pool, instance, s.name, false)
-	}
-	return s.keep(ctx, b, &info, info.id(instance))
-}
-
 // affinitySession is AFFINITY of pools whose instances a session keeps.
 const affinitySession = "session"
 
 // keep is an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (s *Session) keep(ctx context.Context, b *pooled, info *poolInfo, id string) (*place, error) {
-	h := &s.keeper
+func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !h.closed {
@@ -72,7 +78,7 @@ func (s *Session) keep(ctx context.Context, b *pooled, info *poolInfo, id string
 			h.all = append(h.all, k)
 		}
 		if k.asking == nil && !k.ours {
-			s.askLocked(b, k)
+			h.askLocked(k)
 		}
 		if k.asking == nil {
 			k.calls++
@@ -120,12 +126,11 @@ func (h *keeper) findLocked(pool, id string) *kept {
 }
 
 // askLocked asks for the lease, or whether it is still ours.
-func (s *Session) askLocked(b *pooled, k *kept) {
-	h := &s.keeper
-	ctx, cancel := context.WithCancel(s.ctx)
+func (h *keeper) askLocked(k *kept) {
+	ctx, cancel := context.WithCancel(h.s.ctx)
 	asking, at := make(chan struct{}), k.at
 	k.asking, k.cancel = asking, cancel
-	s.do(func() {
+	h.s.do(func() {
 		defer cancel()
 		var err error
 		again := at != nil
@@ -138,7 +143,7 @@ func (s *Session) askLocked(b *pooled, k *kept) {
 				at = &fresh
 			}
 		} else {
-			at, err = b.lease(ctx, k.pool, k.instance, s.name, true)
+			at, err = h.source.lease(ctx, k.pool, k.instance, h.s.name, true)
 		}
 		h.mu.Lock()
 		drop := at
@@ -146,11 +151,9 @@ func (s *Session) askLocked(b *pooled, k *kept) {
 		case k.gone: // meanwhile: the session has ended, or has got another one
 		case k.at != nil && !again: // somebody has ended the lease
 			h.removeLocked(k)
-			s.mu.Lock()
-			if s.lost == "" { // else the first one is told
-				s.lost = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool)
+			if h.ended == "" { // else the first one is told
+				h.ended = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool)
 			}
-			s.mu.Unlock()
 		case err != nil:
 			h.removeLocked(k)
 			k.err = err
@@ -222,9 +225,9 @@ func (h *keeper) restLocked(k *kept) {
 	})
 }
 
-// close returns what is to be given back. What is asked for just now is given
+// leave returns what is to be given back. What is asked for just now is given
 // back by whoever has asked.
-func (h *keeper) close() (held []*place) {
+func (h *keeper) leave() (held []*place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true

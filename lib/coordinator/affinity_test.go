@@ -61,11 +61,11 @@ func TestLeaseThatComesLate(t *testing.T) {
 	s := c.NewSession(func(json.RawMessage, bool, []byte) {})
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.take(t.Context(), which{})
+		_, err := s.browsers.take(t.Context(), which{})
 		got <- err
 	}()
 	<-g.asked
-	if held := s.keeper.close(); len(held) != 0 {
+	if held := s.browsers.leave(); len(held) != 0 {
 		t.Errorf("%d leases are held", len(held))
 	}
 	close(g.grant)

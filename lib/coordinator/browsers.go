@@ -51,19 +51,49 @@ type place struct {
 	again func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
-// Browsers are where calls find their browsers: those of Single, Pooled or
-// Left.
+// Browsers are where calls find their browsers: those of Single, Pooled, Served
+// or Left. Nothing else knows which of these they are.
 type Browsers interface {
-	// acquire returns a browser that is up. Pool and instance may be "". Who
-	// names whose children stay connected to it.
-	acquire(ctx context.Context, pool, instance, who string) (*place, error)
-	// ready is acquire where nothing has to be waited for, else nil.
-	ready() *place
+	// of is what a session has of them.
+	of(s *Session) claims
 	// any is where a child can be started before it is called, every all such
 	// places.
 	any(ctx context.Context) (Browser, error)
 	every(ctx context.Context) ([]Browser, error)
+	// early reports whether the browser is not up, but any is where it will be.
+	early() bool
+	// parted is the one browser, if it is shown in parts; else nil.
+	parted() *single
+	// arguments are those that choose a browser, of tools that need one.
+	arguments() arguments
+	// tools are those that our own list has for them, instructions what agents
+	// have to know. Drives says whether there are children that drive them.
+	tools(c *Coordinator) []ownTool
+	instructions(drives bool) string
+	// describe fills in what coordinator_status says of them.
+	describe(ctx context.Context, s *Session, st *status)
 	close()
+}
+
+// arguments are those of a tool's call that choose its browser.
+type arguments int
+
+const (
+	noArguments arguments = iota
+	poolArguments
+	sessionArguments
+)
+
+// claims are the browsers that a session uses, or keeps between its calls.
+type claims interface {
+	// take returns a browser that is up, for one call.
+	take(ctx context.Context, w which) (*place, error)
+	// ready is take where nothing has to be waited for, else nil.
+	ready(w which) *place
+	// lost is what has become of a browser that was kept, once; "": nothing.
+	lost() string
+	// leave lets no browser be taken any more, and returns those to be released.
+	leave() (held []*place)
 }
 
 // watch returns a channel that is closed when a process has ended.
@@ -94,10 +124,28 @@ func LeftNote(browser string) string {
 
 type noBrowser struct{ Browser }
 
-func (n noBrowser) acquire(context.Context, string, string, string) (*place, error) {
-	return &place{Browser: n.Browser, release: func() {}}, nil
-}
-func (n noBrowser) ready() *place                            { return &place{Browser: n.Browser, release: func() {}} }
+func (n noBrowser) of(*Session) claims                       { return n }
 func (n noBrowser) any(context.Context) (Browser, error)     { return n.Browser, nil }
 func (n noBrowser) every(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
+func (n noBrowser) early() bool                              { return false }
+func (n noBrowser) parted() *single                          { return nil }
+func (n noBrowser) arguments() arguments                     { return noArguments }
+func (n noBrowser) tools(*Coordinator) []ownTool             { return nil }
 func (n noBrowser) close()                                   {}
+
+func (n noBrowser) instructions(drives bool) string {
+	if !drives {
+		return ""
+	}
+	return fmt.Sprintf(leftInstructions, n.Type)
+}
+
+func (n noBrowser) describe(_ context.Context, _ *Session, st *status) {
+	st.Notes = append(st.Notes, LeftNote(n.Type))
+}
+
+func (n noBrowser) ready(which) *place { return &place{Browser: n.Browser, release: func() {}} }
+
+func (n noBrowser) take(context.Context, which) (*place, error) { return n.ready(which{}), nil }
+func (n noBrowser) lost() string                                { return "" }
+func (n noBrowser) leave() []*place                             { return nil }

@@ -14,11 +14,11 @@ import (
 func bulkTool(c *Coordinator) ownTool {
 	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for commands that ask for them: as MCP results, their images after the text."
 	place := ""
-	if c.parted() != nil {
+	switch c.Browsers.arguments() {
+	case sessionArguments:
 		about += " session_id is given here, not to the commands."
 		place = `,"session_id":` + sessionSchema
-	}
-	if _, pools := c.Browsers.(*pooled); pools {
+	case poolArguments:
 		about += " browser_pool and browser_instance are given here, not to the commands."
 		place = `,"browser_pool":{"type":"string","description":"The pool of browsers to use (default: the default pool)"},"browser_instance":{"type":"string","description":"The instance of the pool, by its ID or alias (default: any)"}`
 	}
@@ -151,7 +151,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	if b.at != nil {
 		return nil
 	}
-	at, err := b.take(ctx, b.asked)
+	at, err := b.browsers.take(ctx, b.asked)
 	if err != nil {
 		return explain(err)
 	}

@@ -27,10 +27,26 @@ type virtual struct {
 	lost     string        // what has become of the one before, until that is told
 }
 
-// takePart is the one browser for a call, as its session_id has it.
-func (s *Session) takePart(ctx context.Context, b *single, id string) (*place, error) {
+// partsOf is what a session has of the one browser: all of it, or parts.
+type partsOf struct {
+	*single
+	s *Session
+}
+
+func (s *single) of(session *Session) claims { return partsOf{s, session} }
+
+func (b partsOf) lost() string { return "" }
+
+func (b partsOf) leave() []*place {
+	b.s.virtuals.close(b.s.c)
+	return nil
+}
+
+// take is the one browser for a call, as its session_id has it.
+func (b partsOf) take(ctx context.Context, w which) (*place, error) {
+	s, id := b.s, w.session
 	if s.virtualName(id) == "" {
-		return b.acquire(ctx, "", "", s.name)
+		return b.acquire(ctx)
 	}
 	var v *virtual
 	for v == nil {
@@ -48,7 +64,7 @@ func (s *Session) takePart(ctx context.Context, b *single, id string) (*place, e
 			return nil, context.Cause(ctx)
 		}
 	}
-	at, err := b.acquire(ctx, "", "", s.name)
+	at, err := b.acquire(ctx)
 	if err == nil && s.isOver(v) {
 		err = errBrowserDied
 	}
@@ -66,9 +82,10 @@ func (s *Session) isOver(v *virtual) bool {
 	return v.gone != nil
 }
 
-// readyPart is takePart where nothing has to be waited for, else nil.
-func (s *Session) readyPart(b *single, id string) *place {
-	at := b.ready()
+// ready is take where nothing has to be waited for, else nil.
+func (b partsOf) ready(w which) *place {
+	s, id := b.s, w.session
+	at := b.up()
 	if at == nil || s.virtualName(id) == "" {
 		return at
 	}
@@ -106,7 +123,7 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 		v = &virtual{id: id, name: s.virtualName(id)}
 		if h.ended[id] {
 			delete(h.ended, id)
-			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", s.c.parted().sessions.Idle)
+			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", s.c.Browsers.parted().sessions.Idle)
 		}
 		if h.all == nil {
 			h.all = map[string]*virtual{}
@@ -150,7 +167,7 @@ func (s *Session) leave(v *virtual) {
 }
 
 func (s *Session) restLocked(v *virtual) {
-	idle := s.c.parted().sessions.Idle
+	idle := s.c.Browsers.parted().sessions.Idle
 	if v.calls > 0 || v.gone != nil || s.virtuals.closed || idle == 0 {
 		return
 	}
@@ -238,7 +255,7 @@ func (s *Session) finishVirtual(v *virtual) {
 	}
 	delete(s.seen, seenKey(&Browser{Session: v.name}))
 	s.mu.Unlock()
-	b := s.c.parted()
+	b := s.c.Browsers.parted()
 	b.end(v.name) // whatever its children do
 	var wg sync.WaitGroup
 	for _, k := range kids {

@@ -271,8 +271,6 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 	return s.pools[name], nil
 }
 
-func (s *pooled) ready() *place { return nil }
-
 // nowhere is where a child is started before there is a lease, if the endpoint
 // is the lease's. Nobody listens there.
 var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none", WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
@@ -322,10 +320,6 @@ func browserOf(p *poolInfo, i poolInstance) Browser {
 		}
 	}
 	return b
-}
-
-func (s *pooled) acquire(ctx context.Context, pool, instance, who string) (*place, error) {
-	return s.lease(ctx, pool, instance, who, false)
 }
 
 // watch is watch, once for each process.

@@ -25,13 +25,11 @@ func (s *Session) remark(p *place) (replaced, where string) {
 	if p.died != nil && wait.Closed(p.died) {
 		return "", "" // the next result is the one that is from another browser
 	}
-	news := p.news.read()
+	news, lost := p.news.read(), s.browsers.lost()
 	s.mu.Lock()
 	was, used := s.seen[key]
 	s.seen[key] = p.ID
 	several := p.many || len(s.seen) > 1
-	lost := s.lost
-	s.lost = ""
 	s.mu.Unlock()
 	if v := p.virtual; v != nil {
 		if lost := s.lostOf(v); lost != "" {

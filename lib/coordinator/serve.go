@@ -50,14 +50,11 @@ func (s *Session) readyFor(r route, args json.RawMessage) (at *place, ok bool) {
 	if !r.child.drives {
 		return nil, true
 	}
-	if b, is := s.c.Browsers.(*single); is {
-		w, err := r.which(args)
-		if err == nil {
-			at = s.readyPart(b, w.session)
-		}
-	} else {
-		at = s.c.Browsers.ready()
+	w, err := r.which(args)
+	if err != nil {
+		return nil, false
 	}
+	at = s.browsers.ready(w)
 	return at, at != nil
 }
 
@@ -279,12 +276,11 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 // warm starts a child for the host's own browser while that is launched: where
 // it will be is known before.
 func (s *Session) warm(child *Child, caps json.RawMessage) {
-	b, ok := s.c.Browsers.(*single)
-	if !ok || b.ready() != nil {
+	if !s.c.Browsers.early() {
 		return
 	}
 	s.do(func() {
-		at, err := b.any(s.ctx)
+		at, err := s.c.Browsers.any(s.ctx)
 		if err != nil {
 			return // as the call will tell
 		}

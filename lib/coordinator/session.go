@@ -47,7 +47,7 @@ type Session struct {
 	work    sync.WaitGroup
 	greeted chan struct{} // closed when the host may be asked something
 
-	keeper   keeper
+	browsers claims
 	virtuals virtuals
 	mu       sync.Mutex
 	params   json.RawMessage // of the host's initialize; nil before
@@ -62,7 +62,6 @@ type Session struct {
 	lastAsk  int64
 	watched  map[<-chan struct{}]bool
 	seen     map[string]string            // the browsers of results, by pool and instance: their IDs, "" if not known
-	lost     string                       // what has become of an instance that was kept, "" if that is told
 	owners   map[string]map[string]*Child // of what is in a list (prompts, resources, resourceTemplates), by its name
 	lists    map[string]*toolList         // of tools, by what the host can be asked
 	dirty    map[*process]bool            // its list is asked for, and has changed since
@@ -78,6 +77,7 @@ func (c *Coordinator) NewSession(send Send) *Session {
 		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, seen: map[string]string{}, owners: map[string]map[string]*Child{}, lists: map[string]*toolList{},
 		dirty: map[*process]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.browsers = c.Browsers.of(s)
 	c.mu.Lock()
 	c.sessions[s] = true
 	c.mu.Unlock()
@@ -124,8 +124,7 @@ func (s *Session) do(f func()) {
 
 // Close answers what is still open and stops the session's children.
 func (s *Session) Close() {
-	held := s.keeper.close() // before nothing can be done any more
-	s.virtuals.close(s.c)
+	held := s.browsers.leave() // before nothing can be done any more
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
@@ -157,7 +156,7 @@ func (s *Session) Close() {
 	}
 	for range 2 { // at once, whatever the children do, and what one has made again
 		for _, name := range sessionsOf(kids) {
-			wg.Go(func() { s.c.parted().end(name) })
+			wg.Go(func() { s.c.Browsers.parted().end(name) })
 		}
 		wg.Wait()
 	}

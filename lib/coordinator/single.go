@@ -93,7 +93,8 @@ func (s *single) browserLocked() Browser {
 	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
 }
 
-func (s *single) ready() *place {
+// up is the browser if it is up, else nil.
+func (s *single) up() *place {
 	if s.proxy.Running() == nil {
 		return nil
 	}
@@ -105,15 +106,16 @@ func (s *single) ready() *place {
 	return s.cur
 }
 
-func (s *single) acquire(ctx context.Context, pool, instance, who string) (*place, error) {
-	if p := s.ready(); p != nil {
+// acquire is the browser, launched if need be.
+func (s *single) acquire(ctx context.Context) (*place, error) {
+	if p := s.up(); p != nil {
 		return p, nil
 	}
 	for end := time.Now().Add(noticed); ; {
 		if _, err := s.control(ctx, "launch", options.Options{}); err != nil {
 			return nil, err
 		}
-		if p := s.ready(); p != nil {
+		if p := s.up(); p != nil {
 			return p, nil
 		}
 		if time.Now().After(end) {

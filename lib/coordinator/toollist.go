@@ -146,8 +146,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
 	}
-	_, pools := c.Browsers.(*pooled)
-	parted := c.parted() != nil
+	chosenBy := c.Browsers.arguments()
 	for i := range c.Children {
 		child := &c.Children[i]
 		tools, ok := l.own[child.Name]
@@ -171,9 +170,9 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			r := route{child: child, name: name}
 			switch {
 			case !child.drives:
-			case pools:
+			case chosenBy == poolArguments:
 				tool, r.pools = withPools(tool)
-			case parted:
+			case chosenBy == sessionArguments:
 				tool, r.sessions = withSession(tool)
 			}
 			r.tool = tool

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,9 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"btools/lib/control"
 	"btools/lib/jsonrpc"
-	"btools/lib/launch/options"
 	"btools/lib/record"
 )
 
@@ -41,28 +38,7 @@ const (
 // instructions are ours for the host.
 func (c *Coordinator) instructions() string {
 	drives := slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives })
-	text := ""
-	switch b := c.Browsers.(type) {
-	case *pooled:
-		if text = poolInstructions; !drives {
-			text = barePoolInstructions
-		}
-	case *single:
-		switch {
-		case !drives:
-			text = bareInstructions
-		case b.sessions.Sharing == Apart:
-			text = apartInstructions + sessionInstructions
-		case b.sessions.Sharing == Beside:
-			text = instructions + sessionInstructions
-		default:
-			text = instructions
-		}
-	case noBrowser:
-		if drives {
-			text = fmt.Sprintf(leftInstructions, b.Type)
-		}
-	}
+	text := c.Browsers.instructions(drives)
 	if names, why := c.missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}
@@ -97,42 +73,11 @@ func (c *Coordinator) ownList() []ownTool {
 		{statusTool, "Status", "Show the browser, its debugging port, the MCP servers behind this one and what is wrong with them. It starts nothing.",
 			noInput, statusOutput, true, false, c.status},
 	}
-	switch b := c.Browsers.(type) {
-	case *single:
-		all = append(all, c.browserTools(b.sessions.Sharing)...)
-	case *pooled:
-		all = append(all, ownTool{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and which of them are in use.",
-			`{"type":"object","properties":{"pool_name":{"type":"string","description":"Only this pool"}},"additionalProperties":false}`,
-			`{"type":"object","properties":{"pools":{"type":"array","items":{"type":"object"}},"summary":{"type":"object"}},"required":["pools","summary"]}`, true, false, c.poolStatus})
-	}
+	all = append(all, c.Browsers.tools(c)...)
 	if !c.NoBulk {
 		all = append(all, bulkTool(c))
 	}
 	return all
-}
-
-// browserTools are those that launch and stop the one browser. A host that has
-// a virtual browser is not to end that of others.
-func (c *Coordinator) browserTools(how Sharing) []ownTool {
-	input, ids := sessionInput, ", or that of a session_id,"
-	if how == Whole {
-		input, ids = noInput, ""
-	}
-	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids + " which loses its pages. Not needed when done: it ends with the session.",
-		input, "", false, true, c.stop}
-	restart := ownTool{"coordinator_restart_browser", "Restart browser", "Replace the browser" + ids + " by a fresh one with the same options, if it misbehaves; without one, launch it. Its pages and logins are lost; the debugging port stays.",
-		input, "", false, true, c.restart}
-	if how == Whole {
-		stop.description = strings.Replace(stop.description, "browser which", "browser, which", 1)
-	}
-	if how == Apart {
-		return []ownTool{stop, restart}
-	}
-	return []ownTool{
-		{"coordinator_launch_browser", "Launch browser", "Launch the browser with another type or with a window. Do not call it before using the browser tools: they launch the browser themselves. A browser that runs with other options is replaced, and its pages are lost.",
-			c.launchInput(), "", false, true, c.launch},
-		stop, restart,
-	}
 }
 
 // launchInput names the types that can be launched: no program of the agent's
@@ -241,25 +186,7 @@ func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage)
 	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []virtualStatus{}, Notes: append([]string{}, s.tools(capabilitiesOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	switch b := c.Browsers.(type) {
-	case *single:
-		rec, err := b.status(ctx)
-		if err != nil {
-			st.Notes = append(st.Notes, err.Error())
-		}
-		st.proxied(rec)
-		st.Sessions = s.virtualsOf(ctx)
-	case noBrowser:
-		st.Notes = append(st.Notes, LeftNote(b.Type))
-	case *pooled:
-		var err error
-		if st.Pools, err = b.status(ctx, ""); err != nil {
-			st.Notes = append(st.Notes, explain(err).Error())
-		} else {
-			st.Pools = c.withChildren(st.Pools)
-			st.Running = string(jsonrpc.Get(st.Pools, "summary", "healthy_instances")) != "0"
-		}
-	}
+	c.Browsers.describe(ctx, s, &st)
 	c.mu.Lock()
 	for i := range c.Children {
 		child := &c.Children[i]
@@ -281,89 +208,4 @@ func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage)
 		}
 	}
 	return st, nil
-}
-
-// proxied fills in what a proxy's record says.
-func (st *status) proxied(rec *record.Record) {
-	if rec == nil {
-		return
-	}
-	var p record.Proxy
-	var ps proxyStatus
-	rec.Get("proxy", &p)
-	rec.Get("status", &ps)
-	st.ProxyPort = &p.Port
-	st.Running = ps.State == "ready"
-	if ps.LastExit != "" {
-		st.LastExit = &ps.LastExit
-	}
-	if ps.LastError != "" {
-		st.LastExit = &ps.LastError
-	}
-	if raw := rec.Raw("browser"); raw != nil && st.Running {
-		st.Browser = jsonrpc.Set(raw, "instance", rec.Raw("instance"))
-	}
-}
-
-// act has the proxy do something and tells how it is then.
-func (c *Coordinator) act(ctx context.Context, s *Session, method string, o options.Options) (any, error) {
-	if _, err := c.Browsers.(*single).control(ctx, method, o); err != nil {
-		return nil, explain(err)
-	}
-	if s != nil {
-		s.forgetBrowser()
-	}
-	return c.status(ctx, s, nil)
-}
-
-func (c *Coordinator) launch(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	o := options.Options{Browser: jsonrpc.GetString(args, "browserType")}
-	if h := jsonrpc.Get(args, "headless"); h != nil {
-		v := string(h) == "true"
-		o.Headless = &v
-	}
-	st, err := c.act(ctx, s, "launch", o)
-	var e *control.Error
-	if errors.As(err, &e) && strings.Contains(e.Hint, "--no-headless") { // which is not the agent's to leave out
-		err = fmt.Errorf("%s (with headless true it needs none)", e.Message)
-	}
-	return st, err
-}
-
-func (c *Coordinator) stop(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	if st, done, err := c.endPart(ctx, s, args); done {
-		return st, err
-	}
-	if rec, err := c.Browsers.(*single).status(ctx); err == nil && rec == nil {
-		return c.status(ctx, s, nil) // there is nothing to stop
-	}
-	return c.act(ctx, s, "stop", options.Options{})
-}
-
-// restart replaces the browser; a virtual one is there again with the next call.
-func (c *Coordinator) restart(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	if st, done, err := c.endPart(ctx, s, args); done {
-		return st, err
-	}
-	return c.act(ctx, s, "restart", options.Options{})
-}
-
-// endPart ends the virtual browser that the arguments mean. It is not done if
-// they mean the browser itself.
-func (c *Coordinator) endPart(ctx context.Context, s *Session, args json.RawMessage) (st any, done bool, err error) {
-	id, err := sessionIn(args)
-	if err != nil || s == nil || s.virtualName(id) == "" {
-		return nil, err != nil, err
-	}
-	s.endVirtual(id)
-	st, err = c.status(ctx, s, nil)
-	return st, true, err
-}
-
-func (c *Coordinator) poolStatus(ctx context.Context, _ *Session, args json.RawMessage) (any, error) {
-	st, err := c.Browsers.(*pooled).status(ctx, jsonrpc.GetString(args, "pool_name"))
-	if err != nil {
-		return nil, explain(err)
-	}
-	return c.withChildren(st), nil
 }

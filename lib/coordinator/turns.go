@@ -179,7 +179,7 @@ func (s *Session) endTurnLocked(f *flight) {
 // asked for it.
 func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, error) {
 	if t == nil {
-		return s.take(ctx, w)
+		return s.browsers.take(ctx, w)
 	}
 	asks, cancel := context.WithCancel(s.ctx)
 	q := &asking{by: t, cancel: cancel}
@@ -193,7 +193,7 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, err
 	s.do(func() {
 		defer cancel()
 		for s.wanted(q) {
-			at, err := s.take(asks, w)
+			at, err := s.browsers.take(asks, w)
 			if !s.hand(q, taken{at, err}) && at != nil {
 				at.release()
 			}

@@ -65,14 +65,6 @@ func (v Sessions) flags() []string {
 	return all
 }
 
-// parted is the one browser, if it is shown in parts; else nil.
-func (c *Coordinator) parted() *single {
-	if b, ok := c.Browsers.(*single); ok && b.sessions.Sharing != Whole {
-		return b
-	}
-	return nil
-}
-
 var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // sessionIn is the session_id among a call's arguments, "" if it is not there.
@@ -91,7 +83,7 @@ const maxName = 64
 // virtualName is the name of the host's virtual browser with this session_id,
 // which no other host's has; "": it is the browser itself.
 func (s *Session) virtualName(id string) string {
-	b := s.c.parted()
+	b := s.c.Browsers.parted()
 	switch {
 	case b == nil, id == "" && b.sessions.Sharing == Beside:
 		return ""
@@ -133,7 +125,7 @@ type virtualStatus struct {
 // virtualsOf are the virtual browsers that a host has.
 func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
 	all := []virtualStatus{}
-	b := s.c.parted()
+	b := s.c.Browsers.parted()
 	if b == nil {
 		return all
 	}
