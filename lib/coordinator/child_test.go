@@ -253,6 +253,24 @@ func TestChildThatCrashes(t *testing.T) {
 	})
 }
 
+// The end of a session gives no second answer to a call that has asked its host
+// for something.
+func TestSessionEndsWhileHostIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method == "tools/call" {
+				child.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?"}}`)
+			}
+			return "", nil
+		}))
+		f.ask(statelessCall("2", ""))
+		time.Sleep(settleDelay)
+		f.wants("question", `"resultType":"input_required"`)
+		f.Close()
+		f.wants("end")
+	})
+}
+
 // A call that is cancelled is answered no more, and its child is told.
 func TestCancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

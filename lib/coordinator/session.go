@@ -143,10 +143,11 @@ func (s *Session) Close() {
 	}
 	s.cancel()
 	s.mu.Lock()
-	for _, f := range s.parked {
-		s.unparkLocked(f)
-	}
+	parked := slices.Collect(maps.Values(s.parked))
 	s.mu.Unlock()
+	for _, f := range parked {
+		s.giveUp(f)
+	}
 	var wg sync.WaitGroup
 	for _, k := range kids {
 		wg.Go(k.stop)
