@@ -20,7 +20,7 @@ func errLate(child *Child, b Browser) error {
 // boundLocked has a call fail when its time is over.
 func (s *Session) boundLocked(f *flight) {
 	if f.place != nil && f.place.CallTimeout > 0 && f.method == "tools/call" {
-		f.late = time.AfterFunc(f.place.CallTimeout, func() { s.expire(f) })
+		f.late = time.AfterFunc(f.place.CallTimeout, func() { s.do(func() { s.expire(f) }) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"btools/lib/proc"
@@ -96,19 +97,20 @@ type claims interface {
 	leave() (held []*place)
 }
 
-// watch returns a channel that is closed when a process has ended.
-func watch(ctx context.Context, pid int) <-chan struct{} {
+// watch returns a channel that is closed when a process has ended. It is
+// watched in a goroutine of the group until the context ends.
+func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} {
 	id, err := proc.Of(pid)
 	died := make(chan struct{})
 	if err != nil {
 		close(died)
 		return died
 	}
-	go func() {
+	group.Go(func() {
 		if id.Wait(ctx) == nil {
 			close(died)
 		}
-	}()
+	})
 	return died
 }
 

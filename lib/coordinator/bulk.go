@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -58,6 +59,8 @@ type bulkRun struct {
 	asked which  // what the call names
 	at    *place // that is held for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
+
+	watching sync.WaitGroup // the browser
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -81,9 +84,10 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	run := &bulkRun{Session: s, asked: which{p.Pool, p.Instance, p.Session}, fail: cancel}
 	defer func() {
+		cancel(nil)
+		run.watching.Wait()
 		if run.at != nil {
 			run.at.release()
 		}
@@ -157,13 +161,13 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	}
 	b.at = at
 	if at.died != nil {
-		go func() {
+		b.watching.Go(func() {
 			select {
 			case <-at.died:
 				b.fail(errBrowserDied)
 			case <-ctx.Done():
 			}
-		}()
+		})
 	}
 	return nil
 }

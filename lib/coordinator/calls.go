@@ -27,14 +27,13 @@ func (p *process) newID() int64 {
 	return p.last
 }
 
-// relay sends a request as it is, but for its ID, which is a new one, and has
-// its answer answered once.
-func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) {
+// relay sends a request as it is, but for its ID, which is a new one. Answer is
+// called once, unless relay returns an error: then it never is.
+func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
 	p.mu.Lock()
 	if p.why != nil {
 		defer p.mu.Unlock()
-		go answer(nil, p.why)
-		return
+		return p.why
 	}
 	p.calls[n] = call{answer, slices.Contains(askers, m.Method)}
 	p.mu.Unlock()
@@ -45,9 +44,10 @@ func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 		delete(p.calls, n)
 		p.mu.Unlock()
 		if open {
-			go answer(nil, fmt.Errorf("child %s: %w", p.child.Name, errBusy))
+			return fmt.Errorf("child %s: %w", p.child.Name, errBusy)
 		}
 	}
+	return nil
 }
 
 // forget has the answer to a request dropped; it tells the child, which need
@@ -76,14 +76,17 @@ func (p *process) tell(method string, params json.RawMessage) {
 	if err != nil {
 		return
 	}
-	p.relay(p.newID(), m, func(m *jsonrpc.Message, err error) {
+	answer := func(m *jsonrpc.Message, err error) {
 		if err == nil {
 			err = errorOf(m)
 		}
 		if err != nil {
 			p.words.say("it does not answer " + method + ": " + err.Error())
 		}
-	})
+	}
+	if err := p.relay(p.newID(), m, answer); err != nil {
+		answer(nil, err)
+	}
 }
 
 // logs has the child log messages of a level too.
@@ -112,7 +115,9 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		return nil, err
 	}
 	n := p.newID()
-	p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} })
+	if err := p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} }); err != nil {
+		return nil, err
+	}
 	select {
 	case r := <-got:
 		if r.err != nil {

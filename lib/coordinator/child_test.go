@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -378,17 +379,40 @@ func TestStatelessHostIsAsked(t *testing.T) {
 	})
 }
 
-// The end of a session answers its calls, ends its children, and leaves no
-// goroutine: synctest waits for them.
+// The end of a session answers its calls, ends its children, and waits for its
+// goroutines: none is left that sleeps or waits, whatever was under way.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, wellBehaved(func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil }))
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method == "tools/call" {
+				child.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?"}}`)
+			}
+			return "", nil
+		}))
 		f.shakeHands()
+		f.ask(statelessCall("2", "")) // asks its host, and waits for that
+		time.Sleep(settleDelay)
+		f.heard()
+		f.latest().say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		f.ask(callEcho("1"))
+		f.wants("question", "elicitation/create")
 		f.Close()
 		f.wants("end", errEnded.Error())
-		if _, err := f.latest().outEnd.Write(nil); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("the child lives: %v", err)
+		for _, child := range f.children {
+			if _, err := child.outEnd.Write(nil); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("the child lives: %v", err)
+			}
+		}
+		synctest.Wait()
+		all := make([]byte, 1<<20)
+		stacks := strings.Split(string(all[:runtime.Stack(all, true)]), "\n\n")
+		bubble := stacks[0][strings.Index(stacks[0], "synctest bubble"):strings.Index(stacks[0], "]:")]
+		for _, stack := range stacks[1:] {
+			header, _, _ := strings.Cut(stack, "\n")
+			if strings.Contains(header, bubble+"]") && !strings.Contains(stack, "synctest.testingSynctestTest(") &&
+				!strings.Contains(header, "synctest.Run") {
+				t.Errorf("a goroutine is left: %s", stack)
+			}
 		}
 	})
 }

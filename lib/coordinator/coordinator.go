@@ -56,6 +56,8 @@ type Coordinator struct {
 	sessions map[*Session]bool
 	version  atomic.Int64 // of the tools in them
 	ids      atomic.Int64 // session_ids that are in use
+
+	releasing sync.WaitGroup // browsers that calls have used
 }
 
 // listing is what is known of a child: from its last run, until it has said it
@@ -119,6 +121,7 @@ func (c *Coordinator) Close() {
 		wg.Go(s.Close)
 	}
 	wg.Wait()
+	c.releasing.Wait()
 	c.Browsers.close()
 }
 

@@ -70,7 +70,7 @@ func (s *Session) finish(f *flight, message []byte) {
 		s.send(id, true, message)
 	}
 	if place != nil && place.release != nil {
-		go place.release()
+		s.c.releasing.Go(place.release)
 	}
 }
 
@@ -118,10 +118,13 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	}
 	f.p, f.n = p, p.newID()
 	// Whoever cancels it does so after this.
-	p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
+	err := p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
 	s.endTurnLocked(f)
 	s.boundLocked(f)
 	s.mu.Unlock()
+	if err != nil {
+		s.answerWith(f, nil, err)
+	}
 }
 
 // answerWith answers a request with what its child has answered.
@@ -133,13 +136,13 @@ func (s *Session) answerWith(f *flight, got *jsonrpc.Message, err error) {
 	if f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
 		// It may be the end of the browser, which the child has noticed
 		// before us: then the next call must not go there too.
-		go func() {
+		s.do(func() { // or the session's end answers it
 			select {
 			case <-f.place.died:
 			case <-time.After(noticeDelay):
 			}
 			s.finish(f, s.answerOf(f, got))
-		}()
+		})
 		return
 	}
 	s.finish(f, s.answerOf(f, got))

@@ -62,11 +62,12 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			f.serve(w, r)
 		}),
 	}
-	go func() {
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
 		if err := s.Serve(limit.Listener(l)); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP is no longer served: " + err.Error())
 		}
-	}()
+	})
 	return func() error {
 		l.Close()
 		f.mu.Lock()
@@ -91,6 +92,7 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 		}
 		s.Close()
 		<-served
+		accepting.Wait()
 		if err != nil {
 			return fmt.Errorf("cannot write the last messages to a host: %w", err)
 		}
@@ -114,7 +116,7 @@ type httpFront struct {
 	mu       sync.Mutex
 	sessions map[string]*httpSession // "": of requests that know no sessions
 	ended    bool
-	serving  sync.WaitGroup // requests
+	serving  sync.WaitGroup // requests, and the ends of sessions that make room
 	flow     flow
 }
 
@@ -179,7 +181,7 @@ func (f *httpFront) makeRoomLocked() bool {
 		return false
 	}
 	delete(f.sessions, oldest.id)
-	go f.end(oldest)
+	f.serving.Go(func() { f.end(oldest) })
 	return true
 }
 
@@ -411,11 +413,10 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	listener := s.log.Listen(st)
 	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
 	s.handle(renamedRequest, err)
-	context.AfterFunc(r.Context(), func() { // it is over, or the host is gone
-		s.log.Drop(string(own))
-		s.cancelled(own, "the host is gone")
-	})
 	s.single(w, r, listener)
+	// It is over, or the host is gone.
+	s.log.Drop(string(own))
+	s.cancelled(own, "the host is gone")
 }
 
 // renamed is a message to a host that knows another ID, and another token of

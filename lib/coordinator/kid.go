@@ -86,6 +86,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
 	}
+	s.work.Go(p.run) // whose end waits for this start
 	result, err := p.call(ctx, "initialize", s.childParams(k.caps))
 	if err != nil {
 		p.stop()

@@ -145,7 +145,7 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 	if s.ctx.Err() != nil {
 		return n
 	}
-	s.following.Go(func() {
+	s.work.Go(func() {
 		c, err := s.find(ctx)
 		if err != nil {
 			return // the lease ends with the service

@@ -26,7 +26,7 @@ type pooled struct {
 	own  *service                                           // that we run; nil: the service is somebody else's
 	find func(ctx context.Context) (*control.Client, error) // connects to the service
 
-	following sync.WaitGroup // the news of leases
+	work sync.WaitGroup // what close waits for
 
 	mu     sync.Mutex
 	sock   string // of our own
@@ -76,7 +76,7 @@ func (s *pooled) close() {
 		c.Close()
 	}
 	s.mu.Unlock()
-	s.following.Wait()
+	s.work.Wait()
 	if s.own != nil {
 		s.own.close()
 	}
@@ -254,13 +254,11 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 	s.mu.Lock()
 	known := s.pools != nil
 	old := known && time.Since(s.looked) > lookAgain
-	if old {
+	if old && s.ctx.Err() == nil {
 		s.looked = time.Now()
+		s.work.Go(func() { s.look(s.ctx) })
 	}
 	s.mu.Unlock()
-	if old {
-		go s.look(s.ctx)
-	}
 	if !known {
 		if _, err := s.look(ctx); err != nil {
 			return poolInfo{}, err
@@ -332,7 +330,10 @@ func (s *pooled) watch(pid int) <-chan struct{} {
 		}
 	}
 	if s.dead[pid] == nil {
-		s.dead[pid] = watch(s.ctx, pid)
+		if s.ctx.Err() != nil {
+			return nil // close does not wait for it any more
+		}
+		s.dead[pid] = watch(s.ctx, &s.work, pid)
 	}
 	return s.dead[pid]
 }

@@ -65,7 +65,7 @@ var errBusy = errors.New("it does not read what it is sent")
 // input.
 const closedGrace = time.Second
 
-// startProcess runs a child for a browser.
+// startProcess starts a child for a browser. The caller has it run.
 func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage, h host) (*process, error) {
 	p := &process{child: child, browser: b, caps: caps, host: h, ended: make(chan struct{}), quiet: len(levels), calls: map[int64]call{}}
 	p.words.name, p.words.log = child.Name, c.Stderr
@@ -74,7 +74,6 @@ func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser,
 		return nil, err
 	}
 	p.in = jsonrpc.NewWriter(p.prog.input(), maxWaiting, p.prog.try())
-	go p.run()
 	return p, nil
 }
 
@@ -99,8 +98,9 @@ func (p *process) run() {
 		<-read
 	}
 	out.Close()
-	p.in.Close()
+	written := p.in.Close()
 	p.prog.input().Close()
+	<-written
 	p.prog.free()
 	p.fail(p.words.ending(p.child.Name, err))
 	p.mu.Lock()

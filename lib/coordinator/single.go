@@ -28,6 +28,8 @@ type single struct {
 
 	sessions Sessions
 
+	watching sync.WaitGroup // browsers
+
 	mu   sync.Mutex
 	at   record.Proxy
 	path string // of its control socket
@@ -42,7 +44,10 @@ func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Bro
 	return s
 }
 
-func (s *single) close() { s.proxy.close() }
+func (s *single) close() {
+	s.proxy.close()
+	s.watching.Wait()
+}
 
 // start starts the proxy, on the port of the one before if there was one.
 func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
@@ -184,7 +189,7 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 		b.ID, b.Headless = i.ID, i.Headless
 		var now proxyStatus
 		rec.Get("status", &now)
-		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, i.PID), release: func() {}, why: now.LastExit}
+		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {}, why: now.LastExit}
 	}
 	return rec, nil
 }

@@ -262,7 +262,7 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 	f.soon = f.soon || now
 	s.mu.Unlock()
 	if now {
-		time.AfterFunc(settleDelay, func() { s.park(f) })
+		time.AfterFunc(settleDelay, func() { s.do(func() { s.park(f) }) })
 	}
 }
 
@@ -286,7 +286,7 @@ func (s *Session) park(f *flight) {
 	if f.before != "" {
 		s.parked[f.before] = f
 	}
-	f.expire = time.AfterFunc(parkedFor, func() { s.giveUp(f) })
+	f.expire = time.AfterFunc(parkedFor, func() { s.do(func() { s.giveUp(f) }) })
 	requests := json.RawMessage("{}")
 	for key, a := range f.asked {
 		requests = jsonrpc.Set(requests, key, a.request)
@@ -461,7 +461,7 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 			continue
 		}
 		for _, k := range s.subscribe(ctx, uri) {
-			context.AfterFunc(ctx, func() { k.subscribe(uri, -1) })
+			context.AfterFunc(ctx, func() { s.do(func() { k.subscribe(uri, -1) }) })
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (s *Session) endTurnLocked(f *flight) {
 	select {
 	case got := <-t.got: // nobody fetches it any more
 		if got.at != nil {
-			go got.at.release()
+			s.c.releasing.Go(got.at.release)
 		}
 	default:
 	}

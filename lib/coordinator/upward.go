@@ -121,7 +121,7 @@ func (s *Session) relist(p *process) {
 	s.dirty[p] = asking
 	s.mu.Unlock()
 	if !asking {
-		go s.refresh(p)
+		s.do(func() { s.refresh(p) })
 	}
 }
 
@@ -244,11 +244,11 @@ func (s *Session) childEnded(p *process) {
 func (s *Session) watch(died <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if died == nil || s.watched[died] {
+	if died == nil || s.watched[died] || s.closed {
 		return
 	}
 	s.watched[died] = true
-	go func() {
+	s.work.Go(func() {
 		select {
 		case <-died:
 		case <-s.ctx.Done():
@@ -268,7 +268,7 @@ func (s *Session) watch(died <-chan struct{}) {
 			s.fault(f, errBrowserDied)
 			f.p.forget(f.n, "the browser has ended")
 		}
-	}()
+	})
 }
 
 var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")
