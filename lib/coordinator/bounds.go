@@ -28,7 +28,7 @@ func (s *Session) boundLocked(f *flight) {
 // answer has as long again.
 func (s *Session) expire(f *flight) {
 	s.mu.Lock()
-	asks := f.modern != nil && f.parked
+	asks := f.parked
 	for _, a := range s.asks {
 		asks = asks || a.p == f.p
 	}

@@ -23,7 +23,13 @@ type flight struct {
 	cancel  context.CancelFunc // of what is done for it
 	late    *time.Timer        // ends it; nil: nothing does
 	done    bool
-	*modern // nil: it is of a protocol with a handshake
+	dialect dialect
+	caps    json.RawMessage // what the host can be asked; nil: what it has said in its handshake
+	level   int             // of the log messages that it wants, see levels
+	// filter is what it wants to be told, if it is subscriptions/listen and is
+	// acknowledged.
+	filter json.RawMessage
+	input
 }
 
 // ask is a request of a child that the host is to answer.
@@ -51,7 +57,7 @@ func (s *Session) finish(f *flight, message []byte) {
 	}
 	s.endTurnLocked(f)
 	id, place := f.current(), f.place
-	parked := f.modern != nil && f.parked
+	parked := f.parked
 	switch {
 	case !parked:
 		delete(s.flights, string(id))
@@ -76,7 +82,7 @@ func (s *Session) finish(f *flight, message []byte) {
 
 // result answers a request with a result of our own.
 func (s *Session) result(f *flight, result json.RawMessage) {
-	s.finish(f, jsonrpc.Response(f.id, s.modernized(f, result)))
+	s.finish(f, jsonrpc.Response(f.id, f.dialect.result(f.method, result)))
 }
 
 func (s *Session) fail(f *flight, err error) {
@@ -103,9 +109,7 @@ func faultResult(err error) json.RawMessage {
 
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
-	if f.modern != nil {
-		m = f.forChild(p, m)
-	}
+	m = f.dialect.toChild(p, f, m)
 	s.mu.Lock()
 	if f.done {
 		s.mu.Unlock()
@@ -156,14 +160,11 @@ const (
 // answerOf is a child's answer as the host gets it.
 func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
 	if got.Result == nil {
-		if f.modern != nil && f.method == "resources/read" {
-			return modernNotFound(got).WithID(f.id)
-		}
-		return got.WithID(f.id)
+		return f.dialect.failure(f.method, got).WithID(f.id)
 	}
-	result := s.remarked(got.Result, f.place)
-	if f.modern == nil && (len(result) == 0 || &result[0] == &got.Result[0]) {
+	result := f.dialect.result(f.method, s.remarked(got.Result, f.place))
+	if len(result) == 0 || &result[0] == &got.Result[0] {
 		return got.WithID(f.id) // every byte as it came
 	}
-	return jsonrpc.Response(f.id, s.modernized(f, result))
+	return jsonrpc.Response(f.id, result)
 }

@@ -300,7 +300,7 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 	case string(m.ID) == "null":
 		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
 		return
-	case isModern(m) || s == nil && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
+	case isStateless(m) || s == nil && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
 		f.stateless(w, r, m)
 		return
 	case s == nil && m.Method == "initialize" && m.IsRequest():

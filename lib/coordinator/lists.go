@@ -76,10 +76,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 	for _, child := range some {
 		k, p, err := s.process(ctx, child)
 		if err == nil {
-			theirs := m
-			if f.modern != nil {
-				theirs = f.forChild(p, m)
-			}
+			theirs := f.dialect.toChild(p, f, m)
 			var result json.RawMessage
 			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
 				k.note(m)
@@ -87,8 +84,8 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 				return
 			}
 			var e *jsonrpc.Error
-			if f.modern != nil && errors.As(err, &e) && e.Code == legacyNotFound {
-				e.Code = jsonrpc.InvalidParams
+			if errors.As(err, &e) {
+				e.Code = f.dialect.code(e.Code)
 			}
 		}
 		last = err

@@ -17,7 +17,7 @@ import (
 // fast relays the call of a tool at once, if nothing has to be waited for. It
 // reports whether it has.
 func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
-	r, ok := s.tools(f.capabilities()).routes[jsonrpc.GetString(m.Params, "name")]
+	r, ok := s.tools(f.caps).routes[jsonrpc.GetString(m.Params, "name")]
 	if !ok || r.pools {
 		return false
 	}
@@ -27,7 +27,7 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 		return false
 	}
 	var p *process
-	if k := s.kid(r.child, at.browser(), f.capabilities()); k != nil {
+	if k := s.kid(r.child, at.browser(), f.caps); k != nil {
 		s.replace(k)
 		if s.isFirst(r.group(args), k) {
 			p = k.running()
@@ -121,11 +121,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	case "subscriptions/listen":
 		s.listen(ctx, f, m)
 	case "tools/list":
-		s.startAll(f.capabilities(), false)
+		s.startAll(f.caps, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.listed })
 		told.Stop()
-		s.list(f, "tools", s.give(f.capabilities()).tools)
+		s.list(f, "tools", s.give(f.caps).tools)
 	case "tools/call":
 		s.call(ctx, m, f)
 	case "ping":
@@ -157,7 +157,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 			s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
-		if len(s.c.Children) == 1 && f.modern == nil {
+		if len(s.c.Children) == 1 && f.dialect.relaysUnknown() {
 			s.toChild(ctx, &s.c.Children[0], m, f)
 			return
 		}

@@ -196,10 +196,7 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 // request answers a request, or has it answered.
 func (s *Session) request(m *jsonrpc.Message) {
 	f := &flight{id: m.ID, method: m.Method, token: jsonrpc.Get(m.Params, "_meta", "progressToken")}
-	var refused error
-	if isModern(m) {
-		f.modern, refused = newModern(m)
-	}
+	s.c.choose(f, m)
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, flightKey{}, f))
 	f.cancel = cancel
 	key := string(m.ID)
@@ -222,33 +219,9 @@ func (s *Session) request(m *jsonrpc.Message) {
 	s.last++
 	f.age = s.last
 	s.flights[key] = f
-	known := s.params != nil || f.modern != nil
-	if f.modern != nil && !s.started[string(f.caps)] && len(s.started) >= maxSets {
-		f.caps = json.RawMessage("{}")
-	}
 	s.mu.Unlock()
-	switch {
-	case refused != nil:
-		s.fail(f, refused)
+	if !f.dialect.admit(ctx, s, m, f) {
 		return
-	case f.modern != nil:
-		if m.Method == "server/discover" {
-			break
-		}
-		s.greet()
-		if s.resume(m, f) {
-			return
-		}
-		s.startAll(f.caps, false)
-	case m.Method == "initialize":
-		s.initialize(ctx, m, f)
-		return
-	case m.Method == "ping":
-	case !known:
-		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the first request is initialize, or says its protocol version in _meta"))
-		return
-	default:
-		s.greet()
 	}
 	if m.Method == "tools/call" && s.fast(m, f) {
 		return

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,14 +51,9 @@ const (
 	maxSubscriptions = 1000
 )
 
-// modern is what a request of the stateless protocol has besides.
-type modern struct {
-	caps  json.RawMessage // what the host can be asked
-	level int             // of the log messages that it wants, see levels; len(levels): none
-	// filter is what it wants to be told, if it is subscriptions/listen and is
-	// acknowledged.
-	filter json.RawMessage
-
+// input is what a request's host is asked by the answer to it, and the state of
+// one that has asked: the host makes it again, with another ID.
+type input struct {
 	given json.RawMessage // what the host has answered already, by key
 	asked map[string]ask  // what it is to be asked, by key
 	soon  bool            // it is about to be
@@ -78,9 +72,9 @@ type modern struct {
 // levels are those of log messages, the least severe first.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// isModern reports whether a request is of the stateless protocol, by what it
+// isStateless reports whether a request is of the stateless protocol, by what it
 // says of itself or by its method.
-func isModern(m *jsonrpc.Message) bool {
+func isStateless(m *jsonrpc.Message) bool {
 	return m.Method == "server/discover" || m.Method == "subscriptions/listen" || jsonrpc.GetString(m.Params, "_meta", metaVersion) > legacy
 }
 
@@ -106,27 +100,6 @@ func checkVersion(m *jsonrpc.Message) error {
 	e := jsonrpc.Errorf(unsupportedVersion, "the protocol version %q is not spoken here", asked)
 	e.Data, _ = json.Marshal(map[string]any{"supported": []string{stateless}, "requested": asked})
 	return e
-}
-
-// newModern is what a request says of itself, or why it is refused.
-func newModern(m *jsonrpc.Message) (*modern, error) {
-	meta := jsonrpc.Get(m.Params, "_meta")
-	f := &modern{caps: askable(jsonrpc.Get(meta, metaCapabilities)), level: len(levels), name: subject(m),
-		asked: map[string]ask{}, given: jsonrpc.Get(m.Params, "inputResponses")}
-	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
-		f.level = i
-	}
-	if err := checkMeta(m); err != nil {
-		return f, err
-	}
-	if err := checkVersion(m); err != nil {
-		return f, err
-	}
-	switch m.Method {
-	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return f, jsonrpc.Errorf(jsonrpc.MethodNotFound, "%s has no method %q", stateless, m.Method)
-	}
-	return f, nil
 }
 
 // subject is the name of what a request is about.
@@ -160,67 +133,12 @@ func askable(caps json.RawMessage) json.RawMessage {
 	return out
 }
 
-// capabilities are what the host of a request can be asked; nil: what it has
-// said in its handshake.
-func (f *flight) capabilities() json.RawMessage {
-	if f.modern == nil {
-		return nil
-	}
-	return f.caps
-}
-
 // capabilitiesOf are those of the request that something is done for.
 func capabilitiesOf(ctx context.Context) json.RawMessage {
 	if f, ok := ctx.Value(flightKey{}).(*flight); ok {
-		return f.capabilities()
+		return f.caps
 	}
 	return nil
-}
-
-// modernized is a result as the protocol of its request has it.
-func (s *Session) modernized(f *flight, result json.RawMessage) json.RawMessage {
-	if f.modern == nil {
-		return result
-	}
-	setDefault := func(object json.RawMessage, name, value string) json.RawMessage {
-		if jsonrpc.Get(object, name) != nil {
-			return object
-		}
-		return jsonrpc.Set(object, name, json.RawMessage(value))
-	}
-	switch f.method {
-	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":
-		result = setDefault(setDefault(result, "cacheScope", `"private"`), "ttlMs", "0")
-	}
-	meta := setDefault(jsonrpc.Get(result, "_meta"), metaServer, `{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`)
-	return setDefault(jsonrpc.Set(result, "_meta", meta), "resultType", `"complete"`)
-}
-
-// modernNotFound is a child's error about a resource as the stateless protocol
-// has it.
-func modernNotFound(got *jsonrpc.Message) *jsonrpc.Message {
-	if string(jsonrpc.Get(got.Error, "code")) != strconv.Itoa(legacyNotFound) {
-		return got
-	}
-	e := jsonrpc.Set(got.Error, "code", strconv.AppendInt(nil, jsonrpc.InvalidParams, 10))
-	other, _ := jsonrpc.Parse(jsonrpc.Set(got.Raw, "error", e))
-	return other
-}
-
-// forChild is the request as a child of the protocol before knows it, which is
-// told first what it is to log.
-func (f *modern) forChild(p *process, m *jsonrpc.Message) *jsonrpc.Message {
-	p.logs(f.level)
-	params := m.Params
-	meta := jsonrpc.Get(params, "_meta")
-	for _, name := range []string{metaVersion, metaCapabilities, metaLogLevel, "io.modelcontextprotocol/clientInfo"} {
-		meta = jsonrpc.Delete(meta, name)
-	}
-	params = jsonrpc.Set(params, "_meta", meta)
-	for _, name := range []string{"inputResponses", "requestState"} {
-		params = jsonrpc.Delete(params, name)
-	}
-	return withParams(m, params)
 }
 
 // askLater has the host asked what a child asks, by the answer to the request
@@ -234,7 +152,7 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 	p.curious.Store(true)
 	s.mu.Lock()
 	f := s.oldestLocked(p, func(f *flight) bool {
-		return f.modern != nil && (f.method == "tools/call" || f.method == "prompts/get" || f.method == "resources/read")
+		return f.dialect.asks(f.method)
 	})
 	var no *jsonrpc.Error
 	switch {
@@ -301,7 +219,7 @@ func (s *Session) park(f *flight) {
 	}
 	s.mu.Unlock()
 	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(state)), "inputRequests", requests)
-	result = s.modernized(f, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
+	result = f.dialect.result(f.method, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
 	s.send(id, true, jsonrpc.Response(id, result))
 	if oldest != nil {
 		s.giveUp(oldest)
@@ -370,7 +288,7 @@ func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
 
 // takeGiven is what the host has answered, nil if it has not: an object, and
 // only once.
-func (f *modern) takeGiven(key string) json.RawMessage {
+func (f *input) takeGiven(key string) json.RawMessage {
 	given := jsonrpc.Get(f.given, key)
 	if len(given) == 0 || given[0] != '{' {
 		return nil
@@ -393,14 +311,6 @@ func (s *Session) giveUp(f *flight) {
 	}
 }
 
-// questions are what a request's host is to be asked.
-func (f *flight) questions() map[string]ask {
-	if f.modern == nil {
-		return nil
-	}
-	return f.asked
-}
-
 // giveUpParked ends a request that is parked, by the ID that it had last.
 func (s *Session) giveUpParked(id json.RawMessage) {
 	s.mu.Lock()
@@ -418,7 +328,7 @@ func (s *Session) giveUpParked(id json.RawMessage) {
 
 // current is the ID that the host waits for.
 func (f *flight) current() json.RawMessage {
-	if f.modern != nil && f.now != nil {
+	if f.now != nil {
 		return f.now
 	}
 	return f.id
@@ -509,7 +419,7 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 	s.mu.Lock()
 	var some []*flight
 	for _, f := range s.flights {
-		if f.modern != nil && f.filter != nil && wants(f.filter) && concerns(f) {
+		if f.filter != nil && wants(f.filter) && concerns(f) {
 			some = append(some, f)
 		}
 	}

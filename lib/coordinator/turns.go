@@ -52,7 +52,7 @@ func (r *route) group(args json.RawMessage) string {
 // takeTurn gives a request that a child is to answer its turn. It is called in
 // the order of arrival.
 func (s *Session) takeTurn(m *jsonrpc.Message, f *flight) {
-	t := &turn{caps: f.capabilities(), moved: make(chan struct{}), got: make(chan taken, 1)}
+	t := &turn{caps: f.caps, moved: make(chan struct{}), got: make(chan taken, 1)}
 	switch m.Method {
 	case "tools/call":
 		t.tool, t.args = jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")

@@ -26,7 +26,7 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.mu.Lock()
 		for _, all := range []map[string]*flight{s.flights, s.parked} {
 			for _, f := range all {
-				for key, a := range f.questions() {
+				for key, a := range f.asked {
 					if a.p == p && string(a.id) == id {
 						delete(f.asked, key)
 					}
@@ -49,10 +49,10 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.pass(p, m, false, func(f *flight) bool { return string(f.token) == string(token) })
 	case "notifications/message":
 		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
-		s.pass(p, m, true, func(f *flight) bool { return f.modern == nil || level >= f.level })
+		s.pass(p, m, true, func(f *flight) bool { return level >= f.level })
 	default:
 		s.subscribers(m.Method, m.Params, func(*flight) bool { return true })
-		s.pass(p, m, true, func(f *flight) bool { return f.modern == nil })
+		s.pass(p, m, true, func(f *flight) bool { return f.dialect.hears() })
 	}
 }
 
@@ -72,7 +72,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	send := f != nil || s.params != nil && p.caps == nil
 	if f != nil {
 		to = f.current()
-		if m.Method == "notifications/progress" && f.modern != nil && f.now != nil {
+		if m.Method == "notifications/progress" && f.now != nil {
 			send = f.again != nil
 			m = withParams(m, jsonrpc.Set(m.Params, "progressToken", f.again))
 		}
@@ -89,7 +89,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 func (s *Session) oldestLocked(p *process, such func(*flight) bool) (oldest *flight) {
 	rank := func(f *flight) int {
 		switch {
-		case f.modern == nil || len(f.asked) == 0:
+		case len(f.asked) == 0:
 			return 0
 		case !f.parked:
 			return 1
