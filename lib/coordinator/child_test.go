@@ -254,6 +254,75 @@ func TestChildThatCrashes(t *testing.T) {
 	})
 }
 
+// A child that lives long before it crashes is started again at once.
+func TestChildThatCrashesRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if jsonrpc.Get(m.Params, "arguments", "crash") != nil {
+				child.exit(errors.New("crashed"))
+			}
+			return `{"content":[]}`, nil
+		}))
+		f.shakeHands()
+		for n := range 4 {
+			f.ask(callEcho("1"))
+			f.wants("answer", `"content":[]`)
+			if f.started() != n+1 {
+				t.Errorf("%d children", f.started())
+			}
+			time.Sleep(steadyAfter + time.Second)
+			f.ask(strings.Replace(callEcho("1"), `"arguments":{`, `"arguments":{"crash":1`, 1))
+			f.wants("crash", "child c ended")
+		}
+	})
+}
+
+// A child that does not answer initialize has startTimeout for it.
+func TestChildThatDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
+		f.ask(hello, callEcho("1"))
+		time.Sleep(listWait)
+		f.wants("answers", `"id":"hello"`, "Unknown tool: echo")
+		f.ask(callEcho("2"))
+		time.Sleep(startTimeout)
+		var all string
+		for _, m := range f.heard() {
+			all += m
+		}
+		if !strings.Contains(all, "Unknown tool: echo") {
+			t.Errorf("%s", all)
+		}
+		f.ask(callEcho("3"))
+		time.Sleep(listWait)
+		f.wants("the reason", "child c did not answer within 5m0s")
+	})
+}
+
+// A host gets the log messages that its protocol has it ask for: all, or those
+// of the level that a request of the stateless protocol names.
+func TestLogMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, wellBehaved(func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method != "tools/call" {
+				return "", nil
+			}
+			for _, level := range []string{"info", "error"} {
+				child.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`)
+			}
+			return `{"content":[]}`, nil
+		}))
+		f.shakeHands()
+		f.ask(callEcho("1"))
+		f.wants("handshake", `"level":"info"`, `"level":"error"`, `"id":1`)
+		f.ask(statelessCall("2", ""))
+		f.wants("none", `"id":2`)
+		level := `"_meta":{"io.modelcontextprotocol/logLevel":"warning",`
+		f.ask(strings.Replace(statelessCall("3", ""), `"_meta":{`, level, 1))
+		f.wants("warnings", `"level":"error"`, `"id":3`)
+	})
+}
+
 // The end of a session gives no second answer to a call that has asked its host
 // for something.
 func TestSessionEndsWhileHostIsAsked(t *testing.T) {
