@@ -431,7 +431,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 func TestSharedPoolIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=500ms", "SPARES=0")
+	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=100ms", "SPARES=0")
 	if n := len(w.browsers()); n != 0 || p.status().Summary.Healthy != 2 {
 		t.Errorf("before the first lease %d browsers run", n)
 	}

@@ -119,7 +119,7 @@ func TestIsolateRefuses(t *testing.T) {
 	p = w.proxy()
 	port := strings.TrimPrefix(p.addr, "127.0.0.1:")
 	w.run("bproxy", "session", "list", "--port", port).wants(t, 64, "start it with --isolate")
-	w.run("bproxy", "session", "end", "x").wants(t, 69, "no bproxy --isolate runs")
+	w.run("bproxy", "session", "end", "x").wants(t, 69, "no bproxy --isolate is running")
 	p.stop()
 }
 

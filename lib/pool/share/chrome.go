@@ -246,8 +246,10 @@ func (c *Chrome) endSession(s *virtual.Session) {
 	}
 }
 
-// beginRequestLocked counts a request or WebSocket.
-func (c *Chrome) beginRequestLocked() {
+// beginRequest counts a request or WebSocket.
+func (c *Chrome) beginRequest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.requests++
 	if c.idleTimer != nil {
 		c.idleTimer.Stop()

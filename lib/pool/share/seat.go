@@ -66,6 +66,12 @@ func (t *Seat) requestLocked() {
 // or says why there is no session.
 func (t *Seat) Use(ctx context.Context) (s *virtual.Session, done func(), err error) {
 	c := t.chrome
+	c.beginRequest() // one that waits for its session needs the browser, too
+	defer func() {
+		if err != nil {
+			c.endRequest()
+		}
+	}()
 	for fresh := false; ; fresh = true {
 		a, err := t.currentRequest(fresh)
 		if err != nil {
@@ -110,8 +116,8 @@ func (t *Seat) currentRequest(fresh bool) (*sessionRequest, error) {
 	return t.request, nil
 }
 
-// beginUse counts a use of the session. It returns nil if the session has
-// ended, and requests another.
+// beginUse notes a use of the session. It returns nil if the session has ended,
+// and requests another.
 func (t *Seat) beginUse(a *sessionRequest) *virtual.Session {
 	c := t.chrome
 	c.mu.Lock()
@@ -126,7 +132,6 @@ func (t *Seat) beginUse(a *sessionRequest) *virtual.Session {
 		return nil
 	}
 	t.used, t.everUsed = true, true
-	c.beginRequestLocked()
 	return a.session
 }
 
