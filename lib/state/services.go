@@ -25,6 +25,7 @@ type Proxy struct {
 	Process proc.Identity  `json:"process"`
 	Control string         `json:"control"` // its control socket
 	Record  *record.Record `json:"record"`
+	Dir     string         `json:"dir,omitempty"` // its temporary directory: see Dir
 }
 
 // maxSocket is the length in bytes of the longest path that a Unix socket
@@ -104,6 +105,8 @@ type PoolService struct {
 	// Private says that it belongs to the program that runs it, with which it
 	// ends: others leave it alone.
 	Private bool `json:"private,omitempty"`
+	// Dir is its temporary directory: see Dir.
+	Dir string `json:"dir,omitempty"`
 }
 
 // SetPools lists the service, in the place of an entry of the same process.
@@ -119,10 +122,18 @@ func (f *File) DropPools(process proc.Identity) {
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return p.Process == process })
 }
 
-// tidyServices drops the entries of dead services, and their sockets.
+// tidyServices drops the entries of dead services, and their sockets. What is
+// left of their directories is an instance that is dead.
 func (f *File) tidyServices() {
-	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return dead(p.Process, p.Control) })
-	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return dead(p.Process, p.Control) })
+	drop := func(process proc.Identity, control, dir string) bool {
+		if !dead(process, control) {
+			return false
+		}
+		f.abandon(process, dir)
+		return true
+	}
+	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return drop(p.Process, p.Control, p.Dir) })
+	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return drop(p.Process, p.Control, p.Dir) })
 }
 
 // dead reports whether a service has ended; its socket goes then.

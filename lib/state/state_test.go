@@ -18,6 +18,9 @@ import (
 const writer = "BTOOLS_TEST_WRITER"
 
 func TestMain(m *testing.M) {
+	if kind := os.Getenv(holder); kind != "" {
+		holdDir(kind)
+	}
 	if n, err := strconv.Atoi(os.Getenv(writer)); err == nil {
 		s := Open(os.Getenv)
 		for i := range 25 {

@@ -36,17 +36,21 @@ const (
 
 // ValidID reports whether id has the shape of an instance's ID: inst_, digits,
 // _, six of 0-9 and a-z.
-func ValidID(id string) bool {
+func ValidID(id string) bool { return validID(id, "inst_") }
+
+func validID(id, kind string) bool {
 	const digits, letters = "0123456789", "abcdefghijklmnopqrstuvwxyz"
-	id, ok := strings.CutPrefix(id, "inst_")
+	id, ok := strings.CutPrefix(id, kind)
 	ms, random, ok2 := strings.Cut(id, "_")
 	return ok && ok2 && ms != "" && strings.Trim(ms, digits) == "" && len(random) == 6 &&
 		strings.Trim(random, digits+letters) == ""
 }
 
+// isInstanceDir reports whether a directory may be an instance's, or a program's
+// (see Dir).
 func isInstanceDir(name string) bool {
 	id, ok := strings.CutPrefix(name, DirPrefix)
-	return ok && ValidID(id)
+	return ok && (ValidID(id) || validID(id, dirKind))
 }
 
 // Swept tells what was swept of one dead instance.
