@@ -176,9 +176,8 @@ func fieldExists(name string, schema map[string]any, known *record.Record) bool 
 	if !ok || !dotted || v == nil {
 		return ok && !(dotted && v == nil)
 	}
-	t := reflect.TypeOf(v)
-	for i := range t.NumField() {
-		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) { // those of embedded structs too
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if tag == rest {
 			return true
 		}
