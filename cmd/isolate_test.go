@@ -83,6 +83,23 @@ func TestIsolatedPort(t *testing.T) {
 	w.run("bproxy", "session", "end", "one").wants(t, 0, "")
 	c.lost()
 	w.run("bproxy", "session", "end", "one").wants(t, 69, "no session \"one\"")
+	w.run("bproxy", "session", "new", "two", "--tab-limit", "1").wants(t, 64, "already a session \"two\"")
+	w.run("bproxy", "session", "end", "two").wants(t, 0, "")
+	for name, says := range map[string]string{"a/b": "1 to 64 letters", "--all": "expected list"} {
+		w.run("bproxy", "session", "new", name).wants(t, 64, says)
+	}
+	w.run("bproxy", "session", "new", "two", "--tab-limit", "-1").wants(t, 64, "tab limit")
+	w.run("bproxy", "session", "end", "two", "--tab-limit", "1").wants(t, 64, "new session")
+	two := w.run("bproxy", "session", "new", "two", "--tab-limit", "1", "-f", "session.ws_url,session.tab_count")
+	two.wants(t, 0, "")
+	if want := at + "/session/two/devtools/browser/two\t1\n"; two.out != want {
+		t.Errorf("session new printed %q, want %q", two.out, want)
+	}
+	once(t, at+"/session/two/devtools/browser", "Target.createTarget", `{"url":"about:blank#new"}`)
+	until(t, "the session's own tab limit holds", func() bool {
+		got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
+		return strings.Count(got, `"type":"page"`) == 1 && strings.Contains(got, "#new")
+	})
 	w.run("bproxy", "session", "end", "--all").wants(t, 0, "")
 	if got := p.sessions(); got != "" {
 		t.Errorf("after the end of all the sessions are %q", got)

@@ -67,9 +67,11 @@ func main() {
 			"the port.",
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running proxies", Do: command.List},
-			{Name: "session", Usage: "list the sessions of proxies with --isolate, or end sessions",
-				ArgsUsage: "list|end [NAME]", Do: command.Sessions, Flags: []ucli.Flag{
+			{Name: "session", Usage: "list, create or end sessions of proxies with --isolate",
+				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions, Flags: []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
+					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
+						Usage: "allow at most `N` pages in the new session"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				}},
 			{Name: "status", Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},

@@ -10,13 +10,13 @@ function __bproxy_ports
 end
 
 complete -c bproxy -n __fish_use_subcommand -a list -d 'list the running proxies'
-complete -c bproxy -n __fish_use_subcommand -a session -d 'list or end sessions'
+complete -c bproxy -n __fish_use_subcommand -a session -d 'list, create or end sessions'
 complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a proxy'
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
 complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
-complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list end'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list new end'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
 complete -c bproxy -l listen -d 'HOST:PORT' -x

@@ -51,7 +51,8 @@ const (
 	BadConfig        = "bad_config"           // the configuration is not valid
 
 	SessionNotFound = "session_not_found"
-	SessionLimit    = "session_limit" // as many are there as may
+	SessionLimit    = "session_limit"  // as many are there as may
+	SessionExists   = "session_exists" // and cannot be created with other properties
 )
 
 // exits maps the codes to exit codes.
@@ -62,6 +63,7 @@ var exits = map[string]int{
 	LeaseEnded:  exit.Unavailable,
 	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
 	SessionNotFound: exit.Unavailable, SessionLimit: exit.TryAgain,
+	SessionExists: exit.Usage,
 }
 
 // Error is an error as it travels.

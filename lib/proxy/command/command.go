@@ -383,7 +383,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 // handle answers a request on the control socket. Each answer is the status, as
 // a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if method == "session_list" || method == "session_end" {
+	if strings.HasPrefix(method, "session_") {
 		return s.handleSessions(ctx, method, params)
 	}
 	var over options.Options
@@ -411,7 +411,8 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		act = func() error { return s.proxy.Stop(ctx) }
 	default:
 		return nil, control.Errorf(control.UnknownMethod,
-			"bproxy has no method %q: it has status, launch, restart, stop, session_list and session_end", method)
+			"bproxy has no method %q: it has status, launch, restart, stop, session_list, session_new and session_end",
+			method)
 	}
 	return control.Later(func() (any, error) {
 		if err := act(); err != nil {

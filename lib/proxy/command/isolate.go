@@ -36,7 +36,8 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	}
 	g := &sessions.Registry{
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
-		TabLimit: c.Int("tab-limit"), Default: c.String("default-session"), Root: c.String("root-session"),
+		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
+		Root: c.String("root-session"),
 	}
 	switch {
 	case c.Bool("direct"):
@@ -46,7 +47,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		return nil, c.UsageError("--trace does not record the messages of sessions: it cannot be used with --isolate")
 	case g.Grace < 0 || g.Idle < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
-	case g.Max < 1 || g.TabLimit < 0:
+	case g.Max < 1 || g.Defaults.Check() != nil:
 		return nil, c.UsageError("--max-sessions must be 1 or more, and --tab-limit 0 or more")
 	}
 	for _, f := range []string{"default-session", "root-session"} {
@@ -92,12 +93,43 @@ func (s *service) sessions() []*record.Record {
 	s.record.Get("proxy", &e)
 	all := []*record.Record{}
 	for _, i := range s.proxy.Sessions.List() {
-		r := record.New()
-		r.MustSet("proxy", e)
-		r.MustSet("session", sessionOf(i, e))
-		all = append(all, r)
+		all = append(all, sessionRecord(i, e))
 	}
 	return all
+}
+
+func sessionRecord(i sessions.Info, e record.Proxy) *record.Record {
+	r := record.New()
+	r.MustSet("proxy", e)
+	r.MustSet("session", sessionOf(i, e))
+	return r
+}
+
+// newRequest names a session to create, and its settings where they differ from
+// the proxy's.
+type newRequest struct {
+	Name string `json:"name"`
+	sessions.Settings
+}
+
+// newSession creates a session and returns its record.
+func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, error) {
+	n := newRequest{Settings: s.proxy.Sessions.Defaults}
+	if err := json.Unmarshal(params, &n); err != nil {
+		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+	}
+	if err := n.Check(); err != nil {
+		return nil, err
+	}
+	return control.Later(func() (any, error) {
+		i, err := s.proxy.Sessions.New(ctx, n.Name, n.Settings)
+		if err != nil {
+			return nil, err
+		}
+		var e record.Proxy
+		s.record.Get("proxy", &e)
+		return []*record.Record{sessionRecord(i, e)}, nil
+	}), nil
 }
 
 // endRequest says which sessions to end.
@@ -112,8 +144,11 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		return nil, control.Errorf(control.BadRequest,
 			"this proxy has no sessions: start it with --isolate")
 	}
-	if method == "session_list" {
+	switch method {
+	case "session_list":
 		return s.sessions(), nil
+	case "session_new":
+		return s.newSession(ctx, params)
 	}
 	var e endRequest
 	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
@@ -142,13 +177,19 @@ var sessionColumns = []cli.Column{
 	{Head: "ENDPOINT", Field: "session.ws_url"},
 }
 
-// Sessions lists the sessions of the running proxies, or ends sessions of one.
+// Sessions lists the sessions of the running proxies, or creates or ends
+// sessions of one.
 func Sessions(c *cli.Context) error {
 	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": Session{}}), nil)
 	if err != nil {
 		return err
 	}
 	args := c.Args()
+	for _, f := range settingFlags {
+		if c.IsSet(f) && (len(args) == 0 || args[0] != "new") {
+			return c.UsageError("--%s applies to a new session: session new NAME", f)
+		}
+	}
 	switch {
 	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
 		err = listSessions(c, out)
@@ -156,8 +197,10 @@ func Sessions(c *cli.Context) error {
 		err = endSessions(c, out, endRequest{Name: args[1]})
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
 		err = endSessions(c, out, endRequest{All: true})
+	case len(args) == 2 && args[0] == "new" && !c.Bool("all"):
+		err = newSession(c, out, args[1])
 	default:
-		return c.UsageError("expected list, end NAME, or end --all")
+		return c.UsageError("expected list, new NAME, end NAME, or end --all")
 	}
 	return errors.Join(err, out.Close())
 }
@@ -179,17 +222,45 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 }
 
 func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
+	p, err := isolatedProxy(c)
+	if err != nil {
+		return err
+	}
+	return callSessions(c, out, p, "session_end", e, 0)
+}
+
+// settingFlags are the flags of session new that override the settings of the
+// proxy.
+var settingFlags = []string{"tab-limit"}
+
+func newSession(c *cli.Context, out *cli.Output, name string) error {
+	p, err := isolatedProxy(c)
+	if err != nil {
+		return err
+	}
+	params := map[string]any{"name": name}
+	for _, f := range settingFlags {
+		if c.IsSet(f) {
+			params[strings.ReplaceAll(f, "-", "_")] = c.Value(f)
+		}
+	}
+	return callSessions(c, out, p, "session_new", params, 0)
+}
+
+// isolatedProxy returns the proxy of --port, or the only one with sessions.
+func isolatedProxy(c *cli.Context) (state.Proxy, error) {
 	ps, err := isolatedProxies(c)
 	switch {
 	case err != nil:
-		return err
+		return state.Proxy{}, err
 	case len(ps) == 0:
-		return &exit.Error{Code: exit.Unavailable,
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("no bproxy --isolate is running (looked in %s)", c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
-		return c.UsageError("several proxies are running; choose one with --port: %s", strings.Join(portsOf(ps), ", "))
+		return state.Proxy{}, c.UsageError("several proxies are running; choose one with --port: %s",
+			strings.Join(portsOf(ps), ", "))
 	}
-	return callSessions(c, out, ps[0], "session_end", e, 0)
+	return ps[0], nil
 }
 
 // isolatedProxies returns the proxies with sessions: the one of --port, or all.

@@ -28,8 +28,8 @@ type Registry struct {
 	Grace, Idle time.Duration
 	// Max bounds the number of sessions.
 	Max int
-	// TabLimit bounds the pages of each session; 0: no bound.
-	TabLimit int
+	// Defaults are the settings of sessions that New has not created.
+	Defaults Settings
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
@@ -37,7 +37,7 @@ type Registry struct {
 	// client gets a session of its own there.
 	Root string
 
-	create func(context.Context, Key) (session, func(), error) // set by tests
+	create func(context.Context, Key, Settings) (session, func(), error) // set by tests
 
 	mu      sync.Mutex
 	table   table
@@ -79,15 +79,30 @@ var (
 // Use returns a session and creates it if necessary: once for all that wait for
 // it. Call done when it is no longer used.
 func (g *Registry) Use(ctx context.Context, k Key) (s *virtual.Session, done func(), err error) {
-	e, err := g.use(ctx, k)
+	e, err := g.use(ctx, k, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return e.session.(*virtual.Session), func() { g.leave(e) }, nil
 }
 
-func (g *Registry) use(ctx context.Context, k Key) (*entry, error) {
-	e, err := g.enter(k)
+// New creates a named session. It fails if there is one with this name.
+func (g *Registry) New(ctx context.Context, name string, settings Settings) (Info, error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, err
+	}
+	k := Key{Name: name}
+	e, err := g.use(ctx, k, &settings)
+	if err != nil {
+		return Info{}, err
+	}
+	defer g.leave(e)
+	return infoOf(k, e.session.(*virtual.Session)), nil
+}
+
+// use waits for a session. With settings, it must be new.
+func (g *Registry) use(ctx context.Context, k Key, settings *Settings) (*entry, error) {
+	e, err := g.enter(k, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +119,7 @@ func (g *Registry) use(ctx context.Context, k Key) (*entry, error) {
 	return e, nil
 }
 
-func (g *Registry) enter(k Key) (*entry, error) {
+func (g *Registry) enter(k Key, settings *Settings) (*entry, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -116,11 +131,19 @@ func (g *Registry) enter(k Key) (*entry, error) {
 	if e := g.table.entries[k]; e != nil && e.isOver() {
 		g.table.drop(e) // before its own goroutine does: clients may return at once
 	}
+	if g.table.entries[k] != nil && settings != nil {
+		e := control.Errorf(control.SessionExists, "there is already a session %q", k.Name)
+		e.Hint = "bproxy session end " + k.Name + " ends it"
+		return nil, e
+	}
 	e, created, err := g.table.enter(k)
 	if created {
 		ctx, cancel := context.WithCancel(context.Background())
 		e.ready, e.gone, e.end = make(chan struct{}), make(chan struct{}), cancel
-		g.running.Go(func() { g.run(ctx, e) })
+		if settings == nil {
+			settings = &g.Defaults
+		}
+		g.running.Go(func() { g.run(ctx, e, *settings) })
 	}
 	return e, err
 }
@@ -161,14 +184,14 @@ func (g *Registry) sweep() {
 }
 
 // run creates a session and runs it until the context or the session ends.
-func (g *Registry) run(ctx context.Context, e *entry) {
+func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 	defer close(e.gone)
 	defer e.end()
 	create := g.create
 	if create == nil {
 		create = g.onChrome
 	}
-	s, release, err := create(ctx, e.key)
+	s, release, err := create(ctx, e.key, settings)
 	g.mu.Lock()
 	if err == nil {
 		g.table.created(e, s.Used)
@@ -206,13 +229,13 @@ const (
 )
 
 // onChrome creates a session on the current Chrome.
-func (g *Registry) onChrome(ctx context.Context, k Key) (session, func(), error) {
+func (g *Registry) onChrome(ctx context.Context, k Key, settings Settings) (session, func(), error) {
 	for try := 1; ; try++ {
 		b, release, err := g.Chrome(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := b.NewSession(ctx, virtual.Options{Default: k.Kind == Named && k.Name == g.Default, TabLimit: g.TabLimit})
+		s, err := b.NewSession(ctx, settings.options(k.Kind == Named && k.Name == g.Default))
 		if err == nil {
 			return s, release, nil
 		}
@@ -237,11 +260,15 @@ type Info struct {
 	virtual.Stats
 }
 
+func infoOf(k Key, s *virtual.Session) Info {
+	return Info{Name: k.Name, Anonymous: k.Kind != Named, Stats: s.Stats()}
+}
+
 // List returns the sessions, the oldest first.
 func (g *Registry) List() []Info {
 	all := []Info{}
 	for k, s := range g.ready() {
-		all = append(all, Info{Name: k.Name, Anonymous: k.Kind != Named, Stats: s.Stats()})
+		all = append(all, infoOf(k, s))
 	}
 	slices.SortFunc(all, func(a, b Info) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt.Time), cmp.Compare(a.Name, b.Name))

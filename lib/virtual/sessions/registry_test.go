@@ -22,10 +22,11 @@ type fakes struct {
 }
 
 type fake struct {
-	key  Key
-	used atomic.Int64 // Unix nanoseconds
-	done chan struct{}
-	over atomic.Bool
+	key      Key
+	settings Settings
+	used     atomic.Int64 // Unix nanoseconds
+	done     chan struct{}
+	over     atomic.Bool
 }
 
 func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
@@ -35,7 +36,7 @@ func (f *fake) End(context.Context) error {
 	return nil
 }
 
-func (f *fakes) create(ctx context.Context, k Key) (session, func(), error) {
+func (f *fakes) create(ctx context.Context, k Key, settings Settings) (session, func(), error) {
 	select {
 	case <-time.After(f.takes):
 	case <-ctx.Done():
@@ -44,7 +45,7 @@ func (f *fakes) create(ctx context.Context, k Key) (session, func(), error) {
 	if f.err != nil {
 		return nil, nil, f.err
 	}
-	s := &fake{key: k, done: make(chan struct{})}
+	s := &fake{key: k, settings: settings, done: make(chan struct{})}
 	s.used.Store(time.Now().UnixNano())
 	f.made = append(f.made, s)
 	f.held.Add(1)
@@ -68,7 +69,7 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 // use uses a session that must exist.
 func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
 	t.Helper()
-	e, err := g.use(t.Context(), k)
+	e, err := g.use(t.Context(), k, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestOneCreationHoweverManyWait(t *testing.T) {
 		got := make(chan session, 5)
 		for range 5 {
 			go func() {
-				e, err := g.use(t.Context(), Key{Name: "a"})
+				e, err := g.use(t.Context(), Key{Name: "a"}, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -101,6 +102,27 @@ func TestOneCreationHoweverManyWait(t *testing.T) {
 		}
 		if len(f.made) != 1 {
 			t.Errorf("%d were made", len(f.made))
+		}
+	})
+}
+
+func TestNewSessionsAreNew(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		g.Defaults.TabLimit = 7
+		e, err := g.use(t.Context(), Key{Name: "a"}, &Settings{TabLimit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.leave(e)
+		_, done := use(t, g, Key{Name: "b"})
+		done()
+		if a, b := f.made[0].settings, f.made[1].settings; a.TabLimit != 1 || b != g.Defaults {
+			t.Errorf("the settings are %+v and %+v", a, b)
+		}
+		var exists *control.Error
+		if _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); !errors.As(err, &exists) ||
+			exists.Code != control.SessionExists {
+			t.Errorf("a name that exists: %v", err)
 		}
 	})
 }
@@ -164,7 +186,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 			_, done := use(t, g, Key{Name: fmt.Sprint(i)})
 			done()
 		}
-		_, err := g.use(t.Context(), Key{Name: "more"})
+		_, err := g.use(t.Context(), Key{Name: "more"}, nil)
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.SessionLimit || !strings.Contains(err.Error(), "3 sessions") {
 			t.Errorf("a fourth of 3: %v", err)
@@ -200,7 +222,7 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, cancel)
-		if _, err := g.use(ctx, Key{Name: "a"}); !errors.Is(err, context.Canceled) {
+		if _, err := g.use(ctx, Key{Name: "a"}, nil); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		sleep(time.Second)
@@ -208,14 +230,14 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 			t.Error("a session was made for nobody")
 		}
 		f.err = errors.New("no Chrome")
-		if _, err := g.use(t.Context(), Key{Name: "a"}); !errors.Is(err, f.err) {
+		if _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
 			t.Error(err)
 		}
 		f.err = nil
 		use(t, g, Key{Name: "a"})
 		waits := make(chan error, 1)
 		go func() {
-			_, err := g.use(t.Context(), Key{Name: "b"})
+			_, err := g.use(t.Context(), Key{Name: "b"}, nil)
 			waits <- err
 		}()
 		synctest.Wait()
