@@ -57,6 +57,7 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 	clients, _ := filepath.Abs("../scripts/clients/node_modules/.bin")
 	m := w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
+	m.lists("browser_navigate")
 	works := func(what string) {
 		t.Helper()
 		if r := m.tool("browser_evaluate", `{"function":"() => 1"}`); r.tool(t).IsError {
@@ -232,17 +233,17 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	}
 	m := w.mcp(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.dir+"/text", "--mcp",
 		as("well", ""))
+	m.lists("well", "late") // which takes 2 s
 	if r := m.tool("well", "{}"); r.Error != nil || r.tool(t).IsError {
 		t.Error(r.line)
 	}
-	if r := m.tool("late", "{}"); r.Error != nil || r.tool(t).IsError { // 2 s later
+	if r := m.tool("late", "{}"); r.Error != nil || r.tool(t).IsError {
 		t.Error(r.line)
 	}
-	status := m.tool("coordinator_status", "{}").text(t)
 	for _, want := range []string{"cannot list", "cannot start child text", "permission denied"} {
-		if !strings.Contains(status, want) {
-			t.Errorf("no %q in %s", want, status)
-		}
+		until(t, "the status says "+want, func() bool {
+			return strings.Contains(m.tool("coordinator_status", "{}").text(t), want)
+		})
 	}
 	m.end()
 	w.clean()
@@ -252,7 +253,7 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	c.Env, c.Dir = slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir + "/cache"}), clients
 	m = w.attach(c)
 	m.greet("{}")
-	m.tools()
+	m.lists("browser_navigate")
 	if n := len(w.ours()); n < 5 { // bmcp, hold, npx, what it runs, bproxy
 		t.Errorf("only %q run", w.ours())
 	}

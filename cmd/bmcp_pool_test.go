@@ -339,6 +339,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	clients, _ := filepath.Abs("../scripts/clients/node_modules/.bin")
 	m := w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
+	m.lists("browser_navigate")
 	for _, args := range []string{"", `"browser_instance":"1",`} {
 		if r := m.tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`); r.tool(t).IsError {
 			t.Fatal(r.line)
@@ -353,6 +354,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	m.end()
 	m = w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
+	m.lists("browser_navigate")
 	if r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`); r.tool(t).IsError ||
 		strings.Contains(r.text(t), "mine") {
 		t.Error(r.line)

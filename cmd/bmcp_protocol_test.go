@@ -51,6 +51,9 @@ func TestMCPConformance(t *testing.T) {
 	want := suite("http://127.0.0.1:"+strings.TrimSpace(port)+"/mcp", legacy...)
 
 	url, stop := w.serveMCP(nil, "--", "node", clients+"/fixture.mjs")
+	first := newWebHost(t, url)
+	first.lists("test_simple_text")
+	first.leaves()
 	if got := suite(url, legacy...); scenarios(got) != scenarios(want) || scenarios(want) == "" {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -78,6 +81,11 @@ func TestMCPInspector(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	clients, _ := filepath.Abs("../scripts/clients/node_modules")
+	// Inspector asks for the tools once: from then on they are in the cache.
+	m := w.startMCP([]string{"HOME=" + w.dir}, browserChildren(t)...)
+	m.greet("{}")
+	m.lists("browser_navigate", "navigate_page")
+	m.end()
 	for _, pools := range []string{"1", "3"} {
 		for _, era := range []string{"legacy", "modern"} {
 			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli",

@@ -34,13 +34,21 @@ func newWebHost(t *testing.T, url string) *webHost {
 	return host
 }
 
-// lists waits until a tool is there: its child may start slowly.
-func (h *webHost) lists(tool string) {
+// lists waits until tools are listed, as mcp.lists does.
+func (h *webHost) lists(tools ...string) {
 	h.t.Helper()
-	until(h.t, tool+" is listed", func() bool {
+	listed(h.t, tools, func() []string {
 		_, _, body := post(h.t, h.url, map[string]string{"Mcp-Session-Id": h.session},
 			`{"jsonrpc":"2.0","id":"list","method":"tools/list","params":{}}`)
-		return strings.Contains(body, `"name":"`+tool+`"`)
+		for line := range strings.Lines(body) {
+			r := rpc{line: line}
+			if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &r) == nil &&
+				string(r.ID) == `"list"` {
+				return r.toolNames(h.t)
+			}
+		}
+		h.t.Fatalf("no list of tools: %.500s", body)
+		return nil
 	})
 }
 
@@ -241,6 +249,7 @@ func TestMCPSessionIDs(t *testing.T) {
 		append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
 	site := titles(t)
 	m.greet("{}")
+	m.lists("browser_navigate", "navigate_page")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/mine"))
 	m.tool("browser_evaluate", `{"function":"() => document.cookie = 'kept=yes; max-age=3600'"}`)
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":"a"}`, site+"/a"))
@@ -296,6 +305,7 @@ func TestMCPSessionIDs(t *testing.T) {
 	m = w.startMCP([]string{"HOME=" + w.dir},
 		append([]string{"--shared", "--profile", w.dir + "/profile"}, browserChildren(t)...)...)
 	m.greet("{}")
+	m.lists("browser_navigate")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/later"))
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
 		t.Errorf("%s\nlacks %q", r, "kept=yes")
@@ -450,8 +460,7 @@ func TestMCPVirtualPool(t *testing.T) {
 		"PW_MCP_PROXY__A_LEASE_TTL=15s"},
 		append(browserChildren(t), "--mcp", "port="+bin+"/fakechild {cdp_port}")...)
 	hosts := []*webHost{newWebHost(t, url), newWebHost(t, url)}
-	hosts[0].lists("browser_navigate")
-	hosts[0].lists("list_pages")
+	hosts[0].lists("browser_navigate", "list_pages", "env")
 	for n := range 3 {
 		for i, h := range hosts {
 			page := fmt.Sprintf("/lease-%d/%d", i, n)

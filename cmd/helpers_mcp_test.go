@@ -177,14 +177,30 @@ func (m *mcp) tool(name, args string) *rpc {
 
 func (m *mcp) tools() (names []string) {
 	m.t.Helper()
-	var x struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(m.call("tools/list", "{}").Result, &x); err != nil {
-		m.t.Fatal(err)
+	return m.call("tools/list", "{}").toolNames(m.t)
+}
+
+// lists waits until tools are listed. What a child is has to be started, and
+// perhaps to be fetched, which on a busy machine takes longer than bmcp's first
+// list waits for it; a tool that is not known yet could not be called.
+func (m *mcp) lists(tools ...string) {
+	m.t.Helper()
+	listed(m.t, tools, m.tools)
+}
+
+// listed asks for the tools until all of these are among them.
+func listed(t *testing.T, tools []string, list func() []string) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		got := list()
+		missing := slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(got, name) })
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%q are not listed after two minutes, only %q", missing, got)
+		}
 	}
-	for _, t := range x.Tools {
-		names = append(names, t.Name)
-	}
-	return names
 }
 
 // rpc is a message.
@@ -213,6 +229,17 @@ func (r *rpc) tool(t *testing.T) (x toolResult) {
 	t.Helper()
 	r.into(t, &x)
 	return x
+}
+
+// toolNames are those of a list.
+func (r *rpc) toolNames(t *testing.T) (names []string) {
+	t.Helper()
+	var x struct{ Tools []struct{ Name string } }
+	r.into(t, &x)
+	for _, tool := range x.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
 }
 
 func (r *rpc) text(t *testing.T) string {

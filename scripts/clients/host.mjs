@@ -15,7 +15,11 @@ client.setRequestHandler(ListRootsRequestSchema, () => {
 await client.connect(command.startsWith('http')
   ? new StreamableHTTPClientTransport(new URL(command))
   : new StdioClientTransport({ command, args, env: process.env }));
-const { tools } = await client.listTools(); // which compiles each output schema
+let { tools } = await client.listTools(); // which compiles each output schema
+while (!tools.some((tool) => tool.name === 'browser_navigate')) { // its child starts slowly
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  ({ tools } = await client.listTools());
+}
 const own = await client.callTool({ name: 'coordinator_status', arguments: {} }); // checked against its schema
 const page = await client.callTool({ name: 'browser_navigate', arguments: { url: 'data:text/html,<title>host</title>' } }, undefined, { onprogress() {} });
 const bulk = await client.callTool({
