@@ -74,6 +74,8 @@ func main() {
 						Usage: "allow at most `N` pages in the new session"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				}},
+			{Name: "har", Usage: "convert a trace to an HTTP Archive (HAR 1.2) on standard output", ArgsUsage: "TRACE",
+				Do: command.HAR},
 			{Name: "status", Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},
 			{Name: "launch", Usage: "launch its browser, or replace it with one that has other options", ArgsUsage: port,
 				Do: command.Remote("launch"), Flags: flags.Browser(browser)},

@@ -15,6 +15,8 @@ complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a pr
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
 complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
+complete -c bproxy -n __fish_use_subcommand -a har -d 'convert a trace to an HTTP Archive'
+complete -c bproxy -n '__fish_seen_subcommand_from har' -F
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list new end'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'

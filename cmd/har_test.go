@@ -1,0 +1,280 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"btools/lib/websocket"
+)
+
+// evidenceSite serves what scripts/clients/har.mjs visits.
+func evidenceSite(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/start":
+			http.SetCookie(w, &http.Cookie{Name: "who", Value: r.URL.Query().Get("who"), Path: "/", HttpOnly: true})
+			http.SetCookie(w, &http.Cookie{Name: "second", Value: "2"})
+			http.Redirect(w, r, "/page?"+r.URL.RawQuery, http.StatusFound)
+		case "/page":
+			fmt.Fprintf(w, "<!doctype html><title>the page</title><p>page of %s, \"<ü>\"", r.URL.Query().Get("who"))
+		case "/image.png":
+			w.Header().Set("Content-Type", "image/png")
+			w.Write([]byte("\x89PNG\r\n\x1a\n\x00\xff"))
+		case "/cached.js":
+			w.Header().Set("Cache-Control", "max-age=1000")
+			w.Header().Set("Content-Type", "text/javascript")
+			fmt.Fprint(w, "1")
+		case "/broken":
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case "/ws":
+			c, err := websocket.Accept(w, r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close(websocket.Normal, "")
+			for m, err := c.Next(); err == nil; m, err = c.Next() {
+				b, _ := m.Bytes()
+				c.Write(append([]byte("echo of "), b...))
+			}
+		default:
+			fmt.Fprintf(w, "<!doctype html><title>%s</title>", r.URL.Path)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// archive is the part of an HTTP Archive that is tested.
+type archive struct {
+	Log struct {
+		Version          string
+		Creator, Browser struct{ Name, Version string }
+		Pages            []struct {
+			ID, Title   string
+			Started     time.Time `json:"startedDateTime"`
+			PageTimings struct{ OnContentLoad, OnLoad float64 }
+		}
+		Entries []harEntry
+	}
+}
+
+type nameValue struct{ Name, Value string }
+
+type harEntry struct {
+	Pageref string
+	Started time.Time `json:"startedDateTime"`
+	Time    float64
+	Request struct {
+		Method, URL, HTTPVersion      string
+		Headers, Cookies, QueryString []nameValue
+		PostData                      struct {
+			MimeType, Text string
+			Params         []nameValue
+		}
+		BodySize int
+	}
+	Response struct {
+		Status                int
+		StatusText            string
+		Headers, Cookies      []nameValue
+		RedirectURL           string
+		HeadersSize, BodySize int
+		Error                 string `json:"_error"`
+		Content               struct {
+			Size                     int
+			MimeType, Text, Encoding string
+		}
+	}
+	Timings   struct{ Blocked, DNS, Connect, SSL, Send, Wait, Receive float64 }
+	ServerIP  string `json:"serverIPAddress"`
+	FromCache string `json:"_fromCache"`
+	Session   string `json:"_session"`
+	Messages  []struct {
+		Type, Data string
+		Time       float64
+	} `json:"_webSocketMessages"`
+}
+
+// har converts a trace, has the result validated, and returns it with what the
+// program has said.
+func (w *world) har(trace string) (archive, string) {
+	w.t.Helper()
+	r := w.run("bproxy", "har", trace)
+	if r.code != 0 {
+		w.t.Fatalf("%+v", r)
+	}
+	path := trace + ".har"
+	if err := os.WriteFile(path, []byte(r.out), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	check, _ := filepath.Abs("../scripts/clients/har-check.mjs")
+	if v := w.run("node", check, path); v.out != "valid\n" {
+		w.t.Errorf("the archive is not valid: %s%s", v.out, v.err)
+	}
+	var a archive
+	if err := json.Unmarshal([]byte(r.out), &a); err != nil {
+		w.t.Fatal(err)
+	}
+	return a, r.err
+}
+
+// visited asserts that an archive has the visit of one client, once.
+func (a archive) visited(t *testing.T, site, who string, started time.Time) {
+	t.Helper()
+	page := "?who=" + who + "&q=a%20b&q="
+	var got []string
+	entries := map[string]harEntry{}
+	for _, e := range a.Log.Entries {
+		path := strings.TrimPrefix(strings.TrimPrefix(e.Request.URL, "ws"+strings.TrimPrefix(site, "http")), site)
+		if !strings.Contains(path, who) {
+			continue
+		}
+		name := path
+		if e.FromCache != "" {
+			name += " " + e.FromCache
+		}
+		got = append(got, name)
+		entries[name] = e
+		sum := 0.0
+		for _, d := range []float64{e.Timings.Blocked, e.Timings.DNS, e.Timings.Connect, e.Timings.Send, e.Timings.Wait,
+			e.Timings.Receive} {
+			sum += max(0, d)
+		}
+		if e.Started.Before(started.Add(-time.Second)) || time.Since(e.Started) < 0 || e.Time < sum-0.1 ||
+			e.Time > sum+0.1 || e.Time > 60_000 {
+			t.Errorf("%s: began %v, took %v ms, the parts %v", name, e.Started, e.Time, e.Timings)
+		}
+	}
+	slices.Sort(got)
+	got = slices.Compact(got)
+	cached := "/cached.js?" + who + " disk"
+	if entries[cached].Request.URL == "" {
+		cached = "/cached.js?" + who + " memory"
+	}
+	want := []string{"/broken?" + who, "/cached.js?" + who, cached, "/image.png?" + who, "/page" + page, "/post?" + who,
+		"/second?" + who, "/start" + page, "/ws?" + who}
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Fatalf("the archive has\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	start, doc := entries["/start"+page], entries["/page"+page]
+	if r := start.Response; r.Status != 302 || r.RedirectURL != "/page"+page || len(r.Cookies) != 2 ||
+		r.Cookies[0] != (nameValue{"who", who}) || r.HeadersSize < 50 {
+		t.Errorf("the redirect: %+v", r)
+	}
+	if q := start.Request.QueryString; !slices.Equal(q, []nameValue{{"who", who}, {"q", "a b"}, {"q", ""}}) {
+		t.Errorf("its query: %v", q)
+	}
+	wantText := fmt.Sprintf("<!doctype html><title>the page</title><p>page of %s, \"<ü>\"", who)
+	if c := doc.Response.Content; c.Text != wantText || c.Size != len(wantText) || c.MimeType != "text/html" ||
+		doc.Response.Status != 200 || doc.ServerIP != "127.0.0.1" || doc.Request.HTTPVersion != "HTTP/1.1" {
+		t.Errorf("the page: %+v", doc)
+	}
+	if c := doc.Request.Cookies; !slices.Contains(c, nameValue{"who", who}) || len(c) != 2 {
+		t.Errorf("its cookies: %v", c)
+	}
+	p := entries["/post?"+who].Request
+	if p.Method != "POST" || p.PostData.Text != "name=value+of+"+who || p.BodySize != len(p.PostData.Text) ||
+		!slices.Equal(p.PostData.Params, []nameValue{{"name", "value of " + who}}) {
+		t.Errorf("the form: %+v", p)
+	}
+	if c := entries["/image.png?"+who].Response.Content; c.Encoding != "base64" || c.Text != "iVBORw0KGgoA/w==" ||
+		c.Size != 10 {
+		t.Errorf("the image: %+v", c)
+	}
+	if r := entries["/broken?"+who].Response; !strings.HasPrefix(r.Error, "net::ERR_") {
+		t.Errorf("the response that breaks off: %+v", r)
+	}
+	if ws := entries["/ws?"+who]; ws.Response.Status != 101 || len(ws.Messages) != 2 ||
+		ws.Messages[0].Type != "send" || ws.Messages[1].Data != "echo of hello "+who ||
+		ws.Messages[1].Time < float64(started.Unix()-1) {
+		t.Errorf("the WebSocket: %+v", ws)
+	}
+	pages := 0
+	for _, p := range a.Log.Pages {
+		switch p.ID {
+		case doc.Pageref:
+			if start.Pageref != p.ID || entries["/post?"+who].Pageref != p.ID || p.PageTimings.OnLoad <= 0 ||
+				p.PageTimings.OnContentLoad <= 0 || p.PageTimings.OnContentLoad > p.PageTimings.OnLoad {
+				t.Errorf("the first page: %+v, %+v", p, start)
+			}
+			pages++
+		case entries["/second?"+who].Pageref:
+			pages++
+		}
+	}
+	if pages != 2 {
+		t.Errorf("of the pages %+v, %d are those of %s", a.Log.Pages, pages, who)
+	}
+}
+
+// harClients visits the site with clients at once.
+func harClients(t *testing.T, p *proxy, site string, at func(who string) (http, ws string), names ...string) {
+	t.Helper()
+	script, _ := filepath.Abs("../scripts/clients/har.mjs")
+	var wg sync.WaitGroup
+	for _, name := range names {
+		library, _, _ := strings.Cut(name, "-")
+		httpURL, wsURL := at(name)
+		c := p.w.cmd("node", script, library, httpURL, wsURL, site, name)
+		c.Env = slices.Concat(c.Env, []string{"HOME=" + p.w.dir})
+		wg.Go(func() {
+			if out, err := c.CombinedOutput(); err != nil || string(out) != "done\n" {
+				t.Errorf("%s: %v\n%s", name, err, out)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Clients on one browser, whose trace becomes one archive.
+func TestHAR(t *testing.T) {
+	t.Parallel()
+	site := evidenceSite(t)
+	w := newWorld(t)
+	trace := w.dir + "/trace.jsonl"
+	p := w.proxy("--trace", trace)
+	started := time.Now()
+	names := []string{"playwright-a", "puppeteer-b"}
+	harClients(t, p, site, func(string) (string, string) { return p.url, "" }, names...)
+	p.stop()
+	a, said := w.har(trace)
+	if a.Log.Version != "1.2" || a.Log.Creator.Name != "bproxy" || a.Log.Browser.Name == "" || said != "" {
+		t.Errorf("%+v, %s", a.Log.Creator, said)
+	}
+	for _, name := range names {
+		a.visited(t, site, name, started)
+	}
+	whole, _ := os.ReadFile(trace)
+	// Damage costs the damaged lines only, and one that is cut off is the last.
+	cut := append([]byte("{\"time\":\x00\n"), whole[:len(whole)-7]...)
+	os.WriteFile(trace, cut, 0o600)
+	if b, said := w.har(trace); len(b.Log.Entries) != len(a.Log.Entries) || !strings.Contains(said, "2 damaged") {
+		t.Errorf("of a damaged trace: %d entries, not %d; %s", len(b.Log.Entries), len(a.Log.Entries), said)
+	}
+	os.WriteFile(trace, []byte(`{"time":"2026-01-02T03:04:05.678Z","connection":1,"direction":"to_client",`+
+		`"message":{"method":"Page.loadEventFired","params":{}}}`+"\n"), 0o600)
+	r := w.run("bproxy", "har", trace)
+	r.wants(t, 65, "no Network events")
+	if r.out != "" {
+		t.Errorf("it has printed %q", r.out)
+	}
+	w.run("bproxy", "har", w.dir+"/none").wants(t, 65, "no such file")
+	w.run("bproxy", "har", w.dir).wants(t, 65, "not a file")
+	w.run("bproxy", "har").wants(t, 64, "one trace")
+	w.clean()
+}

@@ -1,0 +1,361 @@
+package har
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"btools/lib/jsonrpc"
+)
+
+// Summary says what was converted.
+type Summary struct {
+	Entries int
+	Pages   int
+	Bodies  int // of responses
+	Damaged int // lines that were skipped
+}
+
+// ErrNoNetwork means that a trace has no events of the Network domain.
+var ErrNoNetwork = errors.New("the trace has no Network events")
+
+// Convert writes the archive of a trace, of which the first size bytes are
+// read. It writes nothing if it returns ErrNoNetwork.
+func Convert(trace io.ReaderAt, size int64, by Creator, out io.Writer) (Summary, error) {
+	found, err := scan(io.NewSectionReader(trace, 0, size))
+	if err != nil {
+		return Summary{}, fmt.Errorf("cannot read the trace: %w", err)
+	}
+	if found.events == 0 {
+		return Summary{Damaged: found.damaged}, ErrNoNetwork
+	}
+	buffer := bufio.NewWriterSize(out, 256<<10)
+	c := &converter{
+		trace: trace, index: found, out: buffer, requests: map[requestKey]*request{}, seen: map[identity]bool{},
+		pages: map[string]*page{}, current: map[string]*page{}, sessions: map[sessionKey]target{},
+		children: map[string]bool{},
+	}
+	c.sum.Damaged = found.damaged
+	c.raw(`{"log":{"version":"` + Version + `","creator":`)
+	c.value(by)
+	if found.browser != nil {
+		c.raw(`,"browser":`)
+		c.value(found.browser)
+	}
+	c.raw(`,"entries":[`)
+	read := newLines(io.NewSectionReader(trace, 0, size))
+	for c.err == nil {
+		l, err := read.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return c.sum, fmt.Errorf("cannot read the trace: %w", err)
+		}
+		c.line(l)
+	}
+	c.flushWhere(func(*request) bool { return true })
+	c.raw("\n],\"pages\":[")
+	for i, p := range c.order {
+		c.separate(i)
+		c.value(p)
+	}
+	c.raw("\n]}}\n")
+	c.sum.Pages = len(c.order)
+	if c.err == nil {
+		c.err = buffer.Flush()
+	}
+	if c.err != nil {
+		return c.sum, fmt.Errorf("cannot write the archive: %w", c.err)
+	}
+	return c.sum, nil
+}
+
+// converter reads a trace for the second time.
+type converter struct {
+	trace io.ReaderAt
+	index *index
+	out   *bufio.Writer
+	err   error
+	sum   Summary
+
+	requests map[requestKey]*request // under way
+	queue    []*request              // the same, the oldest first; and some that are over
+	held     int                     // their size, roughly
+	seen     map[identity]bool       // requests that were written
+	seenAt   []identity              // the same, the oldest first
+
+	pages    map[string]*page      // by loader
+	order    []*page               // the same, the oldest first
+	current  map[string]*page      // by target
+	sessions map[sessionKey]target // whose targets are known
+	children map[string]bool       // frames in others
+}
+
+// requestKey identifies a request of a connection. Its events may come from
+// several CDP sessions: a frame that moves to another process gets another one.
+type requestKey struct{ connection, id string }
+
+// identity identifies a request however many connections report it.
+type identity struct {
+	id   string
+	time float64
+}
+
+type sessionKey struct{ connection, session string }
+
+// target is that of a CDP session.
+type target struct {
+	id, typ string
+	parent  string // the CDP session to which it is attached
+}
+
+func (c *converter) raw(s string) {
+	if c.err == nil {
+		_, c.err = c.out.WriteString(s)
+	}
+}
+
+// value writes JSON without escapes for HTML, which would double some bodies.
+func (c *converter) value(v any) {
+	if c.err != nil {
+		return
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if c.err = e.Encode(v); c.err == nil {
+		_, c.err = c.out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	}
+}
+
+// separate begins an element of an array.
+func (c *converter) separate(i int) {
+	if i > 0 {
+		c.raw(",")
+	}
+	c.raw("\n")
+}
+
+// line handles a line of the trace.
+func (c *converter) line(l line) {
+	if l.opened != "" {
+		c.connectionOpened(l)
+		return
+	}
+	if l.toBrowser || l.message == nil {
+		return
+	}
+	m := decode(l.message)
+	domain, name, _ := strings.Cut(m.method, ".")
+	switch domain {
+	case "Network":
+		c.network(l, name, m.session, m.params)
+	case "Page":
+		c.page(l, name, m.session, m.params)
+	case "Target":
+		c.target(l, name, m.session, m.params)
+	}
+}
+
+// connectionOpened forgets a connection of the same number: a trace may be of
+// several runs.
+func (c *converter) connectionOpened(l line) {
+	c.flushWhere(func(r *request) bool { return r.key.connection == l.connection })
+	for k := range c.sessions {
+		if k.connection == l.connection {
+			delete(c.sessions, k)
+		}
+	}
+	if _, id, ok := strings.Cut(l.opened, "/devtools/page/"); ok {
+		c.sessions[sessionKey{l.connection, ""}] = target{id: id, typ: "page"}
+	}
+}
+
+// maxSessions bounds the CDP sessions, and frames, that are remembered.
+const maxSessions = 100_000
+
+// target handles an event about targets.
+func (c *converter) target(l line, name, parent string, params json.RawMessage) {
+	info := jsonrpc.Get(params, "targetInfo")
+	id := jsonrpc.GetString(info, "targetId")
+	switch name {
+	case "attachedToTarget":
+		if len(c.sessions) < maxSessions {
+			c.sessions[sessionKey{l.connection, jsonrpc.GetString(params, "sessionId")}] = target{
+				id: id, typ: jsonrpc.GetString(info, "type"), parent: parent}
+		}
+	case "detachedFromTarget":
+		delete(c.sessions, sessionKey{l.connection, jsonrpc.GetString(params, "sessionId")})
+	case "targetInfoChanged":
+		title := jsonrpc.GetString(info, "title")
+		if p := c.current[id]; p != nil && title != "" && withoutFragment(jsonrpc.GetString(info, "url")) == p.url {
+			p.Title = title
+		}
+	}
+}
+
+func withoutFragment(url string) string {
+	url, _, _ = strings.Cut(url, "#")
+	return url
+}
+
+// tab returns the target of the tab that a CDP session is about.
+func (c *converter) tab(l line, session string) (t target, ok bool) {
+	for range 10 {
+		t, ok = c.sessions[sessionKey{l.connection, session}]
+		if !ok || t.typ == "page" || t.parent == session {
+			break
+		}
+		session = t.parent
+	}
+	return t, ok && t.typ == "page"
+}
+
+// page handles an event of the Page domain.
+func (c *converter) page(l line, name, session string, params json.RawMessage) {
+	var e struct {
+		FrameID   string  `json:"frameId"`
+		LoaderID  string  `json:"loaderId"`
+		Name      string  `json:"name"`
+		Timestamp float64 `json:"timestamp"`
+	}
+	json.Unmarshal(params, &e)
+	p := c.current[c.sessions[sessionKey{l.connection, session}].id]
+	switch name {
+	case "frameAttached":
+		if len(c.children) < maxSessions {
+			c.children[e.FrameID] = true
+		}
+		return
+	case "lifecycleEvent":
+		p, name = c.pages[e.LoaderID], e.Name
+	}
+	if p == nil || e.Timestamp < p.began {
+		return
+	}
+	after := ms((e.Timestamp - p.began) * 1000)
+	switch name {
+	case "DOMContentLoaded", "domContentEventFired":
+		setOnce(&p.Timings.Content, after)
+	case "load", "loadEventFired":
+		setOnce(&p.Timings.Load, after)
+	}
+}
+
+func setOnce(d *ms, value ms) {
+	if *d < 0 {
+		*d = value
+	}
+}
+
+// pageOf returns the page to which a request belongs; nil: none. The request of
+// a document in a main frame begins another page.
+func (c *converter) pageOf(l line, session string, e requestWillBeSent) *page {
+	p := c.pages[e.LoaderID]
+	isDocument := e.Type == "Document" && e.RequestID == e.LoaderID
+	if p != nil {
+		if isDocument { // redirected
+			if p.Title == p.url {
+				p.Title = withoutFragment(e.Request.URL)
+			}
+			p.url = withoutFragment(e.Request.URL)
+		}
+		return p
+	}
+	t, known := c.sessions[sessionKey{l.connection, session}]
+	isMain := e.FrameID != "" && (known && t.typ == "page" && t.id == e.FrameID || !known && !c.children[e.FrameID])
+	if !isDocument || !isMain {
+		if t, ok := c.tab(l, session); ok {
+			return c.current[t.id]
+		}
+		return c.current[e.FrameID]
+	}
+	p = &page{
+		Started: stamp(e.WallTime), ID: fmt.Sprintf("page_%d", len(c.order)+1), Title: withoutFragment(e.Request.URL),
+		Timings: timings{-1, -1}, url: withoutFragment(e.Request.URL), began: e.Timestamp,
+	}
+	c.pages[e.LoaderID], c.current[e.FrameID] = p, p
+	c.order = append(c.order, p)
+	if !known { // a connection to a page, of an old trace
+		c.sessions[sessionKey{l.connection, session}] = target{id: e.FrameID, typ: "page"}
+	}
+	return p
+}
+
+// flushWhere writes requests that are under way as they are.
+func (c *converter) flushWhere(wanted func(*request) bool) {
+	for _, r := range c.queue {
+		if !r.over && wanted(r) {
+			c.end(r)
+		}
+	}
+	c.queue = slices.DeleteFunc(c.queue, func(r *request) bool { return r.over })
+}
+
+// Bounds of the requests that are held until they are complete. Beyond, the
+// oldest are written as they are.
+const (
+	maxRequests = 10_000
+	maxHeld     = 32 << 20 // bytes
+)
+
+// hold adds a request to those under way.
+func (c *converter) hold(key requestKey) *request {
+	if r := c.requests[key]; r != nil {
+		return r
+	}
+	r := &request{key: key}
+	c.requests[key] = r
+	c.queue = append(c.queue, r)
+	c.bound(r)
+	return r
+}
+
+// bound writes the oldest requests if there are too many under way.
+func (c *converter) bound(current *request) {
+	for len(c.queue) > 0 && (c.queue[0].over || (len(c.requests) > maxRequests || c.held > maxHeld) &&
+		c.queue[0] != current) {
+		if r := c.queue[0]; !r.over {
+			c.end(r)
+		}
+		c.queue = c.queue[1:]
+	}
+	if len(c.queue) > 2*len(c.requests)+1000 {
+		c.queue = slices.DeleteFunc(c.queue, func(r *request) bool { return r.over })
+	}
+}
+
+// end writes what is left of a request and forgets it.
+func (c *converter) end(r *request) {
+	for len(r.hops) > 0 {
+		c.write(r)
+	}
+	if !r.over {
+		r.over = true
+		delete(c.requests, r.key)
+		c.held -= r.size
+	}
+}
+
+// maxSeen is how many written requests are remembered.
+const maxSeen = 1 << 16
+
+// isNew reports whether a request has not been written yet, and remembers it.
+func (c *converter) isNew(id identity) bool {
+	if c.seen[id] {
+		return false
+	}
+	c.seen[id] = true
+	c.seenAt = append(c.seenAt, id)
+	if len(c.seenAt) > maxSeen {
+		delete(c.seen, c.seenAt[0])
+		c.seenAt = c.seenAt[1:]
+	}
+	return true
+}

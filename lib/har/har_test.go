@@ -1,0 +1,248 @@
+package har
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// traceOf returns the lines of a trace, each given as CONNECTION SESSION
+// MESSAGE, where SESSION is that of CDP, or - for none, and a MESSAGE to the
+// browser begins with >.
+func traceOf(lines ...string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		parts := strings.SplitN(l, " ", 3)
+		message, direction := parts[2], "to_client"
+		if strings.HasPrefix(message, ">") {
+			message, direction = message[1:], "to_browser"
+		}
+		if parts[1] != "-" {
+			message = fmt.Sprintf(`%s,"sessionId":%q}`, strings.TrimSuffix(message, "}"), parts[1])
+		}
+		fmt.Fprintf(&b, `{"time":"2026-01-02T03:04:05.678Z","connection":%s,"direction":%q,"message":%s}`+"\n", parts[0],
+			direction, message)
+	}
+	return b.String()
+}
+
+func event(name, params string) string {
+	return fmt.Sprintf(`{"method":"Network.%s","params":%s}`, name, params)
+}
+
+func sent(id string, at float64, url, more string) string {
+	return event("requestWillBeSent", fmt.Sprintf(
+		`{"requestId":%q,"timestamp":%v,"wallTime":%v,"request":{"url":%q,"method":"GET","headers":{"A":"b"}}%s}`,
+		id, at, 1e9+at, url, more))
+}
+
+func received(id string, at float64, more string) string {
+	return event("responseReceived", fmt.Sprintf(
+		`{"requestId":%q,"timestamp":%v,"response":{"status":200,"statusText":"OK","headers":{},"mimeType":"text/x"%s}`,
+		id, at, more))
+}
+
+func finished(id string, at float64) string {
+	return event("loadingFinished", fmt.Sprintf(`{"requestId":%q,"timestamp":%v,"encodedDataLength":10}`, id, at))
+}
+
+func convert(t testing.TB, trace string) ([]entry, []page, Summary) {
+	t.Helper()
+	var out bytes.Buffer
+	sum, err := Convert(strings.NewReader(trace), int64(len(trace)), Creator{"test", "1"}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct {
+		Log struct {
+			Entries []json.RawMessage
+			Pages   []json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+		t.Fatalf("%v\n%s", err, out.Bytes())
+	}
+	var entries []entry
+	for _, raw := range a.Log.Entries {
+		var e struct { // whose times are written otherwise than they are read
+			Time     float64
+			Request  message
+			Response struct {
+				Status      int
+				RedirectURL string
+				Headers     []pair
+				Content     content
+				Error       string `json:"_error"`
+			}
+			Comment string
+			Timings phases
+		}
+		if err := json.Unmarshal(raw, &e); err != nil {
+			t.Fatalf("%v\n%s", err, raw)
+		}
+		x := entry{Time: ms(e.Time), Request: e.Request, Comment: e.Comment, Timings: e.Timings}
+		x.Response = response{Status: e.Response.Status, RedirectURL: e.Response.RedirectURL,
+			Headers: e.Response.Headers, Content: e.Response.Content, Error: e.Response.Error}
+		entries = append(entries, x)
+	}
+	return entries, make([]page, len(a.Log.Pages)), sum
+}
+
+func urls(entries []entry) (all []string) {
+	for _, e := range entries {
+		all = append(all, e.Request.URL)
+	}
+	return all
+}
+
+// The headers of the network come in any order, and belong to the redirects
+// that have them.
+func TestExtraInfo(t *testing.T) {
+	request := func(n int) string {
+		return event("requestWillBeSentExtraInfo", fmt.Sprintf(`{"requestId":"1","headers":{"N":"%d"}}`, n))
+	}
+	answer := func(n int) string {
+		return event("responseReceivedExtraInfo", fmt.Sprintf(
+			`{"requestId":"1","statusCode":%d,"headers":{"Set-Cookie":"a=1\nb=%d"}}`, 300+n, n))
+	}
+	first, second := sent("1", 1, "http://x/1", ""), sent("1", 2, "http://x/2",
+		`,"redirectHasExtraInfo":true,"redirectResponse":{"status":307,"headers":{"location":"/2"}}`)
+	third := sent("1", 3, "http://x/3", `,"redirectHasExtraInfo":false,"redirectResponse":{"status":307,"headers":{}}`)
+	last, end := received("1", 4, `},"hasExtraInfo":true`), finished("1", 5)
+	for _, order := range [][]string{
+		{first, request(1), answer(1), second, third, request(2), answer(2), last, end},
+		{request(1), first, second, answer(1), third, last, end, answer(2), request(2)},
+		{request(1), answer(1), request(2), answer(2), first, second, third, last, end},
+		{first, second, third, last, end, request(1), request(2), answer(1), answer(2)},
+	} {
+		var lines []string
+		for _, m := range order {
+			lines = append(lines, "1 - "+m, "1 S "+m, "2 - "+m) // another CDP session, and another connection
+		}
+		entries, _, _ := convert(t, traceOf(lines...))
+		if got := urls(entries); !slices.Equal(got, []string{"http://x/1", "http://x/2", "http://x/3"}) {
+			t.Fatal(got)
+		}
+		for i, want := range []string{"1", "", "2"} {
+			e := entries[i]
+			if got := headers(e.Request.Headers).get("N"); got != want {
+				t.Errorf("request %d has the headers %v", i, e.Request.Headers)
+			}
+			if want != "" && (len(e.Response.Headers) != 2 ||
+				e.Response.Headers[1].Value != "b="+want) {
+				t.Errorf("response %d: %+v", i, e.Response)
+			}
+		}
+	}
+}
+
+func TestTimings(t *testing.T) {
+	timing := `,"timing":{"requestTime":1.010,"dnsStart":5,"dnsEnd":7,"connectStart":7,"connectEnd":27,"sslStart":12,` +
+		`"sslEnd":26,"sendStart":28,"sendEnd":29,"receiveHeadersEnd":59}}`
+	entries, _, _ := convert(t, traceOf("1 - "+sent("1", 1, "https://x/", ""), "1 - "+received("1", 1.07, timing),
+		"1 - "+finished("1", 1.1)))
+	want := phases{Blocked: 15, DNS: 2, Connect: 20, SSL: 14, Send: 1, Wait: 30, Receive: 31}
+	near := func(a, b ms) bool { return a-b < 0.01 && b-a < 0.01 }
+	got := entries[0].Timings
+	if !near(got.Blocked, want.Blocked) || got.DNS != want.DNS || got.Connect != want.Connect || got.SSL != want.SSL ||
+		got.Send != want.Send || got.Wait != want.Wait || !near(got.Receive, want.Receive) ||
+		!near(entries[0].Time, 99) {
+		t.Errorf("%+v, %v", got, entries[0].Time)
+	}
+}
+
+// A trace may be of several runs, in which identifiers are used again, and may
+// end anywhere.
+func TestSeveralRuns(t *testing.T) {
+	body := func(id int, text string) []string {
+		return []string{fmt.Sprintf(`1 P >{"id":%d,"method":"Network.getResponseBody","params":{"requestId":"1"}}`, id),
+			fmt.Sprintf(`1 P {"id":%d,"result":{"body":%q,"base64Encoded":false}}`, id, text)}
+	}
+	run := func(at float64, text string) []string {
+		return slices.Concat([]string{"1 P " + sent("1", at, "http://x/"+text, ""), "1 P " + received("1", at+1, "}"),
+			"1 P " + finished("1", at+2)}, body(7, text))
+	}
+	opened := `{"connection":1,"opened":"/devtools/browser"}` + "\n"
+	underWay := "1 P " + sent("2", 5, "http://x/under-way", "")
+	trace := opened + traceOf(append(run(1, "one"), underWay)...) +
+		opened + traceOf(run(1.5, "two")...) + traceOf("1 P "+sent("9", 9, "http://x/cut", ""))
+	entries, _, sum := convert(t, trace+`{"time":"2026`)
+	if got := urls(entries); !slices.Equal(got, []string{"http://x/one", "http://x/under-way", "http://x/two",
+		"http://x/cut"}) || sum.Damaged != 1 || sum.Bodies != 2 {
+		t.Errorf("%v, %+v", got, sum)
+	}
+	if entries[1].Comment == "" || string(entries[0].Response.Content.Text) != `"one"` ||
+		string(entries[2].Response.Content.Text) != `"two"` {
+		t.Errorf("%+v", entries)
+	}
+}
+
+// endless is a long trace that is not in memory: lines that differ in 8 digits.
+type endless struct{ before, after string }
+
+func (e endless) ReadAt(p []byte, off int64) (n int, err error) {
+	length := int64(len(e.before) + 8 + len(e.after))
+	for n < len(p) {
+		at := off + int64(n)
+		l := e.before + fmt.Sprintf("%08d", at/length) + e.after
+		n += copy(p[n:], l[at%length:])
+	}
+	return n, nil
+}
+
+// The memory does not grow with the trace, even if no request ever ends.
+func TestBoundedMemory(t *testing.T) {
+	line := traceOf("1 - " + sent("NUMBER", 1, "http://x/"+strings.Repeat("x", 50_000), ""))
+	before, after, _ := strings.Cut(line, "NUMBER")
+	e := endless{before, after}
+	const lines = 3000 // 150 MB
+	var most uint64
+	out := writerFunc(func(p []byte) (int, error) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+		return len(p), nil
+	})
+	sum, err := Convert(e, lines*int64(len(before)+8+len(after)), Creator{}, out)
+	if err != nil || sum.Entries != lines {
+		t.Fatal(sum, err)
+	}
+	if most > 200<<20 {
+		t.Errorf("it took %d MiB", most>>20)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// Whatever a trace contains, the result is JSON, and lines are counted.
+func FuzzConvert(f *testing.F) {
+	f.Add([]byte(traceOf("1 - "+sent("1", 1, "http://x/?a=b", `,"type":"Document","loaderId":"1","frameId":"F"`),
+		"1 - "+received("1", 2, "}"), "1 - "+finished("1", 3),
+		`1 - >{"id":1,"method":"Network.getResponseBody","params":{"requestId":"1"}}`,
+		`1 - {"id":1,"result":{"body":"x"}}`)))
+	f.Add([]byte(traceOf(`1 - `+event("webSocketCreated", `{"requestId":"1","url":"ws://x"}`),
+		`1 - `+event("webSocketFrameSent", `{"requestId":"1","response":{"payloadData":"x"}}`),
+		`1 - `+event("webSocketClosed", `{"requestId":"1","timestamp":1e300}`))))
+	f.Add([]byte(traceOf("1 - "+event("responseReceivedExtraInfo", `{"requestId":"1","headers":{"a":"b"}}`),
+		`1 - {"method":"Target.attachedToTarget","params":{"sessionId":"","targetInfo":{"targetId":"x","type":"page"}}}`,
+		"1 - "+event("loadingFailed", `{"requestId":"1"}`))))
+	f.Fuzz(func(t *testing.T, trace []byte) {
+		var out bytes.Buffer
+		_, err := Convert(bytes.NewReader(trace), int64(len(trace)), Creator{}, &out)
+		if err == ErrNoNetwork {
+			if out.Len() > 0 {
+				t.Errorf("it has written %s", out.Bytes())
+			}
+			return
+		}
+		if err != nil || !json.Valid(out.Bytes()) {
+			t.Fatalf("%v\n%s", err, out.Bytes())
+		}
+	})
+}
