@@ -70,7 +70,7 @@ func FuzzHost(f *testing.F) {
 			cancels = cancels || m != nil && m.Method == "notifications/cancelled"
 			s.Handle(bytes.Clone(line))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s.Drain(ctx)
 		s.Close()

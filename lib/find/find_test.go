@@ -150,7 +150,7 @@ func TestProbeIsBounded(t *testing.T) {
 		"chromium stable /usr/lib/chromium/chromium"}; !slices.Equal(got, want) {
 		t.Errorf("got %v want %v", got, want)
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("took %v", d)
 	}
 }

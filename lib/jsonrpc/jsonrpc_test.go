@@ -134,7 +134,7 @@ func TestDeleteOfManyDuplicates(t *testing.T) {
 	if got := string(Delete(object, "a")); got != `{"kept":1,"last":2}` {
 		t.Errorf("%.100s", got)
 	}
-	if took := time.Since(began); took > 5*time.Second { // some milliseconds; a pass for each: hours
+	if took := time.Since(began); took > time.Minute { // some milliseconds; a pass for each: hours
 		t.Errorf("%v", took)
 	}
 }

@@ -20,10 +20,14 @@ import (
 	"btools/lib/record"
 )
 
+// patience is how long a test waits before it says that something hangs: a busy
+// machine is slow.
+const patience = time.Minute
+
 // shell is a Spec whose program is a script; $1 is a directory of the test's
 // own.
 func shell(t *testing.T, script string) Spec {
-	return Spec{Argv: []string{"sh", "-c", script, "sh", t.TempDir()}, Timeout: 20 * time.Second, Grace: 20 * time.Second,
+	return Spec{Argv: []string{"sh", "-c", script, "sh", t.TempDir()}, Timeout: patience, Grace: patience,
 		Stderr: &buffer{}}
 }
 
@@ -79,7 +83,7 @@ func hasEnded(t *testing.T, b *Browser) {
 	t.Helper()
 	select {
 	case <-b.Ended():
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the program still runs")
 	}
 }
@@ -206,7 +210,7 @@ func TestRecordOfTheProgram(t *testing.T) {
 	}
 	select {
 	case <-written:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("its output is not read to the end")
 	}
 }

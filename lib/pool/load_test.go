@@ -675,7 +675,7 @@ func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 		if a.err != nil {
 			t.Error(a.err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("another pool gives no lease")
 	}
 }

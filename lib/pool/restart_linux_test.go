@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"btools/lib/control"
@@ -83,7 +84,7 @@ func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
 	for range 6 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				a := lease(t.Context(), v, pool.Request{Timeout: new(10 * time.Second)})
+				a := lease(t.Context(), v, pool.Request{Timeout: new(patience)})
 				if a.err != nil {
 					t.Error(a.err)
 					return
@@ -139,7 +140,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 	if n, err := v.Restart("A", "0"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if a := lease(t.Context(), v, pool.Request{Timeout: new(20 * time.Second)}); a.err != nil {
+	if a := lease(t.Context(), v, pool.Request{Timeout: new(patience)}); a.err != nil {
 		t.Error(a.err)
 	}
 }
@@ -157,7 +158,7 @@ func TestWaitingForTheNextTry(t *testing.T) {
 			t.Errorf("%v: %v", timeout, a.err)
 		}
 	}
-	waits := leaseAsync(t.Context(), v, pool.Request{Timeout: new(50 * time.Second)})
+	waits := leaseAsync(t.Context(), v, pool.Request{Timeout: new(patience)})
 	until(t, "it waits", func() bool { return status(t, v).Waiting == 1 })
 	f.bad.Store(false)
 	a := <-waits
@@ -195,33 +196,36 @@ func TestWaitingForTheNextTry(t *testing.T) {
 
 // The error for a lease says who holds the instances.
 func TestWhoHoldsWhatIsNotFree(t *testing.T) {
-	v := start(t, "_A_INSTANCES=5", "_A_IS_DEFAULT=1", "_A__4_ALIAS=main", "_A_LEASE_TTL=10s")
-	for n := range 5 {
-		a := lease(t.Context(), v, pool.Request{Holder: fmt.Sprintf("node (%d)", n), Held: n%2 == 0,
-			Timeout: new(time.Duration(0))})
-		if a.err != nil {
-			t.Fatal(a.err)
+	synctest.Test(t, func(t *testing.T) { // the time in the message is that of the bubble
+		v := start(t, "_A_INSTANCES=5", "_A_IS_DEFAULT=1", "_A__4_ALIAS=main", "_A_LEASE_TTL=10s")
+		for n := range 5 {
+			a := lease(t.Context(), v, pool.Request{Holder: fmt.Sprintf("node (%d)", n), Held: n%2 == 0,
+				Timeout: new(time.Duration(0))})
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
 		}
-	}
-	ends := time.Now().Add(10 * time.Second)
-	a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))})
-	for _, want := range []string{
-		"cannot lease an instance of pool A: none is free: 5 of 5 leased, by node (0) for 0s, node (1) for 0s until ",
-		", node (2) for 0s, 2 more",
-	} {
-		if code(a.err) != control.LeaseTimeout || !strings.Contains(a.err.Error(), want) {
-			t.Errorf("%v\nhas no %q", a.err, want)
+		ends := time.Now().Add(10 * time.Second)
+		a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))})
+		for _, want := range []string{
+			"cannot lease an instance of pool A: none is free: 5 of 5 leased, by node (0) for 0s, node (1) for 0s " +
+				"until ",
+			", node (2) for 0s, 2 more",
+		} {
+			if code(a.err) != control.LeaseTimeout || !strings.Contains(a.err.Error(), want) {
+				t.Errorf("%v\nhas no %q", a.err, want)
+			}
 		}
-	}
-	if s := a.err.Error(); !strings.Contains(s, ends.Format(":05")) &&
-		!strings.Contains(s, ends.Add(-time.Second).Format(":05")) {
-		t.Error(s)
-	}
-	a = lease(t.Context(), v, pool.Request{Instance: "main", Timeout: new(time.Millisecond)})
-	want := `instance "main" of pool A: none came free within 1ms: 1 of 1 leased, by node (4) for 0s`
-	if !strings.HasSuffix(a.err.Error(), want) {
-		t.Error(a.err)
-	}
+		if s := a.err.Error(); !strings.Contains(s, ends.Format(":05")) &&
+			!strings.Contains(s, ends.Add(-time.Second).Format(":05")) {
+			t.Error(s)
+		}
+		a = lease(t.Context(), v, pool.Request{Instance: "main", Timeout: new(time.Millisecond)})
+		want := `instance "main" of pool A: none came free within 1ms: 1 of 1 leased, by node (4) for 0s`
+		if !strings.HasSuffix(a.err.Error(), want) {
+			t.Error(a.err)
+		}
+	})
 }
 
 // A profile belongs to its browser until that has ended, however often the

@@ -20,10 +20,14 @@ import (
 	"btools/lib/record"
 )
 
+// patience is how long a test waits before it says that something hangs: a busy
+// machine is slow.
+const patience = time.Minute
+
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}
@@ -70,7 +74,7 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, _, err := websocket.Dial(ctx, strings.Replace(st.Pools[0].Instances[0].Endpoint, "http", "ws", 1)+"/session", nil)
 	if err != nil {

@@ -161,7 +161,7 @@ func TestKillMarked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed, err := KillMarked(mark, "", 20*time.Second)
+	killed, err := KillMarked(mark, "", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

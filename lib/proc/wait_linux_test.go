@@ -41,7 +41,7 @@ func TestManyWaits(t *testing.T) {
 		go func() { ended <- id.Wait(t.Context()) }()
 		go func() { cancelled <- id.Wait(ctx) }()
 	}
-	for end := time.Now().Add(20 * time.Second); descriptors() < before+waits; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); descriptors() < before+waits; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d descriptors, %d before", descriptors(), before)
 		}

@@ -57,7 +57,7 @@ func TestLogsWithoutLock(t *testing.T) {
 // send requests a path of the proxy and returns the status and the body.
 func send(t testing.TB, addr, path string) (int, string) {
 	t.Helper()
-	c := http.Client{Timeout: 20 * time.Second}
+	c := http.Client{Timeout: patience}
 	r, err := c.Get("http://" + addr + path)
 	if err != nil {
 		t.Fatal(err)

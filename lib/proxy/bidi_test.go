@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -88,7 +87,7 @@ type bidiClient struct {
 
 func newBiDiClient(t testing.TB, addr string) bidiClient {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, _, err := websocket.Dial(ctx, "ws://"+addr+"/session", nil)
 	if err != nil {
@@ -100,7 +99,7 @@ func newBiDiClient(t testing.TB, addr string) bidiClient {
 
 func (c bidiClient) do(method string) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.Write(ctx, websocket.MessageText, []byte(`{"id":1,"method":"`+method+`","params":{}}`)); err != nil {
 		c.t.Fatal(err)

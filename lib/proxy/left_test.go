@@ -75,7 +75,7 @@ func TestLauncherHasLeft(t *testing.T) {
 			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser, error) {
 				return launcher.Launch(ctx, launcher.Spec{
 					Argv:  []string{"/bin/sh", "-c", `cat; until [ -e "$0" ]; do sleep 0.01; done`, end},
-					Input: printed, Timeout: 20 * time.Second, Grace: time.Second, Stderr: os.Stderr,
+					Input: printed, Timeout: patience, Grace: time.Second, Stderr: os.Stderr,
 				})
 			}}
 			serve(t, p)

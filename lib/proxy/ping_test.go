@@ -21,7 +21,7 @@ func TestPing(t *testing.T) {
 		{listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })),
 			record.CDP, "no answer within 100ms"},
 	} {
-		within := 20 * time.Second
+		within := patience
 		if strings.Contains(c.want, "100ms") {
 			within = 100 * time.Millisecond
 		}

@@ -20,10 +20,14 @@ import (
 	"btools/lib/record"
 )
 
+// patience is how long a test waits before it says that something hangs: a busy
+// machine is slow.
+const patience = time.Minute
+
 // until waits for a condition.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}
@@ -127,7 +131,7 @@ func serve(t testing.TB, p *Proxy) (addr string) {
 		stop()
 		select {
 		case <-served:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Error("the proxy does not stop")
 		}
 	})
@@ -147,7 +151,7 @@ func dial(t testing.TB, addr string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -57,7 +57,7 @@ func TestRestore(t *testing.T) {
 	for _, lost := range []string{path, dir + "/d/state.json", dir + "/d"} {
 		os.RemoveAll(lost)
 		s.Restore()
-		for end := time.Now().Add(Look / 2); !found(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(Look * 9 / 10); !found(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal(lost, "is not made again")
 			}

@@ -83,12 +83,12 @@ func TestFloodsAreBounded(t *testing.T) {
 			})
 			during := calm.median(page, 100)
 			t.Logf("another session's round trip: %v, alone %v", during, alone)
-			if during > 10*alone+250*time.Millisecond { // on a busy machine; without bounds it is seconds
+			if during > 10*alone+time.Second { // on a busy machine; without bounds it is several
 				t.Errorf("another session's round trip took %v, alone it was %v", during, alone)
 			}
 			for begun := time.Now(); s.Stats().Clients > 0; time.Sleep(10 * time.Millisecond) {
-				if time.Since(begun) > 20*time.Second {
-					t.Fatal("the client is still connected after 20 s")
+				if time.Since(begun) > patience {
+					t.Fatal("the client is still connected")
 				}
 			}
 			work.Wait()
@@ -142,7 +142,7 @@ func TestWorkersStart(t *testing.T) {
 		for _, kind := range []string{"shared", "service", "dedicated"} {
 			path := "/ran/" + kind + ".js?" + query
 			for begun := time.Now(); !ran(path); time.Sleep(10 * time.Millisecond) {
-				if time.Since(begun) > 15*time.Second {
+				if time.Since(begun) > patience {
 					t.Fatalf("the %s worker has not started", kind)
 				}
 			}
@@ -207,7 +207,7 @@ func TestChromeDies(t *testing.T) {
 			t.Logf("%d clients were disconnected in %v", len(clients), time.Since(begun))
 		}
 	}
-	if took := time.Since(begun); took > 3*time.Second { // well under one on an idle machine
+	if took := time.Since(begun); took > 10*time.Second { // well under one on an idle machine
 		t.Errorf("the clients were disconnected after %v", took)
 	}
 	making.Wait()

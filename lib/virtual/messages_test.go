@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"btools/lib/jsonrpc"
 
@@ -48,7 +47,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 	p, page := attached(t, s)
 	request := func(message string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for _, m := range []string{message, `{"id":77,"method":"Browser.getVersion"}`} {
 			if err := raw.Write(ctx, coder.MessageText, []byte(m)); err != nil {

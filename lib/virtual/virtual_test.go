@@ -17,6 +17,10 @@ import (
 	"btools/lib/websocket"
 )
 
+// patience is how long a test waits before it says that something hangs: a busy
+// machine is slow.
+const patience = time.Minute
+
 // openChrome starts a Chromium for the test and opens it.
 func openChrome(t *testing.T) *Browser {
 	t.Helper()
@@ -96,8 +100,8 @@ func (p *peer) next() json.RawMessage {
 			p.t.Fatalf("the client was disconnected: %v", g.err)
 		}
 		return g.b
-	case <-time.After(20 * time.Second):
-		p.t.Fatalf("the client was told nothing for 20 s; last: %s", p.events[max(0, len(p.events)-5):])
+	case <-time.After(patience):
+		p.t.Fatalf("the client was told nothing for %v; last: %s", patience, p.events[max(0, len(p.events)-5):])
 		return nil
 	}
 }
@@ -239,14 +243,14 @@ func TestClosingTheBrowserEndsTheSession(t *testing.T) {
 	p.must("", "Browser.close", nil)
 	select {
 	case <-s.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("Browser.close has not ended the session")
 	}
 	if err := s.Err(); err != ErrClosed {
 		t.Errorf("the session ended: %v", err)
 	}
 	connect(t, other, "").pages()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := s.End(ctx); err != nil {
 		t.Errorf("its pages are still there: %v", err)

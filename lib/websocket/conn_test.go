@@ -338,7 +338,7 @@ func TestCloseWhileWriting(t *testing.T) {
 	if err := server.Close(GoingAway, ""); err == nil {
 		t.Error("Close doesn't say that a message was cut off")
 	}
-	if d := time.Since(began); d > 5*time.Second {
+	if d := time.Since(began); d > time.Minute {
 		t.Errorf("Close took %v", d)
 	}
 	for range 2 {

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 
 export const [httpURL, wsURL, site, ...more] = process.argv.slice(2);
 
-const bound = 60; // seconds for all of it; the libraries have shorter ones
+const bound = 110; // seconds for all of it; the libraries have shorter ones
 setTimeout(() => {
   console.error(`no end after ${bound} s`);
   process.exit(1);

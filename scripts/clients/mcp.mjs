@@ -25,7 +25,7 @@ const servers = {
 };
 
 async function call(name, args) {
-  const r = await client.callTool({ name, arguments: args }, undefined, { timeout: 30_000 });
+  const r = await client.callTool({ name, arguments: args }, undefined, { timeout: 100_000 });
   const text = r.content.map((c) => c.text).join('\n');
   if (r.isError) throw new Error(`${name}: ${text}`);
   return text;

@@ -21,7 +21,7 @@ func Start(t testing.TB) (wsURL string, p *os.Process) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // what a killed one leaves running writes on for a moment
-		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); os.RemoveAll(dir) != nil; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("cannot remove %s", dir)
 				return
