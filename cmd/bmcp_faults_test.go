@@ -426,7 +426,7 @@ func hostWritesFirst(w *world) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("bmcp reads no more")
 		c.Process.Kill()
 	}
@@ -463,11 +463,7 @@ func errorsAreUnread(w *world) {
 			t.Errorf("%s\ndoes not begin with %q", r, "http://127.0.0.1:")
 		}
 		c.Process.Signal(syscall.SIGTERM)
-		began := time.Now()
 		m.wait()
-		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("the end takes %v", took)
-		}
 	}
 }
 

@@ -96,7 +96,7 @@ func TestMCPPoolService(t *testing.T) {
 func TestMCPAffinity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=3", "_A_LEASE_TTL=4s", "_A__0_ALIAS=n0", "_A__1_ALIAS=n1", "_A__2_ALIAS=n2")
+	p := w.pool("_A_INSTANCES=3", "_A_LEASE_TTL=10s", "_A__0_ALIAS=n0", "_A__1_ALIAS=n1", "_A__2_ALIAS=n2")
 	host := func() *mcp { return w.mcp(nil, "--pool", "--mcp", "kid="+fake()) }
 	one, two := host(), host()
 	at := func(m *mcp, args string) (instance string, told bool) {
@@ -151,7 +151,7 @@ func TestMCPAffinity(t *testing.T) {
 func TestOneLeaseForAllWhoWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=1", "_A_LEASE_TIMEOUT=2s", "_A_LEASE_TTL=1h")
+	p := w.pool("_A_INSTANCES=1", "_A_LEASE_TIMEOUT=5s", "_A_LEASE_TTL=1h")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
 	waits := func() {
 		t.Helper()
@@ -169,11 +169,11 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	}
 	began := time.Now()
 	for range ids {
-		if r := m.next().tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "none came free within 2s") {
+		if r := m.next().tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "none came free within 5s") {
 			t.Errorf("%+v", r)
 		}
 	}
-	if took := time.Since(began); took > 9*time.Second { // which takes 5 times LEASE_TIMEOUT
+	if took := time.Since(began); took > 20*time.Second { // which takes 5 times LEASE_TIMEOUT
 		t.Errorf("they waited one after the other: %v", took)
 	}
 	// Whoever goes leaves the others in the line; when all have gone, nobody is.
@@ -367,7 +367,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 func TestMCPChildThatHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=2s")
+	p := w.pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=4s")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
 	for range 2 {
 		if r := m.tool("echo", "{}"); r.tool(t).IsError {
@@ -385,8 +385,8 @@ func TestMCPChildThatHangs(t *testing.T) {
 		}
 		id := m.startTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
-		if r := m.answer(id).tool(t); !r.IsError ||
-			!strings.Contains(r.Content[0].Text, "child kid did not answer a ping within 2s (HEALTH_TIMEOUT of pool A)") {
+		const late = "child kid did not answer a ping within 4s (HEALTH_TIMEOUT of pool A)"
+		if r := m.answer(id).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, late) {
 			t.Errorf("%+v", r)
 		}
 		until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
@@ -395,7 +395,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 		t.Error("it is not logged")
 	}
 	// One that only works for long answers pings.
-	if r := m.tool("sleep", `{"ms":4000}`); r.tool(t).IsError {
+	if r := m.tool("sleep", `{"ms":6000}`); r.tool(t).IsError {
 		t.Error(r.line)
 	}
 	if s := p.status(); s.Pools[0].Instances[0].Restarts != 0 {
@@ -408,9 +408,9 @@ func TestMCPChildThatHangs(t *testing.T) {
 func TestMCPCallTakesTooLong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.pool("_A_INSTANCES=1", "_A_TIMEOUT=1s", "_B_INSTANCES=1", "_B_TIMEOUT=0", "_A_IS_DEFAULT=true")
+	w.pool("_A_INSTANCES=1", "_A_TIMEOUT=3s", "_B_INSTANCES=1", "_B_TIMEOUT=0", "_A_IS_DEFAULT=true")
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
-	const late = "child kid did not answer the call within 1s (TIMEOUT of pool A): it was cancelled"
+	const late = "child kid did not answer the call within 3s (TIMEOUT of pool A): it was cancelled"
 	if r := m.tool("silent", "{}").tool(t); !r.IsError || r.Content[0].Text != late {
 		t.Errorf("%+v", r)
 	}
@@ -422,7 +422,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 	if r := m.tool("echo", "{}").tool(t); r.IsError {
 		t.Errorf("%+v", r)
 	}
-	if r := m.tool("sleep", `{"ms":1500,"browser_pool":"B"}`).tool(t); r.IsError {
+	if r := m.tool("sleep", `{"ms":3500,"browser_pool":"B"}`).tool(t); r.IsError {
 		t.Errorf("without a bound: %+v", r)
 	}
 	// The child asks, and the host takes its time.
@@ -432,7 +432,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		if r.Method != "elicitation/create" {
 			continue
 		}
-		m.call("tools/call", `{"name":"sleep","arguments":{"ms":1500,"browser_pool":"B"}}`)
+		m.call("tools/call", `{"name":"sleep","arguments":{"ms":3500,"browser_pool":"B"}}`)
 		m.send(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"action":"accept"}}`)
 		break
 	}

@@ -245,7 +245,7 @@ func TestMCPHostsApart(t *testing.T) {
 func TestMCPSessionIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.1"},
+	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.25"},
 		append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
 	site := titles(t)
 	m.greet("{}")
@@ -293,7 +293,7 @@ func TestMCPSessionIDs(t *testing.T) {
 		return len(statusOf(t, m.tool("coordinator_status", "{}").text(t)).Sessions) == 1
 	})
 	if r := m.tool("browser_tabs", `{"action":"list","session_id":"a"}`).text(t); !strings.Contains(r,
-		"had not been used for 6s") || strings.Contains(r, "(http") {
+		"had not been used for 15s") || strings.Contains(r, "(http") {
 		t.Error(r)
 	}
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
@@ -457,7 +457,7 @@ func TestMCPVirtualPool(t *testing.T) {
 	site := titles(t)
 	w := newWorld(t)
 	url, stop := w.serveMCP([]string{"PW_MCP_PROXY__A_INSTANCES=3", "PW_MCP_PROXY__A_ISOLATION=context",
-		"PW_MCP_PROXY__A_LEASE_TTL=15s"},
+		"PW_MCP_PROXY__A_LEASE_TTL=30s"},
 		append(browserChildren(t), "--mcp", "port="+bin+"/fakechild {cdp_port}")...)
 	hosts := []*webHost{newWebHost(t, url), newWebHost(t, url)}
 	hosts[0].lists("browser_navigate", "list_pages", "env")

@@ -199,7 +199,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 func TestSharedPoolHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=2s")
+	p := w.shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=5s")
 	l := p.lease()
 	dial(t, l.Instance.WSURL).ask(newPage, blank("old"))
 	syscall.Kill(l.Instance.PID, syscall.SIGSTOP)

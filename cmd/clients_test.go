@@ -25,7 +25,7 @@ import (
 )
 
 // clientBound is how long a client may take for all of it.
-const clientBound = 60 * time.Second
+const clientBound = 2 * time.Minute
 
 // clients are those that people use, by their scripts in scripts/clients.
 var clients = []struct{ name, script, server string }{
@@ -63,7 +63,7 @@ func (p *proxy) client(script, site string, more ...string) *client {
 	c.cmd.Env = slices.Concat(p.w.env, []string{"HOME=" + p.w.dir, "XDG_CACHE_HOME=" + p.w.dir,
 		"XDG_CONFIG_HOME=" + p.w.dir})
 	c.cmd.Stderr = &c.errs
-	c.cmd.WaitDelay = 5 * time.Second // for an MCP server that outlives its client
+	c.cmd.WaitDelay = patience // for an MCP server that outlives its client
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -199,7 +199,7 @@ func TestSecondSignal(t *testing.T) {
 		}
 		began := time.Now()
 		stop, _ := os.FindProcess(x.Instance.SupervisorPID)
-		for stop.Signal(syscall.SIGTERM) == nil && time.Since(began) < 20*time.Second && len(w.ours()) > 0 {
+		for stop.Signal(syscall.SIGTERM) == nil && time.Since(began) < patience && len(w.ours()) > 0 {
 			time.Sleep(20 * time.Millisecond) // again and again, as an impatient user does
 		}
 		c.Wait()

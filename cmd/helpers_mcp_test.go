@@ -113,7 +113,7 @@ func (m *mcp) wait() {
 	go func() { done <- m.cmd.Wait() }()
 	select {
 	case <-done:
-	case <-time.After(40 * time.Second):
+	case <-time.After(2 * patience):
 		m.t.Error("bmcp does not end")
 		m.cmd.Process.Kill()
 		<-done
@@ -133,7 +133,7 @@ func (m *mcp) next() *rpc {
 			m.t.Fatalf("no message: %v: %.200q", err, line)
 		}
 		return r
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		m.t.Fatal("no message came")
 		return nil
 	}

@@ -101,11 +101,19 @@ func (w *world) cmd(name string, args ...string) *exec.Cmd {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	w.t.Cleanup(cancel)
+	launches := len(args) == 0 || strings.HasPrefix(args[0], "-")
+	if launches && (name == "blaunch" || name == "bproxy") {
+		args = append([]string{"--timeout", patience.String()}, args...) // a later one overrides it
+	}
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = w.env
-	c.WaitDelay = 10 * time.Second // whoever it has left its standard error to
+	c.WaitDelay = patience // whoever it has left its standard error to
 	return c
 }
+
+// patience is how long a test waits before it says that something hangs: a busy
+// machine is slow.
+const patience = time.Minute
 
 // hung is how long a program may run: a test whose program hangs fails under
 // its own name, and the others still run.
@@ -185,7 +193,7 @@ func (w *world) fake(what string, args ...string) result {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}
@@ -252,7 +260,7 @@ func (w *world) state() (f struct {
 // clean asserts that nothing is left: no process, directory or entry.
 func (w *world) clean() {
 	w.t.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(patience)
 	for len(w.ours()) > 0 && time.Now().Before(end) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -341,7 +349,7 @@ type proxy struct {
 func (w *world) proxy(args ...string) *proxy {
 	w.t.Helper()
 	p := &proxy{t: w.t, w: w}
-	p.cmd = w.cmd("bproxy", append([]string{"--no-input"}, args...)...)
+	p.cmd = w.cmd("bproxy", append([]string{"--no-input", "--health-timeout", patience.String()}, args...)...)
 	p.start()
 	return p
 }
@@ -426,7 +434,7 @@ func (p *proxy) socket(path string, headers ...string) (net.Conn, *http.Response
 	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
 		p.t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
 	if err != nil {
 		p.t.Fatalf("%s: %v", path, err)
@@ -457,7 +465,8 @@ type pool struct {
 func (w *world) pool(vars ...string) *pool {
 	w.t.Helper()
 	p := &pool{t: w.t, w: w, cmd: w.cmd("bpool", "serve", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
-	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h")
+	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h",
+		fmt.Sprintf("PW_MCP_PROXY_TIMEOUT=%d", patience.Milliseconds()))
 	for _, v := range vars {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
@@ -611,7 +620,7 @@ func (c *wire) lost() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		c.t.Fatal("a client is still connected")
 	}
 }

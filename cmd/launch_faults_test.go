@@ -41,7 +41,7 @@ func TestProfileIsSaved(t *testing.T) {
 		},
 		"launch timed out": func(t *testing.T, w *world, args []string) {
 			args[3] = "FAKE=saveslow"
-			w.run("blaunch", append(args, "--timeout", "1s")...).wants(t, 75, "no endpoint after 1s")
+			w.run("blaunch", append(args, "--timeout", "5s")...).wants(t, 75, "no endpoint after 5s")
 		},
 		"launch interrupted": func(t *testing.T, w *world, args []string) {
 			args[3] = "FAKE=saveslow"
@@ -166,6 +166,7 @@ func TestHeldLock(t *testing.T) {
 			name, args = args[0], args[1:]
 		}
 		c := w.cmd(name, args...)
+		c.Stderr = &syncBuffer{}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -183,14 +184,10 @@ func TestHeldLock(t *testing.T) {
 		}
 		until(t, c.Args[0]+" waits for the lock", lockWait)
 		c.Process.Signal(syscall.SIGTERM)
-		ended := make(chan struct{})
-		go func() { c.Wait(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			t.Errorf("%s still waits for the lock, 5 s after TERM", c.Args[0])
-			c.Process.Kill()
-			<-ended
+		c.Wait() // at the latest when the bound of the lock is over
+		e := fmt.Sprint(c.Stderr)
+		if !strings.Contains(e, "interrupted") && !strings.Contains(e, "it was told to stop") {
+			t.Errorf("%s: %v, want it ended by TERM: %s", c.Args[0], c.ProcessState, e)
 		}
 	}
 	lock.Close()
@@ -409,7 +406,7 @@ func TestWaitTellsSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.SetReadDeadline(time.Now().Add(20 * time.Second))
+	l.SetReadDeadline(time.Now().Add(patience))
 	c := w.cmd("blaunch", fakeArgs("", "--wait")...)
 	c.Env = append(c.Env, "NOTIFY_SOCKET="+path)
 	if err := c.Start(); err != nil {
