@@ -278,3 +278,68 @@ func TestHAR(t *testing.T) {
 	w.run("bproxy", "har").wants(t, 64, "one trace")
 	w.clean()
 }
+
+// Each session has a trace of its own, by its name or where the session wants
+// it. A disk that is full costs the trace, not the session.
+func TestTraceOfSessions(t *testing.T) {
+	t.Parallel()
+	site := evidenceSite(t)
+	w := newWorld(t)
+	traces, token := w.dir+"/traces", w.dir+"/token"
+	if err := os.WriteFile(token, []byte("t0psecret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := w.proxy("--isolate", "--trace", traces, "--token-file", token)
+	for name, trace := range map[string]string{"mine": w.dir + "/mine.jsonl", "full": "/dev/full"} {
+		w.run("bproxy", "session", "new", name, "--trace", trace).wants(t, 0, "")
+	}
+	w.run("bproxy", "session", "new", "other", "--trace", w.dir).wants(t, 64, "not a file")
+	w.run("bproxy", "session", "list", "--trace", "x").wants(t, 64, "new session")
+	at := func(who string) (string, string) {
+		return "", "ws://" + p.addr + "/session/" + who + "/devtools/browser/" + who + "?token=t0psecret"
+	}
+	started := time.Now()
+	names := []string{"playwright-a", "puppeteer-b"}
+	harClients(t, p, site, at, names...)
+	for _, name := range []string{"mine", "full"} {
+		_, url := at(name)
+		for range 2 {
+			if got := once(t, url, "Target.getTargets", `{}`); !strings.Contains(got, "about:blank") {
+				t.Error(got)
+			}
+		}
+	}
+	if said := p.errs.String(); strings.Count(said, "cannot write the trace") != 1 {
+		t.Errorf("about a disk that is full it says %q", said)
+	}
+	p.stop()
+	for _, name := range names {
+		trace := traces + "/" + name + ".jsonl"
+		a, said := w.har(trace)
+		if a.visited(t, site, name, started); said != "" || a.Log.Entries[0].Session != name {
+			t.Errorf("%s: %s %+v", name, said, a.Log.Entries[0])
+		}
+	}
+	mine := w.dir + "/mine.jsonl"
+	files, _ := filepath.Glob(traces + "/*")
+	if len(files) != 4 { // with the archives
+		t.Errorf("there are the traces %v", files)
+	}
+	for _, path := range append(files, mine) {
+		text, err := os.ReadFile(path)
+		info, _ := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 || strings.Contains(string(text), "t0psecret") {
+			t.Errorf("%s: %v, %v", path, err, info.Mode())
+		}
+	}
+	text, _ := os.ReadFile(mine)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 6 || !strings.Contains(lines[0], `"session":"mine"`) ||
+		!strings.HasSuffix(lines[0], `"opened":"/devtools/browser/mine"}`) ||
+		!strings.HasSuffix(lines[1],
+			`"direction":"to_browser","message":{"id":1,"method":"Target.getTargets","params":{}}}`) ||
+		!strings.Contains(lines[2], `"direction":"to_client","message":{"id":1,"result":{"targetInfos":`) {
+		t.Errorf("the trace of mine:\n%s", text)
+	}
+	w.clean()
+}

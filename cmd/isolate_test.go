@@ -118,7 +118,6 @@ func TestIsolateRefuses(t *testing.T) {
 		says string
 	}{
 		{[]string{"--isolate", "--direct"}, "--direct"},
-		{[]string{"--isolate", "--trace", w.dir + "/trace"}, "--trace"},
 		{[]string{"--isolate", "--browser", "firefox"}, "Firefox speaks WebDriver BiDi"},
 		{[]string{"--isolate", "--target", "ws://127.0.0.1:1/session"}, "WebDriver BiDi"},
 		{[]string{"--isolate", "--default-session", "a/b"}, "1 to 64 letters"},
@@ -126,9 +125,6 @@ func TestIsolateRefuses(t *testing.T) {
 		{[]string{"--tab-limit", "3"}, "--isolate"},
 	} {
 		w.run("bproxy", x.args...).wants(t, 64, x.says)
-	}
-	if _, err := os.Stat(w.dir + "/trace"); err == nil {
-		t.Error("a trace was opened that is refused")
 	}
 	p := w.proxy("--isolate")
 	w.run("bproxy", "launch", "--browser", "firefox").wants(t, 64, "Firefox")

@@ -25,7 +25,9 @@ func main() {
 						"the system chooses)"},
 				&ucli.BoolFlag{Name: "direct", Category: listen,
 					Usage: "show the browser's own address in /json, which bypasses the proxy"},
-				&ucli.StringFlag{Name: "trace", Category: listen, Usage: "append every message, in both directions, to `FILE`"},
+				&ucli.StringFlag{Name: "trace", Category: listen,
+					Usage: "append every message, in both directions, to `FILE`; with --isolate, to a " +
+						"file for each session in this directory"},
 				&ucli.StringFlag{Name: "launch", Category: browser,
 					Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 						"(default: blaunch --wait)"},
@@ -72,6 +74,7 @@ func main() {
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
 						Usage: "allow at most `N` pages in the new session"},
+					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				}},
 			{Name: "har", Usage: "convert a trace to an HTTP Archive (HAR 1.2) on standard output", ArgsUsage: "TRACE",

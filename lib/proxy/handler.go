@@ -374,7 +374,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 		fromClient: buffered(buf.Reader), fromBrowser: buffered(u.in),
 	}
 	if p.Trace != nil {
-		t.toBrowser, t.toClient = p.Trace.connection()
+		t.toBrowser, t.toClient = p.Trace.Connection(r.URL.Path)
 	}
 	if !p.backend.addTunnel(g, t, epoch) {
 		t.close()

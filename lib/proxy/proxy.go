@@ -55,7 +55,8 @@ type Proxy struct {
 	// Sessions, if not nil, share the browser: each client sees its session as
 	// a browser of its own. Start sets where they get the browser.
 	Sessions *sessions.Registry
-	// Trace, if not nil, records every message.
+	// Trace, if not nil, records every message. Sessions have traces of their
+	// own.
 	Trace *Trace
 	// Changed, if not nil, is called at every launch and end of a browser.
 	Changed func()

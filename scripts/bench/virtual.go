@@ -27,7 +27,16 @@ func virtuals() {
 	defer shared.stop()
 	whole := openPage("ws://" + plainAt + "/")
 	session := openPage(sessionURL(at, "one"))
-	pageCommands(whole, session)
+	trace, err := os.CreateTemp("", "bench-trace-")
+	if err != nil {
+		panic(err)
+	}
+	trace.Close()
+	defer os.Remove(trace.Name())
+	output(bin+"bproxy", "session", "new", "traced", "--trace", trace.Name(), "--port", port(at))
+	traced := openPage(sessionURL(at, "traced"))
+	pageCommands(whole, session, traced)
+	traced.CloseNow()
 	pageMessages(whole, session)
 	whole.CloseNow()
 	session.CloseNow()
@@ -76,16 +85,18 @@ func (p *page) evaluate(expression string) ([]byte, float64) {
 	return p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
 }
 
-func pageCommands(plain, session *page) {
-	var without, with []float64
+func pageCommands(plain, session, traced *page) {
+	var without, with, withTrace []float64
 	for range 5000 { // by turns
 		_, a := plain.evaluate("1")
 		_, b := session.evaluate("1")
-		without, with = append(without, a), append(with, b)
+		_, c := traced.evaluate("1")
+		without, with, withTrace = append(without, a), append(with, b), append(withTrace, c)
 	}
 	row("small page command, median of 5000: bproxy, in a session", fmt.Sprintf("%.0f, %.0f µs", median(without),
 		median(with)), "")
 	row("the same: added by the session", fmt.Sprintf("%.1f µs", median(with)-median(without)), "≤ 30 µs")
+	row("the same: added by its --trace", fmt.Sprintf("%.1f µs", median(withTrace)-median(with)), "")
 }
 
 func pageMessages(plain, session *page) {

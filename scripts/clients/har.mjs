@@ -27,7 +27,7 @@ const inPage = async (who) => {
 const wanted = (url) => /page|image|post/.test(url);
 
 if (library === 'playwright') {
-  const browser = await chromium.connectOverCDP(httpURL);
+  const browser = await chromium.connectOverCDP(wsURL || httpURL);
   const page = await (await browser.newContext()).newPage();
   const bodies = [];
   page.on('response', (r) => { if (wanted(r.url())) bodies.push(r.body()); });

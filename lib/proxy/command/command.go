@@ -186,7 +186,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	if p.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
 	}
-	if path := c.String("trace"); c.IsSet("trace") {
+	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // it holds what pages hold
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the trace: %w", err)

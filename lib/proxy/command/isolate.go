@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,14 +39,12 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	g := &sessions.Registry{
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
-		Root: c.String("root-session"),
+		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
 	switch {
 	case c.Bool("direct"):
 		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
 			"with --isolate")
-	case c.IsSet("trace"):
-		return nil, c.UsageError("--trace does not record the messages of sessions: it cannot be used with --isolate")
 	case g.Grace < 0 || g.Idle < 0:
 		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case g.Max < 1 || g.Defaults.Check() != nil:
@@ -53,6 +53,11 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	for _, f := range []string{"default-session", "root-session"} {
 		if err := sessions.CheckName(c.String(f)); c.IsSet(f) && err != nil {
 			return nil, c.UsageError("--%s: %v", f, err)
+		}
+	}
+	if c.IsSet("trace") {
+		if err := os.MkdirAll(c.String("trace"), 0o700); err != nil {
+			return nil, exit.Errorf(exit.Config, "cannot create the directory of the traces: %v", err)
 		}
 	}
 	return g, nil
@@ -231,7 +236,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit"}
+var settingFlags = []string{"tab-limit", "trace"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -242,6 +247,12 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	for _, f := range settingFlags {
 		if c.IsSet(f) {
 			params[strings.ReplaceAll(f, "-", "_")] = c.Value(f)
+		}
+	}
+	if c.IsSet("trace") { // bproxy may have been started elsewhere
+		var err error
+		if params["trace"], err = filepath.Abs(c.String("trace")); err != nil {
+			return err
 		}
 	}
 	return callSessions(c, out, p, "session_new", params, 0)

@@ -63,13 +63,16 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 		return
 	}
 	for range attempts {
-		var s *virtual.Session
-		var done func()
-		if s, done, err = g.Use(r.Context(), k); err != nil {
+		var e *entry
+		if e, err = g.use(r.Context(), k, nil); err != nil {
 			break
 		}
-		err = Serve(w, r, s, base)
-		done()
+		answer := w
+		if e.trace != nil {
+			answer = &tapped{w, e.trace, strings.TrimPrefix(r.URL.Path, base)}
+		}
+		err = Serve(answer, r, e.session.(*virtual.Session), base)
+		g.leave(e)
 		if err == nil {
 			return
 		}

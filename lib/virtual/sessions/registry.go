@@ -30,6 +30,8 @@ type Registry struct {
 	Max int
 	// Defaults are the settings of sessions that New has not created.
 	Defaults Settings
+	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
+	OpenTrace func(name string, s Settings) (Trace, error)
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
@@ -57,6 +59,7 @@ type session interface {
 type lifecycle struct {
 	ready   chan struct{} // closed when it has been created or has failed
 	session session
+	trace   Trace // nil: none
 	err     error
 	end     context.CancelFunc
 	gone    chan struct{} // closed when nothing of it is left
@@ -191,7 +194,15 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 	if create == nil {
 		create = g.onChrome
 	}
-	s, release, err := create(ctx, e.key, settings)
+	trace, err := g.openTrace(e.key, settings)
+	var s session
+	var release func()
+	if err == nil {
+		s, release, err = create(ctx, e.key, settings)
+	}
+	if trace != nil {
+		defer trace.Close()
+	}
 	g.mu.Lock()
 	if err == nil {
 		g.table.created(e, s.Used)
@@ -202,7 +213,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 			err = errEnded
 		}
 	}
-	e.session, e.err = s, err
+	e.session, e.trace, e.err = s, trace, err
 	close(e.ready)
 	g.mu.Unlock()
 	if err != nil {
@@ -219,6 +230,13 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 	bounded, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	s.End(bounded) // pages that do not close end with Chrome
+}
+
+func (g *Registry) openTrace(k Key, settings Settings) (Trace, error) {
+	if g.OpenTrace == nil {
+		return nil, nil
+	}
+	return g.OpenTrace(k.Name, settings)
 }
 
 // attempts is how many Chromes are tried for a session, in case the first has
