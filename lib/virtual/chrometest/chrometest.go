@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"btools/lib/tail"
 )
 
 // Start starts a headless Chromium without a sandbox or background traffic. It
@@ -51,7 +53,22 @@ func Start(t testing.TB) (wsURL string, p *os.Process) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
-			go io.Copy(io.Discard, stderr)
+			said := &tail.Tail{Max: 16 << 10}
+			copied := make(chan struct{})
+			go func() {
+				defer close(copied)
+				io.Copy(said, stderr)
+			}()
+			t.Cleanup(func() { // it may have crashed
+				if !t.Failed() {
+					return
+				}
+				select {
+				case <-copied:
+				case <-time.After(time.Second): // it runs
+				}
+				t.Logf("Chromium says:\n%s", said)
+			})
 			return url, c.Process
 		}
 	}
