@@ -176,10 +176,21 @@ func fieldExists(name string, schema map[string]any, known *record.Record) bool 
 	if !ok || !dotted || v == nil {
 		return ok && !(dotted && v == nil)
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) { // those of embedded structs too
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if tag == rest {
-			return true
+	return hasMember(reflect.TypeOf(v), rest)
+}
+
+// hasMember reports whether a struct has a member with this dotted name.
+func hasMember(t reflect.Type, name string) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	head, rest, dotted := strings.Cut(name, ".")
+	for _, f := range reflect.VisibleFields(t) { // those of embedded structs too
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == head {
+			return !dotted || hasMember(f.Type, rest)
 		}
 	}
 	return false
