@@ -16,6 +16,19 @@ func TreeMemory(pid int) (int64, error) {
 	if _, err := Of(pid); err != nil {
 		return 0, err
 	}
+	total := int64(0)
+	for _, pid := range Tree(pid) {
+		n, err := memory(pid)
+		if err != nil && !errors.Is(err, ErrGone) {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Tree returns a process and all below it.
+func Tree(pid int) []int {
 	children := map[int][]int{}
 	each(func(pid int) {
 		if f, err := stat(pid); err == nil {
@@ -23,16 +36,11 @@ func TreeMemory(pid int) (int64, error) {
 			children[parent] = append(children[parent], pid)
 		}
 	})
-	total := int64(0)
-	for tree := []int{pid}; len(tree) > 0; tree = tree[1:] {
-		tree = append(tree, children[tree[0]]...)
-		n, err := memory(tree[0])
-		if err != nil && !errors.Is(err, ErrGone) {
-			return 0, err
-		}
-		total += n
+	tree := []int{pid}
+	for i := 0; i < len(tree); i++ {
+		tree = append(tree, children[tree[i]]...)
 	}
-	return total, nil
+	return tree
 }
 
 // memory is that of one process.
