@@ -25,8 +25,10 @@ var frame = []string{"github.com/urfave/cli/v2", "github.com/xrash/smetrics", "g
 // modules are the modules that a program links besides: a new one needs a
 // reason in the message of its commit.
 var modules = map[string][]string{
-	"bfind": nil, "bport": nil, "blaunch": nil, "bproxy": nil,
+	"bfind": nil, "bport": nil, "blaunch": nil,
+	"bproxy": {"golang.org/x/net"}, // SOCKS
 	"bpool": {
+		"golang.org/x/net",
 		"github.com/BurntSushi/toml",
 		// All for /metrics.
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common",

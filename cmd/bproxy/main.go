@@ -16,6 +16,14 @@ import (
 func main() {
 	const listen, browser, shared, lives, safety = "Port:", "Browser:", "Sessions:", "Life:", "Safety:"
 	const port = "[PORT]"
+	proxies := func(category string) []ucli.Flag {
+		return []ucli.Flag{
+			&ucli.StringFlag{Name: "proxy", Category: category, EnvVars: []string{"BTOOLS_PROXY"},
+				Usage: "reach the network through the proxy at `URL`, with USER:PASSWORD@ if it needs them, or @FILE"},
+			&ucli.StringFlag{Name: "proxy-bypass", Category: category,
+				Usage: "reach the hosts in `LIST` without the proxy, such as .example.com;10.0.0.0/8"},
+		}
+	}
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port that launches its browser on demand", TakesCommand: true,
@@ -46,7 +54,7 @@ func main() {
 					Usage: "give the session `NAME` the browser's own profile and logins"},
 				&ucli.StringFlag{Name: "root-session", Category: shared,
 					Usage: "connect clients of the port's own address to the session `NAME`, not each to a new one"},
-			}, flags.Owner(lives, ""), []ucli.Flag{
+			}, proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives, Usage: "stop the browser after `DURATION` without a WebSocket"},
 				&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
@@ -70,13 +78,13 @@ func main() {
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running proxies", Do: command.List},
 			{Name: "session", Usage: "list, create or end sessions of proxies with --isolate",
-				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions, Flags: []ucli.Flag{
+				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions, Flags: append(proxies(""), []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
 						Usage: "allow at most `N` pages in the new session"},
 					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
-				}},
+				}...)},
 			{Name: "har", Usage: "convert a trace to an HTTP Archive (HAR 1.2) on standard output", ArgsUsage: "TRACE",
 				Do: command.HAR},
 			{Name: "status", Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},

@@ -42,6 +42,8 @@ complete -c bproxy -l max-sessions -d 'maximum number of sessions' -x
 complete -c bproxy -l tab-limit -d 'maximum pages in a session' -x
 complete -c bproxy -l default-session -d 'session with the browser profile' -x
 complete -c bproxy -l root-session -d 'session of the port address' -x
+complete -c bproxy -l proxy -d 'proxy of the sessions: a URL or @FILE' -x
+complete -c bproxy -l proxy-bypass -d 'hosts without the proxy' -x
 complete -c bproxy -l eager -d 'launch at once'
 complete -c bproxy -l idle -d 'stop the browser when unused' -x
 complete -c bproxy -l health-interval -d 'time between health checks' -x

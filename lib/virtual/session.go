@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/forward"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 )
@@ -25,6 +26,11 @@ type Options struct {
 	// TabLimit bounds the pages of the session, 0: no bound. One more page
 	// closes the one that no client has used for longest.
 	TabLimit int
+	// Proxy, if not nil, is the proxy of the session's contexts, and ProxyBypass
+	// lists the hosts that they reach without it, as Chrome's
+	// --proxy-bypass-list does.
+	Proxy       *forward.Upstream
+	ProxyBypass string
 }
 
 // Session is one virtual browser.
@@ -32,8 +38,9 @@ type Session struct {
 	id      string // its ID as a target
 	options Options
 	browser *Browser
-	link    *link  // owns the contexts, and Chrome's state per connection
-	base    string // the context that clients see as the default one
+	link    *link              // owns the contexts, and Chrome's state per connection
+	base    string             // the context that clients see as the default one
+	proxy   *forward.Forwarder // to the proxy of the options; nil without one
 	started time.Time
 	ended   chan struct{} // closed when it begins to end
 	gone    chan struct{} // closed when all of its targets are gone
@@ -71,7 +78,12 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		return nil, err
 	}
 	s.link = l
+	if err := s.openProxy(); err != nil {
+		l.close()
+		return nil, err
+	}
 	if err := b.addSession(s); err != nil {
+		s.closeProxy()
 		l.close()
 		return nil, err
 	}
@@ -124,13 +136,14 @@ func (s *Session) run() {
 	clients.Wait()
 	s.link.close()
 	s.work.Wait()
+	s.closeProxy()
 }
 
 // begin creates the base context of the session and a page.
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
 	if s.base = b.defaultContext; !s.options.Default {
-		got, err := s.link.call(ctx, "", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true})
+		got, err := s.link.call(ctx, "", "Target.createBrowserContext", s.contextParams(nil))
 		if err != nil {
 			return fmt.Errorf("cannot create a browser context: %w", err)
 		}
@@ -255,6 +268,8 @@ type Stats struct {
 	StartedAt   record.Time `json:"started_at"`
 	BytesIn     int64       `json:"bytes_in"`  // from clients
 	BytesOut    int64       `json:"bytes_out"` // to clients
+	// Proxy is the state of the session's proxy; nil: it has none.
+	Proxy *forward.Status `json:"proxy,omitempty"`
 }
 
 // Stats returns the session's figures.
@@ -262,6 +277,9 @@ func (s *Session) Stats() Stats {
 	st := Stats{
 		IdleSeconds: time.Since(s.Used()).Round(time.Millisecond).Seconds(), StartedAt: record.Time{Time: s.started},
 		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
+	}
+	if s.proxy != nil {
+		st.Proxy = new(s.proxy.Status())
 	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()

@@ -77,7 +77,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 			maxContexts))
 		return
 	}
-	c.Params = jsonrpc.Set(c.Params, "disposeOnDetach", json.RawMessage("true"))
+	c.Params = s.contextParams(c.Params)
 	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		id := jsonrpc.GetString(result, "browserContextId")
 		b.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/forward"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -29,9 +30,9 @@ const cmdSession = "default"
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
 		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
-			"root-session"} {
+			"root-session", "proxy", "proxy-bypass"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s needs --isolate", f)
+				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
 			}
 		}
 		return nil, nil
@@ -60,7 +61,40 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			return nil, exit.Errorf(exit.Config, "cannot create the directory of the traces: %v", err)
 		}
 	}
+	var err error
+	if g.Defaults.Proxy, g.Defaults.ProxyBypass, err = readProxy(c); err != nil {
+		return nil, err
+	}
+	if g.Defaults.ProxyBypass != "" && g.Defaults.Proxy == "" {
+		return nil, c.UsageError("--proxy-bypass needs --proxy")
+	}
+	if g.Defaults.Proxy != "" && g.Default != "" {
+		return nil, c.UsageError("--proxy cannot be used with --default-session%s: the browser's own profile has the "+
+			"proxy that the browser is launched with", fromVariable(c, "proxy"))
+	}
 	return g, nil
+}
+
+// readProxy reads --proxy and --proxy-bypass, or the variable of the former.
+// The URL of the proxy has its credentials.
+func readProxy(c *cli.Context) (proxy, bypass string, err error) {
+	bypass = c.String("proxy-bypass")
+	if c.IsSet("proxy") {
+		u, err := forward.Read(c.String("proxy"))
+		if err != nil {
+			return "", "", c.UsageError("--proxy%s: %v", fromVariable(c, "proxy"), err)
+		}
+		proxy = u.Secret()
+	}
+	return proxy, bypass, nil
+}
+
+// fromVariable names the variable that sets a flag, for a message.
+func fromVariable(c *cli.Context, flag string) string {
+	if flag == "proxy" && !c.Given(flag) {
+		return " (which BTOOLS_PROXY sets)"
+	}
+	return ""
 }
 
 // checkIsolated refuses a browser that sessions cannot share.
@@ -191,7 +225,7 @@ func Sessions(c *cli.Context) error {
 	}
 	args := c.Args()
 	for _, f := range settingFlags {
-		if c.IsSet(f) && (len(args) == 0 || args[0] != "new") {
+		if c.Given(f) && (len(args) == 0 || args[0] != "new") {
 			return c.UsageError("--%s applies to a new session: session new NAME", f)
 		}
 	}
@@ -236,7 +270,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit", "trace"}
+var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -244,6 +278,10 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 		return err
 	}
 	params := map[string]any{"name": name}
+	proxy, _, err := readProxy(c)
+	if err != nil {
+		return err
+	}
 	for _, f := range settingFlags {
 		if c.IsSet(f) {
 			params[strings.ReplaceAll(f, "-", "_")] = c.Value(f)
@@ -254,6 +292,9 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 		if params["trace"], err = filepath.Abs(c.String("trace")); err != nil {
 			return err
 		}
+	}
+	if proxy != "" {
+		params["proxy"] = proxy
 	}
 	return callSessions(c, out, p, "session_new", params, 0)
 }

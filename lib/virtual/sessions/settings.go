@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"btools/lib/control"
+	"btools/lib/forward"
 	"btools/lib/virtual"
 )
 
@@ -13,6 +14,10 @@ type Settings struct {
 	// Trace is the absolute path of the file to which the messages of its
 	// clients are appended; "": as the program decides.
 	Trace string `json:"trace,omitempty"`
+	// Proxy is the URL of its proxy, with credentials, "" for none. ProxyBypass
+	// lists the hosts that it reaches without.
+	Proxy       string `json:"proxy,omitempty"`
+	ProxyBypass string `json:"proxy_bypass,omitempty"`
 }
 
 // Check returns an error if a setting is invalid.
@@ -23,9 +28,18 @@ func (s Settings) Check() error {
 	if s.Trace != "" && !filepath.IsAbs(s.Trace) {
 		return control.Errorf(control.BadRequest, "the path of the trace must be absolute, not %q", s.Trace)
 	}
+	if s.Proxy != "" {
+		if _, err := forward.Parse(s.Proxy); err != nil {
+			return control.Errorf(control.BadRequest, "cannot use the proxy: %v", err)
+		}
+	}
 	return nil
 }
 
 func (s Settings) options(isDefault bool) virtual.Options {
-	return virtual.Options{Default: isDefault, TabLimit: s.TabLimit}
+	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass}
+	if s.Proxy != "" {
+		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
+	}
+	return o
 }
