@@ -32,7 +32,7 @@ func Take(ctx context.Context, s *state.Store, r Request) ([]int, error) {
 	}
 	var got []int
 	err := s.Update(ctx, func(f *state.File) error {
-		taken := map[int]bool{}
+		taken := make(map[int]bool, len(f.Ports))
 		for _, p := range f.Ports {
 			taken[p.Port] = true
 		}
