@@ -109,3 +109,52 @@ func TestSessionProxies(t *testing.T) {
 	p.stop()
 	w.clean()
 }
+
+func TestPoolProxies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := proxytest.HTTP(t, origin(t))
+	const prefix = "PW_MCP_PROXY_"
+	set := func(vars ...string) {
+		w.env = append(w.env, prefix+"BROWSER=chromium", prefix+"_A_INSTANCES=2", prefix+"_A_IS_DEFAULT=1")
+		for _, v := range vars {
+			w.env = append(w.env, prefix+v)
+		}
+	}
+	bare := w.env
+	for says, vars := range map[string][]string{
+		"not the URL of a proxy":        {"PROXY=http://u:s3cret@h:port", "ISOLATION=context"},
+		"which has a browser to itself": {"PROXY=http://u:s3cret@h", "_A__1_ISOLATION=context"},
+		"PROXY_BYPASS has no effect":    {"PROXY_BYPASS=x"},
+	} {
+		w.env = bare
+		set(vars...)
+		r := w.run("bpool", "check")
+		if r.wants(t, 78, says); strings.Contains(r.err, "s3cret") {
+			t.Errorf("a password is in %s", r.err)
+		}
+	}
+	w.env = bare
+	proxy := "PROXY=http://" + proxytest.Credentials + web.At
+	set("_A_ISOLATION=context", "_A__0_"+proxy)
+	check := w.run("bpool", "check", "-f", "setting.key,setting.value")
+	if r := check; !strings.Contains(r.out, "PROXY\thttp://"+web.At) || strings.Contains(r.out, "w%C3%B6rd") {
+		t.Errorf("bpool check: %s%s", r.out, r.err)
+	}
+	w.env = bare
+	p := w.shared("_A_INSTANCES=2", "_A__0_"+proxy, "_A__1_PROXY=http://us%3Aer:s3cret@"+web.At)
+	for instance, want := range map[string]string{"0": "this is name.test", "1": "407"} {
+		l := p.lease("--instance", instance)
+		if got := visit(t, l.Instance.WSURL, "http://name.test/"); !strings.Contains(got, want) {
+			t.Errorf("the page of instance %s shows %q, want %q", instance, got, want)
+		}
+	}
+	r := w.run("bpool", "status")
+	fails := `"proxy":{"url":"http://` + web.At + `","error":"it answers 407`
+	if all := r.out + p.errs.String() + strings.Join(w.ours(), "\n"); strings.Contains(all, "w%C3%B6rd") ||
+		strings.Contains(all, "s3cret") || !strings.Contains(r.out, fails) {
+		t.Errorf("the status, the log and the processes are\n%s", all)
+	}
+	p.stop()
+	w.clean()
+}

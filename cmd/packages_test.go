@@ -36,6 +36,7 @@ var modules = map[string][]string{
 		"github.com/munnerz/goautoneg", "google.golang.org/protobuf",
 	},
 	"bmcp": {
+		"golang.org/x/net",
 		"github.com/BurntSushi/toml",
 		"github.com/mark3labs/mcp-go", "github.com/google/jsonschema-go", "github.com/google/uuid",
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cast", "github.com/yosida95/uritemplate/v3",

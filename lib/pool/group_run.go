@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/forward"
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/virtual"
 )
 
 // run keeps a browser running for the leases until the group ends. It calls
@@ -140,7 +142,12 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 			return nil, &exit.Error{Code: exit.Config,
 				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared", g.set.Browser)}
 		}
-		return share.Open(ctx, b, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
+		var o virtual.Options
+		if g.set.Proxy != "" {
+			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
+			o.ProxyBypass = g.set.ProxyBypass
+		}
+		return share.Open(ctx, b, o, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {

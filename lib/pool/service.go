@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/forward"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
@@ -506,6 +507,8 @@ type InstanceStatus struct {
 	Lease         string       `json:"lease,omitempty"`
 	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
 	Endpoint      string       `json:"http_url,omitempty"`
+	// Proxy is the state of the proxy of a leased session.
+	Proxy *forward.Status `json:"proxy,omitempty"`
 }
 
 // HealthStatus is the result of the latest health check.
@@ -622,6 +625,9 @@ func (s *slot) status() InstanceStatus {
 		var at record.Instance
 		s.sessions.setAddresses(&at, s.lease.id)
 		i.Endpoint = at.HTTPURL
+		if s.lease.seat != nil {
+			i.Proxy = s.lease.seat.Proxy()
+		}
 	}
 	if s.group != nil {
 		i.Uses = s.group.uses

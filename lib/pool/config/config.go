@@ -71,6 +71,8 @@ type Settings struct {
 	MaxAge      time.Duration
 	MaxMemory   int64 // bytes; 0: no limit
 	IdleTimeout time.Duration
+	Proxy       string // with Context: the URL of the leases' proxy, with credentials; "": none
+	ProxyBypass string // hosts that they reach without it
 
 	LeaseTimeout   time.Duration // how long a request may wait
 	LeaseTTL       time.Duration // how long a lease lasts unless renewed
@@ -326,7 +328,7 @@ func (s *layers) add(e entry, name string, bad *Error) {
 	}
 	if e.key.read != nil {
 		if err := e.key.read(&Settings{}, e.text); err != nil {
-			bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
+			bad.add(e.source, "%s is %q: %v", e.name(), e.key.shown(e.text), err)
 			return
 		}
 	}

@@ -12,6 +12,7 @@ func (c *Config) checkIsolation(bad *Error) {
 	for _, p := range c.Pools {
 		for _, i := range p.Instances {
 			if i.Isolation != Context {
+				c.checkProxy(p, i, reported, bad)
 				continue
 			}
 			e := p.layers.lookup(p.Name, i.ID, "ISOLATION")
@@ -25,11 +26,21 @@ func (c *Config) checkIsolation(bad *Error) {
 	}
 }
 
+// checkProxy reports a proxy of an instance whose browser cannot have one. An
+// instance must not use the network directly when a proxy is configured for it.
+func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *Error) {
+	if e := p.layers.lookup(p.Name, i.ID, "PROXY"); i.Proxy != "" && !reported[p.Name+e.source] {
+		reported[p.Name+e.source] = true
+		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
+			"isolation = \"context\"", e.name(), p.Name, i.ID)
+	}
+}
+
 // checkUnused reports values that have no effect.
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
-		case "PER_BROWSER", "SPARES":
+		case "PER_BROWSER", "SPARES", "PROXY_BYPASS":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
 					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())

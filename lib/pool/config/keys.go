@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/forward"
 	"btools/lib/words"
 )
 
@@ -37,6 +38,18 @@ type key struct {
 	kind   string // a description of the values, for people
 	def    string // the default, as it would be written
 	read   func(*Settings, string) error
+}
+
+// shown returns a value as messages and bpool check may show it.
+func (k *key) shown(text string) string {
+	if k.name != "PROXY" || text == "" || strings.HasPrefix(text, "@") {
+		return text
+	}
+	u, err := forward.Parse(text)
+	if err != nil {
+		return "…" // it may hold a password
+	}
+	return u.String()
 }
 
 const (
@@ -134,6 +147,15 @@ var keys = []key{
 		func(s *Settings, v string) (err error) { s.MaxMemory, err = parseSize(v); return err }},
 	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"PROXY", anywhere, "the URL of a proxy, or @FILE", "", func(s *Settings, v string) error {
+		u, err := forward.Read(v)
+		if s.Proxy = ""; u != nil {
+			s.Proxy = u.Secret()
+		}
+		return err
+	}},
+	{"PROXY_BYPASS", anywhere, "hosts, separated by semicolons", "",
+		func(s *Settings, v string) error { s.ProxyBypass = v; return nil }},
 	{"LEASE_TIMEOUT", shared, "a duration", "1m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s",

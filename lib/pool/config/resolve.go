@@ -180,16 +180,24 @@ func (s *layers) settingsOf(pool, id string) Settings {
 			continue
 		}
 		if v := s.value(pool, id, &k); v.Text != "" {
-			k.read(&set, v.Text) // checked when it was added
+			k.read(&set, s.text(pool, id, &k, v)) // checked when it was added
 		}
 	}
 	return set
 }
 
+// text returns the whole of a value that is shown without its secrets.
+func (s *layers) text(pool, id string, k *key, v Value) string {
+	if e := s.lookup(pool, id, k.name); e != nil {
+		return e.text
+	}
+	return v.Text
+}
+
 // value returns the value of a key and its source.
 func (s *layers) value(pool, id string, k *key) Value {
 	if e := s.lookup(pool, id, k.name); e != nil {
-		return Value{k.name, e.text, fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
+		return Value{k.name, k.shown(e.text), fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
 	}
 	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
 	if k.name == "BROWSER" && s.noPools {

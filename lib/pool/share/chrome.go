@@ -35,7 +35,8 @@ type Chrome struct {
 	Browser *launcher.Browser
 
 	virtual *virtual.Browser
-	idle    time.Duration // limit without a WebSocket; 0: none
+	options virtual.Options // of its sessions
+	idle    time.Duration   // limit without a WebSocket; 0: none
 	log     *slog.Logger
 	ctx     context.Context // ends with Chrome; its cause says why
 	cancel  context.CancelCauseFunc
@@ -54,9 +55,10 @@ type Chrome struct {
 }
 
 // Open takes over a Chrome that was launched; if it returns an error, it has
-// stopped it. After the time idle without a WebSocket, Idled is closed; 0 means
+// stopped it. Its sessions have these options. After the time idle without a WebSocket, Idled is closed; 0 means
 // never.
-func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slog.Logger) (*Chrome, error) {
+func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle time.Duration, log *slog.Logger,
+) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
 	shared, err := virtual.Open(opening, b.Instance.WSURL, log)
@@ -65,7 +67,7 @@ func Open(ctx context.Context, b *launcher.Browser, idle time.Duration, log *slo
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
 	c := &Chrome{
-		Browser: b, virtual: shared, idle: idle, log: log,
+		Browser: b, virtual: shared, options: o, idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
 	c.stock.isDead = isOver
@@ -206,7 +208,7 @@ func (c *Chrome) fillLocked() {
 func (c *Chrome) makeSession() {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, sessionTimeout, fmt.Errorf("no session within %v", sessionTimeout))
 	defer cancel()
-	s, err := c.virtual.NewSession(ctx, virtual.Options{})
+	s, err := c.virtual.NewSession(ctx, c.options)
 	if err != nil {
 		select { // usually because Chrome has ended, which is noticed soon
 		case <-c.Done():

@@ -4,7 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"btools/lib/forward"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // Seat gives one lease a session on a Chrome, and another one if a client
@@ -59,6 +61,17 @@ func (t *Seat) requestLocked() {
 	if s, a.waiter = t.chrome.stock.take(serve); a.waiter == nil {
 		serve(s, nil)
 	}
+}
+
+// Proxy returns the state of the proxy of the session; nil: there is none.
+func (t *Seat) Proxy() *forward.Status {
+	t.chrome.mu.Lock()
+	a := t.request
+	t.chrome.mu.Unlock()
+	if !wait.Closed(a.ready) || a.session == nil {
+		return nil
+	}
+	return a.session.Stats().Proxy
 }
 
 // Use waits for the session and returns it for a request or a WebSocket. Call
