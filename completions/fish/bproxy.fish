@@ -15,6 +15,12 @@ complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a pr
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
 complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
+complete -c bproxy -n __fish_use_subcommand -a cast -d 'record a page as Motion JPEG'
+complete -c bproxy -n '__fish_seen_subcommand_from cast' -F
+complete -c bproxy -n '__fish_seen_subcommand_from cast' -l page -d 'target of the page' -x
+complete -c bproxy -n '__fish_seen_subcommand_from cast' -l fps -d 'maximum frames a second' -x
+complete -c bproxy -n '__fish_seen_subcommand_from cast' -l duration -d 'end after this time' -x
+complete -c bproxy -n '__fish_seen_subcommand_from cast' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
 complete -c bproxy -n __fish_use_subcommand -a har -d 'convert a trace to an HTTP Archive'
 complete -c bproxy -n '__fish_seen_subcommand_from har' -F
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'

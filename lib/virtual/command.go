@@ -24,7 +24,9 @@ func (k *Client) command(message []byte) error {
 	}
 	r := k.rootOf(c.Session)
 	rule := policy.Lookup(c.Method, r == nil)
-	k.noteUse(c.Session)
+	if c.Method != "Page.screencastFrameAck" { // a recording keeps no session alive
+		k.noteUse(c.Session)
+	}
 	if k.pending() > maxPending {
 		return errFlood
 	}

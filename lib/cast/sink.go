@@ -1,0 +1,124 @@
+package cast
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Boundary separates the frames of a file: it is multipart/x-mixed-replace,
+// with this boundary.
+const Boundary = "frame"
+
+// File is a recording in one file of Motion JPEG. Close it.
+type File struct {
+	out  *os.File
+	size int64
+}
+
+// Create creates a file, for its owner only: it shows what the page shows.
+func Create(path string) (*File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &File{out: f}, nil
+}
+
+// Write appends a frame. If it fails, the file ends with the one before.
+func (f *File) Write(x Frame) error {
+	b := fmt.Appendf(nil, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Timestamp: %.3f\r\n\r\n",
+		Boundary, len(x.JPEG), float64(x.Time.UnixMilli())/1000)
+	b = append(append(b, x.JPEG...), "\r\n"...)
+	n, err := f.out.Write(b)
+	if err != nil && n > 0 {
+		f.out.Truncate(f.size)
+	}
+	if err == nil {
+		f.size += int64(n)
+	}
+	return err
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.out.Close() }
+
+// ListName is the name of the list in a Directory: the frames and how long each
+// was shown, as ffmpeg's concat demuxer reads it.
+const ListName = "frames.ffconcat"
+
+// Directory is a recording in a directory, with a file for each frame. Close
+// it.
+type Directory struct {
+	path string
+	list *os.File
+	n    int
+	last time.Time
+}
+
+// CreateDirectory creates a directory, for its owner only, or takes an existing
+// one without a recording.
+func CreateDirectory(path string) (*Directory, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	list, err := os.OpenFile(filepath.Join(path, ListName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if os.IsExist(err) {
+		return nil, fmt.Errorf("%s already has a recording", path)
+	}
+	if err == nil {
+		_, err = list.WriteString("ffconcat version 1.0\n")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Directory{path: path, list: list}, nil
+}
+
+// Write writes a frame to a file of its own, as a whole or not at all.
+func (d *Directory) Write(x Frame) error {
+	d.n++
+	name := fmt.Sprintf("%06d.jpg", d.n)
+	path := filepath.Join(d.path, name)
+	err := os.WriteFile(path, x.JPEG, 0o600)
+	if err == nil {
+		err = os.Chtimes(path, x.Time, x.Time)
+	}
+	if err != nil {
+		os.Remove(path)
+		return err
+	}
+	line := fmt.Sprintf("# %s\nfile %s\n", x.Time.UTC().Format("2006-01-02T15:04:05.000Z"), name)
+	if d.n > 1 {
+		line = d.shown(x.Time) + line
+	}
+	d.last = x.Time
+	_, err = d.list.WriteString(line)
+	return err
+}
+
+// shown returns the line that says how long the last frame was shown.
+func (d *Directory) shown(until time.Time) string {
+	return fmt.Sprintf("duration %.3f\n", max(0, until.Sub(d.last).Seconds()))
+}
+
+// Close ends the list. The last frame was shown until now.
+func (d *Directory) Close() error {
+	var err error
+	if d.n > 0 {
+		_, err = d.list.WriteString(d.shown(time.Now()))
+	}
+	if closeErr := d.list.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// IsFile reports whether a path names a file of Motion JPEG rather than a
+// directory.
+func IsFile(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".mjpeg" || ext == ".mjpg"
+}

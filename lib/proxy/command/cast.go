@@ -1,0 +1,236 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/cast"
+	"btools/lib/cli"
+	"btools/lib/exit"
+	"btools/lib/flags"
+	"btools/lib/life"
+	"btools/lib/proxy"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// Cast records a page of a session, or of a browser without sessions.
+func Cast(c *cli.Context) error {
+	args := c.Args()
+	switch {
+	case len(args) != 1 && len(args) != 2:
+		return c.UsageError("expected a session and the file or directory of the recording")
+	case c.Int("fps") < 1 || c.Int("fps") > 60:
+		return c.UsageError("--fps must be 1 to 60, not %d", c.Int("fps"))
+	case c.IsSet("duration") && c.Duration("duration") <= 0:
+		return c.UsageError("--duration must be positive, such as 30s")
+	}
+	token, err := flags.ReadToken(c)
+	if err != nil {
+		return err
+	}
+	base, session := "", ""
+	if len(args) == 2 {
+		session = args[0]
+		base, err = sessionBase(c, session)
+	} else {
+		base, err = wholeBase(c)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	life.Signals(stop)
+	id, err := castPage(ctx, c, base, token)
+	if err != nil {
+		return err
+	}
+	if d := c.Duration("duration"); d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	return recordPage(ctx, c, pageAddress(base, id, token), token, args[len(args)-1])
+}
+
+// recordPage records the page at a WebSocket into a file or directory. The end
+// of the page is an end like others.
+func recordPage(ctx context.Context, c *cli.Context, address, token, path string) error {
+	var sink interface {
+		cast.Sink
+		io.Closer
+	}
+	var err error
+	if cast.IsFile(path) {
+		sink, err = cast.Create(path)
+	} else {
+		sink, err = cast.CreateDirectory(path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record to %s: %w", path, err)
+	}
+	began := time.Now()
+	n, err := cast.Record(ctx, address, c.Int("fps"), sink)
+	if closeErr := sink.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("cannot write the recording: %w", closeErr)
+	}
+	said := fmt.Sprintf("%d frames in %v", n, time.Since(began).Round(100*time.Millisecond))
+	switch {
+	case err == nil:
+		c.Log.Info(said)
+		return nil
+	case errors.Is(err, cast.ErrClosed), errors.Is(err, cast.ErrLost):
+		c.Log.Warn(fmt.Sprintf("the recording has ended with the page: %v; %s", err, said))
+		return nil
+	case token != "":
+		err = errors.New(strings.ReplaceAll(err.Error(), token, "TOKEN"))
+	}
+	return fmt.Errorf("the recording has failed: %w; %s", err, said)
+}
+
+// sessionBase returns the address of a session, which must exist: to connect to
+// it would create it.
+func sessionBase(c *cli.Context, name string) (string, error) {
+	p, err := isolatedProxy(c)
+	if err != nil {
+		return "", err
+	}
+	var rs []*record.Record
+	if err := callInto(p, "session_list", nil, &rs, statusTimeout); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, r := range rs {
+		var s Session
+		if _, err := r.Get("session", &s); err != nil {
+			return "", err
+		}
+		if s.Name == name && s.HTTPURL != "" {
+			return s.HTTPURL, nil
+		}
+		if s.HTTPURL != "" {
+			names = append(names, s.Name)
+		}
+	}
+	e := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no named session %q", name)}
+	if len(names) > 0 {
+		e.Hint = "there are: " + strings.Join(names, ", ")
+	}
+	return "", e
+}
+
+// wholeBase returns the address of a proxy without sessions whose browser runs.
+func wholeBase(c *cli.Context) (string, error) {
+	ps, err := proxies(c)
+	if err != nil {
+		return "", err
+	}
+	var p state.Proxy
+	if c.IsSet("port") {
+		p, err = pick(c, ps, []string{strconv.Itoa(c.Int("port"))})
+	} else {
+		p, err = pick(c, ps, nil)
+	}
+	if err != nil {
+		return "", err
+	}
+	r, err := call(p, "status", nil, statusTimeout)
+	if err != nil {
+		return "", err
+	}
+	var e record.Proxy
+	r.Get("proxy", &e)
+	var status proxy.Status
+	r.Get("status", &status)
+	switch {
+	case e.Isolated:
+		return "", c.UsageError("the proxy on port %d has sessions: name one of them", e.Port)
+	case status.State == "stopped": // to connect would launch one
+		return "", exit.Errorf(exit.Unavailable, "no browser is running behind port %d", e.Port)
+	case e.Protocol == record.BiDi:
+		return "", c.UsageError("the browser behind port %d speaks WebDriver BiDi, which has no screencast", e.Port)
+	}
+	return e.HTTPURL, nil
+}
+
+// pageTimeout is how long the list of pages may take.
+const pageTimeout = 30 * time.Second
+
+// castPage returns the page of --page, else the only one.
+func castPage(ctx context.Context, c *cli.Context, base, token string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/json/list", nil)
+	if err != nil {
+		return "", err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	var pages []struct{ ID, Type, Title, URL string }
+	if err == nil && resp.StatusCode == http.StatusOK {
+		err = json.Unmarshal(b, &pages)
+	} else if err == nil {
+		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, b)
+	}
+	if err != nil {
+		return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
+	}
+	var all, used []string
+	for _, p := range pages {
+		if p.Type != "page" {
+			continue
+		}
+		if p.ID == c.String("page") {
+			return p.ID, nil
+		}
+		all = append(all, p.ID)
+		if p.URL != "about:blank" {
+			used = append(used, p.ID)
+		}
+	}
+	if len(used) == 0 { // the page with which a session begins
+		used = all
+	}
+	if len(used) == 1 && !c.IsSet("page") {
+		return used[0], nil
+	}
+	var list strings.Builder
+	for _, p := range pages {
+		if p.Type == "page" && slices.Contains(all, p.ID) {
+			fmt.Fprintf(&list, "\n  %s %s", p.ID, p.URL)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "", exit.Errorf(exit.Unavailable, "there is no page")
+	case c.IsSet("page"):
+		return "", exit.Errorf(exit.Unavailable, "there is no page %s; there are:%s", c.String("page"), list.String())
+	}
+	return "", c.UsageError("there are several pages; choose one with --page:%s", list.String())
+}
+
+// pageAddress returns the WebSocket of a page.
+func pageAddress(base, id, token string) string {
+	address := strings.Replace(base, "http", "ws", 1) + "/devtools/page/" + id
+	if token != "" {
+		address += "?token=" + url.QueryEscape(token)
+	}
+	return address
+}
