@@ -8,8 +8,9 @@ import (
 // An agent is told in plain words what is wrong with its arguments.
 func TestArguments(t *testing.T) {
 	s := &schema{}
-	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"kind":{"type":"string","enum":["a","b"]},"on":{"type":"boolean"},"n":{"type":"integer"},
-		"list":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string"},"args":{"type":"object"}},"required":["tool"]}}}}`), s); err != nil {
+	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"kind":{"type":"string","enum":["a","b"]},
+		"on":{"type":"boolean"},"n":{"type":"integer"},"list":{"type":"array","minItems":1,"items":{"type":"object",
+		"properties":{"tool":{"type":"string"},"args":{"type":"object"}},"required":["tool"]}}}}`), s); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
@@ -37,8 +38,9 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	none := &schema{}
-	json.Unmarshal([]byte(noInput), none)
-	if err := none.check(json.RawMessage(`{"x":1}`)); err == nil || err.Error() != `there is no argument "x": there are none` {
-		t.Error(err)
+	json.Unmarshal(schemaFile("coordinator_status.input"), none)
+	const want = `there is no argument "x": there are none`
+	if err := none.check(json.RawMessage(`{"x":1}`)); err == nil || err.Error() != want {
+		t.Errorf("an argument of a tool without any: %v, want %s", err, want)
 	}
 }

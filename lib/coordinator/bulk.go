@@ -13,20 +13,23 @@ import (
 )
 
 func bulkTool(c *Coordinator) ownTool {
-	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for commands that ask for them: as MCP results, their images after the text."
-	place := ""
+	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
+		"commands that ask for them: as MCP results, their images after the text."
+	input := schemaFile("browser_execute_bulk.input")
+	var places []argument
 	switch c.Browsers.arguments() {
 	case sessionArguments:
 		about += " session_id is given here, not to the commands."
-		place = `,"session_id":` + sessionSchema
+		places = argumentFiles("session_id")
 	case poolArguments:
 		about += " browser_pool and browser_instance are given here, not to the commands."
-		place = `,"browser_pool":{"type":"string","description":"The pool of browsers to use (default: the default pool)"},"browser_instance":{"type":"string","description":"The instance of the pool, by its ID or alias (default: any)"}`
+		places = argumentFiles("browser_pool", "browser_instance")
+	}
+	for _, p := range places {
+		input = p.appendTo(input)
 	}
 	return ownTool{"browser_execute_bulk", "Run several tools", about,
-		`{"type":"object","properties":{"commands":{"type":"array","minItems":1,"items":{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name"},"args":{"type":"object","description":"Its arguments"},"return_result":{"type":"boolean","description":"Return its result (default: false)"}},"required":["tool"],"additionalProperties":false}},"stop_on_error":{"type":"boolean","description":"Stop at the first error (default: true)"},"return_all_results":{"type":"boolean","description":"Return the results of all commands (default: false)"}` + place + `},"required":["commands"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"success":{"type":"boolean"},"executed_count":{"type":"integer"},"total_count":{"type":"integer"},"results":{"type":"array"},"errors":{"type":"array"},"stopped_at":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["success","executed_count","total_count","results","errors","stopped_at"]}`,
-		false, true, c.bulk}
+		input, schemaFile("browser_execute_bulk.output"), false, true, c.bulk}
 }
 
 type bulkCommand struct {
@@ -186,10 +189,12 @@ func (b *bulkRun) checkPlace(r route, params json.RawMessage) error {
 		return nil
 	}
 	for _, one := range []struct{ name, named, asked, is string }{
-		{"browser_pool", named.pool, b.asked.pool, b.at.Pool}, {"browser_instance", named.instance, b.asked.instance, b.at.Instance},
+		{"browser_pool", named.pool, b.asked.pool, b.at.Pool},
+		{"browser_instance", named.instance, b.asked.instance, b.at.Instance},
 	} {
 		if one.named != "" && one.named != one.asked && one.named != one.is {
-			return fmt.Errorf("give %s to browser_execute_bulk, not to its commands: all run on one browser, here %q of pool %s", one.name, b.at.Instance, b.at.Pool)
+			return fmt.Errorf("give %s to browser_execute_bulk, not to its commands: all run on one browser, "+
+				"here %q of pool %s", one.name, b.at.Instance, b.at.Pool)
 		}
 	}
 	return nil
@@ -201,9 +206,11 @@ func (b *bulkResult) take(result json.RawMessage) json.RawMessage {
 	var content []json.RawMessage
 	some := len(b.items)
 	for item := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
-		if kind := jsonrpc.GetString(item, "type"); kind == "image" || kind == "audio" || jsonrpc.Get(item, "resource", "blob") != nil {
+		if kind := jsonrpc.GetString(item, "type"); kind == "image" || kind == "audio" ||
+			jsonrpc.Get(item, "resource", "blob") != nil {
 			b.items = append(b.items, item)
-			text := fmt.Sprintf("(%s: item %d of this call's content)", kind, len(b.items)+1) // the first one is all this
+			// The first item of the call's content is the whole result as JSON.
+			text := fmt.Sprintf("(%s: item %d of this call's content)", kind, len(b.items)+1)
 			item = jsonrpc.Set(jsonrpc.Set(nil, "text", quote(text)), "type", json.RawMessage(`"text"`))
 		}
 		content = append(content, item)
@@ -240,7 +247,8 @@ func placedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.Call
 	}
 	replaced, where := s.remark(b.at)
 	fields := map[string]any{}
-	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance, metaReplaced: replaced} {
+	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,
+		metaReplaced: replaced} {
 		if value != "" {
 			fields[name] = value
 		}

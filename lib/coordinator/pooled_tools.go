@@ -29,9 +29,10 @@ func (s *pooled) describe(ctx context.Context, session *Session, st *status) {
 }
 
 func (s *pooled) tools(c *Coordinator) []ownTool {
-	return []ownTool{{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and which of them are in use.",
-		`{"type":"object","properties":{"pool_name":{"type":"string","description":"Only this pool"}},"additionalProperties":false}`,
-		`{"type":"object","properties":{"pools":{"type":"array","items":{"type":"object"}},"summary":{"type":"object"}},"required":["pools","summary"]}`, true, false,
+	return []ownTool{{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and which " +
+		"of them are in use.",
+		schemaFile("browser_pool_status.input"),
+		schemaFile("browser_pool_status.output"), true, false,
 		func(ctx context.Context, _ *Session, args json.RawMessage) (any, error) {
 			st, err := s.status(ctx, jsonrpc.GetString(args, "pool_name"))
 			if err != nil {

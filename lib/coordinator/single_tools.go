@@ -76,14 +76,20 @@ func (st *status) proxied(rec *record.Record) {
 // a virtual browser is not to end that of others.
 func (b *single) tools(c *Coordinator) []ownTool {
 	how, t := b.sessions.Sharing, singleTools{c, b}
-	input, ids := sessionInput, ", or that of a session_id,"
+	stopInput, restartInput := schemaFile("coordinator_stop_browser.input"),
+		schemaFile("coordinator_restart_browser.input")
+	ids := ", or that of a session_id,"
 	if how == Whole {
-		input, ids = noInput, ""
+		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
+		ids = ""
 	}
-	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids + " which loses its pages. Not needed when done: it ends with the session.",
-		input, "", false, true, t.stop}
-	restart := ownTool{"coordinator_restart_browser", "Restart browser", "Replace the browser" + ids + " by a fresh one with the same options, if it misbehaves; without one, launch it. Its pages and logins are lost; the debugging port stays.",
-		input, "", false, true, t.restart}
+	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids +
+		" which loses its pages. Not needed when done: it ends with the session.",
+		stopInput, nil, false, true, t.stop}
+	restart := ownTool{"coordinator_restart_browser", "Restart browser", "Replace the browser" + ids +
+		" by a fresh one with the same options, if it misbehaves; without one, launch it. Its pages and logins are " +
+		"lost; the debugging port stays.",
+		restartInput, nil, false, true, t.restart}
 	if how == Whole {
 		stop.description = strings.Replace(stop.description, "browser which", "browser, which", 1)
 	}
@@ -91,8 +97,10 @@ func (b *single) tools(c *Coordinator) []ownTool {
 		return []ownTool{stop, restart}
 	}
 	return []ownTool{
-		{"coordinator_launch_browser", "Launch browser", "Launch the browser with another type or with a window. Do not call it before using the browser tools: they launch the browser themselves. A browser that runs with other options is replaced, and its pages are lost.",
-			c.launchInput(), "", false, true, t.launch},
+		{"coordinator_launch_browser", "Launch browser", "Launch the browser with another type or with a window. Do " +
+			"not call it before using the browser tools: they launch the browser themselves. A browser that runs " +
+			"with other options is replaced, and its pages are lost.",
+			c.launchInput(), nil, false, true, t.launch},
 		stop, restart,
 	}
 }

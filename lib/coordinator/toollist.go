@@ -142,7 +142,9 @@ func (s *Session) toolsChanged() {
 func (c *Coordinator) merge(l *toolList) *merged {
 	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
 	if _, why := c.missing(); why != "" {
-		i := slices.IndexFunc(m.tools, func(tool json.RawMessage) bool { return jsonrpc.GetString(tool, "name") == statusTool })
+		i := slices.IndexFunc(m.tools, func(tool json.RawMessage) bool {
+			return jsonrpc.GetString(tool, "name") == statusTool
+		})
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
 	}
@@ -241,26 +243,23 @@ func prefixed(child, name string) []string {
 // withPools gives a tool the arguments that choose its browser, unless it has
 // such of its own.
 func withPools(tool json.RawMessage) (json.RawMessage, bool) {
-	return withArguments(tool,
-		[2]string{"browser_pool", `{"type":"string","description":"The pool of browsers to use (default: the default pool)"}`},
-		[2]string{"browser_instance", `{"type":"string","description":"The instance of the pool to use, by its ID or alias (default: any)"}`})
+	return withArguments(tool, "browser_pool", "browser_instance")
 }
 
-// withArguments gives a tool arguments, each with its schema, unless it has one
+// withArguments gives a tool arguments that have a schema file, unless it has one
 // of them.
-func withArguments(tool json.RawMessage, some ...[2]string) (json.RawMessage, bool) {
+func withArguments(tool json.RawMessage, names ...string) (json.RawMessage, bool) {
 	schema := jsonrpc.Get(tool, "inputSchema")
-	properties := jsonrpc.Get(schema, "properties")
-	for _, p := range some {
-		if jsonrpc.Get(properties, p[0]) != nil {
+	for _, name := range names {
+		if jsonrpc.Get(schema, "properties", name) != nil {
 			return tool, false
 		}
-	}
-	for _, p := range some {
-		properties = jsonrpc.Append(properties, p[0], json.RawMessage(p[1]))
 	}
 	if schema == nil {
 		schema = json.RawMessage(`{"type":"object"}`)
 	}
-	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties)), true
+	for _, a := range argumentFiles(names...) {
+		schema = a.appendTo(schema)
+	}
+	return jsonrpc.Set(tool, "inputSchema", schema), true
 }

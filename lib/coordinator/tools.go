@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -14,24 +13,31 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/record"
 )
 
 const (
 	instructions = `The browser tools launch their browser by themselves, at the first call that needs one. ` +
-		`The coordinator_ tools are for exceptions: to see what is wrong, to choose another browser, to begin afresh. ` +
+		`The coordinator_ tools are for exceptions: to see what is wrong, to choose another browser, to ` +
+		`begin afresh. ` +
 		`Stopping or restarting the browser loses its pages and logins.`
-	sessionInstructions = ` Agents that work at the same time each give a session_id of their own, such as sub-agent-1: ` +
+	sessionInstructions = ` Agents that work at the same time each give a session_id of their own, such ` +
+		`as sub-agent-1: ` +
 		`calls with the same one share a browser of its own, without the logins of this one.`
-	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and show a browser that is this session's own. ` +
+	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and ` +
+		`show a browser that is this session's own. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
-	bareInstructions = `There are no browser tools here. coordinator_launch_browser launches a browser that programs can drive by DevTools, ` +
+	bareInstructions = `There are no browser tools here. coordinator_launch_browser launches a browser that programs ` +
+		`can drive by DevTools, ` +
 		`at the port that coordinator_status shows.`
-	poolInstructions = `The browser tools use a pool of browsers that are up already, and stay on the one that the first call got. ` +
-		`browser_instance and browser_pool name another one. In a pool whose affinity is "call", each call that names none may be on another one; ` +
+	poolInstructions = `The browser tools use a pool of browsers that are up already, and stay on the one that the ` +
+		`first call got. ` +
+		`browser_instance and browser_pool name another one. In a pool whose affinity is "call", each call that ` +
+		`names none may be on another one; ` +
 		`results say which. browser_pool_status shows the pools.`
-	barePoolInstructions = `There are no browser tools here. browser_pool_status shows the pools of browsers, which programs can drive by DevTools.`
-	leftInstructions     = `The browser tools launch their %[1]s by themselves. Playwright drives only a %[1]s of its own, not one that coordinator_list_browsers shows: ` +
+	barePoolInstructions = `There are no browser tools here. browser_pool_status shows the pools of browsers, which ` +
+		`programs can drive by DevTools.`
+	leftInstructions = `The browser tools launch their %[1]s by themselves. Playwright drives only a %[1]s of ` +
+		`its own, not one that coordinator_list_browsers shows: ` +
 		`if it is not installed, a person has to run "npx playwright install %[1]s".`
 )
 
@@ -54,24 +60,20 @@ type sessionKey struct{}
 // ownTool is a tool that bmcp answers itself.
 type ownTool struct {
 	name, title, description string
-	input, output            string // schemas; no output: it is what coordinator_status has
+	input, output            json.RawMessage // schemas; no output: it is what coordinator_status has
 	readOnly, destructive    bool
 	do                       func(ctx context.Context, s *Session, args json.RawMessage) (any, error)
 }
 
-const (
-	noInput      = `{"type":"object","properties":{},"additionalProperties":false}`
-	launchInput  = `{"type":"object","properties":{"browserType":{"type":"string","enum":%s,"description":"A type that coordinator_list_browsers shows (default: as before, else the first one installed)"},"headless":{"type":"boolean","description":"Without a window (default: as before, else true)"}},"additionalProperties":false}`
-	statusOutput = `{"type":"object","properties":{"running":{"type":"boolean"},"proxy_port":{"anyOf":[{"type":"integer"},{"type":"null"}]},"browser":{"anyOf":[{"type":"object"},{"type":"null"}]},"last_exit":{"anyOf":[{"type":"string"},{"type":"null"}]},"vscode":{"type":"object"},"children":{"type":"array","items":{"type":"object"}},"notes":{"type":"array","items":{"type":"string"}},"pools":{"anyOf":[{"type":"object"},{"type":"null"}]},"sessions":{"type":"array","items":{"type":"object"}}},"required":["running","proxy_port","browser","last_exit","vscode","children","notes","pools","sessions"]}`
-	sessionInput = `{"type":"object","properties":{"session_id":{"type":"string","description":"That browser (default: this session's own)"}},"additionalProperties":false}`
-)
-
 func (c *Coordinator) ownList() []ownTool {
 	all := []ownTool{
-		{"coordinator_list_browsers", "List browsers", "List the installed browsers that can be launched. Only needed to choose one: the browser starts by itself.",
-			noInput, `{"type":"object","properties":{"browsers":{"type":"array","items":{"type":"object"}}},"required":["browsers"]}`, true, false, c.listBrowsers},
-		{statusTool, "Status", "Show the browser, its debugging port, the MCP servers behind this one and what is wrong with them. It starts nothing.",
-			noInput, statusOutput, true, false, c.status},
+		{"coordinator_list_browsers", "List browsers", "List the installed browsers that can be launched. Only " +
+			"needed to choose one: the browser starts by itself.",
+			schemaFile("coordinator_list_browsers.input"), schemaFile("coordinator_list_browsers.output"), true, false,
+			c.listBrowsers},
+		{statusTool, "Status", "Show the browser, its debugging port, the MCP servers behind this one and what is " +
+			"wrong with them. It starts nothing.",
+			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
 	all = append(all, c.Browsers.tools(c)...)
 	if !c.NoBulk {
@@ -80,33 +82,20 @@ func (c *Coordinator) ownList() []ownTool {
 	return all
 }
 
-// launchInput names the types that can be launched: no program of the agent's
-// choice is one of them. Firefox is not where children drive the browser by
-// DevTools.
-func (c *Coordinator) launchInput() string {
-	types := slices.Clone(record.Types)
-	if slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives }) {
-		types = slices.DeleteFunc(types, func(t string) bool { return t == record.Firefox })
-	}
-	list, _ := json.Marshal(types) // which texts never fail
-	return fmt.Sprintf(launchInput, list)
-}
-
 // makeOwn registers our own tools.
 func (c *Coordinator) makeOwn() {
 	c.own = server.NewMCPServer("bmcp", c.Release, server.WithToolCapabilities(true), server.WithTitle("Browsers"))
 	for _, t := range c.ownList() {
 		readOnly, destructive, closed := t.readOnly, t.destructive, false
-		tool := mcp.NewToolWithRawSchema(t.name, t.description, json.RawMessage(t.input))
+		tool := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
 		tool.Title = t.title
-		if t.output != "" {
-			tool.RawOutputSchema = json.RawMessage(t.output)
-		}
+		tool.RawOutputSchema = t.output
 		input := &schema{}
-		if err := json.Unmarshal([]byte(t.input), input); err != nil {
+		if err := json.Unmarshal(t.input, input); err != nil {
 			panic(err) // it is ours
 		}
-		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: &destructive, OpenWorldHint: &closed}
+		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: &destructive,
+			OpenWorldHint: &closed}
 		c.own.AddTool(tool, func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			args, err := json.Marshal(r.GetRawArguments())
 			if err != nil {
@@ -139,7 +128,9 @@ func (c *Coordinator) isOwn(name string) bool { return c.own.GetTool(name) != ni
 
 // ourAnswer is our own answer to a request.
 func (s *Session) ourAnswer(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-	b, err := json.Marshal(s.c.own.HandleMessage(context.WithValue(ctx, sessionKey{}, s), m.WithID(json.RawMessage("0")))) // its ID may be one that it can't take
+	// mcp-go does not take each ID that a host may use.
+	b, err := json.Marshal(s.c.own.HandleMessage(context.WithValue(ctx, sessionKey{}, s),
+		m.WithID(json.RawMessage("0"))))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +174,8 @@ type status struct {
 }
 
 func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
-	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []virtualStatus{}, Notes: append([]string{}, s.tools(capabilitiesOf(ctx)).notes...)}
+	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []virtualStatus{},
+		Notes: append([]string{}, s.tools(capabilitiesOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c.Browsers.describe(ctx, s, &st)

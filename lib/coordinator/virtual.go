@@ -165,8 +165,5 @@ func idOf(v virtualStatus) string {
 // withSession gives a tool the argument that names a virtual browser, unless it
 // has such of its own.
 func withSession(tool json.RawMessage) (json.RawMessage, bool) {
-	return withArguments(tool, [2]string{"session_id", sessionSchema})
+	return withArguments(tool, "session_id")
 }
-
-const sessionSchema = `{"type":"string",` +
-	`"description":"A browser apart, shared by calls with this value, such as sub-agent-1"}`
