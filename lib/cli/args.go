@@ -53,7 +53,10 @@ func parse(p *Program, args []string) (*arguments, error) {
 			if len(a.rest) > 0 && a.command == &p.Command && p.TakesCommand && isProgram(a.rest[0]) {
 				return a, a.stray(p, a.rest[0])
 			}
-			return a, a.unknown(p, name, names)
+			if !hasValue && i+1 < len(args) {
+				value = args[i+1]
+			}
+			return a, a.unknown(p, name, value, names)
 		}
 		a.given[name] = true
 		kind := kindOf(f)
@@ -85,8 +88,17 @@ func (a *arguments) usage(p *Program, format string, args ...any) *exit.Error {
 	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf(format, args...), Hint: "see " + name + " --help"}
 }
 
-func (a *arguments) unknown(p *Program, name string, names []string) error {
+// unknown is an option that does not exist, and the value that it may have been
+// given.
+func (a *arguments) unknown(p *Program, name, value string, names []string) error {
 	e := a.usage(p, "there is no option %s", dashes(name))
+	if name == "port" && a.has("listen") {
+		if !isPort(value) {
+			value = "PORT"
+		}
+		e.Hint = listenHint + value
+		return e
+	}
 	if near := spell.Nearest(dashes(name), names); near != "" && len(name) > 1 {
 		e = a.usage(p, "there is no option %s: did you mean %s?", dashes(name), near)
 	}
@@ -94,7 +106,8 @@ func (a *arguments) unknown(p *Program, name string, names []string) error {
 	if a.command != &p.Command && root {
 		e = a.usage(p, "%s is an option of %s itself, not of %s %s", dashes(name), p.Name, p.Name, a.command.Name)
 		if a.command.TakesCommand {
-			e.Hint = fmt.Sprintf("options for %s go after --: %s %s … -- %s", p.Name, p.Name, a.command.Name, dashes(name))
+			e.Hint = fmt.Sprintf("options for %s go after --: %s %s … -- %s", p.Name, p.Name, a.command.Name,
+				dashes(name))
 		}
 	}
 	return e
@@ -115,7 +128,8 @@ func (a *arguments) check(p *Program, f cli.Flag, name, value string, hasValue b
 		if _, err := time.ParseDuration(value); err != nil {
 			e := a.usage(p, "%s is a duration such as 5s or 1m30s, not %q", dashes(name), value)
 			if n, err := strconv.Atoi(value); err == nil && n >= 0 {
-				e.Hint = fmt.Sprintf("%d seconds are %ds; %d milliseconds are %v", n, n, n, time.Duration(n)*time.Millisecond)
+				e.Hint = fmt.Sprintf("%d seconds are %ds; %d milliseconds are %v", n, n, n,
+					time.Duration(n)*time.Millisecond)
 			}
 			return e
 		}
@@ -131,28 +145,37 @@ func (a *arguments) stray(p *Program, word string) error {
 			names = append(names, c.Name)
 		}
 	}
-	has := func(flag string) bool {
-		return slices.ContainsFunc(a.command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
-	}
 	what := "unexpected argument " + strconv.Quote(word)
 	if a.command == &p.Command && len(names) > 0 {
 		what = strconv.Quote(word) + " is not a command of " + p.Name
 	}
 	e := a.usage(p, "%s", what)
-	_, notNumber := strconv.ParseUint(word, 10, 16)
 	switch near := spell.Nearest(word, names); {
 	case a.command == &p.Command && near != "":
 		e.Err = fmt.Errorf("%s: did you mean %s?", what, near)
-	case notNumber == nil && has("port"):
+	case isPort(word) && a.has("port"):
 		e.Hint = "a port is given as --port " + word
-	case notNumber == nil && has("listen"):
-		e.Hint = "a port to listen on is given as --listen " + word
-	case strings.Contains(word, "://") && has("url"):
+	case isPort(word) && a.has("listen"):
+		e.Hint = listenHint + word
+	case strings.Contains(word, "://") && a.has("url"):
 		e.Hint = "a page to open is given as --url " + word
 	case a.command.TakesCommand && isProgram(word):
 		e.Hint = fmt.Sprintf("to run it with a browser: %s -- %s …", p.Name, word)
 	}
 	return e
+}
+
+// listenHint is for a port that stands elsewhere.
+const listenHint = "a port to listen on is given as --listen "
+
+// has reports whether the command has the flag.
+func (a *arguments) has(flag string) bool {
+	return slices.ContainsFunc(a.command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+}
+
+func isPort(word string) bool {
+	_, err := strconv.ParseUint(word, 10, 16)
+	return err == nil
 }
 
 func isProgram(word string) bool {

@@ -31,6 +31,8 @@ func program(do func(*Context) error) *Program {
 		Examples: []string{"bprog -- true"},
 		Commands: []*Command{
 			{Name: "list", Usage: "list them", Do: do},
+			{Name: "serve", Usage: "serve it", Do: do, Flags: []cli.Flag{&cli.StringFlag{Name: "listen",
+				Usage: "at `PORT`"}}},
 			{Name: "config", Usage: "print it", ArgsUsage: "NAME", TakesCommand: true, Do: do},
 		},
 	}
@@ -76,6 +78,11 @@ func TestSlips(t *testing.T) {
 		{[]string{"sh"}, "to run it with a browser: bprog -- sh …"},
 		{[]string{"https://example.org"}, "a page to open is given as --url https://example.org"},
 		{[]string{"9222"}, "a port is given as --port 9222"},
+		{[]string{"serve", "9222"}, "a port to listen on is given as --listen 9222"},
+		{[]string{"serve", "--port", "9222"}, "there is no option --port"},
+		{[]string{"serve", "--port", "9222"}, "a port to listen on is given as --listen 9222"},
+		{[]string{"serve", "--port=9222"}, "a port to listen on is given as --listen 9222"},
+		{[]string{"serve", "--port"}, "a port to listen on is given as --listen PORT"},
 		{[]string{"lst"}, `"lst" is not a command of bprog: did you mean list?`},
 		{[]string{"--headless", "list"}, "list is a command of bprog: put it first"},
 		{[]string{"list", "more"}, `unexpected argument "more"`},
@@ -104,7 +111,8 @@ func TestFlags(t *testing.T) {
 			t.Errorf("command %q", c.Command)
 		}
 		return nil
-	}, "", "--port", "7", "--headless", "--arg", "--browser,x", "-arg=y", "--timeout", "1m", "--", "cmd", "--browser", "x")
+	}, "", "--port", "7", "--headless", "--arg", "--browser,x", "-arg=y", "--timeout", "1m", "--", "cmd", "--browser",
+		"x")
 	if !ran || code != 0 {
 		t.Errorf("exit %d, %s", code, errs)
 	}
@@ -113,7 +121,8 @@ func TestFlags(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}} {
 		code, out, _ := try(t, nil, "", args...)
-		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)", "[$BPROG_BROWSER]",
+		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)",
+			"[$BPROG_BROWSER]",
 			"Examples:\n  bprog -- true\n"} {
 			if code != 0 || !strings.Contains(out, want) {
 				t.Errorf("%q: exit %d, %q is missing in\n%s", args, code, want, out)
@@ -130,7 +139,8 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	if code, out, _ := try(t, nil, "", "help", "list"); code != 0 || !strings.HasPrefix(out, "bprog list - list them\n") {
+	if code, out, _ := try(t, nil, "", "help", "list"); code != 0 ||
+		!strings.HasPrefix(out, "bprog list - list them\n") {
 		t.Errorf("exit %d, %s", code, out)
 	}
 	if code, out, _ := try(t, nil, "", "version"); code != 0 || out != "bprog "+Release+"\n" {
@@ -200,7 +210,8 @@ func TestTableFits(t *testing.T) {
 // What is long and rare has a line of its own, below its row.
 func TestTableBelow(t *testing.T) {
 	var b strings.Builder
-	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"}, {Head: "ERROR", Field: "error", Below: true},
+	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"},
+		{Head: "ERROR", Field: "error", Below: true},
 		{Head: "N", Field: "n"}}}
 	tab.add([]byte(`{"id":"x1","error":"there is no display","n":1}`))
 	tab.add([]byte(`{"id":"x2","n":2}`))
