@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +57,15 @@ func main() {
 		write(n)
 		return
 	}
+	if measure(); failed {
+		os.Exit(1)
+	}
+}
+
+// failed is set by a row that ended with an error.
+var failed bool
+
+func measure() {
 	var err error
 	if dir, err = os.MkdirTemp("/tmp", "bt-"); err != nil {
 		panic(err)
@@ -66,7 +74,7 @@ func main() {
 	row("what", "measured", "goal")
 	if len(os.Args) > 1 { // only the rows of one
 		map[string]func(){"blaunch": browsers, "bport": ports, "bproxy": proxies, "bpool": pools, "shared": shared,
-			"bmcp": coordinators, "virtual": virtuals}[os.Args[1]]()
+			"bmcp": coordinators, "virtual": virtuals, "screenshots": onlyScreenshots}[os.Args[1]]()
 		return
 	}
 	browsers()
@@ -118,11 +126,7 @@ func spawn(args []string) (line, answer float64) {
 	if at == nil {
 		panic("the browser has no endpoint")
 	}
-	resp, err := http.Get("http://" + string(at[1]) + "/json/version")
-	if err != nil {
-		panic(err)
-	}
-	resp.Body.Close()
+	get("http://" + string(at[1]) + "/json/version")
 	answer = time.Since(t).Seconds() * 1000
 	w.Close()
 	r2.Close()
@@ -132,8 +136,8 @@ func spawn(args []string) (line, answer float64) {
 }
 
 func browsers() {
-	launches("chromium", "≤ 1.08")
-	launches("chrome-headless-shell", "≤ 1.15")
+	attempt("chromium: launches", func() { launches("chromium", "≤ 1.08") })
+	attempt("chrome-headless-shell: launches", func() { launches("chrome-headless-shell", "≤ 1.15") })
 	memory()
 }
 
@@ -147,7 +151,8 @@ func launches(typ, goal string) {
 	}
 	for range 10 { // by turns, so that a noisy moment hits all
 		t := time.Now()
-		f := strings.Split(output(bin+"blaunch", "--no-input", "--browser", path, "-f", "instance.id,instance.pid"), "\t")
+		f := strings.Split(output(bin+"blaunch", "--no-input", "--browser", path, "-f", "instance.id,instance.pid"),
+			"\t")
 		ours = append(ours, time.Since(t).Seconds()*1000)
 		b, _ := os.ReadFile("/proc/" + f[1] + "/cmdline")
 		output(bin+"blaunch", "stop", f[0])

@@ -34,7 +34,8 @@ func mcpServer(env []string, name string, args ...string) *mcpHost {
 	if err := h.cmd.Start(); err != nil {
 		panic(err)
 	}
-	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`)
+	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},`+
+		`"clientInfo":{"name":"bench","version":"1"}}`)
 	io.WriteString(h.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	return h
 }
@@ -98,7 +99,8 @@ func coordinators() {
 			without = append(without, direct.times(size.n/10, "big", size.args)...)
 			with = append(with, ours.times(size.n/10, "big", size.args)...)
 		}
-		row("bmcp: added to a call with a "+size.what+" result, p50", fmt.Sprintf("%.0f µs", median(with)-median(without)),
+		row("bmcp: added to a call with a "+size.what+" result, p50",
+			fmt.Sprintf("%.0f µs", median(with)-median(without)),
 			size.goal)
 	}
 	before := rss(ours.cmd.Process.Pid)
@@ -141,11 +143,13 @@ func coordinators() {
 			h.stop()
 		}
 	}
-	row("bmcp: first browser call ÷ @playwright/mcp with its own browser", fmt.Sprintf("%.2f", median(cold)/median(alone)),
+	row("bmcp: first browser call ÷ @playwright/mcp with its own browser",
+		fmt.Sprintf("%.2f", median(cold)/median(alone)),
 		"≤ 1.1")
 
 	slots := mcpServer([]string{"PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__A_INSTANCES=64",
-		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY_AFFINITY=call"}, abs(bin+"bmcp"), "--mcp", child+" {cdp_endpoint}")
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY_AFFINITY=call"}, abs(bin+"bmcp"), "--mcp",
+		child+" {cdp_endpoint}")
 	burst := func() time.Duration {
 		began := time.Now()
 		for range 64 {

@@ -188,7 +188,8 @@ func eight() {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	row("8 browsers killed at once, until all are healthy", fmt.Sprintf("%.1f s", time.Since(began).Seconds()), "≤ 5 s")
+	row("8 browsers killed at once, until all are healthy", fmt.Sprintf("%.1f s", time.Since(began).Seconds()),
+		"≤ 5 s")
 }
 
 // idleSlots measures a service that does nothing.

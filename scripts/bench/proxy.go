@@ -3,11 +3,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -17,8 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 // daemon is a program that runs in the background.
@@ -59,48 +55,13 @@ func socat(to string) (daemon, string) {
 	}
 }
 
-// client is one WebSocket to a browser.
-type client struct {
-	*websocket.Conn
-	id int
-}
-
-var ctx = context.Background()
-
-func dial(url string) *client {
-	c, _, err := websocket.Dial(ctx, url, nil)
-	if err != nil {
-		panic(err)
-	}
-	c.SetReadLimit(-1)
-	return &client{Conn: c}
-}
-
-// call makes one call and returns its answer and how long it took, in µs.
-func (c *client) call(rest string) ([]byte, float64) {
-	c.id++
-	began := time.Now()
-	if err := c.Write(ctx, websocket.MessageText, []byte(`{"id":`+strconv.Itoa(c.id)+`,`+rest+`}`)); err != nil {
-		panic(err)
-	}
-	for {
-		_, b, err := c.Read(ctx)
-		if err != nil {
-			panic(err)
-		}
-		if strings.HasPrefix(string(b), `{"id":`) {
-			return b, time.Since(began).Seconds() * 1e6
-		}
-	}
-}
-
 const getVersion = `"method":"Browser.getVersion"`
 
 func proxies() {
 	p, at := bproxy()
 	defer p.stop()
 	waiting(p)
-	firstConnection(at)
+	attempt("first connection through bproxy", func() { firstConnection(at) })
 
 	f := strings.Split(output(bin+"bproxy", "status", "-f", "instance.port,instance.ws_url"), "\t")
 	browser := "127.0.0.1:" + f[0]
@@ -108,10 +69,10 @@ func proxies() {
 	s, socatAt := socat(browser)
 	defer s.stop()
 	urls := []string{"ws://" + browser + path, "ws://" + at + path, "ws://" + socatAt + path}
-	roundTrips(urls)
-	direct()
-	throughput(urls)
-	many(p, urls)
+	attempt("Browser.getVersion", func() { roundTrips(urls) })
+	attempt("with --direct", direct)
+	attempt("200 messages of 4 MiB from the browser", func() { throughput(urls) })
+	attempt("500 connections, 100 busy", func() { many(p, urls) })
 }
 
 // waiting measures a proxy that has no browser.
@@ -184,22 +145,18 @@ func roundTrips(urls []string) {
 	direct, ours, peer := median(times[0]), median(times[1]), median(times[2])
 	row("Browser.getVersion, median of 5000: direct", fmt.Sprintf("%.0f µs", direct), "")
 	row("the same: added by bproxy, added by socat", fmt.Sprintf("%.1f, %.1f µs", ours-direct, peer-direct), "")
-	row("the same: (bproxy − direct) ÷ (socat − direct)", fmt.Sprintf("%.2f", (ours-direct)/(peer-direct)), "≤ 1.0")
+	row("the same: (bproxy − direct) ÷ (socat − direct)", fmt.Sprintf("%.2f", (ours-direct)/(peer-direct)),
+		"≤ 1.0")
 }
 
 // direct shows that with --direct nothing is between client and browser.
 func direct() {
 	p, at := bproxy("--direct")
 	defer p.stop()
-	resp, err := http.Get("http://" + at + "/json/version")
-	if err != nil {
-		panic(err)
-	}
-	defer resp.Body.Close()
 	var v struct {
 		WS string `json:"webSocketDebuggerUrl"`
 	}
-	json.NewDecoder(resp.Body).Decode(&v)
+	json.Unmarshal(get("http://"+at+"/json/version"), &v)
 	port := output(bin+"bproxy", "status", "-f", "instance.port", at[strings.LastIndex(at, ":")+1:])
 	past := "no"
 	if strings.HasPrefix(v.WS, "ws://127.0.0.1:"+port+"/") {
@@ -216,12 +173,14 @@ func throughput(urls []string) {
 		c := dial(u)
 		b, _ := c.call(`"method":"Target.createTarget","params":{"url":"about:blank"}`)
 		target := regexp.MustCompile(`"targetId":"(\w+)"`).FindSubmatch(b)
-		b, _ = c.call(`"method":"Target.attachToTarget","params":{"flatten":true,"targetId":"` + string(target[1]) + `"}`)
+		b, _ = c.call(`"method":"Target.attachToTarget","params":{"flatten":true,"targetId":"` + string(target[1]) +
+			`"}`)
 		session := regexp.MustCompile(`"result":{"sessionId":"(\w+)"`).FindSubmatch(b)
 		took := 0.0
 		for range n {
 			b, us := c.call(`"sessionId":"` + string(session[1]) +
-				`","method":"Runtime.evaluate","params":{"returnByValue":true,"expression":"'x'.repeat(` + strconv.Itoa(size) +
+				`","method":"Runtime.evaluate","params":{"returnByValue":true,"expression":"'x'.repeat(` +
+				strconv.Itoa(size) +
 				`)"}`)
 			if len(b) < size {
 				panic("a short message")
@@ -250,11 +209,11 @@ func many(p daemon, urls []string) {
 		direct = append(direct, dial(urls[0]))
 	}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
+	var calls together
 	var with, without []float64
 	end := time.Now().Add(30 * time.Second)
 	for i := range busy {
-		wg.Go(func() {
+		calls.Go(func() {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			for tick := time.NewTicker(100 * time.Millisecond); time.Now().Before(end); <-tick.C {
 				_, a := through[i].call(getVersion)
@@ -265,7 +224,7 @@ func many(p daemon, urls []string) {
 			}
 		})
 	}
-	wg.Wait()
+	calls.Wait()
 	perBusy := (rss(p.Process.Pid) - before) * 1024 / all
 	for _, c := range append(through, direct...) {
 		c.CloseNow()

@@ -92,7 +92,8 @@ func spares() {
 		}
 	}
 	slices.Sort(took)
-	row("shared Chrome: lease with a spare over the socket, p50, p99", fmt.Sprintf("%.2f, %.2f ms", took[500], took[990]),
+	row("shared Chrome: lease with a spare over the socket, p50, p99",
+		fmt.Sprintf("%.2f, %.2f ms", took[500], took[990]),
 		"≤ 1, ≤ 3 ms")
 }
 
@@ -106,11 +107,14 @@ func cycles() {
 	defer site.Close()
 	chrome := output(bin+"bfind", "--no-input", "--type", "chromium", "--first", "-f", "browser.path")
 	var one, ours, theirs, ten, ours10, theirs10 float64
-	fmt.Sscan(output("node", "shared.mjs", abs(bin+"bpool"), chrome, site.URL, url+"/metrics"), &one, &ours, &theirs, &ten,
+	fmt.Sscan(output("node", "shared.mjs", abs(bin+"bpool"), chrome, site.URL, url+"/metrics"), &one, &ours, &theirs,
+		&ten,
 		&ours10, &theirs10)
-	row("lease → connectOverCDP → goto → release ÷ own newContext", fmt.Sprintf("%.2f (%.0f, %.0f ms)", one, ours, theirs),
+	row("lease → connectOverCDP → goto → release ÷ own newContext",
+		fmt.Sprintf("%.2f (%.0f, %.0f ms)", one, ours, theirs),
 		"≤ 1.5")
-	row("the same, 10 at once on 12 instances ÷ 10 at once", fmt.Sprintf("%.2f (%.0f, %.0f ms)", ten, ours10, theirs10),
+	row("the same, 10 at once on 12 instances ÷ 10 at once",
+		fmt.Sprintf("%.2f (%.0f, %.0f ms)", ten, ours10, theirs10),
 		"≤ 1.5")
 }
 
@@ -138,6 +142,7 @@ func killed() {
 			panic(err)
 		}
 	}
-	row("Chrome killed under 50 sessions, until all are leased again", fmt.Sprintf("%.1f s", time.Since(began).Seconds()),
+	row("Chrome killed under 50 sessions, until all are leased again",
+		fmt.Sprintf("%.1f s", time.Since(began).Seconds()),
 		"≤ 3 s")
 }
