@@ -142,7 +142,9 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 		t.Errorf("%v: %s", c.ProcessState, errs.String())
 	}
 	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143,
-		"the time to live (300ms) is over: sleep is told to end")
+		"the browser's time to live (300ms) has expired: stopping sleep")
+	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--wait")...).wants(t, 0,
+		"the browser's time to live (300ms) has expired: stopping it")
 	w.clean()
 }
 
@@ -207,7 +209,8 @@ func TestInheritedDescriptors(t *testing.T) {
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).wants(t, 64, "it needs --no-input")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).wants(t, 64, "3 or more, or 0")
-	c := w.cmd("blaunch", "--wait", "--no-input", "--bind-fd", "0", "--browser", bin+"/fakebrowser", "-f", "instance.id")
+	c := w.cmd("blaunch", "--wait", "--no-input", "--bind-fd", "0", "--browser", bin+"/fakebrowser", "-f",
+		"instance.id")
 	in, _ := c.StdinPipe()
 	out, _ := c.StdoutPipe()
 	c.Start()
@@ -443,7 +446,8 @@ func TestForeignProc(t *testing.T) {
 	}
 	w.run("unshare", append([]string{"-pf", bin + "/blaunch"}, fakeArgs("")...)...).wants(t, 1,
 		"belongs to another PID namespace")
-	w.run("unshare", append([]string{"-pf", "--mount-proc", bin + "/blaunch"}, fakeArgs("", "-f", "instance.pid")...)...)
+	w.run("unshare", append([]string{"-pf", "--mount-proc", bin + "/blaunch"},
+		fakeArgs("", "-f", "instance.pid")...)...)
 	until(t, "all is gone", func() bool { return len(w.ours()) == 0 })
 	w.run("blaunch", "gc").wants(t, 0, "")
 }

@@ -35,7 +35,8 @@ func main() {
 				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second,
 					Usage: "give up if the endpoint doesn't answer within `DURATION`"},
 				stopTimeout(),
-				&ucli.DurationFlag{Name: "ttl", Category: lives, Usage: "stop the browser after `DURATION`"},
+				&ucli.DurationFlag{Name: "ttl", Category: lives,
+					Usage: "stop the browser, and CMD, `DURATION` after the browser is ready (default: no limit)"},
 			}, flags.Owner(lives, "the browser "), []ucli.Flag{
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
@@ -53,19 +54,22 @@ func main() {
 			{Name: "list", Usage: "list the running browsers", Do: command.List},
 			{Name: "stop", Usage: "stop browsers, given as arguments, or as IDs or records on standard input",
 				ArgsUsage: "[ID…]", Do: command.Stop, Flags: []ucli.Flag{
-					&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another program, such as bpool"},
+					&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another " +
+						"program, such as bpool"},
 					&ucli.BoolFlag{Name: "force", Usage: "with --all: stop those too"}, stopTimeout(),
 				}},
 			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC},
-			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard input and output",
+			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard " +
+				"input and output",
 				Flags: flags.Owner("", ""), Do: func(c *cli.Context) error {
 					owner, err := flags.ReadOwner(c)
 					if err != nil {
 						return err
 					}
-					code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(), func(level, format string) *slog.Logger {
-						return cli.NewLogger(c.Messages, "blaunch", level, format)
-					})
+					code := launch.Supervise(os.Stdin, os.Stdout, owner, c.State(),
+						func(level, format string) *slog.Logger {
+							return cli.NewLogger(c.Messages, "blaunch", level, format)
+						})
 					return exit.Status(code)
 				}},
 		},

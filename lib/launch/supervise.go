@@ -25,7 +25,7 @@ import (
 )
 
 // Expired is the reason of an end after the time to live.
-var Expired = errors.New("its time to live is over")
+var Expired = errors.New("its time to live has expired")
 
 // killBound is how long SIGKILL may take to be seen to work.
 const killBound = 10 * time.Second
@@ -329,7 +329,8 @@ func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) err
 			return fmt.Errorf("announced %s, but: %w", u, err)
 		}
 		if got, err := url.Parse(v.WSURL); err != nil || got.Path != u.Path {
-			return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is %s, ours is %s)",
+			return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("another browser answers at %s (it is "+
+				"%s, ours is %s)",
 				u.Host, v.WSURL, u)}
 		}
 		return nil
@@ -389,7 +390,11 @@ func (s *Supervisor) hold(ctx context.Context) error {
 		}
 		return fmt.Errorf("the browser %s", words)
 	case <-ctx.Done():
-		s.Log.Debug("stopping the browser", "why", context.Cause(ctx))
+		if why := context.Cause(ctx); why == Expired {
+			s.Log.Info(fmt.Sprintf("the browser's time to live (%v) has expired: stopping it", s.Spec.TTL))
+		} else {
+			s.Log.Debug("stopping the browser", "why", why)
+		}
 		s.stop(true)
 		return nil
 	}

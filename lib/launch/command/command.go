@@ -158,7 +158,7 @@ func interrupted(err, left error) error {
 
 // withCommand runs the command after "--" with a browser. While it runs the
 // signals are its own: it ends when it likes to, when the owner does, or when
-// the time to live is over.
+// the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
 	now <-chan struct{}, path string, inherited proc.Inherited) error {
 	running, end := context.WithCancelCause(context.Background())
@@ -177,7 +177,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 		}
 		if ttl > 0 {
 			defer life.After(ttl, func() {
-				c.Log.Warn(fmt.Sprintf("the time to live (%v) is over: %s is told to end", ttl, name))
+				c.Log.Warn(fmt.Sprintf("the browser's time to live (%v) has expired: stopping %s", ttl, name))
 				end(launch.Expired)
 			})()
 		}
@@ -212,8 +212,12 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		LogFormat: c.String("log-format"),
 	}
 	switch {
-	case s.Timeout <= 0 || s.StopTimeout < 0 || s.TTL < 0:
-		return nil, c.UsageError("--timeout, --stop-timeout and --ttl are positive durations, such as 15s")
+	case s.Timeout <= 0:
+		return nil, c.UsageError("--timeout is a positive duration such as 15s, not %v", s.Timeout)
+	case s.StopTimeout < 0:
+		return nil, c.UsageError("--stop-timeout is a duration such as 5s, or 0, not %v", s.StopTimeout)
+	case s.TTL < 0:
+		return nil, c.UsageError("--ttl is a duration such as 10m, or 0 for no limit, not %v", s.TTL)
 	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
 		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
 	}
@@ -299,7 +303,8 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	}
 	if len(found) == 0 {
 		if want != "" {
-			return b, &exit.Error{Code: exit.Unavailable, Err: errors.New("no " + want + " is installed"), Hint: installed(o)}
+			return b, &exit.Error{Code: exit.Unavailable, Err: errors.New("no " + want + " is installed"),
+				Hint: installed(o)}
 		}
 		return b, &exit.Error{Code: exit.Unavailable, Err: errors.New("no browser is installed"),
 			Hint: "install one (on Debian: apt-get install chromium), or name it with --browser PATH"}
