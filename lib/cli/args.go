@@ -19,7 +19,7 @@ import (
 type arguments struct {
 	command *Command
 	flags   []string        // with their values
-	rest    []string        // what is no flag
+	rest    []string        // the words that are not flags
 	given   map[string]bool // the flags' names
 }
 

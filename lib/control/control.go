@@ -47,7 +47,7 @@ const (
 	LeaseEnded       = "lease_ended"          // which an address belongs to
 	NoneHealthy      = "no_healthy_instances" // what could be leased has failed
 	LeaseTimeout     = "lease_timeout"        // none came free in time
-	QueueFull        = "queue_full"           // as many wait as may
+	QueueFull        = "queue_full"           // no more requests may wait
 	BadConfig        = "bad_config"           // the configuration is not valid
 
 	SessionNotFound = "session_not_found"

@@ -21,7 +21,7 @@ var ErrNotFound = errors.New("no such browser")
 
 // Options say where to look and what to return.
 type Options struct {
-	Path    string   // an executable that comes first; an error if it is none
+	Path    string   // an executable that comes first; an error if it cannot be executed
 	Types   []string // only these types; empty: all
 	Channel string   // only this channel
 	All     bool     // also those that serve neither CDP nor BiDi

@@ -213,7 +213,7 @@ func Get(object json.RawMessage, path ...string) json.RawMessage {
 	return object
 }
 
-// GetString is the text of a member, "" if there is none or it is no text.
+// GetString is the text of a member, "" if there is none or it is not a text.
 func GetString(object json.RawMessage, path ...string) string {
 	var s string
 	if raw := Get(object, path...); len(raw) > 0 && raw[0] == '"' {
@@ -223,7 +223,7 @@ func GetString(object json.RawMessage, path ...string) string {
 }
 
 // Append returns the object with a member that it has not, as the last one,
-// and every other byte as it was. What is no object becomes one.
+// and every other byte as it was. A value that is not an object becomes one.
 func Append(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	end := 0 // of the last member
 	if members(object, func(m member) bool { end = m.end; return true }) != nil || end == 0 {
@@ -234,7 +234,7 @@ func Append(object json.RawMessage, name string, value json.RawMessage) json.Raw
 }
 
 // Set returns the object with the member set, a new one as the first, and
-// every other byte as it was. What is no object, such as nil, becomes one.
+// every other byte as it was. A value that is not an object, such as nil, becomes one.
 func Set(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	if m, ok := find(object, name); ok {
 		return splice(object, m.value, m.end, value)

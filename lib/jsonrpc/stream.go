@@ -42,7 +42,7 @@ func NewReader(in io.Reader) *Reader {
 }
 
 // Line is the next line that is not empty. The bytes are the caller's. At the
-// end what is no whole line is returned too.
+// end a line without a newline is returned too.
 func (r *Reader) Line() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(r.buf[r.next:], '\n'); i >= 0 {

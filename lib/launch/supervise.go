@@ -301,7 +301,7 @@ func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, e
 		return nil, fmt.Errorf("announced the endpoint %s, which is not on this machine's loopback", ws)
 	}
 	if want := s.Spec.Port; want != 0 && (port != want || host != "127.0.0.1") {
-		// A port that is taken is no error to Chrome: it falls back to [::1].
+		// A port that is taken is not an error to Chrome: it falls back to [::1].
 		return nil, s.portTaken(fmt.Sprintf("the browser opened %s instead", u.Host))
 	}
 	s.entry.Record = s.record(u, host, port, profile)

@@ -53,7 +53,7 @@ func (id Identity) Alive() bool {
 		return sameBoot(id.Boot)
 	}
 	now, err := Of(id.PID)
-	if err != nil { // out of descriptors, say: that is no evidence of its end
+	if err != nil { // out of descriptors, say: which does not show that it has ended
 		return !errors.Is(err, ErrGone)
 	}
 	return now.Start == id.Start

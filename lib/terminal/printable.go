@@ -10,7 +10,7 @@ import (
 
 // Printable is a text of others without what a terminal takes for commands:
 // control characters, those that turn the direction of the text, and bytes
-// that are no UTF-8 are shown as escapes, such as \x1b. Tabs and newlines stay.
+// that are not UTF-8 are shown as escapes, such as \x1b. Tabs and newlines stay.
 func Printable(s string) string { return string(Escape([]byte(s), true)) }
 
 // Escape is Printable of a copy. Without whole, b may begin or end in the

@@ -109,7 +109,8 @@ var keys = []key{
 			}
 		}
 		if err != nil || d < 0 || d > MaxTimeout || d > 0 && d < time.Millisecond {
-			return fmt.Errorf("must be a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 is no limit",
+			return fmt.Errorf("must be a duration such as 30s or 1m30s, or a number of milliseconds, up to %v; 0 "+
+				"means no limit",
 				MaxTimeout)
 		}
 		s.Timeout = d
@@ -137,7 +138,8 @@ var keys = []key{
 	}},
 	{"SANDBOX", anywhere, "auto, on or off", "auto",
 		enumKey(func(s *Settings) *string { return &s.Sandbox }, "auto", "on", "off")},
-	{"START", anywhere, "eager or lazy", "eager", enumKey(func(s *Settings) *string { return &s.Start }, "eager", "lazy")},
+	{"START", anywhere, "eager or lazy", "eager", enumKey(func(s *Settings) *string { return &s.Start }, "eager",
+		"lazy")},
 	{"RESTART", anywhere, "always or never", "always",
 		enumKey(func(s *Settings) *string { return &s.Restart }, "always", "never")},
 	{"MAX_USES", anywhere, "a number, 0 for no limit", "0", countKey(func(s *Settings) *int { return &s.MaxUses })},

@@ -152,11 +152,15 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
-		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"), Log: c.Log,
+		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"),
+		Log: c.Log,
+	}
+	if err := checkDurations(c, "idle", "stop-timeout"); err != nil {
+		return nil, err
 	}
 	switch {
-	case p.Idle < 0 || c.Duration("timeout") <= 0 || c.Duration("stop-timeout") < 0:
-		return nil, c.UsageError("a duration must be positive, such as 15s")
+	case c.Duration("timeout") <= 0:
+		return nil, c.UsageError("--timeout must be a positive duration such as 15s, not %v", c.Duration("timeout"))
 	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
 		return nil, c.UsageError("--health-interval must be 0 or at least %v, and --health-timeout must be positive",
 			minInterval)
@@ -173,7 +177,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	if foreign != nil {
 		for _, f := range []string{"launch", "idle", "eager"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s applies to a browser that bproxy launches, not to one that is already running", f)
+				return nil, c.UsageError("--%s applies to a browser that bproxy launches, not to one that is "+
+					"already running", f)
 			}
 		}
 		b, err := launcher.Foreign(foreign)
@@ -194,6 +199,16 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Trace = &proxy.Trace{Out: f, Log: c.Log}
 	}
 	return p, nil
+}
+
+// checkDurations refuses negative durations.
+func checkDurations(c *cli.Context, flags ...string) error {
+	for _, f := range flags {
+		if d := c.Duration(f); d < 0 {
+			return c.UsageError("--%s must be a duration such as 15s, or 0, not %v", f, d)
+		}
+	}
+	return nil
 }
 
 // target returns the record of a browser that another program owns: the one of
@@ -231,7 +246,8 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 		for _, l := range ls {
 			if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() && !c.IsSet("token-file") {
 				return nil, exit.Errorf(exit.Config,
-					"systemd listens on %v: without --token-file, bproxy serves only TCP on loopback addresses", l.Addr())
+					"systemd listens on %v: without --token-file, bproxy serves only TCP on loopback addresses",
+					l.Addr())
 			}
 		}
 		return ls, nil

@@ -42,12 +42,13 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
 		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
+	if err := checkDurations(c, "session-grace", "session-idle"); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Bool("direct"):
 		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
 			"with --isolate")
-	case g.Grace < 0 || g.Idle < 0:
-		return nil, c.UsageError("a duration must be positive, such as 15s")
 	case g.Max < 1 || g.Defaults.Check() != nil:
 		return nil, c.UsageError("--max-sessions must be 1 or more, and --tab-limit 0 or more")
 	}
