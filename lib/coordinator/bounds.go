@@ -17,30 +17,33 @@ func errLate(child *Child, b Browser) error {
 	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name, b.CallTimeout, b.Pool)
 }
 
-// boundLocked has a call fail when its time is over.
-func (s *Session) boundLocked(f *flight) {
-	if f.place != nil && f.place.CallTimeout > 0 && f.method == "tools/call" {
-		f.late = time.AfterFunc(f.place.CallTimeout, func() { s.do(func() { s.expire(f) }) })
+// bound has a call fail when its time is over.
+func (s *Session) bound(f *flight) {
+	if f.place == nil || f.place.CallTimeout <= 0 || f.Method != "tools/call" {
+		return
+	}
+	f.late.Store(time.AfterFunc(f.place.CallTimeout, func() { s.do(func() { s.expire(f) }) }))
+	over := false
+	if s.read(func(t *table) { over = t.IsOver(&f.Request) }); over {
+		f.late.Load().Stop()
 	}
 }
 
 // expire ends a call whose time is over. One whose child waits for the host's
 // answer has as long again.
 func (s *Session) expire(f *flight) {
-	s.mu.Lock()
-	asks := f.parked
-	for _, a := range s.asks {
-		asks = asks || a.p == f.p
-	}
-	over := !f.done && !asks
-	if !f.done && asks {
-		f.late.Reset(f.place.CallTimeout)
-	}
-	s.mu.Unlock()
-	if over {
-		s.fault(f, errLate(f.p.child, f.place.Browser))
-		f.p.forget(f.n, "it took too long")
-	}
+	p, _ := f.Child()
+	late := faultOf(f, errLate(p.child, f.place.Browser))
+	s.apply(func(t *table) []effect {
+		over, again := t.Late(&f.Request)
+		if again {
+			f.late.Load().Reset(f.place.CallTimeout)
+		}
+		if !over {
+			return nil
+		}
+		return t.End(&f.Request, late, "it took too long")
+	})
 }
 
 // callTool calls a tool for us, as long as its place has it.

@@ -142,10 +142,10 @@ func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, er
 	return answer, n > 0 && n <= p.last
 }
 
-// alone reports whether the child can't mean another request than this one if
+// Alone reports whether the child can't mean another request than this one if
 // it says something: others that it has not answered count, though they may be
 // cancelled.
-func (p *process) alone(n int64) bool {
+func (p *process) Alone(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for other, c := range p.calls {

@@ -22,8 +22,9 @@ type dialect interface {
 	result(method string, result json.RawMessage) json.RawMessage
 	failure(method string, got *jsonrpc.Message) *jsonrpc.Message
 	code(code int) int
-	// asks reports whether the answer to a method may ask the host something.
-	asks(method string) bool
+	// inputRequired is the result of a method that asks the host something; the
+	// request has to be repeated with the key.
+	inputRequired(method, key string, questions map[string]json.RawMessage) json.RawMessage
 	// hears reports whether its host is told what belongs to no request.
 	hears() bool
 	// relaysUnknown reports whether a method that we do not know is for the only
@@ -34,15 +35,16 @@ type dialect interface {
 // choose gives a request its dialect, by what it says of itself.
 func (c *Coordinator) choose(f *flight, m *jsonrpc.Message) {
 	if !isStateless(m) {
-		f.dialect, f.level = handshake{}, allLevels
+		f.dialect, f.Level = handshake{}, allLevels
 		return
 	}
 	meta := jsonrpc.Get(m.Params, "_meta")
-	f.caps, f.level = askable(jsonrpc.Get(meta, metaCapabilities)), len(levels)
+	f.caps, f.Level = askable(jsonrpc.Get(meta, metaCapabilities)), len(levels)
 	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
-		f.level = i
+		f.Level = i
 	}
-	f.name, f.asked, f.given = subject(m), map[string]ask{}, jsonrpc.Get(m.Params, "inputResponses")
+	f.Subject, f.Input = subject(m), jsonrpc.Get(m.Params, "inputResponses")
+	f.MayAsk = slices.Contains(askers, m.Method)
 	f.dialect = &statelessDialect{release: c.Release, refused: checkRequest(m)}
 }
 
@@ -75,9 +77,14 @@ func (handshake) toChild(_ *process, _ *flight, m *jsonrpc.Message) *jsonrpc.Mes
 func (handshake) result(_ string, result json.RawMessage) json.RawMessage            { return result }
 func (handshake) failure(_ string, got *jsonrpc.Message) *jsonrpc.Message            { return got }
 func (handshake) code(code int) int                                                  { return code }
-func (handshake) asks(string) bool                                                   { return false }
-func (handshake) hears() bool                                                        { return true }
-func (handshake) relaysUnknown() bool                                                { return true }
+
+// inputRequired is never called: its hosts are asked directly.
+func (handshake) inputRequired(string, string, map[string]json.RawMessage) json.RawMessage {
+	return nil
+}
+
+func (handshake) hears() bool         { return true }
+func (handshake) relaysUnknown() bool { return true }
 
 // statelessDialect is that of the stateless protocol.
 type statelessDialect struct {
@@ -124,7 +131,7 @@ func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Messa
 // toChild is the request as a child of the protocol before knows it, which is
 // told first what it is to log.
 func (d *statelessDialect) toChild(p *process, f *flight, m *jsonrpc.Message) *jsonrpc.Message {
-	p.logs(f.level)
+	p.logs(f.Level)
 	params := m.Params
 	meta := jsonrpc.Get(params, "_meta")
 	for _, name := range []string{metaVersion, metaCapabilities, metaLogLevel, "io.modelcontextprotocol/clientInfo"} {
@@ -171,6 +178,14 @@ func (d *statelessDialect) code(code int) int {
 	return code
 }
 
-func (d *statelessDialect) asks(method string) bool { return slices.Contains(askers, method) }
-func (d *statelessDialect) hears() bool             { return false }
-func (d *statelessDialect) relaysUnknown() bool     { return false }
+func (d *statelessDialect) inputRequired(method, key string, questions map[string]json.RawMessage) json.RawMessage {
+	requests := json.RawMessage("{}")
+	for name, question := range questions {
+		requests = jsonrpc.Set(requests, name, question)
+	}
+	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(key)), "inputRequests", requests)
+	return d.result(method, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
+}
+
+func (d *statelessDialect) hears() bool         { return false }
+func (d *statelessDialect) relaysUnknown() bool { return false }

@@ -4,103 +4,126 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"time"
 
+	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
 )
 
 // flight is a request of the host that is being answered.
 type flight struct {
-	id      json.RawMessage
-	age     int // its number in the session
-	method  string
-	token   json.RawMessage // of its progress; nil: none is wanted
-	p       *process        // that answers it; nil: none yet
-	n       int64           // its ID there
+	pending.Request[*process, *flight]
 	place   *place
-	turn    *turn              // nil: it has none, as it is not for a child or is relayed at once
-	cancel  context.CancelFunc // of what is done for it
-	late    *time.Timer        // ends it; nil: nothing does
-	done    bool
+	turn    *turn                      // nil: it has none, as it is not for a child or is relayed at once
+	cancel  context.CancelFunc         // of what is done for it
+	late    atomic.Pointer[time.Timer] // ends it; nil: nothing does
+	expiry  atomic.Pointer[time.Timer] // ends it while it awaits input
 	dialect dialect
 	caps    json.RawMessage // what the host can be asked; nil: what it has said in its handshake
-	level   int             // of the log messages that it wants, see levels
-	// filter is what it wants to be told, if it is subscriptions/listen and is
-	// acknowledged.
-	filter json.RawMessage
-	input
 }
 
-// ask is a request of a child that the host is to answer.
-type ask struct {
-	p       *process
-	id      json.RawMessage
-	token   json.RawMessage // of its progress, which the host knows by our ID; nil: none is wanted
-	request json.RawMessage // method and parameters, for a host of the stateless protocol
-}
+type (
+	table   = pending.Table[*process, *flight]
+	request = pending.Request[*process, *flight]
+	effect  = pending.Effect[*process, *flight]
+	ask     = pending.ServerRequest[*process]
+)
 
 // flightKey is the flight's place in the context of what is done for it.
 type flightKey struct{}
 
+// apply changes the requests, and executes the effects.
+func (s *Session) apply(change func(*table) []effect) {
+	s.mu.Lock()
+	effects := change(&s.requests)
+	s.mu.Unlock()
+	for _, e := range effects {
+		s.execute(e)
+	}
+}
+
+// read looks at the requests, or changes them without effects.
+func (s *Session) read(look func(*table)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look(&s.requests)
+}
+
+// execute executes an effect of a change of the requests.
+func (s *Session) execute(e effect) {
+	switch e.Kind {
+	case pending.Stop:
+		f := e.Request.Value
+		if t := f.late.Load(); t != nil {
+			t.Stop()
+		}
+		s.endTurn(f)
+		f.cancel()
+	case pending.Answer:
+		message := e.Message
+		if message != nil && string(e.ID) != string(e.Request.ID) {
+			m, _ := jsonrpc.Parse(message)
+			message = m.WithID(e.ID)
+		}
+		s.send(e.ID, true, message)
+	case pending.Release:
+		s.c.releasing.Go(e.Lease.Release)
+	case pending.Settle:
+		time.AfterFunc(settleDelay, func() {
+			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
+		})
+	case pending.RequireInput:
+		f := e.Request.Value
+		f.expiry.Store(time.AfterFunc(parkedFor, func() {
+			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
+		}))
+		s.send(e.ID, true, jsonrpc.Response(e.ID, f.dialect.inputRequired(f.Method, e.Key, e.Questions)))
+	case pending.Resume:
+		if t := e.Request.Value.expiry.Load(); t != nil {
+			t.Stop()
+		}
+	case pending.Cancel:
+		e.Child.forget(e.Number, e.Reason)
+	case pending.Reply:
+		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
+	case pending.Refuse:
+		e.Child.in.Write(jsonrpc.Failure(e.ID, e.Err), false)
+	}
+}
+
 // finish answers a request, once; what was held for it is let go. A nil
 // message is no answer.
 func (s *Session) finish(f *flight, message []byte) {
-	s.mu.Lock()
-	if f.done {
-		s.mu.Unlock()
-		return
-	}
-	f.done = true
-	if f.late != nil {
-		f.late.Stop()
-	}
-	s.endTurnLocked(f)
-	id, place := f.current(), f.place
-	parked := f.parked
-	switch {
-	case !parked:
-		delete(s.flights, string(id))
-	case message != nil:
-		f.answer = message // until the host comes again
-	default:
-		s.unparkLocked(f)
-	}
-	s.mu.Unlock()
-	f.cancel()
-	if !parked {
-		if message != nil && string(id) != string(f.id) {
-			m, _ := jsonrpc.Parse(message)
-			message = m.WithID(id)
-		}
-		s.send(id, true, message)
-	}
-	if place != nil && place.release != nil {
-		s.c.releasing.Go(place.release)
-	}
+	s.apply(func(t *table) []effect { return t.Finish(&f.Request, message) })
 }
 
 // result answers a request with a result of our own.
 func (s *Session) result(f *flight, result json.RawMessage) {
-	s.finish(f, jsonrpc.Response(f.id, f.dialect.result(f.method, result)))
+	s.finish(f, jsonrpc.Response(f.ID, f.dialect.result(f.Method, result)))
 }
 
-func (s *Session) fail(f *flight, err error) {
+func (s *Session) fail(f *flight, err error) { s.finish(f, failureOf(f, err)) }
+
+func failureOf(f *flight, err error) []byte {
 	var e *jsonrpc.Error
 	if !errors.As(err, &e) {
 		e = jsonrpc.Errorf(jsonrpc.InternalError, "%v", err)
 	}
-	s.finish(f, jsonrpc.Failure(f.id, e))
+	return jsonrpc.Failure(f.ID, e)
 }
 
 // fault answers the call of a tool with an error that is for the agent to
 // read.
-func (s *Session) fault(f *flight, err error) {
-	if f.method != "tools/call" {
-		s.fail(f, err)
-		return
+func (s *Session) fault(f *flight, err error) { s.finish(f, faultOf(f, err)) }
+
+// faultOf is the answer to a request that has failed.
+func faultOf(f *flight, err error) []byte {
+	if f.Method == "tools/call" {
+		return jsonrpc.Response(f.ID, f.dialect.result(f.Method, faultResult(err)))
 	}
-	s.result(f, faultResult(err))
+	return failureOf(f, err)
 }
 
 func faultResult(err error) json.RawMessage {
@@ -110,22 +133,18 @@ func faultResult(err error) json.RawMessage {
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	m = f.dialect.toChild(p, f, m)
-	s.mu.Lock()
-	if f.done {
-		s.mu.Unlock()
-		return
-	}
 	if f.place != nil && f.place.died != nil && wait.Closed(f.place.died) {
-		s.mu.Unlock()
 		s.fault(f, errBrowserDied)
 		return
 	}
-	f.p, f.n = p, p.newID()
-	// Whoever cancels it does so after this.
-	err := p.relay(f.n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
-	s.endTurnLocked(f)
-	s.boundLocked(f)
-	s.mu.Unlock()
+	n, ok := p.newID(), false
+	if s.read(func(t *table) { ok = t.Relay(&f.Request, p, n) }); !ok {
+		return
+	}
+	s.bound(f)
+	err := p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
+	s.endTurn(f)
+	s.apply(func(t *table) []effect { return t.Relayed(&f.Request) })
 	if err != nil {
 		s.answerWith(f, nil, err)
 	}
@@ -160,11 +179,11 @@ const (
 // answerOf is a child's answer as the host gets it.
 func (s *Session) answerOf(f *flight, got *jsonrpc.Message) []byte {
 	if got.Result == nil {
-		return f.dialect.failure(f.method, got).WithID(f.id)
+		return f.dialect.failure(f.Method, got).WithID(f.ID)
 	}
-	result := f.dialect.result(f.method, s.remarked(got.Result, f.place))
+	result := f.dialect.result(f.Method, s.remarked(got.Result, f.place))
 	if len(result) == 0 || &result[0] == &got.Result[0] {
-		return got.WithID(f.id) // every byte as it came
+		return got.WithID(f.ID) // every byte as it came
 	}
-	return jsonrpc.Response(f.id, result)
+	return jsonrpc.Response(f.ID, result)
 }

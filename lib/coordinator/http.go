@@ -159,7 +159,7 @@ func (f *httpFront) session(id string) *httpSession {
 	}
 	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), flow: &f.flow}
 	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.log.Add(string(to), last, message) })
-	s.shared = id == ""
+	s.requests.Shared = id == ""
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
 	s.log.Alive = s.alive
 	f.sessions[id] = s
@@ -416,7 +416,7 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	s.single(w, r, listener)
 	// It is over, or the host is gone.
 	s.log.Drop(string(own))
-	s.cancelled(own, "the host is gone")
+	s.cancel(own, "the host is gone")
 }
 
 // renamed is a message to a host that knows another ID, and another token of

@@ -69,9 +69,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 		s.toChild(ctx, some[0], m, f)
 		return
 	}
-	s.mu.Lock()
-	s.endTurnLocked(f) // it is for several: others don't wait for their answers
-	s.mu.Unlock()
+	s.endTurn(f) // it is for several: others don't wait for their answers
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
 		k, p, err := s.process(ctx, child)

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 )
 
@@ -97,6 +99,21 @@ func (m *model) settle() {
 	}
 }
 
+// pass lets time pass.
+func (m *model) pass(d time.Duration) {
+	m.settle()
+	end := time.Now().Add(d)
+	for _, c := range m.calls {
+		if (c.state == modelAwaiting || c.state == modelAnswered) && !c.expire.After(end) {
+			if c.state == modelAwaiting {
+				m.toChild("call %s cancelled", c.n)
+			}
+			m.end(c)
+		}
+	}
+	time.Sleep(d)
+}
+
 // answered is the child's answer.
 func (m *model) answered(c *modelCall, what string) {
 	switch c.state {
@@ -109,13 +126,26 @@ func (m *model) answered(c *modelCall, what string) {
 	}
 }
 
-// modelRun is a session that does what the model says.
+// modelled does what the model says.
+type modelled interface {
+	// call, repeat and cancel are what the host does, the others the child.
+	call(id string) (n string)
+	repeat(id, token string, responses json.RawMessage)
+	cancel(id string)
+	question(key string)
+	answer(n string)
+	takeBack(key string)
+	// heard are the messages that the host got since the last time, and what
+	// the child did.
+	heard() (host, child []string)
+	close()
+}
+
+// modelRun compares something with the model.
 type modelRun struct {
 	*model
-	*fixture
-	t     *testing.T
-	heard []string // by the child
-	last  string   // the ID of the call that it got last
+	modelled
+	t *testing.T
 }
 
 // do lets both go through an event.
@@ -142,8 +172,7 @@ func (r *modelRun) do(op, arg byte) {
 		c := &modelCall{id: id}
 		r.calls = append(r.calls, c)
 		r.toChild("call")
-		r.ask(statelessCall(id, ""))
-		c.n = r.last
+		c.n = r.call(id)
 	case 1: // a question
 		r.questions++
 		key := fmt.Sprint("q", r.questions)
@@ -154,16 +183,15 @@ func (r *modelRun) do(op, arg byte) {
 				c.state = modelAsking
 			}
 		}
-		r.latest().say(`{"jsonrpc":"2.0","id":"` + key + `","method":"elicitation/create","params":{"message":"?"}}`)
+		r.question(key)
 	case 2: // an answer
 		if c := pick(at(modelOpen, modelAsking, modelAwaiting)); c != nil {
 			n := c.n
 			r.answered(c, "answered by "+n)
-			r.latest().say(`{"jsonrpc":"2.0","id":` + n + `,"result":{"n":` + n + `}}`)
+			r.modelled.answer(n)
 		}
 	case 3:
-		r.settle()
-		time.Sleep(settleDelay)
+		r.pass(settleDelay)
 	case 4, 5: // the host comes again, with some answers; 5: with the state before
 		c := pick(at(modelAwaiting, modelAnswered))
 		if c == nil {
@@ -201,7 +229,7 @@ func (r *modelRun) do(op, arg byte) {
 				r.require(c, 0)
 			}
 		}
-		r.ask(statelessCall(strconv.Itoa(r.ids), `,"requestState":"`+token+`","inputResponses":`+string(responses)))
+		r.repeat(strconv.Itoa(r.ids), token, responses)
 	case 6: // the host cancels
 		c := pick(at(modelOpen, modelAsking, modelAwaiting, modelAnswered))
 		if c == nil {
@@ -211,7 +239,7 @@ func (r *modelRun) do(op, arg byte) {
 			r.toChild("call %s cancelled", c.n)
 		}
 		r.end(c)
-		r.ask(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + c.id + `}}`)
+		r.modelled.cancel(c.id)
 	case 7: // the child takes a question back
 		c := pick(func(c *modelCall) bool { return len(c.asked) > 0 && c.state <= modelAwaiting })
 		if c == nil {
@@ -219,20 +247,9 @@ func (r *modelRun) do(op, arg byte) {
 		}
 		key := c.asked[0]
 		c.asked = c.asked[1:]
-		r.latest().say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"` + key + `"}}`)
+		r.takeBack(key)
 	case 8: // time passes
-		wait := parkedFor / 4
-		r.settle()
-		end := time.Now().Add(wait)
-		for _, c := range r.calls {
-			if (c.state == modelAwaiting || c.state == modelAnswered) && !c.expire.After(end) {
-				if c.state == modelAwaiting {
-					r.toChild("call %s cancelled", c.n)
-				}
-				r.end(c)
-			}
-		}
-		time.Sleep(wait)
+		r.pass(parkedFor / 4)
 	}
 	r.check(fmt.Sprintf("event %d, %d", op%9, arg))
 }
@@ -241,7 +258,8 @@ func (r *modelRun) do(op, arg byte) {
 func (r *modelRun) check(what string) {
 	r.t.Helper()
 	var host []string
-	for _, line := range r.fixture.heard() {
+	lines, child := r.heard()
+	for _, line := range lines {
 		m, err := jsonrpc.Parse([]byte(line))
 		switch {
 		case err != nil:
@@ -275,14 +293,28 @@ func (r *modelRun) check(what string) {
 		}
 	}
 	compare("host", host, r.host)
-	compare("child", r.heard, r.child)
-	r.host, r.child, r.heard = nil, nil, nil
+	compare("child", child, r.child)
+	r.host, r.child = nil, nil
 }
 
-// Whatever host and child do, each call is answered once, or not at all if it is
-// cancelled; the host is asked what the child asks, once it has settled; and
-// each question is answered once.
-func FuzzRequests(f *testing.F) {
+// run lets both go through the events, and ends them.
+func (r *modelRun) run(events []byte) {
+	for ; len(events) > 1; events = events[2:] {
+		r.do(events[0], events[1])
+	}
+	for _, c := range r.calls {
+		if c.state == modelOpen || c.state == modelAsking {
+			r.hears("%s fails: %s", c.id, errEnded)
+		}
+	}
+	r.close()
+	r.check("end")
+}
+
+// fuzzModel compares something with the model. Whatever host and child do, each
+// call is answered once, or not at all if it is cancelled; the host is asked
+// what the child asks, once it has settled; and each question is answered once.
+func fuzzModel(f *testing.F, start func(t *testing.T) modelled) {
 	f.Add([]byte{0, 0, 1, 0, 3, 0, 4, 1, 2, 0, 0, 0, 1, 0, 1, 0, 3, 0, 4, 2, 5, 2, 1, 0, 4, 255, 2, 0})
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 3, 0, 7, 0, 6, 1, 2, 0, 4, 0, 8, 0, 8, 0, 8, 0, 8, 0, 8, 0})
 	f.Add([]byte{1, 0, 0, 0, 1, 0, 7, 0, 3, 0, 1, 0, 3, 0, 2, 0, 6, 0, 0, 0, 1, 0, 8, 0, 2, 0, 4, 0})
@@ -292,37 +324,232 @@ func FuzzRequests(f *testing.F) {
 			t.Skip()
 		}
 		synctest.Test(t, func(t *testing.T) {
-			r := &modelRun{model: &model{tokens: map[string]*modelCall{}}, t: t}
-			r.fixture = newFixture(t, wellBehaved(func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
-				switch {
-				case m.Method == "tools/call":
-					r.last = string(m.ID)
-					r.heard = append(r.heard, "call")
-				case m.Method == "notifications/cancelled":
-					r.heard = append(r.heard, fmt.Sprintf("call %s cancelled", jsonrpc.Get(m.Params, "requestId")))
-				case m.IsResponse() && m.Error != nil:
-					r.heard = append(r.heard, strings.Trim(string(m.ID), `"`)+" refused")
-				case m.IsResponse():
-					r.heard = append(r.heard, strings.Trim(string(m.ID), `"`)+" accepted")
-				}
-				return "", nil
-			}))
-			r.ask(statelessCall(`"first"`, "")) // starts the child
-			r.latest().say(`{"jsonrpc":"2.0","id":` + r.last + `,"result":{"n":0}}`)
-			r.host, r.child = []string{`"first" answered by 0`}, []string{"call"}
-			r.check("start")
-			for ; len(events) > 1; events = events[2:] {
-				r.do(events[0], events[1])
-			}
-			for _, c := range r.calls {
-				if c.state == modelOpen || c.state == modelAsking {
-					r.hears("%s fails: %s", c.id, errEnded)
-				}
-			}
-			r.fixture.Close()
-			r.heard = nil // the child may end before it is told
-			r.check("end")
+			r := &modelRun{model: &model{tokens: map[string]*modelCall{}}, modelled: start(t), t: t}
+			r.run(events)
 		})
+	})
+}
+
+// modelledSession is a session, with its child.
+type modelledSession struct {
+	*fixture
+	mu    sync.Mutex
+	child []string // what it has heard
+	last  string   // the ID of the call that it got last
+}
+
+func (s *modelledSession) call(id string) string {
+	s.ask(statelessCall(id, ""))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+func (s *modelledSession) repeat(id, token string, responses json.RawMessage) {
+	s.ask(statelessCall(id, `,"requestState":"`+token+`","inputResponses":`+string(responses)))
+}
+
+func (s *modelledSession) cancel(id string) {
+	s.ask(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+}
+
+func (s *modelledSession) question(key string) {
+	s.latest().say(`{"jsonrpc":"2.0","id":"` + key + `","method":"elicitation/create","params":{"message":"?"}}`)
+}
+
+func (s *modelledSession) answer(n string) {
+	s.latest().say(`{"jsonrpc":"2.0","id":` + n + `,"result":{"n":` + n + `}}`)
+}
+
+func (s *modelledSession) takeBack(key string) {
+	s.latest().say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"` + key + `"}}`)
+}
+
+func (s *modelledSession) heard() (host, child []string) {
+	host = s.fixture.heard()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	child, s.child = s.child, nil
+	return host, child
+}
+
+func (s *modelledSession) close() {
+	s.fixture.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.child = nil // it may end before it is told
+}
+
+func FuzzRequests(f *testing.F) {
+	fuzzModel(f, func(t *testing.T) modelled {
+		s := &modelledSession{}
+		s.fixture = newFixture(t, wellBehaved(func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch {
+			case m.Method == "tools/call":
+				s.last = string(m.ID)
+				s.child = append(s.child, "call")
+			case m.Method == "notifications/cancelled":
+				s.child = append(s.child, fmt.Sprintf("call %s cancelled", jsonrpc.Get(m.Params, "requestId")))
+			case m.IsResponse() && m.Error != nil:
+				s.child = append(s.child, strings.Trim(string(m.ID), `"`)+" refused")
+			case m.IsResponse():
+				s.child = append(s.child, strings.Trim(string(m.ID), `"`)+" accepted")
+			}
+			return "", nil
+		}))
+		n := s.call(`"first"`) // starts the child
+		s.answer(n)
+		if host, _ := s.heard(); len(host) != 1 {
+			t.Fatalf("the first call is answered %q", host)
+		}
+		return s
+	})
+}
+
+// modelledTable is a table of requests, whose effects are noted.
+type modelledTable struct {
+	t        modelTable
+	mu       sync.Mutex // timers are called side by side
+	requests map[string]*pending.Request[modelChild, string]
+	keys     int
+	host     []string
+	child    []string
+}
+
+type (
+	modelTable  = pending.Table[modelChild, string]
+	modelEffect = pending.Effect[modelChild, string]
+	modelChild  string
+)
+
+func (modelChild) Alone(int64) bool { return true }
+
+const theChild = modelChild("c")
+
+// apply executes the effects of a change, as a session does.
+func (s *modelledTable) apply(change func(*modelTable) []modelEffect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range change(&s.t) {
+		switch e.Kind {
+		case pending.Answer:
+			if m, err := jsonrpc.Parse(e.Message); err == nil {
+				s.host = append(s.host, string(m.WithID(e.ID)))
+			}
+		case pending.RequireInput:
+			requests := json.RawMessage("{}")
+			for key, question := range e.Questions {
+				requests = jsonrpc.Set(requests, key, question)
+			}
+			result := jsonrpc.Set(json.RawMessage(`{"resultType":"input_required"}`), "inputRequests", requests)
+			s.host = append(s.host, string(jsonrpc.Response(e.ID, jsonrpc.Set(result, "requestState", quote(e.Key)))))
+			time.AfterFunc(parkedFor, func() {
+				s.apply(func(t *modelTable) []modelEffect { return t.Expire(e.Request, e.Round) })
+			})
+		case pending.Settle:
+			time.AfterFunc(settleDelay, func() {
+				s.apply(func(t *modelTable) []modelEffect { return t.Settle(e.Request) })
+			})
+		case pending.Cancel:
+			s.child = append(s.child, fmt.Sprintf("call %d cancelled", e.Number))
+		case pending.Reply:
+			s.child = append(s.child, strings.Trim(string(e.ID), `"`)+" accepted")
+		case pending.Refuse:
+			s.child = append(s.child, strings.Trim(string(e.ID), `"`)+" refused")
+		}
+	}
+}
+
+func (s *modelledTable) request(id string) *pending.Request[modelChild, string] {
+	return &pending.Request[modelChild, string]{ID: json.RawMessage(id), Method: "tools/call", MayAsk: true}
+}
+
+func (s *modelledTable) call(id string) string {
+	r := s.request(id)
+	s.apply(func(t *modelTable) []modelEffect {
+		if err := t.Add(r); err != nil || !t.Relay(r, theChild, int64(len(s.requests)+1)) {
+			panic("a new request is refused")
+		}
+		return t.Relayed(r)
+	})
+	n := strconv.Itoa(len(s.requests) + 1)
+	s.requests[n] = r
+	s.child = append(s.child, "call")
+	return n
+}
+
+func (s *modelledTable) repeat(id, token string, responses json.RawMessage) {
+	r := s.request(id)
+	r.Input = responses
+	s.apply(func(t *modelTable) []modelEffect {
+		if err := t.Add(r); err != nil {
+			panic(err)
+		}
+		effects, err := t.Repeat(r, token)
+		if err != nil {
+			panic(err)
+		}
+		return effects
+	})
+}
+
+func (s *modelledTable) cancel(id string) {
+	s.apply(func(t *modelTable) []modelEffect {
+		return append(t.Cancel(json.RawMessage(id), ""), t.Abandon(json.RawMessage(id))...)
+	})
+}
+
+func (s *modelledTable) question(key string) {
+	s.apply(func(t *modelTable) []modelEffect {
+		return t.Ask(theChild, quote(key), key, json.RawMessage("{}"))
+	})
+}
+
+func (s *modelledTable) answer(n string) {
+	message := jsonrpc.Response(json.RawMessage("0"), json.RawMessage(`{"n":`+n+`}`))
+	s.apply(func(t *modelTable) []modelEffect { return t.Finish(s.requests[n], message) })
+}
+
+func (s *modelledTable) takeBack(key string) {
+	s.apply(func(t *modelTable) []modelEffect {
+		t.TakeBack(theChild, quote(key))
+		return nil
+	})
+}
+
+func (s *modelledTable) heard() (host, child []string) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host, child, s.host, s.child = s.host, s.child, nil, nil
+	return host, child
+}
+
+func (s *modelledTable) close() {
+	s.apply(func(t *modelTable) (effects []modelEffect) {
+		open, _ := t.Close()
+		for _, r := range open {
+			effects = append(effects, t.Finish(r, jsonrpc.Response(r.ID, faultResult(errEnded)))...)
+		}
+		return append(effects, t.ExpireAll()...)
+	})
+	s.mu.Lock()
+	s.child = nil
+	s.mu.Unlock()
+	time.Sleep(parkedFor) // its timers end
+}
+
+// The core does by itself what the session does with it.
+func FuzzTable(f *testing.F) {
+	fuzzModel(f, func(*testing.T) modelled {
+		s := &modelledTable{requests: map[string]*pending.Request[modelChild, string]{}}
+		s.t = modelTable{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: func() string {
+			s.keys++
+			return fmt.Sprint("key", s.keys)
+		}}
+		return s
 	})
 }
 

@@ -147,7 +147,7 @@ func (s *Session) roomLocked(id string) error {
 	if s.virtuals.all[""] != nil {
 		some--
 	}
-	if some >= maxIDsOfHost && !s.shared { // by hosts that know nothing of each other
+	if some >= maxIDsOfHost && !s.requests.Shared { // by hosts that know nothing of each other
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
 	if s.c.ids.Add(1) > maxIDs {
@@ -205,17 +205,14 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 }
 
 // serves reports whether a child of a virtual browser is answering something.
-func (s *Session) serves(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, all := range []map[string]*flight{s.flights, s.parked} {
-		for _, f := range all {
-			if f.p != nil && f.p.browser.Session == name {
-				return true
-			}
-		}
-	}
-	return false
+func (s *Session) serves(name string) (busy bool) {
+	s.read(func(t *table) {
+		busy = t.Any(func(r *request) bool {
+			p, _ := r.Child()
+			return p != nil && p.browser.Session == name
+		})
+	})
+	return busy
 }
 
 // endVirtual ends a virtual browser now, with the calls on it. The next call

@@ -18,7 +18,7 @@ const replaceEvery = time.Second
 // not be told whose a question is. It goes on for those calls until they are
 // over.
 func (s *Session) replace(k *kid) {
-	if !s.shared {
+	if !s.requests.Shared {
 		return
 	}
 	p, _ := k.proc.Last()
@@ -26,14 +26,8 @@ func (s *Session) replace(k *kid) {
 		return
 	}
 	s.mu.Lock()
-	waits := map[*flight]bool{}
-	for _, f := range s.parked {
-		if f.p == p && !f.done {
-			waits[f] = true
-		}
-	}
 	calls, cancelled := p.open()
-	some := calls == len(waits) && (calls > 0 || cancelled)
+	some := calls == s.requests.WaitFor(p) && (calls > 0 || cancelled)
 	if some = some && len(s.replaced) < maxReplaced && !slices.Contains(s.replaced, p); some {
 		s.replaced = append(s.replaced, p)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/coordinator/pending"
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 )
@@ -71,18 +72,16 @@ func (s *Session) place(f *flight, at *place) bool {
 	if at == nil {
 		return true
 	}
-	s.mu.Lock()
-	done := f.done
-	if !done {
-		f.place = at
-	}
-	s.mu.Unlock()
-	if done {
+	f.place = at
+	var watch, over bool
+	s.read(func(t *table) { watch, over = t.Hold(&f.Request, pending.Lease{Release: at.release, Died: at.died}) })
+	switch {
+	case over:
 		at.release()
-		return false
+	case watch:
+		s.do(func() { s.watch(at.died) })
 	}
-	s.watch(at.died)
-	return true
+	return !over
 }
 
 // rename is the call as the child knows it.

@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
 )
@@ -41,9 +43,8 @@ type Session struct {
 	c       *Coordinator
 	name    string // that nobody else has
 	send    Send
-	shared  bool // by hosts that know nothing of each other
 	ctx     context.Context
-	cancel  context.CancelFunc
+	end     context.CancelFunc
 	work    sync.WaitGroup
 	greeted chan struct{} // closed when the host may be asked something
 
@@ -54,29 +55,23 @@ type Session struct {
 	level    json.RawMessage // the parameters of logging/setLevel
 	kids     map[string]*kid // by child, browser and what the host can be asked
 	started  map[string]bool // that are started before they are called, by what the host can be asked
-	flights  map[string]*flight
-	last     int                // of the flights
-	turns    []*turn            // of requests that are not relayed yet, in the order of their arrival
-	parked   map[string]*flight // that the host is to come again for, by their state
-	asks     map[int64]ask      // what children ask the host, by our ID
-	lastAsk  int64
-	watched  map[<-chan struct{}]bool
+	requests table
+	turns    []*turn                      // of requests that are not relayed yet, in the order of their arrival
 	seen     map[string]string            // the browsers of results, by pool and instance: their IDs, "" if not known
 	owners   map[string]map[string]*Child // of what is in a list (prompts, resources, resourceTemplates), by its name
 	lists    map[string]*toolList         // of tools, by what the host can be asked
 	dirty    map[*process]bool            // its list is asked for, and has changed since
-	mute     bool                         // the host answers nothing any more
 	replaced []*process                   // that go on for calls that wait for their hosts, see replace
-	closed   bool
 }
 
 // NewSession makes a session. Send is given each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
-	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{}), kids: map[string]*kid{}, started: map[string]bool{}, flights: map[string]*flight{}, parked: map[string]*flight{},
-		asks: map[int64]ask{}, watched: map[<-chan struct{}]bool{}, seen: map[string]string{}, owners: map[string]map[string]*Child{}, lists: map[string]*toolList{},
-		dirty: map[*process]bool{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{}), kids: map[string]*kid{},
+		started: map[string]bool{}, seen: map[string]string{}, owners: map[string]map[string]*Child{},
+		lists: map[string]*toolList{}, dirty: map[*process]bool{},
+		requests: table{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: rand.Text}}
+	s.ctx, s.end = context.WithCancel(context.Background())
 	s.browsers = c.Browsers.of(s)
 	c.mu.Lock()
 	c.sessions[s] = true
@@ -89,10 +84,8 @@ func (c *Coordinator) NewSession(send Send) *Session {
 func (s *Session) Drain(ctx context.Context) {
 	s.endListening()
 	for {
-		s.mu.Lock()
-		n := len(s.flights)
-		s.mu.Unlock()
-		if n == 0 || ctx.Err() != nil {
+		var n int
+		if s.read(func(t *table) { n = t.Len() }); n == 0 || ctx.Err() != nil {
 			return
 		}
 		select {
@@ -117,7 +110,7 @@ func (s *Session) why() error {
 func (s *Session) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
+	if !s.requests.Closed() {
 		s.work.Go(f)
 	}
 }
@@ -126,28 +119,18 @@ func (s *Session) do(f func()) {
 func (s *Session) Close() {
 	held := s.browsers.leave() // before nothing can be done any more
 	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
+	open, first := s.requests.Close()
 	kids := maps.Clone(s.kids) // one may be ended just now
-	var open []*flight
-	for _, f := range s.flights {
-		open = append(open, f)
-	}
 	s.mu.Unlock()
-	if closed {
+	if !first {
 		return
 	}
 	s.endListening()
-	for _, f := range open {
-		s.fault(f, errEnded)
+	for _, r := range open {
+		s.fault(r.Value, errEnded)
 	}
-	s.cancel()
-	s.mu.Lock()
-	parked := slices.Collect(maps.Values(s.parked))
-	s.mu.Unlock()
-	for _, f := range parked {
-		s.giveUp(f)
-	}
+	s.end()
+	s.apply(func(t *table) []effect { return t.ExpireAll() })
 	var wg sync.WaitGroup
 	for _, k := range kids {
 		wg.Go(k.stop)
@@ -195,31 +178,24 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 
 // request answers a request, or has it answered.
 func (s *Session) request(m *jsonrpc.Message) {
-	f := &flight{id: m.ID, method: m.Method, token: jsonrpc.Get(m.Params, "_meta", "progressToken")}
+	f := &flight{}
+	f.ID, f.Method, f.Token, f.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), f
 	s.c.choose(f, m)
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, flightKey{}, f))
 	f.cancel = cancel
-	key := string(m.ID)
-	s.mu.Lock()
-	odd := ""
+	var err error
+	s.read(func(t *table) { err = t.Add(&f.Request) })
 	switch {
-	case s.closed:
-		odd = errEnded.Error()
-	case key == "null":
-		odd = "the id of a request is a string or a number"
-	case s.flights[key] != nil:
-		odd = "a request with the id " + clip(m.ID) + " is being answered already"
+	case errors.Is(err, pending.ErrClosed):
+		err = errEnded
+	case errors.Is(err, pending.ErrPending):
+		err = fmt.Errorf("a request with the id %s is being answered already", clip(m.ID))
 	}
-	if odd != "" {
-		s.mu.Unlock()
+	if err != nil {
 		f.cancel()
-		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", odd)))
+		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
-	s.last++
-	f.age = s.last
-	s.flights[key] = f
-	s.mu.Unlock()
 	if !f.dialect.admit(ctx, s, m, f) {
 		return
 	}
@@ -336,7 +312,7 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.requests.Closed() {
 		return nil
 	}
 	k := s.kids[key]
@@ -402,15 +378,14 @@ func (s *Session) notified(m *jsonrpc.Message) {
 		s.greet()
 	case "notifications/cancelled":
 		id := jsonrpc.Get(m.Params, "requestId")
-		s.cancelled(id, jsonrpc.GetString(m.Params, "reason"))
-		s.giveUpParked(id)
+		s.cancel(id, jsonrpc.GetString(m.Params, "reason"))
+		s.apply(func(t *table) []effect { return t.Abandon(id) })
 	case "notifications/progress": // of what a child has asked
 		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
-		s.mu.Lock()
-		a := s.asks[n]
-		s.mu.Unlock()
-		if a.token != nil {
-			a.p.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.token)).Raw, false)
+		var a ask
+		s.read(func(t *table) { a, _ = t.Asked(n) })
+		if a.Token != nil {
+			a.Child.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
 		}
 	default:
 		for _, p := range s.all() {
@@ -419,33 +394,17 @@ func (s *Session) notified(m *jsonrpc.Message) {
 	}
 }
 
-// cancelled has a request of the host answered no more.
-func (s *Session) cancelled(id json.RawMessage, reason string) {
-	s.mu.Lock()
-	f := s.flights[string(id)]
-	var p *process
-	var n int64
-	if f != nil {
-		p, n = f.p, f.n
-	}
-	s.mu.Unlock()
-	if f == nil {
-		return // answered meanwhile
-	}
-	s.finish(f, nil)
-	if p != nil {
-		p.forget(n, reason)
-	}
+// cancel has a request of the host answered no more.
+func (s *Session) cancel(id json.RawMessage, reason string) {
+	s.apply(func(t *table) []effect { return t.Cancel(id, reason) })
 }
 
 // answered passes the host's answer to the child that has asked.
 func (s *Session) answered(m *jsonrpc.Message) {
 	n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-	s.mu.Lock()
-	a, ok := s.asks[n]
-	delete(s.asks, n)
-	s.mu.Unlock()
-	if ok {
-		a.p.in.Write(m.WithID(a.id), false)
+	var a ask
+	var ok bool
+	if s.read(func(t *table) { a, ok = t.Reply(n) }); ok {
+		a.Child.in.Write(m.WithID(a.ID), false)
 	}
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -50,24 +49,6 @@ const (
 	// acknowledged for.
 	maxSubscriptions = 1000
 )
-
-// input is what a request's host is asked by the answer to it, and the state of
-// one that has asked: the host makes it again, with another ID.
-type input struct {
-	given json.RawMessage // what the host has answered already, by key
-	asked map[string]ask  // what it is to be asked, by key
-	soon  bool            // it is about to be
-
-	// Of one that has asked its host:
-	name   string          // what the request is about, which has to be the same again
-	now    json.RawMessage // the ID of the request that has come again; nil: none has
-	again  json.RawMessage // and the token of its progress
-	state  string          // that it has to bring; "": it has not been asked
-	before string          // the state before, if the answer with the new one is lost
-	parked bool            // the host is to come again; else it waits for us
-	answer []byte          // that has come meanwhile
-	expire *time.Timer
-}
 
 // levels are those of log messages, the least severe first.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -142,196 +123,37 @@ func capabilitiesOf(ctx context.Context) json.RawMessage {
 }
 
 // askLater has the host asked what a child asks, by the answer to the request
-// that the child is answering. A child does not say which one that is; among
-// those of hosts that know nothing of each other it is not guessed.
+// that the child is answering.
 func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
 	}
-	p.curious.Store(true)
-	s.mu.Lock()
-	f := s.oldestLocked(p, func(f *flight) bool {
-		return f.dialect.asks(f.method)
-	})
-	var no *jsonrpc.Error
-	switch {
-	case s.closed || f == nil || f.asked[key].p != nil || !s.isHisLocked(p, f):
-		no = errWhose
-	case len(f.asked) >= maxQuestions:
-		no = errQuestions
-	}
-	if no != nil {
-		s.mu.Unlock()
-		p.in.Write(jsonrpc.Failure(m.ID, no), false)
-		return
-	}
-	if given := f.takeGiven(key); given != nil {
-		s.mu.Unlock()
-		p.in.Write(jsonrpc.Response(m.ID, given), false)
-		return
-	}
 	params := slices.Clone(m.Params)
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
-	f.asked[key] = ask{p: p, id: slices.Clone(m.ID), request: jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))}
-	now := !f.soon && !f.parked
-	f.soon = f.soon || now
-	s.mu.Unlock()
-	if now {
-		time.AfterFunc(settleDelay, func() { s.do(func() { s.park(f) }) })
-	}
-}
-
-var errWhose = jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host can't be asked: it is not clear by which request, or one with this id is open")
-
-// park answers a request with what the host is asked, and keeps it until the
-// host comes again with that.
-func (s *Session) park(f *flight) {
-	s.mu.Lock()
-	f.soon = false
-	if f.done || f.parked || len(f.asked) == 0 || s.closed {
-		s.mu.Unlock()
-		return
-	}
-	id := f.current()
-	delete(s.flights, string(id))
-	state := rand.Text()
-	f.before, f.state = f.state, state
-	f.parked = true
-	s.parked[state] = f
-	if f.before != "" {
-		s.parked[f.before] = f
-	}
-	f.expire = time.AfterFunc(parkedFor, func() { s.do(func() { s.giveUp(f) }) })
-	requests := json.RawMessage("{}")
-	for key, a := range f.asked {
-		requests = jsonrpc.Set(requests, key, a.request)
-	}
-	var oldest *flight
-	if len(s.parked) > maxParked {
-		for _, other := range s.parked {
-			if oldest == nil || other.age < oldest.age {
-				oldest = other
-			}
-		}
-	}
-	s.mu.Unlock()
-	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(state)), "inputRequests", requests)
-	result = f.dialect.result(f.method, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
-	s.send(id, true, jsonrpc.Response(id, result))
-	if oldest != nil {
-		s.giveUp(oldest)
-	}
-}
-
-// unparkLocked has a request wait for its host no more.
-func (s *Session) unparkLocked(f *flight) {
-	f.parked = false
-	f.expire.Stop()
-	delete(s.parked, f.state)
-	delete(s.parked, f.before)
+	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))
+	p.curious.Store(true)
+	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 
 // resume goes on with a request that has come again, and reports whether it
-// is one. The request that it came as first stays what it is.
+// is one.
 func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
 	state := jsonrpc.GetString(m.Params, "requestState")
 	if state == "" {
 		return false
 	}
-	s.mu.Lock()
-	f := s.parked[state]
-	if again.done || s.closed {
-		s.mu.Unlock()
-		return true
+	var err error
+	s.apply(func(t *table) (effects []effect) {
+		effects, err = t.Repeat(&again.Request, state)
+		return effects
+	})
+	if err != nil {
+		s.fail(again, err)
 	}
-	if f == nil || f.method != again.method || f.name != again.name {
-		s.mu.Unlock()
-		s.fail(again, jsonrpc.Errorf(jsonrpc.InvalidParams, "the requestState is not that of such a request, or too old: leave it out to begin anew"))
-		return true
-	}
-	again.cancel()
-	s.unparkLocked(f)
-	f.now, f.again, f.level, f.given = again.id, again.token, again.level, again.given
-	f.state = state
-	s.flights[string(f.now)] = f
-	type reply struct {
-		ask
-		result json.RawMessage
-	}
-	var replies []reply
-	for key, a := range f.asked {
-		if given := f.takeGiven(key); given != nil {
-			replies = append(replies, reply{a, given})
-			delete(f.asked, key)
-		}
-	}
-	done, answer := f.done, f.answer
-	if done {
-		delete(s.flights, string(f.now))
-	}
-	s.mu.Unlock()
-	if done {
-		if got, err := jsonrpc.Parse(answer); err == nil {
-			s.send(again.id, true, got.WithID(again.id))
-		}
-		return true
-	}
-	for _, r := range replies {
-		r.p.in.Write(jsonrpc.Response(r.id, r.result), false)
-	}
-	s.park(f) // with what is still asked
 	return true
-}
-
-// takeGiven is what the host has answered, nil if it has not: an object, and
-// only once.
-func (f *input) takeGiven(key string) json.RawMessage {
-	given := jsonrpc.Get(f.given, key)
-	if len(given) == 0 || given[0] != '{' {
-		return nil
-	}
-	f.given = jsonrpc.Delete(f.given, key)
-	return given
-}
-
-// giveUp ends a request that the host does not come again for.
-func (s *Session) giveUp(f *flight) {
-	s.mu.Lock()
-	parked, p, n := f.parked, f.p, f.n
-	if parked {
-		s.unparkLocked(f)
-	}
-	s.mu.Unlock()
-	if parked {
-		s.finish(f, nil)
-		p.forget(n, "the host does not come again")
-	}
-}
-
-// giveUpParked ends a request that is parked, by the ID that it had last.
-func (s *Session) giveUpParked(id json.RawMessage) {
-	s.mu.Lock()
-	var cancelled *flight
-	for _, f := range s.parked {
-		if string(f.current()) == string(id) {
-			cancelled = f
-		}
-	}
-	s.mu.Unlock()
-	if cancelled != nil {
-		s.giveUp(cancelled)
-	}
-}
-
-// current is the ID that the host waits for.
-func (f *flight) current() json.RawMessage {
-	if f.now != nil {
-		return f.now
-	}
-	return f.id
 }
 
 // listen acknowledges a subscription, which lasts until it is cancelled or the
@@ -352,15 +174,13 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	if len(uris) > 0 {
 		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
 	}
-	s.mu.Lock()
-	if f.done {
-		s.mu.Unlock()
+	var over bool
+	if s.read(func(t *table) { over = t.IsOver(&f.Request) }); over {
 		return
 	}
-	s.mu.Unlock()
-	s.send(f.id, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f, jsonrpc.Set(nil, "notifications", agreed))))
+	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
+	s.read(func(t *table) { t.Subscribe(&f.Request, slices.Clone(agreed)) }) // what comes must come after that
 	s.mu.Lock()
-	f.filter = slices.Clone(agreed) // what comes must come after that
 	if l := s.listLocked(f.caps); l.told == nil {
 		l.told = s.toolsLocked(l) // what changes from now on is told
 	}
@@ -389,8 +209,8 @@ func upTo[V any](n int, all iter.Seq[V]) iter.Seq[V] {
 }
 
 // tagged are a notification's parameters with the subscription that it is for.
-func tagged(f *flight, params json.RawMessage) json.RawMessage {
-	return jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), metaSubscription, f.id))
+func tagged(id, params json.RawMessage) json.RawMessage {
+	return jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), metaSubscription, id))
 }
 
 // subscribers tells those that listen to such a notification.
@@ -416,30 +236,22 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 		}
 		return false
 	}
-	s.mu.Lock()
-	var some []*flight
-	for _, f := range s.flights {
-		if f.filter != nil && wants(f.filter) && concerns(f) {
-			some = append(some, f)
-		}
-	}
-	s.mu.Unlock()
-	for _, f := range some {
-		s.send(f.id, false, jsonrpc.Request(nil, method, tagged(f, params)))
+	var some []*request
+	s.read(func(t *table) {
+		some = t.Subscribers(func(r *request, filter json.RawMessage) bool { return wants(filter) && concerns(r.Value) })
+	})
+	for _, r := range some {
+		s.send(r.ID, false, jsonrpc.Request(nil, method, tagged(r.ID, params)))
 	}
 }
 
 // endListening answers those that listen.
 func (s *Session) endListening() {
-	s.mu.Lock()
-	var some []*flight
-	for _, f := range s.flights {
-		if f.method == "subscriptions/listen" {
-			some = append(some, f)
-		}
-	}
-	s.mu.Unlock()
-	for _, f := range some {
-		s.result(f, tagged(f, json.RawMessage("{}")))
+	var some []*request
+	s.read(func(t *table) {
+		some = t.Open(func(r *request) bool { return r.Method == "subscriptions/listen" })
+	})
+	for _, r := range some {
+		s.result(r.Value, tagged(r.ID, json.RawMessage("{}")))
 	}
 }

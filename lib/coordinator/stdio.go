@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 )
 
@@ -116,14 +117,9 @@ func whileRead(ctx context.Context, out *os.File) (reads context.Context, stop f
 // silent says that the host answers nothing any more: what children have asked
 // it fails, and what they will.
 func (s *Session) silent() {
-	s.mu.Lock()
-	s.mute = true
-	asks := s.asks
-	s.asks = map[int64]ask{}
-	s.mu.Unlock()
+	var asks []ask
+	s.read(func(t *table) { asks = t.Mute() })
 	for _, a := range asks {
-		a.p.in.Write(jsonrpc.Failure(a.id, errSilent), false)
+		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)
 	}
 }
-
-var errSilent = jsonrpc.Errorf(jsonrpc.InternalError, "the host has ended its messages and can't answer")

@@ -68,7 +68,7 @@ func (s *Session) takeTurn(m *jsonrpc.Message, f *flight) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.done {
+	if s.requests.IsOver(&f.Request) {
 		return
 	}
 	f.turn = t
@@ -150,8 +150,10 @@ func (s *Session) itsTurn(ctx context.Context, f *flight) bool {
 	return true
 }
 
-// endTurnLocked lets those that come after a request go on.
-func (s *Session) endTurnLocked(f *flight) {
+// endTurn lets those that come after a request go on.
+func (s *Session) endTurn(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := f.turn
 	if t == nil || t.over {
 		return
