@@ -152,7 +152,8 @@ func (h *keeper) askLocked(k *kept) {
 		case k.at != nil && !again: // somebody has ended the lease
 			h.removeLocked(k)
 			if h.ended == "" { // else the first one is told
-				h.ended = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool)
+				h.ended = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance,
+					k.at.Pool)
 			}
 		case err != nil:
 			h.removeLocked(k)
@@ -179,7 +180,8 @@ func (h *keeper) askLocked(k *kept) {
 // the same, the one that there is now: nobody else gives it back.
 func (h *keeper) satisfyLocked(k *kept) {
 	for _, other := range slices.Clone(h.all) {
-		if other != k && other.pool == k.pool && other.at == nil && (other.instance == "" || other.instance == k.at.Instance) {
+		if other != k && other.pool == k.pool && other.at == nil &&
+			(other.instance == "" || other.instance == k.at.Instance) {
 			h.removeLocked(other)
 			other.cancel()
 			close(other.asking)

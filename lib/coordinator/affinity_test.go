@@ -19,12 +19,14 @@ type grants struct {
 func (g *grants) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "status":
-		return json.RawMessage(`{"pools":[{"name":"A","is_default":true,"affinity":"session","lease_ttl_ms":3600000,"instances":[{"id":"0","http_url":"http://127.0.0.1:9"}]}]}`), nil
+		return json.RawMessage(`{"pools":[{"name":"A","is_default":true,"affinity":"session","lease_ttl_ms":3600000,` +
+			`"instances":[{"id":"0","http_url":"http://127.0.0.1:9"}]}]}`), nil
 	case "lease":
 		return control.Later(func() (any, error) {
 			g.asked <- string(params)
 			<-g.grant
-			return json.RawMessage(`{"lease":{"id":"lease_1","pool":"A","instance":"0"},"instance":{"host":"127.0.0.1","port":9,"http_url":"http://127.0.0.1:9"}}`), nil
+			return json.RawMessage(`{"lease":{"id":"lease_1","pool":"A","instance":"0"},` +
+				`"instance":{"host":"127.0.0.1","port":9,"http_url":"http://127.0.0.1:9"}}`), nil
 		}), nil
 	case "held":
 		return control.Later(func() (any, error) { <-ctx.Done(); return nil, context.Cause(ctx) }), nil

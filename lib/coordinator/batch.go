@@ -22,7 +22,8 @@ func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
 	s.mu.Unlock()
 	if version != batching {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize", batching)
+			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize",
+			batching)
 	}
 	var messages []*jsonrpc.Message
 	var errs []error

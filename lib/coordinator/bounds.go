@@ -14,7 +14,8 @@ import (
 
 // errLate says that a tool has not answered in time.
 func errLate(child *Child, b Browser) error {
-	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name, b.CallTimeout, b.Pool)
+	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name,
+		b.CallTimeout, b.Pool)
 }
 
 // bound has a call fail when its time is over.
@@ -81,7 +82,8 @@ func (s *Session) watchHealth(p *process) {
 			continue
 		}
 		if p.gone() == nil {
-			err = fmt.Errorf("child %s did not answer a ping within %v (HEALTH_TIMEOUT of pool %s): it was stopped", p.child.Name, timeout, p.browser.Pool)
+			err = fmt.Errorf("child %s did not answer a ping within %v (HEALTH_TIMEOUT of pool %s): it was stopped",
+				p.child.Name, timeout, p.browser.Pool)
 			s.c.Log.Warn(err.Error())
 			p.giveUp(err)
 		}

@@ -121,7 +121,8 @@ func Left(browser string, headless bool) Browsers {
 
 // LeftNote says what a person must know of a browser that is left to children.
 func LeftNote(browser string) string {
-	return fmt.Sprintf("Playwright drives only a %[1]s of its own, not one that bfind lists; \"npx playwright install %[1]s\" installs it", browser)
+	return fmt.Sprintf("Playwright drives only a %[1]s of its own, not one that bfind lists; "+
+		"\"npx playwright install %[1]s\" installs it", browser)
 }
 
 type noBrowser struct{ Browser }

@@ -188,7 +188,8 @@ func pages(ctx context.Context, p *process, method, member string) (all []json.R
 		}
 		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
 			if size += len(item); len(all) == maxItems || size > maxListBytes {
-				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member, p.child.Name, maxItems, maxListBytes>>20)
+				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member,
+					p.child.Name, maxItems, maxListBytes>>20)
 			}
 			all = append(all, item)
 		}

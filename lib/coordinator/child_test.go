@@ -96,7 +96,8 @@ func wellBehaved(others behaviour) behaviour {
 	return func(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
 		switch m.Method {
 		case "initialize":
-			return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"c","version":"1"}}`, nil
+			return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+				`"serverInfo":{"name":"c","version":"1"}}`, nil
 		case "tools/list":
 			return `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`, nil
 		case "ping":
@@ -119,7 +120,8 @@ type fixture struct {
 
 func newFixture(t *testing.T, b behaviour) *fixture {
 	f := &fixture{t: t}
-	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler), Stderr: io.Discard,
+	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+		Stderr:   io.Discard,
 		Children: []Child{{Name: "c", Argv: []string{os.Args[0]}}},
 		Detect:   func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
 	c.start = func(context.Context, *Child, Browser, *lastWords) (program, error) {
@@ -196,7 +198,8 @@ func (f *fixture) shakeHands() {
 	f.t.Helper()
 	f.ask(hello)
 	time.Sleep(time.Second)
-	f.ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
+	f.ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
 	var list string
 	for _, m := range f.heard() {
 		if strings.Contains(m, `"id":"list"`) {
@@ -308,7 +311,8 @@ func TestLogMessages(t *testing.T) {
 				return "", nil
 			}
 			for _, level := range []string{"info", "error"} {
-				child.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`)
+				child.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level +
+					`","data":1}}`)
 			}
 			return `{"content":[]}`, nil
 		}))
@@ -353,7 +357,8 @@ func TestCancelledCall(t *testing.T) {
 			return "", nil
 		}))
 		f.shakeHands()
-		f.ask(callEcho("5"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"enough"}}`)
+		f.ask(callEcho("5"),
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"enough"}}`)
 		f.wants("answers")
 		if len(told) != 1 || !strings.Contains(told[0], "enough") {
 			t.Errorf("the child is told %q", told)
@@ -397,8 +402,10 @@ func TestChildAsks(t *testing.T) {
 
 // statelessCall is a call by the stateless protocol.
 func statelessCall(id, more string) string {
-	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{}` + more + `,"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{}` + more +
+		`,"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
 }
 
 // What a child asks is an answer to the call of a host of the stateless

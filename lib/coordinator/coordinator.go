@@ -138,7 +138,8 @@ func (c *Coordinator) greet(child *Child, result json.RawMessage) {
 
 // list notes a child's tools for hosts that can be asked this, and reports
 // whether they have changed. What it returns is what they are kept as.
-func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (kept []json.RawMessage, changed bool, err error) {
+func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (kept []json.RawMessage, changed bool,
+	err error) {
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
 		if json.Compact(&b, t) != nil {
@@ -285,7 +286,8 @@ func (c *Coordinator) tellAwaited() {
 	}
 	c.mu.Unlock()
 	if len(names) > 0 {
-		c.Log.Info(fmt.Sprintf("the first list of tools waits for %s, for at most %v", strings.Join(names, ", "), listWait))
+		c.Log.Info(fmt.Sprintf("the first list of tools waits for %s, for at most %v", strings.Join(names, ", "),
+			listWait))
 	}
 }
 

@@ -66,7 +66,8 @@ func (handshake) admit(ctx context.Context, s *Session, m *jsonrpc.Message, f *f
 	case m.Method == "ping":
 		return true
 	case !known:
-		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the first request is initialize, or says its protocol version in _meta"))
+		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"the first request is initialize, or says its protocol version in _meta"))
 		return false
 	}
 	s.greet()
@@ -152,7 +153,8 @@ func (d *statelessDialect) result(method string, result json.RawMessage) json.Ra
 		return jsonrpc.Set(object, name, json.RawMessage(value))
 	}
 	switch method {
-	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":
+	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list",
+		"resources/read":
 		result = setDefault(setDefault(result, "cacheScope", `"private"`), "ttlMs", "0")
 	}
 	server := `{"name":"bmcp","version":` + strconv.Quote(d.release) + `}`

@@ -156,7 +156,8 @@ func (s *Session) answerWith(f *flight, got *jsonrpc.Message, err error) {
 		s.fault(f, err)
 		return
 	}
-	if f.place != nil && f.place.died != nil && len(got.Raw) < maxFault && string(jsonrpc.Get(got.Result, "isError")) == "true" {
+	if f.place != nil && f.place.died != nil && len(got.Raw) < maxFault &&
+		string(jsonrpc.Get(got.Result, "isError")) == "true" {
 		// It may be the end of the browser, which the child has noticed
 		// before us: then the next call must not go there too.
 		s.do(func() { // or the session's end answers it

@@ -19,7 +19,8 @@ type flow struct {
 // await waits for until while hosts take something of what is written, however
 // slowly. It is an error if they do not.
 func (f *flow) await(until <-chan struct{}, patience time.Duration) error {
-	return jsonrpc.Moving(context.Background(), until, patience, func() (int64, bool) { return f.taken.Load(), f.writing.Load() > 0 })
+	return jsonrpc.Moving(context.Background(), until, patience,
+		func() (int64, bool) { return f.taken.Load(), f.writing.Load() > 0 })
 }
 
 // to is a response that takes as long as its host reads.

@@ -158,7 +158,9 @@ func (f *httpFront) session(id string) *httpSession {
 		return nil
 	}
 	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), flow: &f.flow}
-	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) { s.log.Add(string(to), last, message) })
+	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) {
+		s.log.Add(string(to), last, message)
+	})
 	s.requests.Shared = id == ""
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
 	s.log.Alive = s.alive
@@ -232,7 +234,8 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE")
-		httpError(w, http.StatusMethodNotAllowed, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP has POST, GET and DELETE, not %s", r.Method))
+		httpError(w, http.StatusMethodNotAllowed, nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP has POST, GET and DELETE, not %s", r.Method))
 	}
 }
 
@@ -246,10 +249,12 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 	f.mu.Unlock()
 	switch {
 	case id == "":
-		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the header %s is missing: initialize gives it", sessionHeader))
+		httpError(w, http.StatusBadRequest, nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "the header %s is missing: initialize gives it", sessionHeader))
 		return nil
 	case s == nil:
-		httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "there is no such session (any more): initialize again"))
+		httpError(w, http.StatusNotFound, nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "there is no such session (any more): initialize again"))
 		return nil
 	}
 	s.alive()
@@ -265,14 +270,16 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 			return
 		}
 		if v := r.Header.Get(mcp.HeaderProtocolVersion); v != "" && !slices.Contains(mcp.ValidProtocolVersions, v) {
-			httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the protocol version %q is not spoken here", v))
+			httpError(w, http.StatusBadRequest, nil,
+				jsonrpc.Errorf(jsonrpc.InvalidRequest, "the protocol version %q is not spoken here", v))
 			return
 		}
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, jsonrpc.MaxLine))
 	if err != nil {
-		httpError(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "cannot read the request: %v", err))
+		httpError(w, http.StatusRequestEntityTooLarge, nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "cannot read the request: %v", err))
 		return
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -298,19 +305,22 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 	}
 	switch {
 	case string(m.ID) == "null":
-		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
+		httpError(w, http.StatusBadRequest, nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
 		return
 	case isStateless(m) || s == nil && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
 		f.stateless(w, r, m)
 		return
 	case s == nil && m.Method == "initialize" && m.IsRequest():
 		if params := jsonrpc.Get(m.Raw, "params"); len(params) == 0 || params[0] != '{' {
-			httpError(w, http.StatusBadRequest, m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "initialize has an object of parameters"))
+			httpError(w, http.StatusBadRequest, m.ID,
+				jsonrpc.Errorf(jsonrpc.InvalidParams, "initialize has an object of parameters"))
 			return
 		}
 		id := rand.Text()
 		if s = f.session(id); s == nil {
-			httpError(w, http.StatusServiceUnavailable, m.ID, jsonrpc.Errorf(jsonrpc.InternalError, "there are too many sessions: end one by DELETE"))
+			httpError(w, http.StatusServiceUnavailable, m.ID,
+				jsonrpc.Errorf(jsonrpc.InternalError, "there are too many sessions: end one by DELETE"))
 			return
 		}
 		w.Header().Set(sessionHeader, id)
@@ -348,7 +358,9 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 	}
 	st, taken := s.log.Begin(nil, ids...)
 	if st == nil {
-		httpError(w, http.StatusBadRequest, id, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already", clip([]byte(taken))))
+		httpError(w, http.StatusBadRequest, id,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already",
+				clip([]byte(taken))))
 		return
 	}
 	listener := s.log.Listen(st)
@@ -456,7 +468,8 @@ func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	}
 	version := jsonrpc.GetString(m.Params, "_meta", metaVersion)
 	if said := h.Get(mcp.HeaderProtocolVersion); said != version {
-		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's version is %q", mcp.HeaderProtocolVersion, said, version)
+		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's version is %q",
+			mcp.HeaderProtocolVersion, said, version)
 	}
 	if err := checkVersion(m); err != nil {
 		return err
@@ -471,9 +484,11 @@ func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	if m.Method != "tools/call" {
 		return nil
 	}
-	tool := s.tools(askable(jsonrpc.Get(m.Params, "_meta", metaCapabilities))).routes[jsonrpc.GetString(m.Params, "name")].tool
+	routes := s.tools(askable(jsonrpc.Get(m.Params, "_meta", metaCapabilities))).routes
+	tool := routes[jsonrpc.GetString(m.Params, "name")].tool
 	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
-	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")}, subjects(m.Params)); err != nil {
+	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")},
+		subjects(m.Params)); err != nil {
 		return jsonrpc.Errorf(headerMismatch, "%v", err)
 	}
 	return nil

@@ -57,7 +57,8 @@ func (s *Session) slow() (notes []string) {
 	s.mu.Unlock()
 	for _, k := range kids {
 		if took := k.proc.Starting(); took > slowAfter {
-			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name, took.Round(time.Second)))
+			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name,
+				took.Round(time.Second)))
 		}
 	}
 	return notes
@@ -71,7 +72,8 @@ func (k *kid) get(ctx context.Context) (*process, error) {
 
 // start starts the child and makes it ready for calls.
 func (k *kid) start() (*process, error) {
-	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout, fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
+	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout,
+		fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
 	defer cancel()
 	p, err := k.begin(ctx)
 	if err != nil && !k.proc.Refuses() && k.session.ctx.Err() == nil {

@@ -123,7 +123,8 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 		v = &virtual{id: id, name: s.virtualName(id)}
 		if h.ended[id] {
 			delete(h.ended, id)
-			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", s.c.Browsers.parted().sessions.Idle)
+			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended",
+				s.c.Browsers.parted().sessions.Idle)
 		}
 		if h.all == nil {
 			h.all = map[string]*virtual{}

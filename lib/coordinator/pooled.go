@@ -271,7 +271,8 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 
 // nowhere is where a child is started before there is a lease, if the endpoint
 // is the lease's. Nobody listens there.
-var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none", WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
+var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
+	WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
 
 // any is the first instance of the default pool: its endpoint is there
 // whoever leases it, or nowhere.
@@ -308,9 +309,12 @@ func (s *pooled) every(ctx context.Context) (all []Browser, err error) {
 func (i *poolInstance) isVirtual() bool { return i.Isolation == "context" }
 
 func browserOf(p *poolInfo, i poolInstance) Browser {
-	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows, Profile: i.Profile}
-	b.Isolated, b.Virtual, b.CallTimeout = i.Isolated || i.isVirtual(), i.isVirtual(), time.Duration(i.Timeout)*time.Millisecond
-	b.HealthInterval, b.HealthTimeout = time.Duration(p.Interval)*time.Millisecond, time.Duration(p.Timeout)*time.Millisecond
+	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows,
+		Profile: i.Profile}
+	b.Isolated, b.Virtual = i.Isolated || i.isVirtual(), i.isVirtual()
+	b.CallTimeout = time.Duration(i.Timeout) * time.Millisecond
+	b.HealthInterval = time.Duration(p.Interval) * time.Millisecond
+	b.HealthTimeout = time.Duration(p.Timeout) * time.Millisecond
 	if i.Endpoint != "" && !b.Virtual && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
 		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
 		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {

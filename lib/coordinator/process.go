@@ -66,8 +66,10 @@ var errBusy = errors.New("it does not read what it is sent")
 const closedGrace = time.Second
 
 // startProcess starts a child for a browser. The caller has it run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage, h host) (*process, error) {
-	p := &process{child: child, browser: b, caps: caps, host: h, ended: make(chan struct{}), quiet: len(levels), calls: map[int64]call{}}
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage,
+	h host) (*process, error) {
+	p := &process{child: child, browser: b, caps: caps, host: h, ended: make(chan struct{}), quiet: len(levels),
+		calls: map[int64]call{}}
 	p.words.name, p.words.log = child.Name, c.Stderr
 	var err error
 	if p.prog, err = c.start(ctx, child, b, &p.words); err != nil {

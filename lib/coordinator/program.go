@@ -109,7 +109,8 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, word
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
 func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
-	port, err := startService(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0", "--health-interval=0", "--log-level=warn")
+	port, err := startService(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
 	}
@@ -166,7 +167,8 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *l
 
 // commandFor is the command that runs a child, and the directory that it runs
 // in; "" is the host's.
-func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (argv, env []string, dir string, err error) {
+func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (argv, env []string, dir string,
+	err error) {
 	argv, env = child.command(b)
 	switch {
 	case b.Windows:

@@ -19,7 +19,8 @@ import (
 func testSession(t testing.TB) (s *Session, said func() []string) {
 	var mu sync.Mutex
 	var all []string
-	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler), Stderr: io.Discard,
+	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
 	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
 		mu.Lock()
@@ -40,15 +41,20 @@ func testSession(t testing.TB) (s *Session, said func() []string) {
 // nothing else is.
 func FuzzHost(f *testing.F) {
 	for _, lines := range []string{
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+			`"clientInfo":{"name":"t","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/list"}
 {"jsonrpc":"2.0","id":"3","method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}
 {"jsonrpc":"2.0","id":4,"method":"resources/subscribe","params":{"uri":"a"}}
 {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
 {"jsonrpc":"2.0","id":7,"result":{}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nonesuch","requestState":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}
-{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nonesuch","requestState":"x",` +
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}
+{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` +
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}
 {"jsonrpc":"2.0","id":3,"method":"server/discover"}`,
 		"[]\n{}\nnull\n{\"id\":{},\"method\":\"ping\"}\n{\"id\":1,\"method\":\"ping\"}\n{\"id\":1,\"method\":\"ping\"}",
 	} {
@@ -95,7 +101,8 @@ func FuzzHost(f *testing.F) {
 // reaches the host is a message.
 func FuzzChild(f *testing.F) {
 	for _, lines := range []string{
-		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"id\":2,\"error\":{\"code\":1,\"message\":\"m\"}}",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n" +
+			"{\"id\":2,\"error\":{\"code\":1,\"message\":\"m\"}}",
 		`{"jsonrpc":"2.0","id":"a","method":"sampling/createMessage","params":{"_meta":{"progressToken":1}}}
 {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}
 {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}
@@ -107,9 +114,12 @@ func FuzzChild(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		s, said := testSession(t)
-		s.Handle([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}}}}`))
+		s.Handle([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize",` +
+			`"params":{"protocolVersion":"2025-11-25",` +
+			`"capabilities":{"sampling":{},"roots":{}}}}`))
 		s.Handle([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
-		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]call{}, in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
+		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]call{},
+			in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
 		p.words.log = io.Discard
 		defer p.in.Close()
 		answered := map[int]int{}

@@ -50,5 +50,6 @@ func startService(ctx context.Context, log io.Writer, name string, args ...strin
 		return nil, err
 	}
 	argv := slices.Concat([]string{path}, args, []string{"--output=json"}, held.BindArgs())
-	return launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: 5 * time.Minute, Grace: 30 * time.Second, Stderr: log, Service: true})
+	return launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: 5 * time.Minute, Grace: 30 * time.Second,
+		Stderr: log, Service: true})
 }

@@ -164,7 +164,8 @@ func (s *Session) Handle(line []byte) {
 func (s *Session) handle(m *jsonrpc.Message, err error) {
 	switch {
 	case m == nil:
-		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
+		s.send(nil, true, jsonrpc.Failure(nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
 	case err != nil:
 		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)))
 	case m.IsResponse():
@@ -360,7 +361,8 @@ func (s *Session) childParams(caps json.RawMessage) json.RawMessage {
 		params = jsonrpc.Set(params, "capabilities", json.RawMessage("{}"))
 	}
 	if jsonrpc.Get(params, "clientInfo") == nil {
-		params = jsonrpc.Set(params, "clientInfo", json.RawMessage(`{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`))
+		params = jsonrpc.Set(params, "clientInfo",
+			json.RawMessage(`{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`))
 	}
 	return params
 }

@@ -128,7 +128,10 @@ func nameOf(spec string) string {
 	s := strings.TrimPrefix(spec, "@")
 	s, _, _ = strings.Cut(s, "@")
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '.' })
-	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "mcp" || p == "js" || p == "mjs" || p == "py" || p == "server" })
+	parts = slices.DeleteFunc(parts, func(p string) bool {
+		return p == "mcp" || p == "js" || p == "mjs" || p == "py" ||
+			p == "server"
+	})
 	if len(parts) == 0 {
 		return "child"
 	}
@@ -152,9 +155,12 @@ type knownServer struct {
 }
 
 var known = []knownServer{
-	{"@playwright/mcp", "playwright-mcp", "--cdp-endpoint=", "", []string{"--cdp-endpoint", "--extension", "--browser", "--device"}},
-	{"chrome-devtools-mcp", "chrome-devtools-mcp", "--browserUrl=", "--wsEndpoint=", // Puppeteer drops the path of the other
-		[]string{"--browserUrl", "--browser-url", "-u", "--wsEndpoint", "--ws-endpoint", "-w", "--isolated", "--executablePath", "-e", "--channel", "--headless"}},
+	{"@playwright/mcp", "playwright-mcp", "--cdp-endpoint=", "",
+		[]string{"--cdp-endpoint", "--extension", "--browser", "--device"}},
+	{"chrome-devtools-mcp", "chrome-devtools-mcp", "--browserUrl=", "--wsEndpoint=",
+		// Puppeteer drops the path of the other
+		[]string{"--browserUrl", "--browser-url", "-u", "--wsEndpoint", "--ws-endpoint", "-w", "--isolated",
+			"--executablePath", "-e", "--channel", "--headless"}},
 }
 
 // runners run the server that the word after them names.
@@ -188,7 +194,8 @@ func (c *Child) shown() string {
 // version, its program, or a file of the package.
 func isServer(word, pkg, program string) bool {
 	name := path.Base(word)
-	return word == pkg || strings.HasPrefix(word, pkg+"@") || name == program || name == program+".cmd" || name == program+".js" ||
+	return word == pkg || strings.HasPrefix(word, pkg+"@") || name == program || name == program+".cmd" ||
+		name == program+".js" ||
 		strings.Contains(word, "/node_modules/"+pkg+"/")
 }
 

@@ -56,7 +56,8 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // isStateless reports whether a request is of the stateless protocol, by what it
 // says of itself or by its method.
 func isStateless(m *jsonrpc.Message) bool {
-	return m.Method == "server/discover" || m.Method == "subscriptions/listen" || jsonrpc.GetString(m.Params, "_meta", metaVersion) > legacy
+	return m.Method == "server/discover" || m.Method == "subscriptions/listen" ||
+		jsonrpc.GetString(m.Params, "_meta", metaVersion) > legacy
 }
 
 // checkMeta refuses a request of the stateless protocol that does not say what
@@ -67,7 +68,8 @@ func checkMeta(m *jsonrpc.Message) error {
 		return jsonrpc.Errorf(jsonrpc.InvalidParams, "the member %q of _meta is missing", metaVersion)
 	}
 	if caps := jsonrpc.Get(meta, metaCapabilities); len(caps) == 0 || caps[0] != '{' {
-		return jsonrpc.Errorf(jsonrpc.InvalidParams, "the member %q of _meta is missing, or no object", metaCapabilities)
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "the member %q of _meta is missing, or no object",
+			metaCapabilities)
 	}
 	return nil
 }
@@ -162,7 +164,8 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	want := jsonrpc.Get(m.Params, "notifications")
 	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
 	agreed := json.RawMessage("{}")
-	for name, capability := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"} {
+	for name, capability := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts",
+		"resourcesListChanged": "resources"} {
 		if string(jsonrpc.Get(want, name)) == "true" && jsonrpc.Get(can, capability) != nil {
 			agreed = jsonrpc.Set(agreed, name, json.RawMessage("true"))
 		}
@@ -178,7 +181,8 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	if s.read(func(t *table) { over = t.IsOver(&f.Request) }); over {
 		return
 	}
-	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged", tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
+	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
+		tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
 	s.read(func(t *table) { t.Subscribe(&f.Request, slices.Clone(agreed)) }) // what comes must come after that
 	s.mu.Lock()
 	if l := s.listLocked(f.caps); l.told == nil {
@@ -238,7 +242,10 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 	}
 	var some []*request
 	s.read(func(t *table) {
-		some = t.Subscribers(func(r *request, filter json.RawMessage) bool { return wants(filter) && concerns(r.Value) })
+		some = t.Subscribers(func(r *request, filter json.RawMessage) bool {
+			return wants(filter) &&
+				concerns(r.Value)
+		})
 	})
 	for _, r := range some {
 		s.send(r.ID, false, jsonrpc.Request(nil, method, tagged(r.ID, params)))

@@ -49,7 +49,8 @@ func TestNamesOfTools(t *testing.T) {
 	s.listTools(child(1), nil, toolsNamed("same", "gone"))
 	s.give(nil)
 	s.listTools(child(0), nil, toolsNamed("same", "other", "gone")) // it was late
-	for name, want := range map[string]string{"same": "second/same", "first__same": "first/same", "other": "first/other", "second__same": ""} {
+	for name, want := range map[string]string{"same": "second/same", "first__same": "first/same",
+		"other": "first/other", "second__same": ""} {
 		if got := where(s, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
@@ -70,7 +71,8 @@ func TestNamesOfTools(t *testing.T) {
 	if got := where(s, "a-child-of-a__"+long); got != "a-child-of-a-long-na/"+long {
 		t.Errorf("%q in %v", got, m.notes)
 	}
-	for _, want := range []string{"the tool " + long + " of a-child-of-a-long-na is a-child-of-a__" + long, "has a name that is longer than some hosts take"} {
+	for _, want := range []string{"the tool " + long + " of a-child-of-a-long-na is a-child-of-a__" + long,
+		"has a name that is longer than some hosts take"} {
 		if !slices.ContainsFunc(m.notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("no %q in %q", want, m.notes)
 		}

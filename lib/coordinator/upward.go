@@ -27,7 +27,8 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		var sent bool
 		s.read(func(t *table) { n, sent = t.TakeBack(p, jsonrpc.Get(m.Params, "requestId")) })
 		if sent {
-			s.send(nil, false, jsonrpc.Request(nil, m.Method, jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
+			s.send(nil, false, jsonrpc.Request(nil, m.Method,
+				jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
 		}
 	case "notifications/tools/list_changed":
 		s.relist(p)
@@ -109,7 +110,8 @@ func (s *Session) refresh(p *process) {
 const maxQuestions = 64
 
 // needs are the capabilities that a host must have for what a child asks it.
-var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation",
+	"roots/list": "roots"}
 
 // asked passes a child's request to the host, if that has said that it can
 // answer it.
@@ -163,7 +165,8 @@ func (s *Session) childEnded(p *process) {
 		return
 	}
 	for _, n := range open {
-		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
+		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
+			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
 	for _, k := range kids {
 		k.proc.Ended(p)

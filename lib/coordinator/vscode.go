@@ -39,7 +39,9 @@ func findVSCode(getenv func(string) string) vsCode {
 		}
 	}
 	if n, err := strconv.Atoi(port); err == nil && n > 0 && n < 65536 {
-		return vsCode{Tier: "2", Meaning: "VS Code itself can be debugged at cdp_port, which children find in VSCODE_CDP_PORT; the browser tools do not use it", CDPPort: &n}
+		return vsCode{Tier: "2", Meaning: "VS Code itself can be debugged at cdp_port, " +
+			"which children find in VSCODE_CDP_PORT; the browser tools do not use it", CDPPort: &n}
 	}
-	return vsCode{Tier: "1", Meaning: "bmcp was started by VS Code, whose own preview can't be reached: the browser tools use another browser"}
+	return vsCode{Tier: "1", Meaning: "bmcp was started by VS Code, whose own preview can't be reached: " +
+		"the browser tools use another browser"}
 }

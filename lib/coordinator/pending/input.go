@@ -64,7 +64,8 @@ func (t *Table[C, V]) require(r *Request[C, V]) []Effect[C, V] {
 	for key, q := range r.asked {
 		questions[key] = q.request
 	}
-	effects := []Effect[C, V]{{Kind: RequireInput, Request: r, ID: id, Questions: questions, Key: r.key, Round: r.round}}
+	effects := []Effect[C, V]{{Kind: RequireInput, Request: r, ID: id, Questions: questions, Key: r.key,
+		Round: r.round}}
 	if len(t.awaiting) <= t.MaxAwaiting {
 		return effects
 	}
