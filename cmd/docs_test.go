@@ -24,9 +24,10 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	w := newWorld(t)
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
-		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast"},
-		"bpool":  {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload", "watch"},
-		"bmcp":   {"config"},
+		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch"},
+		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
+			"watch"},
+		"bmcp": {"config"},
 	} {
 		help := w.run(p, "--help").out
 		for _, c := range commands {
@@ -189,7 +190,9 @@ func (w *world) offers(lines map[string][]string) {
 		}
 		for n, line := range order {
 			want := lines[line]
-			have := slices.DeleteFunc(strings.Split(got[n], "\n"), func(s string) bool { return s == "" || s[0] == '-' })
+			have := slices.DeleteFunc(strings.Split(got[n], "\n"), func(s string) bool {
+				return s == "" || s[0] == '-'
+			})
 			slices.Sort(have)
 			slices.Sort(want)
 			if !slices.Equal(have, want) {
@@ -251,7 +254,8 @@ func TestCompletionOfPools(t *testing.T) {
 	os.WriteFile(w.dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
 	path := w.env
 	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
-	offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"}, "bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
+	offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"},
+		"bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
 	w.env = path
 	r := w.run("bash", "-c",
 		`source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=()

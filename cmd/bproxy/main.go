@@ -24,13 +24,21 @@ func main() {
 				Usage: "reach the hosts in `LIST` without the proxy, such as .example.com;10.0.0.0/8"},
 		}
 	}
+	files := func(category, limit string) []ucli.Flag {
+		return []ucli.Flag{
+			&ucli.StringFlag{Name: "download-limit", Category: category, Value: limit,
+				Usage: "let a session download at most `SIZE`, such as 200MiB; 0 means no limit"},
+			&ucli.StringSliceFlag{Name: "upload-root", Category: category,
+				Usage: "let sessions put files of the directory `DIR` into forms (repeatable)"},
+		}
+	}
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port that launches its browser on demand", TakesCommand: true,
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringFlag{Name: "listen", Category: listen, DefaultText: "127.0.0.1:0",
-					Usage: "listen on `HOST:PORT` or PORT (default: the port of the record on standard input, else one that " +
-						"the system chooses)"},
+					Usage: "listen on `HOST:PORT` or PORT (default: the port of the record on standard input, else " +
+						"one that the system chooses)"},
 				&ucli.BoolFlag{Name: "direct", Category: listen,
 					Usage: "show the browser's own address in /json, which bypasses the proxy"},
 				&ucli.StringFlag{Name: "trace", Category: listen,
@@ -47,16 +55,20 @@ func main() {
 					Usage: "end an anonymous session `DURATION` after its last connection closes"},
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
 					Usage: "end a named session after `DURATION` without traffic; 0 means never"},
-				&ucli.IntFlag{Name: "max-sessions", Category: shared, Value: 100, Usage: "allow at most `N` sessions at once"},
+				&ucli.IntFlag{Name: "max-sessions", Category: shared, Value: 100,
+					Usage: "allow at most `N` sessions at once"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, DefaultText: "0, no limit",
 					Usage: "allow at most `N` pages in a session: one more closes the least recently used"},
 				&ucli.StringFlag{Name: "default-session", Category: shared,
 					Usage: "give the session `NAME` the browser's own profile and logins"},
 				&ucli.StringFlag{Name: "root-session", Category: shared,
 					Usage: "connect clients of the port's own address to the session `NAME`, not each to a new one"},
-			}, proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
+				&ucli.StringFlag{Name: "downloads", Category: shared,
+					Usage: "keep the downloads of each session in `DIR`/NAME, also after its end"},
+			}, files(shared, "1GiB"), proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
-				&ucli.DurationFlag{Name: "idle", Category: lives, Usage: "stop the browser after `DURATION` without a WebSocket"},
+				&ucli.DurationFlag{Name: "idle", Category: lives,
+					Usage: "stop the browser after `DURATION` without a WebSocket"},
 				&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
 					Usage: "check the browser's health every `DURATION`; 0 means never"},
 				&ucli.DurationFlag{Name: "health-timeout", Category: lives, Value: 5 * time.Second,
@@ -65,7 +77,8 @@ func main() {
 					Usage: "give up a launch after `DURATION`"},
 				&ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second,
 					Usage: "kill the browser, or CMD, if it has not ended `DURATION` after being asked to"},
-				&ucli.StringFlag{Name: "token-file", Category: safety, Usage: "require the token in `FILE` from every client"},
+				&ucli.StringFlag{Name: "token-file", Category: safety,
+					Usage: "require the token in `FILE` from every client"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: safety,
 					Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
 				&ucli.IntFlag{Name: "max-connections", Category: safety, Value: 512,
@@ -78,13 +91,24 @@ func main() {
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running proxies", Do: command.List},
 			{Name: "session", Usage: "list, create or end sessions of proxies with --isolate",
-				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions, Flags: append(proxies(""), []ucli.Flag{
+				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions,
+				Flags: slices.Concat(proxies(""), files("", ""), []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
 						Usage: "allow at most `N` pages in the new session"},
 					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
-				}...)},
+				})},
+			{Name: "downloads", Usage: "list or save the files that a session has downloaded", ArgsUsage: "SESSION",
+				Do: command.Downloads, Flags: []ucli.Flag{
+					&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
+					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
+					&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"},
+					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
+				}},
+			{Name: "watch", Usage: "print events of sessions as they happen", Do: command.Watch, Flags: []ucli.Flag{
+				&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
+			}},
 			{Name: "cast", Usage: "record a page as Motion JPEG, until it is closed or the command is interrupted",
 				ArgsUsage: "[SESSION] FILE.mjpeg|DIR", Do: command.Cast, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "page", DefaultText: "the only one",
@@ -97,8 +121,8 @@ func main() {
 			{Name: "har", Usage: "convert a trace to an HTTP Archive (HAR 1.2) on standard output", ArgsUsage: "TRACE",
 				Do: command.HAR},
 			{Name: "status", Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},
-			{Name: "launch", Usage: "launch its browser, or replace it with one that has other options", ArgsUsage: port,
-				Do: command.Remote("launch"), Flags: flags.Browser(browser)},
+			{Name: "launch", Usage: "launch its browser, or replace it with one that has other options",
+				ArgsUsage: port, Do: command.Remote("launch"), Flags: flags.Browser(browser)},
 			{Name: "stop", Usage: "stop its browser; the next connection launches another", ArgsUsage: port,
 				Do: command.Remote("stop")},
 			{Name: "restart", Usage: "replace its browser with another of the same kind", ArgsUsage: port,

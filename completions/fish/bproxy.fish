@@ -21,6 +21,11 @@ complete -c bproxy -n '__fish_seen_subcommand_from cast' -l page -d 'target of t
 complete -c bproxy -n '__fish_seen_subcommand_from cast' -l fps -d 'maximum frames a second' -x
 complete -c bproxy -n '__fish_seen_subcommand_from cast' -l duration -d 'end after this time' -x
 complete -c bproxy -n '__fish_seen_subcommand_from cast' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
+complete -c bproxy -n __fish_use_subcommand -a downloads -d 'list or save downloads of a session'
+complete -c bproxy -n '__fish_seen_subcommand_from downloads' -l wait -d 'wait until they are complete'
+complete -c bproxy -n '__fish_seen_subcommand_from downloads' -l save -d 'copy to this directory' -xa '(__fish_complete_directories)'
+complete -c bproxy -n __fish_use_subcommand -a watch -d 'print events of sessions'
+complete -c bproxy -n '__fish_seen_subcommand_from downloads watch' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
 complete -c bproxy -n __fish_use_subcommand -a har -d 'convert a trace to an HTTP Archive'
 complete -c bproxy -n '__fish_seen_subcommand_from har' -F
 complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -a '(__bproxy_ports)'
@@ -48,6 +53,9 @@ complete -c bproxy -l max-sessions -d 'maximum number of sessions' -x
 complete -c bproxy -l tab-limit -d 'maximum pages in a session' -x
 complete -c bproxy -l default-session -d 'session with the browser profile' -x
 complete -c bproxy -l root-session -d 'session of the port address' -x
+complete -c bproxy -l downloads -d 'keep downloads in this directory' -xa '(__fish_complete_directories)'
+complete -c bproxy -l download-limit -d 'maximum size of the downloads of a session' -x
+complete -c bproxy -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
 complete -c bproxy -l proxy -d 'proxy of the sessions: a URL or @FILE' -x
 complete -c bproxy -l proxy-bypass -d 'hosts without the proxy' -x
 complete -c bproxy -l eager -d 'launch at once'

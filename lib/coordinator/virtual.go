@@ -57,7 +57,7 @@ func (v Sessions) flags() []string {
 	}
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d", 2*(maxSessions+maxIDs)),
-		fmt.Sprintf("--tab-limit=%d", v.TabLimit),
+		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--upload-root=/",
 	}
 	if v.Sharing == Beside {
 		all = append(all, "--default-session="+hostSession, "--root-session="+hostSession)

@@ -140,9 +140,10 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		if b.Instance.Protocol != record.CDP {
 			b.Stop()
 			return nil, &exit.Error{Code: exit.Config,
-				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared", g.set.Browser)}
+				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
+					g.set.Browser)}
 		}
-		var o virtual.Options
+		o := virtual.Options{UploadRoots: []string{"/"}}
 		if g.set.Proxy != "" {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
@@ -272,7 +273,8 @@ func (g *group) watch(c *share.Chrome) reason {
 			return crashed
 		case <-c.Idled():
 			v.Log.Info("no WebSocket for "+g.set.IdleTimeout.String()+": stopping the browser", "pool", g.poolName)
-			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; the next connection launches another one",
+			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; "+
+				"the next connection launches another one",
 				g.set.IdleTimeout))
 			return idled
 		case err := <-c.Faults():

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
@@ -17,30 +18,15 @@ func (k *Client) closeBrowser(c policy.Command, _ *root) {
 	k.session.stop(ErrClosed)
 }
 
-// setDownloadBehavior forwards the command for a context of the session. The
-// session's own connection always receives download events; whether the client
-// does is stored here.
-func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
-	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
-	if !k.setContext(&c) {
-		return
-	}
-	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
-	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
-		b := k.session.browser
-		b.mu.Lock()
-		k.downloads[c.Session] = wants
-		b.mu.Unlock()
-		return result
-	})
-}
-
 // cancelDownload cancels a download of the session.
 func (k *Client) cancelDownload(c policy.Command, _ *root) {
 	b := k.session.browser
 	b.mu.Lock()
 	d := k.session.downloads[jsonrpc.GetString(c.Params, "guid")]
-	known := d != nil && d.owned
+	known := d != nil && d.owned && !d.complete
+	if known {
+		d.why = downloads.Canceled
+	}
 	b.mu.Unlock()
 	if !known {
 		k.refuse(c, policy.NoDownload())

@@ -22,7 +22,7 @@ func (k *Client) command(message []byte) error {
 			"Message must have a non-negative id in a shared browser"))
 		return nil
 	}
-	r := k.rootOf(c.Session)
+	r, given := k.rootOf(c.Session), c.Params
 	rule := policy.Lookup(c.Method, r == nil)
 	if c.Method != "Page.screencastFrameAck" { // a recording keeps no session alive
 		k.noteUse(c.Session)
@@ -38,7 +38,13 @@ func (k *Client) command(message []byte) error {
 		k.refuse(c, rule.Refusal(c.Method))
 		return nil
 	}
-	params, refused := policy.Check(c, allFiles)
+	if c.Method == "DOM.setFileInputFiles" || c.Method == "Page.handleFileChooser" {
+		c.Params, refused = k.session.resolveFiles(c.Params)
+	}
+	var params json.RawMessage
+	if refused == nil {
+		params, refused = policy.Check(c, k.session.uploadRoots)
+	}
 	if refused != nil && k.session.options.Default && policy.OpensFile(c) {
 		params, refused = c.Params, nil
 	}
@@ -55,7 +61,7 @@ func (k *Client) command(message []byte) error {
 	if c.Method == "Page.navigate" {
 		k.awaitReady(c.Session)
 	}
-	changed := len(params) != len(c.Params)
+	changed := string(params) != string(given)
 	c.Params = params
 	switch {
 	case r == nil && c.Method == "Runtime.runIfWaitingForDebugger" && k.keepsPaused(c):
@@ -120,9 +126,6 @@ func (k *Client) noteCrash(session string) {
 		t.crashed = true
 	}
 }
-
-// allFiles allows a session to name every file of the host.
-var allFiles = []string{"/"}
 
 // rootOf returns the root that a CDP session is; nil: it is a session with a
 // target, or unknown.
@@ -254,6 +257,7 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 	"Browser.setDockTile":             fixedAnswer(`{}`),
 	"Browser.setDownloadBehavior":     (*Client).setDownloadBehavior,
 	"Browser.setPermission":           (*Client).forwardOnSession,
+	"Page.setDownloadBehavior":        (*Client).setPageDownloadBehavior,
 
 	"Security.disable":                    fixedAnswer(`{}`),
 	"Security.enable":                     fixedAnswer(`{}`),

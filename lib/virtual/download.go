@@ -3,21 +3,123 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strconv"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
 )
 
 // download is a file that the browser downloads. Chrome reports all downloads
 // to every connection with download events, along with the frame that started
 // each.
 type download struct {
-	owned   bool              // it is known to be the session's
-	pending []json.RawMessage // progress, until the owner is known
+	owned    bool              // it is known to be the session's
+	foreign  bool              // no frame of the session has started it
+	begun    json.RawMessage   // params of downloadWillBegin
+	pending  []json.RawMessage // progress, until the owner is known
+	context  string            // of the frame; "": unknown
+	why      string            // the reason why it is canceled, if that is known
+	complete bool              // Chrome has completed it
+}
+
+// wish is what a client wants done with the downloads of a context.
+type wish struct {
+	behavior string // of Browser.setDownloadBehavior
+	dir      string // "": none
 }
 
 // findFrameTimeout bounds the search for the page of a frame.
 const findFrameTimeout = 5 * time.Second
+
+// keepsDownloads reports whether the session's files are kept in a directory of
+// its own.
+func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil && !s.options.Default }
+
+// takeDownloads has the browser report the downloads of a context, and write
+// them to the session's directory.
+func (s *Session) takeDownloads(ctx context.Context, context string) error {
+	_, err := s.link.call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, "default"))
+	return err
+}
+
+// downloadParams returns the parameters of Browser.setDownloadBehavior for what
+// a client wants: whatever its directory is, Chrome writes to the session's.
+func (s *Session) downloadParams(context, behavior string) map[string]any {
+	p := map[string]any{"behavior": behavior, "browserContextId": context, "eventsEnabled": true}
+	if s.keepsDownloads() && behavior != "deny" {
+		p["behavior"], p["downloadPath"] = "allowAndName", s.options.Downloads.Incoming()
+	}
+	return p
+}
+
+// setDownloadBehavior executes the command for a context of the session. The
+// session's own connection always receives download events; whether the client
+// does is stored here.
+func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
+	if !k.setContext(&c) {
+		return
+	}
+	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
+	k.sendDownloadBehavior(c, func() { k.downloads[c.Session] = wants })
+}
+
+// setPageDownloadBehavior executes the older command of a page.
+func (k *Client) setPageDownloadBehavior(c policy.Command, r *root) {
+	if !k.session.keepsDownloads() {
+		k.forward(c, r, nil)
+		return
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	t := k.targetLocked(c.Session)
+	b.mu.Unlock()
+	if t == nil {
+		k.refuse(c, policy.NoMethod(c.Method))
+		return
+	}
+	c.Method = "Browser.setDownloadBehavior"
+	c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(t.context))
+	k.sendDownloadBehavior(c, func() {})
+}
+
+// sendDownloadBehavior sends what a client wants done with downloads, in the
+// form that Chrome may see. done is called with the browser's lock if Chrome
+// agrees.
+func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
+	s, b := k.session, k.session.browser
+	w := wish{jsonrpc.GetString(c.Params, "behavior"), jsonrpc.GetString(c.Params, "downloadPath")}
+	context := jsonrpc.GetString(c.Params, "browserContextId")
+	if s.keepsDownloads() && w.isValid() { // else Chrome refuses it
+		if raw, err := json.Marshal(s.downloadParams(context, w.behavior)); err == nil {
+			c.Params = raw
+		}
+		b.mu.Lock()
+		s.wishes[context] = w // before a download begins
+		b.mu.Unlock()
+	}
+	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
+	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
+		b.mu.Lock()
+		done()
+		b.mu.Unlock()
+		return result
+	})
+}
+
+// isValid reports whether Chrome accepts it.
+func (w wish) isValid() bool {
+	switch w.behavior {
+	case "deny", "default":
+		return true
+	case "allow", "allowAndName":
+		return w.dir != ""
+	}
+	return false
+}
 
 // event handles an event of the session's own connection.
 func (s *Session) event(method, session string, params json.RawMessage) {
@@ -41,36 +143,37 @@ func (s *Session) downloadStarted(params json.RawMessage) {
 	if s.over {
 		return
 	}
-	d := &download{}
-	s.downloads[guid] = d
+	s.downloads[guid] = &download{begun: params}
 	if t := b.targets[frame]; t != nil { // the ID of a main frame is its target's
-		s.assignDownloadLocked(guid, params, t.session == s)
+		s.assignDownloadLocked(guid, t.session == s, t.context)
 		return
 	}
-	pages := make([]string, 0, len(s.ownSessions))
-	for _, own := range s.ownSessions {
-		pages = append(pages, own)
+	pages := map[string]string{} // the session's own CDP sessions, by context
+	for id, own := range s.ownSessions {
+		if t := b.targets[id]; t != nil {
+			pages[own] = t.context
+		}
 	}
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), findFrameTimeout)
 		defer cancel()
-		owned := s.hasFrame(ctx, pages, frame)
+		context, owned := s.findFrame(ctx, pages, frame)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		s.assignDownloadLocked(guid, params, owned)
+		s.assignDownloadLocked(guid, owned, context)
 	})
 }
 
-// hasFrame reports whether a frame is in one of the pages, given by the
-// session's own CDP sessions.
-func (s *Session) hasFrame(ctx context.Context, pages []string, frame string) bool {
-	for _, page := range pages {
+// findFrame returns the context of the page that has a frame. Pages are given
+// by the session's own CDP sessions.
+func (s *Session) findFrame(ctx context.Context, pages map[string]string, frame string) (context string, found bool) {
+	for page, context := range pages {
 		tree, err := s.link.call(ctx, page, "Page.getFrameTree", nil)
 		if err == nil && isFrameInTree(jsonrpc.Get(tree, "frameTree"), frame) {
-			return true
+			return context, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // isFrameInTree reports whether a frame is in a FrameTree.
@@ -86,42 +189,183 @@ func isFrameInTree(tree json.RawMessage, frame string) bool {
 	return false
 }
 
-// assignDownloadLocked reports a download of this session to its clients, and
-// forgets another session's.
-func (s *Session) assignDownloadLocked(guid string, params json.RawMessage, owned bool) {
+// assignDownloadLocked reports a download of this session to its clients. One
+// of an unknown frame, such as that of a pop-up that became the download, is
+// the session's once Chrome writes it to the session's directory.
+func (s *Session) assignDownloadLocked(guid string, owned bool, context string) {
 	d := s.downloads[guid]
-	if d == nil {
+	if d == nil || s.over {
 		return
 	}
 	if !owned {
-		delete(s.downloads, guid)
+		if d.foreign = true; !s.keepsDownloads() || s.browser.contexts[context] != nil {
+			delete(s.downloads, guid)
+			return
+		}
+		s.claimDownloadLocked(guid, d)
 		return
 	}
-	d.owned = true
-	s.notifyDownloadLocked("Browser.downloadWillBegin", params)
-	for _, p := range d.pending {
-		s.progressLocked(guid, p)
+	d.owned, d.context = true, context
+	s.notifyDownloadLocked("Browser.downloadWillBegin", d.begun)
+	if s.keepsDownloads() && !s.options.Downloads.Begin(guid, jsonrpc.GetString(d.begun, "url"),
+		jsonrpc.GetString(d.begun, "suggestedFilename")) {
+		s.stopDownloadLocked(guid, d)
 	}
+	pending := d.pending
 	d.pending = nil
+	for _, p := range pending {
+		s.progressLocked(guid, d, p)
+	}
+}
+
+// claimDownloadLocked takes over a download of an unknown frame if Chrome
+// writes it to the session's directory.
+func (s *Session) claimDownloadLocked(guid string, d *download) {
+	if s.options.Downloads.HasIncoming(guid) {
+		s.assignDownloadLocked(guid, true, "")
+		return
+	}
+	if n := len(d.pending); n > 0 && jsonrpc.GetString(d.pending[n-1], "state") != "inProgress" {
+		delete(s.downloads, guid)
+	}
 }
 
 func (s *Session) downloadProgressed(params json.RawMessage) {
 	guid := jsonrpc.GetString(params, "guid")
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
-	switch d := s.downloads[guid]; {
-	case d == nil:
+	d := s.downloads[guid]
+	switch {
+	case d == nil || s.over:
 	case d.owned:
-		s.progressLocked(guid, params)
+		s.progressLocked(guid, d, params)
 	default:
-		d.pending = append(d.pending, params)
+		if len(d.pending) > 0 {
+			d.pending = d.pending[:0] // the latest has it all
+		}
+		if d.pending = append(d.pending, params); d.foreign {
+			s.claimDownloadLocked(guid, d)
+		}
 	}
 }
 
-func (s *Session) progressLocked(guid string, params json.RawMessage) {
-	s.notifyDownloadLocked("Browser.downloadProgress", params)
-	if jsonrpc.GetString(params, "state") != "inProgress" {
+// progressLocked handles the progress of a download of the session.
+func (s *Session) progressLocked(guid string, d *download, params json.RawMessage) {
+	if !s.keepsDownloads() {
+		s.notifyDownloadLocked("Browser.downloadProgress", params)
+		if jsonrpc.GetString(params, "state") != "inProgress" {
+			delete(s.downloads, guid)
+		}
+		return
+	}
+	files := s.options.Downloads
+	switch jsonrpc.GetString(params, "state") {
+	case "inProgress":
+		s.notifyDownloadLocked("Browser.downloadProgress", params)
+		if !files.Progress(guid, number(params, "receivedBytes"), number(params, "totalBytes")) {
+			s.stopDownloadLocked(guid, d)
+		}
+	case "completed":
+		if !d.complete {
+			d.complete = true
+			s.work.Go(func() { s.completeDownload(guid, d, params) })
+		}
+	default:
+		why := d.why
+		if why == "" {
+			why = downloads.Interrupted
+			if s.wishes[d.context].behavior == "deny" {
+				why = downloads.Canceled
+			}
+		}
 		delete(s.downloads, guid)
+		files.Fail(guid, why)
+		s.notifyDownloadLocked("Browser.downloadProgress", params)
+	}
+}
+
+// number returns a number of an event.
+func number(params json.RawMessage, name string) int64 {
+	f, err := strconv.ParseFloat(string(jsonrpc.Get(params, name)), 64)
+	if err != nil {
+		return 0
+	}
+	return int64(f)
+}
+
+// stopDownloadLocked cancels a download beyond the session's limit.
+func (s *Session) stopDownloadLocked(guid string, d *download) {
+	if d.why != "" {
+		return
+	}
+	d.why = downloads.Limit
+	contexts := []string{d.context}
+	if d.context == "" { // unknown: only the right one has it
+		contexts = []string{s.base}
+		for id := range s.contexts {
+			contexts = append(contexts, id)
+		}
+	}
+	for _, id := range contexts {
+		s.link.send("", "Browser.cancelDownload", map[string]string{"guid": guid, "browserContextId": id})
+	}
+}
+
+// completeDownload puts a file where it belongs, and reports it to clients then.
+func (s *Session) completeDownload(guid string, d *download, params json.RawMessage) {
+	files, b := s.options.Downloads, s.browser
+	path, err := files.Move(guid)
+	b.mu.Lock()
+	w := s.wishes[d.context]
+	b.mu.Unlock()
+	shown := path
+	if err == nil && w.dir != "" && filepath.IsAbs(w.dir) {
+		name, exact := filepath.Base(path), false
+		if w.behavior == "allowAndName" {
+			name, exact = guid, true
+		}
+		at, err := downloads.Deliver(path, w.dir, name, exact)
+		if shown = at; err != nil {
+			b.log.Warn("cannot put a download where its client wants it: "+err.Error(), "guid", guid)
+			shown = path
+		}
+	}
+	why := downloads.Interrupted
+	switch {
+	case errors.Is(err, downloads.ErrLimit):
+		why = downloads.Limit
+	case err != nil:
+		b.log.Warn("cannot keep a download: "+err.Error(), "guid", guid)
+	}
+	if err != nil {
+		params = jsonrpc.Set(params, "state", quote("canceled"))
+		files.Fail(guid, why)
+	} else {
+		params = jsonrpc.Set(params, "filePath", quote(shown))
+	}
+	b.mu.Lock()
+	delete(s.downloads, guid)
+	s.notifyDownloadLocked("Browser.downloadProgress", params)
+	b.mu.Unlock()
+	if err != nil {
+		return
+	}
+	if err := files.Finish(s.ended, guid, path); err != nil {
+		files.Fail(guid, downloads.Canceled)
+	}
+}
+
+// dropDownloadsLocked ends the downloads of a context that is disposed of:
+// Chrome reports nothing of them any more.
+func (s *Session) dropDownloadsLocked(context string) {
+	delete(s.wishes, context)
+	for guid, d := range s.downloads {
+		if d.owned && d.context == context && !d.complete {
+			delete(s.downloads, guid)
+			if s.keepsDownloads() {
+				s.options.Downloads.Fail(guid, downloads.Canceled)
+			}
+		}
 	}
 }
 

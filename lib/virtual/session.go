@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
@@ -31,6 +32,14 @@ type Options struct {
 	// --proxy-bypass-list does.
 	Proxy       *forward.Upstream
 	ProxyBypass string
+	// Downloads, if not nil, keep what the session downloads, wherever a client
+	// wants it; whoever made them closes them after the session. The default
+	// context's downloads go where its browser puts them.
+	Downloads *downloads.Files
+	// UploadRoots are the directories whose files clients may put into forms,
+	// besides those of Downloads: absolute, without symbolic links. With Default
+	// all files may be.
+	UploadRoots []string
 }
 
 // Session is one virtual browser.
@@ -41,11 +50,14 @@ type Session struct {
 	link    *link              // owns the contexts, and Chrome's state per connection
 	base    string             // the context that clients see as the default one
 	proxy   *forward.Forwarder // to the proxy of the options; nil without one
-	started time.Time
-	ended   chan struct{} // closed when it begins to end
-	gone    chan struct{} // closed when all of its targets are gone
-	why     error         // it ends
-	work    sync.WaitGroup
+	// uploadRoots are the directories whose files clients may name, without
+	// symbolic links.
+	uploadRoots []string
+	started     time.Time
+	ended       chan struct{} // closed when it begins to end
+	gone        chan struct{} // closed when all of its targets are gone
+	why         error         // it ends
+	work        sync.WaitGroup
 
 	finished chan struct{} // closed when its clients and goroutines have ended
 
@@ -61,18 +73,22 @@ type Session struct {
 	ownSessions      map[string]string
 	ignoreCertErrors bool // certificate errors
 	downloads        map[string]*download
+	wishes           map[string]wish // what clients want done with downloads, by context
 	over             bool
 }
 
 // NewSession creates a session with one blank page.
 func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{
-		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}),
+		id: rand.Text(), options: o, browser: b, started: time.Now(), ended: make(chan struct{}),
+		gone:     make(chan struct{}),
 		finished: make(chan struct{}),
-		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{}, ownSessions: map[string]string{},
-		downloads: map[string]*download{},
+		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{},
+		ownSessions: map[string]string{},
+		downloads:   map[string]*download{}, wishes: map[string]wish{},
 	}
 	s.used.Store(s.started.UnixNano())
+	s.uploadRoots = s.findUploadRoots()
 	l, err := b.dial(ctx, s.event)
 	if err != nil {
 		return nil, err
@@ -136,6 +152,9 @@ func (s *Session) run() {
 	clients.Wait()
 	s.link.close()
 	s.work.Wait()
+	if s.keepsDownloads() {
+		s.options.Downloads.FailAll(downloads.Canceled)
+	}
 	s.closeProxy()
 }
 
@@ -155,8 +174,7 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := b.claimContext(s); err != nil {
 		return err
 	}
-	if _, err := s.link.call(ctx, "", "Browser.setDownloadBehavior",
-		map[string]any{"behavior": "default", "browserContextId": s.base, "eventsEnabled": true}); err != nil {
+	if err := s.takeDownloads(ctx, s.base); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
 	if s.options.Default {
@@ -297,6 +315,15 @@ func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
 
 // Touch notes that a client has used the session without a Client.
 func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
+
+// Downloads returns the files that the session has downloaded; nil: they are
+// where its browser puts them.
+func (s *Session) Downloads() *downloads.Files {
+	if !s.keepsDownloads() {
+		return nil
+	}
+	return s.options.Downloads
+}
 
 // Browser returns the Chrome of the session.
 func (s *Session) Browser() *Browser { return s.browser }

@@ -57,7 +57,8 @@ func (k *Client) attachToTarget(c policy.Command, r *root) {
 	defer b.mu.Unlock()
 	switch {
 	case len(k.attached) >= maxAttached:
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the connection already has %d sessions with targets, the maximum",
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
+			"the connection already has %d sessions with targets, the maximum",
 			maxAttached))
 	case r != nil:
 		k.requestAttachLocked(jsonrpc.GetString(c.Params, "targetId"), &attachRequest{root: r}, k.answerTo(c, nil))
@@ -80,6 +81,9 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	c.Params = s.contextParams(c.Params)
 	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		id := jsonrpc.GetString(result, "browserContextId")
+		ctx, cancel := k.bounded()
+		defer cancel()
+		s.takeDownloads(ctx, id) // it fails only with the context or the browser
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		s.contexts[id] = true
@@ -100,6 +104,7 @@ func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.contexts, id)
+		s.dropDownloadsLocked(id)
 		b.forgetContextLocked(id)
 		return result
 	})
@@ -284,11 +289,13 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	if on {
 		k.discover[c.Session] = wanted
 		if wanted.matches("browser") {
-			k.toClient.put(event(c.Session, "Target.targetCreated", map[string]any{"targetInfo": k.session.browserInfo()}))
+			k.toClient.put(event(c.Session, "Target.targetCreated",
+				map[string]any{"targetInfo": k.session.browserInfo()}))
 		}
 		for _, t := range k.session.targetsLocked() {
 			if wanted.matches(t.typ) {
-				k.toClient.put(event(c.Session, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
+				k.toClient.put(event(c.Session, "Target.targetCreated",
+					map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
 			}
 		}
 	}

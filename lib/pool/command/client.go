@@ -69,7 +69,8 @@ func statusColumns(wide bool) []cli.Column {
 	return []cli.Column{
 		{Head: "POOL", Field: "status.pool"}, {Head: "ID", Field: "status.id"},
 		{Head: "ALIAS", Field: "status.alias", Spare: 1},
-		{Head: "BROWSER", Field: "status.browser", Show: base}, {Head: "STATE", Field: "status.status", Color: stateColor},
+		{Head: "BROWSER", Field: "status.browser", Show: base},
+		{Head: "STATE", Field: "status.status", Color: stateColor},
 		{Head: "HOLDER", Field: "status.holder"}, {Head: "HELD", Field: "status.held"},
 		{Head: "LEASE", Field: "status.lease", Show: short, Spare: 2},
 		{Head: "PID", Field: "status.process_id", Spare: 4}, {Head: "USES", Field: "status.uses", Spare: 5},
@@ -84,25 +85,6 @@ func shortLeaseID(lease string) string {
 		return "…" + lease[len(lease)-6:]
 	}
 	return lease
-}
-
-// clock formats a time as local time of day, with the date if it is not today.
-func clock(value string) string {
-	t, err := time.Parse(time.RFC3339, value)
-	if err != nil {
-		return value
-	}
-	t = t.Local()
-	if y, m, d := t.Date(); time.Date(y, m, d, 0, 0, 0, 0, t.Location()).Equal(today()) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
-
-// today returns the start of the current day.
-func today() time.Time {
-	y, m, d := time.Now().Date()
-	return time.Date(y, m, d, 0, 0, 0, 0, time.Local)
 }
 
 func stateColor(state string) cli.Color {
@@ -253,7 +235,7 @@ func Lease(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{
 		{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"},
 		{Head: "INSTANCE", Field: "lease.instance", Spare: 2}, {Head: "ENDPOINT", Field: "instance.http_url"},
-		{Head: "EXPIRES", Field: "lease.expires_at", Show: clock, Spare: 1},
+		{Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock, Spare: 1},
 	}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
@@ -378,8 +360,8 @@ func confirm(cl *control.Client, id string) error {
 		return err
 	}
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("lease %s was printed, but could not be confirmed: %w",
-			id, err)}
+		return &exit.Error{Code: exit.Unavailable,
+			Err: fmt.Errorf("lease %s was printed, but could not be confirmed: %w", id, err)}
 	}
 	return nil
 }
@@ -521,7 +503,7 @@ func Renew(c *cli.Context) error {
 		return c.UsageError("name the lease to renew")
 	}
 	out, err := c.Output([]cli.Column{
-		{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: clock},
+		{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock},
 	}, cli.Schema(nil), nil)
 	if err != nil {
 		return err
@@ -615,7 +597,7 @@ func Reload(c *cli.Context) error {
 // Watch prints events as they happen.
 func Watch(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{
-		{Head: "TIME", Field: "event.time", Show: clock}, {Head: "EVENT", Field: "event.event"},
+		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
 		{Head: "POOL", Field: "event.pool"}, {Head: "INSTANCE", Field: "event.instance"},
 		{Head: "LEASE", Field: "event.lease", Show: shortLeaseID},
 		{Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence},

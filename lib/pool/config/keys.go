@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/words"
 )
@@ -146,7 +147,7 @@ var keys = []key{
 	{"MAX_AGE", anywhere, "a duration, 0 for no limit", "0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
 	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0",
-		func(s *Settings, v string) (err error) { s.MaxMemory, err = parseSize(v); return err }},
+		func(s *Settings, v string) (err error) { s.MaxMemory, err = downloads.ParseSize(v); return err }},
 	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
 	{"PROXY", anywhere, "the URL of a proxy, or @FILE", "", func(s *Settings, v string) error {
@@ -206,21 +207,6 @@ func parseCount(v string, low, high int) (int, error) {
 		return 0, fmt.Errorf("must be a number from %d to %d", low, high)
 	}
 	return n, nil
-}
-
-// parseSize parses a size of memory and returns it in bytes.
-func parseSize(v string) (int64, error) {
-	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if digits, ok := strings.CutSuffix(v, unit); ok {
-			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 20); err == nil {
-				return int64(n) << (10 * (i + 1)), nil
-			}
-		}
-	}
-	if v == "0" {
-		return 0, nil
-	}
-	return 0, fmt.Errorf("must be a whole number with a unit, such as 512MiB or 2GiB, or 0")
 }
 
 func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {

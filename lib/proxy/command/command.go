@@ -93,8 +93,12 @@ func Run(c *cli.Context) error {
 		p.Launch = launch(c, rec, now, "bproxy :"+port)
 	}
 
+	dir := state.NewDir()
+	if err := keepDownloads(c, p, dir); err != nil {
+		return err
+	}
 	p.State = c.State()
-	s := &service{proxy: p, record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
+	s := &service{proxy: p, dir: dir, record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
 	reg, err := s.registration(c, p.State)
 	if err != nil {
 		return err
@@ -106,6 +110,11 @@ func Run(c *cli.Context) error {
 	}
 	defer func() {
 		if err := reg.Close(); err != nil {
+			c.Log.Warn(err.Error())
+		}
+	}()
+	defer func() { // before the entry that names it goes
+		if err := dir.Remove(); err != nil {
 			c.Log.Warn(err.Error())
 		}
 	}()
@@ -374,6 +383,7 @@ func shellArgv(line string, more []string) []string {
 type service struct {
 	proxy  *proxy.Proxy
 	record *record.Record
+	dir    *state.Dir // of the sessions' files
 }
 
 // registration makes the proxy known to others: by an entry in the state file
@@ -385,7 +395,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 	if err != nil {
 		return nil, state.Explain(err)
 	}
-	entry := state.Proxy{Process: proc.Self(), Control: path, Record: s.record}
+	entry := state.Proxy{Process: proc.Self(), Control: path, Record: s.record, Dir: s.dir.Path()}
 	return &register.Service{
 		Store: store, Path: path, Log: c.Log,
 		Listed: func(f *state.File) bool {
@@ -399,7 +409,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 // handle answers a request on the control socket. Each answer is the status, as
 // a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if strings.HasPrefix(method, "session_") {
+	if strings.HasPrefix(method, "session_") || method == "watch" {
 		return s.handleSessions(ctx, method, params)
 	}
 	var over options.Options
@@ -427,7 +437,8 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		act = func() error { return s.proxy.Stop(ctx) }
 	default:
 		return nil, control.Errorf(control.UnknownMethod,
-			"bproxy has no method %q: it has status, launch, restart, stop, session_list, session_new and session_end",
+			"bproxy has no method %q: it has status, launch, restart, stop, watch, session_list, session_new, "+
+				"session_end and session_downloads",
 			method)
 	}
 	return control.Later(func() (any, error) {

@@ -30,7 +30,7 @@ const cmdSession = "default"
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
 		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
-			"root-session", "proxy", "proxy-bypass"} {
+			"root-session", "proxy", "proxy-bypass", "downloads", "download-limit", "upload-root"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
 			}
@@ -64,6 +64,9 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	}
 	var err error
 	if g.Defaults.Proxy, g.Defaults.ProxyBypass, err = readProxy(c); err != nil {
+		return nil, err
+	}
+	if err := readDownloads(c, &g.Defaults); err != nil {
 		return nil, err
 	}
 	if g.Defaults.ProxyBypass != "" && g.Defaults.Proxy == "" {
@@ -154,7 +157,7 @@ type newRequest struct {
 
 // newSession creates a session and returns its record.
 func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, error) {
-	n := newRequest{Settings: s.proxy.Sessions.Defaults}
+	n := newRequest{Settings: cloned(s.proxy.Sessions.Defaults)}
 	if err := json.Unmarshal(params, &n); err != nil {
 		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
 	}
@@ -189,6 +192,10 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		return s.sessions(), nil
 	case "session_new":
 		return s.newSession(ctx, params)
+	case "session_downloads":
+		return s.downloads(ctx, params)
+	case "watch":
+		return s.events(ctx, params)
 	}
 	var e endRequest
 	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
@@ -271,7 +278,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass"}
+var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -296,6 +303,17 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	}
 	if proxy != "" {
 		params["proxy"] = proxy
+	}
+	if c.IsSet("download-limit") {
+		if params["download_limit"], err = readLimit(c); err != nil {
+			return err
+		}
+	}
+	delete(params, "upload_root")
+	if c.IsSet("upload-root") {
+		if params["upload_roots"], err = readRoots(c); err != nil {
+			return err
+		}
 	}
 	return callSessions(c, out, p, "session_new", params, 0)
 }

@@ -102,3 +102,6 @@ func closeMessage(out []byte, c Command) []byte {
 	}
 	return append(out, '}')
 }
+
+// NoFile answers a command that names a file that the session may not use.
+func NoFile(name string) *Error { return invalidParams("files: " + notYours(name).Error()) }

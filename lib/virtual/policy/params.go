@@ -137,10 +137,15 @@ func refuseFiles(value json.RawMessage, _ []string) error {
 func Files(paths, roots []string) error {
 	for _, p := range paths {
 		if !isWithin(p, roots) {
-			return fmt.Errorf("cannot read %q: it is not in a directory of this session", p)
+			return notYours(p)
 		}
 	}
 	return nil
+}
+
+func notYours(path string) error {
+	return fmt.Errorf("cannot read %q: it is not a file in a directory of this session; --upload-root allows others",
+		path)
 }
 
 func isWithin(path string, roots []string) bool {

@@ -21,10 +21,18 @@ const prefix = "/session/"
 func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rest, ok := strings.CutPrefix(r.URL.Path, prefix); ok {
 		name, rest, _ := strings.Cut(rest, "/")
+		if guid, ok := parseDownloads(rest); ok {
+			g.serveDownloads(w, r, name, guid)
+			return
+		}
 		g.serve(w, r, Key{Name: name}, prefix+name, rest)
 		return
 	}
 	if g.Root != "" {
+		if guid, ok := parseDownloads(strings.TrimPrefix(r.URL.Path, "/")); ok {
+			g.serveDownloads(w, r, g.Root, guid)
+			return
+		}
 		g.serve(w, r, Key{Name: g.Root}, "", strings.TrimPrefix(r.URL.Path, "/"))
 		return
 	}
@@ -43,7 +51,8 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ep == toBrowser:
 		g.serve(w, r, Key{target, Anonymous}, "", "devtools/browser/"+target)
 	default:
-		e := control.Errorf(guard.NotFound, "%s belongs to a session: on this port, each client has a browser of its own",
+		e := control.Errorf(guard.NotFound,
+			"%s belongs to a session: on this port, each client has a browser of its own",
 			r.URL.Path)
 		e.Hint = "request /session/NAME" + r.URL.Path
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/downloads"
 	"btools/lib/exit"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -32,6 +33,9 @@ type Registry struct {
 	Defaults Settings
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
 	OpenTrace func(name string, s Settings) (Trace, error)
+	// OpenDownloads, if not nil, opens the downloads of a session, whose events
+	// go to tell; nil: its browser puts them where it does.
+	OpenDownloads func(name string, s Settings, tell func(event string, f downloads.File)) (*downloads.Files, error)
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
@@ -39,6 +43,7 @@ type Registry struct {
 	// client gets a session of its own there.
 	Root string
 
+	events events
 	create func(context.Context, Key, Settings) (session, func(), error) // set by tests
 
 	mu      sync.Mutex
@@ -195,6 +200,12 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		create = g.onChrome
 	}
 	trace, err := g.openTrace(e.key, settings)
+	if err == nil {
+		err = g.openDownloads(e.key, &settings)
+	}
+	if settings.files != nil {
+		defer settings.files.Close()
+	}
 	var s session
 	var release func()
 	if err == nil {
@@ -220,6 +231,8 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		return
 	}
 	defer release()
+	g.events.add(Event{Event: "created", Session: e.key.Name})
+	defer g.events.add(Event{Event: "ended", Session: e.key.Name})
 	select {
 	case <-ctx.Done():
 	case <-s.Done():

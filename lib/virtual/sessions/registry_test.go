@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,7 +117,7 @@ func TestNewSessionsAreNew(t *testing.T) {
 		g.leave(e)
 		_, done := use(t, g, Key{Name: "b"})
 		done()
-		if a, b := f.made[0].settings, f.made[1].settings; a.TabLimit != 1 || b != g.Defaults {
+		if a, b := f.made[0].settings, f.made[1].settings; a.TabLimit != 1 || !reflect.DeepEqual(b, g.Defaults) {
 			t.Errorf("the settings are %+v and %+v", a, b)
 		}
 		var exists *control.Error

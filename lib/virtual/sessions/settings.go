@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"btools/lib/control"
+	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/virtual"
 )
@@ -18,6 +19,13 @@ type Settings struct {
 	// lists the hosts that it reaches without.
 	Proxy       string `json:"proxy,omitempty"`
 	ProxyBypass string `json:"proxy_bypass,omitempty"`
+	// UploadRoots are the directories whose files it may put into forms, besides
+	// its own: absolute, without symbolic links. DownloadLimit bounds the bytes
+	// that it downloads; 0: no bound.
+	UploadRoots   []string `json:"upload_roots,omitempty"`
+	DownloadLimit int64    `json:"download_limit,omitempty"`
+
+	files *downloads.Files // set by the registry
 }
 
 // Check returns an error if a setting is invalid.
@@ -28,6 +36,15 @@ func (s Settings) Check() error {
 	if s.Trace != "" && !filepath.IsAbs(s.Trace) {
 		return control.Errorf(control.BadRequest, "the path of the trace must be absolute, not %q", s.Trace)
 	}
+	if s.DownloadLimit < 0 {
+		return control.Errorf(control.BadRequest, "the limit of downloads must be 0 or more, not %d", s.DownloadLimit)
+	}
+	for _, dir := range s.UploadRoots {
+		if !filepath.IsAbs(dir) {
+			return control.Errorf(control.BadRequest, "the path of a directory for uploads must be absolute, not %q",
+				dir)
+		}
+	}
 	if s.Proxy != "" {
 		if _, err := forward.Parse(s.Proxy); err != nil {
 			return control.Errorf(control.BadRequest, "cannot use the proxy: %v", err)
@@ -37,7 +54,8 @@ func (s Settings) Check() error {
 }
 
 func (s Settings) options(isDefault bool) virtual.Options {
-	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass}
+	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
+		Downloads: s.files, UploadRoots: s.UploadRoots}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
 	}

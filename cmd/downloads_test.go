@@ -1,0 +1,218 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// downloadSite serves a page that downloads /file, or /slow, which never ends.
+func downloadSite(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/file":
+			w.Header().Set("Content-Disposition", "attachment; filename=report.txt")
+			io.WriteString(w, "the report")
+		case "/slow":
+			w.Header().Set("Content-Disposition", "attachment; filename=slow.bin")
+			io.WriteString(w, strings.Repeat("x", 64<<10))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<!doctype html><title>files</title><a id=file href=/file>file</a> <a id=popup "+
+				"target=_blank href=/file>pop-up</a> <a id=slow href=/slow>slow</a> <input type=file>")
+		}
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
+
+// node runs a client of scripts/clients, which says that it is done.
+func (w *world) node(script string, args ...string) {
+	w.t.Helper()
+	dir, err := filepath.Abs("../scripts/clients")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := w.cmd("node", append([]string{filepath.Join(dir, script)}, args...)...)
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "done\n" {
+		w.t.Errorf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// click has the first page of a session click on an element.
+func click(t *testing.T, ws, page, id string) {
+	t.Helper()
+	c := dial(t, ws)
+	target := c.ask(newPage, fmt.Sprintf(`{"url":%q}`, page))
+	var made struct {
+		Result struct {
+			TargetID string `json:"targetId"`
+		}
+	}
+	if err := json.Unmarshal([]byte(target), &made); err != nil {
+		t.Fatalf("%v: %s", err, target)
+	}
+	at, _, _ := strings.Cut(ws, "/devtools/")
+	p := dial(t, at+"/devtools/page/"+made.Result.TargetID)
+	until(t, "the page has loaded", func() bool {
+		return strings.Contains(p.ask("Runtime.evaluate",
+			fmt.Sprintf(`{"expression":"!!document.querySelector('#%s')"}`, id)), "true")
+	})
+	p.ask("Runtime.evaluate", fmt.Sprintf(`{"expression":"document.querySelector('#%s').click()"}`, id))
+}
+
+// events are the events that a command prints.
+func (w *world) events(program string, args ...string) *syncBuffer {
+	w.t.Helper()
+	out := &syncBuffer{}
+	c := w.cmd(program, append([]string{"watch", "-f", "event.event,event.why"}, args...)...)
+	c.Stdout = out
+	if err := c.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	return out
+}
+
+// dirs are the temporary directories of programs.
+func (w *world) dirs() []string {
+	all, _ := filepath.Glob(w.dir + "/btools-run_*")
+	return all
+}
+
+func TestSessionDownloads(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	root := w.dir + "/uploads"
+	write(t, root+"/allowed.txt", "allowed")
+	p := w.proxy("--isolate", "--upload-root", root)
+	events := w.events("bproxy")
+	at := func(name string) (string, string) {
+		return p.url + "/session/" + name, "ws" + strings.TrimPrefix(p.url, "http") + "/session/" + name +
+			"/devtools/browser"
+	}
+	_, ws := at("one")
+	if code, _ := get(t, "GET", p.url+"/session/one/downloads"); code != 404 || p.sessions() != "" {
+		t.Errorf("the downloads of no session: %d, sessions %q", code, p.sessions())
+	}
+	until(t, "the events are watched", func() bool { // what comes before is not shown
+		w.run("bproxy", "session", "new", "first")
+		w.run("bproxy", "session", "end", "first")
+		return strings.Contains(events.String(), "ended")
+	})
+	httpURL, _ := at("playwright")
+	w.node("downloads-playwright.mjs", httpURL, site, w.dir+"/got")
+	w.node("downloads-puppeteer.mjs", ws, site, w.dir+"/got", root)
+
+	list := w.run("bproxy", "downloads", "one", "--wait", "--save", w.dir+"/saved")
+	list.wants(t, 0, "")
+	var d struct {
+		Download struct{ GUID, Name, SHA256, Path, Saved, URL, Session string }
+	}
+	if err := json.Unmarshal([]byte(list.out), &d); err != nil {
+		t.Fatalf("%v: %s", err, list.out)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte("the report")))
+	if got := d.Download; got.Name != "report.txt" || got.SHA256 != sum || got.URL != site+"/file" ||
+		got.Session != "one" || filepath.Base(got.Saved) != "report.txt" || !strings.HasPrefix(got.Path, w.dirs()[0]) {
+		t.Errorf("the download is %+v", got)
+	}
+	if b, err := os.ReadFile(d.Download.Saved); string(b) != "the report" {
+		t.Errorf("it was saved as %q: %v", b, err)
+	}
+	if st, err := os.Stat(w.dirs()[0]); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v %v", st.Mode(), err)
+	}
+	if code, body := get(t, "GET", p.url+"/session/one/downloads"); code != 200 ||
+		!strings.Contains(body, d.Download.GUID) {
+		t.Errorf("the list is %d %s", code, body)
+	}
+	resp, err := http.Get(p.url + "/session/one/downloads/" + d.Download.GUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if h := resp.Header; string(b) != "the report" || h.Get("X-Content-Type-Options") != "nosniff" ||
+		h.Get("Content-Disposition") != "attachment; filename=report.txt" {
+		t.Errorf("the file is %q with %v", b, h)
+	}
+	for path, want := range map[string]int{
+		"/session/playwright/downloads/" + d.Download.GUID: 404, "/session/one/downloads/..": 404,
+		"/session/one/downloads/..%2f..%2fetc%2fpasswd": 404, "/session/none/downloads": 404,
+	} {
+		if code, body := get(t, "GET", p.url+path); code != want {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	got := strings.ReplaceAll(events.String(), "\t", " ")
+	for _, want := range []string{"download_started ", "downloaded ", "download_failed canceled"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no event %q in\n%s", want, got)
+		}
+	}
+	// What is in progress ends with the session.
+	click(t, ws, site, "slow")
+	until(t, "a download is in progress", func() bool {
+		return strings.Contains(w.run("bproxy", "downloads", "one").out, "in_progress")
+	})
+	r := w.run("bproxy", "downloads", "one", "--wait", "--timeout", "20ms")
+	r.wants(t, 75, "still in progress")
+	w.run("bproxy", "session", "end", "--all").wants(t, 0, "")
+	if left, _ := filepath.Glob(w.dirs()[0] + "/*"); len(left) > 0 {
+		t.Errorf("left of the sessions: %v", left)
+	}
+	p.stop()
+	w.clean()
+}
+
+// Kept files outlive the session; a limit ends a download; no directory remains
+// after a SIGKILL.
+func TestKeptDownloads(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	p := w.proxy("--isolate", "--downloads", w.dir+"/kept", "--download-limit", "32KiB")
+	ws := "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/browser"
+	click(t, ws, site, "file")
+	w.run("bproxy", "downloads", "one", "--wait", "-f", "download.state").wants(t, 0, "")
+	click(t, ws, site, "slow")
+	until(t, "the limit ends the download", func() bool {
+		return strings.Contains(w.run("bproxy", "downloads", "one", "-f", "download.why").out, "limit")
+	})
+	w.run("bproxy", "session", "new", "two", "--download-limit", "0").wants(t, 0, "")
+	click(t, strings.Replace(ws, "/one/", "/two/", 1), site, "slow")
+	until(t, "a download is in progress", func() bool {
+		return strings.Contains(w.run("bproxy", "downloads", "two").out, "in_progress")
+	})
+	p.cmd.Process.Signal(syscall.SIGKILL)
+	p.cmd.Wait()
+	until(t, "the directory is gone", func() bool {
+		w.run("blaunch", "gc")
+		return len(w.dirs()) == 0
+	})
+	w.clean()
+	if b, err := os.ReadFile(w.dir + "/kept/one/report.txt"); string(b) != "the report" {
+		t.Errorf("the kept file holds %q: %v", b, err)
+	}
+}

@@ -1,0 +1,48 @@
+package virtual
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+)
+
+// findUploadRoots returns the directories whose files clients may name.
+func (s *Session) findUploadRoots() []string {
+	if s.options.Default {
+		return []string{"/"} // it is the user's own
+	}
+	roots := slices.Clone(s.options.UploadRoots)
+	if s.options.Downloads != nil {
+		for _, dir := range s.options.Downloads.Roots() {
+			if real, err := filepath.EvalSymlinks(dir); err == nil {
+				roots = append(roots, real)
+			}
+		}
+	}
+	return roots
+}
+
+// resolveFiles replaces the file names of a command by those without symbolic
+// links, so that Chrome opens what was checked. It refuses a name that leads
+// nowhere, too: whoever creates the file later would choose where it leads.
+func (s *Session) resolveFiles(params json.RawMessage) (json.RawMessage, *policy.Error) {
+	var files []string
+	if s.options.Default || json.Unmarshal(jsonrpc.Get(params, "files"), &files) != nil {
+		return params, nil // the rules refuse what is not a list
+	}
+	for i, name := range files {
+		real, err := filepath.EvalSymlinks(name)
+		if err != nil || !filepath.IsAbs(name) || policy.Files([]string{real}, s.uploadRoots) != nil {
+			return nil, policy.NoFile(name)
+		}
+		files[i] = real
+	}
+	raw, err := json.Marshal(files)
+	if err != nil {
+		return nil, policy.NotAllowed()
+	}
+	return jsonrpc.Set(params, "files", raw), nil
+}
