@@ -431,7 +431,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 func TestSharedPoolIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=100ms", "SPARES=0")
+	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=100ms", "IDLE_BY=connections", "SPARES=0")
 	if n := len(w.browsers()); n != 0 || p.status().Summary.Healthy != 2 {
 		t.Errorf("before the first lease %d browsers run", n)
 	}
@@ -443,6 +443,24 @@ func TestSharedPoolIdle(t *testing.T) {
 		t.Errorf("while a client is connected %d browsers run", n)
 	}
 	c.conn.Close(1000, "")
+	until(t, "it ends", func() bool { return len(w.browsers()) == 0 })
+	if s := l.targets(t); strings.Contains(s, "#old") {
+		t.Errorf("the next connection sees %s", s)
+	}
+	if s := p.status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A client that is connected and silent does not keep a shared Chromium.
+func TestSharedPoolIdleByTraffic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=1s", "SPARES=0")
+	l := p.lease()
+	c := dial(t, l.Instance.WSURL)
+	c.ask(newPage, blank("old"))
+	c.lost()
 	until(t, "it ends", func() bool { return len(w.browsers()) == 0 })
 	if s := l.targets(t); strings.Contains(s, "#old") {
 		t.Errorf("the next connection sees %s", s)

@@ -647,7 +647,7 @@ func TestProxyToken(t *testing.T) {
 func TestProxyIdleAndEager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.proxy(append(fakeFlags(""), "--eager", "--idle", "500ms")...)
+	p := w.proxy(append(fakeFlags(""), "--eager", "--idle", "500ms", "--idle-by", "connections")...)
 	until(t, "the browser is launched", func() bool { return p.do("status").Status.Launches == 1 })
 	until(t, "it is stopped", func() bool { return p.do("status").Status.State == "stopped" })
 	c, _ := p.socket("/")
@@ -661,6 +661,38 @@ func TestProxyIdleAndEager(t *testing.T) {
 	until(t, "it is stopped again", func() bool { return p.do("status").Status.State == "stopped" })
 	if s := p.do("status"); s.Status.Launches != 2 {
 		t.Errorf("%+v", s)
+	}
+	w.run("bproxy", "--no-input", "--idle-by", "use").wants(t, 64, "traffic or connections")
+}
+
+// A client that is connected and silent does not keep the browser, one that
+// sends something does.
+func TestProxyIdleByTraffic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const idle = 2 * time.Second
+	p := w.proxy(append(fakeFlags(""), "--idle", idle.String())...)
+	silent, _ := p.socket("/")
+	busy, _ := p.socket("/")
+	for end := time.Now().Add(2 * idle); time.Now().Before(end); time.Sleep(idle / 20) {
+		busy.Write([]byte("x")) // what is tested is that nothing happens meanwhile
+	}
+	if s := p.do("status"); s.Status.State != "ready" || s.Status.WebSockets != 2 {
+		t.Fatalf("in use, the browser was stopped: %+v", s)
+	}
+	for _, c := range []net.Conn{silent, busy} {
+		c.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Errorf("a silent client is still connected: %v", err)
+		}
+	}
+	until(t, "the browser is stopped", func() bool { return p.do("status").Status.State == "stopped" })
+	if s := p.do("status"); s.Status.LastExit != "nobody used it" {
+		t.Errorf("%+v", s)
+	}
+	p.socket("/")
+	if s := p.do("status"); s.Status.State != "ready" || s.Status.Launches != 2 {
+		t.Errorf("the next connection has launched no other browser: %+v", s)
 	}
 }
 

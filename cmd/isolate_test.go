@@ -341,11 +341,12 @@ func TestDefaultSession(t *testing.T) {
 	w.clean()
 }
 
-// A browser ends when it has no session any more, not while it has one.
+// With --idle-by connections, a browser ends when it has no session any more,
+// not while it has one.
 func TestIsolatedIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.proxy("--isolate", "--idle", "300ms", "--session-grace", "0s")
+	p := w.proxy("--isolate", "--idle", "300ms", "--session-grace", "0s", "--idle-by", "connections")
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	once(t, at+"/session/one/devtools/browser", "Browser.getVersion", `{}`)
 	time.Sleep(time.Second) // longer than --idle: what is tested is that nothing happens
@@ -353,6 +354,70 @@ func TestIsolatedIdle(t *testing.T) {
 		t.Errorf("the browser ended under a session: %+v", s.Status)
 	}
 	w.run("bproxy", "session", "end", "one").wants(t, 0, "")
+	until(t, "the browser ends", func() bool { return p.do("status").Status.State == "stopped" })
+	p.stop()
+	w.clean()
+}
+
+// A browser ends when its clients send nothing, not while one waits for an
+// answer. The next command has another browser.
+func TestIsolatedIdleByTraffic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const idle = 2 * time.Second
+	p := w.proxy("--isolate", "--idle", idle.String())
+	at := "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/"
+	silent := dial(t, at+"browser")
+	silent.ask("Browser.getVersion", `{}`)
+	target := jsonrpc.GetString(jsonrpc.Get([]byte(silent.ask("Target.createTarget", `{"url":"about:blank"}`)), "result"),
+		"targetId")
+	waiting := dial(t, at+"page/"+target)
+	began := time.Now()
+	waiting.ask("Runtime.evaluate", fmt.Sprintf(`{"awaitPromise":true,"expression":"new Promise(f => setTimeout(f, %d))"}`,
+		(2*idle).Milliseconds()))
+	if time.Since(began) < 2*idle || p.do("status").Status.State != "ready" {
+		t.Errorf("the browser was stopped under a client that waits: %+v", p.do("status").Status)
+	}
+	silent.lost()
+	waiting.lost()
+	until(t, "the browser ends", func() bool { return p.do("status").Status.State == "stopped" })
+	once(t, at+"browser", "Browser.getVersion", `{}`)
+	if s := p.do("status"); s.Status.State != "ready" || s.Status.Launches != 2 {
+		t.Errorf("the next command has launched no other browser: %+v", s)
+	}
+	p.stop()
+	w.clean()
+}
+
+// A download keeps the browser, although its client has nothing to send.
+func TestIdleDownload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const idle = time.Second
+	finish, asked := make(chan struct{}), make(chan struct{}, 1)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		fmt.Fprint(w, strings.Repeat("x", 4<<10))
+		w.(http.Flusher).Flush()
+		asked <- struct{}{}
+		select {
+		case <-finish:
+		case <-r.Context().Done():
+		}
+	}))
+	defer site.Close()
+	defer site.CloseClientConnections()
+	p := w.proxy("--idle", idle.String())
+	c := dial(t, "ws"+strings.TrimPrefix(p.url, "http")+"/devtools/browser")
+	c.ask("Browser.setDownloadBehavior", fmt.Sprintf(`{"behavior":"allowAndName","downloadPath":%q}`, w.dir))
+	c.ask("Target.createTarget", fmt.Sprintf(`{"url":%q}`, site.URL))
+	<-asked
+	time.Sleep(3 * idle) // what is tested is that nothing happens
+	if s := p.do("status"); s.Status.State != "ready" {
+		t.Errorf("the browser was stopped while it downloads a file: %+v", s.Status)
+	}
+	close(finish)
+	c.lost()
 	until(t, "the browser ends", func() bool { return p.do("status").Status.State == "stopped" })
 	p.stop()
 	w.clean()

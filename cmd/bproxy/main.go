@@ -68,7 +68,10 @@ func main() {
 			}, files(shared, "1GiB"), proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,
-					Usage: "stop the browser after `DURATION` without a WebSocket"},
+					Usage: "stop the browser after `DURATION` without anything from a client, even if one is connected"},
+				&ucli.StringFlag{Name: "idle-by", Category: lives, Value: "traffic",
+					Usage: "count as use what clients send and downloads (traffic), or open WebSockets and sessions " +
+						"(connections), for --idle: `WHAT`"},
 				&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
 					Usage: "check the browser's health every `DURATION`; 0 means never"},
 				&ucli.DurationFlag{Name: "health-timeout", Category: lives, Value: 5 * time.Second,

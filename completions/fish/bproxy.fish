@@ -60,6 +60,7 @@ complete -c bproxy -l proxy -d 'proxy of the sessions: a URL or @FILE' -x
 complete -c bproxy -l proxy-bypass -d 'hosts without the proxy' -x
 complete -c bproxy -l eager -d 'launch at once'
 complete -c bproxy -l idle -d 'stop the browser when unused' -x
+complete -c bproxy -l idle-by -d 'what counts as use' -xa 'traffic connections'
 complete -c bproxy -l health-interval -d 'time between health checks' -x
 complete -c bproxy -l health-timeout -d 'time limit of a health check' -x
 complete -c bproxy -l timeout -d 'time limit of a launch' -x

@@ -148,7 +148,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
 		}
-		return share.Open(ctx, b, o, g.set.IdleTimeout, v.Log.With("pool", g.poolName))
+		return share.Open(ctx, b, o, share.Idle{Timeout: g.set.IdleTimeout,
+			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {
@@ -272,10 +273,8 @@ func (g *group) watch(c *share.Chrome) reason {
 			c.Close()
 			return crashed
 		case <-c.Idled():
-			v.Log.Info("no WebSocket for "+g.set.IdleTimeout.String()+": stopping the browser", "pool", g.poolName)
-			g.endBrowser(c, fmt.Sprintf("was stopped after %v without a WebSocket; "+
-				"the next connection launches another one",
-				g.set.IdleTimeout))
+			v.Log.Info("the browser "+idleText(g.set), "pool", g.poolName)
+			g.endBrowser(c, idleText(g.set)+"; the next connection launches another one")
 			return idled
 		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
@@ -367,8 +366,7 @@ func (g *group) drain(c *share.Chrome) {
 		case <-c.Drained():
 		case <-g.ctx.Done():
 		case <-c.Idled():
-			what = fmt.Sprintf("was stopped after %v without a WebSocket; the next connection has another one",
-				g.set.IdleTimeout)
+			what = idleText(g.set) + "; the next connection has another one"
 		case <-c.Done():
 			what = fmt.Sprintf("is gone: %v; a new browser replaces it; its pages are lost", c.Err())
 		}

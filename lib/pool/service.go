@@ -314,7 +314,8 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 			}
 			return b, err
 		},
-		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout, MaxConnections: 512, Changed: s.wake,
+		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout,
+		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
 	}
 	s.proxy.Start()

@@ -242,8 +242,7 @@ func (s *slot) run(ctx context.Context, started func()) {
 		if why == idled {
 			s.hadBrowser = false
 			s.service.mu.Lock()
-			s.notifyHolderLocked("was stopped after %v without a WebSocket; the next connection launches another one",
-				s.set.IdleTimeout)
+			s.notifyHolderLocked("%s; the next connection launches another one", idleText(s.set))
 			s.service.mu.Unlock()
 		}
 		// One that waited for a connection has shown that it must be retried.
@@ -351,6 +350,15 @@ const (
 	replaced               // another browser is to replace it
 	idled                  // it was unused; the next connection launches another one
 )
+
+// idleText says that a browser was stopped because it was idle.
+func idleText(set config.Settings) string {
+	without := "traffic"
+	if set.IdleBy == config.Connections {
+		without = "a WebSocket"
+	}
+	return fmt.Sprintf("was stopped after %v without %s", set.IdleTimeout, without)
+}
 
 // endedPrefix begins the error for a browser that exited.
 const endedPrefix = "the browser ended: "

@@ -21,10 +21,13 @@ import (
 // backend owns the browser behind the proxy. It launches the browser on demand,
 // once for all requests that wait for it.
 type backend struct {
-	launch  func(context.Context, options.Options, string) (*launcher.Browser, error)
-	owned   bool          // false: another program launches and stops it
-	idle    time.Duration // time without a WebSocket until it is stopped; 0: for ever
-	health  Health
+	launch func(context.Context, options.Options, string) (*launcher.Browser, error)
+	owned  bool          // false: another program launches and stops it
+	idle   time.Duration // time without use until it is stopped; 0: for ever
+	health Health
+	// byConnections says that open WebSockets and sessions are use.
+	byConnections bool
+
 	overlap bool         // two browsers with different profiles may run at the same time
 	state   *state.Store // the browsers of this machine; nil: not known
 	log     *slog.Logger
@@ -66,8 +69,9 @@ type generation struct {
 	users      int   // requests that wait for it or are just being sent
 	keepUnused bool  // launched by a command: not cancelled without users
 	open       map[*tunnel]bool
-	sessions   int // that use the browser
-	idle       *time.Timer
+	sessions   int         // that use the browser
+	used       time.Time   // the last use that is over
+	idle       *time.Timer // fires when the browser may be idle; nil: it is never
 	// shared is the connection that sessions share, nil before the first session.
 	shared *shared
 
@@ -276,6 +280,7 @@ func (b *backend) run(g *generation) {
 	if ok, err := browser.Record.Get("browser", &br); ok && err == nil {
 		b.typ = br.Type
 	}
+	g.used = time.Now()
 	if b.idle > 0 {
 		g.idle = time.AfterFunc(b.idle, func() { b.onIdle(g) })
 	}

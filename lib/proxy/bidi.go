@@ -63,7 +63,7 @@ func (s *bidiSession) run(left func(), cut <-chan struct{}) (sent, received int6
 		defer close(up)
 		k, err := g.Write(s.fromClient)
 		if sent = int64(k); err == nil {
-			n, _ := io.Copy(g, struct{ io.Reader }{s.client})
+			n, _ := io.Copy(g, struct{ io.Reader }{s.in})
 			sent += n
 		}
 	}()

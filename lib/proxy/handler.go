@@ -121,6 +121,9 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
 		}
 		resp, err := transport.RoundTrip(out)
+		if isCommand(r.URL.Path) {
+			p.backend.noteUse(g)
+		}
 		p.backend.release(g)
 		if err == nil && p.leaseEnded(resp) {
 			resp.Body.Close()
@@ -373,6 +376,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, done: make(chan struct{}),
 		fromClient: buffered(buf.Reader), fromBrowser: buffered(u.in),
 	}
+	t.in, t.lastUse = observed(client)
 	if p.Trace != nil {
 		t.toBrowser, t.toClient = p.Trace.Connection(r.URL.Path)
 	}

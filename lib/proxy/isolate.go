@@ -180,12 +180,7 @@ func (b *backend) removeSession(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g.sessions--
-	b.startIdleTimerLocked(g)
-}
-
-// startIdleTimerLocked starts the idle timer if nothing uses the browser.
-func (b *backend) startIdleTimerLocked(g *generation) {
-	if len(g.open) == 0 && g.sessions == 0 && g.idle != nil && !g.ending {
-		g.idle.Reset(b.idle)
+	if b.byConnections {
+		g.used = time.Now()
 	}
 }

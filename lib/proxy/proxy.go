@@ -42,8 +42,11 @@ type Proxy struct {
 	Options options.Options
 	// Eager launches the browser at once instead of at the first connection.
 	Eager bool
-	// Idle is how long a browser is kept without a WebSocket; 0: for ever.
-	Idle time.Duration
+	// Idle is how long a browser is kept without use; 0: for ever. Use is what
+	// clients send, a running download, or, with IdleByConnections, each open
+	// WebSocket and each session.
+	Idle              time.Duration
+	IdleByConnections bool
 	// Health says how the browser's health is checked.
 	Health Health
 	// Direct shows the browser's own address in /json.
@@ -76,7 +79,8 @@ type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, health: p.Health, overlap: p.Overlap,
+	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
+		health: p.Health, overlap: p.Overlap,
 		state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}

@@ -14,9 +14,11 @@ const linger = 10 * time.Second
 // tunnel joins two connections until both directions have ended.
 type tunnel struct {
 	client, browser net.Conn
-	fromClient      []byte    // read ahead from the client
-	fromBrowser     []byte    // read ahead from the browser
-	toBrowser       io.Writer // gets a copy of the traffic; nil: none
+	in              io.Reader        // the client, where each read may note the time
+	lastUse         func() time.Time // when the client last sent anything
+	fromClient      []byte           // read ahead from the client
+	fromBrowser     []byte           // read ahead from the browser
+	toBrowser       io.Writer        // gets a copy of the traffic; nil: none
 	toClient        io.Writer
 	bidi            bool // its session outlives the connection
 	once            sync.Once
@@ -32,18 +34,18 @@ type halfCloser interface{ CloseWrite() error }
 func (t *tunnel) run() (sent, received int64) {
 	defer t.close()
 	done := make(chan int64, 1)
-	go func() { done <- t.half(t.browser, t.client, t.fromClient, t.toBrowser) }()
-	received = t.half(t.client, t.browser, t.fromBrowser, t.toClient)
+	go func() { done <- t.half(t.browser, t.client, t.in, t.fromClient, t.toBrowser) }()
+	received = t.half(t.client, t.browser, t.browser, t.fromBrowser, t.toClient)
 	return <-done, received
 }
 
-// half copies early, then everything from one connection, to the other. It
-// passes the end on, too.
-func (t *tunnel) half(to, from net.Conn, early []byte, tap io.Writer) int64 {
+// half copies early, then everything that it reads from one connection, to the
+// other. It passes the end on, too.
+func (t *tunnel) half(to, from net.Conn, in io.Reader, early []byte, tap io.Writer) int64 {
 	// Both are sockets: on Linux the kernel splices them, without a tap.
-	var out, in = io.Writer(to), io.Reader(from)
+	out := io.Writer(to)
 	if tap != nil {
-		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{from}
+		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{in}
 	}
 	k, err := out.Write(early)
 	n := int64(k)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"btools/lib/wait"
 )
@@ -25,6 +27,7 @@ func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) boo
 		return false
 	}
 	g.open[t] = true
+	g.used = time.Now()
 	b.running.Add(1) // never from zero: the generation is running
 	return true
 }
@@ -35,7 +38,7 @@ func (b *backend) removeTunnel(g *generation, t *tunnel) {
 	defer b.running.Done()
 	delete(g.open, t)
 	close(t.done)
-	b.startIdleTimerLocked(g)
+	g.used = time.Now()
 }
 
 // markClientGone notes that the client of a WebSocket is gone.
@@ -102,21 +105,90 @@ func (b *backend) closeTunnels(g *generation) {
 	}
 }
 
+// isCommand reports whether a request for a path changes the browser's pages.
+// Others, such as those of a monitor, do not count as use.
+func isCommand(path string) bool {
+	for _, command := range []string{"/json/new", "/json/activate/", "/json/close/"} {
+		if strings.HasPrefix(path, command) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteUse notes that a client has used the browser.
+func (b *backend) noteUse(g *generation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.used = time.Now()
+}
+
+// lastUseLocked returns when the browser was used last; now, while it is in use.
+func (b *backend) lastUseLocked(g *generation) time.Time {
+	if g.users > 0 || b.byConnections && (len(g.open) > 0 || g.sessions > 0) {
+		return time.Now()
+	}
+	last := g.used
+	if b.byConnections {
+		return last
+	}
+	later := func(t time.Time) {
+		if t.After(last) {
+			last = t
+		}
+	}
+	for t := range g.open {
+		later(t.lastUse())
+	}
+	if s := g.shared; s != nil && wait.Closed(s.ready) && s.browser != nil {
+		later(s.browser.Used())
+	}
+	return last
+}
+
+// idleSince returns when the browser was used last.
+func (b *backend) idleSince(g *generation) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastUseLocked(g)
+}
+
+// downloadChecks is how often a running download is checked during the idle
+// time of a browser.
+const downloadChecks = 10
+
+// onIdle ends a generation that has not been used for the idle time, or
+// schedules the next check.
 func (b *backend) onIdle(g *generation) {
+	if !b.byConnections && time.Since(b.idleSince(g)) >= b.idle && isDownloading(g.browser.Instance.PID) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		g.used = time.Now()
+		g.idle.Reset(b.idle / downloadChecks)
+		return
+	}
 	if b.endIdle(g) {
-		b.log.Info("no WebSocket for " + b.idle.String() + ": stopping the browser")
+		b.log.Info("no " + b.useName() + " for " + b.idle.String() + ": stopping the browser")
 	}
 }
 
-// endIdle ends a generation without users, and reports whether it did.
+// useName names what keeps a browser from being idle.
+func (b *backend) useName() string {
+	if b.byConnections {
+		return "WebSocket"
+	}
+	return "traffic"
+}
+
+// endIdle ends a generation whose idle time is over, and reports whether it did.
 func (b *backend) endIdle(g *generation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case g.ending || len(g.open) > 0 || g.sessions > 0: // when these end, the timer starts again
+	if g.ending {
 		return false
-	case g.users > 0:
-		g.idle.Reset(b.idle)
+	}
+	if left := b.idle - time.Since(b.lastUseLocked(g)); left > 0 {
+		g.idle.Reset(left)
 		return false
 	}
 	b.endLocked(g, Unused)

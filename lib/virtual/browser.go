@@ -50,6 +50,7 @@ type Browser struct {
 	sessions map[*Session]bool
 	created  int // number of targets so far
 	over     bool
+	used     time.Time // when a session that has ended was used last
 
 	work sync.WaitGroup // of sessions; none is added after over
 }

@@ -43,6 +43,7 @@ type Client struct {
 	closing sync.Once
 	why     error
 
+	unanswered   unanswered
 	root         *root               // the connection itself, if it is to the browser
 	hasMoreRoots atomic.Bool         // there are or were other roots
 	lastUse      atomic.Pointer[use] // the page that was used last
@@ -163,6 +164,7 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	over, why := s.over, s.why
 	if !over {
 		s.clients[k] = true
+		s.Touch()
 		s.work.Add(1)
 	}
 	b.mu.Unlock()
@@ -262,6 +264,9 @@ func (k *Client) fromChrome() error {
 			return ErrBrowserEnded
 		}
 		id, isAnswer := idOf(head)
+		if isAnswer && k.unanswered.drop(id) {
+			k.session.Touch()
+		}
 		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
 			if err := k.toClient.relay(m); err != nil {
 				return err
@@ -306,6 +311,7 @@ func (k *Client) event(message []byte) {
 		jsonrpc.GetString(message, "sessionId")
 	if method == "Target.detachedFromTarget" {
 		k.failSession(jsonrpc.GetString(params, "sessionId"))
+		k.unanswered.dropSession(jsonrpc.GetString(params, "sessionId"))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -424,6 +430,7 @@ func (k *Client) forgetLocked(session string) {
 	b := k.session.browser
 	a := k.attached[session]
 	delete(k.attached, session)
+	k.unanswered.dropSession(session)
 	delete(k.discover, session)
 	delete(k.downloads, session)
 	for below, c := range k.attached {

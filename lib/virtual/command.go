@@ -24,7 +24,8 @@ func (k *Client) command(message []byte) error {
 	}
 	r, given := k.rootOf(c.Session), c.Params
 	rule := policy.Lookup(c.Method, r == nil)
-	if c.Method != "Page.screencastFrameAck" { // a recording keeps no session alive
+	isUse := c.Method != "Page.screencastFrameAck" // a recording keeps no session alive
+	if isUse {
 		k.noteUse(c.Session)
 	}
 	if k.pending() > maxPending {
@@ -75,6 +76,9 @@ func (k *Client) command(message []byte) error {
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)
 		return nil
+	}
+	if isUse {
+		k.unanswered.add(c)
 	}
 	return k.out.write(message)
 }
@@ -167,6 +171,7 @@ func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage)
 // Chrome.
 func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
+		k.session.Touch()
 		if err == errDetached {
 			return // as Chrome does
 		}

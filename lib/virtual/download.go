@@ -251,6 +251,9 @@ func (s *Session) downloadProgressed(params json.RawMessage) {
 
 // progressLocked handles the progress of a download of the session.
 func (s *Session) progressLocked(guid string, d *download, params json.RawMessage) {
+	if jsonrpc.GetString(params, "state") != "inProgress" {
+		s.Touch()
+	}
 	if !s.keepsDownloads() {
 		s.notifyDownloadLocked("Browser.downloadProgress", params)
 		if jsonrpc.GetString(params, "state") != "inProgress" {
@@ -343,6 +346,7 @@ func (s *Session) completeDownload(guid string, d *download, params json.RawMess
 	} else {
 		params = jsonrpc.Set(params, "filePath", quote(shown))
 	}
+	s.Touch()
 	b.mu.Lock()
 	delete(s.downloads, guid)
 	s.notifyDownloadLocked("Browser.downloadProgress", params)

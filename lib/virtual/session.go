@@ -61,7 +61,7 @@ type Session struct {
 
 	finished chan struct{} // closed when its clients and goroutines have ended
 
-	used    atomic.Int64 // when a client last sent something, in Unix nanoseconds
+	used    atomic.Int64 // when it was used last, in Unix nanoseconds; see Used
 	in, out atomic.Int64 // bytes from and to clients that have disconnected
 
 	// Under the browser's lock:
@@ -282,7 +282,7 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 type Stats struct {
 	TabCount    int         `json:"tab_count"`
 	Clients     int         `json:"clients"`
-	IdleSeconds float64     `json:"idle_seconds"` // since a client's last command
+	IdleSeconds float64     `json:"idle_seconds"` // since the session was used last
 	StartedAt   record.Time `json:"started_at"`
 	BytesIn     int64       `json:"bytes_in"`  // from clients
 	BytesOut    int64       `json:"bytes_out"` // to clients
@@ -309,12 +309,6 @@ func (s *Session) Stats() Stats {
 	}
 	return st
 }
-
-// Used returns when a client last sent something.
-func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
-
-// Touch notes that a client has used the session without a Client.
-func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 
 // Downloads returns the files that the session has downloaded; nil: they are
 // where its browser puts them.
@@ -370,6 +364,9 @@ func (s *Session) stopLocked(why error) {
 		return
 	}
 	s.over, s.why = true, why
+	if used := time.Unix(0, s.used.Load()); used.After(s.browser.used) {
+		s.browser.used = used
+	}
 	close(s.ended)
 	if s.options.Default && s.browser.contexts[s.base] == s {
 		s.abandonTargetsLocked()

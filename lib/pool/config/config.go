@@ -71,6 +71,7 @@ type Settings struct {
 	MaxAge      time.Duration
 	MaxMemory   int64 // bytes; 0: no limit
 	IdleTimeout time.Duration
+	IdleBy      string // what counts as use: Traffic or Connections
 	Proxy       string // with Context: the URL of the leases' proxy, with credentials; "": none
 	ProxyBypass string // hosts that they reach without it
 
@@ -81,6 +82,12 @@ type Settings struct {
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
 }
+
+// What keeps a browser from being idle.
+const (
+	Traffic     = "traffic"     // what clients send, and downloads
+	Connections = "connections" // open WebSockets
+)
 
 // What an instance has to itself.
 const (

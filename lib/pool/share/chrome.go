@@ -36,7 +36,7 @@ type Chrome struct {
 
 	virtual *virtual.Browser
 	options virtual.Options // of its sessions
-	idle    time.Duration   // limit without a WebSocket; 0: none
+	idle    Idle
 	log     *slog.Logger
 	ctx     context.Context // ends with Chrome; its cause says why
 	cancel  context.CancelCauseFunc
@@ -48,16 +48,23 @@ type Chrome struct {
 
 	mu        sync.Mutex // nothing blocks while it is held
 	stock     stock[*virtual.Session]
-	seats     int // taken ones
-	requests  int // including WebSockets
+	seats     int       // taken ones
+	requests  int       // including WebSockets
+	waiting   int       // of them, those that have no session yet
+	used      time.Time // the last use that the sessions do not know
 	idleTimer *time.Timer
 	draining  bool
 }
 
+// Idle says when a Chrome is idle.
+type Idle struct {
+	Timeout       time.Duration // without use; 0: never
+	ByConnections bool          // each open WebSocket is use, not only what clients send and downloads
+}
+
 // Open takes over a Chrome that was launched; if it returns an error, it has
-// stopped it. Its sessions have these options. After the time idle without a WebSocket, Idled is closed; 0 means
-// never.
-func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle time.Duration, log *slog.Logger,
+// stopped it. Its sessions have these options. Idled is closed when it is idle.
+func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle Idle, log *slog.Logger,
 ) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
@@ -73,8 +80,11 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle time
 	c.stock.isDead = isOver
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(c.watch)
-	if idle > 0 {
-		c.idleTimer = time.AfterFunc(idle, c.idleTimeout)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = time.Now()
+	if idle.Timeout > 0 {
+		c.idleTimer = time.AfterFunc(idle.Timeout, c.idleTimeout)
 	}
 	return c, nil
 }
@@ -116,7 +126,7 @@ func (c *Chrome) Done() <-chan struct{} { return c.ctx.Done() }
 // Err returns why Chrome is done.
 func (c *Chrome) Err() error { return context.Cause(c.ctx) }
 
-// Idled is closed when no WebSocket has been open for the time given to Open.
+// Idled is closed when Chrome has been idle for the time given to Open.
 func (c *Chrome) Idled() <-chan struct{} { return c.idled }
 
 // Drained is closed when Chrome is draining and its last seat has been
@@ -248,38 +258,52 @@ func (c *Chrome) endSession(s *virtual.Session) {
 	}
 }
 
-// beginRequest counts a request or WebSocket.
+// beginRequest counts a request or WebSocket, which waits for its session.
 func (c *Chrome) beginRequest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
-	if c.idleTimer != nil {
-		c.idleTimer.Stop()
-	}
+	c.waiting++
+}
+
+// endWait notes that a request has a session, or gets none.
+func (c *Chrome) endWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
 }
 
 func (c *Chrome) endRequest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests--
-	c.resetIdleLocked()
-}
-
-// resetIdleLocked restarts the idle timer.
-func (c *Chrome) resetIdleLocked() {
-	if c.idleTimer != nil && c.requests == 0 && c.ctx.Err() == nil {
-		c.idleTimer.Reset(c.idle)
+	if c.idle.ByConnections {
+		c.used = time.Now()
 	}
 }
 
+// lastUseLocked returns when Chrome was used last; now, while it is in use.
+func (c *Chrome) lastUseLocked() time.Time {
+	if c.waiting > 0 || c.idle.ByConnections && c.requests > 0 {
+		return time.Now()
+	}
+	if used := c.virtual.Used(); !c.idle.ByConnections && used.After(c.used) {
+		return used
+	}
+	return c.used
+}
+
+// idleTimeout closes idled if Chrome has not been used for the idle time, or
+// schedules the next check.
 func (c *Chrome) idleTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.idled:
-	default:
-		if c.requests == 0 {
-			close(c.idled)
-		}
+	if c.ctx.Err() != nil {
+		return
 	}
+	if left := c.idle.Timeout - time.Since(c.lastUseLocked()); left > 0 {
+		c.idleTimer.Reset(left)
+		return
+	}
+	close(c.idled)
 }

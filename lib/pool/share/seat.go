@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"sync"
+	"time"
 
 	"btools/lib/forward"
 	"btools/lib/virtual"
@@ -36,7 +37,7 @@ func (c *Chrome) TakeSeat(spares int) *Seat {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seats++
-	c.resetIdleLocked()
+	c.used = time.Now()
 	t := &Seat{chrome: c}
 	t.requestLocked()
 	c.setSparesLocked(spares)
@@ -81,6 +82,7 @@ func (t *Seat) Use(ctx context.Context) (s *virtual.Session, done func(), err er
 	c := t.chrome
 	c.beginRequest() // one that waits for its session needs the browser, too
 	defer func() {
+		c.endWait()
 		if err != nil {
 			c.endRequest()
 		}

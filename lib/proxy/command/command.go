@@ -159,7 +159,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	}
 	p := &proxy.Proxy{
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
-		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), Direct: c.Bool("direct"),
+		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), IdleByConnections: c.String("idle-by") == "connections",
+		Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"),
 		Log: c.Log,
@@ -170,6 +171,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	switch {
 	case c.Duration("timeout") <= 0:
 		return nil, c.UsageError("--timeout must be a positive duration such as 15s, not %v", c.Duration("timeout"))
+	case !slices.Contains([]string{"traffic", "connections"}, c.String("idle-by")):
+		return nil, c.UsageError("--idle-by must be traffic or connections, not %q", c.String("idle-by"))
 	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
 		return nil, c.UsageError("--health-interval must be 0 or at least %v, and --health-timeout must be positive",
 			minInterval)
@@ -184,7 +187,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, err
 	}
 	if foreign != nil {
-		for _, f := range []string{"launch", "idle", "eager"} {
+		for _, f := range []string{"launch", "idle", "idle-by", "eager"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s applies to a browser that bproxy launches, not to one that is "+
 					"already running", f)

@@ -93,7 +93,10 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 		no.WriteResponse(w)
 		return nil
 	}
-	s.Touch()
+	switch ep {
+	case newPage, activate, closePage: // the others are a monitor's, too
+		s.Touch()
+	}
 	at := "ws://" + r.Host + base + "/devtools/"
 	switch ep {
 	case version:

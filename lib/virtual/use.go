@@ -1,0 +1,112 @@
+package virtual
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"btools/lib/virtual/policy"
+)
+
+// A session is used by a command of a client, from its arrival until Chrome has
+// answered it, by a request for /json, and by a download of its own. What a
+// page does by itself is no use, and neither is an open connection: clients
+// keep theirs for days.
+
+// Used returns when the session was used last; now, while it is in use.
+func (s *Session) Used() time.Time {
+	if s.isBusy() {
+		return time.Now()
+	}
+	return time.Unix(0, s.used.Load())
+}
+
+// Touch notes that a client uses the session.
+func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
+
+// isBusy reports whether a client waits for an answer, or a download runs.
+func (s *Session) isBusy() bool {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	return s.isBusyLocked()
+}
+
+func (s *Session) isBusyLocked() bool {
+	for k := range s.clients {
+		if k.unanswered.any() || k.pending() > 0 {
+			return true
+		}
+	}
+	for _, d := range s.downloads {
+		if d.owned {
+			return true
+		}
+	}
+	return false
+}
+
+// Used returns when any session was used last, including those that have ended;
+// now, while one is in use. It is the zero time if there has been none.
+func (b *Browser) Used() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := b.used
+	for s := range b.sessions {
+		if s.isBusyLocked() {
+			return time.Now()
+		}
+		if t := time.Unix(0, s.used.Load()); t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// unanswered are the relayed commands of a client that Chrome has not answered.
+type unanswered struct {
+	mu  sync.Mutex
+	ids map[int]string // the commands' CDP sessions, by id
+}
+
+// add notes a command.
+func (u *unanswered) add(c policy.Command) {
+	id, err := strconv.Atoi(string(c.ID))
+	if err != nil {
+		return // Chrome refuses it at once
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids == nil {
+		u.ids = map[int]string{}
+	}
+	if len(u.ids) < maxPending { // of more, it does not matter how many are left
+		u.ids[id] = c.Session
+	}
+}
+
+// drop notes an answer. It reports whether the command had been noted.
+func (u *unanswered) drop(id int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.ids[id]
+	delete(u.ids, id)
+	return ok
+}
+
+// dropSession forgets the commands on a CDP session that has ended: Chrome does
+// not answer them.
+func (u *unanswered) dropSession(session string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, on := range u.ids {
+		if on == session {
+			delete(u.ids, id)
+		}
+	}
+}
+
+func (u *unanswered) any() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.ids) > 0
+}
