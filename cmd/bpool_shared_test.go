@@ -125,7 +125,8 @@ func (p *pool) spares(n int) {
 // run while all of this happens. What nobody has used goes to the next.
 func TestSharedPoolSpares(t *testing.T) {
 	w := newWorld(t)
-	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "0", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p := &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--http", "0", "--stop-timeout", "300ms", "--drain-timeout",
+		"0s")}
 	for _, v := range []string{"BROWSER=chromium", "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_SPARES=2",
 		"HEALTH_INTERVAL=1h"} {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)

@@ -59,7 +59,8 @@ func TestProxyOnRealBrowser(t *testing.T) {
 	pid := 0
 	for round := 1; round <= 3; round++ {
 		var conns []net.Conn
-		for _, path := range []string{"/", "/devtools/browser", "/devtools/browser/", "/devtools/browser/a-guid-of-old?x=y"} {
+		for _, path := range []string{"/", "/devtools/browser", "/devtools/browser/",
+			"/devtools/browser/a-guid-of-old?x=y"} {
 			c, resp := p.socket(path)
 			if resp.StatusCode != 101 {
 				t.Fatalf("%s: %s", path, resp.Status)
@@ -70,7 +71,8 @@ func TestProxyOnRealBrowser(t *testing.T) {
 			t.Error("a page that is not there is found")
 		}
 		s := p.do("status")
-		if s.Status.State != "ready" || s.Status.WebSockets != 4 || s.Status.Launches != round || s.Instance.PID == pid {
+		if s.Status.State != "ready" || s.Status.WebSockets != 4 || s.Status.Launches != round ||
+			s.Instance.PID == pid {
 			t.Errorf("round %d: %+v", round, s)
 		}
 		pid = s.Instance.PID
@@ -124,7 +126,8 @@ func TestProxyCommands(t *testing.T) {
 	c, _ = p.socket("/")
 	r := w.run("bproxy", "launch", "--no-headless")
 	r.wants(t, 69, "there is no display")
-	if s := p.do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID || s.Status.WebSockets != 1 {
+	if s := p.do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID ||
+		s.Status.WebSockets != 1 {
 		t.Errorf("%+v", s)
 	}
 	c.Close()
@@ -134,7 +137,8 @@ func TestProxyCommands(t *testing.T) {
 	p.do("stop")
 	w.run("bproxy", "launch", "--browser", "edge").wants(t, 69, "no edge is installed")
 	w.run("bproxy", "launch", "--browser", "netscape").wants(t, 64, "one of chrome, edge")
-	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 || !strings.Contains(args(), "--window-size=300,200") {
+	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 ||
+		!strings.Contains(args(), "--window-size=300,200") {
 		t.Errorf("after a launch that failed: %d", code)
 	}
 	q := w.proxy()
@@ -191,7 +195,8 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	r = w.run("bproxy", "--browser", "firefox", "--", "sh", "-c",
 		"echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh",
 		"{ws_endpoint}")
-	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" || !strings.HasSuffix(f[1], "/session") ||
+	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" ||
+		!strings.HasSuffix(f[1], "/session") ||
 		f[1] != f[2] || f[3] != "bidi" || f[4] != f[1] {
 		t.Errorf("%+v", r)
 	}
@@ -493,7 +498,8 @@ func TestProxyBadClients(t *testing.T) {
 	if got := answer(c); strings.Count(got, "200 OK") != 3 || !strings.Contains(got, "ws://127.0.0.1:1/") {
 		t.Errorf("%s", got)
 	}
-	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nand what " +
+	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n" +
+		"Upgrade: websocket\r\n\r\nand what " +
 		"comes with it")
 	in := bufio.NewReader(c)
 	http.ReadResponse(in, nil)
@@ -758,7 +764,8 @@ func TestProxySystemd(t *testing.T) {
 	}
 	defer heard.Close()
 	p := &proxy{t: t, w: w, cmd: w.cmd("sh",
-		append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`, w.dir + "/notify"},
+		append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`,
+			w.dir + "/notify"},
 			fakeFlags("")...)...)}
 	p.cmd.ExtraFiles = []*os.File{f}
 	p.start()

@@ -157,7 +157,8 @@ func TestIsolatedToken(t *testing.T) {
 		}
 	}
 	at := "ws" + strings.TrimPrefix(p.url, "http")
-	if got := once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets", `{}`); !strings.Contains(got,
+	if got := once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets", `{}`); !strings.Contains(
+		got,
 		"about:blank#x") || strings.Contains(got, "secret") {
 		t.Error(got)
 	}
@@ -189,7 +190,8 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 	for _, c := range all {
 		c.lost()
 	}
-	if got := once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(got, "#mine") ||
+	if got := once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(
+		got, "#mine") ||
 		!strings.Contains(got, "about:blank") {
 		t.Errorf("a named session on the next browser has %s", got)
 	}
@@ -312,7 +314,8 @@ func TestDefaultSession(t *testing.T) {
 	for name, may := range map[string]bool{"me": true, "other": false} {
 		session := p.url + "/session/" + name
 		root := dial(t, at+"/session/"+name+"/devtools/browser")
-		if got := root.ask("Target.createTarget", `{"url":"file:///etc/hostname"}`); strings.Contains(got, "error") == may {
+		if got := root.ask("Target.createTarget", `{"url":"file:///etc/hostname"}`); strings.Contains(
+			got, "error") == may {
 			t.Errorf("%s opens a file: %s", name, got)
 		}
 		root.ask("Target.createTarget", `{"url":"about:blank"}`)
@@ -369,12 +372,13 @@ func TestIsolatedIdleByTraffic(t *testing.T) {
 	at := "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/"
 	silent := dial(t, at+"browser")
 	silent.ask("Browser.getVersion", `{}`)
-	target := jsonrpc.GetString(jsonrpc.Get([]byte(silent.ask("Target.createTarget", `{"url":"about:blank"}`)), "result"),
+	target := jsonrpc.GetString(jsonrpc.Get([]byte(silent.ask("Target.createTarget", `{"url":"about:blank"}`)),
+		"result"),
 		"targetId")
 	waiting := dial(t, at+"page/"+target)
 	began := time.Now()
-	waiting.ask("Runtime.evaluate", fmt.Sprintf(`{"awaitPromise":true,"expression":"new Promise(f => setTimeout(f, %d))"}`,
-		(2*idle).Milliseconds()))
+	waiting.ask("Runtime.evaluate", fmt.Sprintf(
+		`{"awaitPromise":true,"expression":"new Promise(f => setTimeout(f, %d))"}`, (2*idle).Milliseconds()))
 	if time.Since(began) < 2*idle || p.do("status").Status.State != "ready" {
 		t.Errorf("the browser was stopped under a client that waits: %+v", p.do("status").Status)
 	}
@@ -451,12 +455,14 @@ func isolatedSite(t *testing.T) string {
 			fmt.Fprint(w, "postMessage(location.search)")
 		case "/sw.js":
 			w.Header().Set("Content-Type", "text/javascript")
-			fmt.Fprint(w, "onmessage = (e) => e.source.postMessage(location.search); onfetch = () => {}; oninstall = () => "+
+			fmt.Fprint(w, "onmessage = (e) => e.source.postMessage(location.search); onfetch = () => {}; "+
+				"oninstall = () => "+
 				"skipWaiting()")
 		case "/page":
 			_, port, _ := strings.Cut(r.Host, ":")
-			fmt.Fprintf(w, "<!doctype html><title>/page</title><a id=popup target=_blank href=/popup?%[1]s>pop-up</a> <a "+
-				"id=download href=/file?%[1]s>file</a><iframe src=http://localhost:%[2]s/frame?%[1]s></iframe>", who, port)
+			fmt.Fprintf(w, "<!doctype html><title>/page</title><a id=popup target=_blank href=/popup?%[1]s>"+
+				"pop-up</a> <a id=download href=/file?%[1]s>file</a>"+
+				"<iframe src=http://localhost:%[2]s/frame?%[1]s></iframe>", who, port)
 		default:
 			fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1>", r.URL.Path)
 		}
@@ -590,7 +596,8 @@ func TestPortOfASession(t *testing.T) {
 				t.Errorf("%s says that its WebSocket is %q", c.url, ws)
 				continue
 			}
-			if got := once(t, ws, "Target.getTargets", `{}`); !strings.Contains(got, c.has) || strings.Contains(got, c.lacks) {
+			if got := once(t, ws, "Target.getTargets", `{}`); !strings.Contains(got, c.has) ||
+				strings.Contains(got, c.lacks) {
 				t.Errorf("%s: %s", ws, got)
 			}
 		}

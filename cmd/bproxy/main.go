@@ -68,7 +68,7 @@ func main() {
 			}, files(shared, "1GiB"), proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,
-					Usage: "stop the browser after `DURATION` without anything from a client, even if one is connected"},
+					Usage: "stop the browser after `DURATION` without traffic from a client, even if one is connected"},
 				&ucli.StringFlag{Name: "idle-by", Category: lives, Value: "traffic",
 					Usage: "count as use what clients send and downloads (traffic), or open WebSockets and sessions " +
 						"(connections), for --idle: `WHAT`"},

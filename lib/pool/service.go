@@ -146,7 +146,8 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		if k < 0 {
 			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s was removed", p.cfg.Name))
 		} else if n := len(pools[k].slots); n < len(p.slots) {
-			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound, "the instance was removed: pool %s now has 0 to %d",
+			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound,
+				"the instance was removed: pool %s now has 0 to %d",
 				p.cfg.Name, n-1))
 		}
 	}
@@ -289,7 +290,8 @@ func (v *Service) poolNamed(name string) *pool {
 
 // newSlot creates an instance and opens its endpoint.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set, state: Starting,
+	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set,
+		state:  Starting,
 		wakeup: make(chan struct{}, 1), retry: newRetry()}
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
@@ -432,7 +434,8 @@ func (p *pool) slot(name string) (*slot, error) {
 	if last := len(p.slots) - 1; last > 0 {
 		has = fmt.Sprintf("0 to %d", last)
 	}
-	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has %s%s", p.cfg.Name, name, has,
+	return nil, control.Errorf(control.InstanceNotFound, "pool %s has no instance %q: it has %s%s", p.cfg.Name, name,
+		has,
 		p.aliases())
 }
 

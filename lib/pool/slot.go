@@ -414,7 +414,8 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 				err = nil // the check failed, not the browser
 			}
 			if err != nil && ctx.Err() == nil {
-				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID, "why", err)
+				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID,
+					"why", err)
 				s.recordFailure(err, true)
 				s.proxy.Stop(ctx)
 				return crashed

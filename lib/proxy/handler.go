@@ -78,8 +78,9 @@ func errNoJSON(r *http.Request) error {
 
 // reverse returns the reverse proxy for requests without an upgrade.
 func (p *Proxy) reverse() *httputil.ReverseProxy {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: p.answerTimeout,
-		DialContext: (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
+		ResponseHeaderTimeout: p.answerTimeout,
+		DialContext:           (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the library has dropped parts of a URL in it
@@ -331,7 +332,8 @@ func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http
 	}
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, r)
-	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols && !hasToken(resp.Header["Upgrade"], "websocket") {
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols &&
+		!hasToken(resp.Header["Upgrade"], "websocket") {
 		err = fmt.Errorf("it switched protocols to %q", resp.Header.Get("Upgrade"))
 	}
 	return resp, in, err

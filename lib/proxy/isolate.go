@@ -61,7 +61,8 @@ func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // errBiDi means that sessions cannot share the browser.
 var errBiDi = &exit.Error{
-	Code: exit.Unavailable, Err: errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
+	Code: exit.Unavailable,
+	Err:  errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
 	Hint: "Firefox has one session at a time: bpool gives each client a Firefox of its own",
 }
 

@@ -251,7 +251,8 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	}
 	b.created++
 	t := &target{
-		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"), context: jsonrpc.GetString(info, "browserContextId"),
+		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"),
+		context: jsonrpc.GetString(info, "browserContextId"),
 		session: s, info: info,
 	}
 	b.targets[id] = t

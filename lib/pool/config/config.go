@@ -320,7 +320,8 @@ func (s *layers) add(e entry, name string, bad *Error) {
 			instance: "an instance, " + Prefix + "_POOL__ID_" + e.key.name,
 		}
 		if e.file {
-			where = map[level]string{pool: "a pool, in [pool.POOL]", instance: "an instance, in [pool.POOL.instance.ID]"}
+			where = map[level]string{pool: "a pool, in [pool.POOL]",
+				instance: "an instance, in [pool.POOL.instance.ID]"}
 		}
 		switch {
 		case e.level == global && e.key.levels == pool:
@@ -413,7 +414,8 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 						continue
 					}
 					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
-						bad.add(at.source+"."+n, "[%s.%s] is not an instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
+						bad.add(at.source+"."+n,
+							"[%s.%s] is not an instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
 						continue
 					}
 					if inner.level == pool {
@@ -431,7 +433,8 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		}
 		text, ok := asText(t[name])
 		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
-			bad.add(at.source, "%s is %v: must be %s, as a string, number, boolean or, for args, a list of strings", full,
+			bad.add(at.source, "%s is %v: must be %s, as a string, number, boolean or, for args, a list of strings",
+				full,
 				t[name], k.kind)
 			continue
 		}
@@ -441,7 +444,8 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		}
 		if !ok || name != strings.ToLower(name) {
 			bad.add(at.source,
-				"unknown key %s: keys are lowercase; values are strings, numbers, booleans or, for args, lists of strings", full)
+				"unknown key %s: keys are lowercase; values are strings, numbers, booleans or, for args, "+
+					"lists of strings", full)
 			continue
 		}
 		at.text = text

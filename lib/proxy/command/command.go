@@ -159,11 +159,13 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	}
 	p := &proxy.Proxy{
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
-		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"), IdleByConnections: c.String("idle-by") == "connections",
-		Direct: c.Bool("direct"),
-		Health: proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
-		Guard:  guard.Guard{Origins: c.StringSlice("allow-origin")}, MaxConnections: c.Int("max-connections"),
-		Log: c.Log,
+		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"),
+		IdleByConnections: c.String("idle-by") == "connections",
+		Direct:            c.Bool("direct"),
+		Health:            proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
+		Guard:             guard.Guard{Origins: c.StringSlice("allow-origin")},
+		MaxConnections:    c.Int("max-connections"),
+		Log:               c.Log,
 	}
 	if err := checkDurations(c, "idle", "stop-timeout"); err != nil {
 		return nil, err

@@ -69,7 +69,8 @@ func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 	case upgrade && ep != toBrowser && ep != toPage:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "there is no WebSocket at the path %q", r.URL.Path)
 	case ep == newPage && r.Method != http.MethodPut:
-		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "/json/new must be requested with PUT, not %s",
+		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest,
+			"/json/new must be requested with PUT, not %s",
 			r.Method)
 	case ep != newPage && r.Method != http.MethodGet:
 		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with GET, not %s",
@@ -169,7 +170,8 @@ func versionOf(b *virtual.Browser, ws string) any {
 		WebKitVersion   string `json:"WebKit-Version"`
 		WSURL           string `json:"webSocketDebuggerUrl"`
 	}{
-		jsonrpc.GetString(v, "product"), jsonrpc.GetString(v, "protocolVersion"), agent, jsonrpc.GetString(v, "jsVersion"),
+		jsonrpc.GetString(v, "product"), jsonrpc.GetString(v, "protocolVersion"), agent,
+		jsonrpc.GetString(v, "jsVersion"),
 		fmt.Sprintf("%s (%s)", webKit, jsonrpc.GetString(v, "revision")), ws,
 	}
 }
