@@ -17,10 +17,7 @@ const maxBatch = 1024
 // batch are the messages of an array, or why it is none of this session. What
 // is no message has an error in its place.
 func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
-	s.mu.Lock()
-	version := jsonrpc.GetString(s.params, "protocolVersion")
-	s.mu.Unlock()
-	if version != batching {
+	if jsonrpc.GetString(s.hostParams(), "protocolVersion") != batching {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize",
 			batching)

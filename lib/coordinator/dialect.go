@@ -56,16 +56,13 @@ const allLevels = -1
 type handshake struct{}
 
 func (handshake) admit(ctx context.Context, s *Session, m *jsonrpc.Message, f *flight) bool {
-	s.mu.Lock()
-	known := s.params != nil
-	s.mu.Unlock()
 	switch {
 	case m.Method == "initialize":
 		s.initialize(ctx, m, f)
 		return false
 	case m.Method == "ping":
 		return true
-	case !known:
+	case s.hostParams() == nil:
 		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"the first request is initialize, or says its protocol version in _meta"))
 		return false
@@ -113,11 +110,9 @@ func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Messa
 		s.fail(f, d.refused)
 		return false
 	}
-	s.mu.Lock()
-	if !s.started[string(f.caps)] && len(s.started) >= maxSets {
+	if !s.children.hasRoom(f.caps, maxSets) {
 		f.caps = json.RawMessage("{}")
 	}
-	s.mu.Unlock()
 	if m.Method == "server/discover" {
 		return true
 	}

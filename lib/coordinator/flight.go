@@ -34,65 +34,6 @@ type (
 // flightKey is the flight's place in the context of what is done for it.
 type flightKey struct{}
 
-// apply changes the requests, and executes the effects.
-func (s *Session) apply(change func(*table) []effect) {
-	s.mu.Lock()
-	effects := change(&s.requests)
-	s.mu.Unlock()
-	for _, e := range effects {
-		s.execute(e)
-	}
-}
-
-// read looks at the requests, or changes them without effects.
-func (s *Session) read(look func(*table)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	look(&s.requests)
-}
-
-// execute executes an effect of a change of the requests.
-func (s *Session) execute(e effect) {
-	switch e.Kind {
-	case pending.Stop:
-		f := e.Request.Value
-		if t := f.late.Load(); t != nil {
-			t.Stop()
-		}
-		s.endTurn(f)
-		f.cancel()
-	case pending.Answer:
-		message := e.Message
-		if message != nil && string(e.ID) != string(e.Request.ID) {
-			m, _ := jsonrpc.Parse(message)
-			message = m.WithID(e.ID)
-		}
-		s.send(e.ID, true, message)
-	case pending.Release:
-		s.c.releasing.Go(e.Lease.Release)
-	case pending.Settle:
-		time.AfterFunc(settleDelay, func() {
-			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
-		})
-	case pending.RequireInput:
-		f := e.Request.Value
-		f.expiry.Store(time.AfterFunc(parkedFor, func() {
-			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
-		}))
-		s.send(e.ID, true, jsonrpc.Response(e.ID, f.dialect.inputRequired(f.Method, e.Key, e.Questions)))
-	case pending.Resume:
-		if t := e.Request.Value.expiry.Load(); t != nil {
-			t.Stop()
-		}
-	case pending.Cancel:
-		e.Child.forget(e.Number, e.Reason)
-	case pending.Reply:
-		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
-	case pending.Refuse:
-		e.Child.in.Write(jsonrpc.Failure(e.ID, e.Err), false)
-	}
-}
-
 // finish answers a request, once; what was held for it is let go. A nil
 // message is no answer.
 func (s *Session) finish(f *flight, message []byte) {
@@ -143,7 +84,7 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, f *flight) {
 	}
 	s.bound(f)
 	err := p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(f, got, err) })
-	s.endTurn(f)
+	s.endTurn(f.turn)
 	s.apply(func(t *table) []effect { return t.Relayed(&f.Request) })
 	if err != nil {
 		s.answerWith(f, nil, err)

@@ -161,7 +161,7 @@ func (f *httpFront) session(id string) *httpSession {
 	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) {
 		s.log.Add(string(to), last, message)
 	})
-	s.requests.Shared = id == ""
+	s.requests.table.Shared = id == ""
 	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
 	s.log.Alive = s.alive
 	f.sessions[id] = s

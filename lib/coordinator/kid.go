@@ -52,10 +52,7 @@ const slowAfter = 5 * time.Second
 
 // slow tells of children whose start takes long.
 func (s *Session) slow() (notes []string) {
-	s.mu.Lock()
-	kids := slices.Collect(maps.Values(s.kids))
-	s.mu.Unlock()
-	for _, k := range kids {
+	for _, k := range s.children.list() {
 		if took := k.proc.Starting(); took > slowAfter {
 			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name,
 				took.Round(time.Second)))
@@ -88,7 +85,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
 	}
-	s.work.Go(p.run) // whose end waits for this start
+	s.requests.work.Go(p.run) // whose end waits for this start
 	result, err := p.call(ctx, "initialize", s.childParams(k.caps))
 	if err != nil {
 		p.stop()
@@ -109,8 +106,8 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	}
 	p.notify("notifications/initialized", nil)
 	p.can = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := s.logLevel(); level != nil && k.caps == nil && jsonrpc.Get(p.can, "logging") != nil {
-		p.tell("logging/setLevel", level)
+	if level := s.level.Load(); level != nil && k.caps == nil && jsonrpc.Get(p.can, "logging") != nil {
+		p.tell("logging/setLevel", *level)
 	}
 	s.do(func() { s.watchHealth(p) })
 	k.mu.Lock()
@@ -149,6 +146,13 @@ func (k *kid) subscribe(uri string, more int) {
 		method = "resources/unsubscribe"
 	}
 	p.tell(method, uriParams(uri))
+}
+
+// subscriptions are those that it has, or would have.
+func (k *kid) subscriptions() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.subs)
 }
 
 func (k *kid) noteLocked(uri string, subscriptions int) {

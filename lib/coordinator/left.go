@@ -45,10 +45,7 @@ func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) 
 	sessions := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
 	for _, s := range sessions {
-		s.mu.Lock()
-		kids := slices.Collect(maps.Values(s.kids))
-		s.mu.Unlock()
-		for _, k := range kids {
+		for _, k := range s.children.list() {
 			if !k.child.drives || k.browser.Pool != pool || k.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue
 			}

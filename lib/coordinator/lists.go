@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 
 	"btools/lib/jsonrpc"
@@ -19,7 +20,7 @@ func (s *Session) list(f *flight, member string, all []json.RawMessage) {
 func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
 	some := s.having(ctx, capability)
 	lists := make([][]json.RawMessage, len(some))
-	failed := map[*Child]bool{}
+	failed := make([]bool, len(some))
 	var wg sync.WaitGroup
 	for i, child := range some {
 		wg.Go(func() {
@@ -32,9 +33,7 @@ func (s *Session) collect(ctx context.Context, f *flight, method, capability, me
 			s.c.answers(child, !errors.Is(err, context.DeadlineExceeded))
 			if err != nil {
 				s.c.Log.Warn("child " + child.Name + " does not answer " + method + ": " + err.Error())
-				s.mu.Lock()
-				failed[child] = true
-				s.mu.Unlock()
+				failed[i] = true
 			}
 		})
 	}
@@ -50,14 +49,10 @@ func (s *Session) collect(ctx context.Context, f *flight, method, capability, me
 			}
 		}
 	}
-	s.mu.Lock()
-	for key, child := range s.owners[member] {
-		if failed[child] && owners[key] == nil {
-			owners[key] = child // as far as is known
-		}
-	}
-	s.owners[member] = owners
-	s.mu.Unlock()
+	s.owners.update(member, owners, func(child *Child) bool {
+		i := slices.Index(some, child)
+		return i >= 0 && failed[i]
+	})
 	s.list(f, member, all)
 }
 
@@ -69,7 +64,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 		s.toChild(ctx, some[0], m, f)
 		return
 	}
-	s.endTurn(f) // it is for several: others don't wait for their answers
+	s.endTurn(f.turn) // it is for several: others don't wait for their answers
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
 		k, p, err := s.process(ctx, child)
@@ -94,13 +89,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, ca
 // ofOwner are the children that can have a resource or prompt: the one that
 // has listed it, else all that have such.
 func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
-	s.mu.Lock()
-	owner := s.owners[capability][name]
-	if owner == nil && capability == "resources" {
-		owner = s.owners["resourceTemplates"][name]
-	}
-	s.mu.Unlock()
-	if owner != nil {
+	if owner := s.owners.find(capability, name); owner != nil {
 		return []*Child{owner}
 	}
 	return s.having(ctx, capability)

@@ -148,7 +148,7 @@ func (s *Session) roomLocked(id string) error {
 	if s.virtuals.all[""] != nil {
 		some--
 	}
-	if some >= maxIDsOfHost && !s.requests.Shared { // by hosts that know nothing of each other
+	if some >= maxIDsOfHost && !s.requests.table.Shared { // by hosts that know nothing of each other
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
 	if s.c.ids.Add(1) > maxIDs {
@@ -243,16 +243,8 @@ func (s *Session) endVirtual(id string) {
 
 // finishVirtual ends a virtual browser and the children that are for it.
 func (s *Session) finishVirtual(v *virtual) {
-	s.mu.Lock()
-	var kids []*kid
-	for key, k := range s.kids {
-		if k.browser.Session == v.name {
-			kids = append(kids, k)
-			delete(s.kids, key)
-		}
-	}
-	delete(s.seen, seenKey(&Browser{Session: v.name}))
-	s.mu.Unlock()
+	kids := s.children.remove(v.name)
+	s.seen.forget(seenKey(&Browser{Session: v.name}))
 	b := s.c.Browsers.parted()
 	b.end(v.name) // whatever its children do
 	var wg sync.WaitGroup

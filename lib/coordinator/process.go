@@ -39,9 +39,10 @@ type process struct {
 	// forgotten are calls that were cancelled and are not answered, in whose
 	// course the child may still ask something.
 	forgotten idSet
-	curious   atomic.Bool // it has asked a host of the stateless protocol
-	why       error       // it has ended, or is of no use
-	ping      time.Time   // of the last one that it answered
+	listing   atomic.Int32 // of its tools: notListing, isListing or listChanged
+	curious   atomic.Bool  // it has asked a host of the stateless protocol
+	why       error        // it has ended, or is of no use
+	ping      time.Time    // of the last one that it answered
 	words     lastWords
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
@@ -26,11 +27,8 @@ func (s *Session) remark(p *place) (replaced, where string) {
 		return "", "" // the next result is the one that is from another browser
 	}
 	news, lost := p.news.read(), s.browsers.lost()
-	s.mu.Lock()
-	was, used := s.seen[key]
-	s.seen[key] = p.ID
-	several := p.many || len(s.seen) > 1
-	s.mu.Unlock()
+	was, used, several := s.seen.see(key, p.ID)
+	several = several || p.many
 	if v := p.virtual; v != nil {
 		if lost := s.lostOf(v); lost != "" {
 			return lost, ""
@@ -119,8 +117,35 @@ func withText(content json.RawMessage, text string) json.RawMessage {
 
 // forgetBrowser has the next result not tell of another browser, which the
 // host itself has asked for.
-func (s *Session) forgetBrowser() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.seen)
+func (s *Session) forgetBrowser() { s.seen.clear() }
+
+// seen are the browsers that a host has had results from.
+type seen struct {
+	mu  sync.Mutex
+	ids map[string]string // by pool and instance; "": the ID is not known
+}
+
+// see notes a browser. It returns the one before with this key, and whether
+// there are others.
+func (b *seen) see(key, id string) (before string, ok, several bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ids == nil {
+		b.ids = map[string]string{}
+	}
+	before, ok = b.ids[key]
+	b.ids[key] = id
+	return before, ok, len(b.ids) > 1
+}
+
+func (b *seen) forget(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.ids, key)
+}
+
+func (b *seen) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.ids)
 }

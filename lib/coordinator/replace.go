@@ -1,9 +1,6 @@
 package coordinator
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // maxReplaced is how many processes of a session at most run for calls that
 // wait for their hosts only.
@@ -18,21 +15,20 @@ const replaceEvery = time.Second
 // not be told whose a question is. It goes on for those calls until they are
 // over.
 func (s *Session) replace(k *kid) {
-	if !s.requests.Shared {
+	if !s.requests.table.Shared {
 		return
 	}
 	p, _ := k.proc.Last()
 	if p == nil || !p.curious.Load() || p.gone() != nil {
 		return
 	}
-	s.mu.Lock()
-	calls, cancelled := p.open()
-	some := calls == s.requests.WaitFor(p) && (calls > 0 || cancelled)
-	if some = some && len(s.replaced) < maxReplaced && !slices.Contains(s.replaced, p); some {
-		s.replaced = append(s.replaced, p)
-	}
-	s.mu.Unlock()
-	if !some {
+	var calls, awaiting int
+	var cancelled bool
+	s.read(func(t *table) {
+		calls, cancelled = p.open()
+		awaiting = t.WaitFor(p)
+	})
+	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, maxReplaced) {
 		return
 	}
 	k.proc.Forget(p)
@@ -47,8 +43,6 @@ func (s *Session) replace(k *kid) {
 			break
 		}
 		p.stop()
-		s.mu.Lock()
-		s.replaced = slices.DeleteFunc(s.replaced, func(other *process) bool { return other == p })
-		s.mu.Unlock()
+		s.children.finish(p)
 	})
 }

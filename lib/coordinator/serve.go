@@ -30,7 +30,7 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 	var p *process
 	if k := s.kid(r.child, at.browser(), f.caps); k != nil {
 		s.replace(k)
-		if s.isFirst(r.group(args), k) {
+		if s.turns.isFirst(r.group(args), k) {
 			p = k.running()
 		}
 	}
@@ -124,16 +124,15 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.listed })
 		told.Stop()
-		s.list(f, "tools", s.give(f.caps).tools)
+		s.list(f, "tools", s.lists.give(f.caps).tools)
 	case "tools/call":
 		s.call(ctx, m, f)
 	case "ping":
 		s.result(f, json.RawMessage("{}"))
 	case "logging/setLevel":
-		s.mu.Lock()
-		s.level = slices.Clone(m.Params)
-		s.mu.Unlock()
-		for _, p := range s.all() {
+		level := json.RawMessage(slices.Clone(m.Params))
+		s.level.Store(&level)
+		for _, p := range s.children.running() {
 			if jsonrpc.Get(p.can, "logging") != nil {
 				p.tell(m.Method, m.Params)
 			}
@@ -198,7 +197,7 @@ func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message,
 		s.fault(f, err)
 		return
 	}
-	if s.itsTurn(ctx, f) {
+	if s.turns.wait(ctx, f.turn) {
 		k.note(m)
 		s.forward(p, m, f)
 	}
@@ -248,7 +247,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
 		s.fault(f, err)
 		return
 	}
-	if s.itsTurn(ctx, f) {
+	if s.turns.wait(ctx, f.turn) {
 		s.forward(p, r.rename(m), f)
 	}
 }

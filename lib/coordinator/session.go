@@ -6,15 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
-	"btools/lib/wait"
 )
 
 const (
@@ -50,27 +49,34 @@ type Session struct {
 
 	browsers claims
 	virtuals virtuals
-	mu       sync.Mutex
-	params   json.RawMessage // of the host's initialize; nil before
-	level    json.RawMessage // the parameters of logging/setLevel
-	kids     map[string]*kid // by child, browser and what the host can be asked
-	started  map[string]bool // that are started before they are called, by what the host can be asked
-	requests table
-	turns    []*turn                      // of requests that are not relayed yet, in the order of their arrival
-	seen     map[string]string            // the browsers of results, by pool and instance: their IDs, "" if not known
-	owners   map[string]map[string]*Child // of what is in a list (prompts, resources, resourceTemplates), by its name
-	lists    map[string]*toolList         // of tools, by what the host can be asked
-	dirty    map[*process]bool            // its list is asked for, and has changed since
-	replaced []*process                   // that go on for calls that wait for their hosts, see replace
+	params   atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
+	level    atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
+	greeting sync.Once                       // closes greeted
+
+	// Each of these has a lock of its own. They are taken in this order: that
+	// of children before that of requests, that of turns before that of lists,
+	// and that of lists before the coordinator's.
+	requests requests
+	children children
+	turns    turns
+	lists    toolLists
+	owners   owners
+	seen     seen
 }
 
 // NewSession makes a session. Send is given each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
-	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{}), kids: map[string]*kid{},
-		started: map[string]bool{}, seen: map[string]string{}, owners: map[string]map[string]*Child{},
-		lists: map[string]*toolList{}, dirty: map[*process]bool{},
-		requests: table{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: rand.Text}}
+	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{})}
+	s.requests.table = table{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: rand.Text}
+	s.children.all, s.children.started = map[string]*kid{}, map[string]bool{}
+	s.lists.c, s.lists.all = c, map[string]*toolList{}
+	s.turns.group = func(t *turn) string {
+		if r, ok := s.lists.tools(t.caps).routes[t.tool]; ok {
+			return r.group(t.args)
+		}
+		return ""
+	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.browsers = c.Browsers.of(s)
 	c.mu.Lock()
@@ -106,25 +112,15 @@ func (s *Session) why() error {
 	return errBrowserDied
 }
 
-// do does something that the session's end waits for, unless it has ended.
-func (s *Session) do(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.requests.Closed() {
-		s.work.Go(f)
-	}
-}
-
 // Close answers what is still open and stops the session's children.
 func (s *Session) Close() {
 	held := s.browsers.leave() // before nothing can be done any more
-	s.mu.Lock()
-	open, first := s.requests.Close()
-	kids := maps.Clone(s.kids) // one may be ended just now
-	s.mu.Unlock()
-	if !first {
+	var open []*request
+	var first bool
+	if s.read(func(t *table) { open, first = t.Close() }); !first {
 		return
 	}
+	kids := s.children.close()
 	s.endListening()
 	for _, r := range open {
 		s.fault(r.Value, errEnded)
@@ -144,7 +140,7 @@ func (s *Session) Close() {
 		}
 		wg.Wait()
 	}
-	s.work.Wait()
+	s.requests.work.Wait()
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)
 	s.c.mu.Unlock()
@@ -182,6 +178,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 	f := &flight{}
 	f.ID, f.Method, f.Token, f.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), f
 	s.c.choose(f, m)
+	f.turn = s.newTurn(m)
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, flightKey{}, f))
 	f.cancel = cancel
 	var err error
@@ -203,17 +200,13 @@ func (s *Session) request(m *jsonrpc.Message) {
 	if m.Method == "tools/call" && s.fast(m, f) {
 		return
 	}
-	s.takeTurn(m, f)
+	s.turns.add(f.turn, f.caps)
 	s.do(func() { s.serve(ctx, m, f) })
 }
 
 // greet lets children ask the host.
 func (s *Session) greet() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !wait.Closed(s.greeted) {
-		close(s.greeted)
-	}
+	s.greeting.Do(func() { close(s.greeted) })
 }
 
 // initialize answers the host's greeting, and starts the children if it is one
@@ -224,13 +217,11 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 		s.fail(f, err)
 		return
 	}
-	s.mu.Lock()
-	if s.params == nil {
-		if s.params = slices.Clone(m.Params); s.params == nil {
-			s.params = json.RawMessage("{}")
-		}
+	params := slices.Clone(m.Params)
+	if params == nil {
+		params = json.RawMessage("{}")
 	}
-	s.mu.Unlock()
+	s.params.CompareAndSwap(nil, &params)
 	s.startAll(nil, false)
 	s.do(func() {
 		s.c.await(ctx, greetWait, func(l *listing) chan struct{} { return l.greeted })
@@ -242,10 +233,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 // started, for any browser: none of them is launched for it. All has those
 // started too whose tools are only those of their last run.
 func (s *Session) startAll(caps json.RawMessage, all bool) {
-	s.mu.Lock()
-	started := s.started[string(caps)]
-	s.started[string(caps)] = true
-	s.mu.Unlock()
+	started := s.children.start(caps)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
 			if _, err := s.c.Browsers.any(s.ctx); err != nil && s.ctx.Err() == nil {
@@ -284,9 +272,7 @@ func (s *Session) askable(caps json.RawMessage) string {
 	if caps != nil {
 		return string(caps)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(askable(jsonrpc.Get(s.params, "capabilities")))
+	return string(askable(jsonrpc.Get(s.hostParams(), "capabilities")))
 }
 
 // placesOf are where a child is started before it is called.
@@ -304,53 +290,10 @@ func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, er
 	return []Browser{b}, nil
 }
 
-// kid is the child for a browser, and for what the host can be asked, nil if
-// the session is closed.
-func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
-	key := child.Name + "\x00" + string(caps) + "\x00"
-	if child.drives {
-		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.requests.Closed() {
-		return nil
-	}
-	k := s.kids[key]
-	var subs map[string]int
-	if k != nil && child.drives && k.browser.HTTPURL != b.HTTPURL {
-		s.work.Go(k.stop) // its browser has moved
-		k.mu.Lock()
-		subs = maps.Clone(k.subs)
-		k.mu.Unlock()
-		k = nil
-	}
-	if k == nil {
-		k = newKid(s, child, b, caps, subs)
-		s.kids[key] = k
-	}
-	return k
-}
-
-// all are the children that run.
-func (s *Session) all() (running []*process) {
-	s.mu.Lock()
-	kids := slices.Collect(maps.Values(s.kids))
-	s.mu.Unlock()
-	for _, k := range kids {
-		if p := k.running(); p != nil {
-			running = append(running, p)
-		}
-	}
-	return running
-}
-
 // childParams are the parameters of a child's initialize: the host's, as the
 // child is to offer it what it offers us.
 func (s *Session) childParams(caps json.RawMessage) json.RawMessage {
-	s.mu.Lock()
-	params := s.params
-	s.mu.Unlock()
+	params := s.hostParams()
 	if caps != nil {
 		params = jsonrpc.Set(nil, "capabilities", caps)
 	}
@@ -367,10 +310,12 @@ func (s *Session) childParams(caps json.RawMessage) json.RawMessage {
 	return params
 }
 
-func (s *Session) logLevel() json.RawMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.level
+// hostParams are those of the host's initialize, nil before it.
+func (s *Session) hostParams() json.RawMessage {
+	if params := s.params.Load(); params != nil {
+		return *params
+	}
+	return nil
 }
 
 // notified handles a notification of the host.
@@ -390,7 +335,7 @@ func (s *Session) notified(m *jsonrpc.Message) {
 			a.Child.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
 		}
 	default:
-		for _, p := range s.all() {
+		for _, p := range s.children.running() {
 			p.in.Write(slices.Clone(m.Raw), false)
 		}
 	}

@@ -184,11 +184,7 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
 		tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
 	s.read(func(t *table) { t.Subscribe(&f.Request, slices.Clone(agreed)) }) // what comes must come after that
-	s.mu.Lock()
-	if l := s.listLocked(f.caps); l.told == nil {
-		l.told = s.toolsLocked(l) // what changes from now on is told
-	}
-	s.mu.Unlock()
+	s.lists.watch(f.caps)
 	for _, raw := range uris {
 		var uri string
 		if json.Unmarshal(raw, &uri) != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
 
 	"btools/lib/jsonrpc"
 )
@@ -50,37 +51,46 @@ func sameTools(a, b []json.RawMessage) bool {
 	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 }
 
-// tools are the tools of hosts that can be asked this, as they are known now.
-func (s *Session) tools(caps json.RawMessage) *merged {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.toolsLocked(s.listLocked(caps))
+// toolLists are the lists of tools of a session.
+type toolLists struct {
+	c   *Coordinator
+	mu  sync.Mutex
+	all map[string]*toolList // by what the host can be asked
 }
 
-func (s *Session) listLocked(caps json.RawMessage) *toolList {
-	l := s.lists[string(caps)]
+// tools are the tools of hosts that can be asked this, as they are known now.
+func (s *Session) tools(caps json.RawMessage) *merged { return s.lists.tools(caps) }
+
+func (t *toolLists) tools(caps json.RawMessage) *merged {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mergedLocked(t.listLocked(caps))
+}
+
+func (t *toolLists) listLocked(caps json.RawMessage) *toolList {
+	l := t.all[string(caps)]
 	if l == nil {
 		l = &toolList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{}}
-		s.lists[string(caps)] = l
+		t.all[string(caps)] = l
 	}
 	return l
 }
 
-func (s *Session) toolsLocked(l *toolList) *merged {
-	if version := s.c.version.Load(); l.merged == nil || l.version != version {
+func (t *toolLists) mergedLocked(l *toolList) *merged {
+	if version := t.c.version.Load(); l.merged == nil || l.version != version {
 		l.version = version
-		l.merged = s.c.merge(l)
+		l.merged = t.c.merge(l)
 	}
 	return l.merged
 }
 
 // give returns the tools for the host's eyes. The names in it stay what they
 // are for this host: it may not heed that the list has changed.
-func (s *Session) give(caps json.RawMessage) *merged {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.listLocked(caps)
-	m := s.toolsLocked(l)
+func (t *toolLists) give(caps json.RawMessage) *merged {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.listLocked(caps)
+	m := t.mergedLocked(l)
 	if len(l.names) > maxGiven {
 		l.names, l.keys = map[toolKey]string{}, map[string]toolKey{}
 	}
@@ -92,6 +102,41 @@ func (s *Session) give(caps json.RawMessage) *merged {
 	return m
 }
 
+// watch has what changes from now on told.
+func (t *toolLists) watch(caps json.RawMessage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.listLocked(caps); l.told == nil {
+		l.told = t.mergedLocked(l)
+	}
+}
+
+// set notes what a child of the session has listed.
+func (t *toolLists) set(child *Child, caps json.RawMessage, tools []json.RawMessage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.listLocked(caps)
+	if own, ok := l.own[child.Name]; !ok || !sameTools(own, tools) {
+		l.own[child.Name], l.merged = tools, nil
+	}
+}
+
+// changed are the lists that are not what was told last, by what the host can
+// be asked: they are told now.
+func (t *toolLists) changed() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := map[string]bool{}
+	for caps, l := range t.all {
+		now := t.mergedLocked(l)
+		if l.told == nil || sameTools(l.told.tools, now.tools) {
+			continue
+		}
+		changed[caps], l.told = true, now
+	}
+	return changed
+}
+
 // listTools notes what a child of the session lists, and tells the hosts whose
 // list that changes.
 func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.RawMessage) {
@@ -100,12 +145,7 @@ func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.Raw
 		s.c.failed(child, err)
 		return
 	}
-	s.mu.Lock()
-	l := s.listLocked(caps)
-	if own, ok := l.own[child.Name]; !ok || !sameTools(own, tools) {
-		l.own[child.Name], l.merged = tools, nil
-	}
-	s.mu.Unlock()
+	s.lists.set(child, caps, tools)
 	all := []*Session{s}
 	if changed {
 		s.c.mu.Lock()
@@ -119,19 +159,9 @@ func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.Raw
 
 // toolsChanged tells the hosts that have seen another list.
 func (s *Session) toolsChanged() {
-	changed := map[string]bool{}
-	s.mu.Lock()
-	for caps, l := range s.lists {
-		now := s.toolsLocked(l)
-		if l.told == nil || sameTools(l.told.tools, now.tools) {
-			continue
-		}
-		changed[caps], l.told = true, now
-	}
-	tell := changed[""] && s.params != nil
-	s.mu.Unlock()
+	changed := s.lists.changed()
 	const method = "notifications/tools/list_changed"
-	if tell {
+	if changed[""] && s.hostParams() != nil {
 		s.send(nil, false, jsonrpc.Request(nil, method, nil))
 	}
 	s.subscribers(method, nil, func(f *flight) bool { return changed[string(f.caps)] })

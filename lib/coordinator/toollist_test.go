@@ -47,7 +47,7 @@ func TestNamesOfTools(t *testing.T) {
 		return ""
 	}
 	s.listTools(child(1), nil, toolsNamed("same", "gone"))
-	s.give(nil)
+	s.lists.give(nil)
 	s.listTools(child(0), nil, toolsNamed("same", "other", "gone")) // it was late
 	for name, want := range map[string]string{"same": "second/same", "first__same": "first/same",
 		"other": "first/other", "second__same": ""} {
@@ -95,7 +95,8 @@ func TestListsOfSeveralHosts(t *testing.T) {
 				h.told++
 			}
 		})
-		h.params = json.RawMessage("{}")
+		params := json.RawMessage("{}")
+		h.params.Store(&params)
 	}
 	has := func(h *host, name string, want bool, told int) {
 		t.Helper()
@@ -107,14 +108,14 @@ func TestListsOfSeveralHosts(t *testing.T) {
 	a, b, other := &hosts[0], &hosts[1], &hosts[2]
 	a.listTools(kid, nil, toolsNamed("echo", "elicit"))
 	for i := range hosts {
-		hosts[i].give(nil)
+		hosts[i].lists.give(nil)
 	}
 	has(b, "elicit", true, 0) // as its own child has said nothing yet
 	b.listTools(kid, nil, toolsNamed("echo"))
 	has(a, "elicit", true, 0)
 	has(b, "elicit", false, 1)
 	has(other, "elicit", false, 1)
-	b.give(nil)
+	b.lists.give(nil)
 	a.listTools(kid, nil, toolsNamed("echo", "elicit", "enabled"))
 	has(a, "enabled", true, 1)
 	has(b, "enabled", false, 1)

@@ -194,7 +194,7 @@ func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage)
 	c.mu.Unlock()
 	for _, s := range sessions {
 		st.Notes = append(st.Notes, s.slow()...)
-		for _, p := range s.all() {
+		for _, p := range s.children.running() {
 			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.child.Name })
 			st.Children[i].Running++
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"btools/lib/jsonrpc"
 )
@@ -49,38 +50,51 @@ func (r *route) group(args json.RawMessage) string {
 	return group
 }
 
-// takeTurn gives a request that a child is to answer its turn. It is called in
-// the order of arrival.
-func (s *Session) takeTurn(m *jsonrpc.Message, f *flight) {
-	t := &turn{caps: f.caps, moved: make(chan struct{}), got: make(chan taken, 1)}
+// turns are the turns of a session.
+type turns struct {
+	group func(*turn) string // of a call, "" if its tool is not known
+	mu    sync.Mutex
+	all   []*turn // of requests that are not relayed yet, in the order of their arrival
+}
+
+// newTurn is the turn of a request, nil if no child is to answer it.
+func (s *Session) newTurn(m *jsonrpc.Message) *turn {
+	t := &turn{}
 	switch m.Method {
 	case "tools/call":
 		t.tool, t.args = jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")
 		if s.c.isOwn(t.tool) {
-			return
+			return nil
 		}
 	case "prompts/get", "completion/complete":
 		t.group = "prompts"
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		t.group = "resource\x00" + jsonrpc.GetString(m.Params, "uri")
 	default:
+		return nil
+	}
+	return t
+}
+
+// add gives a turn its place, unless it is over. It is called in the order of
+// arrival. Caps are what the host can be asked.
+func (all *turns) add(t *turn, caps json.RawMessage) {
+	if t == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.requests.IsOver(&f.Request) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if t.over {
 		return
 	}
-	f.turn = t
-	s.turns = append(s.turns, t)
+	t.caps, t.moved, t.got = caps, make(chan struct{}), make(chan taken, 1)
+	all.all = append(all.all, t)
 }
 
 // groupLocked is a turn's group, as far as its tool is known by now.
-func (s *Session) groupLocked(t *turn) string {
+func (all *turns) groupLocked(t *turn) string {
 	if t.group == "" {
-		if r, ok := s.toolsLocked(s.listLocked(t.caps)).routes[t.tool]; ok {
-			t.group = r.group(t.args)
-		}
+		t.group = all.group(t)
 	}
 	return t.group
 }
@@ -89,14 +103,14 @@ func (s *Session) groupLocked(t *turn) string {
 // do so, nil if there is none: the last one that came before t, or of all for a
 // nil t. What that one waits for in its turn, t does not wait for: else each
 // end would wake all that wait.
-func (s *Session) beforeLocked(t *turn, group string, k *kid) *turn {
-	at := len(s.turns)
+func (all *turns) beforeLocked(t *turn, group string, k *kid) *turn {
+	at := len(all.all)
 	if t != nil {
-		at = slices.Index(s.turns, t)
+		at = slices.Index(all.all, t)
 	}
 	for i := at - 1; i >= 0; i-- {
-		other := s.turns[i]
-		if k != nil && other.kid == k || other.kid == nil && group != "" && s.groupLocked(other) == group {
+		other := all.all[i]
+		if k != nil && other.kid == k || other.kid == nil && group != "" && all.groupLocked(other) == group {
 			return other
 		}
 	}
@@ -104,21 +118,23 @@ func (s *Session) beforeLocked(t *turn, group string, k *kid) *turn {
 }
 
 // isFirst reports whether a call can be relayed at once.
-func (s *Session) isFirst(group string, k *kid) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.beforeLocked(nil, group, k) == nil
+func (all *turns) isFirst(group string, k *kid) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.beforeLocked(nil, group, k) == nil
 }
 
 // placed notes which child the request of the context is for.
 func (s *Session) placed(ctx context.Context, k *kid) {
-	f, _ := ctx.Value(flightKey{}).(*flight)
-	if f == nil {
-		return
+	if f, _ := ctx.Value(flightKey{}).(*flight); f != nil && f.turn != nil {
+		s.turns.placed(f.turn, k)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := f.turn; t != nil && t.kid == nil && !t.over {
+}
+
+func (all *turns) placed(t *turn, k *kid) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if t.kid == nil && !t.over {
 		t.kid = k
 		t.moveLocked()
 	}
@@ -129,18 +145,14 @@ func (t *turn) moveLocked() {
 	t.moved = make(chan struct{})
 }
 
-// itsTurn waits until the requests before this one are relayed, or are not to
-// be. It reports whether there still is somebody who waits for the answer.
-func (s *Session) itsTurn(ctx context.Context, f *flight) bool {
-	for f.turn != nil {
-		s.mu.Lock()
-		before := s.beforeLocked(f.turn, s.groupLocked(f.turn), f.turn.kid)
-		if before == nil {
-			s.mu.Unlock()
+// wait waits until the requests before a turn's are relayed, or are not to be.
+// It reports whether there still is somebody who waits for the answer.
+func (all *turns) wait(ctx context.Context, t *turn) bool {
+	for t != nil {
+		moved := all.before(t)
+		if moved == nil {
 			break
 		}
-		moved := before.moved
-		s.mu.Unlock()
 		select {
 		case <-moved:
 		case <-ctx.Done():
@@ -150,29 +162,51 @@ func (s *Session) itsTurn(ctx context.Context, f *flight) bool {
 	return true
 }
 
+// before is closed when the turn before another one has moved; nil: there is
+// none.
+func (all *turns) before(t *turn) <-chan struct{} {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if before := all.beforeLocked(t, all.groupLocked(t), t.kid); before != nil {
+		return before.moved
+	}
+	return nil
+}
+
 // endTurn lets those that come after a request go on.
-func (s *Session) endTurn(f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := f.turn
-	if t == nil || t.over {
+func (s *Session) endTurn(t *turn) {
+	if t == nil {
 		return
 	}
-	t.over, t.served = true, true
-	if i := slices.Index(s.turns, t); i >= 0 {
-		s.turns = slices.Delete(s.turns, i, i+1)
+	if at := s.turns.end(t); at != nil {
+		s.c.releasing.Go(at.release)
 	}
+}
+
+// end ends a turn. It returns the browser that it has been given and that
+// nobody fetches any more.
+func (all *turns) end(t *turn) *place {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if t.over {
+		return nil
+	}
+	t.over, t.served = true, true
+	i := slices.Index(all.all, t)
+	if i < 0 {
+		return nil
+	}
+	all.all = slices.Delete(all.all, i, i+1)
 	t.moveLocked()
 	if q := t.asks; q != nil {
 		t.asks, q.by = nil, nil
 		q.cancel()
 	}
 	select {
-	case got := <-t.got: // nobody fetches it any more
-		if got.at != nil {
-			s.c.releasing.Go(got.at.release)
-		}
+	case got := <-t.got:
+		return got.at
 	default:
+		return nil
 	}
 }
 
@@ -185,18 +219,12 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, err
 	}
 	asks, cancel := context.WithCancel(s.ctx)
 	q := &asking{by: t, cancel: cancel}
-	s.mu.Lock()
-	if t.served {
-		q.by = nil
-	} else {
-		t.asks = q
-	}
-	s.mu.Unlock()
+	s.turns.ask(t, q)
 	s.do(func() {
 		defer cancel()
-		for s.wanted(q) {
+		for s.turns.wanted(q) {
 			at, err := s.browsers.take(asks, w)
-			if !s.hand(q, taken{at, err}) && at != nil {
+			if !s.turns.hand(q, taken{at, err}) && at != nil {
 				at.release()
 			}
 		}
@@ -209,10 +237,21 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, err
 	}
 }
 
+// ask notes that a browser is asked for, unless the turn has been given one.
+func (all *turns) ask(t *turn, q *asking) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if t.served {
+		q.by = nil
+	} else {
+		t.asks = q
+	}
+}
+
 // wanted reports whether anybody waits for what comes of a request.
-func (s *Session) wanted(q *asking) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (all *turns) wanted(q *asking) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	return q.by != nil
 }
 
@@ -220,18 +259,18 @@ func (s *Session) wanted(q *asking) bool {
 // it. A browser is for the first call of the group that has none yet. The
 // request of that one is then for the call that has made this one; if it has
 // made none yet, this one is made again.
-func (s *Session) hand(q *asking, got taken) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (all *turns) hand(q *asking, got taken) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	to := q.by
 	if to == nil {
 		return false
 	}
 	if got.err == nil {
-		group := s.groupLocked(to)
-		i := slices.IndexFunc(s.turns, func(t *turn) bool { return !t.served && s.groupLocked(t) == group })
-		if i >= 0 && s.turns[i] != to {
-			first := s.turns[i]
+		group := all.groupLocked(to)
+		i := slices.IndexFunc(all.all, func(t *turn) bool { return !t.served && all.groupLocked(t) == group })
+		if i >= 0 && all.all[i] != to {
+			first := all.all[i]
 			first.served = true
 			first.got <- got
 			if theirs := first.asks; theirs != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -52,11 +51,9 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 		return
 	}
 	var to pending.Route
-	var send bool
-	s.mu.Lock()
-	to, found := s.requests.Route(p, guessed, belongs)
-	send = found || s.params != nil && p.caps == nil
-	s.mu.Unlock()
+	var found bool
+	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
+	send := found || s.hostParams() != nil && p.caps == nil
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = withParams(m, jsonrpc.Set(m.Params, "progressToken", to.Token))
@@ -66,13 +63,16 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	}
 }
 
+// States of the list of a child's tools.
+const (
+	notListing  = iota
+	isListing   // the child is asked for it
+	listChanged // the same, but it has changed since
+)
+
 // relist has a child asked for its tools; if it is being asked, again.
 func (s *Session) relist(p *process) {
-	s.mu.Lock()
-	_, asking := s.dirty[p]
-	s.dirty[p] = asking
-	s.mu.Unlock()
-	if !asking {
+	if p.listing.Swap(listChanged) == notListing {
 		s.do(func() { s.refresh(p) })
 	}
 }
@@ -81,9 +81,7 @@ func (s *Session) relist(p *process) {
 // they have changed.
 func (s *Session) refresh(p *process) {
 	for {
-		s.mu.Lock()
-		s.dirty[p] = false
-		s.mu.Unlock()
+		p.listing.Store(isListing)
 		ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 		tools, err := pages(ctx, p, "tools/list", "tools")
 		cancel()
@@ -92,13 +90,7 @@ func (s *Session) refresh(p *process) {
 		} else if s.ctx.Err() == nil {
 			s.c.failed(p.child, err)
 		}
-		s.mu.Lock()
-		again := s.dirty[p] && s.ctx.Err() == nil && p.gone() == nil
-		if !again {
-			delete(s.dirty, p)
-		}
-		s.mu.Unlock()
-		if !again {
+		if s.ctx.Err() != nil || p.gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // many changes are one
@@ -125,9 +117,7 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 		s.askLater(p, m)
 		return
 	}
-	s.mu.Lock()
-	can := jsonrpc.Get(s.params, "capabilities")
-	s.mu.Unlock()
+	can := jsonrpc.Get(s.hostParams(), "capabilities")
 	refusal := jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)
 	if p.caps != nil {
 		p.in.Write(jsonrpc.Failure(m.ID, refusal), false)
@@ -156,11 +146,8 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 // it is needed.
 func (s *Session) childEnded(p *process) {
 	var open []int64
-	s.mu.Lock()
-	open = s.requests.ChildEnded(p)
-	kids := slices.Collect(maps.Values(s.kids))
-	closed := s.requests.Closed()
-	s.mu.Unlock()
+	var closed bool
+	s.read(func(t *table) { open, closed = t.ChildEnded(p), t.Closed() })
 	if closed {
 		return
 	}
@@ -168,7 +155,7 @@ func (s *Session) childEnded(p *process) {
 		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
 			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
-	for _, k := range kids {
+	for _, k := range s.children.list() {
 		k.proc.Ended(p)
 	}
 	s.c.Log.Warn(p.gone().Error())

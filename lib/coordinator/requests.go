@@ -1,0 +1,87 @@
+package coordinator
+
+import (
+	"sync"
+	"time"
+
+	"btools/lib/coordinator/pending"
+	"btools/lib/jsonrpc"
+)
+
+// requests are the requests of a session, and its goroutines.
+type requests struct {
+	mu    sync.Mutex
+	table table
+	work  sync.WaitGroup // that the session's end waits for
+}
+
+// apply changes the requests, and executes the effects.
+func (s *Session) apply(change func(*table) []effect) {
+	s.requests.mu.Lock()
+	effects := change(&s.requests.table)
+	s.requests.mu.Unlock()
+	for _, e := range effects {
+		s.execute(e)
+	}
+}
+
+// read looks at the requests, or changes them without effects.
+func (s *Session) read(look func(*table)) {
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	look(&s.requests.table)
+}
+
+// do does something that the session's end waits for. It reports whether it
+// does: not after the end.
+func (s *Session) do(f func()) (open bool) {
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	if s.requests.table.Closed() {
+		return false
+	}
+	s.requests.work.Go(f)
+	return true
+}
+
+// execute executes an effect of a change of the requests.
+func (s *Session) execute(e effect) {
+	switch e.Kind {
+	case pending.Stop:
+		f := e.Request.Value
+		if t := f.late.Load(); t != nil {
+			t.Stop()
+		}
+		s.endTurn(f.turn)
+		f.cancel()
+	case pending.Answer:
+		message := e.Message
+		if message != nil && string(e.ID) != string(e.Request.ID) {
+			m, _ := jsonrpc.Parse(message)
+			message = m.WithID(e.ID)
+		}
+		s.send(e.ID, true, message)
+	case pending.Release:
+		s.c.releasing.Go(e.Lease.Release)
+	case pending.Settle:
+		time.AfterFunc(settleDelay, func() {
+			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
+		})
+	case pending.RequireInput:
+		f := e.Request.Value
+		f.expiry.Store(time.AfterFunc(parkedFor, func() {
+			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
+		}))
+		s.send(e.ID, true, jsonrpc.Response(e.ID, f.dialect.inputRequired(f.Method, e.Key, e.Questions)))
+	case pending.Resume:
+		if t := e.Request.Value.expiry.Load(); t != nil {
+			t.Stop()
+		}
+	case pending.Cancel:
+		e.Child.forget(e.Number, e.Reason)
+	case pending.Reply:
+		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
+	case pending.Refuse:
+		e.Child.in.Write(jsonrpc.Failure(e.ID, e.Err), false)
+	}
+}
