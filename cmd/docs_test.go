@@ -26,7 +26,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
 		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
-			"watch"},
+			"watch", "downloads"},
 		"bmcp": {"config"},
 	} {
 		help := w.run(p, "--help").out

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,4 +216,70 @@ func TestKeptDownloads(t *testing.T) {
 	if b, err := os.ReadFile(w.dir + "/kept/one/report.txt"); string(b) != "the report" {
 		t.Errorf("the kept file holds %q: %v", b, err)
 	}
+}
+
+// Each lease of a shared browser has downloads of its own, which end with it.
+func TestLeaseDownloads(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	root := w.dir + "/uploads"
+	write(t, root+"/allowed.txt", "allowed")
+	bare := w.env
+	for says, v := range map[string]string{"absolute path": "DOWNLOADS=x", "whole number": "DOWNLOAD_LIMIT=9",
+		"absolute paths": "UPLOAD_ROOTS=/none"} {
+		w.env = append(slices.Clone(bare), "PW_MCP_PROXY_BROWSER=chromium", "PW_MCP_PROXY__A_INSTANCES=1",
+			"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY_"+v)
+		w.run("bpool", "check").wants(t, 78, says)
+	}
+	w.env = bare
+	p := w.shared("_A_INSTANCES=2", "_A__1_DOWNLOADS="+w.dir+"/kept", "_A_UPLOAD_ROOTS="+root)
+	events := w.events("bpool")
+	a, kept := p.lease("--instance", "0"), p.lease("--instance", "1")
+	until(t, "the events are watched", func() bool { return len(events.String()) > 0 || releaseAnother(w, p) })
+	w.node("downloads-puppeteer.mjs", a.Instance.WSURL, site, w.dir+"/got", root)
+	w.node("downloads-playwright.mjs", kept.Instance.HTTPURL, site, w.dir+"/got")
+	r := w.run("bpool", "downloads", a.Lease.ID, "--wait", "--save", w.dir+"/saved", "-f",
+		"download.name,download.saved")
+	if r.wants(t, 0, ""); r.out != "report.txt\t"+w.dir+"/saved/report.txt\n" {
+		t.Errorf("the downloads are %q", r.out)
+	}
+	guid := strings.TrimSpace(w.run("bpool", "downloads", a.Lease.ID, "-f", "download.guid").out)
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/downloads"); code != 200 || !strings.Contains(body, guid) {
+		t.Errorf("the list is %d %s", code, body)
+	}
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/downloads/"+guid); code != 200 || body != "the report" {
+		t.Errorf("the file is %d %s", code, body)
+	}
+	if code, body := get(t, "GET", kept.Instance.HTTPURL+"/downloads/"+guid); code != 404 {
+		t.Errorf("another lease's: %d %s", code, body)
+	}
+	click(t, a.Instance.WSURL, site, "slow")
+	until(t, "a download is in progress", func() bool {
+		return strings.Contains(w.run("bpool", "downloads", a.Lease.ID).out, "in_progress")
+	})
+	w.run("bpool", "release", a.Lease.ID).wants(t, 0, "")
+	until(t, "the download ends with the lease", func() bool {
+		got := events.String()
+		return strings.Contains(got, "download_started") && strings.Contains(got, "downloaded") &&
+			strings.Count(got, "download_failed\tcanceled") == 3 // and two by Playwright
+	})
+	w.run("bpool", "downloads", a.Lease.ID).wants(t, 69, "lease")
+	if b, err := os.ReadFile(w.dir + "/kept/" + kept.Lease.ID + "/report.txt"); string(b) != "the report" {
+		t.Errorf("the kept file holds %q: %v", b, err)
+	}
+	p.cmd.Process.Signal(syscall.SIGKILL)
+	p.cmd.Wait()
+	until(t, "the directory is gone", func() bool {
+		w.run("blaunch", "gc")
+		return len(w.dirs()) == 0
+	})
+	w.clean()
+}
+
+// releaseAnother makes an event.
+func releaseAnother(w *world, p *pool) bool {
+	w.run("bpool", "drain").wants(w.t, 0, "")
+	w.run("bpool", "drain", "--off").wants(w.t, 0, "")
+	return false
 }

@@ -90,6 +90,7 @@ type Files struct {
 	mu      sync.Mutex
 	files   []*File
 	changed chan struct{} // closed at the next change
+	claimed bool
 	closed  bool
 }
 
@@ -109,8 +110,28 @@ func New(o Options) (*Files, error) {
 // downloads as names.
 func (d *Files) Incoming() string { return filepath.Join(d.options.Dir, "incoming") }
 
+// Claim says where complete files are kept and who is told of downloads, once:
+// it is for a session that was made before its name was known. An empty keep
+// leaves the files in Dir.
+func (d *Files) Claim(keep string, tell func(event string, f File)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.claimed || d.closed {
+		return nil
+	}
+	if keep != "" {
+		if err := os.MkdirAll(keep, 0o700); err != nil {
+			return fmt.Errorf("cannot make the directory of the downloads: %w", err)
+		}
+	}
+	d.claimed, d.options.Keep, d.options.Tell = true, keep, tell
+	return nil
+}
+
 // Dir is the directory of complete files.
 func (d *Files) Dir() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.options.Keep != "" {
 		return d.options.Keep
 	}
@@ -312,9 +333,11 @@ func Deliver(path, dir, name string, exact bool) (string, error) {
 // Finish notes that a file is complete, after it has been moved. It computes
 // its digest; where the file will not be kept, only until the session ends.
 func (d *Files) Finish(ended <-chan struct{}, guid, path string) error {
+	d.mu.Lock()
 	if d.options.Keep != "" {
 		ended = nil
 	}
+	d.mu.Unlock()
 	sum, err := digest(ended, path)
 	if err != nil {
 		return err
@@ -449,9 +472,10 @@ func (d *Files) Close() error {
 		close(d.changed)
 		d.changed = make(chan struct{})
 	}
+	keep := d.options.Keep
 	d.mu.Unlock()
-	if d.options.Keep != "" {
-		os.Remove(d.options.Keep) // if it is empty
+	if keep != "" {
+		os.Remove(keep) // if it is empty
 	}
 	return os.RemoveAll(d.options.Dir)
 }

@@ -62,10 +62,8 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil {
-		for _, e := range slices.Backward(v.events.list) {
-			if e.Lease == id && (e.Event == "released" || e.Event == "expired") {
-				return Notices{Ended: endReason(e.Event, 0), Last: after}, nil
-			}
+		if event := v.events.endOf(id); event != "" {
+			return Notices{Ended: endReason(event, 0), Last: after}, nil
 		}
 		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}

@@ -105,6 +105,11 @@ func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session
 		v.endRequest(l)
 		return nil, nil, err
 	}
+	if err := v.claimDownloads(l, s); err != nil {
+		used()
+		v.endRequest(l)
+		return nil, nil, err
+	}
 	return s, func() { used(); v.endRequest(l) }, nil
 }
 

@@ -38,6 +38,10 @@ type Service struct {
 	// State, if not nil, tells who stopped a browser.
 	State *state.Store
 
+	// Dir, if not nil, is where the leases of shared browsers have directories for
+	// their downloads.
+	Dir *state.Dir
+
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
 	mu             sync.Mutex

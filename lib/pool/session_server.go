@@ -98,7 +98,11 @@ func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease stri
 		if none != nil {
 			return none
 		}
-		err = sessions.Serve(w, r, s, sessionPath+lease)
+		if guid, ok := sessions.ParseDownloads(strings.TrimPrefix(r.URL.Path, sessionPath+lease+"/")); ok {
+			serveDownloads(w, r, s, guid)
+		} else {
+			err = sessions.Serve(w, r, s, sessionPath+lease)
+		}
 		done()
 		if err == nil {
 			break

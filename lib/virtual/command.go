@@ -39,12 +39,14 @@ func (k *Client) command(message []byte) error {
 		k.refuse(c, rule.Refusal(c.Method))
 		return nil
 	}
+	var roots []string
 	if c.Method == "DOM.setFileInputFiles" || c.Method == "Page.handleFileChooser" {
-		c.Params, refused = k.session.resolveFiles(c.Params)
+		roots = k.session.uploadRoots()
+		c.Params, refused = k.session.resolveFiles(c.Params, roots)
 	}
 	var params json.RawMessage
 	if refused == nil {
-		params, refused = policy.Check(c, k.session.uploadRoots)
+		params, refused = policy.Check(c, roots)
 	}
 	if refused != nil && k.session.options.Default && policy.OpensFile(c) {
 		params, refused = c.Params, nil

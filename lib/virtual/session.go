@@ -50,14 +50,11 @@ type Session struct {
 	link    *link              // owns the contexts, and Chrome's state per connection
 	base    string             // the context that clients see as the default one
 	proxy   *forward.Forwarder // to the proxy of the options; nil without one
-	// uploadRoots are the directories whose files clients may name, without
-	// symbolic links.
-	uploadRoots []string
-	started     time.Time
-	ended       chan struct{} // closed when it begins to end
-	gone        chan struct{} // closed when all of its targets are gone
-	why         error         // it ends
-	work        sync.WaitGroup
+	started time.Time
+	ended   chan struct{} // closed when it begins to end
+	gone    chan struct{} // closed when all of its targets are gone
+	why     error         // it ends
+	work    sync.WaitGroup
 
 	finished chan struct{} // closed when its clients and goroutines have ended
 
@@ -88,7 +85,6 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
 	}
 	s.used.Store(s.started.UnixNano())
-	s.uploadRoots = s.findUploadRoots()
 	l, err := b.dial(ctx, s.event)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,9 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// findUploadRoots returns the directories whose files clients may name.
-func (s *Session) findUploadRoots() []string {
+// uploadRoots returns the directories whose files clients may name, without
+// symbolic links.
+func (s *Session) uploadRoots() []string {
 	if s.options.Default {
 		return []string{"/"} // it is the user's own
 	}
@@ -28,14 +29,14 @@ func (s *Session) findUploadRoots() []string {
 // resolveFiles replaces the file names of a command by those without symbolic
 // links, so that Chrome opens what was checked. It refuses a name that leads
 // nowhere, too: whoever creates the file later would choose where it leads.
-func (s *Session) resolveFiles(params json.RawMessage) (json.RawMessage, *policy.Error) {
+func (s *Session) resolveFiles(params json.RawMessage, roots []string) (json.RawMessage, *policy.Error) {
 	var files []string
 	if s.options.Default || json.Unmarshal(jsonrpc.Get(params, "files"), &files) != nil {
 		return params, nil // the rules refuse what is not a list
 	}
 	for i, name := range files {
 		real, err := filepath.EvalSymlinks(name)
-		if err != nil || !filepath.IsAbs(name) || policy.Files([]string{real}, s.uploadRoots) != nil {
+		if err != nil || !filepath.IsAbs(name) || policy.Files([]string{real}, roots) != nil {
 			return nil, policy.NoFile(name)
 		}
 		files[i] = real

@@ -110,7 +110,7 @@ func Serve(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 
 	v := pool.New(cfg, c.Log)
-	v.Launch, v.State = launch(c, force), c.State()
+	v.Launch, v.State, v.Dir = launch(c, force), c.State(), state.NewDir()
 	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func Serve(c *cli.Context) error {
 		func() { c.Log.Info("stopping: waiting for the browsers to end; signal again to stop at once") })
 	v.Stop()
 	stopping.Stop()
-	return errors.Join(err, reg.Close())
+	return errors.Join(err, v.Dir.Remove(), reg.Close()) // in this order: the entry names the directory
 }
 
 // registration describes how other programs find the service. A private service
@@ -191,7 +191,8 @@ func registration(c *cli.Context, v *pool.Service, private bool) (*register.Serv
 	}
 	self := proc.Self()
 	entry := func() state.PoolService {
-		return state.PoolService{Process: self, Control: path, Names: v.Names(), Private: private}
+		return state.PoolService{Process: self, Control: path, Names: v.Names(), Private: private,
+			Dir: v.Dir.Path()}
 	}
 	return &register.Service{
 		Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
@@ -455,6 +456,12 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			events, err := h.service.Events(ctx, p.After)
 			return map[string]any{"events": events}, err
 		}), nil
+	case "downloads":
+		var p downloadsParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return h.downloads(ctx, p)
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -467,7 +474,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 	}
 	return nil, control.Errorf(control.UnknownMethod,
 		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
-			"restart, drain, scale, reload and watch", method)
+			"restart, drain, scale, reload, downloads and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {

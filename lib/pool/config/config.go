@@ -75,6 +75,11 @@ type Settings struct {
 	Proxy       string // with Context: the URL of the leases' proxy, with credentials; "": none
 	ProxyBypass string // hosts that they reach without it
 
+	// With Context:
+	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it
+	DownloadLimit int64    // bytes that a lease may download; 0: no limit
+	UploadRoots   []string // directories whose files leases may upload, without symbolic links
+
 	LeaseTimeout   time.Duration // how long a request may wait
 	LeaseTTL       time.Duration // how long a lease lasts unless renewed
 	QueueLimit     int           // number of requests that may wait
@@ -434,8 +439,7 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		text, ok := asText(t[name])
 		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
 			bad.add(at.source, "%s is %v: must be %s, as a string, number, boolean or, for args, a list of strings",
-				full,
-				t[name], k.kind)
+				full, t[name], k.kind)
 			continue
 		}
 		if name != strings.ToLower(name) && keyNamed(strings.ToUpper(name)) != nil {

@@ -40,7 +40,7 @@ func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *E
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
-		case "PER_BROWSER", "SPARES", "PROXY_BYPASS":
+		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
 					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())
@@ -49,9 +49,11 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 			switch {
 			case e.text == "0":
 			case runtime.GOOS != "linux":
-				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(), runtime.GOOS)
+				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(),
+					runtime.GOOS)
 			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
-				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux", e.name())
+				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux",
+					e.name())
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -161,6 +162,27 @@ var keys = []key{
 	}},
 	{"PROXY_BYPASS", anywhere, "hosts, separated by semicolons", "",
 		func(s *Settings, v string) error { s.ProxyBypass = v; return nil }},
+	{"DOWNLOADS", anywhere, "an absolute path", "", func(s *Settings, v string) error {
+		if !filepath.IsAbs(v) {
+			return fmt.Errorf("must be an absolute path")
+		}
+		s.Downloads = filepath.Clean(v)
+		return nil
+	}},
+	{"DOWNLOAD_LIMIT", anywhere, "a size, 0 for no limit", "1GiB",
+		func(s *Settings, v string) (err error) { s.DownloadLimit, err = downloads.ParseSize(v); return err }},
+	{"UPLOAD_ROOTS", anywhere, "absolute paths", "", func(s *Settings, v string) error {
+		s.UploadRoots = nil
+		for _, dir := range filepath.SplitList(v) {
+			real, err := filepath.EvalSymlinks(dir)
+			if !filepath.IsAbs(dir) || err != nil {
+				return fmt.Errorf("must be absolute paths of directories, separated by %q: %s", os.PathListSeparator,
+					dir)
+			}
+			s.UploadRoots = append(s.UploadRoots, real)
+		}
+		return nil
+	}},
 	{"LEASE_TIMEOUT", shared, "a duration", "1m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s",

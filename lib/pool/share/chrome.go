@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/launcher"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -36,17 +39,20 @@ type Chrome struct {
 
 	virtual *virtual.Browser
 	options virtual.Options // of its sessions
-	idle    Idle
-	log     *slog.Logger
-	ctx     context.Context // ends with Chrome; its cause says why
-	cancel  context.CancelCauseFunc
-	work    sync.WaitGroup
-	faults  chan error
-	idled   chan struct{}
-	drained chan struct{}
-	closing sync.Once
+	// openFiles, if not nil, opens the downloads of a session.
+	openFiles func() (*downloads.Files, error)
+	idle      Idle
+	log       *slog.Logger
+	ctx       context.Context // ends with Chrome; its cause says why
+	cancel    context.CancelCauseFunc
+	work      sync.WaitGroup
+	faults    chan error
+	idled     chan struct{}
+	drained   chan struct{}
+	closing   sync.Once
 
 	mu        sync.Mutex // nothing blocks while it is held
+	files     map[*downloads.Files]bool
 	stock     stock[*virtual.Session]
 	seats     int       // taken ones
 	requests  int       // including WebSockets
@@ -63,8 +69,10 @@ type Idle struct {
 }
 
 // Open takes over a Chrome that was launched; if it returns an error, it has
-// stopped it. Its sessions have these options. Idled is closed when it is idle.
-func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle Idle, log *slog.Logger,
+// stopped it. Its sessions have these options, and the downloads that openFiles
+// opens, unless it is nil. Idled is closed when it is idle.
+func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles func() (*downloads.Files, error),
+	idle Idle, log *slog.Logger,
 ) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
@@ -74,7 +82,8 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, idle Idle
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
 	c := &Chrome{
-		Browser: b, virtual: shared, options: o, idle: idle, log: log,
+		Browser: b, virtual: shared, options: o, openFiles: openFiles, files: map[*downloads.Files]bool{},
+		idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
 	c.stock.isDead = isOver
@@ -150,6 +159,12 @@ func (c *Chrome) close() {
 	}
 	c.mu.Unlock()
 	c.work.Wait()
+	c.mu.Lock()
+	left := slices.Collect(maps.Keys(c.files))
+	c.mu.Unlock()
+	for _, files := range left {
+		c.closeFiles(files)
+	}
 }
 
 // SetSpares sets the number of spare sessions to keep ready.
@@ -218,7 +233,7 @@ func (c *Chrome) fillLocked() {
 func (c *Chrome) makeSession() {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, sessionTimeout, fmt.Errorf("no session within %v", sessionTimeout))
 	defer cancel()
-	s, err := c.virtual.NewSession(ctx, c.options)
+	s, err := c.newSession(ctx)
 	if err != nil {
 		select { // usually because Chrome has ended, which is noticed soon
 		case <-c.Done():
@@ -238,6 +253,40 @@ func (c *Chrome) makeSession() {
 	}
 }
 
+// newSession creates a session with a directory for its downloads.
+func (c *Chrome) newSession(ctx context.Context) (*virtual.Session, error) {
+	o := c.options
+	if c.openFiles == nil {
+		return c.virtual.NewSession(ctx, o)
+	}
+	var err error
+	if o.Downloads, err = c.openFiles(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.files[o.Downloads] = true
+	c.mu.Unlock()
+	s, err := c.virtual.NewSession(ctx, o)
+	if err != nil {
+		c.closeFiles(o.Downloads)
+	}
+	return s, err
+}
+
+// closeFiles deletes the downloads of a session that has ended; nil: it has
+// none.
+func (c *Chrome) closeFiles(files *downloads.Files) {
+	if files == nil {
+		return
+	}
+	if err := files.Close(); err != nil {
+		c.log.Warn("cannot delete the downloads of a session: " + err.Error()) // they go with the program
+	}
+	c.mu.Lock()
+	delete(c.files, files)
+	c.mu.Unlock()
+}
+
 // endUnusedLocked ends a session that was never used.
 func (c *Chrome) endUnusedLocked(s *virtual.Session) {
 	if c.ctx.Err() == nil {
@@ -250,6 +299,7 @@ func (c *Chrome) endSession(s *virtual.Session) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout,
 		fmt.Errorf("its pages are still there after %v", endTimeout))
 	defer cancel()
+	defer c.closeFiles(s.Downloads())
 	if err := s.End(ctx); err != nil && c.ctx.Err() == nil {
 		select {
 		case c.faults <- fmt.Errorf("cannot end a session: %w", err):

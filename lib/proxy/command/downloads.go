@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -137,23 +136,7 @@ func (s *service) downloads(ctx context.Context, params json.RawMessage) (any, e
 		}
 		return files.List(), nil
 	}
-	return control.Later(func() (any, error) {
-		if r.TimeoutMS > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, time.Duration(r.TimeoutMS)*time.Millisecond)
-			defer cancel()
-		}
-		all, err := files.Wait(ctx)
-		switch {
-		case errors.Is(err, downloads.ErrClosed):
-			return nil, control.Errorf(control.SessionNotFound, "the session has ended")
-		case err != nil && len(all) == 0:
-			return nil, control.Errorf(control.TryAgain, "no download has begun in time")
-		case err != nil:
-			return nil, control.Errorf(control.TryAgain, "a download is still in progress")
-		}
-		return all, nil
-	}), nil
+	return control.Later(func() (any, error) { return sessions.AwaitDownloads(ctx, files, r.TimeoutMS) }), nil
 }
 
 // Download is the member "download" of a record.

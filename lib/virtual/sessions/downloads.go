@@ -1,11 +1,13 @@
 package sessions
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/downloads"
@@ -16,9 +18,9 @@ import (
 // DownloadsPath is the path of a session's downloads, below its own.
 const DownloadsPath = "downloads"
 
-// parseDownloads returns the GUID in a path below a session's, "" for the list
+// ParseDownloads returns the GUID in a path below a session's, "" for the list
 // of its downloads; false: the path means something else.
-func parseDownloads(rest string) (guid string, ok bool) {
+func ParseDownloads(rest string) (guid string, ok bool) {
 	if rest == DownloadsPath || rest == DownloadsPath+"/" {
 		return "", true
 	}
@@ -95,4 +97,24 @@ func ServeDownloads(w http.ResponseWriter, r *http.Request, files *downloads.Fil
 	h.Set("Content-Security-Policy", "sandbox; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")
 	http.ServeContent(w, r, "", about.StartedAt.Time, file)
+}
+
+// AwaitDownloads waits until a session has downloads and none is in progress; 0
+// is no timeout.
+func AwaitDownloads(ctx context.Context, files *downloads.Files, timeoutMS int64) ([]downloads.File, error) {
+	if timeoutMS > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeoutMS)*time.Millisecond)
+		defer cancel()
+	}
+	all, err := files.Wait(ctx)
+	switch {
+	case errors.Is(err, downloads.ErrClosed):
+		return nil, control.Errorf(control.SessionNotFound, "the session has ended")
+	case err != nil && len(all) == 0:
+		return nil, control.Errorf(control.TryAgain, "no download has begun in time")
+	case err != nil:
+		return nil, control.Errorf(control.TryAgain, "a download is still in progress")
+	}
+	return all, nil
 }

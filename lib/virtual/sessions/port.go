@@ -21,7 +21,7 @@ const prefix = "/session/"
 func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rest, ok := strings.CutPrefix(r.URL.Path, prefix); ok {
 		name, rest, _ := strings.Cut(rest, "/")
-		if guid, ok := parseDownloads(rest); ok {
+		if guid, ok := ParseDownloads(rest); ok {
 			g.serveDownloads(w, r, name, guid)
 			return
 		}
@@ -29,7 +29,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if g.Root != "" {
-		if guid, ok := parseDownloads(strings.TrimPrefix(r.URL.Path, "/")); ok {
+		if guid, ok := ParseDownloads(strings.TrimPrefix(r.URL.Path, "/")); ok {
 			g.serveDownloads(w, r, g.Root, guid)
 			return
 		}

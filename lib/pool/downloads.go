@@ -1,0 +1,88 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"btools/lib/control"
+	"btools/lib/downloads"
+	"btools/lib/guard"
+	"btools/lib/pool/config"
+	"btools/lib/virtual"
+	"btools/lib/virtual/sessions"
+)
+
+// errNoDownloads is the answer for a lease whose browser writes its downloads
+// where it does.
+var errNoDownloads = control.Errorf(guard.NotFound, "the downloads of this lease go where its browser puts them: "+
+	"only leases of instances with isolation = \"context\" have a directory of their own")
+
+// filesOpener returns what opens the downloads of a session; nil: its browser
+// cannot write to a directory of ours.
+func (g *group) filesOpener() func() (*downloads.Files, error) {
+	if g.service.Dir == nil || g.set.WSLWindows {
+		return nil
+	}
+	return func() (*downloads.Files, error) {
+		at, err := g.service.Dir.Make(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		if at, err = os.MkdirTemp(at, "session-"); err != nil {
+			return nil, fmt.Errorf("cannot make the directory of the downloads: %w", err)
+		}
+		return downloads.New(downloads.Options{Dir: at, Limit: g.set.DownloadLimit})
+	}
+}
+
+// claimDownloads says that the downloads of a session are the lease's.
+func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
+	files := s.Downloads()
+	if files == nil {
+		return nil
+	}
+	v.mu.Lock()
+	e := Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id}
+	keep := l.slot.set.Downloads
+	v.mu.Unlock()
+	if keep != "" {
+		keep = filepath.Join(keep, l.id)
+	}
+	return files.Claim(keep, func(event string, f downloads.File) {
+		e := e
+		e.Event, e.Why, e.Download = event, f.Why, &f
+		v.events.add(e)
+	})
+}
+
+// Downloads returns the downloads of a lease.
+func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files, error) {
+	v.mu.Lock()
+	l := v.leases[lease]
+	shared := l != nil && l.slot.set.Isolation == config.Context
+	v.mu.Unlock()
+	if l != nil && !shared {
+		return nil, errNoDownloads
+	}
+	s, done, err := v.useSession(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if s.Downloads() == nil {
+		return nil, errNoDownloads
+	}
+	return s.Downloads(), nil
+}
+
+// serveDownloads answers a request for the downloads of a lease's session.
+func serveDownloads(w http.ResponseWriter, r *http.Request, s *virtual.Session, guid string) {
+	if s.Downloads() == nil {
+		(&guard.Refusal{Status: http.StatusNotFound, Error: errNoDownloads}).WriteResponse(w)
+		return
+	}
+	sessions.ServeDownloads(w, r, s.Downloads(), guid)
+}
