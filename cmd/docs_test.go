@@ -24,7 +24,8 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	w := newWorld(t)
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
-		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch"},
+		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch",
+			"state"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
 			"watch", "downloads"},
 		"bmcp": {"config"},

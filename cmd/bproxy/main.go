@@ -11,6 +11,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/proxy/command"
+	statecommand "btools/lib/states/command"
 )
 
 func main() {
@@ -65,6 +66,8 @@ func main() {
 					Usage: "connect clients of the port's own address to the session `NAME`, not each to a new one"},
 				&ucli.StringFlag{Name: "downloads", Category: shared,
 					Usage: "keep the downloads of each session in `DIR`/NAME, also after its end"},
+				&ucli.StringFlag{Name: "state", Category: shared,
+					Usage: "start each session with the logins of the state `NAME`"},
 			}, files(shared, "1GiB"), proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,
@@ -100,6 +103,7 @@ func main() {
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
 						Usage: "allow at most `N` pages in the new session"},
 					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
+					&ucli.StringFlag{Name: "state", Usage: "start the new session with the logins of the state `NAME`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				})},
 			{Name: "downloads", Usage: "list or save the files that a session has downloaded", ArgsUsage: "SESSION",
@@ -112,6 +116,9 @@ func main() {
 			{Name: "watch", Usage: "print events of sessions as they happen", Do: command.Watch, Flags: []ucli.Flag{
 				&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 			}},
+			{Name: "state", Usage: "save the logins of a session, or list, show, delete, import or export saved ones",
+				ArgsUsage: statecommand.ArgsUsage, Do: command.States, Flags: append(statecommand.Flags("SESSION"),
+					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"})},
 			{Name: "cast", Usage: "record a page as Motion JPEG, until it is closed or the command is interrupted",
 				ArgsUsage: "[SESSION] FILE.mjpeg|DIR", Do: command.Cast, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "page", DefaultText: "the only one",

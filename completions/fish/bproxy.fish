@@ -9,8 +9,17 @@ function __bproxy_ports
 	string match -r '"proxies":.*' <$state | string match -ar '"proxy":\{"pid":[0-9]+,"host":"[^"]*","port":\K[0-9]+'
 end
 
+function __bproxy_states
+	set -l dir $XDG_STATE_HOME
+	test -n "$dir"; or set dir $HOME/.local/state
+	for f in $dir/btools/states/*.json
+		string replace -r '^.*/(.*)\.json$' '$1' -- $f
+	end
+end
+
 complete -c bproxy -n __fish_use_subcommand -a list -d 'list the running proxies'
 complete -c bproxy -n __fish_use_subcommand -a session -d 'list, create or end sessions'
+complete -c bproxy -n __fish_use_subcommand -a state -d 'save, list or change saved logins'
 complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a proxy'
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
@@ -32,6 +41,13 @@ complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -
 complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list new end'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
+complete -c bproxy -n '__fish_seen_subcommand_from state' -a 'list save show delete import export'
+complete -c bproxy -n '__fish_seen_subcommand_from state' -a '(__bproxy_states)'
+complete -c bproxy -n '__fish_seen_subcommand_from state' -F
+complete -c bproxy -n '__fish_seen_subcommand_from state' -l from -d 'save the state of this session' -x
+complete -c bproxy -n '__fish_seen_subcommand_from state' -l name -d 'name of the imported state' -x
+complete -c bproxy -n '__fish_seen_subcommand_from state' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
+complete -c bproxy -l state -d 'start with this state' -xa '(__bproxy_states)'
 complete -c bproxy -l listen -d 'HOST:PORT' -x
 complete -c bproxy -l direct -d 'show the browser\'s own address'
 complete -c bproxy -l trace -d 'append every message to this file' -rF

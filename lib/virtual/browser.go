@@ -237,10 +237,12 @@ func (b *Browser) event(method, session string, params json.RawMessage) {
 func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	id := jsonrpc.GetString(info, "targetId")
 	if t := b.targets[id]; t != nil {
-		if string(jsonrpc.Get(info, "url")) != string(jsonrpc.Get(t.info, "url")) {
-			t.crashed = false // it has a document again
-		}
+		navigated := string(jsonrpc.Get(info, "url")) != string(jsonrpc.Get(t.info, "url"))
 		t.info = info
+		if navigated {
+			t.crashed = false // it has a document again
+			t.session.visitedLocked(t)
+		}
 		t.session.focusLocked(t)
 		t.session.notifyChangeLocked(t)
 		return t

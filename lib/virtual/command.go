@@ -61,8 +61,11 @@ func (k *Client) command(message []byte) error {
 	if c.Method == "Page.crash" {
 		k.noteCrash(c.Session)
 	}
-	if c.Method == "Page.navigate" {
+	switch c.Method {
+	case "Page.navigate":
 		k.awaitReady(c.Session)
+	case "Fetch.enable", "Network.setRequestInterception":
+		k.session.fillAll()
 	}
 	changed := string(params) != string(given)
 	c.Params = params

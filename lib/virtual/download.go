@@ -124,6 +124,9 @@ func (w wish) isValid() bool {
 // event handles an event of the session's own connection.
 func (s *Session) event(method, session string, params json.RawMessage) {
 	if session != "" {
+		if method == "Fetch.requestPaused" {
+			s.documentRequested(session, params)
+		}
 		return
 	}
 	switch method {

@@ -15,6 +15,7 @@ import (
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
+	"btools/lib/states"
 )
 
 // Options are the properties of a session.
@@ -40,6 +41,10 @@ type Options struct {
 	// besides those of Downloads: absolute, without symbolic links. With Default
 	// all files may be.
 	UploadRoots []string
+	// State, if not nil, has the cookies and the storage with which the session
+	// starts, and StateName is its name.
+	State     *states.State
+	StateName string
 }
 
 // Session is one virtual browser.
@@ -70,7 +75,12 @@ type Session struct {
 	ownSessions      map[string]string
 	ignoreCertErrors bool // certificate errors
 	downloads        map[string]*download
-	wishes           map[string]wish // what clients want done with downloads, by context
+	wishes           map[string]wish     // what clients want done with downloads, by context
+	state            *StateStatus        // nil: it has started with none
+	startedWith      []string            // the origins of its state
+	unfilled         map[string]*storage // of the state's origins, until they are needed
+	visited          map[string]int      // the origins of its pages, in the order of the latest visit
+	visits           int
 	over             bool
 }
 
@@ -83,6 +93,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{},
 		ownSessions: map[string]string{},
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
+		unfilled: map[string]*storage{}, visited: map[string]int{},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -172,6 +183,11 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 	if err := s.takeDownloads(ctx, s.base); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
+	}
+	if s.options.State != nil {
+		if err := s.Restore(ctx, s.options.StateName, s.options.State); err != nil {
+			return fmt.Errorf("cannot start with the state %q: %w", s.options.StateName, err)
+		}
 	}
 	if s.options.Default {
 		if err := s.adopt(ctx); err != nil || s.Stats().TabCount > 0 {
@@ -284,6 +300,8 @@ type Stats struct {
 	BytesOut    int64       `json:"bytes_out"` // to clients
 	// Proxy is the state of the session's proxy; nil: it has none.
 	Proxy *forward.Status `json:"proxy,omitempty"`
+	// State is the state with which it has started; nil: none.
+	State *StateStatus `json:"state,omitempty"`
 }
 
 // Stats returns the session's figures.
@@ -298,6 +316,9 @@ func (s *Session) Stats() Stats {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	st.TabCount, st.Clients = s.pages, len(s.clients)
+	if s.state != nil {
+		st.State = new(*s.state)
+	}
 	for k := range s.clients {
 		in, out := k.bytes()
 		st.BytesIn += in
@@ -419,6 +440,7 @@ func (s *Session) targetsLocked() (all []*target) {
 // addTargetLocked adds a new target.
 func (s *Session) addTargetLocked(t *target) {
 	t.used.Store(time.Now().UnixNano())
+	s.visitedLocked(t)
 	if t.typ == "page" {
 		s.pages++
 		if !s.over {
@@ -554,8 +576,15 @@ func (s *Session) prepareLocked(t *target) {
 	s.link.begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
 		func(got json.RawMessage, err error) {
 			own := jsonrpc.GetString(got, "sessionId")
+			next := func(json.RawMessage, error) {
+				s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+			}
 			b.mu.Lock()
 			known := err == nil && b.targets[t.id] == t
+			if !known || severed {
+				next = func(json.RawMessage, error) { done(nil, err) }
+			}
+			gated := known && s.isGatedLocked(t)
 			if known {
 				s.ownSessions[t.id] = own
 				t.needsFocus = severed
@@ -564,12 +593,13 @@ func (s *Session) prepareLocked(t *target) {
 					s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 				}
 			}
-			b.mu.Unlock()
-			if !known || severed {
-				done(nil, err)
-				return
+			if gated {
+				s.link.begin(own, "Fetch.enable", s.gateLocked(), next)
 			}
-			s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+			b.mu.Unlock()
+			if !gated {
+				next(nil, nil)
+			}
 		})
 }
 

@@ -414,7 +414,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 // handle answers a request on the control socket. Each answer is the status, as
 // a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if strings.HasPrefix(method, "session_") || method == "watch" {
+	if strings.HasPrefix(method, "session_") || method == "watch" || method == "state_save" {
 		return s.handleSessions(ctx, method, params)
 	}
 	var over options.Options
@@ -443,7 +443,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	default:
 		return nil, control.Errorf(control.UnknownMethod,
 			"bproxy has no method %q: it has status, launch, restart, stop, watch, session_list, session_new, "+
-				"session_end and session_downloads",
+				"session_end, session_downloads and state_save",
 			method)
 	}
 	return control.Later(func() (any, error) {

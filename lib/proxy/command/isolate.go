@@ -19,6 +19,8 @@ import (
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/states"
+	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
 
@@ -30,7 +32,7 @@ const cmdSession = "default"
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
 		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
-			"root-session", "proxy", "proxy-bypass", "downloads", "download-limit", "upload-root"} {
+			"root-session", "proxy", "proxy-bypass", "downloads", "download-limit", "upload-root", "state"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
 			}
@@ -72,11 +74,37 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if g.Defaults.ProxyBypass != "" && g.Defaults.Proxy == "" {
 		return nil, c.UsageError("--proxy-bypass needs --proxy")
 	}
+	if c.IsSet("state") {
+		if g.Defaults.State = c.String("state"); g.Default != "" {
+			return nil, c.UsageError("--state cannot be used with --default-session: " +
+				"the browser's own profile has its logins")
+		}
+		if g.Defaults.StateDir, err = stateDir(c); err != nil {
+			return nil, err
+		}
+	}
 	if g.Defaults.Proxy != "" && g.Default != "" {
 		return nil, c.UsageError("--proxy cannot be used with --default-session%s: the browser's own profile has the "+
 			"proxy that the browser is launched with", fromVariable(c, "proxy"))
 	}
 	return g, nil
+}
+
+// stateDir returns the directory of the state of --state, which must be usable;
+// an empty name means none.
+func stateDir(c *cli.Context) (string, error) {
+	if c.String("state") == "" {
+		return "", nil
+	}
+	store, err := statecommand.Store(c)
+	if err != nil {
+		return "", err
+	}
+	if err := states.CheckName(c.String("state")); err != nil {
+		return "", c.UsageError("--state: %v", err)
+	}
+	_, err = store.Load(c.String("state"))
+	return store.Dir, err
 }
 
 // readProxy reads --proxy and --proxy-bypass, or the variable of the former.
@@ -196,6 +224,8 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		return s.downloads(ctx, params)
 	case "watch":
 		return s.events(ctx, params)
+	case "state_save":
+		return s.saveState(ctx, params)
 	}
 	var e endRequest
 	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
@@ -278,7 +308,7 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root"}
+var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root", "state"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -312,6 +342,11 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	delete(params, "upload_root")
 	if c.IsSet("upload-root") {
 		if params["upload_roots"], err = readRoots(c); err != nil {
+			return err
+		}
+	}
+	if c.IsSet("state") {
+		if params["state_dir"], err = stateDir(c); err != nil {
 			return err
 		}
 	}

@@ -261,12 +261,16 @@ const (
 
 // onChrome creates a session on the current Chrome.
 func (g *Registry) onChrome(ctx context.Context, k Key, settings Settings) (session, func(), error) {
+	options, err := settings.options(k.Kind == Named && k.Name == g.Default)
+	if err != nil {
+		return nil, nil, err
+	}
 	for try := 1; ; try++ {
 		b, release, err := g.Chrome(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := b.NewSession(ctx, settings.options(k.Kind == Named && k.Name == g.Default))
+		s, err := b.NewSession(ctx, options)
 		if err == nil {
 			return s, release, nil
 		}
@@ -331,6 +335,16 @@ func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 		}
 	}
 	return all
+}
+
+// Find returns the session with this name, which must have been created.
+func (g *Registry) Find(name string) (*virtual.Session, error) {
+	for k, s := range g.ready() {
+		if k.Name == name {
+			return s, nil
+		}
+	}
+	return nil, control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 }
 
 // End ends the sessions with this name, and returns when nothing of them is

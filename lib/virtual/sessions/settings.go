@@ -6,6 +6,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/forward"
+	"btools/lib/states"
 	"btools/lib/virtual"
 )
 
@@ -24,6 +25,10 @@ type Settings struct {
 	// that it downloads; 0: no bound.
 	UploadRoots   []string `json:"upload_roots,omitempty"`
 	DownloadLimit int64    `json:"download_limit,omitempty"`
+	// State is the name of the state with which it starts, "" for none, and
+	// StateDir is the absolute path of the directory that has it.
+	State    string `json:"state,omitempty"`
+	StateDir string `json:"state_dir,omitempty"`
 
 	files *downloads.Files // set by the registry
 }
@@ -50,14 +55,31 @@ func (s Settings) Check() error {
 			return control.Errorf(control.BadRequest, "cannot use the proxy: %v", err)
 		}
 	}
+	if s.State != "" {
+		if err := states.CheckName(s.State); err != nil {
+			return control.Errorf(control.BadRequest, "%v", err)
+		}
+		if !filepath.IsAbs(s.StateDir) {
+			return control.Errorf(control.BadRequest,
+				"state_dir must be the absolute path of the directory of the state, not %q", s.StateDir)
+		}
+	}
 	return nil
 }
 
-func (s Settings) options(isDefault bool) virtual.Options {
+// options returns the options of a new session. The state is read anew for each
+// session.
+func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
 		Downloads: s.files, UploadRoots: s.UploadRoots}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
 	}
-	return o
+	if s.State == "" {
+		return o, nil
+	}
+	var err error
+	o.StateName = s.State
+	o.State, err = (&states.Store{Dir: s.StateDir}).Load(s.State)
+	return o, err
 }
