@@ -102,7 +102,8 @@ func TestMCPAffinity(t *testing.T) {
 	at := func(m *mcp, args string) (instance string, told bool) {
 		t.Helper()
 		r := m.tool("echo", args)
-		return fmt.Sprint(r.tool(t).Meta["btools/instance"]), strings.Contains(r.text(t), "This result is from instance")
+		return fmt.Sprint(r.tool(t).Meta["btools/instance"]),
+			strings.Contains(r.text(t), "This result is from instance")
 	}
 	a, told := at(one, "{}")
 	b, _ := at(two, "{}")
@@ -218,8 +219,10 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 		name, why string
 		pool      []string
 	}{
-		{"one browser", "the browser had ended (the browser was killed by signal 9 (SIGKILL)) and was launched anew", nil},
-		{"session", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)", []string{"_A_INSTANCES=1"}},
+		{"one browser", "the browser had ended (the browser was killed by signal 9 (SIGKILL)) and was launched anew",
+			nil},
+		{"session", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)",
+			[]string{"_A_INSTANCES=1"}},
 		{"lazy", "the browser of A/0 is gone: the browser was killed by signal 9 (SIGKILL)",
 			[]string{"_A_INSTANCES=1", "START=lazy"}},
 		{"call", "the browser of instance 0 of pool A was replaced", []string{"_A_INSTANCES=1", "AFFINITY=call"}},
@@ -268,6 +271,18 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 			}
 			m.end()
 		})
+	}
+	// A browser that no call has used is stopped, whether its child is connected or not.
+	idle := newWorld(t)
+	for _, x := range [][]string{nil, {"--shared"}} {
+		m := idle.mcp(nil, append(x, "--idle", "1s", "--mcp", "kid="+fake())...)
+		m.tool("echo", "{}")
+		until(t, "the browser is stopped", func() bool { return len(idle.state().Instances) == 0 })
+		const why = "the browser had ended (it had not been used for 1s) and was launched anew"
+		if r := m.tool("echo", "{}"); r.tool(t).Meta["btools/replaced"] != why || !strings.Contains(r.text(t), why) {
+			t.Error(r.line)
+		}
+		m.end()
 	}
 	// Who has asked for another browser knows.
 	w := newWorld(t)
@@ -322,7 +337,8 @@ func TestMCPProxyDies(t *testing.T) {
 		if r := m.tool("coordinator_status", "{}").tool(t); len(r.Struct["notes"].([]any)) > 0 {
 			t.Errorf("%+v", r.Struct)
 		}
-		if r := m.tool("env", "{}"); r.tool(t).IsError && !strings.Contains(r.line, "the browser ended during this call") {
+		if r := m.tool("env", "{}"); r.tool(t).IsError &&
+			!strings.Contains(r.line, "the browser ended during this call") {
 			t.Error(r.line)
 		}
 	}
@@ -345,7 +361,8 @@ func TestMCPIsolatedInstance(t *testing.T) {
 			t.Fatal(r.line)
 		}
 		for range 3 {
-			if r := m.tool("browser_evaluate", `{`+args+`"function":"() => document.title"}`); !strings.Contains(r.text(t),
+			if r := m.tool("browser_evaluate",
+				`{`+args+`"function":"() => document.title"}`); !strings.Contains(r.text(t),
 				`"mine"`) {
 				t.Error(r.line)
 			}
@@ -355,7 +372,8 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	m = w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
 	m.greet("{}")
 	m.lists("browser_navigate")
-	if r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`); r.tool(t).IsError ||
+	r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`)
+	if r.tool(t).IsError ||
 		strings.Contains(r.text(t), "mine") {
 		t.Error(r.line)
 	}

@@ -59,7 +59,8 @@ func (h *webHost) tool(name, args string) (x toolResult) {
 	id := fmt.Sprint("h", h.last)
 	h.mu.Unlock()
 	_, _, body := post(h.t, h.url, map[string]string{"Mcp-Session-Id": h.session},
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name, args))
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name,
+			args))
 	for line := range strings.Lines(body) {
 		var r struct {
 			ID     string
@@ -172,7 +173,8 @@ func TestMCPHostsApart(t *testing.T) {
 		{one, `{"action":"list"}`, "/host-0/4"}, {one, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/one"},
 		{two, `{"action":"list"}`, "/host-2/4"}, {two, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/two"},
 	} {
-		if r := c.h.tool("browser_tabs", c.args).text(); !strings.Contains(r, c.want) || strings.Count(r, "(http") != 1 {
+		if r := c.h.tool("browser_tabs", c.args).text(); !strings.Contains(r, c.want) ||
+			strings.Count(r, "(http") != 1 {
 			t.Errorf("%s: %s, want only %s", c.args, r, c.want)
 		}
 	}
@@ -215,7 +217,8 @@ func TestMCPHostsApart(t *testing.T) {
 	if r := one.tool("browser_tabs", `{"action":"list"}`).text(); strings.Contains(r, "/host-0") {
 		t.Errorf("the page is still there after a restart: %s", r)
 	}
-	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(r.text(),
+	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(
+		r.text(),
 		"page /host-1/4") {
 		t.Errorf("a host's restart has touched another's: %s", r.text())
 	}
@@ -246,7 +249,7 @@ func TestMCPSessionIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := w.startMCP([]string{"HOME=" + w.dir, "BROWSER_TIMEOUT_MINUTES=0.25"},
-		append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2"}, browserChildren(t)...)...)
+		append([]string{"--profile", w.dir + "/profile", "--tab-limit", "2", "--idle", "0"}, browserChildren(t)...)...)
 	site := titles(t)
 	m.greet("{}")
 	m.lists("browser_navigate", "navigate_page")
@@ -266,7 +269,8 @@ func TestMCPSessionIDs(t *testing.T) {
 		t.Errorf("%+v", st.Sessions)
 	}
 	// The port is the host's, whoever connects.
-	if _, body := get(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/json/list", st.Port)); !strings.Contains(body, "/mine") ||
+	if _, body := get(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/json/list", st.Port)); !strings.Contains(body,
+		"/mine") ||
 		strings.Contains(body, `/a"`) {
 		t.Error(body)
 	}
@@ -296,7 +300,8 @@ func TestMCPSessionIDs(t *testing.T) {
 		"had not been used for 15s") || strings.Contains(r, "(http") {
 		t.Error(r)
 	}
-	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
+	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r,
+		"kept=yes") {
 		t.Errorf("%s\nlacks %q", r, "kept=yes")
 	}
 	m.end()
@@ -307,7 +312,8 @@ func TestMCPSessionIDs(t *testing.T) {
 	m.greet("{}")
 	m.lists("browser_navigate")
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/later"))
-	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r, "kept=yes") {
+	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r,
+		"kept=yes") {
 		t.Errorf("%s\nlacks %q", r, "kept=yes")
 	}
 	if list := m.call("tools/list", "{}").line; strings.Contains(list, "session_id") {
@@ -340,7 +346,8 @@ func TestMCPPortOfAChild(t *testing.T) {
 			!strings.Contains(ws, "/devtools/browser/") {
 			t.Errorf("%q", ws)
 		}
-		if got := strings.Fields(h.tool("ws__getenv", args).text()); len(got) != 1 || !strings.Contains(got[0], "/session/") {
+		if got := strings.Fields(h.tool("ws__getenv", args).text()); len(got) != 1 ||
+			!strings.Contains(got[0], "/session/") {
 			t.Errorf("%q: a port that is not the virtual browser's alone", got)
 		}
 		_, body := get(t, "GET", words[0]+"/json/list")
@@ -430,7 +437,8 @@ func TestMCPStatelessSessions(t *testing.T) {
 		t.Helper()
 		_, _, body := post(t, url,
 			map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "env"},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"env","arguments":{%s},"_meta":%s}}`, id,
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"env",`+
+				`"arguments":{%s},"_meta":%s}}`, id,
 				stateless))
 		var r rpc
 		if err := json.Unmarshal([]byte(body), &r); err != nil {

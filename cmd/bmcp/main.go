@@ -17,45 +17,56 @@ func main() {
 	const children, browser, shared, pools, front = "Children:", "Browser:", "Virtual browsers:", "Pools:", "HTTP:"
 	cli.Main(&cli.Program{
 		Command: cli.Command{
-			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true, Do: command.Run,
+			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
+			Do: command.Run,
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children,
-					Usage: "run the MCP server `[NAME=]SPEC`, an npm package or a command with its arguments (repeatable; default: " +
-						"@playwright/mcp)"},
+					Usage: "run the MCP server `[NAME=]SPEC`, an npm package or a command with its arguments " +
+						"(repeatable; default: @playwright/mcp)"},
 				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
 					Usage: "leave out browser_execute_bulk, which runs any tool whatever the host asks before it"},
-				&ucli.BoolFlag{Name: "shared", Category: shared, Usage: "show all hosts the one browser whole, without session_id"},
+				&ucli.BoolFlag{Name: "shared", Category: shared,
+					Usage: "show all hosts the one browser whole, without session_id"},
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
-					Usage: "end one that is not used for `DURATION`, else for BROWSER_TIMEOUT_MINUTES of the environment; 0 is never"},
+					Usage: "end one that is not used for `DURATION`, else for BROWSER_TIMEOUT_MINUTES of the " +
+						"environment; 0 is never"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.StringFlag{Name: "env-file", Category: pools,
 					Usage: "read variables that the environment does not set from `FILE`, such as .env"},
 				&ucli.BoolFlag{Name: "pool", Category: pools, Usage: "use the browsers of the bpool service that runs"},
-				&ucli.StringFlag{Name: "socket", Category: pools, Usage: "use those of the bpool service that listens on `FILE`"},
+				&ucli.StringFlag{Name: "socket", Category: pools,
+					Usage: "use those of the bpool service that listens on `FILE`"},
 				&ucli.StringFlag{Name: "http", Category: front,
-					Usage: "speak streamable HTTP on `HOST:PORT|PORT`, to many hosts, in place of standard input and output"},
+					Usage: "speak streamable HTTP on `HOST:PORT|PORT`, to many hosts, in place of standard input " +
+						"and output"},
 				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 					Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
-			}, browserFlags(browser), flags.Owner("Life:", "")),
+			}, browserFlags(browser), []ucli.Flag{
+				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
+					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
+						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 is never"},
+			}, flags.Owner("Life:", "")),
 		},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
 		Commands: []*cli.Command{
 			{Name: "config",
 				Usage: "print the entry that makes a host run bmcp: claude-code, claude-desktop, vscode, cursor or " +
-					"codex; what is after -- are its arguments (a child's command after a second --)", ArgsUsage: "HOST",
+					"codex; what is after -- are its arguments (a child's command after a second --)",
+				ArgsUsage:    "HOST",
 				TakesCommand: true, Do: command.Config, Flags: []ucli.Flag{
 					&ucli.StringSliceFlag{Name: "env",
 						Usage: "set `K=V` in bmcp's environment, such as a variable of pools (repeatable)"}}},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", ""), []ucli.Flag{
-					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second, Usage: "give the child `DURATION` to end"}})},
+					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,
+						Usage: "give the child `DURATION` to end"}})},
 		},
 	})
 }

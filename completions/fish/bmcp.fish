@@ -10,6 +10,7 @@ complete -c bmcp -l no-child -d 'run none'
 complete -c bmcp -l no-bulk -d 'leave out browser_execute_bulk'
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
+complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
 complete -c bmcp -l env-file -d 'read variables from this file' -rF

@@ -44,6 +44,18 @@ func (b partsOf) leave() []*place {
 
 // take is the one browser for a call, as its session_id has it.
 func (b partsOf) take(ctx context.Context, w which) (*place, error) {
+	if err := b.idle.enter(ctx); err != nil {
+		return nil, err
+	}
+	at, err := b.takeEntered(ctx, w)
+	if err != nil {
+		b.idle.leave()
+		return nil, err
+	}
+	return b.idle.held(at), nil
+}
+
+func (b partsOf) takeEntered(ctx context.Context, w which) (*place, error) {
 	s, id := b.s, w.session
 	if s.virtualName(id) == "" {
 		return b.acquire(ctx)
@@ -84,6 +96,18 @@ func (s *Session) isOver(v *virtual) bool {
 
 // ready is take where nothing has to be waited for, else nil.
 func (b partsOf) ready(w which) *place {
+	if b.idle.tryEnter() != nil {
+		return nil
+	}
+	at := b.readyEntered(w)
+	if at == nil {
+		b.idle.leave()
+		return nil
+	}
+	return b.idle.held(at)
+}
+
+func (b partsOf) readyEntered(w which) *place {
 	s, id := b.s, w.session
 	at := b.up()
 	if at == nil || s.virtualName(id) == "" {

@@ -29,11 +29,13 @@ type single struct {
 	sessions Sessions
 
 	watching sync.WaitGroup // browsers
+	idle     idling
 
-	mu   sync.Mutex
-	at   record.Proxy
-	path string // of its control socket
-	cur  *place // nil: none is known to be up
+	mu      sync.Mutex
+	at      record.Proxy
+	path    string // of its control socket
+	cur     *place // nil: none is known to be up
+	wasIdle bool   // the last one was stopped because nobody used it
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
@@ -41,11 +43,13 @@ type single struct {
 func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
 	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
 	s.proxy = newService(s.start)
+	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
 	return s
 }
 
 func (s *single) close() {
 	s.proxy.close()
+	s.idle.close()
 	s.watching.Wait()
 }
 
@@ -77,6 +81,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 		return nil, errors.New("bproxy has not noted where it listens to us")
 	}
 	s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
+	s.idle.begin()
 	return held, nil
 }
 
@@ -143,6 +148,8 @@ type proxyStatus struct {
 	State     string `json:"state"`
 	LastExit  string `json:"last_exit,omitempty"`
 	LastError string `json:"last_error,omitempty"`
+
+	Idle *float64 `json:"idle_seconds,omitempty"`
 }
 
 // control has the proxy do something, again if it has ended meanwhile, and
@@ -189,6 +196,9 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 		b.ID, b.Headless = i.ID, i.Headless
 		var now proxyStatus
 		rec.Get("status", &now)
+		if s.wasIdle {
+			now.LastExit, s.wasIdle = fmt.Sprintf("it had not been used for %v", s.idle.after), false
+		}
 		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {}, why: now.LastExit}
 	}
 	return rec, nil

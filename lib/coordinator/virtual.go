@@ -37,6 +37,9 @@ type Sessions struct {
 	Sharing  Sharing
 	Idle     time.Duration // without a call, until one ends; 0: it does not
 	TabLimit int           // of each; 0: none
+	// BrowserIdle is how long the browser itself is kept without use; 0: for
+	// ever.
+	BrowserIdle time.Duration
 }
 
 // Bounds of the virtual browsers that have a session_id.

@@ -175,6 +175,9 @@ type Status struct {
 	WebSockets  int             `json:"websockets"`
 	Launches    int             `json:"launches"` // so far
 	Options     options.Options `json:"options"`
+	// IdleSeconds is the time since the last use of the browser, by the rule of
+	// IdleByConnections; nil: there is no browser.
+	IdleSeconds *float64 `json:"idle_seconds,omitempty"`
 	// With Sessions only:
 	ActiveSessions *int            `json:"active_sessions,omitempty"`
 	Sessions       []sessions.Info `json:"sessions,omitempty"`
@@ -223,6 +226,9 @@ func (p *Proxy) status() (Status, *record.Record) {
 		s.LastCheck = new(g.checked)
 	}
 	launched := wait.Closed(g.ready) && g.err == nil
+	if launched && !g.ending {
+		s.IdleSeconds = new(max(0, time.Since(b.lastUseLocked(g)).Round(time.Millisecond).Seconds()))
+	}
 	gone := wait.Closed(g.gone)
 	switch {
 	case !b.owned && launched:

@@ -70,7 +70,8 @@ func Run(c *cli.Context) error {
 	var web net.Listener
 	var out *cli.Output
 	if addr := c.String("http"); addr != "" {
-		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}}, cli.Schema(map[string]any{"mcp": address{}}), nil); err != nil {
+		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}},
+			cli.Schema(map[string]any{"mcp": address{}}), nil); err != nil {
 			return err
 		}
 		if web, err = flags.Listen(c, "http", addr); err != nil {
@@ -84,8 +85,9 @@ func Run(c *cli.Context) error {
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
-		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect,
-		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
+		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv, c.Home()),
+		Detect: detect,
+		Eager:  c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }
 	if web != nil {
@@ -98,7 +100,8 @@ func Run(c *cli.Context) error {
 	} else {
 		if c.AtTerminal() {
 			terminal.BackgroundReadsFail()
-			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it (bmcp config claude-code prints how)")
+			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it " +
+				"(bmcp config claude-code prints how)")
 		}
 		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
 	}
@@ -125,7 +128,8 @@ func conflicts(c *cli.Context) error {
 			return c.UsageError("--%s is for --%s", name, needs)
 		}
 	}
-	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"pool", "pool-config"}, {"pool", "env-file"}, {"socket", "pool-config"}, {"socket", "env-file"}} {
+	for _, both := range [][2]string{{"no-child", "config"}, {"no-child", "eager"}, {"pool", "pool-config"},
+		{"pool", "env-file"}, {"socket", "pool-config"}, {"socket", "env-file"}} {
 		if c.IsSet(both[0]) && c.IsSet(both[1]) {
 			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
 		}
@@ -197,7 +201,8 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 			return nil, exit.Errorf(exit.Config, "cannot read the configuration: %v", err)
 		}
 		if odd := meta.Undecoded(); len(odd) > 0 {
-			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix", path, odd[0])
+			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix",
+				path, odd[0])
 		}
 		var names []string
 		for _, k := range meta.Keys() { // in the order of the file
@@ -208,7 +213,8 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		for _, name := range names {
 			fc := f.Child[name]
 			if !coordinator.ValidName(name) {
-				return nil, exit.Errorf(exit.Config, "%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
+				return nil, exit.Errorf(exit.Config,
+					"%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
 			}
 			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
@@ -225,8 +231,10 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 			}
 			if fc.Prefix == "auto" {
 				child.Prefix = coordinator.PrefixAuto
-			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways, coordinator.PrefixNever}, fc.Prefix) {
-				return nil, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name, fc.Prefix)
+			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways,
+				coordinator.PrefixNever}, fc.Prefix) {
+				return nil, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q",
+					path, name, fc.Prefix)
 			}
 			all = append(all, child)
 		}
@@ -321,7 +329,8 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 		if err != nil {
 			return nil, state.Explain(err)
 		}
-		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s", "--leave=" + record.Firefox}, ch.handOn)
+		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s", "--leave=" + record.Firefox},
+			ch.handOn)
 		if path != "" {
 			abs, err := filepath.Abs(path)
 			if err != nil {
@@ -346,18 +355,28 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 
-// sessionFlags are those of virtual browsers.
-var sessionFlags = []string{"shared", "tab-limit", "session-idle"}
+// sessionFlags are those of the one browser and its virtual browsers.
+var sessionFlags = []string{"shared", "tab-limit", "session-idle", "idle"}
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
-	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"), TabLimit: c.Int("tab-limit")}
-	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !c.IsSet("session-idle") {
+	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"),
+		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle")}
+	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(c.IsSet("session-idle") && c.IsSet("idle")) {
 		minutes, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(minutes >= 0 && minutes <= maxIdleMinutes) {
 			return how, c.UsageError("BROWSER_TIMEOUT_MINUTES is a number of minutes, not %q", text)
 		}
-		how.Idle = time.Duration(minutes * float64(time.Minute))
+		given := time.Duration(minutes * float64(time.Minute))
+		if !c.IsSet("session-idle") {
+			how.Idle = given
+		}
+		if !c.IsSet("idle") {
+			how.BrowserIdle = given
+		}
+	}
+	if !c.IsSet("idle") && c.IsSet("session-idle") && (how.Idle == 0 || how.Idle > how.BrowserIdle) {
+		how.BrowserIdle = how.Idle // the end of the browser would be the end of its virtual browsers
 	}
 	switch {
 	case c.Bool("shared"):
@@ -367,9 +386,10 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	}
 	switch {
 	case c.Bool("shared") && (c.IsSet("tab-limit") || c.IsSet("session-idle")):
-		return how, c.UsageError("--tab-limit and --session-idle are for virtual browsers, which there are none of with --shared")
-	case how.Idle < 0 || how.TabLimit < 0:
-		return how, c.UsageError("--session-idle and --tab-limit are 0 or more")
+		return how, c.UsageError("--tab-limit and --session-idle are for virtual browsers, " +
+			"which there are none of with --shared")
+	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0:
+		return how, c.UsageError("--idle, --session-idle and --tab-limit are 0 or more")
 	}
 	return how, nil
 }
