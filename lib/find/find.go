@@ -25,6 +25,7 @@ type Options struct {
 	Types   []string // only these types; empty: all
 	Channel string   // only this channel
 	All     bool     // also those that serve neither CDP nor BiDi
+	First   bool     // only the best one
 	Probe   bool     // ask each for its version, at most 3 s
 	Getenv  func(string) string
 	Home    string // the user's home directory
@@ -43,6 +44,12 @@ type found struct {
 	record.Browser
 	rank, order int
 	remote      bool
+}
+
+// compare orders browsers by all but their versions, the best first.
+func (f found) compare(g found) int {
+	return cmp.Or(compareBool(f.remote, g.remote), cmp.Compare(f.rank, g.rank),
+		channelRank(f.Channel)-channelRank(g.Channel))
 }
 
 // Browsers returns the installed browsers, best first, and warnings of what
@@ -112,28 +119,36 @@ func Browsers(ctx context.Context, o Options) ([]record.Browser, []error, error)
 		} else if prefer != "" && k.typ == prefer {
 			f.rank = -1
 		}
-		if f.Version = c.version; f.Version == "" {
-			f.Version = vs.of(real, k)
-		}
+		f.Version = c.version
 		all = append(all, f)
 	}
 	all = slices.DeleteFunc(all, func(f found) bool {
 		return len(o.Types) > 0 && !slices.Contains(o.Types, f.Type) || o.Channel != "" && f.Channel != o.Channel ||
 			!o.All && len(f.Protocols) == 0
 	})
+	there := slices.ContainsFunc(all, func(f found) bool { return f.Type == prefer })
+	if o.First && len(all) > 0 { // the versions of others need not be known
+		best := slices.MinFunc(all, found.compare)
+		all = slices.DeleteFunc(all, func(f found) bool { return f.compare(best) > 0 })
+	}
+	for i := range all {
+		if f := &all[i]; f.Version == "" {
+			f.Version = vs.of(f.Path)
+		}
+	}
 	if o.Probe {
 		probe(ctx, all)
 	}
 	slices.SortStableFunc(all, func(a, b found) int {
-		return cmp.Or(compareBool(a.remote, b.remote), cmp.Compare(a.rank, b.rank),
-			channelRank(a.Channel)-channelRank(b.Channel),
-			-compareVersions(a.Version, b.Version), cmp.Compare(a.order, b.order))
+		return cmp.Or(a.compare(b), -compareVersions(a.Version, b.Version), cmp.Compare(a.order, b.order))
 	})
+	if o.First && len(all) > 1 {
+		all = all[:1]
+	}
 	out := make([]record.Browser, len(all))
 	for i, f := range all {
 		out[i] = f.Browser
 	}
-	there := slices.ContainsFunc(out, func(b record.Browser) bool { return b.Type == prefer })
 	if prefer != "" && len(o.Types) == 0 && !there {
 		return nil, warnings, fmt.Errorf("BTOOLS_BROWSER %s: %w", prefer, ErrNotFound)
 	}
@@ -148,7 +163,7 @@ func Inspect(path, source string) (record.Browser, error) {
 	real := resolve(path, "")
 	k := identify(real)
 	b := k.browser(real, source)
-	b.Version = (&versions{}).of(real, k)
+	b.Version = (&versions{}).of(real)
 	return b, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"btools/lib/record"
 )
 
 // tree makes files: a name that ends in nothing special is an executable.
@@ -40,6 +42,13 @@ func list(t *testing.T, root string, env map[string]string, o Options) []string 
 	found, _, err := Browsers(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	o.First = true
+	first, _, err := Browsers(context.Background(), o)
+	if err != nil || !slices.EqualFunc(first, found[:min(len(found), 1)], func(a, b record.Browser) bool {
+		return a.Path == b.Path && a.Version == b.Version
+	}) {
+		t.Errorf("First: %v, %v, want the first of %v", first, err, found)
 	}
 	var out []string
 	for _, b := range found {

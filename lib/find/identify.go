@@ -5,10 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"btools/lib/record"
 )
@@ -24,7 +22,8 @@ func (k kind) browser(path, source string) record.Browser {
 	case "webkit", "safari", "epiphany", "firefox-playwright":
 		protocols = []string{}
 	}
-	return record.Browser{Type: k.typ, Name: k.name, Channel: k.channel, Path: path, Protocols: protocols, Source: source}
+	return record.Browser{Type: k.typ, Name: k.name, Channel: k.channel, Path: path, Protocols: protocols,
+		Source: source}
 }
 
 var kindNames = map[string]string{
@@ -80,15 +79,47 @@ var wrapperNames = []string{
 	"google-chrome", "chromium", "microsoft-edge", "brave", "firefox", "chrome-headless", "headless",
 }
 
-// pattern is a regular expression that is compiled when it is first needed.
-func pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+// scriptRuns lists the absolute paths and the names of commands that lines of a
+// script begin with: one of them may be the browser. Regular expressions would
+// take longer than all else that is looked at.
+func scriptRuns(script []byte) (paths, names []string) {
+	const space = " \t\r\f\v"
+	for line := range bytes.SplitSeq(script, []byte("\n")) {
+		line = bytes.TrimLeft(line, space)
+		if rest, ok := bytes.CutPrefix(line, []byte("exec")); ok && bytes.IndexAny(rest, space) == 0 {
+			line = bytes.TrimLeft(rest, space)
+			if word := bytes.Fields(line); len(word) > 0 && isCommandName(word[0]) {
+				names = append(names, string(word[0]))
+			}
+		}
+		if len(line) > 0 && strings.IndexByte(`"'`, line[0]) >= 0 {
+			line = line[1:]
+		}
+		if len(line) < 2 || line[0] != '/' {
+			continue
+		}
+		path, after := line, []byte(nil)
+		if end := bytes.IndexAny(line, space+`"'$`); end >= 0 {
+			path, after = line[:end], line[end:]
+		}
+		if len(after) > 0 && strings.IndexByte(`"'`, after[0]) >= 0 {
+			after = after[1:]
+		}
+		if len(path) > 1 && (len(after) == 0 || bytes.IndexAny(after, space) == 0) {
+			paths = append(paths, string(path))
+		}
+	}
+	return paths, names
 }
 
-var (
-	absolutePath = pattern(`(?m)^\s*(?:exec\s+)?(?:"|')?(/[^\s"'$]+)(?:"|')?\s`)
-	execName     = pattern(`(?m)^\s*exec\s+([a-z][a-z0-9-]*)\s`)
-)
+func isCommandName(word []byte) bool {
+	for i, c := range word {
+		if (c < 'a' || c > 'z') && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return len(word) > 0
+}
 
 // resolve follows links and the wrapper scripts of distributions to the real
 // executable. Snap's and Flatpak's names are to be run as they are.
@@ -108,11 +139,12 @@ func resolve(path, root string) string {
 	name := filepath.Base(real)
 	var tries []string
 	_, script, _ = bytes.Cut(script, []byte("\n")) // its interpreter is not the browser
-	for _, m := range absolutePath().FindAllSubmatch(script, -1) {
-		tries = append(tries, root+string(m[1]))
+	paths, names := scriptRuns(script)
+	for _, p := range paths {
+		tries = append(tries, root+p)
 	}
-	for _, m := range execName().FindAllSubmatch(script, -1) {
-		tries = append(tries, root+"/usr/bin/"+string(m[1]))
+	for _, n := range names {
+		tries = append(tries, root+"/usr/bin/"+n)
 	}
 	dir := filepath.Dir(real)
 	for _, n := range []string{"chrome", "msedge", "brave"} {

@@ -30,7 +30,7 @@ func caches(o *Options) []candidate {
 				// From the end: the cache's own path may hold numbers too.
 				parts := strings.Split(filepath.ToSlash(p), "/")
 				for i := len(parts) - 2; i >= 0 && c.version == ""; i-- {
-					c.version = number.FindString(parts[i])
+					c.version = number(parts[i])
 				}
 			}
 			list = append(list, c)

@@ -6,13 +6,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 )
 
-var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)+`)
+// number is the first version in a text, such as 156.0.1, "" without one.
+func number(text string) string {
+	isDigit := func(i int) bool { return i < len(text) && text[i] >= '0' && text[i] <= '9' }
+	for i := 0; i < len(text); i++ {
+		start, dots := i, 0
+		for isDigit(i) {
+			i++
+			if i < len(text) && text[i] == '.' && isDigit(i+1) {
+				i++
+				dots++
+			}
+		}
+		if dots > 0 {
+			return text[start:i]
+		}
+	}
+	return ""
+}
 
 // versions reads versions from what lies around a browser; the package
 // database is read once.
@@ -23,17 +39,17 @@ type versions struct {
 }
 
 // of returns the version of an executable, "" where it can't be told.
-func (v *versions) of(path string, k kind) string {
+func (v *versions) of(path string) string {
 	dir := filepath.Dir(path)
 	if b, err := os.ReadFile(filepath.Join(dir, "application.ini")); err == nil {
 		if _, rest, ok := strings.Cut(string(b), "\nVersion="); ok {
-			return number.FindString(rest)
+			return number(rest)
 		}
 	}
 	if i := strings.Index(filepath.ToSlash(path), ".app/Contents/"); i > 0 {
 		if b, err := os.ReadFile(path[:i] + ".app/Contents/Info.plist"); err == nil {
 			if _, rest, ok := strings.Cut(string(b), "<key>CFBundleShortVersionString</key>"); ok {
-				return number.FindString(rest[:min(len(rest), 200)])
+				return number(rest[:min(len(rest), 200)])
 			}
 		}
 	}
@@ -41,7 +57,7 @@ func (v *versions) of(path string, k kind) string {
 		entries, _ := os.ReadDir(dir)
 		best := ""
 		for _, e := range entries {
-			if n := number.FindString(e.Name()); n == e.Name() && n != "" && compareVersions(n, best) > 0 {
+			if n := number(e.Name()); n == e.Name() && n != "" && compareVersions(n, best) > 0 {
 				best = n
 			}
 		}
@@ -52,7 +68,7 @@ func (v *versions) of(path string, k kind) string {
 		name, _, _ = strings.Cut(name, ".")
 		b, _ := os.ReadFile(v.root + "/snap/" + name + "/current/meta/snap.yaml")
 		if _, rest, ok := strings.Cut("\n"+string(b), "\nversion:"); ok {
-			return number.FindString(rest[:min(len(rest), 60)])
+			return number(rest[:min(len(rest), 60)])
 		}
 		return ""
 	}
@@ -90,26 +106,29 @@ func (v *versions) packaged(path string) string {
 	}
 	if !v.read {
 		v.read = true
-		b, _ := os.ReadFile(v.root + "/var/lib/dpkg/status")
-		v.dpkg = append([]byte("\n\n"), b...)
+		v.dpkg, _ = os.ReadFile(v.root + "/var/lib/dpkg/status")
 	}
-	if _, rest, ok := bytes.Cut(v.dpkg, []byte("\n\nPackage: "+pkg+"\n")); ok {
+	rest, ok := bytes.CutPrefix(v.dpkg, []byte("Package: "+pkg+"\n"))
+	if !ok {
+		_, rest, ok = bytes.Cut(v.dpkg, []byte("\n\nPackage: "+pkg+"\n"))
+	}
+	if ok {
 		entry, _, _ := bytes.Cut(rest, []byte("\n\n"))
 		if _, ver, ok := bytes.Cut(entry, []byte("\nVersion: ")); ok && bytes.Contains(entry, []byte(" installed\n")) {
 			line, _, _ := bytes.Cut(ver, []byte("\n"))
 			if _, after, epoch := bytes.Cut(line, []byte(":")); epoch {
 				line = after
 			}
-			return number.FindString(string(line))
+			return number(string(line))
 		}
 	}
 	if dirs, _ := filepath.Glob(v.root + "/var/lib/pacman/local/" + pkg + "-[0-9]*"); len(dirs) == 1 {
-		return number.FindString(filepath.Base(dirs[0])[len(pkg):])
+		return number(filepath.Base(dirs[0])[len(pkg):])
 	}
 	if b, err := os.ReadFile(v.root + "/lib/apk/db/installed"); err == nil {
 		if _, rest, ok := strings.Cut(string(b), "\nP:"+pkg+"\nV:"); ok {
 			line, _, _ := strings.Cut(rest, "\n")
-			return number.FindString(line)
+			return number(line)
 		}
 	}
 	return ""
@@ -136,7 +155,7 @@ func probe(ctx context.Context, all []found) {
 			killGroup(cmd)
 			cmd.WaitDelay = 100 * time.Millisecond // a grandchild may hold the pipe
 			out, _ := cmd.Output()
-			if v := number.FindString(string(out)); v != "" {
+			if v := number(string(out)); v != "" {
 				all[i].Version = v
 			}
 		})

@@ -297,6 +297,7 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	if want != "" {
 		o.Types = []string{want}
 	}
+	o.First = true
 	found, _, err := find.Browsers(context.Background(), o)
 	if err != nil {
 		return b, &exit.Error{Code: exit.Unavailable, Err: err}
@@ -314,7 +315,7 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 
 // installed is a hint at what there is.
 func installed(o find.Options) string {
-	o.Types = nil
+	o.Types, o.First = nil, false
 	found, _, _ := find.Browsers(context.Background(), o)
 	var types []string
 	for _, b := range found {
