@@ -33,19 +33,19 @@ func TestLateChild(t *testing.T) {
 			go func() { // who asks a little later waits no longer
 				defer close(done)
 				time.Sleep(want / 2)
-				c.await(context.Background(), listWait, listed)
+				c.await(context.Background(), DefaultLimits.List, listed)
 			}()
-			c.await(context.Background(), listWait, listed)
+			c.await(context.Background(), DefaultLimits.List, listed)
 			<-done
 			if took := time.Since(began); took != want {
 				t.Errorf("%v, want %v", took, want)
 			}
 		}
 		c := start()
-		waits(c, listWait)
+		waits(c, DefaultLimits.List)
 		waits(c, 0)
 		c = start()
-		waits(c, lateWait)
+		waits(c, DefaultLimits.Late)
 		waits(c, 0)
 		// It answers after all: the next run has its list, and no word of that.
 		c.list(&c.Children[1], "{}", toolsNamed("slow"))

@@ -11,9 +11,6 @@ import (
 // only one.
 const batching = "2025-03-26"
 
-// maxBatch is how many messages a batch has at most.
-const maxBatch = 1024
-
 // batch are the messages of an array, or why it is none of this session. What
 // is no message has an error in its place.
 func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
@@ -33,12 +30,12 @@ func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
 			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "initialize is not for a batch")
 		}
 		messages, errs = append(messages, m), append(errs, err)
-		if len(messages) > maxBatch {
+		if len(messages) > s.c.Limits.Batch {
 			break
 		}
 	}
-	if len(messages) == 0 || len(messages) > maxBatch {
-		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a batch has 1 to %d messages", maxBatch)
+	if len(messages) == 0 || len(messages) > s.c.Limits.Batch {
+		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a batch has 1 to %d messages", s.c.Limits.Batch)
 	}
 	return messages, errs, nil
 }

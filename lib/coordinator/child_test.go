@@ -118,10 +118,12 @@ type fixture struct {
 	said     []string // to the host
 }
 
-func newFixture(t *testing.T, b behaviour) *fixture {
+func newFixture(t *testing.T, b behaviour) *fixture { return newFixtureWith(t, Limits{}, b) }
+
+func newFixtureWith(t *testing.T, limits Limits, b behaviour) *fixture {
 	f := &fixture{t: t}
 	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
-		Stderr:   io.Discard,
+		Stderr: io.Discard, Limits: limits,
 		Children: []Child{{Name: "c", Argv: []string{os.Args[0]}}},
 		Detect:   func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
 	c.start = func(context.Context, *Child, Browser, *lastWords) (program, error) {
@@ -248,7 +250,7 @@ func TestChildThatCrashes(t *testing.T) {
 		}
 		f.ask(callEcho("1"))
 		f.wants("too early", "it is started again in 1s at the earliest")
-		time.Sleep(firstDelay)
+		time.Sleep(DefaultLimits.FirstDelay)
 		f.ask(callEcho("1"))
 		f.wants("again", "child c ended")
 		if f.started() != 3 {
@@ -273,7 +275,7 @@ func TestChildThatCrashesRarely(t *testing.T) {
 			if f.started() != n+1 {
 				t.Errorf("%d children", f.started())
 			}
-			time.Sleep(steadyAfter + time.Second)
+			time.Sleep(DefaultLimits.Steady + time.Second)
 			f.ask(strings.Replace(callEcho("1"), `"arguments":{`, `"arguments":{"crash":1`, 1))
 			f.wants("crash", "child c ended")
 		}
@@ -285,10 +287,10 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
 		f.ask(hello, callEcho("1"))
-		time.Sleep(listWait)
+		time.Sleep(DefaultLimits.List)
 		f.wants("answers", `"id":"hello"`, "Unknown tool: echo")
 		f.ask(callEcho("2"))
-		time.Sleep(startTimeout)
+		time.Sleep(DefaultLimits.Start)
 		var all string
 		for _, m := range f.heard() {
 			all += m
@@ -297,7 +299,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 			t.Errorf("%s", all)
 		}
 		f.ask(callEcho("3"))
-		time.Sleep(listWait)
+		time.Sleep(DefaultLimits.List)
 		f.wants("the reason", "child c did not answer within 5m0s")
 	})
 }
@@ -338,7 +340,7 @@ func TestSessionEndsWhileHostIsAsked(t *testing.T) {
 			return "", nil
 		}))
 		f.ask(statelessCall("2", ""))
-		time.Sleep(settleDelay)
+		time.Sleep(DefaultLimits.Settle)
 		f.wants("question", `"resultType":"input_required"`)
 		f.Close()
 		f.wants("end")
@@ -429,7 +431,7 @@ func TestStatelessHostIsAsked(t *testing.T) {
 		first := func(id string) (state string) {
 			t.Helper()
 			f.ask(statelessCall(id, ""))
-			time.Sleep(settleDelay)
+			time.Sleep(DefaultLimits.Settle)
 			got := f.heard()
 			if len(got) != 1 {
 				t.Fatalf("%q", got)
@@ -445,7 +447,7 @@ func TestStatelessHostIsAsked(t *testing.T) {
 		f.ask(statelessCall("2", `,"requestState":"`+state+`","inputResponses":{"q":{"action":"accept"}}`))
 		f.wants("answer", `"got":{"action":"accept"}`)
 		state = first("3")
-		time.Sleep(parkedFor)
+		time.Sleep(DefaultLimits.AwaitInput)
 		synctest.Wait()
 		if !strings.Contains(cancelled, "the host does not come again") {
 			t.Errorf("the child is told %q", cancelled)
@@ -467,7 +469,7 @@ func TestSessionEnds(t *testing.T) {
 		}))
 		f.shakeHands()
 		f.ask(statelessCall("2", "")) // asks its host, and waits for that
-		time.Sleep(settleDelay)
+		time.Sleep(DefaultLimits.Settle)
 		f.heard()
 		f.latest().say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		f.ask(callEcho("1"))

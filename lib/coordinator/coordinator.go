@@ -36,6 +36,7 @@ type Options struct {
 	Eager bool
 	// NoBulk leaves browser_execute_bulk out.
 	NoBulk bool
+	Limits Limits
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
 	Stderr io.Writer
@@ -86,6 +87,7 @@ type listing struct {
 
 // New makes a coordinator.
 func New(o Options) *Coordinator {
+	o.Limits = o.Limits.orDefault()
 	c := &Coordinator{Options: o, listings: map[string]*listing{}, sessions: map[*Session]bool{}}
 	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
@@ -218,7 +220,7 @@ func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*li
 		if l.began.IsZero() {
 			l.began = time.Now()
 		}
-		reached, left := of(l), time.Until(l.began.Add(min(most, l.patienceLocked())))
+		reached, left := of(l), time.Until(l.began.Add(min(most, l.patienceLocked(c.Limits))))
 		c.mu.Unlock()
 		select {
 		case <-reached:
@@ -230,7 +232,7 @@ func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*li
 		case <-reached:
 		case <-ctx.Done():
 		case <-timer.C:
-			if most == listWait {
+			if most == c.Limits.List {
 				c.late(child)
 			}
 		}
@@ -238,18 +240,18 @@ func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*li
 	}
 }
 
-func (l *listing) patienceLocked() time.Duration {
+func (l *listing) patienceLocked(limits Limits) time.Duration {
 	if l.Late || l.quiet {
-		return lateWait
+		return limits.Late
 	}
-	return listWait
+	return limits.List
 }
 
 // patience is how long a child's answer is waited for.
 func (c *Coordinator) patience(child *Child) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.listings[child.Name].patienceLocked()
+	return c.listings[child.Name].patienceLocked(c.Limits)
 }
 
 // answers notes whether a child has answered in time.
@@ -287,7 +289,7 @@ func (c *Coordinator) tellAwaited() {
 	c.mu.Unlock()
 	if len(names) > 0 {
 		c.Log.Info(fmt.Sprintf("the first list of tools waits for %s, for at most %v", strings.Join(names, ", "),
-			listWait))
+			c.Limits.List))
 	}
 }
 

@@ -110,7 +110,7 @@ func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Messa
 		s.fail(f, d.refused)
 		return false
 	}
-	if !s.children.hasRoom(f.caps, maxSets) {
+	if !s.children.hasRoom(f.caps, s.c.Limits.CapabilitySets) {
 		f.caps = json.RawMessage("{}")
 	}
 	if m.Method == "server/discover" {

@@ -12,8 +12,9 @@ import (
 
 // flow is what all hosts take by HTTP.
 type flow struct {
-	taken   atomic.Int64 // bytes
-	writing atomic.Int64 // responses that wait for their host to take something
+	timeout time.Duration // of each piece
+	taken   atomic.Int64  // bytes
+	writing atomic.Int64  // responses that wait for their host to take something
 }
 
 // await waits for until while hosts take something of what is written, however
@@ -34,12 +35,12 @@ type outflow struct {
 	c    *http.ResponseController
 }
 
-// Write writes in pieces. The host has writeTimeout for each.
+// Write writes in pieces. The host has the flow's timeout for each.
 func (o *outflow) Write(b []byte) (n int, err error) {
 	o.flow.writing.Add(1)
 	defer o.flow.writing.Add(-1)
 	for part := range slices.Chunk(b, jsonrpc.Piece) {
-		o.c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		o.c.SetWriteDeadline(time.Now().Add(o.flow.timeout))
 		k, err := o.w.Write(part)
 		n += k
 		o.flow.taken.Add(int64(k))
@@ -54,7 +55,7 @@ func (o *outflow) Write(b []byte) (n int, err error) {
 func (o *outflow) Flush() error {
 	o.flow.writing.Add(1)
 	defer o.flow.writing.Add(-1)
-	o.c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	o.c.SetWriteDeadline(time.Now().Add(o.flow.timeout))
 	return o.c.Flush()
 }
 

@@ -26,26 +26,13 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-const (
-	sessionHeader = "Mcp-Session-Id"
-	// forgottenAfter is how long a session lives that nobody asks for anything
-	// and nobody listens to.
-	forgottenAfter = time.Hour
-	// maxSessions is how many sessions there are at most: each has children.
-	maxSessions = 256
-	// bodyTimeout is how long a host may take to send a message, writeTimeout
-	// how long it may take nothing of an answer.
-	bodyTimeout, writeTimeout = time.Minute, time.Minute
-	// idleTimeout is how long the end waits for connections that have nothing
-	// more to say.
-	idleTimeout = 2 * time.Second
-)
+const sessionHeader = "Mcp-Session-Id"
 
 // ServeHTTP serves many hosts by streamable HTTP, each with a session of its
 // own. What it returns ends that: what is still asked is answered; it says so
 // if a host does not read its answer.
 func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func() error) {
-	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
+	f := newHTTPFront(c)
 	limit := &guard.Limit{Max: 1024}
 	s := &http.Server{
 		ConnState:         limit.State,
@@ -84,9 +71,9 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			wg.Wait()
 			f.serving.Wait()
 		}()
-		err := f.flow.await(served, flushTimeout)
+		err := f.flow.await(served, c.Limits.Flush)
 		if err == nil { // the ends of the answers are written, too
-			flush, cancel := context.WithTimeout(context.Background(), idleTimeout)
+			flush, cancel := context.WithTimeout(context.Background(), c.Limits.Linger)
 			s.Shutdown(flush)
 			cancel()
 		}
@@ -118,6 +105,12 @@ type httpFront struct {
 	ended    bool
 	serving  sync.WaitGroup // requests, and the ends of sessions that make room
 	flow     flow
+}
+
+func newHTTPFront(c *Coordinator) *httpFront {
+	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
+	f.flow.timeout = c.Limits.Write
+	return f
 }
 
 // answering answers a request that has been read, which the end waits for.
@@ -154,7 +147,7 @@ func (f *httpFront) session(id string) *httpSession {
 	if s := f.sessions[id]; s != nil {
 		return s
 	}
-	if f.ended || len(f.sessions) >= maxSessions && id != "" && !f.makeRoomLocked() {
+	if f.ended || len(f.sessions) >= f.c.Limits.Sessions && id != "" && !f.makeRoomLocked() {
 		return nil
 	}
 	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), flow: &f.flow}
@@ -162,14 +155,14 @@ func (f *httpFront) session(id string) *httpSession {
 		s.log.Add(string(to), last, message)
 	})
 	s.requests.table.Shared = id == ""
-	s.forget = time.AfterFunc(forgottenAfter, func() { f.end(s) })
+	s.forget = time.AfterFunc(f.c.Limits.SessionIdle, func() { f.end(s) })
 	s.log.Alive = s.alive
 	f.sessions[id] = s
 	return s
 }
 
 // alive has the session live on.
-func (s *httpSession) alive() { s.forget.Reset(forgottenAfter) }
+func (s *httpSession) alive() { s.forget.Reset(s.c.Limits.SessionIdle) }
 
 // makeRoomLocked ends the session that nobody uses for the longest time.
 func (f *httpFront) makeRoomLocked() bool {
@@ -275,7 +268,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 			return
 		}
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.c.Limits.Read))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, jsonrpc.MaxLine))
 	if err != nil {
 		httpError(w, http.StatusRequestEntityTooLarge, nil,

@@ -14,13 +14,6 @@ import (
 	"btools/lib/wait"
 )
 
-const (
-	startTimeout = 5 * time.Minute // npx may have to fetch it first
-	steadyAfter  = time.Minute     // a child that lives so long does not crash repeatedly
-	firstDelay   = time.Second     // after the second crash
-	maxDelay     = 30 * time.Second
-)
-
 // kid is a child of a session, for one browser: it is started when it is
 // needed, and again when it has ended.
 type kid struct {
@@ -40,20 +33,18 @@ type kid struct {
 func newKid(s *Session, child *Child, b Browser, caps json.RawMessage, subs map[string]int) *kid {
 	k := &kid{session: s, child: child, browser: b, caps: caps, subs: subs}
 	k.proc.Start, k.proc.Gone = k.start, (*process).gone
-	k.proc.Backoff = wait.Backoff{First: firstDelay, Max: maxDelay, Steady: steadyAfter}
+	limits := s.c.Limits
+	k.proc.Backoff = wait.Backoff{First: limits.FirstDelay, Max: limits.MaxDelay, Steady: limits.Steady}
 	return k
 }
 
 // running is the child's process if it is up, else nil.
 func (k *kid) running() *process { return k.proc.Running() }
 
-// slowAfter is how long a start may take until the status speaks of it.
-const slowAfter = 5 * time.Second
-
 // slow tells of children whose start takes long.
 func (s *Session) slow() (notes []string) {
 	for _, k := range s.children.list() {
-		if took := k.proc.Starting(); took > slowAfter {
+		if took := k.proc.Starting(); took > s.c.Limits.Slow {
 			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", k.child.Name,
 				took.Round(time.Second)))
 		}
@@ -69,8 +60,9 @@ func (k *kid) get(ctx context.Context) (*process, error) {
 
 // start starts the child and makes it ready for calls.
 func (k *kid) start() (*process, error) {
-	ctx, cancel := context.WithTimeoutCause(k.session.ctx, startTimeout,
-		fmt.Errorf("child %s did not answer within %v", k.child.Name, startTimeout))
+	most := k.session.c.Limits.Start
+	ctx, cancel := context.WithTimeoutCause(k.session.ctx, most,
+		fmt.Errorf("child %s did not answer within %v", k.child.Name, most))
 	defer cancel()
 	p, err := k.begin(ctx)
 	if err != nil && !k.proc.Refuses() && k.session.ctx.Err() == nil {

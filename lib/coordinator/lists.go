@@ -97,7 +97,7 @@ func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child
 
 // having are the children with a capability, once they have told theirs.
 func (s *Session) having(ctx context.Context, capability string) []*Child {
-	s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.greeted })
+	s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.greeted })
 	return s.c.having(capability)
 }
 

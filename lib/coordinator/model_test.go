@@ -83,7 +83,7 @@ func (m *model) end(c *modelCall) {
 // require has the host told, after a delay, what it is asked.
 func (m *model) require(c *modelCall, delay time.Duration) {
 	c.state = modelAwaiting
-	c.expire = time.Now().Add(delay + parkedFor)
+	c.expire = time.Now().Add(delay + DefaultLimits.AwaitInput)
 	slices.Sort(c.asked)
 	m.hears("%s requires %s", c.id, strings.Join(c.asked, ","))
 }
@@ -94,7 +94,7 @@ func (m *model) settle() {
 		if c.state == modelAsking && len(c.asked) == 0 {
 			c.state = modelOpen
 		} else if c.state == modelAsking {
-			m.require(c, settleDelay)
+			m.require(c, DefaultLimits.Settle)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (r *modelRun) do(op, arg byte) {
 			r.modelled.answer(n)
 		}
 	case 3:
-		r.pass(settleDelay)
+		r.pass(DefaultLimits.Settle)
 	case 4, 5: // the host comes again, with some answers; 5: with the state before
 		c := pick(at(modelAwaiting, modelAnswered))
 		if c == nil {
@@ -249,7 +249,7 @@ func (r *modelRun) do(op, arg byte) {
 		c.asked = c.asked[1:]
 		r.takeBack(key)
 	case 8: // time passes
-		r.pass(parkedFor / 4)
+		r.pass(DefaultLimits.AwaitInput / 4)
 	}
 	r.check(fmt.Sprintf("event %d, %d", op%9, arg))
 }
@@ -445,11 +445,11 @@ func (s *modelledTable) apply(change func(*modelTable) []modelEffect) {
 			}
 			result := jsonrpc.Set(json.RawMessage(`{"resultType":"input_required"}`), "inputRequests", requests)
 			s.host = append(s.host, string(jsonrpc.Response(e.ID, jsonrpc.Set(result, "requestState", quote(e.Key)))))
-			time.AfterFunc(parkedFor, func() {
+			time.AfterFunc(DefaultLimits.AwaitInput, func() {
 				s.apply(func(t *modelTable) []modelEffect { return t.Expire(e.Request, e.Round) })
 			})
 		case pending.Settle:
-			time.AfterFunc(settleDelay, func() {
+			time.AfterFunc(DefaultLimits.Settle, func() {
 				s.apply(func(t *modelTable) []modelEffect { return t.Settle(e.Request) })
 			})
 		case pending.Cancel:
@@ -538,17 +538,18 @@ func (s *modelledTable) close() {
 	s.mu.Lock()
 	s.child = nil
 	s.mu.Unlock()
-	time.Sleep(parkedFor) // its timers end
+	time.Sleep(DefaultLimits.AwaitInput) // its timers end
 }
 
 // The core does by itself what the session does with it.
 func FuzzTable(f *testing.F) {
 	fuzzModel(f, func(*testing.T) modelled {
 		s := &modelledTable{requests: map[string]*pending.Request[modelChild, string]{}}
-		s.t = modelTable{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: func() string {
-			s.keys++
-			return fmt.Sprint("key", s.keys)
-		}}
+		s.t = modelTable{MaxAwaiting: DefaultLimits.Awaiting, MaxQuestions: DefaultLimits.Questions,
+			NewKey: func() string {
+				s.keys++
+				return fmt.Sprint("key", s.keys)
+			}}
 		return s
 	})
 }
@@ -564,7 +565,7 @@ func TestChildEndsWhileHostIsAsked(t *testing.T) {
 			return "", nil
 		}))
 		f.ask(statelessCall("1", ""))
-		time.Sleep(settleDelay)
+		time.Sleep(DefaultLimits.Settle)
 		got := f.heard()
 		if len(got) != 1 {
 			t.Fatalf("%q", got)

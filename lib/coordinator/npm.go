@@ -107,7 +107,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, 
 		argv = append(argv, "--prefer-offline")
 	}
 	argv = append(argv, "--", "node", "-p", "process.env.PATH")
-	cmd, err := hold(argv, append(os.Environ(), quietNpm))
+	cmd, err := hold(argv, append(os.Environ(), quietNpm), DefaultLimits.Stop)
 	if err != nil {
 		return "", err
 	}

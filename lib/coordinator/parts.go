@@ -172,12 +172,13 @@ func (s *Session) roomLocked(id string) error {
 	if s.virtuals.all[""] != nil {
 		some--
 	}
-	if some >= maxIDsOfHost && !s.requests.table.Shared { // by hosts that know nothing of each other
+	if some >= s.c.Limits.SessionIDsOfHost && !s.requests.table.Shared { // by hosts that know nothing of each other
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
-	if s.c.ids.Add(1) > maxIDs {
+	if s.c.ids.Add(1) > int64(s.c.Limits.SessionIDs) {
 		s.c.ids.Add(-1)
-		return fmt.Errorf("there are %d session_ids of all hosts in use, and no more are allowed: %s", maxIDs, hint)
+		return fmt.Errorf("there are %d session_ids of all hosts in use, and no more are allowed: %s",
+			s.c.Limits.SessionIDs, hint)
 	}
 	return nil
 }

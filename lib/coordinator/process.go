@@ -26,6 +26,7 @@ type process struct {
 	browser Browser
 	caps    json.RawMessage // see kid
 	host    host
+	limits  Limits
 
 	can   json.RawMessage // its capabilities, once it is initialized
 	prog  program
@@ -46,10 +47,6 @@ type process struct {
 	words     lastWords
 }
 
-// stopGrace is how long a child may take to end after the end of its input,
-// and again after TERM.
-const stopGrace = 2 * time.Second
-
 // maxWaiting bounds what waits for a child that does not read, in bytes.
 const maxWaiting = 64 << 20
 
@@ -62,14 +59,11 @@ var errNoJSON = errors.New("it is no JSON")
 // errBusy says that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
-// closedGrace is how long a child may take to end after it has closed its
-// input.
-const closedGrace = time.Second
-
 // startProcess starts a child for a browser. The caller has it run.
 func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage,
 	h host) (*process, error) {
-	p := &process{child: child, browser: b, caps: caps, host: h, ended: make(chan struct{}), quiet: len(levels),
+	p := &process{child: child, browser: b, caps: caps, host: h, limits: c.Limits, ended: make(chan struct{}),
+		quiet: len(levels),
 		calls: map[int64]call{}}
 	p.words.name, p.words.log = child.Name, c.Stderr
 	var err error
@@ -132,7 +126,7 @@ func (p *process) wait() error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(closedGrace):
+	case <-time.After(p.limits.Closed):
 	}
 	p.fail(fmt.Errorf("child %s has closed its input", p.child.Name))
 	p.prog.end()
@@ -199,10 +193,10 @@ func (p *process) stop() {
 	written := p.in.Close()
 	select {
 	case <-written:
-	case <-time.After(stopGrace):
+	case <-time.After(p.limits.Stop):
 	case <-p.ended:
 	}
-	held.End(p.ended, held.Step{Do: func() { p.prog.input().Close() }, Wait: stopGrace},
-		held.Step{Do: p.prog.end, Wait: 2*stopGrace + launcher.Margin}, held.Step{Do: p.prog.kill})
+	held.End(p.ended, held.Step{Do: func() { p.prog.input().Close() }, Wait: p.limits.Stop},
+		held.Step{Do: p.prog.end, Wait: 2*p.limits.Stop + launcher.Margin}, held.Step{Do: p.prog.kill})
 	<-p.ended
 }

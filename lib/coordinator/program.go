@@ -129,7 +129,7 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *l
 		return nil, err
 	}
 	x := &execution{mark: "BTOOLS_CHILD=" + rand.Text()}
-	cmd, err := hold(argv, append(env, x.mark))
+	cmd, err := hold(argv, append(env, x.mark), c.Limits.Stop)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (
 
 // hold is what runs a command by "bmcp hold", which takes along what the
 // command has started when it ends.
-func hold(argv, env []string) (*exec.Cmd, error) {
+func hold(argv, env []string, stop time.Duration) (*exec.Cmd, error) {
 	path, err := lookPath(argv[0])
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func hold(argv, env []string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := exec.Command(self, slices.Concat([]string{"hold"}, held.BindArgs(),
-		[]string{"--stop-timeout=" + stopGrace.String(), "--", path}, argv[1:])...)
+		[]string{"--stop-timeout=" + stop.String(), "--", path}, argv[1:])...)
 	cmd.Env = env
 	return cmd, nil
 }

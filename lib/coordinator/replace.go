@@ -2,10 +2,6 @@ package coordinator
 
 import "time"
 
-// maxReplaced is how many processes of a session at most run for calls that
-// wait for their hosts only.
-const maxReplaced = 8
-
 // replaceEvery is how often it is looked whether such a process has calls left.
 const replaceEvery = time.Second
 
@@ -28,7 +24,7 @@ func (s *Session) replace(k *kid) {
 		calls, cancelled = p.open()
 		awaiting = t.WaitFor(p)
 	})
-	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, maxReplaced) {
+	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, s.c.Limits.Replaced) {
 		return
 	}
 	k.proc.Forget(p)

@@ -64,12 +64,12 @@ func (s *Session) execute(e effect) {
 	case pending.Release:
 		s.c.releasing.Go(e.Lease.Release)
 	case pending.Settle:
-		time.AfterFunc(settleDelay, func() {
+		time.AfterFunc(s.c.Limits.Settle, func() {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
 		})
 	case pending.RequireInput:
 		f := e.Request.Value
-		f.expiry.Store(time.AfterFunc(parkedFor, func() {
+		f.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
 		s.send(e.ID, true, jsonrpc.Response(e.ID, f.dialect.inputRequired(f.Method, e.Key, e.Questions)))

@@ -122,7 +122,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	case "tools/list":
 		s.startAll(f.caps, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
-		s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.listed })
+		s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.listed })
 		told.Stop()
 		s.list(f, "tools", s.lists.give(f.caps).tools)
 	case "tools/call":
@@ -212,7 +212,7 @@ func (s *Session) find(ctx context.Context, name string) (route, bool) {
 		return r, true
 	}
 	s.startAll(caps, true)
-	s.c.await(ctx, listWait, func(l *listing) chan struct{} { return l.said })
+	s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.said })
 	r, ok = s.tools(caps).routes[name]
 	return r, ok
 }

@@ -16,18 +16,6 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-const (
-	// greetWait is how long the host's greeting waits for children that are
-	// run for the first time; hosts give up after a second.
-	greetWait = 800 * time.Millisecond
-	// listWait is how long its first question for their tools waits: of each
-	// child once, all questions together.
-	listWait = 20 * time.Second
-	// lateWait is how long a child is waited for that did not answer in time
-	// before.
-	lateWait = time.Second
-)
-
 // legacy is the protocol that children are spoken to in, at most: the newest
 // one with a handshake.
 const legacy = "2025-11-25"
@@ -68,7 +56,8 @@ type Session struct {
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
 	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{})}
-	s.requests.table = table{MaxAwaiting: maxParked, MaxQuestions: maxQuestions, NewKey: rand.Text}
+	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
+		NewKey: rand.Text}
 	s.children.all, s.children.started = map[string]*kid{}, map[string]bool{}
 	s.lists.c, s.lists.all = c, map[string]*toolList{}
 	s.turns.group = func(t *turn) string {
@@ -224,7 +213,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 	s.params.CompareAndSwap(nil, &params)
 	s.startAll(nil, false)
 	s.do(func() {
-		s.c.await(ctx, greetWait, func(l *listing) chan struct{} { return l.greeted })
+		s.c.await(ctx, s.c.Limits.Initialize, func(l *listing) chan struct{} { return l.greeted })
 		s.introduce(f, result)
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/jsonrpc"
 )
@@ -31,23 +30,6 @@ const (
 	metaLogLevel     = "io.modelcontextprotocol/logLevel"
 	metaServer       = "io.modelcontextprotocol/serverInfo"
 	metaSubscription = "io.modelcontextprotocol/subscriptionId"
-)
-
-const (
-	// settleDelay is how long what a child asks waits for more of it, so that
-	// the host has to come again only once.
-	settleDelay = 20 * time.Millisecond
-	// parkedFor is how long a request waits for the host to come again: people
-	// may have to be asked.
-	parkedFor = 5 * time.Minute
-	// maxParked is how many requests of a session wait so at most.
-	maxParked = 64
-	// maxSets is how many sets of what its hosts can be asked a session has
-	// children for.
-	maxSets = 8
-	// maxSubscriptions is how many resources one subscriptions/listen is
-	// acknowledged for.
-	maxSubscriptions = 1000
 )
 
 // levels are those of log messages, the least severe first.
@@ -172,7 +154,8 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	}
 	var uris []json.RawMessage
 	if jsonrpc.Get(can, "resources", "subscribe") != nil {
-		uris = slices.Collect(upTo(maxSubscriptions, jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))))
+		uris = slices.Collect(upTo(s.c.Limits.Subscriptions,
+			jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))))
 	}
 	if len(uris) > 0 {
 		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))

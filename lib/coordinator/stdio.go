@@ -17,16 +17,9 @@ import (
 // maxUnread bounds what waits for a host that does not read, in bytes.
 const maxUnread = 64 << 20
 
-// drainTimeout is how long requests may take to be answered after the host's
-// end of file.
-const drainTimeout = 30 * time.Second
-
 // hungUpEvery is how often it is looked whether the host has gone, once it has
 // ended its messages.
 const hungUpEvery = 100 * time.Millisecond
-
-// flushTimeout is how long a host may read nothing of the last messages.
-const flushTimeout = 4 * time.Second
 
 // ServeStdio serves one host on two streams, until its end of file, and until
 // what was asked before that is answered and read, or until the context ends
@@ -66,9 +59,9 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 	case <-read:
 		s.silent()
 		reads, stop := whileRead(ctx, out)
-		drain, cancel := context.WithTimeout(reads, drainTimeout)
+		drain, cancel := context.WithTimeout(reads, c.Limits.Drain)
 		s.Drain(drain)
-		w.Await(reads, w.Idle(), flushTimeout)
+		w.Await(reads, w.Idle(), c.Limits.Flush)
 		cancel()
 		stop()
 	case <-w.Done():
@@ -80,11 +73,11 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 			defer close(closed)
 			s.Close()
 		}()
-		err := w.Await(context.Background(), closed, flushTimeout)
+		err := w.Await(context.Background(), closed, c.Limits.Flush)
 		done := w.Close() // who waits to say something does no more
 		<-closed
 		if err == nil {
-			err = w.Await(context.Background(), done, flushTimeout)
+			err = w.Await(context.Background(), done, c.Limits.Flush)
 		}
 		if err = cmp.Or(err, w.Lost()); err != nil {
 			return fmt.Errorf("cannot write the last messages to the host: %w", err)

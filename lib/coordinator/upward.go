@@ -82,7 +82,7 @@ func (s *Session) relist(p *process) {
 func (s *Session) refresh(p *process) {
 	for {
 		p.listing.Store(isListing)
-		ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, s.c.Limits.Start)
 		tools, err := pages(ctx, p, "tools/list", "tools")
 		cancel()
 		if err == nil {
@@ -96,10 +96,6 @@ func (s *Session) refresh(p *process) {
 		time.Sleep(20 * time.Millisecond) // many changes are one
 	}
 }
-
-// maxQuestions is how many questions of a child its host has to answer at once
-// at most: a host may never do so.
-const maxQuestions = 64
 
 // needs are the capabilities that a host must have for what a child asks it.
 var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation",

@@ -42,12 +42,6 @@ type Sessions struct {
 	BrowserIdle time.Duration
 }
 
-// Bounds of the virtual browsers that have a session_id.
-const (
-	maxIDsOfHost = 32
-	maxIDs       = 256
-)
-
 // hostSession is the session that has the browser's profile, with Beside. No
 // other has its name: those have the host's in front.
 const hostSession = "host"
@@ -59,7 +53,8 @@ func (v Sessions) flags() []string {
 		return nil
 	}
 	all := []string{
-		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d", 2*(maxSessions+maxIDs)),
+		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
+			2*(DefaultLimits.Sessions+DefaultLimits.SessionIDs)),
 		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--upload-root=/",
 	}
 	if v.Sharing == Beside {
