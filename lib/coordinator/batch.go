@@ -7,14 +7,10 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// batching is the protocol that has batches: arrays of messages. It is the
-// only one.
-const batching = "2025-03-26"
-
 // batch are the messages of an array, or why it is none of this session. What
 // is no message has an error in its place.
 func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
-	if jsonrpc.GetString(s.hostParams(), "protocolVersion") != batching {
+	if !s.hasBatches() {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize",
 			batching)

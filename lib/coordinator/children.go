@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -10,16 +9,15 @@ import (
 // children are the children of a session.
 type children struct {
 	mu       sync.Mutex
-	all      map[string]*kid // by child, browser and what the host can be asked
-	started  map[string]bool // what hosts can be asked that children were started for
-	replaced []*process      // that go on for calls that await input, see Session.replace
+	all      map[string]*kid   // by child, audience and browser
+	started  map[audience]bool // that children were started for
+	replaced []*process        // that go on for calls that await input, see Session.replace
 	closed   bool
 }
 
-// kid is the child for a browser, and for what the host can be asked, nil if
-// the session is closed.
-func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
-	key := child.Name + "\x00" + string(caps) + "\x00"
+// kid is the child for a browser and an audience, nil if the session is closed.
+func (s *Session) kid(child *Child, b Browser, to audience) *kid {
+	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
 	}
@@ -39,7 +37,7 @@ func (s *Session) kid(child *Child, b Browser, caps json.RawMessage) *kid {
 		k = nil
 	}
 	if k == nil {
-		k = newKid(s, child, b, caps, subs)
+		k = newKid(s, child, b, to, subs)
 		c.all[key] = k
 	}
 	return k
@@ -62,22 +60,21 @@ func (c *children) running() (running []*process) {
 	return running
 }
 
-// start notes that children are started for hosts that can be asked this, and
-// reports whether some were before.
-func (c *children) start(caps json.RawMessage) (before bool) {
+// start notes that children are started for an audience, and reports whether
+// some were before.
+func (c *children) start(to audience) (before bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before = c.started[string(caps)]
-	c.started[string(caps)] = true
+	before = c.started[to]
+	c.started[to] = true
 	return before
 }
 
-// hasRoom reports whether children may be started for hosts that can be asked
-// this.
-func (c *children) hasRoom(caps json.RawMessage, most int) bool {
+// hasRoom reports whether children may be started for an audience.
+func (c *children) hasRoom(to audience, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.started[string(caps)] || len(c.started) < most
+	return c.started[to] || len(c.started) < most
 }
 
 // remove removes those of a virtual browser.

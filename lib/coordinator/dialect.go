@@ -32,6 +32,34 @@ type dialect interface {
 	relaysUnknown() bool
 }
 
+// Versions of the protocol.
+const (
+	// legacy is the newest one with a handshake: what children are spoken to in,
+	// at most.
+	legacy = "2025-11-25"
+	// batching is the one that has batches: arrays of messages. It is the only
+	// one.
+	batching = "2025-03-26"
+)
+
+// isNewer reports whether a version of the protocol has no handshake.
+func isNewer(version string) bool { return version > legacy }
+
+// isStatelessByHTTP reports whether a message is of the stateless protocol, by
+// what it says of itself or by the version in its header.
+func isStatelessByHTTP(m *jsonrpc.Message, version string, inSession bool) bool {
+	return isStateless(m) || !inSession && isNewer(version)
+}
+
+// takesEmptyEvents reports whether hosts of a version take an event without
+// data for what it is, and not for a message.
+func takesEmptyEvents(version string) bool { return version >= legacy }
+
+// hasBatches reports whether the host may send batches.
+func (s *Session) hasBatches() bool {
+	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == batching
+}
+
 // choose gives a request its dialect, by what it says of itself.
 func (c *Coordinator) choose(f *flight, m *jsonrpc.Message) {
 	if !isStateless(m) {
@@ -39,7 +67,7 @@ func (c *Coordinator) choose(f *flight, m *jsonrpc.Message) {
 		return
 	}
 	meta := jsonrpc.Get(m.Params, "_meta")
-	f.caps, f.Level = askable(jsonrpc.Get(meta, metaCapabilities)), len(levels)
+	f.audience, f.Level = audience(askable(jsonrpc.Get(meta, metaCapabilities))), len(levels)
 	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
 		f.Level = i
 	}
@@ -110,8 +138,8 @@ func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Messa
 		s.fail(f, d.refused)
 		return false
 	}
-	if !s.children.hasRoom(f.caps, s.c.Limits.CapabilitySets) {
-		f.caps = json.RawMessage("{}")
+	if !s.children.hasRoom(f.audience, s.c.Limits.CapabilitySets) {
+		f.audience = askNothing
 	}
 	if m.Method == "server/discover" {
 		return true
@@ -120,7 +148,7 @@ func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Messa
 	if s.resume(m, f) {
 		return false
 	}
-	s.startAll(f.caps, false)
+	s.startAll(f.audience, false)
 	return true
 }
 

@@ -15,13 +15,13 @@ import (
 // flight is a request of the host that is being answered.
 type flight struct {
 	pending.Request[*process, *flight]
-	place   *place
-	turn    *turn                      // nil: it has none, as it is not for a child or is relayed at once
-	cancel  context.CancelFunc         // of what is done for it
-	late    atomic.Pointer[time.Timer] // ends it; nil: nothing does
-	expiry  atomic.Pointer[time.Timer] // ends it while it awaits input
-	dialect dialect
-	caps    json.RawMessage // what the host can be asked; nil: what it has said in its handshake
+	place    *place
+	turn     *turn                      // nil: it has none, as it is not for a child or is relayed at once
+	cancel   context.CancelFunc         // of what is done for it
+	late     atomic.Pointer[time.Timer] // ends it; nil: nothing does
+	expiry   atomic.Pointer[time.Timer] // ends it while it awaits input
+	dialect  dialect
+	audience audience
 }
 
 type (

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -301,7 +300,7 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 		httpError(w, http.StatusBadRequest, nil,
 			jsonrpc.Errorf(jsonrpc.InvalidRequest, "the id of a request is a string or a number"))
 		return
-	case isStateless(m) || s == nil && r.Header.Get(mcp.HeaderProtocolVersion) > legacy:
+	case isStatelessByHTTP(m, r.Header.Get(mcp.HeaderProtocolVersion), s != nil):
 		f.stateless(w, r, m)
 		return
 	case s == nil && m.Method == "initialize" && m.IsRequest():
@@ -387,143 +386,5 @@ func (s *httpSession) stream(w http.ResponseWriter, r *http.Request, l *eventlog
 	w.WriteHeader(http.StatusOK)
 	out := s.flow.to(w)
 	defer out.end()
-	// Hosts of protocols before take an event without data for a message.
-	l.Write(r.Context(), out, r.Header.Get(mcp.HeaderProtocolVersion) >= legacy)
-}
-
-// stateless answers a message of a host without a session, whose requests say
-// all that there is to know of it. All of them share one session, where each
-// request has an ID of our own.
-func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	if !m.IsRequest() {
-		w.WriteHeader(http.StatusAccepted) // there is none that could be of use
-		return
-	}
-	s := f.session("")
-	if s == nil {
-		httpError(w, http.StatusServiceUnavailable, m.ID, errStopping)
-		return
-	}
-	if err := s.checkStateless(r.Header, m); err != nil {
-		httpError(w, http.StatusBadRequest, m.ID, err)
-		return
-	}
-	s.alive()
-	own := json.RawMessage(`"` + rand.Text() + `"`)
-	params, token := m.Params, jsonrpc.Get(m.Params, "_meta", "progressToken")
-	if token != nil {
-		params = jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), "progressToken", own))
-	}
-	st, _ := s.log.Begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
-	listener := s.log.Listen(st)
-	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
-	s.handle(renamedRequest, err)
-	s.single(w, r, listener)
-	// It is over, or the host is gone.
-	s.log.Drop(string(own))
-	s.cancel(own, "the host is gone")
-}
-
-// renamed is a message to a host that knows another ID, and another token of
-// its progress.
-func renamed(message []byte, own, id, token json.RawMessage) []byte {
-	m, err := jsonrpc.Parse(message)
-	if err != nil {
-		return message
-	}
-	in := func(object json.RawMessage) (json.RawMessage, bool) {
-		meta := jsonrpc.Get(object, "_meta")
-		if string(jsonrpc.Get(meta, metaSubscription)) != string(own) {
-			return object, false
-		}
-		return jsonrpc.Set(object, "_meta", jsonrpc.Set(meta, metaSubscription, id)), true
-	}
-	switch {
-	case m.IsResponse():
-		if result, ok := in(m.Result); ok {
-			return jsonrpc.Response(id, result)
-		}
-		return m.WithID(id)
-	case m.Method == "notifications/progress" && token != nil:
-		return withParams(m, jsonrpc.Set(m.Params, "progressToken", token)).Raw
-	}
-	if params, ok := in(m.Params); ok {
-		return withParams(m, params).Raw
-	}
-	return message
-}
-
-// checkStateless refuses a request of the stateless protocol that does not say
-// what it has to, or says another thing in its headers.
-func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
-	if err := checkMeta(m); err != nil {
-		return err
-	}
-	version := jsonrpc.GetString(m.Params, "_meta", metaVersion)
-	if said := h.Get(mcp.HeaderProtocolVersion); said != version {
-		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's version is %q",
-			mcp.HeaderProtocolVersion, said, version)
-	}
-	if err := checkVersion(m); err != nil {
-		return err
-	}
-	// It reads the body as encoding/json does, which takes "Name" for "name":
-	// what we, and the children, take for the name has to be the same.
-	for _, params := range []json.RawMessage{m.Params, subjects(m.Params)} {
-		if err := mcp.ValidateStandardHeaders(h.Get, version, mcp.MCPMethod(m.Method), params); err != nil {
-			return jsonrpc.Errorf(headerMismatch, "%v", err)
-		}
-	}
-	if m.Method != "tools/call" {
-		return nil
-	}
-	routes := s.tools(askable(jsonrpc.Get(m.Params, "_meta", metaCapabilities))).routes
-	tool := routes[jsonrpc.GetString(m.Params, "name")].tool
-	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
-	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")},
-		subjects(m.Params)); err != nil {
-		return jsonrpc.Errorf(headerMismatch, "%v", err)
-	}
-	return nil
-}
-
-// subjects are those of a request's parameters that its headers repeat.
-func subjects(params json.RawMessage) (some json.RawMessage) {
-	for _, name := range []string{"name", "uri", "arguments"} {
-		if v := jsonrpc.Get(params, name); v != nil {
-			some = jsonrpc.Set(some, name, v)
-		}
-	}
-	return some
-}
-
-// statuses are those of HTTP that errors have in the stateless protocol.
-var statuses = map[int]int{
-	jsonrpc.MethodNotFound: http.StatusNotFound, headerMismatch: http.StatusBadRequest,
-	missingCapability: http.StatusBadRequest, unsupportedVersion: http.StatusBadRequest,
-}
-
-// single answers with a stream of events or, if all of it is one answer, with
-// that.
-func (s *httpSession) single(w http.ResponseWriter, r *http.Request, l *eventlog.Listener) {
-	message, err := l.Only(r.Context())
-	if err != nil {
-		return
-	}
-	if message == nil {
-		s.stream(w, r, l)
-		return
-	}
-	status := http.StatusOK
-	if m, err := jsonrpc.Parse(message); err == nil && m.Error != nil {
-		code, _ := strconv.Atoi(string(jsonrpc.Get(m.Error, "code")))
-		if n := statuses[code]; n != 0 {
-			status = n
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	out := s.flow.to(w)
-	defer out.end()
-	out.Write(message)
+	l.Write(r.Context(), out, takesEmptyEvents(r.Header.Get(mcp.HeaderProtocolVersion)))
 }

@@ -17,10 +17,10 @@ import (
 // kid is a child of a session, for one browser: it is started when it is
 // needed, and again when it has ended.
 type kid struct {
-	session *Session
-	child   *Child
-	browser Browser
-	caps    json.RawMessage // what a host of the stateless protocol can be asked; nil: it is of one before
+	session  *Session
+	child    *Child
+	browser  Browser
+	audience audience
 
 	proc wait.Starter[*process]
 
@@ -30,8 +30,8 @@ type kid struct {
 
 // newKid is a child that has not been started, and that will have these
 // subscriptions.
-func newKid(s *Session, child *Child, b Browser, caps json.RawMessage, subs map[string]int) *kid {
-	k := &kid{session: s, child: child, browser: b, caps: caps, subs: subs}
+func newKid(s *Session, child *Child, b Browser, to audience, subs map[string]int) *kid {
+	k := &kid{session: s, child: child, browser: b, audience: to, subs: subs}
 	k.proc.Start, k.proc.Gone = k.start, (*process).gone
 	limits := s.c.Limits
 	k.proc.Backoff = wait.Backoff{First: limits.FirstDelay, Max: limits.MaxDelay, Steady: limits.Steady}
@@ -73,12 +73,12 @@ func (k *kid) start() (*process, error) {
 
 func (k *kid) begin(ctx context.Context) (*process, error) {
 	s := k.session
-	p, err := s.c.startProcess(ctx, k.child, k.browser, k.caps, s)
+	p, err := s.c.startProcess(ctx, k.child, k.browser, k.audience, s)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", k.child.Name, err)
 	}
 	s.requests.work.Go(p.run) // whose end waits for this start
-	result, err := p.call(ctx, "initialize", s.childParams(k.caps))
+	result, err := p.call(ctx, "initialize", k.audience.childParams(s))
 	if err != nil {
 		p.stop()
 		var e *jsonrpc.Error
@@ -98,7 +98,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	}
 	p.notify("notifications/initialized", nil)
 	p.can = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := s.level.Load(); level != nil && k.caps == nil && jsonrpc.Get(p.can, "logging") != nil {
+	if level := k.audience.logLevel(s); level != nil && jsonrpc.Get(p.can, "logging") != nil {
 		p.tell("logging/setLevel", *level)
 	}
 	s.do(func() { s.watchHealth(p) })
@@ -108,7 +108,7 @@ func (k *kid) begin(ctx context.Context) (*process, error) {
 	}
 	k.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
-		s.listTools(k.child, k.caps, nil)
+		s.listTools(k.child, k.audience, nil)
 	} else {
 		s.relist(p)
 	}

@@ -22,11 +22,11 @@ type host interface {
 
 // process is a child MCP server that runs.
 type process struct {
-	child   *Child
-	browser Browser
-	caps    json.RawMessage // see kid
-	host    host
-	limits  Limits
+	child    *Child
+	browser  Browser
+	audience audience
+	host     host
+	limits   Limits
 
 	can   json.RawMessage // its capabilities, once it is initialized
 	prog  program
@@ -60,9 +60,9 @@ var errNoJSON = errors.New("it is no JSON")
 var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess starts a child for a browser. The caller has it run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, caps json.RawMessage,
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, to audience,
 	h host) (*process, error) {
-	p := &process{child: child, browser: b, caps: caps, host: h, limits: c.Limits, ended: make(chan struct{}),
+	p := &process{child: child, browser: b, audience: to, host: h, limits: c.Limits, ended: make(chan struct{}),
 		quiet: len(levels),
 		calls: map[int64]call{}}
 	p.words.name, p.words.log = child.Name, c.Stderr

@@ -18,7 +18,7 @@ import (
 // fast relays the call of a tool at once, if nothing has to be waited for. It
 // reports whether it has.
 func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
-	r, ok := s.tools(f.caps).routes[jsonrpc.GetString(m.Params, "name")]
+	r, ok := s.tools(f.audience).routes[jsonrpc.GetString(m.Params, "name")]
 	if !ok || r.pools {
 		return false
 	}
@@ -28,7 +28,7 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 		return false
 	}
 	var p *process
-	if k := s.kid(r.child, at.browser(), f.caps); k != nil {
+	if k := s.kid(r.child, at.browser(), f.audience); k != nil {
 		s.replace(k)
 		if s.turns.isFirst(r.group(args), k) {
 			p = k.running()
@@ -120,11 +120,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
 	case "subscriptions/listen":
 		s.listen(ctx, f, m)
 	case "tools/list":
-		s.startAll(f.caps, false)
+		s.startAll(f.audience, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.listed })
 		told.Stop()
-		s.list(f, "tools", s.lists.give(f.caps).tools)
+		s.list(f, "tools", s.lists.give(f.audience).tools)
 	case "tools/call":
 		s.call(ctx, m, f)
 	case "ping":
@@ -182,7 +182,7 @@ func (s *Session) process(ctx context.Context, child *Child) (*kid, *process, er
 		}
 		b = s.own(b)
 	}
-	k := s.kid(child, b, capabilitiesOf(ctx))
+	k := s.kid(child, b, audienceOf(ctx))
 	if k == nil {
 		return nil, nil, errEnded
 	}
@@ -206,14 +206,14 @@ func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message,
 // find is the route of a tool; if it is not known, once the children have
 // listed theirs.
 func (s *Session) find(ctx context.Context, name string) (route, bool) {
-	caps := capabilitiesOf(ctx)
-	r, ok := s.tools(caps).routes[name]
+	to := audienceOf(ctx)
+	r, ok := s.tools(to).routes[name]
 	if ok {
 		return r, true
 	}
-	s.startAll(caps, true)
+	s.startAll(to, true)
 	s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.said })
-	r, ok = s.tools(caps).routes[name]
+	r, ok = s.tools(to).routes[name]
 	return r, ok
 }
 
@@ -262,7 +262,7 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 		return nil, err
 	}
 	if w == (which{}) {
-		s.warm(r.child, capabilitiesOf(ctx))
+		s.warm(r.child, audienceOf(ctx))
 	}
 	at, err := s.takeInTurn(ctx, t, w)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 
 // warm starts a child for the host's own browser while that is launched: where
 // it will be is known before.
-func (s *Session) warm(child *Child, caps json.RawMessage) {
+func (s *Session) warm(child *Child, to audience) {
 	if !s.c.Browsers.early() {
 		return
 	}
@@ -282,7 +282,7 @@ func (s *Session) warm(child *Child, caps json.RawMessage) {
 		if err != nil {
 			return // as the call will tell
 		}
-		if k := s.kid(child, s.own(at), caps); k != nil {
+		if k := s.kid(child, s.own(at), to); k != nil {
 			k.get(s.ctx)
 		}
 	})
@@ -319,7 +319,7 @@ func explain(err error) error {
 
 // at is the child for a place.
 func (s *Session) at(ctx context.Context, child *Child, at *place) (*process, error) {
-	k := s.kid(child, at.browser(), capabilitiesOf(ctx))
+	k := s.kid(child, at.browser(), audienceOf(ctx))
 	if k == nil {
 		return nil, errEnded
 	}

@@ -16,10 +16,6 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// legacy is the protocol that children are spoken to in, at most: the newest
-// one with a handshake.
-const legacy = "2025-11-25"
-
 // Send gives the host a message. To is the ID of the request of the host that
 // it belongs to, nil if it belongs to none; last says that it answers that. The
 // message is nil if the request is answered no more.
@@ -58,10 +54,10 @@ func (c *Coordinator) NewSession(send Send) *Session {
 	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{})}
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
 		NewKey: rand.Text}
-	s.children.all, s.children.started = map[string]*kid{}, map[string]bool{}
-	s.lists.c, s.lists.all = c, map[string]*toolList{}
+	s.children.all, s.children.started = map[string]*kid{}, map[audience]bool{}
+	s.lists.c, s.lists.all = c, map[audience]*toolList{}
 	s.turns.group = func(t *turn) string {
-		if r, ok := s.lists.tools(t.caps).routes[t.tool]; ok {
+		if r, ok := s.lists.tools(t.to).routes[t.tool]; ok {
 			return r.group(t.args)
 		}
 		return ""
@@ -189,7 +185,7 @@ func (s *Session) request(m *jsonrpc.Message) {
 	if m.Method == "tools/call" && s.fast(m, f) {
 		return
 	}
-	s.turns.add(f.turn, f.caps)
+	s.turns.add(f.turn, f.audience)
 	s.do(func() { s.serve(ctx, m, f) })
 }
 
@@ -211,7 +207,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 		params = json.RawMessage("{}")
 	}
 	s.params.CompareAndSwap(nil, &params)
-	s.startAll(nil, false)
+	s.startAll(ofHandshake, false)
 	s.do(func() {
 		s.c.await(ctx, s.c.Limits.Initialize, func(l *listing) chan struct{} { return l.greeted })
 		s.introduce(f, result)
@@ -221,8 +217,8 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 // startAll starts each child whose tools are not known, or that could not be
 // started, for any browser: none of them is launched for it. All has those
 // started too whose tools are only those of their last run.
-func (s *Session) startAll(caps json.RawMessage, all bool) {
-	started := s.children.start(caps)
+func (s *Session) startAll(to audience, all bool) {
+	started := s.children.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
 			if _, err := s.c.Browsers.any(s.ctx); err != nil && s.ctx.Err() == nil {
@@ -232,7 +228,7 @@ func (s *Session) startAll(caps json.RawMessage, all bool) {
 	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		known, live := s.c.known(child, s.askable(caps))
+		known, live := s.c.known(child, to.askable(s))
 		switch {
 		case s.c.retry(child), !live && all:
 		case started, known && !s.c.Eager:
@@ -244,7 +240,7 @@ func (s *Session) startAll(caps json.RawMessage, all bool) {
 				s.c.note(child, err)
 			}
 			for _, b := range some {
-				if k := s.kid(child, s.own(b), caps); k != nil {
+				if k := s.kid(child, s.own(b), to); k != nil {
 					s.do(func() {
 						if _, err := k.get(s.ctx); err != nil && s.ctx.Err() == nil {
 							s.c.note(child, err)
@@ -254,14 +250,6 @@ func (s *Session) startAll(caps json.RawMessage, all bool) {
 			}
 		})
 	}
-}
-
-// askable is what children can ask the host.
-func (s *Session) askable(caps json.RawMessage) string {
-	if caps != nil {
-		return string(caps)
-	}
-	return string(askable(jsonrpc.Get(s.hostParams(), "capabilities")))
 }
 
 // placesOf are where a child is started before it is called.
@@ -277,26 +265,6 @@ func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, er
 		return nil, err
 	}
 	return []Browser{b}, nil
-}
-
-// childParams are the parameters of a child's initialize: the host's, as the
-// child is to offer it what it offers us.
-func (s *Session) childParams(caps json.RawMessage) json.RawMessage {
-	params := s.hostParams()
-	if caps != nil {
-		params = jsonrpc.Set(nil, "capabilities", caps)
-	}
-	if v := jsonrpc.GetString(params, "protocolVersion"); v == "" || v > legacy {
-		params = jsonrpc.Set(params, "protocolVersion", json.RawMessage(strconv.Quote(legacy)))
-	}
-	if jsonrpc.Get(params, "capabilities") == nil {
-		params = jsonrpc.Set(params, "capabilities", json.RawMessage("{}"))
-	}
-	if jsonrpc.Get(params, "clientInfo") == nil {
-		params = jsonrpc.Set(params, "clientInfo",
-			json.RawMessage(`{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`))
-	}
-	return params
 }
 
 // hostParams are those of the host's initialize, nil before it.

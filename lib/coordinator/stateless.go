@@ -39,7 +39,7 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // says of itself or by its method.
 func isStateless(m *jsonrpc.Message) bool {
 	return m.Method == "server/discover" || m.Method == "subscriptions/listen" ||
-		jsonrpc.GetString(m.Params, "_meta", metaVersion) > legacy
+		isNewer(jsonrpc.GetString(m.Params, "_meta", metaVersion))
 }
 
 // checkMeta refuses a request of the stateless protocol that does not say what
@@ -96,14 +96,6 @@ func askable(caps json.RawMessage) json.RawMessage {
 		out = jsonrpc.Set(out, can.name, parts)
 	}
 	return out
-}
-
-// capabilitiesOf are those of the request that something is done for.
-func capabilitiesOf(ctx context.Context) json.RawMessage {
-	if f, ok := ctx.Value(flightKey{}).(*flight); ok {
-		return f.caps
-	}
-	return nil
 }
 
 // askLater has the host asked what a child asks, by the answer to the request
@@ -167,7 +159,7 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
 		tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
 	s.read(func(t *table) { t.Subscribe(&f.Request, slices.Clone(agreed)) }) // what comes must come after that
-	s.lists.watch(f.caps)
+	s.lists.watch(f.audience)
 	for _, raw := range uris {
 		var uri string
 		if json.Unmarshal(raw, &uri) != nil {

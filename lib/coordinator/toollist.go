@@ -55,23 +55,23 @@ func sameTools(a, b []json.RawMessage) bool {
 type toolLists struct {
 	c   *Coordinator
 	mu  sync.Mutex
-	all map[string]*toolList // by what the host can be asked
+	all map[audience]*toolList // by audience
 }
 
 // tools are the tools of hosts that can be asked this, as they are known now.
-func (s *Session) tools(caps json.RawMessage) *merged { return s.lists.tools(caps) }
+func (s *Session) tools(to audience) *merged { return s.lists.tools(to) }
 
-func (t *toolLists) tools(caps json.RawMessage) *merged {
+func (t *toolLists) tools(to audience) *merged {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.mergedLocked(t.listLocked(caps))
+	return t.mergedLocked(t.listLocked(to))
 }
 
-func (t *toolLists) listLocked(caps json.RawMessage) *toolList {
-	l := t.all[string(caps)]
+func (t *toolLists) listLocked(to audience) *toolList {
+	l := t.all[to]
 	if l == nil {
 		l = &toolList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{}}
-		t.all[string(caps)] = l
+		t.all[to] = l
 	}
 	return l
 }
@@ -86,10 +86,10 @@ func (t *toolLists) mergedLocked(l *toolList) *merged {
 
 // give returns the tools for the host's eyes. The names in it stay what they
 // are for this host: it may not heed that the list has changed.
-func (t *toolLists) give(caps json.RawMessage) *merged {
+func (t *toolLists) give(to audience) *merged {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.listLocked(caps)
+	l := t.listLocked(to)
 	m := t.mergedLocked(l)
 	if len(l.names) > maxGiven {
 		l.names, l.keys = map[toolKey]string{}, map[string]toolKey{}
@@ -103,49 +103,49 @@ func (t *toolLists) give(caps json.RawMessage) *merged {
 }
 
 // watch has what changes from now on told.
-func (t *toolLists) watch(caps json.RawMessage) {
+func (t *toolLists) watch(to audience) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.listLocked(caps); l.told == nil {
+	if l := t.listLocked(to); l.told == nil {
 		l.told = t.mergedLocked(l)
 	}
 }
 
 // set notes what a child of the session has listed.
-func (t *toolLists) set(child *Child, caps json.RawMessage, tools []json.RawMessage) {
+func (t *toolLists) set(child *Child, to audience, tools []json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.listLocked(caps)
+	l := t.listLocked(to)
 	if own, ok := l.own[child.Name]; !ok || !sameTools(own, tools) {
 		l.own[child.Name], l.merged = tools, nil
 	}
 }
 
-// changed are the lists that are not what was told last, by what the host can
-// be asked: they are told now.
-func (t *toolLists) changed() map[string]bool {
+// changed are the lists that are not what was told last, by audience: they are
+// told now.
+func (t *toolLists) changed() map[audience]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed := map[string]bool{}
-	for caps, l := range t.all {
+	changed := map[audience]bool{}
+	for to, l := range t.all {
 		now := t.mergedLocked(l)
 		if l.told == nil || sameTools(l.told.tools, now.tools) {
 			continue
 		}
-		changed[caps], l.told = true, now
+		changed[to], l.told = true, now
 	}
 	return changed
 }
 
 // listTools notes what a child of the session lists, and tells the hosts whose
 // list that changes.
-func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.RawMessage) {
-	tools, changed, err := s.c.list(child, s.askable(caps), tools)
+func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) {
+	tools, changed, err := s.c.list(child, to.askable(s), tools)
 	if err != nil {
 		s.c.failed(child, err)
 		return
 	}
-	s.lists.set(child, caps, tools)
+	s.lists.set(child, to, tools)
 	all := []*Session{s}
 	if changed {
 		s.c.mu.Lock()
@@ -161,10 +161,10 @@ func (s *Session) listTools(child *Child, caps json.RawMessage, tools []json.Raw
 func (s *Session) toolsChanged() {
 	changed := s.lists.changed()
 	const method = "notifications/tools/list_changed"
-	if changed[""] && s.hostParams() != nil {
+	if changed[ofHandshake] && s.hostParams() != nil {
 		s.send(nil, false, jsonrpc.Request(nil, method, nil))
 	}
-	s.subscribers(method, nil, func(f *flight) bool { return changed[string(f.caps)] })
+	s.subscribers(method, nil, func(f *flight) bool { return changed[f.audience] })
 }
 
 // merge makes the list: of each child what it has listed in the session, else

@@ -175,7 +175,7 @@ type status struct {
 
 func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
 	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []virtualStatus{},
-		Notes: append([]string{}, s.tools(capabilitiesOf(ctx)).notes...)}
+		Notes: append([]string{}, s.tools(audienceOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c.Browsers.describe(ctx, s, &st)

@@ -20,7 +20,7 @@ type turn struct {
 	group  string          // of requests that may be for the same process; "": its tool is not known yet
 	tool   string          // that is called
 	args   json.RawMessage // of the call
-	caps   json.RawMessage
+	to     audience
 	kid    *kid          // that it is for; nil: not known yet
 	moved  chan struct{} // closed when that is known, or the turn is over
 	over   bool
@@ -77,8 +77,8 @@ func (s *Session) newTurn(m *jsonrpc.Message) *turn {
 }
 
 // add gives a turn its place, unless it is over. It is called in the order of
-// arrival. Caps are what the host can be asked.
-func (all *turns) add(t *turn, caps json.RawMessage) {
+// arrival. To is the audience of the request.
+func (all *turns) add(t *turn, to audience) {
 	if t == nil {
 		return
 	}
@@ -87,7 +87,7 @@ func (all *turns) add(t *turn, caps json.RawMessage) {
 	if t.over {
 		return
 	}
-	t.caps, t.moved, t.got = caps, make(chan struct{}), make(chan taken, 1)
+	t.to, t.moved, t.got = to, make(chan struct{}), make(chan taken, 1)
 	all.all = append(all.all, t)
 }
 

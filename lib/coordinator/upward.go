@@ -53,7 +53,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	var to pending.Route
 	var found bool
 	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || s.hostParams() != nil && p.caps == nil
+	send := found || p.audience.hears(s)
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = withParams(m, jsonrpc.Set(m.Params, "progressToken", to.Token))
@@ -86,7 +86,7 @@ func (s *Session) refresh(p *process) {
 		tools, err := pages(ctx, p, "tools/list", "tools")
 		cancel()
 		if err == nil {
-			s.listTools(p.child, p.caps, tools)
+			s.listTools(p.child, p.audience, tools)
 		} else if s.ctx.Err() == nil {
 			s.c.failed(p.child, err)
 		}
@@ -108,24 +108,20 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
 		return
 	}
+	p.audience.ask(s, p, m)
+}
+
+// askDirectly passes a child's request to the host, if that can answer it.
+func (s *Session) askDirectly(p *process, m *jsonrpc.Message) {
 	need, ok := needs[m.Method]
-	if p.caps != nil && ok && jsonrpc.Get(p.caps, need) != nil {
-		s.askLater(p, m)
-		return
-	}
 	can := jsonrpc.Get(s.hostParams(), "capabilities")
-	refusal := jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)
-	if p.caps != nil {
-		p.in.Write(jsonrpc.Failure(m.ID, refusal), false)
-		return
-	}
 	meta := jsonrpc.Get(m.Params, "_meta")
 	a := ask{Child: p, ID: slices.Clone(m.ID), Token: slices.Clone(jsonrpc.Get(meta, "progressToken"))}
 	var n int64
 	var to json.RawMessage
 	var err *jsonrpc.Error
 	s.read(func(t *table) {
-		n, to, err = t.AskDirectly(a, can != nil && (!ok || jsonrpc.Get(can, need) != nil), refusal)
+		n, to, err = t.AskDirectly(a, can != nil && (!ok || jsonrpc.Get(can, need) != nil), errCannot(m))
 	})
 	if err != nil {
 		p.in.Write(jsonrpc.Failure(m.ID, err), false)
@@ -136,6 +132,10 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
 	s.send(to, false, m.WithID(own))
+}
+
+func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)
 }
 
 // childEnded takes back what a child has asked, and has it started again when
