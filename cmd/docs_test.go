@@ -27,7 +27,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch",
 			"state"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
-			"watch", "downloads"},
+			"watch", "state", "downloads"},
 		"bmcp": {"config"},
 	} {
 		help := w.run(p, "--help").out

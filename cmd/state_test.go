@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"btools/lib/jsonrpc"
 )
 
 // members is a site whose pages show who has logged in, as its server, its first
@@ -67,6 +69,59 @@ func TestStatePlaywright(t *testing.T) {
 	}
 	if st, err := os.Stat(w.dir + "/xdg/btools/states/login.json"); err != nil || st.Mode() != 0o600 {
 		t.Errorf("%v, %v", st, err)
+	}
+	p.stop()
+	w.clean()
+}
+
+// shows returns what a page of members shows in a new page.
+func shows(t *testing.T, ws, site string) string {
+	t.Helper()
+	c := dial(t, ws)
+	target := jsonrpc.GetString(resultOf(t, c.ask("Target.createTarget", `{"url":"about:blank"}`)), "targetId")
+	page := dial(t, ws[:strings.Index(ws, "/devtools/")]+"/devtools/page/"+target)
+	page.ask("Page.navigate", `{"url":"`+site+`"}`)
+	got := page.ask("Runtime.evaluate", `{"awaitPromise":true,"expression":"new Promise((done) => {`+
+		`const look = () => (document.title ? done(document.title) : setTimeout(look, 10)); look() })"}`)
+	return jsonrpc.GetString(resultOf(t, got), "result", "value")
+}
+
+func TestPoolStates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site := members(t)
+	w.env = append(w.env, "XDG_STATE_HOME="+w.dir+"/xdg")
+	write(t, w.dir+"/base.json", `{"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"base"}]}]}`)
+	w.run("bpool", "state", "import", w.dir+"/base.json").wants(t, 0, "")
+	p := w.shared("_A_INSTANCES=2", "_A_STATE=base", "_B_INSTANCES=1", "_B_START=lazy", "_B_ISOLATION=process")
+	a := p.lease()
+	if got := shows(t, a.Instance.WSURL, site); got != "shows nobody, base, nothing" {
+		t.Errorf("a lease of the pool's state shows %q", got)
+	}
+	if got := shows(t, a.Instance.WSURL, site+"/login"); got != "logged in" {
+		t.Fatal(got)
+	}
+	w.run("bpool", "state", "save", "ann", "--from", a.Lease.ID).wants(t, 0, "")
+	b := p.lease("--state", "ann")
+	if got := shows(t, b.Instance.WSURL, site); got != "shows ann, s3cret-token, s3cret-key" {
+		t.Errorf("a lease with a state shows %q", got)
+	}
+	c := dial(t, b.Instance.WSURL)
+	c.ask("Browser.close", "{}") // the lease gets another session
+	until(t, "a new session with the state", func() bool {
+		code, _ := get(t, "GET", b.Instance.HTTPURL+"/json/version")
+		return code == 200
+	})
+	if got := shows(t, b.Instance.WSURL, site); got != "shows ann, s3cret-token, s3cret-key" {
+		t.Errorf("the lease's next session shows %q", got)
+	}
+	w.run("bpool", "release", a.Lease.ID).wants(t, 0, "")
+	w.run("bpool", "state", "save", "ann", "--from", a.Lease.ID).wants(t, 69, "there is no lease")
+	w.run("bpool", "lease", "--state", "nobody").wants(t, 69, `there is no state "nobody"`)
+	w.run("bpool", "lease", "B", "--state", "ann").wants(t, 64, "has a browser to itself")
+	status := w.run("bpool", "status")
+	if !strings.Contains(status.out, `"login":{"name":"ann"}`) || strings.Contains(status.out, "s3cret") {
+		t.Errorf("the status is %s", status.out)
 	}
 	p.stop()
 	w.clean()

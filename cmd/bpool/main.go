@@ -11,6 +11,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/pool/command"
+	statecommand "btools/lib/states/command"
 )
 
 func main() {
@@ -55,6 +56,8 @@ func main() {
 						Usage: "lease `ID|ALIAS` (default: the one that was returned earliest)"},
 					&ucli.DurationFlag{Name: "timeout",
 						Usage: "wait at most `DURATION`; 0 does not wait (default: the pool's LEASE_TIMEOUT)"},
+					&ucli.StringFlag{Name: "state",
+						Usage: "start with the logins of the state `NAME` (default: the pool's STATE)"},
 					ttl, &ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
 					flags.Owner("", "the lease "))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
@@ -77,6 +80,9 @@ func main() {
 					&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
 					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
 					&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}},
+			{Name: "state", Usage: "save the logins of a lease, or list, show, delete, import or export saved ones",
+				ArgsUsage: statecommand.ArgsUsage, Do: command.States,
+				Flags: append(statecommand.Flags("LEASE"), socket)},
 			{Name: "renew", Usage: "extend a lease", ArgsUsage: "LEASE", Do: command.Renew,
 				Flags: []ucli.Flag{socket, ttl}},
 		},

@@ -78,6 +78,20 @@ complete -c bpool -n __fish_use_subcommand -a drain -d 'stop granting leases'
 complete -c bpool -n __fish_use_subcommand -a scale -d 'change the number of instances'
 complete -c bpool -n __fish_use_subcommand -a reload -d 'read the configuration again'
 complete -c bpool -n __fish_use_subcommand -a watch -d 'print events as they happen'
+function __bpool_states
+	set -l dir $XDG_STATE_HOME
+	test -n "$dir"; or set dir $HOME/.local/state
+	for f in $dir/btools/states/*.json
+		string replace -r '^.*/(.*)\.json$' '$1' -- $f
+	end
+end
+complete -c bpool -n __fish_use_subcommand -a state -d 'save, list or change saved logins'
+complete -c bpool -n '__fish_seen_subcommand_from state' -a 'list save show delete import export'
+complete -c bpool -n '__fish_seen_subcommand_from state' -a '(__bpool_states)'
+complete -c bpool -n '__fish_seen_subcommand_from state' -F
+complete -c bpool -n '__fish_seen_subcommand_from state' -l from -d 'save the state of this lease' -xa '(__bpool_names leases)'
+complete -c bpool -n '__fish_seen_subcommand_from state' -l name -d 'name of the imported state' -x
+complete -c bpool -n '__fish_seen_subcommand_from lease' -l state -d 'start with this state' -xa '(__bpool_states)'
 complete -c bpool -n __fish_use_subcommand -a downloads -d 'list or save downloads of a lease'
 complete -c bpool -n '__fish_seen_subcommand_from downloads' -a '(__bpool_names leases)'
 complete -c bpool -n '__fish_seen_subcommand_from downloads' -l wait -d 'wait until they are complete'

@@ -32,6 +32,7 @@ type lease struct {
 	cancel             context.CancelFunc // ends ctx
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
+	login *login // nil: its sessions start without a state
 	notices
 }
 
@@ -52,6 +53,11 @@ type Request struct {
 	// its release until the next lease of the instance, and beyond if that has
 	// the same value.
 	KeepConnectionsFor string
+	// State is the name of the state with which the lease's sessions start, "": as
+	// the pool is configured, and StateDir is the directory that has it.
+	State, StateDir string
+
+	login *login // set by Lease
 }
 
 // Grant is a lease that has been granted.
@@ -78,6 +84,10 @@ type Waiting struct {
 // connection's: when it ends, the request is cancelled, and a held lease is
 // released.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
+	var err error
+	if r.login, err = v.loadLogin(r); err != nil {
+		return nil, nil, err
+	}
 	l, w, err := v.leaseOrQueue(ctx, r)
 	if l == nil {
 		return nil, w, err
@@ -205,7 +215,8 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.describe(r.Instance))
 	case errors.Is(err, errNoneHealthy) && r.Pool == "":
 		e = control.Errorf(control.NoneHealthy,
-			"Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.", p.cfg.Name)
+			"Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.",
+			p.cfg.Name)
 	case errors.Is(err, errNoneHealthy):
 		e = control.Errorf(control.NoneHealthy,
 			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
@@ -313,6 +324,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
+		login:   r.login,
 		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", false)

@@ -105,7 +105,11 @@ func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session
 		v.endRequest(l)
 		return nil, nil, err
 	}
-	if err := v.claimDownloads(l, s); err != nil {
+	err = v.claimDownloads(l, s)
+	if err == nil {
+		err = l.login.apply(s)
+	}
+	if err != nil {
 		used()
 		v.endRequest(l)
 		return nil, nil, err

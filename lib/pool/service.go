@@ -26,6 +26,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/spell"
 	"btools/lib/state"
+	"btools/lib/virtual"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -41,6 +42,8 @@ type Service struct {
 	// Dir, if not nil, is where the leases of shared browsers have directories for
 	// their downloads.
 	Dir *state.Dir
+	// StateDir is the directory of the states that the configuration names.
+	StateDir string
 
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
@@ -195,7 +198,7 @@ func sameInstance(a, b config.Settings) bool {
 // instanceSettings returns the settings without those that concern only the
 // pool.
 func instanceSettings(s config.Settings) config.Settings {
-	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.Description = 0, 0, 0, "", ""
+	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.State, s.Description = 0, 0, 0, "", "", ""
 	return s
 }
 
@@ -517,6 +520,8 @@ type InstanceStatus struct {
 	Endpoint      string       `json:"http_url,omitempty"`
 	// Proxy is the state of the proxy of a leased session.
 	Proxy *forward.Status `json:"proxy,omitempty"`
+	// Login is the state with which the session of a lease has started.
+	Login *virtual.StateStatus `json:"login,omitempty"`
 }
 
 // HealthStatus is the result of the latest health check.
@@ -636,6 +641,7 @@ func (s *slot) status() InstanceStatus {
 		if s.lease.seat != nil {
 			i.Proxy = s.lease.seat.Proxy()
 		}
+		i.Login = s.lease.login.status()
 	}
 	if s.group != nil {
 		i.Uses = s.group.uses

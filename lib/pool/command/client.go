@@ -23,6 +23,8 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/states"
+	statecommand "btools/lib/states/command"
 )
 
 // dial connects to the service: to that of --socket, or to the one that is
@@ -33,7 +35,12 @@ func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 
 // call makes one call to the service.
 func call(c *cli.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
+	return callWithin(c, answerTimeout, method, params, result)
+}
+
+// callWithin is call with another bound.
+func callWithin(c *cli.Context, bound time.Duration, method string, params, result any) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), bound, noAnswer(bound))
 	defer cancel()
 	defer time.AfterFunc(noticeDelay, func() { c.Log.Info("waiting for the service to answer") }).Stop()
 	cl, err := dial(ctx, c)
@@ -248,6 +255,16 @@ func Lease(c *cli.Context) error {
 	}
 	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
 		Hold: cmd != "" || c.Bool("wait")}
+	if c.IsSet("state") {
+		store, err := statecommand.Store(c)
+		if err != nil {
+			return err
+		}
+		if err := states.CheckName(c.String("state")); err != nil {
+			return c.UsageError("--state: %v", err)
+		}
+		p.State, p.StateDir = c.String("state"), store.Dir
+	}
 	if c.IsSet("timeout") {
 		ms := c.Duration("timeout").Milliseconds()
 		p.Timeout = &ms

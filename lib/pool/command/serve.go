@@ -31,6 +31,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/register"
 	"btools/lib/state"
+	statecommand "btools/lib/states/command"
 	"btools/lib/systemd"
 	"btools/lib/wsl"
 )
@@ -111,6 +112,9 @@ func Serve(c *cli.Context) error {
 
 	v := pool.New(cfg, c.Log)
 	v.Launch, v.State, v.Dir = launch(c, force), c.State(), state.NewDir()
+	if store, err := statecommand.Store(c); err == nil { // else a lease with a state says why not
+		v.StateDir = store.Dir
+	}
 	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
@@ -354,6 +358,8 @@ type leaseParams struct {
 	Holder   string         `json:"holder,omitempty"`  // the holder's name in the status
 	Keep     string         `json:"keep,omitempty"`    // the connections stay for the next lease that says the same
 	Owner    *proc.Identity `json:"owner,omitempty"`   // the lease ends with this process
+	State    string         `json:"state,omitempty"`   // the name of the state with which it starts
+	StateDir string         `json:"state_dir,omitempty"`
 }
 
 // idParams are the parameters of methods for a lease.
@@ -462,6 +468,12 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 			return nil, err
 		}
 		return h.downloads(ctx, p)
+	case "state_save":
+		var p saveParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return h.saveState(ctx, p)
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -474,7 +486,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 	}
 	return nil, control.Errorf(control.UnknownMethod,
 		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
-			"restart, drain, scale, reload, downloads and watch", method)
+			"restart, drain, scale, reload, downloads, state_save and watch", method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
@@ -490,8 +502,14 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "there is no running process with pid %d", p.Owner.PID)
 	}
+	if p.State != "" {
+		if err := checkState(p.State, p.StateDir); err != nil {
+			return nil, err
+		}
+	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
-		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep}
+		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
+		State: p.State, StateDir: p.StateDir}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -74,6 +74,7 @@ type Settings struct {
 	IdleBy      string // what counts as use: Traffic or Connections
 	Proxy       string // with Context: the URL of the leases' proxy, with credentials; "": none
 	ProxyBypass string // hosts that they reach without it
+	State       string // with Context: the state with which leases start; "": none
 
 	// With Context:
 	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it

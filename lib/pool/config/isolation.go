@@ -13,6 +13,7 @@ func (c *Config) checkIsolation(bad *Error) {
 		for _, i := range p.Instances {
 			if i.Isolation != Context {
 				c.checkProxy(p, i, reported, bad)
+				c.checkState(p, i, reported, bad)
 				continue
 			}
 			e := p.layers.lookup(p.Name, i.ID, "ISOLATION")
@@ -30,6 +31,15 @@ func (c *Config) checkIsolation(bad *Error) {
 // instance must not use the network directly when a proxy is configured for it.
 func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *Error) {
 	if e := p.layers.lookup(p.Name, i.ID, "PROXY"); i.Proxy != "" && !reported[p.Name+e.source] {
+		reported[p.Name+e.source] = true
+		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
+			"isolation = \"context\"", e.name(), p.Name, i.ID)
+	}
+}
+
+// checkState reports a state of an instance whose leases cannot start with one.
+func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *Error) {
+	if e := p.layers.lookup(p.Name, i.ID, "STATE"); i.State != "" && !reported[p.Name+e.source] {
 		reported[p.Name+e.source] = true
 		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
 			"isolation = \"context\"", e.name(), p.Name, i.ID)

@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/forward"
+	"btools/lib/states"
 	"btools/lib/words"
 )
 
@@ -187,6 +188,10 @@ var keys = []key{
 		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTTL }, time.Millisecond)},
+	{"STATE", shared, "the name of a state", "", func(s *Settings, v string) error {
+		s.State = v
+		return states.CheckName(v)
+	}},
 	{"QUEUE_LIMIT", shared, "a number", "1024", countKey(func(s *Settings) *int { return &s.QueueLimit })},
 	{"AFFINITY", shared, "call or session", "session",
 		enumKey(func(s *Settings) *string { return &s.Affinity }, "call", "session")},

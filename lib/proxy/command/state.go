@@ -22,7 +22,8 @@ func States(c *cli.Context) error {
 		if err != nil {
 			return saved, err
 		}
-		return saved, callInto(p, "state_save", saveRequest{name, store.Dir, from}, &saved, 0)
+		err = callInto(p, "state_save", saveRequest{name, store.Dir, from}, &saved, 0)
+		return saved, err
 	})
 }
 

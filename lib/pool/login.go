@@ -1,0 +1,133 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/pool/config"
+	"btools/lib/states"
+	"btools/lib/virtual"
+)
+
+// login is the state with which the sessions of a lease start. The lease reads
+// it once, so that all of its sessions start with the same.
+type login struct {
+	name  string
+	state *states.State
+
+	mu      sync.Mutex       // held while a session is given the state
+	session *virtual.Session // that has it
+}
+
+// restoreTimeout bounds how long the cookies of a state take.
+const restoreTimeout = 30 * time.Second
+
+// loadLogin reads the state of a request, or of its pool; nil: there is none.
+func (v *Service) loadLogin(r Request) (*login, error) {
+	v.mu.Lock()
+	p, err := v.find(r.Pool)
+	if err != nil {
+		v.mu.Unlock()
+		return nil, err
+	}
+	name, dir := r.State, r.StateDir
+	if name == "" {
+		name, dir = p.cfg.State, v.StateDir
+	}
+	why := ""
+	if name != "" {
+		why = p.whyNoStateLocked(r.Instance)
+	}
+	v.mu.Unlock()
+	switch {
+	case name == "":
+		return nil, nil
+	case why != "":
+		return nil, control.Errorf(control.BadRequest, "cannot lease %s with the state %q: %s", p.describe(r.Instance),
+			name, why)
+	case dir == "":
+		return nil, control.Errorf(control.BadConfig, "there is no directory for states: set HOME or XDG_STATE_HOME")
+	}
+	state, err := (&states.Store{Dir: dir}).Load(name)
+	if err != nil {
+		e := *control.ErrorOf(err)
+		e.Message = fmt.Sprintf("cannot lease %s: %s", p.describe(r.Instance), e.Message)
+		return nil, &e
+	}
+	return &login{name: name, state: state}, nil
+}
+
+// whyNoStateLocked says why leases of an instance, or "" for any, cannot start
+// with a state, or returns "".
+func (p *pool) whyNoStateLocked(instance string) string {
+	for _, s := range p.slots {
+		named := instance == s.set.ID || instance == s.set.Alias
+		if s.set.Isolation != config.Context && (instance == "" || named) {
+			return fmt.Sprintf("instance %s has a browser to itself; only those with isolation = \"context\" can",
+				s.set.ID)
+		}
+	}
+	return ""
+}
+
+// apply gives the state to a session, before its first use.
+func (g *login) apply(s *virtual.Session) error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.session == s {
+		return nil
+	}
+	// The request that is first may end before the others.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), restoreTimeout,
+		fmt.Errorf("no answer within %v", restoreTimeout))
+	defer cancel()
+	if err := s.Restore(ctx, g.name, g.state); err != nil {
+		return control.Errorf(control.Failed, "cannot start with the state %q: %v", g.name, err)
+	}
+	g.session = s
+	return nil
+}
+
+// status returns the state of the session, as its holder has it; nil: none.
+func (g *login) status() *virtual.StateStatus {
+	if g == nil || !g.mu.TryLock() {
+		return nil
+	}
+	defer g.mu.Unlock()
+	if g.session == nil {
+		return &virtual.StateStatus{Name: g.name}
+	}
+	return g.session.Stats().State
+}
+
+// SaveState saves the state of a lease's session in a directory. It returns the
+// state, and what could not be read.
+func (v *Service) SaveState(ctx context.Context, lease, dir, name string) (*states.State, []string, error) {
+	v.mu.Lock()
+	l := v.leases[lease]
+	shared := l != nil && l.slot.set.Isolation == config.Context
+	v.mu.Unlock()
+	switch {
+	case l == nil:
+		return nil, nil, errNoLease(printable(lease))
+	case !shared:
+		return nil, nil, control.Errorf(control.BadRequest, "lease %s has a browser to itself: states are saved of "+
+			"instances with isolation = \"context\"", lease)
+	}
+	s, done, err := v.useSession(ctx, lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	state, lost, err := s.State(ctx)
+	if err != nil {
+		return nil, nil, control.Errorf(control.Failed, "cannot save the state %q of lease %s: %v", name, lease, err)
+	}
+	return state, lost, (&states.Store{Dir: dir}).Save(ctx, name, state)
+}
