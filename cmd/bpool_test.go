@@ -31,11 +31,11 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 		"_F_BROWSER=firefox", "_F_TIMEOUT=60000")
 	l := p.lease("--instance", "second")
 	if l.Lease.Pool != "A" || l.Lease.Instance != "1" || l.Lease.Alias != "second" {
-		t.Errorf("%+v", l)
+		t.Errorf("lease --instance second: %+v, want instance 1 of pool A", l.Lease)
 	}
 	at := strings.TrimPrefix(l.Instance.HTTPURL, "http://") + "/devtools/browser/"
 	if _, v := get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(v, at) {
-		t.Errorf("%s", v)
+		t.Errorf("/json/version: %s, want the lease's address %s", v, at)
 	}
 	// A browser that dies comes back behind the same endpoint and lease.
 	syscall.Kill(l.Instance.PID, syscall.SIGKILL)
@@ -47,7 +47,7 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 		t.Errorf("status %d, want 200", code)
 	}
 	if f := p.lease("F"); !strings.HasSuffix(f.Instance.WSURL, "/session") {
-		t.Errorf("%+v", f)
+		t.Errorf("a Firefox has the address %s, want one that ends in /session", f.Instance.WSURL)
 	}
 	p.stop()
 	w.clean()
@@ -59,7 +59,7 @@ func TestPoolLeases(t *testing.T) {
 	p := w.pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1",
 		"_B_INSTANCES=1")
 	if s := p.status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 4 instances, all healthy and available", s)
 	}
 	w.run("bpool", "lease", "CC").wants(t, 69, `no pool is named "CC": there are A, B`)
 	w.run("bpool", "lease", "a").wants(t, 69, `no pool is named "a": did you mean A?`)
@@ -94,12 +94,12 @@ func TestPoolLeases(t *testing.T) {
 	w.run("bpool", "release", l.Lease.ID, "lease_1_x").wants(t, 0, "there is no lease")
 	w.run("bpool", "renew", l.Lease.ID).wants(t, 69, "there is no lease")
 	if s := p.status().Summary; s.Leased != 3 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 3 leased", s)
 	}
 	w.run("bpool", "release").wants(t, 64, "name the leases")
 	w.run("bpool", "release", "--all").wants(t, 0, "")
 	if s := p.status().Summary; s.Leased != 0 || s.Available != 4 {
-		t.Errorf("%+v", s)
+		t.Errorf("after release --all: %+v, want 4 available and none leased", s)
 	}
 	for _, line := range []string{"bpool lease B | bpool release -f lease.id",
 		"bpool lease B -f lease.id | bpool release -f lease.id"} {
@@ -114,117 +114,127 @@ func TestPoolLeaseEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1")
-	free := func() {
+	free := func(t *testing.T) {
 		t.Helper()
 		until(t, "the lease has ended", func() bool { return p.status().Summary.Leased == 0 })
 	}
-	r := w.run("bpool", "lease", "--", "sh", "-c",
-		`bpool status -f summary.leased_instances; echo "$BTOOLS_CDP_URL"; exit 7`)
-	if f := strings.Fields(r.out); r.code != 7 || len(f) != 2 || f[0] != "1" ||
-		!strings.HasPrefix(f[1], "http://127.0.0.1:") {
-		t.Errorf("%+v", r)
-	}
-	free()
-	// A holder that is killed.
-	c := w.cmd("bpool", "lease", "--wait")
-	out, _ := c.StdoutPipe()
-	c.Start()
-	bufio.NewReader(out).ReadString('\n')
-	if p.status().Summary.Leased != 1 {
-		t.Error("--wait does not hold")
-	}
-	c.Process.Kill()
-	c.Wait()
-	free()
-	// A command is told that its lease has expired, and so is its user.
-	w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143,
-		"the lease has expired (time to live 300ms): stopping sleep")
-	w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
-	r = w.run("bpool", "lease", "--ttl", "300ms", "--wait")
-	if r.code != 69 || !strings.Contains(r.err, "the lease has expired (time to live 300ms)") {
-		t.Errorf("%+v", r)
-	}
-	// A lease that nobody can know of, because its record could not be printed.
-	w.run("sh", "-c", "bpool lease >/dev/full").wants(t, 1, "cannot write the result")
-	free()
-	nobody, pipe, _ := os.Pipe()
-	nobody.Close()
-	c = w.cmd("bpool", "lease")
-	c.Stdout = pipe
-	if c.Run(); c.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGPIPE {
-		t.Error(c.ProcessState)
-	}
-	pipe.Close()
-	free()
-	// A command whose browser is replaced while it runs.
-	c = w.cmd("bpool", "lease", "--", "cat")
-	var errs syncBuffer
-	c.Stderr = &errs
-	in, _ := c.StdinPipe()
-	c.Start()
-	until(t, "it is leased", func() bool { return p.status().Summary.Leased == 1 })
-	syscall.Kill(p.status().Pools[0].Instances[0].PID, syscall.SIGKILL)
-	until(t, "its terminal says so at once", func() bool {
-		return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") &&
-			strings.Contains(errs.String(), "; a new browser replaces it; its pages are lost")
+	t.Run("with its command", func(t *testing.T) {
+		r := w.run("bpool", "lease", "--", "sh", "-c",
+			`bpool status -f summary.leased_instances; echo "$BTOOLS_CDP_URL"; exit 7`)
+		if f := strings.Fields(r.out); r.code != 7 || len(f) != 2 || f[0] != "1" ||
+			!strings.HasPrefix(f[1], "http://127.0.0.1:") {
+			t.Errorf("%+v; want exit 7, 1 leased instance and its address", r)
+		}
+		free(t)
 	})
-	in.Close()
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
-	free()
-	// A lease that is bound to a process.
-	sleep := exec.Command("sleep", "1000")
-	sleep.Start()
-	p.lease("--bind-pid", fmt.Sprint(sleep.Process.Pid))
-	sleep.Process.Kill()
-	sleep.Wait()
-	free()
-	// The lease expires; open connections are closed.
-	l := p.lease("--ttl", "300ms")
-	conn, err := net.Dial("tcp", strings.TrimPrefix(l.Instance.HTTPURL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	closed(t, conn)
-	free()
-	l = p.lease("--ttl", "1m")
-	renewed := time.Now()
-	w.run("bpool", "renew", "--ttl", "1h", l.Lease.ID).wants(t, 0, "")
-	if got := p.status().Pools[0].Instances[0].LeaseExpires; got.Before(renewed.Add(time.Hour).Truncate(time.Second)) {
-		t.Errorf("a lease that was renewed at %v for 1h expires at %v", renewed, got)
-	}
-	w.run("bpool", "release", "--all")
-	// A waiting request says what it waits for, and takes nothing along when it
-	// ends.
-	p.lease()
-	c = w.cmd("bpool", "lease", "--timeout", "1m")
-	errs = syncBuffer{}
-	c.Stderr = &errs
-	c.Start()
-	until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
-	until(t, "it says for whom", func() bool {
-		return strings.Contains(errs.String(), "waiting for pool A: 1 of 1 leased, by ")
+	t.Run("with the holder that is killed", func(t *testing.T) {
+		c := w.cmd("bpool", "lease", "--wait")
+		out, _ := c.StdoutPipe()
+		c.Start()
+		bufio.NewReader(out).ReadString('\n')
+		if p.status().Summary.Leased != 1 {
+			t.Error("--wait does not hold")
+		}
+		c.Process.Kill()
+		c.Wait()
+		free(t)
 	})
-	c.Process.Kill()
-	c.Wait()
-	until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })
-	w.run("bpool", "release", "--all")
-	p.lease()
-	// As the launcher of bproxy.
-	w.run("bpool", "release", "--all")
-	q := w.proxy("--launch", "exec bpool lease --wait")
-	if code, body := get(t, "GET", q.url+"/json/version"); code != 200 || p.status().Summary.Leased != 1 {
-		t.Errorf("%d %s", code, body)
-	}
-	q.stop()
-	free()
-	q = w.proxy("--launch", "bpool lease --wait")
-	get(t, "GET", q.url+"/json/version")
-	q.cmd.Process.Kill()
-	q.cmd.Wait()
-	free()
+	t.Run("after --ttl, of which CMD and its user are told", func(t *testing.T) {
+		w.run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").wants(t, 143,
+			"the lease has expired (time to live 300ms): stopping sleep")
+		w.run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").wants(t, 64, "no record has a field")
+		r := w.run("bpool", "lease", "--ttl", "300ms", "--wait")
+		if r.code != 69 || !strings.Contains(r.err, "the lease has expired (time to live 300ms)") {
+			t.Errorf("lease --wait: %+v, want exit 69 and that the lease has expired", r)
+		}
+	})
+	t.Run("if its record cannot be printed: nobody knows of it", func(t *testing.T) {
+		w.run("sh", "-c", "bpool lease >/dev/full").wants(t, 1, "cannot write the result")
+		free(t)
+		nobody, pipe, _ := os.Pipe()
+		nobody.Close()
+		c := w.cmd("bpool", "lease")
+		c.Stdout = pipe
+		if c.Run(); c.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGPIPE {
+			t.Errorf("%v, want an end by SIGPIPE", c.ProcessState)
+		}
+		pipe.Close()
+		free(t)
+	})
+	t.Run("of a command whose browser was replaced", func(t *testing.T) {
+		c := w.cmd("bpool", "lease", "--", "cat")
+		var errs syncBuffer
+		c.Stderr = &errs
+		in, _ := c.StdinPipe()
+		c.Start()
+		until(t, "it is leased", func() bool { return p.status().Summary.Leased == 1 })
+		syscall.Kill(p.status().Pools[0].Instances[0].PID, syscall.SIGKILL)
+		until(t, "its terminal says so at once", func() bool {
+			return strings.Contains(errs.String(), "bpool: warning: the browser of A/0 is gone: ") &&
+				strings.Contains(errs.String(), "; a new browser replaces it; its pages are lost")
+		})
+		in.Close()
+		if err := c.Wait(); err != nil {
+			t.Error(err)
+		}
+		free(t)
+	})
+	t.Run("with the process of --bind-pid", func(t *testing.T) {
+		sleep := exec.Command("sleep", "1000")
+		sleep.Start()
+		p.lease("--bind-pid", fmt.Sprint(sleep.Process.Pid))
+		sleep.Process.Kill()
+		sleep.Wait()
+		free(t)
+	})
+	t.Run("after --ttl, and its connections with it", func(t *testing.T) {
+		l := p.lease("--ttl", "300ms")
+		conn, err := net.Dial("tcp", strings.TrimPrefix(l.Instance.HTTPURL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		closed(t, conn)
+		free(t)
+	})
+	t.Run("not before the time of its renewal", func(t *testing.T) {
+		l := p.lease("--ttl", "1m")
+		renewed := time.Now()
+		w.run("bpool", "renew", "--ttl", "1h", l.Lease.ID).wants(t, 0, "")
+		got := p.status().Pools[0].Instances[0].LeaseExpires
+		if got.Before(renewed.Add(time.Hour).Truncate(time.Second)) {
+			t.Errorf("a lease that was renewed at %v for 1h expires at %v", renewed, got)
+		}
+		w.run("bpool", "release", "--all")
+	})
+	t.Run("of another, for which a request waits that is killed", func(t *testing.T) {
+		p.lease()
+		c := w.cmd("bpool", "lease", "--timeout", "1m")
+		var errs syncBuffer
+		c.Stderr = &errs
+		c.Start()
+		until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
+		until(t, "it says for whom", func() bool {
+			return strings.Contains(errs.String(), "waiting for pool A: 1 of 1 leased, by ")
+		})
+		c.Process.Kill()
+		c.Wait()
+		until(t, "nobody waits", func() bool { return p.status().Summary.Waiting == 0 })
+		w.run("bpool", "release", "--all")
+	})
+	t.Run("with the bproxy whose launcher it is", func(t *testing.T) {
+		q := w.proxy("--launch", "exec bpool lease --wait")
+		if code, body := get(t, "GET", q.url+"/json/version"); code != 200 || p.status().Summary.Leased != 1 {
+			t.Errorf("%d %s, want 200 from 1 leased instance", code, body)
+		}
+		q.stop()
+		free(t)
+		q = w.proxy("--launch", "bpool lease --wait")
+		get(t, "GET", q.url+"/json/version")
+		q.cmd.Process.Kill()
+		q.cmd.Wait()
+		free(t)
+	})
 }
 
 func TestPoolHealth(t *testing.T) {
@@ -314,7 +324,7 @@ func TestPoolDeath(t *testing.T) {
 	w.run("bpool", "status").wants(t, 69, "no bpool service runs")
 	p = w.pool() // takes over its socket
 	if s := p.status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("the next service has %+v, want 1 instance that is healthy and free", s)
 	}
 }
 
@@ -374,7 +384,7 @@ func TestPoolProfiles(t *testing.T) {
 	w.run("bpool", "reload").wants(t, 0, "")
 	if s := p.status(); s.Summary.Leased != 1 || len(s.Pools[0].Instances) != 2 ||
 		s.Pools[0].Instances[0].Status != "starting" || s.Pools[0].Instances[1].Status != "draining" {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1 lease and the instances starting and draining", s)
 	}
 	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
 	until(t, "the new one has the profile", func() bool {
@@ -405,7 +415,7 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 			holder.Process.Pid))
 	})
 	if s := p.status(); s.Summary.Leased != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1 leased", s.Summary)
 	}
 	in.Close()
 	if err := holder.Wait(); err != nil {
@@ -484,7 +494,8 @@ func TestPoolHTTP(t *testing.T) {
 	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2",
 		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_RESTART=never")
 	p.start()
-	w.run("bpool", "serve", "--socket", w.dir+"/other.sock", "--http", strings.TrimPrefix(p.http, "http://")).wants(t, 75,
+	w.run("bpool", "serve", "--socket", w.dir+"/other.sock", "--http", strings.TrimPrefix(p.http, "http://")).wants(t,
+		75,
 		"is taken")
 	l := p.lease()
 	if code, body := get(t, "GET", p.http+"/healthz"); code != 200 || body != "ok\n" {
@@ -493,7 +504,7 @@ func TestPoolHTTP(t *testing.T) {
 	var s poolStatus
 	if _, body := get(t, "GET", p.http+"/status?pool=A"); json.Unmarshal([]byte(body), &s) != nil ||
 		s.Summary.Leased != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("/status?pool=A: %s, want 1 leased", body)
 	}
 	if code, body := get(t, "GET", p.http+"/status?pool=B"); code != 404 || !strings.Contains(body, "pool_not_found") {
 		t.Errorf("%d %s", code, body)
@@ -537,7 +548,8 @@ func TestPoolWaitersOfTheDead(t *testing.T) {
 		until(t, "one waits", func() bool { return p.status().Summary.Waiting == 1 })
 		syscall.Kill(l.Instance.PID, syscall.SIGKILL)
 		if pool == "B" {
-			(<-waiter).wants(t, 69, "Pool 'B' has no healthy instances. Specify another pool or restart failed instances.")
+			(<-waiter).wants(t, 69, "Pool 'B' has no healthy instances. Specify another pool or restart "+
+				"failed instances.")
 			continue
 		}
 		until(t, "the browser is back", func() bool {
@@ -560,8 +572,9 @@ func TestPoolOnAFullDisk(t *testing.T) {
 	p := w.pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	w.env = env
 	w.run("bpool", "lease", "--timeout", "0").wants(t, 69, "Default pool 'A' has no healthy instances")
-	if s := p.status(); s.Summary.Failed != 2 || !strings.Contains(s.Pools[0].Instances[0].Health.Error, "no space left") {
-		t.Errorf("%+v", s)
+	if s := p.status(); s.Summary.Failed != 2 || !strings.Contains(s.Pools[0].Instances[0].Health.Error,
+		"no space left") {
+		t.Errorf("%+v, want 2 failed instances, and the error: no space left", s)
 	}
 	os.Remove(full + "/ballast")
 	w.run("bpool", "restart", "A").wants(t, 0, "")
@@ -583,7 +596,7 @@ func TestPoolWithoutADisplay(t *testing.T) {
 		!strings.Contains(s,
 			"bpool: no browser: cannot launch: fakebrowser exited with code 1 before its endpoint answered: "+why) ||
 		!strings.Contains(s, `hint="leave out --no-headless`) {
-		t.Error(s)
+		t.Errorf("messages:\n%s\nwant the reason %q twice, with its hint", s, why)
 	}
 	r := w.run("bpool", "lease")
 	r.wants(t, 69,
@@ -616,7 +629,7 @@ func TestPoolStatusForPeople(t *testing.T) {
 	}
 	if out := w.run("bpool", "status", "--output", "table", "--wide").out; !strings.Contains(out, id) ||
 		!strings.Contains(out, "ENDPOINT") {
-		t.Error(out)
+		t.Errorf("status --wide:\n%s\nwant the column ENDPOINT and the lease %s", out, id)
 	}
 	w.env = env
 	terminal := func(line string) string {
@@ -626,14 +639,14 @@ func TestPoolStatusForPeople(t *testing.T) {
 		return string(b)
 	}
 	if out := terminal("bpool status"); !strings.Contains(out, "\x1b[32mhealthy\x1b[39m") {
-		t.Errorf("%q", out)
+		t.Errorf("status on a terminal: %q, want healthy in green", out)
 	}
 	if out := terminal("NO_COLOR=1 bpool status"); strings.Contains(out, "\x1b") || !strings.Contains(out, "healthy") {
-		t.Errorf("%q", out)
+		t.Errorf("status with NO_COLOR: %q, want healthy without a color", out)
 	}
 	if out := terminal("timeout 3 bpool status --watch"); strings.Count(out,
 		"2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
-		t.Errorf("%q", out)
+		t.Errorf("status --watch: %q, want its summary more than once", out)
 	}
 	w.run("bpool", "status", "--watch").wants(t, 64, "--watch needs a terminal")
 }
@@ -676,7 +689,7 @@ func TestPoolUnderLoad(t *testing.T) {
 				r := w.run("bpool", "lease", "--timeout", "1m", "--", "sh", "-c",
 					`d=$TMPDIR/held-$BTOOLS_PORT; mkdir "$d" && sleep 0.02 && rmdir "$d"`)
 				if r.code != 0 {
-					t.Errorf("%+v", r)
+					t.Errorf("an instance was leased twice: %+v", r)
 				}
 			}
 		})
@@ -745,7 +758,7 @@ func TestPoolCheck(t *testing.T) {
 	w.env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
 	if r := w.run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.out,
 		"0\tBROWSER\t\tdefault: the best installed browser\n") || r.err != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("check --all: %+v, want BROWSER with its default", r)
 	}
 }
 
@@ -754,11 +767,12 @@ func TestMCPEnvFile(t *testing.T) {
 	w := newWorld(t)
 	file := w.dir + "/.env"
 	os.WriteFile(file,
-		[]byte("PW_MCP_PROXY__FILES_INSTANCES=2\nexport PW_MCP_PROXY_LAUNCH=false\nPW_MCP_PROXY_HEADLESS=true\n"), 0o600)
+		[]byte("PW_MCP_PROXY__FILES_INSTANCES=2\nexport PW_MCP_PROXY_LAUNCH=false\nPW_MCP_PROXY_HEADLESS=true\n"),
+		0o600)
 	m := w.mcp([]string{"PW_MCP_PROXY_HEADLESS=false"}, "--no-child", "--env-file", file)
 	if r := m.tool("browser_pool_status", "{}"); !strings.Contains(r.line, "FILES") ||
 		!strings.Contains(r.line, `"total_instances":2`) || !strings.Contains(r.line, `"headless":false`) {
-		t.Error(r.line)
+		t.Errorf("browser_pool_status: %s, want pool FILES with 2 instances that are not headless", r.line)
 	}
 	m.end()
 	w.run("bmcp", "--env-file", w.dir+"/none").wants(t, 78, "no such file")
@@ -800,7 +814,7 @@ func TestPoolUnconfigured(t *testing.T) {
 	p.start()
 	i := p.status().Pools[0].Instances[0]
 	if i.Browser != "chromium" || i.Status != "healthy" { // which an unknown name counts as
-		t.Errorf("%+v", i)
+		t.Errorf("%+v, want a healthy chromium", i)
 	}
 	if n := w.run("blaunch", "list", "-f", "instance.owner").out; n != "bpool DEFAULT/0\n" {
 		t.Errorf("its browser is that of %q", n)
@@ -811,7 +825,7 @@ func TestPoolUnconfigured(t *testing.T) {
 	p = w.pool("BROWSER="+w.dir+"/firefox", "START=lazy")
 	r := w.run("bpool", "lease", "-f", "instance.protocol,instance.ws_url")
 	if !strings.HasPrefix(r.out, "bidi\tws://") || !strings.HasSuffix(r.out, "/session\n") {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want bidi and an address that ends in /session", r)
 	}
 }
 
@@ -819,7 +833,7 @@ func TestPoolLazyAndIdle(t *testing.T) {
 	w := newWorld(t)
 	p := w.pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_START=lazy", "_A_IDLE_TIMEOUT=300ms")
 	if i := p.status().Pools[0].Instances[0]; i.PID != 0 || i.Status != "healthy" {
-		t.Errorf("%+v", i)
+		t.Errorf("%+v, want a healthy instance without a process", i)
 	}
 	l := p.lease()
 	for range 2 {
@@ -877,7 +891,7 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	seen("drained")
 	w.run("bpool", "lease").wants(t, 75, "none came free")
 	if i := p.status().Pools[0].Instances[1]; i.Status != "draining" {
-		t.Errorf("%+v", i)
+		t.Errorf("%+v, want a draining one", i)
 	}
 	w.run("bpool", "drain", "--off").wants(t, 0, "all pools (2 instances): leases are granted again")
 	p.lease()
@@ -904,7 +918,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	write("[pool.A]\ninstances = -1\n")
 	w.run("bpool", "reload").wants(t, 78, `instances is "-1"`)
 	if s := p.status().Summary; s.Total != 3 || s.Leased != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("after a reload that was refused: %+v, want 3 instances, 2 leased", s)
 	}
 	// Instance 1 changes, 2 is new, pool B is removed.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.A.instance.1]\nalias = \"x\"\n")
@@ -913,7 +927,8 @@ func TestPoolReloadAndScale(t *testing.T) {
 	s := p.status()
 	if i := s.Pools[0].Instances; len(s.Pools) != 1 || i[0].PID != l.Instance.PID || i[0].Lease != l.Lease.ID ||
 		i[1].PID == other.PID {
-		t.Errorf("%+v", s)
+		t.Errorf("after a reload: %+v, want pool A alone, instance 0 with its lease %s, and instance 1 anew", s,
+			l.Lease.ID)
 	}
 	// A removed instance lives as long as its lease.
 	if code, _ := get(t, "GET", b.Instance.HTTPURL+"/json/version"); code != 200 {
@@ -926,7 +941,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	until(t, "there are more", func() bool { return p.status().Summary.Healthy == 5 })
 	w.run("bpool", "scale", "A", "1").wants(t, 0, "pool A has 1 instance until the configuration is reloaded")
 	if s := p.status(); s.Summary.Total != 1 || s.Pools[0].Instances[0].Lease != l.Lease.ID {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1 instance, with the lease %s", s, l.Lease.ID)
 	}
 	w.run("bpool", "scale", "A", "0").wants(t, 64, "1 to 10000")
 	w.run("bpool", "scale", "C", "1").wants(t, 69, "no pool is named")
@@ -935,7 +950,10 @@ func TestPoolReloadAndScale(t *testing.T) {
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
 	w.run("bpool", "reload").wants(t, 0,
 		"the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
-	until(t, "the new names are listed", func() bool { return slices.Equal(w.state().Pools[0].Names, []string{"A", "D"}) })
+	until(t, "the new names are listed", func() bool {
+		return slices.Equal(w.state().Pools[0].Names,
+			[]string{"A", "D"})
+	})
 	// The socket and the entry of the service are deleted.
 	os.RemoveAll(w.dir + "/state")
 	p.cmd.Process.Signal(syscall.SIGHUP)
@@ -964,7 +982,8 @@ func TestPoolSystemd(t *testing.T) {
 	}
 	defer heard.Close()
 	p := &pool{t: t, w: w,
-		cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec bpool serve`,
+		cmd: w.cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; `+
+			`exec bpool serve`,
 			w.dir+"/notify")}
 	p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser")
 	p.cmd.ExtraFiles = []*os.File{f}
