@@ -63,7 +63,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 			"/devtools/browser/a-guid-of-old?x=y"} {
 			c, resp := p.socket(path)
 			if resp.StatusCode != 101 {
-				t.Fatalf("%s: %s", path, resp.Status)
+				t.Fatalf("a WebSocket to %s got %s, want 101", path, resp.Status)
 			}
 			conns = append(conns, c)
 		}
@@ -98,7 +98,7 @@ func TestProxyCommands(t *testing.T) {
 	w.run("bproxy", "status").wants(t, 69, "no bproxy is running (looked in "+w.dir+"/state/state.json)")
 	p := w.proxy("--browser", "chrome-headless-shell")
 	if s := p.do("launch"); s.Status.State != "ready" || s.Browser.Type != "chrome-headless-shell" {
-		t.Errorf("%+v", s)
+		t.Errorf("after launch: %+v, want a chrome-headless-shell that is ready", s)
 	}
 	c, _ := p.socket("/")
 	before := p.do("launch").Instance.ID
@@ -107,7 +107,7 @@ func TestProxyCommands(t *testing.T) {
 	}
 	s := p.do("launch", "--browser", "chromium", "--window-size", "300,200")
 	if s.Browser.Type != "chromium" || s.Status.Launches != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("launch --browser chromium: %+v, want the second launch, a chromium", s)
 	}
 	closed(t, c)
 	args := func() string {
@@ -119,7 +119,7 @@ func TestProxyCommands(t *testing.T) {
 		t.Errorf("a restart changes the browser: %+v", s)
 	}
 	if s := p.do("stop"); s.Status.State != "stopped" || len(w.state().Instances) != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("after stop: %+v, %d instances; want it stopped, without an instance", s, len(w.state().Instances))
 	}
 	// What can't be launched takes nothing along, and is told to who asked.
 	ready := p.do("launch")
@@ -128,7 +128,7 @@ func TestProxyCommands(t *testing.T) {
 	r.wants(t, 69, "there is no display")
 	if s := p.do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID ||
 		s.Status.WebSockets != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("after a launch that failed: %+v, want %s ready with 1 WebSocket", s, ready.Instance.ID)
 	}
 	c.Close()
 	if said := p.errs.String(); strings.Contains(said, "display") || strings.Count(r.err, "there is no display") != 1 {
@@ -151,7 +151,7 @@ func TestProxyCommands(t *testing.T) {
 	elsewhere.run("bproxy", "status", port).wants(t, 69,
 		"something listens on port "+port+", but it is not listed in "+w.dir+"/other/state.json")
 	if r := w.run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.out)) != 4 {
-		t.Errorf("%+v", r)
+		t.Errorf("list: %+v, want a port and a state of 2 proxies", r)
 	}
 	w.run("bproxy", "--listen", q.addr).wants(t, 75, "is taken")
 	w.run("bproxy", "--listen", "0.0.0.0:0").wants(t, 64, "--token-file")
@@ -167,11 +167,12 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 		"{cdp_port}", "{cdp_endpoint}", "{ws_endpoint}")...)
 	f := strings.Fields(r.out)
 	if r.code != 7 || len(f) != 8 || f[0] != "in" || f[1] != f[2] || f[3] != f[5] || f[4] != f[6] || f[7] != "stopped" {
-		t.Errorf("%+v", r)
+		t.Errorf("exit %d, CMD prints %q; want 7, and the same address in arguments and environment\n%s", r.code, r.out,
+			r.err)
 	}
 	r = w.run("bproxy", append(fakeFlags(""), "--", "bproxy", "launch", "-f", "status.state")...)
 	if r.code != 0 || r.out != "ready\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("bproxy launch in CMD: %+v, want ready", r)
 	}
 	w.clean()
 	w.run("bproxy", "--", "/nonexistent").wants(t, 127, "not found")
@@ -198,7 +199,7 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	if f = strings.Fields(r.out); r.code != 0 || len(f) != 5 || f[0] != "bidi" ||
 		!strings.HasSuffix(f[1], "/session") ||
 		f[1] != f[2] || f[3] != "bidi" || f[4] != f[1] {
-		t.Errorf("%+v", r)
+		t.Errorf("CMD with a Firefox: %+v, want the protocol bidi and one address that ends in /session", r)
 	}
 }
 
@@ -226,13 +227,13 @@ func TestProxyOneLaunchForMany(t *testing.T) {
 	}
 	many(200)
 	if s := p.do("status"); s.Status.Launches != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1 launch", s)
 	}
 	p.stop()
 	p = w.proxy(append(fakeFlags("hang"), "--timeout", "500ms")...)
 	for _, b := range many(502) {
 		if !strings.Contains(b, `"code":"try_again"`) || !strings.Contains(b, "no endpoint after 500ms") {
-			t.Fatalf("%s", b)
+			t.Fatalf("the answer is %s, want try_again, as there is no endpoint after 500ms", b)
 		}
 	}
 }
@@ -314,7 +315,7 @@ func TestProxyClientLeaves(t *testing.T) {
 		t.Errorf("the other one gets %v, %v", resp, err)
 	}
 	if s := p.do("status"); s.Status.Launches != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1 launch", s)
 	}
 }
 
@@ -414,7 +415,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 	}
 	closed(t, c)
 	if s := p.do("status"); s.Instance.PID == pid || !strings.Contains(s.Status.LastExit, "did not answer") {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want another browser than pid %d, which did not answer", s, pid)
 	}
 
 	x := parse(t, w.run("blaunch", "--browser", "chrome-headless-shell"))
@@ -447,7 +448,7 @@ func TestProxyStateIsLost(t *testing.T) {
 	p := w.proxy(fakeFlags("")...)
 	os.RemoveAll(w.dir + "/state")
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 200 {
-		t.Fatal(code)
+		t.Fatalf("/json/version: %d, want 200", code)
 	}
 	until(t, "the proxy is listed again",
 		func() bool { return w.run("bproxy", "list", "-f", "status.state").out == "ready\n" })
@@ -473,82 +474,84 @@ func TestProxyBadClients(t *testing.T) {
 	}
 	slow := dial("GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") // and never more
 	silent := dial("")
-	for text, want := range map[string]string{
-		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": "400 Bad Request",
-		"what?\r\n\r\n": "400 Bad Request",
-		"GET /json/version HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10):        "431 ",
-		"GET /json/version HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                "400 ",
-		"GET /json/version HTTP/1.1\r\nHost: evil.example\r\n\r\n":                "403 ",
-		"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n":                              "404 ",
-		"POST /json/new HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n": "413 ",
-	} {
-		if got := answer(dial(text)); !strings.Contains(got, want) {
-			t.Errorf("%.50q: %q", text, got)
-		}
-	}
-	half := dial("GET /json")
-	half.(*net.TCPConn).CloseWrite()
-	answer(half)
-	if s := p.do("status"); s.Status.Launches != 0 || s.Status.State != "stopped" {
-		t.Errorf("a bad client has launched a browser: %+v", s)
-	}
-	// Pipelined requests are answered one after the other, an upgrade last.
 	one := "GET /json/version HTTP/1.1\r\nHost: 127.0.0.1:1\r\n"
-	c := dial(one + "\r\n" + one + "\r\n" + one + "Connection: close\r\n\r\n")
-	if got := answer(c); strings.Count(got, "200 OK") != 3 || !strings.Contains(got, "ws://127.0.0.1:1/") {
-		t.Errorf("%s", got)
-	}
-	c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n" +
-		"Upgrade: websocket\r\n\r\nand what " +
-		"comes with it")
-	in := bufio.NewReader(c)
-	http.ReadResponse(in, nil)
-	c.SetReadDeadline(time.Now().Add(patience))
-	for _, want := range []string{"101", "and what comes with it"} {
-		for line := ""; !strings.Contains(line, want); {
-			var err error
-			b := make([]byte, 100)
-			n, err := in.Read(b)
-			if line += string(b[:n]); err != nil {
-				t.Fatalf("%q, %v", line, err)
-			}
-			if strings.Contains(line, "and what comes with it") {
-				break
+	t.Run("a request that cannot be taken is refused and launches nothing", func(t *testing.T) {
+		for text, want := range map[string]string{
+			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": "400 Bad Request",
+			"what?\r\n\r\n": "400 Bad Request",
+			"GET /json/version HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10):        "431 ",
+			"GET /json/version HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                "400 ",
+			"GET /json/version HTTP/1.1\r\nHost: evil.example\r\n\r\n":                "403 ",
+			"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n":                              "404 ",
+			"POST /json/new HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n": "413 ",
+		} {
+			if got := answer(dial(text)); !strings.Contains(got, want) {
+				t.Errorf("%.50q got %q, want %q", text, got, want)
 			}
 		}
-		if want == "101" {
-			break
+		half := dial("GET /json")
+		half.(*net.TCPConn).CloseWrite()
+		answer(half)
+		if s := p.do("status"); s.Status.Launches != 0 || s.Status.State != "stopped" {
+			t.Errorf("bad requests have launched a browser: %+v", s)
 		}
-	}
-	// A client that has sent all still gets its answers.
-	c, _ = p.socket("/")
-	io.WriteString(c, "echo")
-	c.(*net.TCPConn).CloseWrite()
-	if got := answer(c); got != "echo" {
-		t.Errorf("%q", got)
-	}
-	// One too many is told so, but those that do not ask for anything make room.
-	var held []net.Conn
-	until(t, "the limit is met", func() bool {
-		c, resp := p.socket("/")
-		held = append(held, c)
-		return resp.StatusCode == 503
 	})
-	if len(held) > 21 {
-		t.Errorf("%d connections are served", len(held)-1)
-	}
-	for _, c := range held {
-		c.Close()
-	}
-	until(t, "there is room again", func() bool {
-		return strings.HasPrefix(answer(dial(one+"Connection: close\r\n\r\n")), "HTTP/1.1 200")
+	t.Run("pipelined requests are answered one after the other, an upgrade last", func(t *testing.T) {
+		c := dial(one + "\r\n" + one + "\r\n" + one + "Connection: close\r\n\r\n")
+		if got := answer(c); strings.Count(got, "200 OK") != 3 || !strings.Contains(got, "ws://127.0.0.1:1/") {
+			t.Errorf("three pipelined requests got\n%s\nwant three times 200 OK and the address that was asked for",
+				got)
+		}
+		const rest = "and what comes with it"
+		c = dial(one + "\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n" +
+			"Upgrade: websocket\r\n\r\n" + rest)
+		c.SetReadDeadline(time.Now().Add(patience))
+		in := bufio.NewReader(c)
+		for _, want := range []int{200, 101} {
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil || resp.StatusCode != want {
+				t.Fatalf("%+v, %v, want %d", resp, err, want)
+			}
+			io.Copy(io.Discard, resp.Body)
+		}
+		b := make([]byte, len(rest))
+		if _, err := io.ReadFull(in, b); err != nil || string(b) != rest {
+			t.Fatalf("behind the upgrade came %q, %v, want %q", b, err, rest)
+		}
 	})
-	for range 30 {
-		dial("")
-	}
-	if got := answer(dial(one + "Connection: close\r\n\r\n")); !strings.HasPrefix(got, "HTTP/1.1 200") {
-		t.Errorf("%q", got)
-	}
+	t.Run("a client that has sent all still gets its answers", func(t *testing.T) {
+		c, _ := p.socket("/")
+		io.WriteString(c, "echo")
+		c.(*net.TCPConn).CloseWrite()
+		if got := answer(c); got != "echo" {
+			t.Errorf("a client that has sent all got %q, want echo", got)
+		}
+	})
+	t.Run("one connection too many is refused until there is room again", func(t *testing.T) {
+		var held []net.Conn
+		until(t, "the limit is met", func() bool {
+			c, resp := p.socket("/")
+			held = append(held, c)
+			return resp.StatusCode == 503
+		})
+		if len(held) > 21 {
+			t.Errorf("%d connections are served, want at most 20", len(held)-1)
+		}
+		for _, c := range held {
+			c.Close()
+		}
+		until(t, "there is room again", func() bool {
+			return strings.HasPrefix(answer(dial(one+"Connection: close\r\n\r\n")), "HTTP/1.1 200")
+		})
+	})
+	t.Run("silent connections make room", func(t *testing.T) {
+		for range 30 {
+			dial("")
+		}
+		if got := answer(dial(one + "Connection: close\r\n\r\n")); !strings.HasPrefix(got, "HTTP/1.1 200") {
+			t.Errorf("beside 30 silent connections a request got %q, want 200", got)
+		}
+	})
 	closed(t, slow)
 	closed(t, silent)
 	p.stop()
@@ -602,15 +605,15 @@ Promise.all(tries).then(() => fetch('/tried?' + got))
 		t.Fatal("the page did not try")
 	}
 	if s := p.do("status"); s.Status.Launches != 0 || s.Status.State != "stopped" {
-		t.Errorf("%+v", s)
+		t.Errorf("the page has launched a browser: %+v", s)
 	}
 	// Unless it is allowed to.
 	q := w.proxy("--allow-origin", site.URL)
 	if _, resp := q.socket("/", "Origin: "+site.URL); resp.StatusCode != 101 {
-		t.Error(resp.Status)
+		t.Errorf("a page that is allowed got %s, want 101", resp.Status)
 	}
 	if _, resp := q.socket("/", "Origin: http://evil.example"); resp.StatusCode != 403 {
-		t.Error(resp.Status)
+		t.Errorf("another page got %s, want 403", resp.Status)
 	}
 }
 
@@ -622,19 +625,19 @@ func TestProxyToken(t *testing.T) {
 	w.run("bproxy", "--token-file", w.dir+"/empty").wants(t, 78, "does not contain a token")
 	p := w.proxy("--listen", "0.0.0.0:0", "--token-file", w.dir+"/token")
 	if code, body := get(t, "GET", p.url+"/json/version"); code != 401 || !strings.Contains(body, "unauthorized") {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("without a token: %d %s, want 401 unauthorized", code, body)
 	}
 	if code, body := get(t, "GET", p.url+"/json/version?token=abc123"); code != 200 {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("with the token in the address: %d %s, want 200", code, body)
 	}
 	if _, resp := p.socket("/", "Authorization: Bearer abc123", "Host: x"); resp.StatusCode != 400 {
 		t.Errorf("two hosts: %s", resp.Status)
 	}
 	if _, resp := p.socket("/?token=abc123"); resp.StatusCode != 101 {
-		t.Error(resp.Status)
+		t.Errorf("a WebSocket with the token got %s, want 101", resp.Status)
 	}
 	if _, resp := p.socket("/", "Authorization: Bearer wrong"); resp.StatusCode != 401 {
-		t.Error(resp.Status)
+		t.Errorf("a WebSocket with another token got %s, want 401", resp.Status)
 	}
 	// With a token a name will do as well, and is what the answers show.
 	req, _ := http.NewRequest("GET", p.url+"/json/version", nil)
@@ -646,7 +649,7 @@ func TestProxyToken(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), "ws://farm.example:99/devtools/browser/") {
-		t.Errorf("%s", b)
+		t.Errorf("the answer is %s, want the name that was asked, farm.example:99", b)
 	}
 }
 
@@ -666,7 +669,7 @@ func TestProxyIdleAndEager(t *testing.T) {
 	c.Close()
 	until(t, "it is stopped again", func() bool { return p.do("status").Status.State == "stopped" })
 	if s := p.do("status"); s.Status.Launches != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 2 launches", s)
 	}
 	w.run("bproxy", "--no-input", "--idle-by", "use").wants(t, 64, "traffic or connections")
 }
@@ -694,7 +697,7 @@ func TestProxyIdleByTraffic(t *testing.T) {
 	}
 	until(t, "the browser is stopped", func() bool { return p.do("status").Status.State == "stopped" })
 	if s := p.do("status"); s.Status.LastExit != "nobody used it" {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want the last exit: nobody used it", s)
 	}
 	p.socket("/")
 	if s := p.do("status"); s.Status.State != "ready" || s.Status.Launches != 2 {
@@ -717,11 +720,11 @@ func TestProxyTargets(t *testing.T) {
 		}
 		p.start()
 		if _, v := get(t, "GET", p.url+"/json/version"); !strings.Contains(v, "ws://"+p.addr+"/") {
-			t.Errorf("%v: %s", args, v)
+			t.Errorf("%v: %s, want the proxy's own address %s", args, v, p.addr)
 		}
 		c, resp := p.socket("/")
 		if resp.StatusCode != 101 {
-			t.Errorf("%v: %s", args, resp.Status)
+			t.Errorf("%v: a WebSocket got %s, want 101", args, resp.Status)
 		}
 		c.Write(append([]byte{0x81, 0x80 | 38, 0, 0, 0, 0}, `{"id":1,"method":"Browser.getVersion"}`...))
 		c.Read(make([]byte, 100))
@@ -737,7 +740,7 @@ func TestProxyTargets(t *testing.T) {
 	}
 	p := w.proxy("--target", x.Instance.HTTPURL, "--direct")
 	if _, v := get(t, "GET", p.url+"/json/version"); !strings.Contains(v, "ws://"+browser+"/") {
-		t.Errorf("%s", v)
+		t.Errorf("with --direct: %s, want the browser's address %s", v, browser)
 	}
 	w.run("blaunch", "stop", "--all")
 	if code, _ := get(t, "GET", p.url+"/json/version"); code != 502 {
@@ -890,7 +893,7 @@ func TestFirefoxOutlivesLeases(t *testing.T) {
 		q := &proxy{t: t, w: w, addr: strings.TrimPrefix(l.Instance.HTTPURL, "http://")}
 		c, resp := q.socket("/session")
 		if resp.StatusCode != 101 {
-			t.Fatal(resp.Status)
+			t.Fatalf("a WebSocket got %s, want 101", resp.Status)
 		}
 		c.Write(clientFrame(0x81, `{"id":1,"method":"session.new","params":{"capabilities":{}}}`))
 		b := make([]byte, 4096)
@@ -934,7 +937,7 @@ func TestProxyBadBiDiClients(t *testing.T) {
 	} {
 		c, resp := p.socket("/session")
 		if resp.StatusCode != 101 {
-			t.Fatal(resp.Status)
+			t.Fatalf("a WebSocket got %s, want 101", resp.Status)
 		}
 		c.Write(frame(0x81, `{"id":1,"method":"session.new","params":{"capabilities":{}}}`))
 		b := make([]byte, 4096)
