@@ -80,9 +80,7 @@ func TestCast(t *testing.T) {
 	before, targets := state(), c.ask("Target.getTargets", `{}`)
 	count := func() int { return strings.Count(c.ask("Target.getTargets", `{}`), `"targetId"`) }
 	pages := strings.Count(targets, `"targetId"`)
-
-	// A recording that somebody interrupts, at the pace that was asked for.
-	start := func(args ...string) *exec.Cmd {
+	start := func(t *testing.T, args ...string) *exec.Cmd {
 		t.Helper()
 		cmd := w.cmd("bproxy", append([]string{"cast"}, args...)...)
 		cmd.Stderr = &syncBuffer{}
@@ -98,82 +96,88 @@ func TestCast(t *testing.T) {
 			return bytes.Count(b, []byte("--frame\r\n")) >= n
 		}
 	}
-	file := w.dir + "/a.mjpeg"
-	began := time.Now()
-	cast := start("one", file)
-	until(t, "there are frames", recorded(file, 6))
-	if got, n := state(), count(); got != before || n != pages {
-		t.Errorf("while it is recorded, the page is %s and not %s, and there are %d targets, not %d", got, before, n,
-			pages)
-	}
-	cast.Process.Signal(syscall.SIGINT)
-	if err := cast.Wait(); err != nil {
-		t.Errorf("interrupted: %v, %s", err, said(cast))
-	}
-	if n, most := frames(t, file), int(time.Since(began).Seconds()*5)+2; n < 6 || n > most {
-		t.Errorf("%d frames in %v, at most %d are allowed", n, time.Since(began), most)
-	}
-	if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
-		t.Errorf("the recording has the mode %v", info.Mode())
-	}
-
-	// One of given length, in a directory.
-	dir := w.dir + "/frames"
-	w.run("bproxy", "cast", "one", "--page", id, "--fps", "2", "--duration", "2s", dir).wants(t, 0, "frames in")
-	list, _ := os.ReadFile(dir + "/frames.ffconcat")
-	images, _ := filepath.Glob(dir + "/*.jpg")
-	if n := len(images); n == 0 || n > 6 || strings.Count(string(list), "\nfile ") != n ||
-		strings.Count(string(list), "\nduration ") != n {
-		t.Errorf("%v, and the list\n%s", images, list)
-	}
-	for _, path := range images {
-		b, _ := os.ReadFile(path)
-		if _, err := jpeg.Decode(bytes.NewReader(b)); err != nil {
-			t.Errorf("%s: %v", path, err)
+	t.Run("until it is interrupted, at the default pace, unseen by the page", func(t *testing.T) {
+		file := w.dir + "/a.mjpeg"
+		began := time.Now()
+		cast := start(t, "one", file)
+		until(t, "there are frames", recorded(file, 6))
+		if got, n := state(), count(); got != before || n != pages {
+			t.Errorf("while it is recorded, the page is %s and not %s, and there are %d targets, not %d", got, before,
+				n,
+				pages)
 		}
-	}
-	w.run("bproxy", "cast", "one", dir).wants(t, 1, "already has a recording")
+		cast.Process.Signal(syscall.SIGINT)
+		if err := cast.Wait(); err != nil {
+			t.Errorf("interrupted: %v, %s", err, said(cast))
+		}
+		if n, most := frames(t, file), int(time.Since(began).Seconds()*5)+2; n < 6 || n > most {
+			t.Errorf("%d frames in %v, want 6 to %d", n, time.Since(began), most)
+		}
+		if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
+			t.Errorf("the recording has the mode %v, want 0600", info.Mode())
+		}
 
-	// Without sessions, of the port that one session has to itself. The disk is
-	// full.
-	alone := w.proxy("--target", p.url+"/session/one")
-	port := strings.TrimPrefix(alone.addr, "127.0.0.1:")
-	w.run("bproxy", "cast", "--port", port, "--duration", "1s", w.dir+"/b.mjpeg").wants(t, 0, "frames in")
-	if frames(t, w.dir+"/b.mjpeg") == 0 {
-		t.Error("no frames of a browser without sessions")
-	}
-	os.Symlink("/dev/full", w.dir+"/full.mjpeg")
-	w.run("bproxy", "cast", "--port", port, w.dir+"/full.mjpeg").wants(t, 1, "no space left")
-	alone.stop()
+	})
+	t.Run("of a given length, into a directory", func(t *testing.T) {
+		dir := w.dir + "/frames"
+		w.run("bproxy", "cast", "one", "--page", id, "--fps", "2", "--duration", "2s", dir).wants(t, 0, "frames in")
+		list, _ := os.ReadFile(dir + "/frames.ffconcat")
+		images, _ := filepath.Glob(dir + "/*.jpg")
+		if n := len(images); n == 0 || n > 6 || strings.Count(string(list), "\nfile ") != n ||
+			strings.Count(string(list), "\nduration ") != n {
+			t.Errorf("%v, want 1 to 6 images, all in the list\n%s", images, list)
+		}
+		for _, path := range images {
+			b, _ := os.ReadFile(path)
+			if _, err := jpeg.Decode(bytes.NewReader(b)); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		w.run("bproxy", "cast", "one", dir).wants(t, 1, "already has a recording")
 
-	// Several pages, of which one is chosen. It goes elsewhere, and is closed.
-	c.ask("Target.createTarget", `{"url":"`+site.URL+`/2"}`)
-	w.run("bproxy", "cast", "one", w.dir+"/x.mjpeg").wants(t, 64, "several pages; choose one with --page:\n  ")
-	w.run("bproxy", "cast", "one", "--page", "x", w.dir+"/x.mjpeg").wants(t, 69, "no page x; there are:\n  ")
-	if _, err := os.Stat(w.dir + "/x.mjpeg"); err == nil {
-		t.Error("a recording that did not begin has a file")
-	}
-	file = w.dir + "/c.mjpeg"
-	cast = start("one", "--page", id, file)
-	until(t, "there are frames", recorded(file, 2))
-	n := frames(t, file)
-	page.ask("Page.navigate", `{"url":"`+strings.Replace(site.URL, "127.0.0.1", "localhost", 1)+`"}`)
-	until(t, "there are frames of another site", recorded(file, n+8))
-	c.ask("Target.closeTarget", `{"targetId":"`+id+`"}`)
-	if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "ended with the page") {
-		t.Errorf("after the end of its page: %v, %s", err, said(cast))
-	}
-	frames(t, file)
+	})
+	t.Run("of a browser without sessions, and on a full disk", func(t *testing.T) {
+		alone := w.proxy("--target", p.url+"/session/one")
+		port := strings.TrimPrefix(alone.addr, "127.0.0.1:")
+		w.run("bproxy", "cast", "--port", port, "--duration", "1s", w.dir+"/b.mjpeg").wants(t, 0, "frames in")
+		if frames(t, w.dir+"/b.mjpeg") == 0 {
+			t.Error("no frames of a browser without sessions")
+		}
+		os.Symlink("/dev/full", w.dir+"/full.mjpeg")
+		w.run("bproxy", "cast", "--port", port, w.dir+"/full.mjpeg").wants(t, 1, "no space left")
+		alone.stop()
 
-	// The session ends.
-	file = w.dir + "/d.mjpeg"
-	cast = start("one", file)
-	until(t, "there are frames", recorded(file, 1))
-	w.run("bproxy", "session", "end", "one").wants(t, 0, "")
-	if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "the session has ended") {
-		t.Errorf("after the end of its session: %v, %s", err, said(cast))
-	}
-	frames(t, file)
+	})
+	t.Run("of one of several pages, which goes elsewhere and is closed", func(t *testing.T) {
+		c.ask("Target.createTarget", `{"url":"`+site.URL+`/2"}`)
+		w.run("bproxy", "cast", "one", w.dir+"/x.mjpeg").wants(t, 64, "several pages; choose one with --page:\n  ")
+		w.run("bproxy", "cast", "one", "--page", "x", w.dir+"/x.mjpeg").wants(t, 69, "no page x; there are:\n  ")
+		if _, err := os.Stat(w.dir + "/x.mjpeg"); err == nil {
+			t.Error("a recording that did not begin has a file")
+		}
+		file := w.dir + "/c.mjpeg"
+		cast := start(t, "one", "--page", id, file)
+		until(t, "there are frames", recorded(file, 2))
+		n := frames(t, file)
+		page.ask("Page.navigate", `{"url":"`+strings.Replace(site.URL, "127.0.0.1", "localhost", 1)+`"}`)
+		until(t, "there are frames of another site", recorded(file, n+8))
+		c.ask("Target.closeTarget", `{"targetId":"`+id+`"}`)
+		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "ended with the page") {
+			t.Errorf("after the end of its page: %v, %s", err, said(cast))
+		}
+		frames(t, file)
+
+	})
+	t.Run("until the session ends", func(t *testing.T) {
+		file := w.dir + "/d.mjpeg"
+		cast := start(t, "one", file)
+		until(t, "there are frames", recorded(file, 1))
+		w.run("bproxy", "session", "end", "one").wants(t, 0, "")
+		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "the session has ended") {
+			t.Errorf("after the end of its session: %v, %s", err, said(cast))
+		}
+		frames(t, file)
+	})
 	w.run("bproxy", "cast", "one").wants(t, 64, "has sessions: name one")
 	w.run("bproxy", "cast", "one", "--fps", "0", "x").wants(t, 64, "1 to 60")
 	p.stop()

@@ -262,14 +262,14 @@ func TestCompletionOfPools(t *testing.T) {
 		`source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=()
 		_bpool; echo "${COMPREPLY[@]}"; done`)
 	if names, flags, _ := strings.Cut(r.out, "\n"); names != "A B" || !strings.HasPrefix(flags, "--socket ") {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want the pools without a word, and the flags after -", r)
 	}
 	if _, err := os.Stat("hacked"); err == nil {
 		t.Error("an alias is executed")
 		os.Remove("hacked")
 	}
 	if s := p.status().Summary; s.Leased != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("after the completions: %+v, want 2 leased as before", s)
 	}
 
 	// One beside another state file, and two of which neither is named.

@@ -156,7 +156,7 @@ func TestInputRules(t *testing.T) {
 	// With -- CMD the input is the command's, unless - says otherwise.
 	r = w.run("sh", "-c", `bfind --type chromium | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
 	if len(strings.Fields(r.out)) != 1 || r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want the port alone: nothing is left of the input for CMD", r)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestSaysWhatItWaitsFor(t *testing.T) {
 	line := make([]byte, 200)
 	n, _ := errs.Read(line)
 	if !strings.Contains(string(line[:n]), "waiting for") {
-		t.Errorf("%s", line[:n])
+		t.Errorf("the message is %q, want that it is waiting for records", line[:n])
 	}
 	in.Close()
 	if err := c.Wait(); err != nil || out.Len() == 0 {
@@ -213,7 +213,7 @@ func TestListOutputs(t *testing.T) {
 	table := w.run("blaunch", "list", "--output", "table")
 	if l := strings.Split(table.out, "\n"); len(l) != 4 || !strings.HasPrefix(l[0], "ID ") ||
 		!strings.HasPrefix(l[1], a.Instance.ID) || !strings.HasPrefix(l[2], b.Instance.ID) {
-		t.Errorf("%s", table.out)
+		t.Errorf("want a head and the rows of %s and %s, got\n%s", a.Instance.ID, b.Instance.ID, table.out)
 	}
 	f := w.run("blaunch", "list", "-f", "instance.pid,instance.nothing")
 	f.wants(t, 64, "no record has a field")
@@ -223,7 +223,7 @@ func TestListOutputs(t *testing.T) {
 	}
 	r := w.run("sh", "-c", "blaunch list | blaunch stop -f instance.id")
 	if len(strings.Fields(r.out)) != 2 || r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want the IDs of 2 browsers", r)
 	}
 	w.clean()
 }
@@ -249,7 +249,7 @@ func TestNamesOfBrowsers(t *testing.T) {
 	os.WriteFile(edge, exe, 0o700)
 	r := w.run("bfind", "--type", "msedge", "--path", edge, "-f", "browser.type,browser.path")
 	if r.out != "edge\t"+edge+"\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want an edge at %s", r, edge)
 	}
 	w.run("bfind", "--type", "webkit").wants(t, 69, "no webkit found")
 	w.run("blaunch", "--browser", "webkit").wants(t, 64, "clients of Playwright bring their own")

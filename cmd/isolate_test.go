@@ -42,7 +42,7 @@ func TestIsolatedPort(t *testing.T) {
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	one := at + "/session/one/devtools/browser/one"
 	if got := once(t, one, "Target.createTarget", `{"url":"about:blank#one"}`); !strings.Contains(got, "targetId") {
-		t.Fatal(got)
+		t.Fatalf("createTarget: %s, want a targetId", got)
 	}
 	if got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`); strings.Contains(got, "#one") {
 		t.Errorf("a session sees a page of another: %s", got)
@@ -160,7 +160,7 @@ func TestIsolatedToken(t *testing.T) {
 	if got := once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets", `{}`); !strings.Contains(
 		got,
 		"about:blank#x") || strings.Contains(got, "secret") {
-		t.Error(got)
+		t.Errorf("the targets are %s, want about:blank#x, without the token", got)
 	}
 	if _, resp := p.socket("/session/a/devtools/browser", "Origin: http://evil.example",
 		"Authorization: Bearer secret"); resp.StatusCode != 403 {
@@ -182,7 +182,7 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 		"/devtools/browser/x", "/devtools/browser"} {
 		c := dial(t, at+path)
 		if got := c.ask("Target.createTarget", `{"url":"about:blank#mine"}`); !strings.Contains(got, "targetId") {
-			t.Fatal(got)
+			t.Fatalf("createTarget: %s, want a targetId", got)
 		}
 		all = append(all, c)
 	}
@@ -196,7 +196,7 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 		t.Errorf("a named session on the next browser has %s", got)
 	}
 	if s := p.do("status"); s.Status.Launches != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 2 launches", s)
 	}
 	// One that is restarted is no different.
 	c := dial(t, at+"/session/one/devtools/browser/one")
@@ -230,7 +230,7 @@ func TestIsolatedTarget(t *testing.T) {
 		one, two := dial(t, at+"/session/one/devtools/browser/one"), dial(t, at+"/devtools/browser")
 		for _, c := range []*wire{one, two} {
 			if got := c.ask("Target.createBrowserContext", `{}`); !strings.Contains(got, "browserContextId") {
-				t.Fatal(got)
+				t.Fatalf("createBrowserContext: %s, want a browserContextId", got)
 			}
 		}
 		if n := contexts(); n != 4 {
@@ -294,7 +294,7 @@ func TestDefaultSession(t *testing.T) {
 	p := w.proxy(args...)
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	if got := once(t, at+"/session/me/devtools/browser", "Storage.setCookies", cookie); strings.Contains(got, "error") {
-		t.Fatal(got)
+		t.Fatalf("setCookies: %s", got)
 	}
 	if got := once(t, at+"/session/other/devtools/browser", "Storage.getCookies", `{}`); strings.Contains(got, "kept") {
 		t.Errorf("another session has the profile's cookie: %s", got)
@@ -598,7 +598,7 @@ func TestPortOfASession(t *testing.T) {
 			}
 			if got := once(t, ws, "Target.getTargets", `{}`); !strings.Contains(got, c.has) ||
 				strings.Contains(got, c.lacks) {
-				t.Errorf("%s: %s", ws, got)
+				t.Errorf("%s has the targets %s, want %q and not %q", ws, got, c.has, c.lacks)
 			}
 		}
 		_, body := get(t, "GET", alone.url+"/json/list")
@@ -606,7 +606,7 @@ func TestPortOfASession(t *testing.T) {
 		json.Unmarshal([]byte(strings.ReplaceAll(body, "webSocketDebuggerUrl", "WSURL")), &pages)
 		if len(pages) == 0 || !strings.HasPrefix(pages[0].WSURL,
 			"ws"+strings.TrimPrefix(alone.url, "http")+"/devtools/page/") {
-			t.Fatalf("%s", body)
+			t.Fatalf("the pages are %s, want addresses of %s", body, alone.url)
 		}
 		if got := once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(got, "42") {
 			t.Errorf("%s\nlacks %q", got, "42")

@@ -52,7 +52,7 @@ func TestProfileIsSaved(t *testing.T) {
 			until(t, "the browser has started", func() bool { b, _ := os.ReadFile(w.dir + "/log"); return len(b) > 0 })
 			c.Process.Signal(syscall.SIGTERM)
 			if c.Wait(); c.ProcessState.ExitCode() != 143 {
-				t.Errorf("%v", c.ProcessState)
+				t.Errorf("after SIGTERM: %v, want exit 143", c.ProcessState)
 			}
 		},
 		"the record can't be printed": func(t *testing.T, w *world, args []string) {
@@ -139,7 +139,7 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 	})
 	os.WriteFile(w.dir+"/go", nil, 0o600)
 	if c.Wait(); c.ProcessState.ExitCode() != 1 {
-		t.Errorf("%v: %s", c.ProcessState, errs.String())
+		t.Errorf("CMD without its browser: %v, want exit 1: %s", c.ProcessState, errs.String())
 	}
 	w.run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).wants(t, 143,
 		"the browser's time to live (300ms) has expired: stopping sleep")
@@ -204,7 +204,7 @@ func TestInheritedDescriptors(t *testing.T) {
 	w.run("bash", "-c", `exec 9>"$1"; flock -n 9; `+launch+` >/dev/null`, "bash", w.dir+"/lk")
 	w.run("flock", "-n", w.dir+"/lk", "true").wants(t, 0, "")
 	if r := w.run("bash", "-c", launch+` -- sh -c 'echo to 7 >&7' 7>&1`); r.out != "to 7\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("descriptor 7 of CMD: %+v, want \"to 7\"", r)
 	}
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).wants(t, 64, "is not open")
 	w.run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).wants(t, 64, "it needs --no-input")
@@ -309,14 +309,14 @@ func TestNamesOfThings(t *testing.T) {
 	w.run("blaunch", fakeArgs("", "--url", "--renderer-cmd-prefix=evil")...).wants(t, 64, "would take for an option")
 	rel := func(script string) result { return w.run("sh", "-c", "cd "+bin+" && "+script) }
 	if r := rel("bfind --path ./fakebrowser --first -f browser.path"); r.out != bin+"/fakebrowser\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("a relative --path: %+v, want an absolute one", r)
 	}
 	if r := rel("BTOOLS_BROWSER=./fakebrowser bfind --first -f browser.path"); r.out != bin+"/fakebrowser\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("a relative BTOOLS_BROWSER: %+v, want an absolute path", r)
 	}
 	r := rel("TMPDIR=tmp; mkdir $TMPDIR; export TMPDIR; blaunch --browser ./fakebrowser -f instance.user_data_dir")
 	if !filepath.IsAbs(r.out) {
-		t.Errorf("%+v", r)
+		t.Errorf("with a relative TMPDIR: %+v, want an absolute profile", r)
 	}
 	os.RemoveAll(bin + "/tmp")
 	r = w.run("env", "BTOOLS_BROWSER=/gone", bin+"/blaunch", "--browser", "chromium", "-f", "browser.type")
@@ -434,7 +434,7 @@ func TestCommandWithFirefox(t *testing.T) {
 	r := w.run("blaunch", "--browser", "firefox", "--timeout", "60s", "--", "sh", "-c",
 		`echo "$BTOOLS_PROTOCOL [$BTOOLS_CDP_URL] $BTOOLS_WS_URL"`)
 	if !strings.HasPrefix(r.out, "bidi [] ws://127.0.0.1:") {
-		t.Errorf("%+v", r)
+		t.Errorf("the environment of CMD with a Firefox: %+v, want bidi, no CDP address and a WebSocket", r)
 	}
 }
 
@@ -473,11 +473,11 @@ func TestOwners(t *testing.T) {
 	mine := parse(t, w.fake(""))
 	theirs := parse(t, w.fake("", "--owner", "bpool A/0"))
 	if r := w.run("blaunch", "list", "--output", "table"); !strings.Contains(r.out, "bpool A/0") {
-		t.Errorf("%+v", r)
+		t.Errorf("list: %+v, want the owner bpool A/0", r)
 	}
 	r := w.run("blaunch", "stop", "--all", "-f", "instance.id")
 	if r.code != 0 || r.out != mine.Instance.ID+"\n" || !strings.Contains(r.err, "left running for their owners: 1") {
-		t.Errorf("%+v", r)
+		t.Errorf("stop --all: %+v, want %s alone stopped, and one left for its owner", r, mine.Instance.ID)
 	}
 	w.run("blaunch", "stop", "--force").wants(t, 64, "--force needs --all")
 	r = w.run("sh", "-c", "blaunch list -f instance.id | blaunch stop -f instance.id")

@@ -19,7 +19,8 @@ func TestPipelineOnRealBrowsers(t *testing.T) {
 		t.Run(typ, func(t *testing.T) {
 			w := newWorld(t)
 			x := parse(t, w.run("sh", "-c", "bport | bfind --type "+typ+" | blaunch --timeout 60s"))
-			if x.Browser.Type != typ || x.Browser.Version == "" || x.Instance.Port != x.Port || x.Instance.Host != "127.0.0.1" {
+			if x.Browser.Type != typ || x.Browser.Version == "" || x.Instance.Port != x.Port ||
+				x.Instance.Host != "127.0.0.1" {
 				t.Errorf("record: %+v", x)
 			}
 			if l := parse(t, w.run("blaunch", "list")); l.Instance != x.Instance {
@@ -38,7 +39,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	w.env = append(w.env, "BTOOLS_LOG_LEVEL=warn", "BTOOLS_BROWSER="+bin+"/fakebrowser")
 	x := parse(t, w.run("blaunch"))
 	if x.Browser.Path != bin+"/fakebrowser" {
-		t.Errorf("%+v", x)
+		t.Errorf("the browser is %+v, want the fake one", x.Browser)
 	}
 	r := w.run("blaunch", "stop", "--all")
 	r.wants(t, 0, "")
@@ -176,12 +177,13 @@ func TestWaitAndBind(t *testing.T) {
 func TestCommand(t *testing.T) {
 	w := newWorld(t)
 	r := w.pipe("in", "blaunch", "--", "sh", "-c",
-		`cat; echo "$1 $2 $3 $BTOOLS_PORT $BTOOLS_CDP_URL $BTOOLS_WS_URL"; exit 7`, "sh", "{cdp_port}", "{cdp_endpoint}",
+		`cat; echo "$1 $2 $3 $BTOOLS_PORT $BTOOLS_CDP_URL $BTOOLS_WS_URL"; exit 7`, "sh", "{cdp_port}",
+		"{cdp_endpoint}",
 		"{ws_endpoint}")
 	f := strings.Fields(r.out)
 	if r.code != 7 || len(f) != 6 || f[0] != "in"+f[3] || f[1] != f[4] || f[2] != f[5] ||
 		!strings.HasPrefix(f[5], "ws://127.0.0.1:"+f[3]+"/devtools/browser/") {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v; want exit 7, and the same port and address in arguments and environment", r)
 	}
 	w.clean()
 	w.run("blaunch", "--", "sh", "-c", "kill -9 $$").wants(t, 137, "")
@@ -206,9 +208,10 @@ func TestCommand(t *testing.T) {
 func TestHoldsNothingOfTheShell(t *testing.T) {
 	w := newWorld(t)
 	r := w.run("sh", "-c",
-		`x=$(blaunch 2>&1); echo "$x" | grep -c '"instance"'; blaunch | head -1 >/dev/null; blaunch list -f instance.pid`)
+		`x=$(blaunch 2>&1); echo "$x" | grep -c '"instance"'; blaunch | head -1 >/dev/null; blaunch list `+
+			`-f instance.pid`)
 	if n := len(strings.Fields(r.out)); r.code != 0 || n != 3 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want 3 browsers", r)
 	}
 }
 
@@ -250,7 +253,9 @@ func TestSweepFindsDaemon(t *testing.T) {
 	w := newWorld(t)
 	x := parse(t, w.fake("daemon"))
 	syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)
-	until(t, "the supervisor is gone", func() bool { return !strings.Contains(strings.Join(w.ours(), "\n"), "supervise") })
+	until(t, "the supervisor is gone", func() bool {
+		return !strings.Contains(strings.Join(w.ours(), "\n"), "supervise")
+	})
 	w.run("bport").wants(t, 0, "") // whoever takes the lock sweeps
 	w.clean()
 }
@@ -286,7 +291,7 @@ func TestRecordPassesThrough(t *testing.T) {
 	r := w.pipe(`{"x":12345678901234567890123,"v":1}`+"\n", "sh", "-c", "bport | bfind --type chromium")
 	if !strings.HasPrefix(r.out, `{"x":12345678901234567890123,"v":1,"port":`) ||
 		!strings.Contains(r.out, `,"browser":{"type":"chromium"`) {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want the record's own members first, as they were", r)
 	}
 }
 
@@ -294,7 +299,8 @@ func TestPortTakenAndProfileInUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	x := parse(t, w.run("blaunch", "--profile", w.dir+"/p"))
-	w.run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).wants(t, 75, fmt.Sprintf("port %d is taken", x.Instance.Port))
+	w.run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).wants(t, 75,
+		fmt.Sprintf("port %d is taken", x.Instance.Port))
 	w.run("blaunch", "--profile", w.dir+"/p").wants(t, 75, "is in use by pid")
 	w.run("blaunch", "stop", "--all").wants(t, 0, "")
 	w.clean()
@@ -340,7 +346,7 @@ func TestClosedStreams(t *testing.T) {
 	w.run("sh", "-c", "blaunch >/dev/full").wants(t, 1, "cannot write the result")
 	w.clean()
 	if r := w.run("sh", "-c", "blaunch <&- 2>&- | grep -c instance"); r.out != "1\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("with closed descriptors: %+v, want a record", r)
 	}
 	w.run("sh", "-c", "bport >/dev/full").wants(t, 1, "cannot write the result")
 }
