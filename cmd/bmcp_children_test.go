@@ -237,8 +237,8 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "a="+fake())
 	for _, name := range []string{"./evil.sh", w.dir + "/evil.sh", "firefox", "../evil.sh", ""} {
 		r := m.tool("coordinator_launch_browser", fmt.Sprintf(`{"browserType":%q}`, name)).tool(t)
-		if want := fmt.Sprintf("browserType must be one of chrome, edge, chromium, brave, chrome-headless-shell, not %q",
-			name); !r.IsError || r.Content[0].Text != want {
+		if want := fmt.Sprintf("browserType must be one of chrome, edge, chromium, brave, "+
+			"chrome-headless-shell, not %q", name); !r.IsError || r.Content[0].Text != want {
 			t.Errorf("%q: %+v", name, r)
 		}
 	}
@@ -250,7 +250,8 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// The tools that tell the status say its form once.
-	if n := strings.Count(m.call("tools/list", "{}").line, `"last_exit"`); n != 2 { // a property, and that it is required
+	// a property, and that it is required
+	if n := strings.Count(m.call("tools/list", "{}").line, `"last_exit"`); n != 2 {
 		t.Errorf("the status is described %d times", n/2)
 	}
 	if !strings.Contains(m.call("tools/list", "{}").line,
@@ -289,7 +290,8 @@ func TestMCPInVSCode(t *testing.T) {
 	w := newWorld(t)
 	write(t, w.dir+"/vscode-cdp-port", "9333\n")
 	m := w.mcp([]string{"TERM_PROGRAM=vscode", "VSCODE_CDP_PORT="}, "--mcp", "a="+fake())
-	if got := m.tool("getenv", `{"names":["VSCODE_CDP_PORT","npm_config_update_notifier"]}`).text(t); got != "9333 false" {
+	if got := m.tool("getenv", `{"names":["VSCODE_CDP_PORT",`+
+		`"npm_config_update_notifier"]}`).text(t); got != "9333 false" {
 		t.Errorf("%q, want %q", got, "9333 false")
 	}
 	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"tier":"2"`) ||
@@ -457,7 +459,8 @@ func TestMCPConfig(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, r.out, r.err)
 	}
 	if got, want := fmt.Sprint(entry.Servers.Browser), fmt.Sprint(server{"stdio", bin + "/bmcp",
-		[]string{"--mcp", "b=nonesuch@1 x"}, map[string]string{"PW_MCP_PROXY__A_INSTANCES": "3", "X": "a=b"}}); got != want {
+		[]string{"--mcp", "b=nonesuch@1 x"}, map[string]string{"PW_MCP_PROXY__A_INSTANCES": "3",
+			"X": "a=b"}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r = w.run("bmcp", "config", "codex", "--env", `X=a "b"`, "--", "--", "nonesuch-server", "{ws_endpoint}")

@@ -271,7 +271,8 @@ func TestMCPEager(t *testing.T) {
 		m.tools()
 		var running any
 		until(t, fmt.Sprint(args, " ", want, " children run"), func() bool {
-			running = m.tool("coordinator_status", "{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]
+			running = m.tool("coordinator_status",
+				"{}").tool(t).Struct["children"].([]any)[0].(map[string]any)["running"]
 			return running == want
 		})
 		for range 6 { // and no more; each call is on the next instance
@@ -487,7 +488,8 @@ func TestMCPHostsByHTTP(t *testing.T) {
 	_, h, _ := post(nil, greeting)
 	session := map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id")}
 	if code, _, b := post(session, "{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 2,\n \"method\": \"tools/call\",\n "+
-		"\"params\": {\"name\": \"sleep\",\n \"arguments\": {\"ms\": 1}}\n}"); code != 200 || !strings.Contains(b, "slept") {
+		"\"params\": {\"name\": \"sleep\",\n \"arguments\": {\"ms\": 1}}\n}"); code != 200 ||
+		!strings.Contains(b, "slept") {
 		t.Errorf("%d %s", code, b)
 	}
 	if code, _, b := post(map[string]string{"Mcp-Session-Id": h.Get("Mcp-Session-Id"),
@@ -497,9 +499,9 @@ func TestMCPHostsByHTTP(t *testing.T) {
 	// Two hosts without sessions use one token: each hears of its own.
 	call := func(id, name, args string) string {
 		t.Helper()
-		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, id,
-				name, args, withMeta(`"progressToken":"mine"`)))
+		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
+			"Mcp-Name": name}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,`+
+			`"arguments":%s,"_meta":%s}}`, id, name, args, withMeta(`"progressToken":"mine"`)))
 		return b
 	}
 	slow := make(chan string, 1)

@@ -60,7 +60,8 @@ func TestMCPConformance(t *testing.T) {
 	// Hosts that can be asked other things have another child; the suite gives
 	// some answers half a second, which is less than a node takes to start here.
 	code, _, answer := post(t, url,
-		map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "test_simple_text"},
+		map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
+			"Mcp-Name": "test_simple_text"},
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_simple_text","_meta":`+
 			strings.Replace(stateless, `"sampling":{},`, "", 1)+`}}`)
 	if code != 200 {
@@ -88,8 +89,8 @@ func TestMCPInspector(t *testing.T) {
 	m.end()
 	for _, pools := range []string{"1", "3"} {
 		for _, era := range []string{"legacy", "modern"} {
-			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli",
-				bin+"/bmcp",
+			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+				"--cli", bin+"/bmcp",
 				"--mcp", clients+"/.bin/playwright-mcp", "--mcp",
 				clients+"/.bin/chrome-devtools-mcp --no-usage-statistics --no-performance-crux",
 				"--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
@@ -227,7 +228,8 @@ func TestMCPStateless(t *testing.T) {
 		func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
 	for tool, method := range map[string]string{"updated": "notifications/resources/updated",
 		"change": "notifications/tools/list_changed"} {
-		id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool, stateless))
+		id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool,
+			stateless))
 		var seen bool
 		for answered := false; !seen || !answered; {
 			r := m.next()
@@ -252,7 +254,8 @@ func TestMCPStateless(t *testing.T) {
 // not be started at first.
 func TestMCPStatelessChildren(t *testing.T) {
 	w := newWorld(t)
-	late := `c=sh -c 'if [ -e ` + w.dir + `/flag ]; then exec ` + bin + `/fakechild; fi; touch ` + w.dir + `/flag; exit 3'`
+	late := `c=sh -c 'if [ -e ` + w.dir + `/flag ]; then exec ` + bin + `/fakechild; fi; touch ` + w.dir +
+		`/flag; exit 3'`
 	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(),
 		"--mcp", late)
 	// Neither has the resource; what they are asked with, and what they say of

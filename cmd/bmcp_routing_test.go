@@ -25,7 +25,8 @@ func TestEndlessLists(t *testing.T) {
 		t.Error(names)
 	}
 	until(t, "the status tells of it", func() bool {
-		return strings.Contains(m.tool("coordinator_status", "{}").text(t), "child endless has more than 1000 pages of tools")
+		return strings.Contains(m.tool("coordinator_status", "{}").text(t),
+			"child endless has more than 1000 pages of tools")
 	})
 	if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://a","name":"a"}]}` {
 		t.Errorf("%.300s", r.line)
@@ -249,8 +250,8 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 		"FAKE_TOOLS=ask,sleep,questions,silent,order"}, "--mcp", "kid="+fake())
 	start := func(ctx context.Context, tool, args, more string) chan string {
 		answer := make(chan string, 1)
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s%s}}`,
-			tool, args, stateless, more)
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,`+
+			`"_meta":%s%s}}`, tool, args, stateless, more)
 		r, _ := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
 		for name, value := range map[string]string{"Accept": "application/json, text/event-stream",
 			"Content-Type": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
@@ -275,7 +276,10 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	}
 	called := func(args string) {
 		t.Helper()
-		until(t, "the call is there: "+args, func() bool { return strings.Contains(<-start(ctx, "order", "{}", ""), args) })
+		until(t, "the call is there: "+args, func() bool {
+			return strings.Contains(<-start(ctx, "order", "{}", ""),
+				args)
+		})
 	}
 	// Its host has gone, and it asks all the same, while another one calls.
 	gone, leave := context.WithCancel(ctx)
@@ -382,8 +386,8 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 // it of the same bmcp or of the next.
 func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	w := newWorld(t)
-	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE=bycaps", "FAKE_TOOLS=echo"}, "--mcp",
-		"kid="+fake())
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser", "FAKE=bycaps", "FAKE_TOOLS=echo"},
+		"--mcp", "kid="+fake())
 	last := 0
 	ask := func(session, method, params string) (http.Header, string) {
 		t.Helper()
@@ -395,9 +399,11 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	greet := func(capabilities string) (session string) {
 		t.Helper()
 		h, _ := ask("", "initialize",
-			`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test","version":"1"}}`)
+			`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test",`+
+				`"version":"1"}}`)
 		session = h.Get("Mcp-Session-Id")
-		post(t, url, map[string]string{"Mcp-Session-Id": session}, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		post(t, url, map[string]string{"Mcp-Session-Id": session},
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		return session
 	}
 	lists := func(session string) bool {
@@ -409,7 +415,8 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	b = greet("{}")
 	until(t, "the other one has not, without a call", func() bool { return !lists(b) })
 	ask(b, "tools/call", `{"name":"echo"}`)
-	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r, `"text":"needs_elicitation"`) ||
+	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r,
+		`"text":"needs_elicitation"`) ||
 		!lists(a) || lists(b) {
 		t.Error(r)
 	}

@@ -82,7 +82,8 @@ func TestMCPRelay(t *testing.T) {
 		t.Errorf("%s\nlacks %q", a, `"result":{}`)
 	}
 	for method, want := range map[string]string{
-		"resources/list": `{"resources":[{"uri":"fake://a","name":"a"}]}`, "prompts/list": `{"prompts":[{"name":"greet"}]}`,
+		"resources/list": `{"resources":[{"uri":"fake://a","name":"a"}]}`,
+		"prompts/list":   `{"prompts":[{"name":"greet"}]}`,
 		"resources/read": `{"contents":[{"uri":"fake://a","text":"the text"}]}`, "ping": "{}", "logging/setLevel": "{}",
 	} {
 		if r := m.call(method, `{"uri":"fake://a","level":"info"}`); string(r.Result) != want {
@@ -180,7 +181,8 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	bulk := m.tool("browser_execute_bulk", `{"commands":[`+
 		`{"tool":"browser_navigate","args":{"url":"data:text/html,<title>three</title>"}},`+
 		`{"tool":"browser_tabs","args":{"action":"list"},"return_result":true}]}`).tool(t)
-	if bulk.IsError || bulk.Struct["success"] != true || !strings.Contains(fmt.Sprint(bulk.Struct["results"]), "three") {
+	if bulk.IsError || bulk.Struct["success"] != true || !strings.Contains(fmt.Sprint(bulk.Struct["results"]),
+		"three") {
 		t.Errorf("%+v", bulk)
 	}
 	if r := m.tool("coordinator_launch_browser", `{"browserType":"brave"}`).tool(t); !r.IsError ||
@@ -443,7 +445,8 @@ func TestMCPBadChildren(t *testing.T) {
 	if m.call("ping", "{}").Error != nil {
 		t.Error("a silent child holds up a ping")
 	}
-	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + silent + `,"reason":"enough"}}`)
+	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + silent +
+		`,"reason":"enough"}}`)
 	until(t, "the child hears of it", func() bool { return strings.Contains(m.errs.String(), `"reason":"enough"`) })
 	pid := 0
 	fmt.Sscan(m.tool("fork", "{}").text(t), &pid)
@@ -596,7 +599,8 @@ func TestMCPHostThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.cmd("bmcp", "--mcp", "a="+fake())
-	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin + "/fakebrowser"})
+	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin +
+		"/fakebrowser"})
 	in, _ := c.StdinPipe()
 	out, _ := c.StdoutPipe()
 	if err := c.Start(); err != nil {
@@ -608,8 +612,8 @@ func TestMCPHostThatDoesNotRead(t *testing.T) {
 		`"clientInfo":{"name":"t","version":"1"}}}`)
 	lines.ReadString('\n')
 	for id := 2; id < 5; id++ { // more than may wait
-		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"big","arguments":{"n":33554432}}}`,
-			id))
+		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"big",`+
+			`"arguments":{"n":33554432}}}`, id))
 	}
 	lines.ReadString(':') // the answer has begun, and nobody reads on
 	c.Process.Signal(syscall.SIGTERM)

@@ -33,8 +33,10 @@ func TestMCPFromAWebPage(t *testing.T) {
 	mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(rw, `<script type="module">
 			const ask = async (body, more) => {
-				const a = await fetch(%q, {method: body ? 'POST' : 'DELETE', body, headers: {'Content-Type': 'application/json',
-					Accept: 'application/json, text/event-stream', Authorization: 'Bearer sesame-open-the-door', ...more}})
+				const a = await fetch(%q, {method: body ? 'POST' : 'DELETE', body,
+					headers: {'Content-Type': 'application/json',
+					Accept: 'application/json, text/event-stream', Authorization: 'Bearer sesame-open-the-door',
+						...more}})
 				return [a.status, a.headers.get('Mcp-Session-Id'), await a.text()]
 			}
 			let said
@@ -100,7 +102,8 @@ func TestFlush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const size = 24 << 20
-	big := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big","arguments":{"n":%d}}}`, size)
+	big := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big","arguments":{"n":%d}}}`,
+		size)
 	slowly := func(r io.Reader) (all []byte) { // for longer than nobody may read
 		part := make([]byte, 64<<10)
 		for {
@@ -115,7 +118,8 @@ func TestFlush(t *testing.T) {
 	start := func(errs io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader) {
 		c := w.cmd("bmcp", "--mcp", "a="+fake())
 		c.Stderr = errs
-		c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin + "/fakebrowser"})
+		c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin +
+			"/fakebrowser"})
 		in, _ := c.StdinPipe()
 		out, _ := c.StdoutPipe()
 		if err := c.Start(); err != nil {
@@ -188,7 +192,8 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 	}
 	// It is killed in mid-call: both its pipes are closed.
 	c := w.cmd("bmcp", "--mcp", "a="+fake())
-	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin + "/fakebrowser"})
+	c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "BTOOLS_BROWSER=" + bin +
+		"/fakebrowser"})
 	in, _ := c.StdinPipe()
 	out, _ := c.StdoutPipe()
 	if err := c.Start(); err != nil {
@@ -220,7 +225,8 @@ func TestMCPHeadersAreOfTheCall(t *testing.T) {
 	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
 	for names, want := range map[string]int{
 		`"name":"echo"`: 200, `"name":"env"`: 400, `"name":"env","Name":"echo"`: 400, `"Name":"echo","name":"env"`: 400,
-		`"name":"echo","Name":"env"`: 400, `"Name":"echo"`: 400, `"name":"env","name":"echo"`: 200, `"n\u0061me":"echo"`: 200,
+		`"name":"echo","Name":"env"`: 400, `"Name":"echo"`: 400, `"name":"env","name":"echo"`: 200,
+		`"n\u0061me":"echo"`: 200,
 	} {
 		code, _, b := post(t, url,
 			map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"},
@@ -273,7 +279,8 @@ func TestMCPBatches(t *testing.T) {
 	}
 	// What is not for an answer has none; one of two with one ID is refused.
 	m.send(`[{"jsonrpc":"2.0","method":"notifications/nonesuch"}]`)
-	if all := array(`[` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "a", "sleep") + `]`); len(all) != 2 ||
+	if all := array(`[` + fmt.Sprintf(call, "a", "sleep") + `,` + fmt.Sprintf(call, "a", "sleep") +
+		`]`); len(all) != 2 ||
 		(all[0].Error == nil) == (all[1].Error == nil) {
 		t.Errorf("%v", all)
 	}

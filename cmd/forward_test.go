@@ -86,8 +86,8 @@ func TestSessionProxies(t *testing.T) {
 		t.Errorf("the proxies were asked for %q and %q", a, b)
 	}
 	r := w.run("bproxy", "session", "list", "-f", "session.name,session.proxy.url,session.proxy.error")
-	for _, want := range []string{"web\thttp://" + web.At + "\t\n", "socks\tsocks5://" + socks.At + "\t\n", "none\t\t\n",
-		"bad\thttp://" + web.At + "\tit answers 407"} {
+	for _, want := range []string{"web\thttp://" + web.At + "\t\n", "socks\tsocks5://" + socks.At + "\t\n",
+		"none\t\t\n", "bad\thttp://" + web.At + "\tit answers 407"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("session list: no %q in\n%s%s", want, r.out, r.err)
 		}

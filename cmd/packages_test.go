@@ -60,7 +60,8 @@ var never = map[string][]string{
 func TestLinkedPackages(t *testing.T) {
 	for _, program := range programs(t) {
 		var links []string
-		for _, line := range golist(t, "-deps", "-f", "{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}", "./"+program) {
+		for _, line := range golist(t, "-deps", "-f", "{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}",
+			"./"+program) {
 			path, module, _ := strings.Cut(line, "\t")
 			if slices.Contains(never[program], path) {
 				t.Errorf("%s links %s", program, path)
@@ -71,7 +72,8 @@ func TestLinkedPackages(t *testing.T) {
 		}
 		want := slices.Sorted(slices.Values(slices.Concat(frame, modules[program])))
 		if slices.Sort(links); !slices.Equal(links, want) {
-			t.Errorf("%s links the modules\n%s\nrather than\n%s", program, strings.Join(links, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s links the modules\n%s\nrather than\n%s", program, strings.Join(links, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 }

@@ -87,7 +87,8 @@ func TestWSLIsMissing(t *testing.T) {
 				vars = append(vars, "BROWSER="+c.browser)
 			}
 			p := w.pool(vars...)
-			if i := p.status().Pools[0].Instances[0]; i.Status != "failed" || !strings.Contains(i.Health.Error, c.want) {
+			if i := p.status().Pools[0].Instances[0]; i.Status != "failed" ||
+				!strings.Contains(i.Health.Error, c.want) {
 				t.Errorf("%+v", i)
 			}
 			p.stop()

@@ -22,8 +22,10 @@ func main() {
 			Name: "bfind", Usage: "list the installed browsers, best first",
 			Flags: []ucli.Flag{
 				&ucli.StringFlag{Name: "path", Usage: "list the executable `FILE` first"},
-				&ucli.StringFlag{Name: "type", Usage: "list only `TYPE[,TYPE]`, of " + strings.Join(record.Types, ", ")},
-				&ucli.StringFlag{Name: "channel", Usage: "list only `CHANNEL`: stable, esr, beta, dev, canary or testing"},
+				&ucli.StringFlag{Name: "type", Usage: "list only `TYPE[,TYPE]`, of " +
+					strings.Join(record.Types, ", ")},
+				&ucli.StringFlag{Name: "channel", Usage: "list only `CHANNEL`: stable, esr, beta, dev, " +
+					"canary or testing"},
 				&ucli.BoolFlag{Name: "first", Usage: "list only the best one"},
 				&ucli.BoolFlag{Name: "all", Usage: "also list browsers that speak neither CDP nor BiDi"},
 				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, for 3 s at most"},

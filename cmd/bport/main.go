@@ -24,7 +24,8 @@ func main() {
 			Name: "bport", Usage: "hand out free TCP ports",
 			Flags: []ucli.Flag{
 				&ucli.IntFlag{Name: "count", Aliases: []string{"n"}, Value: 1, Usage: "hand out `N` distinct ports"},
-				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the system chooses)"},
+				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the " +
+					"system chooses)"},
 				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "choose ports that are free on `ADDRESS`"},
 				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "reserve the ports for `DURATION`"},
 			},

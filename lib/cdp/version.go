@@ -85,8 +85,8 @@ func AskNewPage(ctx context.Context, addr, page string) (done <-chan error, err 
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(conn, "PUT /json/new?%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-		url.PathEscape(page), addr)
+	_, err = fmt.Fprintf(conn, "PUT /json/new?%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\n"+
+		"Connection: close\r\n\r\n", url.PathEscape(page), addr)
 	if err != nil {
 		conn.Close()
 		return nil, err

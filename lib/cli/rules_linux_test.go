@@ -218,8 +218,9 @@ func write(c *Context) error {
 }
 
 const (
-	asRecords = `{"v":1,"port":7.0,"instance":{"id":"a\tb\u001b","http_url":null},"x":{"y":1.0}}` + "\n" + `{"v":1}` + "\n"
-	asTable   = "PORT  ID\n7.0   a\\tb\\x1b\n\n"
+	asRecords = `{"v":1,"port":7.0,"instance":{"id":"a\tb\u001b","http_url":null},"x":{"y":1.0}}` + "\n" + `{"v":1}` +
+		"\n"
+	asTable = "PORT  ID\n7.0   a\\tb\\x1b\n\n"
 )
 
 // Standard output is a table on a terminal and records elsewhere, unless
@@ -322,8 +323,8 @@ func TestErrorsAndCodes(t *testing.T) {
 		{nil, 0, ""},
 		{errors.New("no"), 1, "bprog: no\n"},
 		{exit.Errorf(exit.TryAgain, "port %d is taken", 7), 75, "bprog: port 7 is taken\n"},
-		{fmt.Errorf("cannot launch: %w", &exit.Error{Code: 69, Err: errors.New("no display"), Hint: "use xvfb-run"}), 69,
-			"bprog: cannot launch: no display\nbprog: hint: use xvfb-run\n"},
+		{fmt.Errorf("cannot launch: %w", &exit.Error{Code: 69, Err: errors.New("no display"), Hint: "use xvfb-run"}),
+			69, "bprog: cannot launch: no display\nbprog: hint: use xvfb-run\n"},
 		{exit.Status(143), 143, ""},
 		{fmt.Errorf("%w", exit.Status(7)), 7, ""},
 		{errors.New("\x1b[2Jit says \u202eoops"), 1, "bprog: \\x1b[2Jit says \\u202eoops\n"},
@@ -396,8 +397,8 @@ func TestHelpAndVersionDoNothing(t *testing.T) {
 // it happens.
 func TestParse(t *testing.T) {
 	for words, want := range map[string]string{
-		"--port 7": "", "--port x": "--port is a number", "--prot 7": "did you mean --port?", "list": "unexpected argument",
-		"--help": "only prints something", "--port 8": "eight is too many",
+		"--port 7": "", "--port x": "--port is a number", "--prot 7": "did you mean --port?",
+		"list": "unexpected argument", "--help": "only prints something", "--port 8": "eight is too many",
 	} {
 		code, out, errs := try(t, func(c *Context) error {
 			return c.Parse(strings.Fields(words), func(c *Context) error {
@@ -425,12 +426,13 @@ func TestPathsAreUTF8(t *testing.T) {
 	}
 	defer null.Close()
 	for _, name := range []string{"TMPDIR", "BTOOLS_STATE"} {
-		code := Run(&Env{Args: []string{"bprog"}, Stdin: null, Stdout: null, Stderr: null, Getenv: func(n string) string {
-			if n == name {
-				return "/tmp/\xff"
-			}
-			return ""
-		}}, program(func(*Context) error { return nil }))
+		code := Run(&Env{Args: []string{"bprog"}, Stdin: null, Stdout: null, Stderr: null,
+			Getenv: func(n string) string {
+				if n == name {
+					return "/tmp/\xff"
+				}
+				return ""
+			}}, program(func(*Context) error { return nil }))
 		if code != 64 {
 			t.Errorf("%s that is not UTF-8: exit %d, want 64", name, code)
 		}
@@ -439,8 +441,8 @@ func TestPathsAreUTF8(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	for ago, want := range map[time.Duration]string{
-		5500 * time.Millisecond: "5s", 119 * time.Second: "1m", 3*time.Hour + 59*time.Minute: "3h", 47 * time.Hour: "47h",
-		49 * time.Hour: "2d",
+		5500 * time.Millisecond: "5s", 119 * time.Second: "1m", 3*time.Hour + 59*time.Minute: "3h",
+		47 * time.Hour: "47h", 49 * time.Hour: "2d",
 	} {
 		if got := Age(time.Now().Add(-ago).Format(time.RFC3339Nano)); got != want {
 			t.Errorf("%v ago is %q, want %q", ago, got, want)

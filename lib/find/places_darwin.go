@@ -18,7 +18,8 @@ func systemPlaces(o *Options) []candidate {
 		for _, a := range []struct{ app, exe string }{
 			{"Google Chrome", ""}, {"Google Chrome Beta", ""}, {"Google Chrome Dev", ""}, {"Google Chrome Canary", ""},
 			{"Google Chrome for Testing", ""},
-			{"Microsoft Edge", ""}, {"Microsoft Edge Beta", ""}, {"Microsoft Edge Dev", ""}, {"Microsoft Edge Canary", ""},
+			{"Microsoft Edge", ""}, {"Microsoft Edge Beta", ""}, {"Microsoft Edge Dev", ""},
+			{"Microsoft Edge Canary", ""},
 			{"Chromium", ""}, {"Brave Browser", ""}, {"Brave Browser Beta", ""}, {"Brave Browser Nightly", ""},
 			{"Firefox", "firefox"}, {"Firefox Developer Edition", "firefox"}, {"Firefox Nightly", "firefox"},
 		} {
@@ -26,11 +27,13 @@ func systemPlaces(o *Options) []candidate {
 			if exe == "" {
 				exe = a.app
 			}
-			list = append(list, candidate{path: filepath.Join(apps, a.app+".app/Contents/MacOS", exe), source: "well-known"})
+			list = append(list, candidate{path: filepath.Join(apps, a.app+".app/Contents/MacOS", exe),
+				source: "well-known"})
 		}
 		if o.All {
-			list = append(list, candidate{path: filepath.Join(apps, "Safari.app/Contents/MacOS/Safari"), source: "well-known",
-				kind: kind{"safari", "Safari", "stable"}})
+			list = append(list, candidate{path: filepath.Join(apps, "Safari.app/Contents/MacOS/Safari"),
+				source: "well-known",
+				kind:   kind{"safari", "Safari", "stable"}})
 		}
 	}
 	return list

@@ -12,8 +12,8 @@ import (
 var commands = []string{
 	"google-chrome", "google-chrome-stable", "google-chrome-beta", "google-chrome-unstable", "chrome",
 	"microsoft-edge", "microsoft-edge-stable", "microsoft-edge-beta", "microsoft-edge-dev", "msedge",
-	"chromium", "chromium-browser", "brave-browser", "brave-browser-stable", "brave-browser-beta", "brave-browser-nightly",
-	"brave",
+	"chromium", "chromium-browser", "brave-browser", "brave-browser-stable", "brave-browser-beta",
+	"brave-browser-nightly", "brave",
 	"chrome-headless-shell", "chromium-headless-shell", "headless_shell", "firefox", "firefox-esr",
 }
 

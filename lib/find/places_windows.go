@@ -30,7 +30,8 @@ func systemPlaces(o *Options) []candidate {
 	}
 	for _, hive := range []registry.Key{registry.CURRENT_USER, registry.LOCAL_MACHINE} {
 		for _, exe := range []string{"chrome.exe", "msedge.exe", "brave.exe", "firefox.exe"} {
-			k, err := registry.OpenKey(hive, `SOFTWARE\Microsoft\Windows\CurrentVersion\App Paths\`+exe, registry.QUERY_VALUE)
+			k, err := registry.OpenKey(hive, `SOFTWARE\Microsoft\Windows\CurrentVersion\App Paths\`+exe,
+				registry.QUERY_VALUE)
 			if err != nil {
 				continue
 			}

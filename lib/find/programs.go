@@ -8,6 +8,7 @@ var windowsBrowsers = []string{
 	"Microsoft/Edge/Application/msedge.exe", "Microsoft/Edge Beta/Application/msedge.exe",
 	"Microsoft/Edge Dev/Application/msedge.exe",
 	"Chromium/Application/chrome.exe", "BraveSoftware/Brave-Browser/Application/brave.exe",
-	"BraveSoftware/Brave-Browser-Beta/Application/brave.exe", "BraveSoftware/Brave-Browser-Nightly/Application/brave.exe",
+	"BraveSoftware/Brave-Browser-Beta/Application/brave.exe",
+	"BraveSoftware/Brave-Browser-Nightly/Application/brave.exe",
 	"Mozilla Firefox/firefox.exe", "Firefox Developer Edition/firefox.exe", "Firefox Nightly/firefox.exe",
 }

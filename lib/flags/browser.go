@@ -16,7 +16,8 @@ import (
 func Browser(category string) []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
-			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard input, else the " +
+			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard " +
+				"input, else the " +
 				"best that is installed)"},
 		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
 		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
@@ -25,10 +26,13 @@ func Browser(category string) []ucli.Flag {
 		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
 		&ucli.BoolFlag{Name: "no-default-args", Category: category,
 			Usage: "pass only the flags that the endpoint and the profile need"},
-		&ucli.StringFlag{Name: "window-size", Category: category, Usage: "make the window `W,H` pixels, such as 1280,720"},
-		&ucli.StringSliceFlag{Name: "env", Category: category, Usage: "set `K=V` in the browser's environment (repeatable)"},
+		&ucli.StringFlag{Name: "window-size", Category: category,
+			Usage: "make the window `W,H` pixels, such as 1280,720"},
+		&ucli.StringSliceFlag{Name: "env", Category: category,
+			Usage: "set `K=V` in the browser's environment (repeatable)"},
 		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
-			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, and where user " +
+			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, " +
+				"and where user " +
 				"namespaces are denied"},
 	}
 }

@@ -50,9 +50,11 @@ func TestListen(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]string{
-		"": "HOST:PORT or PORT", "x": "HOST:PORT or PORT", "65536": "HOST:PORT or PORT", "127.0.0.1:": "HOST:PORT or PORT",
-		"127.0.0.1:-1": "HOST:PORT or PORT", "example.org:80": "an IP address or localhost", "0.0.0.0:0": "--token-file",
-		":0": "--token-file", "[::]:0": "--token-file", "192.0.2.1:0": "--token-file",
+		"": "HOST:PORT or PORT", "x": "HOST:PORT or PORT", "65536": "HOST:PORT or PORT",
+		"127.0.0.1:":   "HOST:PORT or PORT",
+		"127.0.0.1:-1": "HOST:PORT or PORT", "example.org:80": "an IP address or localhost",
+		"0.0.0.0:0": "--token-file",
+		":0":        "--token-file", "[::]:0": "--token-file", "192.0.2.1:0": "--token-file",
 	} {
 		if addr, code, errs := listen(t, "--listen="+flag); code != 64 || addr != "" || !strings.Contains(errs, want) {
 			t.Errorf("--listen %q: exit %d, %s; listens on %q, want 64 and %q", flag, code, errs, addr, want)
@@ -63,7 +65,8 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, code, errs := listen(t, "--listen", taken.Addr().String()); code != 75 || !strings.Contains(errs, "is taken") {
+	if _, code, errs := listen(t, "--listen", taken.Addr().String()); code != 75 ||
+		!strings.Contains(errs, "is taken") {
 		t.Errorf("a port that is taken: exit %d, %s; want 75", code, errs)
 	}
 }

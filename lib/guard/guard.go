@@ -74,8 +74,8 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 		allowed = g.allows("http://"+r.Host) || g.allows("https://"+r.Host)
 	}
 	if site != "" && site != "none" && !allowed {
-		return Refuse(http.StatusForbidden, Forbidden, "requests from web pages are refused (Sec-Fetch-Site is %q)%s", site,
-			g.hint())
+		return Refuse(http.StatusForbidden, Forbidden, "requests from web pages are refused (Sec-Fetch-Site is %q)%s",
+			site, g.hint())
 	}
 	return nil
 }
@@ -127,7 +127,8 @@ func HostName(host string) (string, bool) {
 }
 
 func (g *Guard) authorized(r *http.Request) bool {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") &&
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
+		strings.EqualFold(scheme, "Bearer") &&
 		g.isToken(strings.TrimSpace(token)) {
 		return true
 	}

@@ -210,8 +210,10 @@ func TestCORS(t *testing.T) {
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://y", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1", false, ""},
 		{&Guard{}, preflight + "127.0.0.1\nOrigin: http://x", false, ""},
-		{&Guard{Origins: []string{"http://x"}}, "POST / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://x", false, "http://x"},
-		{&Guard{Origins: []string{"http://x"}}, "OPTIONS / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://x", false, "http://x"},
+		{&Guard{Origins: []string{"http://x"}}, "POST / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://x", false,
+			"http://x"},
+		{&Guard{Origins: []string{"http://x"}}, "OPTIONS / HTTP/1.1\nHost: 127.0.0.1\nOrigin: http://x", false,
+			"http://x"},
 	} {
 		w := httptest.NewRecorder()
 		r := request(t, c.head)
@@ -219,7 +221,8 @@ func TestCORS(t *testing.T) {
 		answered := c.g.HandleCORS(w, r, may)
 		h := w.Header()
 		if origin := h.Get("Access-Control-Allow-Origin"); answered != c.answered || origin != c.origin {
-			t.Errorf("%q: answered %v for the origin %q, want %v for %q", c.head, answered, origin, c.answered, c.origin)
+			t.Errorf("%q: answered %v for the origin %q, want %v for %q", c.head, answered, origin, c.answered,
+				c.origin)
 		}
 		if got, want := h.Get("Access-Control-Allow-Headers"), "Content-Type, Mcp-Name"; answered && got != want {
 			t.Errorf("%q: it may send %q, want %q", c.head, got, want)

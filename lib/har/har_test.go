@@ -24,8 +24,8 @@ func traceOf(lines ...string) string {
 		if parts[1] != "-" {
 			message = fmt.Sprintf(`%s,"sessionId":%q}`, strings.TrimSuffix(message, "}"), parts[1])
 		}
-		fmt.Fprintf(&b, `{"time":"2026-01-02T03:04:05.678Z","connection":%s,"direction":%q,"message":%s}`+"\n", parts[0],
-			direction, message)
+		fmt.Fprintf(&b, `{"time":"2026-01-02T03:04:05.678Z","connection":%s,"direction":%q,"message":%s}`+"\n",
+			parts[0], direction, message)
 	}
 	return b.String()
 }
@@ -230,7 +230,8 @@ func FuzzConvert(f *testing.F) {
 		`1 - `+event("webSocketFrameSent", `{"requestId":"1","response":{"payloadData":"x"}}`),
 		`1 - `+event("webSocketClosed", `{"requestId":"1","timestamp":1e300}`))))
 	f.Add([]byte(traceOf("1 - "+event("responseReceivedExtraInfo", `{"requestId":"1","headers":{"a":"b"}}`),
-		`1 - {"method":"Target.attachedToTarget","params":{"sessionId":"","targetInfo":{"targetId":"x","type":"page"}}}`,
+		`1 - {"method":"Target.attachedToTarget","params":{"sessionId":"","targetInfo":{"targetId":"x",`+
+			`"type":"page"}}}`,
 		"1 - "+event("loadingFailed", `{"requestId":"1"}`))))
 	f.Fuzz(func(t *testing.T, trace []byte) {
 		var out bytes.Buffer

@@ -302,7 +302,8 @@ func (c *converter) webSocket(l line, name string, key requestKey, session strin
 		r.isFirst("webSocket", session)
 		r.ws = &webSocketState{}
 		h := &hop{session: l.session, at: l.at.at}
-		h.sent.Request.URL, h.sent.Request.Method, h.sent.Type, h.sent.Initiator = e.URL, "GET", "WebSocket", e.Initiator
+		h.sent.Request.URL, h.sent.Request.Method, h.sent.Type, h.sent.Initiator = e.URL, "GET", "WebSocket",
+			e.Initiator
 		if t, ok := c.tab(l, session); ok {
 			h.page = c.current[t.id]
 		}

@@ -120,7 +120,8 @@ func FuzzMessage(f *testing.F) {
 				t.Errorf("%q became %v", raw, after)
 			}
 			delete(before, "new")
-			if after := decode(Delete(Set(raw, "new", json.RawMessage(`[1]`)), "new")); !reflect.DeepEqual(before, after) {
+			if after := decode(Delete(Set(raw, "new", json.RawMessage(`[1]`)), "new")); !reflect.DeepEqual(before,
+				after) {
 				t.Errorf("%q became %v", raw, after)
 			}
 		}

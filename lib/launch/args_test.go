@@ -7,8 +7,8 @@ import (
 )
 
 func TestFeaturesAreMerged(t *testing.T) {
-	args := mergeFeatures([]string{"--a", "--disable-features=Mine,Translate", "--enable-features=MediaRouter<Trial:x/1",
-		"--disable-features=More"})
+	args := mergeFeatures([]string{"--a", "--disable-features=Mine,Translate",
+		"--enable-features=MediaRouter<Trial:x/1", "--disable-features=More"})
 	var off []string
 	for _, a := range args {
 		if s, ok := strings.CutPrefix(a, "--disable-features="); ok {

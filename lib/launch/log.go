@@ -34,7 +34,8 @@ var (
 )
 
 func newBrowserLog(log *slog.Logger) *browserLog {
-	return &browserLog{log: log, announced: make(chan string, 1), noServer: make(chan struct{}), done: make(chan struct{}),
+	return &browserLog{log: log, announced: make(chan string, 1), noServer: make(chan struct{}),
+		done: make(chan struct{}),
 		tail: tail.Tail{Max: maxTail}}
 }
 

@@ -231,7 +231,8 @@ func StopInstance(store *state.Store, e state.Instance, timeout time.Duration) e
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+killBound+time.Second)
 	defer cancel()
 	if !e.Supervisor.Local() {
-		return fmt.Errorf("cannot stop %s: its supervisor runs in another container (pid %d there)", e.ID, e.Supervisor.PID)
+		return fmt.Errorf("cannot stop %s: its supervisor runs in another container (pid %d there)", e.ID,
+			e.Supervisor.PID)
 	}
 	if e.Supervisor.Signal(syscall.SIGTERM) == nil {
 		if err := e.Supervisor.Wait(ctx); err != nil {
@@ -239,5 +240,6 @@ func StopInstance(store *state.Store, e state.Instance, timeout time.Duration) e
 			e.Supervisor.Wait(context.Background())
 		}
 	}
-	return store.Update(context.WithoutCancel(ctx), func(*state.File) error { return nil }) // sweeps what it may have left
+	// An update sweeps what it may have left.
+	return store.Update(context.WithoutCancel(ctx), func(*state.File) error { return nil })
 }

@@ -275,7 +275,8 @@ func TestStop(t *testing.T) {
 	})
 	t.Run("no grace any more", func(t *testing.T) {
 		t.Parallel()
-		spec := shell(t, `trap 'n=x$n; [ $n != xx ] || exit 0; echo asked >&2' TERM; `+ready+`while :; do sleep 0.01; done`)
+		spec := shell(t, `trap 'n=x$n; [ $n != xx ] || exit 0; echo `+
+			`asked >&2' TERM; `+ready+`while :; do sleep 0.01; done`)
 		spec.Grace = time.Hour
 		now := make(chan struct{})
 		spec.Now, spec.Stderr = now, writer(sync.OnceFunc(func() { close(now) }))
@@ -391,8 +392,8 @@ func TestBlaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{dir + "/blaunch", "--wait", "--output=json", "--timeout=30s", "--stop-timeout=3s", "--log-level=warn",
-		"--log-format=text", "--bind-fd=3", "--browser=x"}
+	want := []string{dir + "/blaunch", "--wait", "--output=json", "--timeout=30s", "--stop-timeout=3s",
+		"--log-level=warn", "--log-format=text", "--bind-fd=3", "--browser=x"}
 	if !slices.Equal(spec.Argv, want) {
 		t.Errorf("it runs %q, want %q", spec.Argv, want)
 	}

@@ -95,8 +95,8 @@ func blaunchSpec(path string, timeout, grace time.Duration, stderr io.Writer, le
 	if level == "info" {
 		level = "warn"
 	}
-	argv := []string{path, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" + grace.String(),
-		"--log-level=" + level, "--log-format=" + format}
+	argv := []string{path, "--wait", "--output=json", "--timeout=" + timeout.String(), "--stop-timeout=" +
+		grace.String(), "--log-level=" + level, "--log-format=" + format}
 	return Spec{Argv: slices.Concat(argv, args), Timeout: timeout + Margin, Grace: grace + Margin, Stderr: stderr,
 		Once: level != "debug"}
 }
@@ -128,7 +128,8 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	}
 	var err error
 	if b.program, err = held.Start(cmd, spec.Windows); err != nil {
-		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0], wsl.Explain(err))}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0],
+			wsl.Explain(err))}
 	}
 	go func() {
 		b.err = <-b.program.Ended
@@ -151,7 +152,8 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 			err = b.failure("printed no record")
 		}
 	case <-late.C:
-		err = &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(), spec.Timeout)}
+		err = &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("%s printed no record within %v", b.name(),
+			spec.Timeout)}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}

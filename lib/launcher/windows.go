@@ -24,7 +24,8 @@ import (
 // browser.
 func WindowsBlaunch(timeout, grace time.Duration, stderr io.Writer, level, format string, args []string) (Spec, error) {
 	if err := wsl.Check(os.Getenv); err != nil {
-		return Spec{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w", err)}
+		return Spec{}, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot launch a browser of Windows: %w",
+			err)}
 	}
 	blaunch, err := Sibling("blaunch.exe")
 	if err != nil {

@@ -67,7 +67,8 @@ func holders(leased []InstanceStatus, now time.Time) string {
 	slices.SortStableFunc(leased, func(a, b InstanceStatus) int { return a.LeaseStarted.Compare(b.LeaseStarted.Time) })
 	var names []string
 	for _, i := range leased[:min(maxListed, len(leased))] {
-		name := cmp.Or(i.Holder, "an unnamed holder") + " for " + now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
+		name := cmp.Or(i.Holder, "an unnamed holder") + " for " +
+			now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
 		if end := i.LeaseExpires; end != nil {
 			layout := time.TimeOnly
 			if end.Sub(now) > 12*time.Hour {

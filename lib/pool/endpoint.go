@@ -19,7 +19,8 @@ func protocol(browser string) string {
 		b, _ = find.Inspect(browser, "")
 	case browser == "":
 		home, _ := os.UserHomeDir()
-		if best, _, err := find.Browsers(context.Background(), find.Options{Getenv: os.Getenv, Home: home}); err == nil &&
+		o := find.Options{Getenv: os.Getenv, Home: home}
+		if best, _, err := find.Browsers(context.Background(), o); err == nil &&
 			len(best) > 0 {
 			b = best[0]
 		}

@@ -59,7 +59,8 @@ func groupSettings(set config.Settings) config.Settings {
 func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	set := groupSettings(s.set)
 	for _, g := range v.groups {
-		if g.poolName == s.poolName && len(g.slots) < set.PerBrowser && g.ctx.Err() == nil && reflect.DeepEqual(g.set, set) {
+		if g.poolName == s.poolName && len(g.slots) < set.PerBrowser && g.ctx.Err() == nil &&
+			reflect.DeepEqual(g.set, set) {
 			s.group = g
 			g.slots = append(g.slots, s)
 			s.check = g.checkLocked()

@@ -33,7 +33,8 @@ func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
 		v.Release(l.id)
 		v.Scale("A", 3) // added instances are drained too
 		time.Sleep(30 * time.Second)
-		if a, st := answered(waits), status(t, v); a != nil || st.Available != 0 || st.Instances[1].Status != pool.Draining {
+		if a, st := answered(waits), status(t, v); a != nil || st.Available != 0 ||
+			st.Instances[1].Status != pool.Draining {
 			t.Fatalf("%+v %+v", a, st)
 		}
 		if a := lease(t.Context(), v, pool.Request{Pool: "B"}); a.err != nil {
@@ -118,7 +119,8 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		waits, gone := queueLease(t, v, pool.Request{Instance: "0"}), queueLease(t, v, pool.Request{Pool: "B"})
-		if _, err := v.Apply(load(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=main", "_C_INSTANCES=1")); err != nil {
+		if _, err := v.Apply(load(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=main",
+			"_C_INSTANCES=1")); err != nil {
 			t.Fatal(err)
 		}
 		if a := answered(gone); a == nil || code(a.err) != control.PoolNotFound {
@@ -234,7 +236,8 @@ func TestEvents(t *testing.T) {
 				t.Fatalf("%+v after %+v", e, all[max(0, i-1)])
 			}
 		}
-		if some, _ := v.Events(t.Context(), 2999); len(some) != 2 || some[0].Number != 3000 || some[1].Event != "released" {
+		if some, _ := v.Events(t.Context(), 2999); len(some) != 2 || some[0].Number != 3000 ||
+			some[1].Event != "released" {
 			t.Errorf("%+v", some)
 		}
 		// A number from an earlier service.
@@ -286,7 +289,8 @@ func TestWhoIsServedKeepsItsPlaceWhateverSettlesThePool(t *testing.T) {
 					for _, c := range []<-chan answer{first, second, third} {
 						a := answered(c)
 						if a == nil || a.err != nil {
-							t.Fatalf("round %d: %+v; the lease is that of the %s", round, a, status(t, v).Instances[0].Holder)
+							t.Fatalf("round %d: %+v; the lease is that of the %s", round, a,
+								status(t, v).Instances[0].Holder)
 						}
 						v.Release(a.id)
 					}
@@ -532,7 +536,8 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 	for c := range 64 {
 		clients.Go(func() {
 			for goesOn() {
-				request := pool.Request{Instance: []string{"", "", "", "main", "2", strconv.Itoa(rand.IntN(12))}[rand.IntN(6)],
+				request := pool.Request{Instance: []string{"", "", "", "main", "2",
+					strconv.Itoa(rand.IntN(12))}[rand.IntN(6)],
 					Timeout: new(20 * time.Millisecond)}
 				short := c%8 == 0
 				if short {

@@ -16,7 +16,8 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help}, []string{"pool"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help},
+			[]string{"pool"})
 	}
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help,

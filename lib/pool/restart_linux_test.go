@@ -38,7 +38,8 @@ func (f *farm) launch(ctx context.Context, _ string, _ config.Settings, _ option
 	}
 	return launcher.Launch(ctx, launcher.Spec{
 		Argv: []string{"sh", "-c",
-			`echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; exec sleep 1000`},
+			`echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; ` +
+				`exec sleep 1000`},
 		Timeout: time.Minute, Grace: time.Second, Stderr: io.Discard,
 	})
 }
@@ -291,7 +292,8 @@ func TestNewsOfALease(t *testing.T) {
 	f.bad.Store(true)
 	v.Restart("A", "")
 	hears("the browser of A/0 is replaced by bpool restart; its pages are lost",
-		"the browser of A/0 could not be launched: there is no display to open a window on; another one is launched in ")
+		"the browser of A/0 could not be launched: there is no display to open a window on; another one "+
+			"is launched in ")
 	f.bad.Store(false)
 	v.Restart("A", "")
 	until(t, "it is back", func() bool { return status(t, v).Healthy == 1 })

@@ -76,7 +76,8 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, strings.Replace(st.Pools[0].Instances[0].Endpoint, "http", "ws", 1)+"/session", nil)
+	c, _, err := websocket.Dial(ctx, strings.Replace(st.Pools[0].Instances[0].Endpoint, "http", "ws", 1)+"/session",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

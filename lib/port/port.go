@@ -60,7 +60,8 @@ func (r Request) find(taken map[int]bool) ([]int, error) {
 			}
 		}
 		if len(got) < r.N {
-			return nil, fmt.Errorf("%w in %d-%d on %s: %d asked for, %d free", ErrExhausted, r.Low, r.Hi, r.Host, r.N, len(got))
+			return nil, fmt.Errorf("%w in %d-%d on %s: %d asked for, %d free", ErrExhausted, r.Low, r.Hi, r.Host, r.N,
+				len(got))
 		}
 		return got, nil
 	}

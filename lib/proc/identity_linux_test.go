@@ -151,7 +151,8 @@ func TestKillMarked(t *testing.T) {
 	mark := "BTOOLS_INSTANCE=inst_" + strconv.Itoa(os.Getpid()) + "_x"
 	_, one := sleeper(t, mark)
 	_, other := sleeper(t, mark+"y")
-	c := exec.Command("sh", "-c", "setsid sh -c 'trap : TERM HUP; while :; do sleep 0.01; done' >/dev/null 2>&1 & echo $!")
+	c := exec.Command("sh", "-c", "setsid sh -c 'trap : TERM HUP; while :; do sleep 0.01; done' >/dev/null "+
+		"2>&1 & echo $!")
 	c.Env = append(os.Environ(), mark)
 	out, err := c.Output()
 	if err != nil {

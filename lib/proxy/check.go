@@ -23,8 +23,8 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if isUpgrade(r) {
 		if r.Method != http.MethodGet {
-			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "a WebSocket request must use GET, not %s",
-				r.Method)
+			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest,
+				"a WebSocket request must use GET, not %s", r.Method)
 		}
 		if browserPath(path) || path == "/session" || isUnder(path, "/devtools/page/", "/session/") {
 			return nil
@@ -41,8 +41,8 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)
 	}
 	if r.Method != method {
-		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with %s, not %s", path,
-			method, r.Method)
+		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with %s, not %s",
+			path, method, r.Method)
 	}
 	return nil
 }
@@ -55,7 +55,9 @@ func browserPath(path string) bool {
 
 // isUnder reports whether path continues one of the prefixes.
 func isUnder(path string, prefixes ...string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return len(path) > len(p) && strings.HasPrefix(path, p) })
+	return slices.ContainsFunc(prefixes, func(p string) bool {
+		return len(path) > len(p) && strings.HasPrefix(path, p)
+	})
 }
 
 func isUpgrade(r *http.Request) bool {

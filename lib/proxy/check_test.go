@@ -95,8 +95,10 @@ func local(host string) bool {
 func FuzzHead(f *testing.F) {
 	for _, s := range []string{
 		"GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://evil\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-		"GET /json?token=x HTTP/1.1\r\nHost: evil.example\r\nSec-Fetch-Site: cross-site\r\nAuthorization: Bearer\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://evil\r\nConnection: Upgrade\r\nUpgrade: " +
+			"websocket\r\n\r\n",
+		"GET /json?token=x HTTP/1.1\r\nHost: evil.example\r\nSec-Fetch-Site: cross-site\r\nAuthorization: " +
+			"Bearer\r\n\r\n",
 	} {
 		f.Add(s)
 	}
@@ -110,7 +112,8 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		site := r.Header.Get("Sec-Fetch-Site")
-		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !local(r.Host) || r.ContentLength != 0 {
+		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !local(r.Host) ||
+			r.ContentLength != 0 {
 			t.Errorf("let through: %q", head)
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodPut {

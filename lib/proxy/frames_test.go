@@ -43,8 +43,8 @@ func TestFrames(t *testing.T) {
 	for _, masked := range []bool{false, true} {
 		stream := slices.Concat(
 			frame(true, 1, []byte("a"), masked), frame(true, 9, []byte("ping"), masked), frame(true, 2, nil, masked),
-			frame(false, 1, []byte("in "), masked), frame(true, 10, nil, masked), frame(false, 0, []byte("three"), masked),
-			frame(true, 0, []byte(" parts"), masked),
+			frame(false, 1, []byte("in "), masked), frame(true, 10, nil, masked),
+			frame(false, 0, []byte("three"), masked), frame(true, 0, []byte(" parts"), masked),
 			frame(true, 1, long, masked), frame(true, 1, long[:200], masked), frame(true, 8, []byte{3, 232}, masked))
 		for range 20 {
 			var got []string

@@ -72,7 +72,8 @@ func TestLauncherHasLeft(t *testing.T) {
 				printed.MustSet("lease", record.Lease{ID: "lease_1"})
 			}
 			end := filepath.Join(t.TempDir(), "end")
-			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser, error) {
+			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser,
+				error) {
 				return launcher.Launch(ctx, launcher.Spec{
 					Argv:  []string{"/bin/sh", "-c", `cat; until [ -e "$0" ]; do sleep 0.01; done`, end},
 					Input: printed, Timeout: patience, Grace: time.Second, Stderr: os.Stderr,

@@ -35,33 +35,37 @@ func TestSmuggling(t *testing.T) {
 		{"a negative length", first + "Content-Length: -1\n\n" + second, []int{400}, nil},
 		{"a hexadecimal length", first + "Content-Length: 0x0\n\n" + second, []int{400}, nil},
 		{"a request in a body", put + "Content-Length: 70\n\n" + second, []int{413}, nil},
-		{"a length, and chunks", put + "Content-Length: 5\nTransfer-Encoding: chunked\n\n0\n\n" + second, []int{413}, nil},
+		{"a length, and chunks", put + "Content-Length: 5\nTransfer-Encoding: chunked\n\n0\n\n" + second, []int{413},
+			nil},
 		{"chunks with extensions", put + "Transfer-Encoding: chunked\n\n0;a=\"\n\"\n\n" + second, []int{413}, nil},
 		{"chunks of HTTP/1.0", "PUT /json/new HTTP/1.0\nHost: 127.0.0.1\nTransfer-Encoding: chunked\n\n0\n\n" + second,
 			[]int{200}, []string{"PUT /json/new"}},
 		{"another encoding", put + "Transfer-Encoding: xchunked\n\n0\n\n" + second, []int{501}, nil},
-		{"two encodings", put + "Transfer-Encoding: identity\nTransfer-Encoding: chunked\n\n0\n\n" + second, []int{501}, nil},
+		{"two encodings", put + "Transfer-Encoding: identity\nTransfer-Encoding: chunked\n\n0\n\n" + second, []int{501},
+			nil},
 		{"a space before the colon", put + "Transfer-Encoding : chunked\n\n0\n\n" + second, []int{400}, nil},
 		{"a space in a name", first + "X Y: 1\n\n" + second, []int{400}, nil},
 		{"a folded length", put + "Content-Length: 0\n 9\n\n" + second, []int{400}, nil},
 		{"a folded Host", "GET /json/version HTTP/1.1\nHost: 127.0.0.1\n evil.example\n\n" + second, []int{400}, nil},
 		{"CR in a value", first + "X: a\rTransfer-Encoding: chunked\n\n" + second, []int{400}, nil},
 		{"NUL in a value", first + "X: a\x00b\n\n" + second, []int{400}, nil},
-		{"the target of a proxy", "GET http://evil.example/json/version HTTP/1.1\nHost: 127.0.0.1\n\n" + second, []int{403},
-			nil},
+		{"the target of a proxy", "GET http://evil.example/json/version HTTP/1.1\nHost: 127.0.0.1\n\n" + second,
+			[]int{403}, nil},
 		{"our own target of a proxy", "GET http://127.0.0.1/json/version HTTP/1.1\nHost: evil.example\n\n" + second,
 			[]int{200, 200}, both},
-		{"a space in the target", "GET /json/version /json/list HTTP/1.1\nHost: 127.0.0.1\n\n" + second, []int{400}, nil},
+		{"a space in the target", "GET /json/version /json/list HTTP/1.1\nHost: 127.0.0.1\n\n" + second, []int{400},
+			nil},
 		{"HTTP/2", "PRI * HTTP/2.0\n\nSM\n\n", []int{403}, nil},
 		{"no version", "GET /json/version\n\n" + second, []int{400}, nil},
-		{"upgrade to h2c", first + "Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABkAAQAAP__\n\n" +
+		{"upgrade to h2c", first + "Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: " +
+			"AAMAAABkAAQAAP__\n\n" +
 			second, []int{200, 200}, both},
 		{"upgrade with a body",
 			"GET / HTTP/1.1\nHost: 127.0.0.1\nConnection: Upgrade\nUpgrade: websocket\nContent-Length: 70\n\n" + second,
 			[]int{413}, nil},
 		{"a request after an upgrade",
-			"GET /devtools/browser HTTP/1.1\nHost: 127.0.0.1\nConnection: Upgrade\nUpgrade: websocket\n\n" + second, []int{101},
-			[]string{"GET /devtools/browser/guid"}},
+			"GET /devtools/browser HTTP/1.1\nHost: 127.0.0.1\nConnection: Upgrade\nUpgrade: websocket\n\n" + second,
+			[]int{101}, []string{"GET /devtools/browser/guid"}},
 		{"upgrade to one of two",
 			"GET / HTTP/1.1\nHost: 127.0.0.1\nConnection: Upgrade, HTTP2-Settings, X\nX: y\nUpgrade: h2c, " +
 				"websocket\nHTTP2-Settings: AAMAAABkAAQAAP__\n\n", []int{101}, []string{"GET /devtools/browser/guid"}},
@@ -91,7 +95,8 @@ func TestSmuggling(t *testing.T) {
 				}
 			}
 			if !slices.Equal(statuses, c.statuses) || !slices.Equal(e.requests(), c.seen) {
-				t.Errorf("answered with %v, want %v; the browser got %q, want %q", statuses, c.statuses, e.requests(), c.seen)
+				t.Errorf("answered with %v, want %v; the browser got %q, want %q", statuses, c.statuses, e.requests(),
+					c.seen)
 			}
 			for _, r := range e.seen {
 				up := r.Header.Get("Upgrade")

@@ -277,8 +277,8 @@ func (r *Reader) readLine() ([]byte, error) {
 	for {
 		part, err := r.in.ReadSlice('\n')
 		if len(line)+len(part) > MaxSize {
-			return nil, dataError{fmt.Errorf("line %d of the input is longer than %d bytes, the most that a record has", r.line,
-				MaxSize)}
+			return nil, dataError{fmt.Errorf("line %d of the input is longer than %d bytes, the most that a record has",
+				r.line, MaxSize)}
 		}
 		line = append(line, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -4,7 +4,8 @@ import "testing"
 
 func TestNearest(t *testing.T) {
 	for _, c := range []struct{ word, want string }{
-		{"headles", "headless"}, {"no-headles", "no-headless"}, {"pört", ""}, {"porto", "port"}, {"x", ""}, {"nonsense", ""},
+		{"headles", "headless"}, {"no-headles", "no-headless"}, {"pört", ""}, {"porto", "port"}, {"x", ""},
+		{"nonsense", ""},
 		{"port", "port"},
 	} {
 		if got := Nearest(c.word, []string{"headless", "no-headless", "port", "profile"}); got != c.want {

@@ -167,8 +167,8 @@ func (s *Store) load() (*File, error) {
 			return nil, &damaged{err}
 		}
 		if f.V > Version {
-			return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE to another file",
-				ErrNewer, f.V, Version)
+			return nil, fmt.Errorf("%w (version %d, this program knows %d): update btools, or set BTOOLS_STATE "+
+				"to another file", ErrNewer, f.V, Version)
 		}
 	}
 	if f.V != Version {

@@ -17,7 +17,8 @@ func TestLines(t *testing.T) {
 		{"more than is kept", []string{"first\n", "second\n", "third\n", "fourth\n"}, []string{"third", "fourth"}},
 		{"much more", []string{strings.Repeat("line\n", 100)}, []string{"line", "line", "line"}},
 		{"one endless line", []string{strings.Repeat("x", 95), "0123456789"}, []string{"xxxxxxxxx0123456789"}},
-		{"one endless line with its end", []string{strings.Repeat("x", 95), "012345678\n"}, []string{"xxxxxxxxx012345678"}},
+		{"one endless line with its end", []string{strings.Repeat("x", 95), "012345678\n"},
+			[]string{"xxxxxxxxx012345678"}},
 	} {
 		l := &Tail{Max: 19}
 		for _, s := range c.written {

@@ -67,7 +67,8 @@ func TestFloodsAreBounded(t *testing.T) {
 					"for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000)) }, 1)"}))
 		}, nil},
 		{"results of 4 MiB", nil, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "'x'.repeat(4 << 20)"}))
+			return p.conn.Write(command("5", page, "Runtime.evaluate",
+				map[string]any{"expression": "'x'.repeat(4 << 20)"}))
 		}},
 	} {
 		t.Run(flood.what, func(t *testing.T) {

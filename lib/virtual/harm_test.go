@@ -31,7 +31,8 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	refused(page, "Storage.overrideQuotaForOrigin", map[string]any{"origin": "http://a.test", "quotaSize": -1},
 		"quotaSize")
 	refused(page, "Input.imeSetComposition",
-		map[string]any{"text": "a", "selectionStart": 0, "selectionEnd": 0, "replacementStart": -1, "replacementEnd": 0},
+		map[string]any{"text": "a", "selectionStart": 0, "selectionEnd": 0, "replacementStart": -1,
+			"replacementEnd": 0},
 		"replacementStart")
 
 	p.must(page, "Target.setAutoAttach", flat)

@@ -60,7 +60,8 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 	v := &victim{s: newSession(t, b, Options{})}
 	v.peer = connect(t, v.s, "")
 	v.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
-	v.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true})
+	v.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
+		"flatten": true})
 	v.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": t.TempDir(),
 		"eventsEnabled": true})
 	other := jsonrpc.GetString(v.must("", "Target.createBrowserContext", nil), "browserContextId")
@@ -95,13 +96,16 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 			tabs = append(tabs, jsonrpc.GetString(info, "targetId"))
 		}
 	}
-	if len(tabs) == 0 || guid == "" || v.stream == "" || window == nil || object == "" || loader == "" || networkID == "" {
+	if len(tabs) == 0 || guid == "" || v.stream == "" || window == nil || object == "" || loader == "" ||
+		networkID == "" {
 		t.Fatalf("the second session lacks ids: %s %s %s %s %s %s %s", tabs, guid, v.stream, window, object, loader,
 			networkID)
 	}
 	v.ids = map[string][]any{
-		"Target.TargetID": {target, tabs[0]}, "Target.SessionID": {v.page}, "Browser.BrowserContextID": {v.s.base, other},
-		"Browser.WindowID": {window}, "guid": {guid}, "IO.StreamHandle": {v.stream}, "Fetch.RequestId": {v.paused},
+		"Target.TargetID": {target, tabs[0]}, "Target.SessionID": {v.page},
+		"Browser.BrowserContextID": {v.s.base, other},
+		"Browser.WindowID":         {window}, "guid": {guid}, "IO.StreamHandle": {v.stream},
+		"Fetch.RequestId":   {v.paused},
 		"Network.RequestId": {networkID, loader}, "Network.InterceptionId": {v.paused}, "Page.FrameId": {target},
 		"Network.LoaderId":       {loader},
 		"Runtime.RemoteObjectId": {object}, "DOM.NodeId": {2}, "DOM.BackendNodeId": {2}, "Runtime.ScriptId": {"3"},
@@ -116,7 +120,8 @@ func newVictim(t *testing.T, b *Browser, site string) *victim {
 // state returns the state of the victim's page.
 func (v *victim) state() string {
 	v.t.Helper()
-	got := v.must(v.page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "returnByValue": true, "expression": `
+	got := v.must(v.page, "Runtime.evaluate", map[string]any{"awaitPromise": true, "returnByValue": true,
+		"expression": `
 		(async () => JSON.stringify([
 		location.href, document.title, document.cookie, localStorage.x, document.hasFocus(), document.visibilityState,
 		innerWidth, innerHeight, outerWidth, outerHeight, screen.width, screen.height, devicePixelRatio,
@@ -184,7 +189,8 @@ func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, sit
 				p.last++
 				text := fmt.Sprintf("%s %s", method, raw)
 				waiting[fmt.Sprint(p.last)] = command{text + " on " + session, named[i]}
-				message := closeMessage(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s`, p.last, method, raw), session)
+				message := closeMessage(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s`, p.last, method, raw),
+					session)
 				if slices.Contains(harmful, method) {
 					late = append(late, message)
 				} else {
@@ -193,7 +199,8 @@ func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, sit
 			}
 		}
 		slices.SortStableFunc(late, func(a, b json.RawMessage) int {
-			return slices.Index(harmful, jsonrpc.GetString(a, "method")) - slices.Index(harmful, jsonrpc.GetString(b, "method"))
+			return slices.Index(harmful, jsonrpc.GetString(a, "method")) - slices.Index(harmful,
+				jsonrpc.GetString(b, "method"))
 		})
 		all = append(all, late...)
 	}

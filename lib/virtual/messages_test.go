@@ -78,8 +78,10 @@ func TestMessagesOfEachForm(t *testing.T) {
 		`{"id":1,"method":"Browser.getVersion","\u006dethod":"Target.attachToTarget","params":` + params + `}`,
 		`{"id":1,"method":"Browser.getVersion","Method":"Target.attachToTarget","params":` + params + `}`,
 		`{"id":1,"method":"Target.attachToTarget","params":` + params + `,"params":{}}`,
-		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"x","targetId":"` + foreign + `","flatten":true}}`,
-		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"` + foreign + `","TargetId":"x","flatten":true}}`,
+		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"x","targetId":"` + foreign +
+			`","flatten":true}}`,
+		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"` + foreign +
+			`","TargetId":"x","flatten":true}}`,
 		`{"id":1,"method":"Target.attachToTarget","params":{"\u0074argetId":"` + foreign + `","flatten":true}}`,
 		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"` + foreign + `"}}`,
 		`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"` + foreign + `","flatten":false}}`,
@@ -105,8 +107,10 @@ func TestMessagesOfEachForm(t *testing.T) {
 			`"params":{"autoAttach":true,"waitForDebuggerOnStart":false,"flatten":false}}`,
 		`{"id":1,"method":"Target.setRemoteLocations","params":{"locations":[]}}`,
 		`{"id":1,"method":"Target.exposeDevToolsProtocol","params":{"targetId":"` + foreign + `"}}`,
-		`{"id":1,"method":"Target.autoAttachRelated","params":{"targetId":"` + foreign + `","waitForDebuggerOnStart":false}}`,
-		"", " ", "null", "5", `""`, "{", `{"id":1,"method":5}`, `{"id":1,"method":null}`, strings.Repeat(`{"params":`, 5000),
+		`{"id":1,"method":"Target.autoAttachRelated","params":{"targetId":"` + foreign +
+			`","waitForDebuggerOnStart":false}}`,
+		"", " ", "null", "5", `""`, "{", `{"id":1,"method":5}`, `{"id":1,"method":null}`,
+		strings.Repeat(`{"params":`, 5000),
 		`{"id":1,"method":"Target.attachToTarget","params":` + strings.Repeat("[", 20000) + `}`,
 	} {
 		told := request(message)
@@ -152,7 +156,8 @@ func TestMessagesOfEachForm(t *testing.T) {
 			break
 		}
 	}
-	if err := raw.Write(t.Context(), coder.MessageBinary, []byte(`{"id":9,"method":"Browser.getVersion"}`)); err != nil {
+	if err := raw.Write(t.Context(), coder.MessageBinary,
+		[]byte(`{"id":9,"method":"Browser.getVersion"}`)); err != nil {
 		t.Fatal(err)
 	}
 	for {

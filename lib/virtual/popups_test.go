@@ -97,8 +97,8 @@ func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
 		killed)
 	// One that waited for the other client would take readyTimeout at least.
 	if bound := 3*alone + readyTimeout/2; paused > bound || killed > bound {
-		t.Errorf("a pop-up took %v while another session's is paused, and %v after that client was killed; alone %v", paused,
-			killed, alone)
+		t.Errorf("a pop-up took %v while another session's is paused, and %v after that client was killed; alone %v",
+			paused, killed, alone)
 	}
 	// The paused pop-up resumes without its client.
 	p := connect(t, one, "")
@@ -219,8 +219,9 @@ func TestNothingIsLeft(t *testing.T) {
 		p := connect(t, s, "")
 		p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 		page := p.autoAttach()
-		p.conn.Write(command("1000", page, "Runtime.evaluate", map[string]any{"expression": "window.open('about:blank')",
-			"userGesture": true}))
+		p.conn.Write(command("1000", page, "Runtime.evaluate",
+			map[string]any{"expression": "window.open('about:blank')",
+				"userGesture": true}))
 		p.conn.Write(command("1001", "", "Target.createBrowserContext", nil))
 		p.conn.Write(command("1002", "", "Target.createTarget", map[string]any{"url": "about:blank"}))
 		for range 2 {

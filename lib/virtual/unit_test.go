@@ -72,7 +72,8 @@ func TestMessagesAreJSON(t *testing.T) {
 	for _, message := range [][]byte{
 		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)),
 		command("1", odd, "A.b", nil),
-		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}), objectWith(odd, quote(odd)),
+		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}),
+		objectWith(odd, quote(odd)),
 	} {
 		if !json.Valid(message) {
 			t.Errorf("%s", message)

@@ -201,7 +201,8 @@ func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 	b := openChrome(t)
 	p := connect(t, newSession(t, b, Options{}), "")
-	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true})
+	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
+		"flatten": true})
 	if len(p.events) != 1 {
 		t.Fatalf("auto-attach told of %d targets before its answer, want 1: %s", len(p.events), p.events)
 	}

@@ -76,7 +76,8 @@ func (s *Starter[T]) Get(ctx context.Context) (none T, err error) {
 		}
 		if s.starting == nil {
 			if wait := time.Until(s.next); wait > 0 {
-				return none, fmt.Errorf("%w; it is started again in %v at the earliest", s.err, wait.Round(100*time.Millisecond))
+				return none, fmt.Errorf("%w; it is started again in %v at the earliest", s.err,
+					wait.Round(100*time.Millisecond))
 			}
 			s.starting = make(chan struct{})
 			s.began = time.Now()

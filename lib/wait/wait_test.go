@@ -13,7 +13,8 @@ import (
 func TestBackoff(t *testing.T) {
 	b := Backoff{First: time.Second, Max: 5 * time.Second, Steady: time.Minute}
 	for n, c := range []struct{ ran, least, want time.Duration }{
-		{0, 0, 0}, {0, 0, time.Second}, {time.Second, 0, 2 * time.Second}, {0, 0, 4 * time.Second}, {0, 0, 5 * time.Second},
+		{0, 0, 0}, {0, 0, time.Second}, {time.Second, 0, 2 * time.Second}, {0, 0, 4 * time.Second},
+		{0, 0, 5 * time.Second},
 		{0, 0, 5 * time.Second},
 		{2 * time.Minute, 0, 0},                     // it was well for a while
 		{2 * time.Minute, time.Second, time.Second}, // its first failure is a wait at once

@@ -150,8 +150,10 @@ func FuzzRead(f *testing.F) {
 		for _, frames := range [][][]byte{
 			{frame(0x81, masked, "hello"), frame(0x81, masked, "world")},
 			{frame(0x01, masked, "hel"), frame(0x89, masked, "p"), frame(0, masked, "l"), frame(0x80, masked, "o")},
-			{frame(0x81, masked, string(long(200))), frame(0x81, masked, string(long(70000))), frame(0x81, masked, "x")},
-			{frame(0x01, masked, string(long(5000))), frame(0x80, masked, string(long(70000))), frame(0x88, masked, "")},
+			{frame(0x81, masked, string(long(200))), frame(0x81, masked, string(long(70000))),
+				frame(0x81, masked, "x")},
+			{frame(0x01, masked, string(long(5000))), frame(0x80, masked, string(long(70000))),
+				frame(0x88, masked, "")},
 			{frame(0x81, masked, ""), frame(0x88, masked, "\x03\xe8bye")},
 		} {
 			f.Add(bytes.Join(frames, nil), !masked, uint64(1))

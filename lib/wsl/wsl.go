@@ -99,7 +99,8 @@ func Node(ctx context.Context, getenv func(string) string, argv []string) ([]str
 		return nil, err
 	}
 	if _, err := exec.LookPath("cmd.exe"); err != nil {
-		return nil, errors.New("cmd.exe is not on PATH: the directories of Windows are not, or its drive is not mounted")
+		return nil, errors.New("cmd.exe is not on PATH: the directories of Windows are not, or its drive " +
+			"is not mounted")
 	}
 	out, err := run(ctx, "cmd.exe", "/d", "/c", "where", "node")
 	var exit *exec.ExitError

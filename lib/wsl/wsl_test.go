@@ -75,7 +75,8 @@ func TestNode(t *testing.T) {
 	node := filepath.Join(drive, "Program Files/nodejs/node.exe")
 	for _, c := range []struct{ argv, want []string }{
 		{[]string{"npx", "-y", "@playwright/mcp", "a & b"},
-			[]string{node, `C:\Program Files\nodejs\node_modules\npm\bin\npx-cli.js`, "-y", "@playwright/mcp", "a & b"}},
+			[]string{node, `C:\Program Files\nodejs\node_modules\npm\bin\npx-cli.js`, "-y", "@playwright/mcp",
+				"a & b"}},
 		{[]string{"/usr/bin/node", "server.js"}, []string{node, "server.js"}},
 		{[]string{"script", "x"}, []string{node, `\\wsl.localhost\Debian*bin\script`, "x"}},
 		{[]string{"program", "x"}, []string{"program", "x"}},
@@ -109,12 +110,14 @@ func TestMissing(t *testing.T) {
 			side(t, c.programs)
 			getenv := inWSL
 			if c.outside {
-				if b, _ := os.ReadFile("/proc/sys/kernel/osrelease"); strings.Contains(strings.ToLower(string(b)), "microsoft") {
+				if b, _ := os.ReadFile("/proc/sys/kernel/osrelease"); strings.Contains(strings.ToLower(string(b)),
+					"microsoft") {
 					t.Skip("this is WSL")
 				}
 				getenv = func(string) string { return "" }
 			}
-			if _, err := Node(t.Context(), getenv, []string{"npx", "x"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Node(t.Context(), getenv, []string{"npx", "x"}); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})

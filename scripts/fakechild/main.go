@@ -27,8 +27,8 @@ var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
 	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage",
-		"error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress", "where", "getenv",
-		"colors"}
+		"error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress", "where",
+		"getenv", "colors"}
 	asked   int
 	pages   int      // of lists that never end
 	told    []string // of what lasts
@@ -68,7 +68,8 @@ func main() {
 		defer time.Sleep(time.Hour)
 	case "odd":
 		schemas = []string{`"text"`, "null", "[]", "{}", `{"properties":5}`, `{"type":"object","properties":null}`,
-			`{"type":"object","properties":{"n":{"type":"string","x-mcp-header":"a b"},"m":{"type":"object","x-mcp-header":5}}}`}
+			`{"type":"object","properties":{"n":{"type":"string","x-mcp-header":"a ` +
+				`b"},"m":{"type":"object","x-mcp-header":5}}}`}
 	case "nan":
 		schemas = []string{`{"type":"object","maximum":NaN}`}
 	case "mute":
@@ -126,8 +127,8 @@ func handle(m message) {
 		n := pages
 		mu.Unlock()
 		result(m.ID,
-			fmt.Sprintf(`{%q:[{"name":"endless_%d","uri":"fake://%d","inputSchema":{"type":"object"}}],"nextCursor":"%d"}`,
-				kind, n, n, n))
+			fmt.Sprintf(`{%q:[{"name":"endless_%d","uri":"fake://%d","inputSchema":{"type":"object"}}],`+
+				`"nextCursor":"%d"}`, kind, n, n, n))
 		return
 	}
 	switch m.Method {
@@ -138,7 +139,8 @@ func handle(m message) {
 			mu.Unlock()
 		}
 		result(m.ID,
-			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},`+
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},`+
+				`"resources":{"subscribe":true},`+
 				`"prompts":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Fake it."}`)
 	case "tools/list":
 		if os.Getenv("FAKE") == "list" {
@@ -162,8 +164,8 @@ func handle(m message) {
 			}
 			list = append(list, fmt.Sprintf(`{"name":%q,"description":"does <%s>","inputSchema":{`+
 				`"$schema":"http://json-schema.org/draft-07/schema#","type":"object",`+
-				`"properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},"x-unknown":{"kept":1.0}}`,
-				n, n))
+				`"properties":{"n":{"type":"number","x-vendor":1}},"additionalProperties":false},`+
+				`"x-unknown":{"kept":1.0}}`, n, n))
 		}
 		mu.Unlock()
 		result(m.ID, `{"tools":[`+strings.Join(list, ",")+`]`+next+`}`)
@@ -183,9 +185,10 @@ func handle(m message) {
 			result(m.ID, fmt.Sprintf(`{"contents":[{"uri":"fake://","text":%q}]}`, file))
 			return
 		}
-		if !strings.Contains(string(m.Params), "fake://a") || strings.Contains(string(m.Params), "io.modelcontextprotocol") {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`, m.ID,
-				strings.ReplaceAll(string(m.Params), `"`, "'")))
+		if !strings.Contains(string(m.Params), "fake://a") ||
+			strings.Contains(string(m.Params), "io.modelcontextprotocol") {
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`,
+				m.ID, strings.ReplaceAll(string(m.Params), `"`, "'")))
 			return
 		}
 		result(m.ID, `{"contents":[{"uri":"fake://a","text":"the text"}]}`)
@@ -246,8 +249,8 @@ func call(m message) {
 	case "silent":
 	case "progress":
 		for i := range p.Args.N {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`,
-				p.Meta.Token, i))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,`+
+				`"progress":%d}}`, p.Meta.Token, i))
 		}
 		text(m.ID, "done")
 	case "questions": // many, and how many of them are refused in time
@@ -257,7 +260,8 @@ func call(m message) {
 			mu.Lock()
 			answers[id] = c
 			mu.Unlock()
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"message":"question %d"}}`, id, p.Args.Method, i))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"message":"question %d"}}`, id,
+				p.Args.Method, i))
 			time.Sleep(time.Duration(p.Args.Ms) * time.Millisecond)
 		}
 		refused := 0
@@ -285,8 +289,8 @@ func call(m message) {
 		a := <-c
 		b, _ := json.Marshal(a)
 		if p.Name == "askprogress" {
-			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`,
-				p.Meta.Token))
+			write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,`+
+				`"progress":1}}`, p.Meta.Token))
 		}
 		text(m.ID, string(b))
 	case "big":
@@ -312,7 +316,8 @@ func call(m message) {
 	case "nan":
 		result(m.ID, `{"content":[],"structuredContent":{"x":NaN}}`)
 	case "error":
-		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"refused","data":{"why":[1,2]}}}`, m.ID))
+		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"refused","data":{"why":[1,2]}}}`,
+			m.ID))
 	case "change":
 		mu.Lock()
 		tools = append(tools, p.Args.Names...)

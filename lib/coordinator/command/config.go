@@ -140,7 +140,8 @@ func writeTOML(w io.Writer, self string, args []string, env map[string]string) e
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		pairs = append(pairs, strconv.Quote(k)+" = "+strconv.Quote(env[k]))
 	}
-	text := fmt.Sprintf("[mcp_servers.browser]\ncommand = %s\nargs = [%s]\n", strconv.Quote(self), strings.Join(words, ", "))
+	text := fmt.Sprintf("[mcp_servers.browser]\ncommand = %s\nargs = [%s]\n", strconv.Quote(self),
+		strings.Join(words, ", "))
 	if len(pairs) > 0 {
 		text += "env = { " + strings.Join(pairs, ", ") + " }\n"
 	}

@@ -94,8 +94,10 @@ func FuzzStreams(f *testing.F) {
 				for _, message := range all[st.dropped:] {
 					size += len(message)
 				}
-				if size != st.size || len(st.events) > limits.Unsent || len(st.events) > 1 && size > limits.UnsentBytes {
-					t.Fatalf("stream %d keeps %d events of %d bytes, %d counted", st.number, len(st.events), size, st.size)
+				if size != st.size || len(st.events) > limits.Unsent || len(st.events) > 1 &&
+					size > limits.UnsentBytes {
+					t.Fatalf("stream %d keeps %d events of %d bytes, %d counted", st.number, len(st.events), size,
+						st.size)
 				}
 			}
 			if finished > limits.Finished {

@@ -41,9 +41,11 @@ func (o Options) Check() string {
 	}
 	switch {
 	case o.Browser == record.WebKit:
-		return "--browser webkit: WebKit has no debugging endpoint to launch it with; clients of Playwright bring their own"
+		return "--browser webkit: WebKit has no debugging endpoint to launch it with; clients of Playwright " +
+			"bring their own"
 	case o.Browser != "" && !IsPath(o.Browser) && !slices.Contains(record.Types, o.Browser):
-		wrong := "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " + strconv.Quote(o.Browser)
+		wrong := "--browser is a path or one of " + strings.Join(record.Types, ", ") + ", not " +
+			strconv.Quote(o.Browser)
 		if near := spell.Nearest(o.Browser, record.Types); near != "" {
 			wrong += ": did you mean " + near + "?"
 		}

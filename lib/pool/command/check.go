@@ -116,8 +116,8 @@ func warnMissing(c *cli.Context, cfg *config.Config) {
 			} else if n > 1 {
 				which = "instances " + strings.Join(ids[:min(n, 10)], ", ")
 			}
-			c.Log.Warn(fmt.Sprintf("pool %s: %s, so %s can't be launched; bfind lists the installed browsers", p.Name, what,
-				which))
+			c.Log.Warn(fmt.Sprintf("pool %s: %s, so %s can't be launched; bfind lists the installed browsers", p.Name,
+				what, which))
 		}
 	}
 }

@@ -154,11 +154,13 @@ func TestOwnersThatCannotBeWatched(t *testing.T) {
 	other := self
 	other.Start++
 	c := connect(t, path)
-	for owner, want := range map[proc.Identity]string{elsewhere: "in another PID namespace", before: "no running process",
-		other: "no running process"} {
+	for owner, want := range map[proc.Identity]string{elsewhere: "in another PID namespace",
+		before: "no running process",
+		other:  "no running process"} {
 		b, _ := json.Marshal(owner)
 		fmt.Fprintf(c.conn, `{"id":1,"method":"lease","params":{"owner":%s}}`+"\n", b)
-		if r := c.reply(); r.Error == nil || r.Error.Code != control.BadRequest || !strings.Contains(r.Error.Message, want) {
+		if r := c.reply(); r.Error == nil || r.Error.Code != control.BadRequest ||
+			!strings.Contains(r.Error.Message, want) {
 			t.Errorf("%+v: %+v", owner, r)
 		}
 	}

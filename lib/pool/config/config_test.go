@@ -161,7 +161,8 @@ func TestVariablesOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.Pools[0]
-	if i := p.Instances[0]; len(p.Instances) != 4 || i.Headless || i.Timeout != 7*time.Second || i.Browser != "chromium" {
+	if i := p.Instances[0]; len(p.Instances) != 4 || i.Headless || i.Timeout != 7*time.Second ||
+		i.Browser != "chromium" {
 		t.Errorf("%d, %+v", len(p.Instances), i)
 	}
 	for _, v := range p.Values() {
@@ -209,12 +210,14 @@ func TestProblems(t *testing.T) {
 			[]string{"Invalid instance ID in override", "IDs 0 to 2, not 5"}},
 		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=x", "_A__2_ALIAS=x"},
 			[]string{"Duplicate alias in pool A"}},
-		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=12"}, []string{"looks like an instance's ID"}},
+		{"", []string{"_A_INSTANCES=3", "_A_IS_DEFAULT=true", "_A__0_ALIAS=12"},
+			[]string{"looks like an instance's ID"}},
 		{"", []string{"INSTANCES=1", "IS_DEFAULT=true", "ALIAS=x"},
 			[]string{"INSTANCES defined globally: set it for a pool", "IS_DEFAULT defined globally",
 				"ALIAS defined globally: set it for an instance"}},
 		{"", []string{"_A_INSTANCES=-2", "_B_INSTANCES=abc", "_C_INSTANCES=10001", "_A_IS_DEFAULT=maybe"},
-			[]string{`INSTANCES is "-2"`, `INSTANCES is "abc"`, `INSTANCES is "10001": must be a number from 1 to 10000`,
+			[]string{`INSTANCES is "-2"`, `INSTANCES is "abc"`,
+				`INSTANCES is "10001": must be a number from 1 to 10000`,
 				`IS_DEFAULT is "maybe"`}},
 		{"", []string{"HEADLES=true", "_A_BROWZER=x", "_A__0_TIMEOUTS=1", "QUARK=1"},
 			[]string{"unknown key HEADLES: did you mean HEADLESS?", "did you mean BROWSER?", "did you mean TIMEOUT?",
@@ -227,15 +230,18 @@ func TestProblems(t *testing.T) {
 				"must be a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
 		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome",
 			"_A__01_BROWSER=chrome"},
-			[]string{`"a" is not a valid pool name: did you mean A?`, `"MY_BROWSER" is not a valid pool name. A name has`,
+			[]string{`"a" is not a valid pool name: did you mean A?`,
+				`"MY_BROWSER" is not a valid pool name. A name has`,
 				`"x" is not an instance's ID`, `"01" is not an instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"},
 			[]string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool",
 				"LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
-		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"}, []string{"set for both A/0 and A/1"}},
+		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"},
+			[]string{"set for both A/0 and A/1"}},
 		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil,
-			[]string{"[pool.A.instance.7] is not an instance, or has no keys", "[pool.A.instance.x] is not an instance"}},
+			[]string{"[pool.A.instance.7] is not an instance, or has no keys",
+				"[pool.A.instance.x] is not an instance"}},
 		{"[pool.A]\ninstances = 1\nis_default = true\nbrowser = \"webkit\"\nlaunch = true\n" +
 			"args = [\"--user-data-dir=/x\"]\ntimeout = 30.5\n", nil,
 			[]string{"--user-data-dir is set by bpool", "pool.A.timeout is 30.5: must be a duration"}},
@@ -319,12 +325,14 @@ instances = 1
 	}{
 		{append(shared, "BROWSER=firefox"),
 			`ISOLATION is "context" for A/0, whose browser is firefox: only browsers based on Chromium`},
-		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"), "whose browser is firefox-bin: only browsers based on Chromium"},
+		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"),
+			"whose browser is firefox-bin: only browsers based on Chromium"},
 		{append(shared, "_A__1_BROWSER=webkit"), `for A/1, whose browser is webkit`},
 		{append(shared, "LAUNCH=false"), "which has no browser to share: launch is false"},
 		{append(shared, "_A__1_USER_DATA_DIR=/x"), "for A/1, which has a user_data_dir"},
 		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES has no effect here"},
-		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"}, "PER_BROWSER has no effect here"},
+		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"},
+			"PER_BROWSER has no effect here"},
 		{[]string{"_A_INSTANCES=2", "LAUNCH=false", "MAX_MEMORY=1GiB"}, "MAX_MEMORY has no effect here"},
 		{[]string{"_A_INSTANCES=2", "MAX_MEMORY=1GB"}, "a whole number with a unit, such as 512MiB"},
 		{append(shared, "SPARES=some"), "must be a number from 0 to 10000, or all"},
@@ -349,7 +357,10 @@ func FuzzEnvironment(f *testing.F) {
 		if (c == nil) == (err == nil) {
 			t.Errorf("%v, %v", c, err)
 		}
-		if err == nil && !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.IsDefault && len(p.Instances) > 0 }) {
+		if err == nil && !slices.ContainsFunc(c.Pools, func(p Pool) bool {
+			return p.IsDefault &&
+				len(p.Instances) > 0
+		}) {
 			t.Errorf("no default: %+v", c)
 		}
 	})

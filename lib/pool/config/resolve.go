@@ -45,7 +45,8 @@ func (s *layers) resolve(bad *Error) *Config {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		n, isDefault := 0, false
 		if e := s.lookup(name, "", "INSTANCES"); e == nil && s.tables[name] != "" {
-			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs instances = N in [pool.%s]", name, name)
+			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs instances = N in [pool.%s]", name,
+				name)
 		} else if e == nil {
 			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES=N", name, Prefix, name)
 		} else if k, err := parseCount(e.text, 1, MaxInstances); err != nil {
@@ -70,7 +71,8 @@ func (s *layers) resolve(bad *Error) *Config {
 	switch {
 	case len(defaults) > 1:
 		for _, d := range defaults {
-			bad.add(s.lookup(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d, defaults)
+			bad.add(s.lookup(d, "", "IS_DEFAULT").source, "Multiple default pools defined: %s is one of %v", d,
+				defaults)
 		}
 	case len(defaults) == 0 && len(c.Pools) == 1 && s.lookup(c.Pools[0].Name, "", "IS_DEFAULT") == nil:
 		c.Pools[0].IsDefault = true // it is the only pool
@@ -79,7 +81,8 @@ func (s *layers) resolve(bad *Error) *Config {
 		if len(s.tables) > 0 {
 			how = "set is_default = true in [pool.POOL]"
 		}
-		bad.add("", "No default pool defined: %s for one of %s", how, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+		bad.add("", "No default pool defined: %s for one of %s", how,
+			strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return c
 }
@@ -118,14 +121,14 @@ func (c *Config) checkInstances(bad *Error) {
 			}
 			if i.Browser == "webkit" {
 				e := p.layers.lookup(p.Name, i.ID, "LAUNCH")
-				bad.add(e.source, "%s is %q for %s/%s, whose browser is webkit: bpool cannot launch it", e.name(), e.text, p.Name,
-					i.ID)
+				bad.add(e.source, "%s is %q for %s/%s, whose browser is webkit: bpool cannot launch it", e.name(),
+					e.text, p.Name, i.ID)
 			}
 			at := p.Name + "/" + i.ID
 			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !reported {
 				e := p.layers.lookup(p.Name, i.ID, "USER_DATA_DIR")
-				bad.add(e.source, "%s %s is set for both %s and %s: only one browser at a time can use a profile", e.name(),
-					i.UserDataDir, other, at)
+				bad.add(e.source, "%s %s is set for both %s and %s: only one browser at a time can use a profile",
+					e.name(), i.UserDataDir, other, at)
 				reported = true
 			}
 			dirs[i.UserDataDir] = at
@@ -155,8 +158,8 @@ func (s *layers) pool(name string, n int, bad *Error) Pool {
 	for _, e := range s.entries {
 		if e.level == instance && e.pool == name && n > 0 {
 			if id, _ := strconv.Atoi(e.id); id >= n {
-				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s", name, n,
-					n-1, e.id)
+				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s",
+					name, n, n-1, e.id)
 			}
 		}
 	}

@@ -87,7 +87,8 @@ func (b *bench) check(t *testing.T) {
 		t.Fatalf("%d wait, but the stock knows of %d", len(b.inLine), len(b.stock.waiting))
 	}
 	if len(b.stock.spares) > b.stock.target || b.begun != b.stock.making || b.begun > maxConcurrent {
-		t.Fatalf("%d spares of %d, %d are being made of %d", len(b.stock.spares), b.stock.target, b.begun, b.stock.making)
+		t.Fatalf("%d spares of %d, %d are being made of %d", len(b.stock.spares), b.stock.target, b.begun,
+			b.stock.making)
 	}
 	if len(b.inLine) > 0 && b.begun == 0 {
 		t.Fatal("somebody waits, and nothing is being made")

@@ -183,7 +183,8 @@ func errNotListed(c *cli.Context, port string) error {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), dialTimeout); err == nil {
 			conn.Close()
-			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but it is not listed in %s", port, path), otherStateHint
+			e.Err, e.Hint = fmt.Errorf("something listens on port %s, but it is not listed in %s", port, path),
+				otherStateHint
 			break
 		}
 	}

@@ -11,9 +11,10 @@ import (
 func TestParse(t *testing.T) {
 	for _, test := range []struct{ message, id, method, session, params string }{
 		{`{"id":1,"method":"Page.enable"}`, "1", "Page.enable", "", ""},
-		{" \r\n{ \"params\" : {} , \"sessionId\":\"S\",\"method\":\"Page.enable\",\"id\" : -7 }\n", "-7", "Page.enable", "S",
-			"{}"},
-		{`{"id":2147483647,"method":"\u0054arget.getTargets","params":null}`, "2147483647", "Target.getTargets", "", ""},
+		{" \r\n{ \"params\" : {} , \"sessionId\":\"S\",\"method\":\"Page.enable\",\"id\" : -7 }\n", "-7", "Page.enable",
+			"S", "{}"},
+		{`{"id":2147483647,"method":"\u0054arget.getTargets","params":null}`, "2147483647", "Target.getTargets", "",
+			""},
 		{`{"\u0069d":-2147483648,"method":"X\/\"","sessionId":""}`, "-2147483648", `X/"`, "", ""},
 		{`{"id":0,"method":"Runtime.evaluate","params":{"a":1,"a":[{"b":2,"b":3}]}}`, "0", "Runtime.evaluate", "",
 			`{"a":1,"a":[{"b":2,"b":3}]}`},
@@ -48,7 +49,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"id":1,"method":"X.\x79"}`, -32600, "1", "Message must have string 'method' property"},
 		{`{"id":1,"method":"X.y","sessionId":null}`, -32600, "1", "Message may have string 'sessionId' property"},
 		{`{"id":1,"method":"X.y","sessionId":5}`, -32600, "1", "Message may have string 'sessionId' property"},
-		{`{"id":1,"method":"X.y","sessionId":"` + "\x01" + `"}`, -32600, "1", "Message may have string 'sessionId' property"},
+		{`{"id":1,"method":"X.y","sessionId":"` + "\x01" + `"}`, -32600, "1",
+			"Message may have string 'sessionId' property"},
 		{`{"id":1,"method":"X.y","params":"{}"}`, -32600, "1", "Message may have object 'params' property"},
 		{`{"id":1,"method":"X.y","params":[]}`, -32600, "1", "Message may have object 'params' property"},
 		{`{}`, -32600, "", "Message must have integer 'id' property"},
@@ -75,14 +77,16 @@ func TestParseRefuses(t *testing.T) {
 			"Invalid parameters"},
 		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"A","\u0074argetId":"B"}}`, -32602, "1",
 			"Invalid parameters"},
-		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":[{"a":1,"a":1}]}}`, -32602, "1", "Invalid parameters"},
-		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":` + deep[:1000] + deep[199_000:] + `}}`, -32602, "1",
+		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":[{"a":1,"a":1}]}}`, -32602, "1",
 			"Invalid parameters"},
+		{`{"id":1,"method":"Storage.setCookies","params":{"cookies":` + deep[:1000] + deep[199_000:] + `}}`, -32602,
+			"1", "Invalid parameters"},
 		{`{"id":1,"method":"Target.closeTarget","params":{"targetId":"\v"}}`, -32602, "1", "Invalid parameters"},
 		{`{"id":1,"method":"Page.navigate","params":{"\x75rl":"a"}}`, -32602, "1", "Invalid parameters"},
 	} {
 		c, err := Parse([]byte(test.message))
-		if err == nil || err.Code != test.code || string(c.ID) != test.id || !strings.HasPrefix(err.Message, test.text) {
+		if err == nil || err.Code != test.code || string(c.ID) != test.id ||
+			!strings.HasPrefix(err.Message, test.text) {
 			t.Errorf("%.80s is refused with id %q: %v", test.message, c.ID, err)
 		}
 	}

@@ -18,7 +18,8 @@ func URL(raw string) error {
 	if scheme(u) == "view-source" {
 		u = normalize(u[len("view-source:"):])
 		if s := scheme(u); s != "http" && s != "https" && s != "data" {
-			return fmt.Errorf("cannot open view-source:%.20s: only the source of a web page is shown in a shared browser", u)
+			return fmt.Errorf("cannot open view-source:%.20s: only the source of a web page is shown in a "+
+				"shared browser", u)
 		}
 	}
 	return webURL(u)

@@ -101,7 +101,8 @@ func TestSessionsAddresses(t *testing.T) {
 		!strings.HasPrefix(v["WebKit-Version"], "537.36 (@") || v["V8-Version"] == "" {
 		t.Errorf("/json/version is %v", v)
 	}
-	if _, answer := dial(t, v["webSocketDebuggerUrl"], `{"id":1,"method":"Browser.getVersion"}`); !strings.Contains(answer,
+	if _, answer := dial(t, v["webSocketDebuggerUrl"],
+		`{"id":1,"method":"Browser.getVersion"}`); !strings.Contains(answer,
 		`"product"`) {
 		t.Error(answer)
 	}

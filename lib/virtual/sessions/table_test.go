@@ -48,7 +48,8 @@ func FuzzTable(f *testing.F) {
 			}
 			ended, next, ok := table.expire(now)
 			for _, e := range ended {
-				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named && now.Sub(*spoke[e]) < table.idle ||
+				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named &&
+					now.Sub(*spoke[e]) < table.idle ||
 					e.key.Kind == Anonymous && now.Sub(e.left) < table.grace || table.entries[e.key] == e {
 					t.Fatalf("%v has ended with %d users", e.key, users[e])
 				}
@@ -58,8 +59,9 @@ func FuzzTable(f *testing.F) {
 			}
 			for _, e := range table.entries {
 				if e.used != nil && (e.key.Kind == Named && now.Sub(*spoke[e]) >= table.idle ||
-					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace || e.key.Kind == Single &&
-					users[e] == 0) {
+					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace ||
+					e.key.Kind == Single &&
+						users[e] == 0) {
 					t.Fatalf("%v is still there", e.key)
 				}
 				if !ok && e.used != nil && (e.key.Kind == Named || users[e] == 0) {
