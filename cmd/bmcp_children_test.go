@@ -169,7 +169,7 @@ func TestMCPChildIsDownloaded(t *testing.T) {
 	r.Close()
 	m = w.mcp(env, "--mcp", "a=some-mcp@1.2.3 {cdp_endpoint}")
 	if r := m.tool("where", "{}"); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	m.end()
 	w.clean()
@@ -205,7 +205,7 @@ func TestMCPMissingCommandIsNotFetched(t *testing.T) {
 	}
 	m = w.mcp(nil, "--", odd)
 	if got := m.tool("echo", "{}"); got.Error != nil {
-		t.Error(got.line)
+		t.Errorf("got %v, want no error", got.line)
 	}
 	m.end()
 	w.clean()
@@ -247,7 +247,7 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 	}
 	r := m.tool("coordinator_launch_browser", `{"headles":true}`).tool(t)
 	if !r.IsError || r.Content[0].Text != `there is no argument "headles": did you mean headless?` {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with 'there is no argument "headles": did you mean headless?'`, r)
 	}
 	// The tools that tell the status say its form once.
 	// a property, and that it is required
@@ -262,7 +262,7 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 		m.send(`{"jsonrpc":"2.0","id":` + id +
 			`,"method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}`)
 		if r := m.answer(id); r.Error != nil {
-			t.Error(r.line)
+			t.Errorf("got %v, want no error", r.line)
 		}
 	}
 	m.end()
@@ -279,7 +279,8 @@ func TestMCPChildrenTellNoSecrets(t *testing.T) {
 	status := m.tool("coordinator_status", "{}").text(t)
 	if strings.Contains(status, "s3cr3t") || !strings.Contains(status, `"command":"`+bin+`/fakechild"`) ||
 		!strings.Contains(status, `"command":"/nonexistent/server"`) {
-		t.Error(status)
+		t.Errorf(`got %s, want %s and '"command":"/nonexistent/server"' without "s3cr3t"`, status,
+			`"command":"`+bin+`/fakechild"`)
 	}
 	m.end()
 	w.clean()
@@ -296,7 +297,7 @@ func TestMCPInVSCode(t *testing.T) {
 	}
 	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"tier":"2"`) ||
 		!strings.Contains(status, `"cdp_port":9333`) {
-		t.Error(status)
+		t.Errorf(`got %s, want '"tier":"2"' and '"cdp_port":9333'`, status)
 	}
 	m.end()
 	w.clean()
@@ -362,7 +363,7 @@ func TestMCPChildrenMoveNoTerminal(t *testing.T) {
 	}
 	m.end()
 	if e := m.errs.String(); strings.Contains(e, "\x1b") || !strings.Contains(e, "a: "+clean+"\n") {
-		t.Errorf("%q", e)
+		t.Errorf("got %q, want %q without %q", e, "a: "+clean+"\n", "\x1b")
 	}
 	w.clean()
 }

@@ -24,7 +24,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	m.greet("{}")
 	if r := m.tool("env", "{}").tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "no edge is installed (installed are: "`, r)
 	}
 	m.end()
 
@@ -35,13 +35,13 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	m.greet("{}")
 	if r := m.tool("coordinator_launch_browser", `{"browserType":"edge"}`).tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "no edge is installed (installed are: "`, r)
 	}
 	if r := m.tool("env", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "no display"`, r)
 	}
 	if r := m.tool("env", "{}").tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	m.end()
 	w.clean()
@@ -74,11 +74,11 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 	}
 	for range ids {
 		if r := m.next(); r.tool(t).IsError {
-			t.Error(r.line)
+			t.Errorf("got %v, want no error", r.line)
 		}
 	}
 	if s := p.status().Summary; s.Leased != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want none leased", s)
 	}
 	w.run("bpool", "lease", "--", "sleep", "0.3").wants(t, 0, "")
 	works("after another lease")
@@ -104,7 +104,7 @@ func TestMCPBadArguments(t *testing.T) {
 		}
 	}
 	if r := m.tool("coordinator_status", "{}").tool(t); r.Struct["running"] != true {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want that it runs", r)
 	}
 	m.end()
 	for args, code := range map[string]int{
@@ -151,16 +151,16 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		m := w.startMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
 		kind, _, _ := strings.Cut(args, " ")
 		if r := m.greet("{}"); !strings.Contains(r.line, "npx playwright install "+kind) {
-			t.Error(r.line)
+			t.Errorf("got %s, want %q", r.line, "npx playwright install "+kind)
 		}
 		if got := m.tool("env", "{}").text(t); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if st := m.tool("coordinator_status", "{}").text(t); !strings.Contains(st, "npx playwright install "+kind) {
-			t.Error(st)
+			t.Errorf("got %s, want %q", st, "npx playwright install "+kind)
 		}
 		if e := m.errs.String(); !strings.Contains(e, "bmcp: Playwright drives only a "+kind+" of its own") {
-			t.Error(e)
+			t.Errorf("got %s, want %q", e, "bmcp: Playwright drives only a "+kind+" of its own")
 		}
 		if all := w.ours(); len(all) != 3 { // bmcp, hold, the child
 			t.Errorf("%q run", all)
@@ -211,7 +211,7 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 	m.tool("crash", `{"browser_pool":"B"}`)
 	if st := m.tool("browser_pool_status", `{"pool_name":"B"}`).text(t); !strings.Contains(st,
 		"child a ended (exit status 7): out of luck") {
-		t.Error(st)
+		t.Errorf(`got %s, want "child a ended (exit status 7): out of luck"`, st)
 	}
 	for _, p := range w.ours() {
 		if strings.Contains(p, "/blaunch ") {
@@ -235,10 +235,10 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 		as("well", ""))
 	m.lists("well", "late") // which takes 2 s
 	if r := m.tool("well", "{}"); r.Error != nil || r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	if r := m.tool("late", "{}"); r.Error != nil || r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	for _, want := range []string{"cannot list", "cannot start child text", "permission denied"} {
 		until(t, "the status says "+want, func() bool {
@@ -323,7 +323,7 @@ func TestMCPOddTools(t *testing.T) {
 			t.Error(odd, status)
 		}
 		if r := m.tool("nan", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no JSON") {
-			t.Errorf("%+v", r)
+			t.Errorf(`got %+v, want an error with "no JSON"`, r)
 		}
 		if pools {
 			if size := len(m.tool("big", `{"n":16777216}`).text(t)); size != 16<<20 {
@@ -367,7 +367,7 @@ func childrenFail(w *world) {
 		}
 		for range ids {
 			if r := m.next(); r.Error != nil || r.Method != "" {
-				t.Fatal(r.line)
+				t.Fatalf("got %v, want no error and no request of the child", r.line)
 			}
 		}
 	}
@@ -406,7 +406,7 @@ func proxyIsSlow(w *world) {
 	m.answer(m.start("ping", "{}"))
 	write(t, dir+"/go", "")
 	if r := m.answer(call); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	m.end()
 }
@@ -457,7 +457,7 @@ func errorsAreUnread(w *world) {
 		}
 		if pools == "" { // a browser again, by the bproxy that nobody reads either
 			if r := m.tool("coordinator_restart_browser", "{}"); r.tool(t).IsError {
-				t.Error(r.line)
+				t.Errorf("got %v, want no error", r.line)
 			}
 		}
 		if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") {
@@ -515,7 +515,7 @@ func TestMCPHostsByHTTP(t *testing.T) {
 		t.Errorf("%s\nlacks %q", b, "can't be asked")
 	}
 	if b := <-slow; strings.Contains(b, "progress") || !strings.Contains(b, "slept") {
-		t.Error(b)
+		t.Errorf(`got %s, want "slept" without "progress"`, b)
 	}
 	stop()
 	w.clean()

@@ -66,7 +66,7 @@ func TestMCPPoolService(t *testing.T) {
 	p.stop()
 	if r := m.tool("echo", "{}").tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "start one with bpool serve") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "start one with bpool serve"`, r)
 	}
 	other := func(name, sock string) *pool {
 		c := w.cmd("bpool", "serve", "--socket", sock, "--drain-timeout", "0s")
@@ -118,7 +118,7 @@ func TestMCPAffinity(t *testing.T) {
 		one.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`)
 	}
 	if s := p.status().Summary; s.Leased != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want 2 leased", s)
 	}
 	// It may name the one that it keeps, and another one, which it keeps too.
 	if x, told := at(one, `{"browser_instance":"`+a+`"}`); x != a || told {
@@ -171,7 +171,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	began := time.Now()
 	for range ids {
 		if r := m.next().tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "none came free within 5s") {
-			t.Errorf("%+v", r)
+			t.Errorf(`got %+v, want an error with "none came free within 5s"`, r)
 		}
 	}
 	if took := time.Since(began); took > 20*time.Second { // which takes 5 times LEASE_TIMEOUT
@@ -184,12 +184,12 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	m.call("ping", "{}")
 	w.run("bpool", "release", other).wants(t, 0, "")
 	if r := m.answer(two).tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	// That the host names what it has is no second request.
 	for _, args := range []string{`{"browser_instance":"0"}`, "{}"} {
 		if r := m.tool("echo", args).tool(t); r.IsError {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want no error", r)
 		}
 	}
 	w.run("bpool", "release", "--all").wants(t, 0, "")
@@ -199,7 +199,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	w.run("bpool", "release", other).wants(t, 0, "")
 	for range 2 { // who waits for any has it too
 		if r := m.next().tool(t); r.IsError {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want no error", r)
 		}
 	}
 	w.run("bpool", "release", "--all").wants(t, 0, "")
@@ -241,7 +241,7 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 				r := m.tool("echo", "{}")
 				x := r.tool(t)
 				if x.IsError {
-					t.Fatal(r.line)
+					t.Fatalf("got %v, want no error", r.line)
 				}
 				return x.Meta["btools/replaced"] != nil
 			}
@@ -331,7 +331,7 @@ func TestMCPProxyDies(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "kid="+fake())
 	for range 5 {
 		if r := m.tool("echo", "{}"); r.tool(t).IsError {
-			t.Fatal(r.line)
+			t.Fatalf("got %v, want no error", r.line)
 		}
 		syscall.Kill(w.state().Proxies[0].Process.PID, syscall.SIGKILL)
 		if r := m.tool("coordinator_status", "{}").tool(t); len(r.Struct["notes"].([]any)) > 0 {
@@ -358,13 +358,13 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	m.lists("browser_navigate")
 	for _, args := range []string{"", `"browser_instance":"1",`} {
 		if r := m.tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`); r.tool(t).IsError {
-			t.Fatal(r.line)
+			t.Fatalf("got %v, want no error", r.line)
 		}
 		for range 3 {
 			if r := m.tool("browser_evaluate",
 				`{`+args+`"function":"() => document.title"}`); !strings.Contains(r.text(t),
 				`"mine"`) {
-				t.Error(r.line)
+				t.Errorf(`got %v, want '"mine"'`, r.line)
 			}
 		}
 	}
@@ -375,7 +375,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	r := m.tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`)
 	if r.tool(t).IsError ||
 		strings.Contains(r.text(t), "mine") {
-		t.Error(r.line)
+		t.Errorf(`got %v, want no error, nothing of "mine"`, r.line)
 	}
 	m.end()
 }
@@ -389,7 +389,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
 	for range 2 {
 		if r := m.tool("echo", "{}"); r.tool(t).IsError {
-			t.Fatal(r.line)
+			t.Fatalf("got %v, want no error", r.line)
 		}
 		var pids []int
 		for _, l := range w.ours() {
@@ -414,7 +414,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 	}
 	// One that only works for long answers pings.
 	if r := m.tool("sleep", `{"ms":6000}`); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	if s := p.status(); s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("%+v", s)
@@ -438,7 +438,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := m.tool("echo", "{}").tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	if r := m.tool("sleep", `{"ms":3500,"browser_pool":"B"}`).tool(t); r.IsError {
 		t.Errorf("without a bound: %+v", r)
@@ -455,7 +455,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		break
 	}
 	if r := m.answer(id).tool(t); r.IsError || !strings.Contains(r.Content[0].Text, "accept") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want no error, and "accept"`, r)
 	}
 	m.end()
 }

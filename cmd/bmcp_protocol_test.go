@@ -146,21 +146,22 @@ func TestMCPStateless(t *testing.T) {
 		return m.call("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"_meta":%s%s}`, name, args, stateless, more))
 	}
 	if r := m.call("tools/list", `{"_meta":{}}`); r.Error == nil || r.Error.Code != -32600 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32600", r.line)
 	}
 	if r := m.call("ping", `{"_meta":`+stateless+`}`); r.Error == nil || r.Error.Code != -32601 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32601", r.line)
 	}
 	if r := m.call("tools/list",
 		`{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil ||
 		r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
-		t.Error(r.line)
+		t.Errorf(`got %v, want the error -32022, '"2026-07-28"'`, r.line)
 	}
 	// The child is not told what only hosts of this protocol say.
 	if r := call("echo", `{}`, ``); !strings.Contains(r.line,
 		`"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) ||
 		!strings.Contains(r.line, `"resultType":"complete"`) {
-		t.Error(r.line)
+		t.Errorf(`got %s, want '"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}' and `+
+			`'"resultType":"complete"'`, r.line)
 	}
 	// A question, and the answer to it.
 	const ask = `{"method":"elicitation/create","params":{"message":"name?"}}`
@@ -176,7 +177,7 @@ func TestMCPStateless(t *testing.T) {
 	}
 	q, key := asks(call("ask", ask, ``))
 	if r := call("ask", ask, `,"requestState":"`+q.State+`x"`); r.Error == nil || r.Error.Code != -32602 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32602", r.line)
 	}
 	if r := call("echo", `{}`, `,"requestState":"`+q.State+`"`); r.Error == nil || r.Error.Code != -32602 {
 		t.Errorf("the state of another request is taken: %s", r.line)
@@ -184,12 +185,12 @@ func TestMCPStateless(t *testing.T) {
 	again, _ := asks(call("ask", ask, `,"requestState":"`+q.State+`","inputResponses":{"other":{}}`))
 	if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+
 		`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
-		t.Error(r)
+		t.Errorf(`got %s, want '"result":{"action":"accept"}'`, r)
 	}
 	// A host that cannot be asked is not, even if another one can.
 	r := m.call("tools/call", `{"name":"ask","arguments":{"method":"roots/list"},"_meta":`+stateless+`}`)
 	if !strings.Contains(r.text(t), "the host has no roots") {
-		t.Error(r.line)
+		t.Errorf(`got %v, want "the host has no roots"`, r.line)
 	}
 	// The same again, with another token: progress is told by the new one.
 	again, _ = asks(m.call("tools/call",
@@ -205,7 +206,7 @@ func TestMCPStateless(t *testing.T) {
 	call("crash", `{}`, ``)
 	if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError ||
 		!strings.Contains(r.line, "out of luck") {
-		t.Error(r.line)
+		t.Errorf(`got %v, want an error with "out of luck"`, r.line)
 	}
 	// Log messages, as severe as is asked for.
 	until(t, "the child is back", func() bool { return !call("echo", `{}`, ``).tool(t).IsError })
@@ -262,7 +263,7 @@ func TestMCPStatelessChildren(t *testing.T) {
 	// it, is in the protocol of each.
 	r := m.call("resources/read", `{"uri":"fake://nonesuch","_meta":`+stateless+`}`)
 	if r.Error == nil || r.Error.Code != -32602 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32602", r.line)
 	}
 	until(t, "the third child is started again", func() bool {
 		r := m.call("tools/call", `{"name":"c__echo","arguments":{},"_meta":`+stateless+`}`)
@@ -400,7 +401,7 @@ func TestMCPResumedStream(t *testing.T) {
 	a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep",`+
 		`"arguments":{"ms":60000}}}`)
 	if d := ask(ctx, "DELETE", session, "", ""); d.StatusCode != 204 {
-		t.Error(d.StatusCode)
+		t.Errorf("got %v, want %v", d.StatusCode, 204)
 	}
 	ended := func(a *http.Response) {
 		t.Helper()

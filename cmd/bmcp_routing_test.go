@@ -50,7 +50,7 @@ func TestMCPBulkImages(t *testing.T) {
 	results := fmt.Sprint(x.Struct["results"])
 	if x.Struct["success"] != true || len(x.Content) != 3 || !strings.Contains(results, "shot") ||
 		!strings.Contains(results, "image: item 2") || !strings.Contains(results, "image: item 3") {
-		t.Errorf("%s", r.line)
+		t.Errorf(`got %s, want success, 3 items of content, "shot", "image: item 2", "image: item 3"`, r.line)
 	}
 	m.end()
 	w.clean()
@@ -102,11 +102,11 @@ func TestMCPNoBulk(t *testing.T) {
 	m.end()
 	m = w.mcp(nil, "--mcp", "a="+fake(), "--no-bulk")
 	if names := m.tools(); slices.Contains(names, "browser_execute_bulk") {
-		t.Error(names)
+		t.Errorf(`got %v, want no "browser_execute_bulk"`, names)
 	}
 	if r := m.tool("browser_execute_bulk", `{"commands":[{"tool":"echo"}]}`); r.Error == nil ||
 		!strings.Contains(r.line, "Unknown tool") {
-		t.Error(r.line)
+		t.Errorf(`got %v, want an error with "Unknown tool"`, r.line)
 	}
 	m.end()
 	w.clean()
@@ -135,7 +135,7 @@ func TestMCPCallsInOrder(t *testing.T) {
 				for len(open) > 0 {
 					if r := m.next(); open[string(r.ID)] {
 						if r.Error != nil || r.tool(t).IsError {
-							t.Fatal(r.line)
+							t.Fatalf("got %v, want no error", r.line)
 						}
 						delete(open, string(r.ID))
 					}
@@ -167,10 +167,10 @@ func TestMCPCancelledInTurn(t *testing.T) {
 	last := m.startTool("echo", `{"n":2}`)
 	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + waits + `}}`)
 	if r := m.answer(slow); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	if r := m.answer(last); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	until(t, "no lease is left", func() bool {
 		return strings.Contains(m.tool("browser_pool_status", "{}").line, `"leased_instances":0`)
@@ -218,10 +218,10 @@ func TestMCPRefusedGreeting(t *testing.T) {
 	m := w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "a="+fake())
 	if r := m.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"test",`+
 		`"version":"1"}}`); r.Error == nil {
-		t.Error(r.line)
+		t.Errorf("got %v, want an error", r.line)
 	}
 	if r := m.call("tools/list", "{}"); r.Error == nil || r.Error.Code != -32600 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32600", r.line)
 	}
 	m.greet(`{"roots":{}}`)
 	id := m.startTool("ask", `{"method":"roots/list"}`)
@@ -230,11 +230,11 @@ func TestMCPRefusedGreeting(t *testing.T) {
 		ask = m.next()
 	}
 	if ask.Method != "roots/list" {
-		t.Fatal(ask.line)
+		t.Fatalf(`got %v, want the method "roots/list"`, ask.line)
 	}
 	m.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, ask.ID))
 	if r := m.answer(id); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	m.end()
 	w.clean()
@@ -272,7 +272,7 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	}
 	ctx := context.Background()
 	if b := <-start(ctx, "sleep", "{}", ""); !strings.Contains(b, "slept") {
-		t.Fatal(b)
+		t.Fatalf(`got %s, want "slept"`, b)
 	}
 	called := func(args string) {
 		t.Helper()
@@ -288,16 +288,16 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 	leave()
 	<-a
 	if b := <-start(ctx, "sleep", `{"ms":2000}`, ""); !strings.Contains(b, "slept") || strings.Contains(b, "SECRET") {
-		t.Error(b)
+		t.Errorf(`got %s, want "slept" without "SECRET"`, b)
 	}
 	// Its host is asked something already, and it asks more.
 	a = start(ctx, "questions", `{"method":"elicitation/create","n":2,"ms":700,"open":0}`, "")
 	asked := <-a
 	if !strings.Contains(asked, "question 0") || !strings.Contains(asked, "input_required") {
-		t.Fatal(asked)
+		t.Fatalf(`got %s, want "question 0" and "input_required"`, asked)
 	}
 	if b := <-start(ctx, "sleep", `{"ms":1500}`, ""); !strings.Contains(b, "slept") || strings.Contains(b, "question") {
-		t.Error(b)
+		t.Errorf(`got %s, want "slept" without "question"`, b)
 	}
 	var parked struct{ Result required }
 	json.Unmarshal([]byte(asked), &parked)
@@ -305,7 +305,7 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 		parked.Result.key())
 	if b := <-start(ctx, "questions", `{}`, again); !strings.Contains(b, "question 1") ||
 		!strings.Contains(b, "input_required") {
-		t.Error(b)
+		t.Errorf(`got %s, want "question 1" and "input_required"`, b)
 	}
 	// A host alone is asked, whatever was cancelled before: by a new process, as
 	// the one before never answers.
@@ -358,7 +358,7 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 	m.tool("shut", "{}")
 	if r := m.tool("echo", "{}").tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "child kid has closed its input") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "child kid has closed its input"`, r)
 	}
 	until(t, "it is started again", func() bool { return !m.tool("echo", "{}").tool(t).IsError })
 	// One that has just ended is told of with its last words.

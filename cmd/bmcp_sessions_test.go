@@ -29,7 +29,7 @@ func newWebHost(t *testing.T, url string) *webHost {
 	_, h, body := post(t, url, nil, greeting("2025-11-25"))
 	host := &webHost{t: t, url: url, session: h.Get("Mcp-Session-Id")}
 	if host.session == "" {
-		t.Fatal(body)
+		t.Fatalf("got %v, want a session", body)
 	}
 	return host
 }
@@ -181,12 +181,12 @@ func TestMCPHostsApart(t *testing.T) {
 	// A host's other child has the same browser.
 	if r := one.tool("list_pages", `{"session_id":"sub-agent-1"}`).text(); !strings.Contains(r, "/sub/one") ||
 		strings.Contains(r, "/host-") {
-		t.Error(r)
+		t.Errorf(`got %s, want "/sub/one" without "/host-"`, r)
 	}
 	st := statusOf(t, one.tool("coordinator_status", "{}").text())
 	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil ||
 		*st.Sessions[1].ID != "sub-agent-1" || st.Sessions[1].Tabs != 1 {
-		t.Errorf("%+v", st.Sessions)
+		t.Errorf(`got %+v, want 2 sessions: the host's without an ID, and "sub-agent-1" with 1 tab`, st.Sessions)
 	}
 	for _, c := range []struct{ args, want string }{
 		{`{"action":"list","session_id":"a b"}`, "1 to 64 letters"}, {`{"action":"list","session_id":["a"]}`,
@@ -235,7 +235,7 @@ func TestMCPHostsApart(t *testing.T) {
 			return !r.IsError
 		})
 		if !strings.Contains(said, "launched anew") || !strings.Contains(said, "page /after") {
-			t.Errorf("%s", said)
+			t.Errorf(`got %s, want "launched anew" and "page /after"`, said)
 		}
 	}
 	bmcp.Process.Kill()
@@ -266,13 +266,13 @@ func TestMCPSessionIDs(t *testing.T) {
 	st := statusOf(t, m.tool("coordinator_status", "{}").text(t))
 	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[0].Tabs != 1 || st.Sessions[1].ID == nil ||
 		st.Sessions[1].Tabs != 2 {
-		t.Errorf("%+v", st.Sessions)
+		t.Errorf("got %+v, want 2 sessions: the host's without an ID and with 1 tab, and one with 2", st.Sessions)
 	}
 	// The port is the host's, whoever connects.
 	if _, body := get(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/json/list", st.Port)); !strings.Contains(body,
 		"/mine") ||
 		strings.Contains(body, `/a"`) {
-		t.Error(body)
+		t.Errorf(`got %s, want "/mine" without '/a"'`, body)
 	}
 	bulk := m.tool("browser_execute_bulk", `{"session_id":"b","commands":[`+
 		`{"tool":"browser_tabs","args":{"action":"list"},"return_result":true},`+
@@ -285,12 +285,12 @@ func TestMCPSessionIDs(t *testing.T) {
 	m.tool("navigate_page", `{"pageId":1,"type":"url","url":"file:///etc/hostname"}`)
 	if r := m.tool("evaluate_script", `{"pageId":1,"function":"() => location.href"}`).text(t); !strings.Contains(r,
 		"file:///etc/hostname") {
-		t.Error(r)
+		t.Errorf(`got %s, want "file:///etc/hostname"`, r)
 	}
 	m.tool("performance_start_trace", `{"pageId":1,"reload":false,"autoStop":false}`)
 	if r := m.tool("performance_stop_trace", `{"pageId":1}`); r.tool(t).IsError ||
 		!strings.Contains(r.text(t), "trace has been stopped") {
-		t.Error(r.line)
+		t.Errorf(`got %v, want no error, and "trace has been stopped"`, r.line)
 	}
 	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/mine"))
 	until(t, "unused ones have ended", func() bool {
@@ -298,7 +298,7 @@ func TestMCPSessionIDs(t *testing.T) {
 	})
 	if r := m.tool("browser_tabs", `{"action":"list","session_id":"a"}`).text(t); !strings.Contains(r,
 		"had not been used for 15s") || strings.Contains(r, "(http") {
-		t.Error(r)
+		t.Errorf(`got %s, want "had not been used for 15s" without "(http"`, r)
 	}
 	if r := m.tool("browser_evaluate", `{"function":"() => document.cookie"}`).text(t); !strings.Contains(r,
 		"kept=yes") {
@@ -344,7 +344,7 @@ func TestMCPPortOfAChild(t *testing.T) {
 		}
 		if ws := h.tool("ws__env", args).text(); !strings.Contains(ws, "/session/") ||
 			!strings.Contains(ws, "/devtools/browser/") {
-			t.Errorf("%q", ws)
+			t.Errorf(`got %q, want "/session/" and "/devtools/browser/"`, ws)
 		}
 		if got := strings.Fields(h.tool("ws__getenv", args).text()); len(got) != 1 ||
 			!strings.Contains(got[0], "/session/") {
@@ -399,14 +399,14 @@ func TestMCPManySessionIDs(t *testing.T) {
 		seen[r.text()] = true
 	}
 	if r := use("one-more"); !r.IsError || !strings.Contains(r.text(), "32 session_ids in use") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "32 session_ids in use"`, r)
 	}
 	if r := m.tool("env", "{}").tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	m.tool("coordinator_stop_browser", fmt.Sprintf(`{"session_id":"%s-7"}`, strings.Repeat("long", 15)))
 	if r := use("one-more"); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	m.end()
 	w.clean()
@@ -442,7 +442,7 @@ func TestMCPStatelessSessions(t *testing.T) {
 				stateless))
 		var r rpc
 		if err := json.Unmarshal([]byte(body), &r); err != nil {
-			t.Fatal(body)
+			t.Fatalf("got %q: %v", body, err)
 		}
 		return r.text(t)
 	}

@@ -29,7 +29,7 @@ func TestMCPRelay(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "kid="+fake())
 	names := m.tools()
 	if i := slices.Index(names, "echo"); i < 6 || names[0] != "coordinator_list_browsers" {
-		t.Errorf("%v", names)
+		t.Errorf(`got %v, want 6 or more tools before those of the children, "coordinator_list_browsers" first`, names)
 	}
 	list := m.call("tools/list", "{}").line
 	// Without what bmcp adds.
@@ -49,11 +49,11 @@ func TestMCPRelay(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", r.line, want)
 	}
 	if r := m.tool("error", "{}"); r.Error == nil || r.Error.Code != -32042 || string(r.Error.Data) != `{"why":[1,2]}` {
-		t.Errorf("%s", r.line)
+		t.Errorf(`got %s, want the error -32042 with the data '{"why":[1,2]}'`, r.line)
 	}
 	if r := m.tool("nonesuch", "{}"); r.Error == nil || r.Error.Code != -32602 ||
 		!strings.Contains(r.Error.Message, "Unknown tool: nonesuch") {
-		t.Errorf("%s", r.line)
+		t.Errorf(`got %s, want the error -32602, "Unknown tool: nonesuch"`, r.line)
 	}
 	// Progress comes before the answer, all of it and in order.
 	id := m.start("tools/call", `{"name":"progress","arguments":{"n":150},"_meta":{"progressToken":"tok"}}`)
@@ -135,7 +135,7 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 		t.Helper()
 		if r := m.tool("browser_navigate", `{"url":"data:text/html,<title>one</title>"}`).text(t); !strings.Contains(r,
 			"Page Title: one") {
-			t.Error(r)
+			t.Errorf(`got %s, want "Page Title: one"`, r)
 		}
 	}
 	load()
@@ -183,19 +183,19 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 		`{"tool":"browser_tabs","args":{"action":"list"},"return_result":true}]}`).tool(t)
 	if bulk.IsError || bulk.Struct["success"] != true || !strings.Contains(fmt.Sprint(bulk.Struct["results"]),
 		"three") {
-		t.Errorf("%+v", bulk)
+		t.Errorf(`got %+v, want success and "three"`, bulk)
 	}
 	if r := m.tool("coordinator_launch_browser", `{"browserType":"brave"}`).tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "brave") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "brave"`, r)
 	}
 	if r := m.tool("coordinator_launch_browser", `{"headless":false}`).tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "no display") ||
 		!strings.HasSuffix(r.Content[0].Text, " (with headless true it needs none)") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "no display", " (with headless true it needs none)" at the end`, r)
 	}
 	if r := m.tool("coordinator_stop_browser", "{}").tool(t); r.IsError || r.Struct["running"] != false {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error, and that none runs", r)
 	}
 	if r := m.tool("coordinator_list_browsers", "{}").text(t); !strings.Contains(r, `"type":"chromium"`) {
 		t.Errorf("%s\nlacks %q", r, `"type":"chromium"`)
@@ -303,7 +303,8 @@ func TestMCPPools(t *testing.T) {
 		`"arguments":{"n":1}`) || !strings.Contains(r.line, `"btools/pool":"A"`) ||
 		!strings.Contains(r.line, `"btools/instance":"2"`) || !strings.Contains(r.line, `"a":1`) ||
 		!strings.Contains(r.line, "This result is from instance 2 of pool A.") {
-		t.Errorf("%s", r.line)
+		t.Errorf(`got %s, want '"arguments":{"n":1}' and '"btools/pool":"A"' and '"btools/instance":"2"' and '"a":1' `+
+			`and "This result is from instance 2 of pool A."`, r.line)
 	}
 	// Three at once, on three instances.
 	for range 3 {
@@ -360,11 +361,11 @@ func TestMCPPools(t *testing.T) {
 		}
 	}
 	if r := m.tool("echo", `{"browser_instance":[1]}`).tool(t); !r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want an error", r)
 	}
 	if r := m.tool("echo", `{"browser_pool":"C"}`).tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, `no pool is named "C"`) {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with 'no pool is named "C"'`, r)
 	}
 	until(t, "no lease is left", func() bool {
 		var s poolStatus
@@ -374,11 +375,11 @@ func TestMCPPools(t *testing.T) {
 	// The service is killed under it.
 	pids := w.state()
 	if len(pids.Pools) != 1 {
-		t.Fatalf("%+v", pids)
+		t.Fatalf("got %+v, want 1 pool", pids)
 	}
 	syscall.Kill(pids.Pools[0].Process.PID, syscall.SIGKILL)
 	if r := m.tool("echo", "{}"); r.tool(t).IsError {
-		t.Errorf("%s", r.line)
+		t.Errorf("got %s, want no error", r.line)
 	}
 	m.end()
 	w.clean()
@@ -392,10 +393,10 @@ func TestMCPBadChildren(t *testing.T) {
 	m := w.mcp([]string{"FAKE_TOOLS=same,crash"}, "--mcp", "a="+fake(), "--mcp", "b="+fake(), "--mcp",
 		"gone=/nonexistent/server", "--mcp", "sick=sh -c 'FAKE=crash exec "+bin+"/fakechild'")
 	if names := m.tools(); !slices.Contains(names, "same") || !slices.Contains(names, "b__same") {
-		t.Error(names)
+		t.Errorf(`got %v, want "same", "b__same"`, names)
 	}
 	if r := m.tool("b__same", "{}"); r.tool(t).IsError {
-		t.Error(r.line)
+		t.Errorf("got %v, want no error", r.line)
 	}
 	status := m.tool("coordinator_status", "{}").text(t)
 	for _, want := range []string{"cannot start child gone", "b__same: there is one already"} {
@@ -406,10 +407,10 @@ func TestMCPBadChildren(t *testing.T) {
 	// A crash is told with its last words; the next call has a new child.
 	if r := m.tool("crash", "{}").tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "child a ended (exit status 7): out of luck") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want an error with "child a ended (exit status 7): out of luck"`, r)
 	}
 	if r := m.tool("same", "{}").tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	m.tool("crash", "{}")
 	if r := m.tool("same", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "started again in") {
@@ -455,7 +456,7 @@ func TestMCPBadChildren(t *testing.T) {
 		m.startTool("echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
 	}
 	if r := m.tool("coordinator_status", "{}").tool(t); r.IsError {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want no error", r)
 	}
 	m.cmd.Process.Signal(syscall.SIGTERM)
 	m.wait()
@@ -483,7 +484,7 @@ func TestMCPCachedList(t *testing.T) {
 	// The child starts at its first call; where browsers are is there before.
 	m = w.mcp(nil, "--mcp", "a="+fake())
 	if names := m.tools(); !slices.Contains(names, "echo") {
-		t.Error(names)
+		t.Errorf(`got %v, want "echo"`, names)
 	}
 	until(t, "the proxy is there", func() bool { return len(w.state().Proxies) == 1 })
 	if kids() != 0 {
@@ -491,7 +492,7 @@ func TestMCPCachedList(t *testing.T) {
 	}
 	if status := m.tool("coordinator_status", "{}").text(t); !strings.Contains(status, `"cached":true`) ||
 		strings.Contains(status, `"proxy_port":null`) {
-		t.Error(status)
+		t.Errorf(`got %s, want '"cached":true' without '"proxy_port":null'`, status)
 	}
 	if r := m.tool("echo", "{}"); r.tool(t).IsError || kids() != 1 {
 		t.Error(r.line, w.ours())
@@ -522,7 +523,7 @@ func TestMCPCachedList(t *testing.T) {
 		}
 	}
 	if names := m.tools(); len(names) < 1000 {
-		t.Error(len(names))
+		t.Errorf("got %d tools, want 1000 or more", len(names))
 	}
 }
 
@@ -551,7 +552,7 @@ func TestMCPBadHosts(t *testing.T) {
 		}
 	}
 	if r := m.call("nonesuch/method", "{}"); r.Error == nil || r.Error.Code != -32601 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32601", r.line)
 	}
 	// Two with one ID: the first one is answered in its time.
 	m.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":300}}}`)
@@ -566,7 +567,7 @@ func TestMCPBadHosts(t *testing.T) {
 	// A host without sampling is asked for none.
 	if r := m.tool("ask", `{"method":"sampling/createMessage"}`).text(t); !strings.Contains(r,
 		"the host has no sampling") {
-		t.Error(r)
+		t.Errorf(`got %s, want "the host has no sampling"`, r)
 	}
 	// A long line, and half of one at the end.
 	m.send(`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"tool","arguments":{"x":"` +
@@ -583,12 +584,12 @@ func TestMCPBadHosts(t *testing.T) {
 	}
 	if r := m.call("server/discover", `{"_meta":`+stateless+`}`); r.Error != nil ||
 		!strings.Contains(r.line, "2026-07-28") {
-		t.Errorf("%s", r.line)
+		t.Errorf(`got %s, want no error, and "2026-07-28"`, r.line)
 	}
 	io.WriteString(m.in, `{"jsonrpc":"2.0","id":9,"met`)
 	m.in.Close()
 	if r := m.next(); r.Error == nil || r.Error.Code != -32700 {
-		t.Errorf("%s", r.line)
+		t.Errorf("got %s, want the error -32700", r.line)
 	}
 	m.wait()
 	w.clean()

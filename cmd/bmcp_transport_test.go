@@ -151,7 +151,7 @@ func TestFlush(t *testing.T) {
 	}
 	c.Wait()
 	if !strings.Contains(errs.String(), "cannot write the last messages to the host: it is not read") {
-		t.Error(errs.String())
+		t.Errorf(`got %s, want "cannot write the last messages to the host: it is not read"`, errs.String())
 	}
 
 	// By HTTP, when all ends.
@@ -210,7 +210,7 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "kid="+fake())
 	id := m.startTool("ask", `{"method":"elicitation/create","params":{"message":"name?"}}`)
 	if r := m.next(); r.Method != "elicitation/create" {
-		t.Error(r.line)
+		t.Errorf(`got %v, want the method "elicitation/create"`, r.line)
 	}
 	m.in.Close()
 	if r := m.answer(id); !strings.Contains(r.line, "can't answer") {
@@ -249,7 +249,7 @@ func TestMCPBatches(t *testing.T) {
 		t.Helper()
 		m.send(pings)
 		if r := m.next(); r.Error == nil || r.Error.Code != -32600 || !strings.Contains(r.line, "2025-03-26") {
-			t.Error(r.line)
+			t.Errorf(`got %v, want the error -32600, "2025-03-26"`, r.line)
 		}
 	}
 	refused()
@@ -286,7 +286,7 @@ func TestMCPBatches(t *testing.T) {
 	}
 	m.send(`[]`)
 	if r := m.next(); r.Error == nil || r.Error.Code != -32600 {
-		t.Error(r.line)
+		t.Errorf("got %v, want the error -32600", r.line)
 	}
 	m.end()
 	m = w.startMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--no-child")

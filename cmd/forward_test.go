@@ -47,7 +47,7 @@ func resultOf(t *testing.T, answer string) json.RawMessage {
 	t.Helper()
 	r := jsonrpc.Get(json.RawMessage(answer), "result")
 	if r == nil {
-		t.Fatal(answer)
+		t.Fatalf("got %v, want a result", answer)
 	}
 	return r
 }

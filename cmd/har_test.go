@@ -305,7 +305,7 @@ func TestTraceOfSessions(t *testing.T) {
 		_, url := at(name)
 		for range 2 {
 			if got := once(t, url, "Target.getTargets", `{}`); !strings.Contains(got, "about:blank") {
-				t.Error(got)
+				t.Errorf(`got %s, want "about:blank"`, got)
 			}
 		}
 	}

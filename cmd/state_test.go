@@ -99,7 +99,7 @@ func TestPoolStates(t *testing.T) {
 		t.Errorf("a lease of the pool's state shows %q", got)
 	}
 	if got := shows(t, a.Instance.WSURL, site+"/login"); got != "logged in" {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, "logged in")
 	}
 	w.run("bpool", "state", "save", "ann", "--from", a.Lease.ID).wants(t, 0, "")
 	b := p.lease("--state", "ann")

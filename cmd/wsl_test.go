@@ -140,7 +140,7 @@ func TestWSLChild(t *testing.T) {
 	env = append(env, "PATH="+w.path())
 	m := w.mcp(env, "--mcp", "kid=npx -y some-mcp {cdp_endpoint}")
 	if got := m.tool("echo", `{}`).text(t); !strings.Contains(got, "echo") {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want "echo"`, got)
 	}
 	args, _ := os.ReadFile(w.dir + "/node-args")
 	if f := strings.Split(strings.TrimSpace(string(args)), "\n"); len(f) != 4 ||
