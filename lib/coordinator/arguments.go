@@ -39,7 +39,7 @@ func (s *schema) check(args json.RawMessage) error {
 	return s.value("", args)
 }
 
-// value checks one value. Name is its place among the arguments, "" for all of
+// value checks one value. Name is its path among the arguments, "" for all of
 // them.
 func (s *schema) value(name string, v json.RawMessage) error {
 	called := name

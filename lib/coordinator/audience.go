@@ -23,8 +23,8 @@ const (
 
 // audienceOf is that of the request that something is done for.
 func audienceOf(ctx context.Context) audience {
-	if f, ok := ctx.Value(flightKey{}).(*flight); ok {
-		return f.audience
+	if req, ok := ctx.Value(requestKey{}).(*request); ok {
+		return req.audience
 	}
 	return ofHandshake
 }
@@ -54,9 +54,9 @@ func (to audience) ask(s *Session, p *process, m *jsonrpc.Message) {
 	need, ok := needs[m.Method]
 	switch {
 	case to == ofHandshake:
-		s.askDirectly(p, m)
+		s.forwardToHost(p, m)
 	case ok && jsonrpc.Get(json.RawMessage(to), need) != nil:
-		s.askLater(p, m)
+		s.requireInput(p, m)
 	default:
 		p.in.Write(jsonrpc.Failure(m.ID, errCannot(m)), false)
 	}

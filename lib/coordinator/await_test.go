@@ -12,16 +12,17 @@ import (
 func TestLateChild(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		listed := func(l *listing) chan struct{} { return l.listed }
+		listed := func(l *childCatalog) chan struct{} { return l.toolsKnown }
 		start := func() *Coordinator {
 			c := withChildren(t, "well", "late")
 			c.CacheDir = dir
 			for i := range c.Children { // as New does
 				l := c.readCache(&c.Children[i])
-				l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
+				l.initialized, l.toolsKnown = make(chan struct{}), make(chan struct{})
+				l.toolsFresh = make(chan struct{})
 				c.listings[c.Children[i].Name] = l
 			}
-			if _, _, err := c.list(&c.Children[0], "{}", toolsNamed("echo")); err != nil {
+			if _, _, err := c.updateTools(&c.Children[0], "{}", toolsNamed("echo")); err != nil {
 				t.Fatal(err)
 			}
 			return c
@@ -48,7 +49,7 @@ func TestLateChild(t *testing.T) {
 		waits(c, DefaultLimits.Late)
 		waits(c, 0)
 		// It answers after all: the next run has its list, and no word of that.
-		c.list(&c.Children[1], "{}", toolsNamed("slow"))
+		c.updateTools(&c.Children[1], "{}", toolsNamed("slow"))
 		if l := c.readCache(&c.Children[1]); !l.known || l.Late {
 			t.Errorf("%+v", l)
 		}

@@ -12,43 +12,43 @@ import (
 // What bounds the children of pools: TIMEOUT each call of a tool, and
 // HEALTH_TIMEOUT the answer to a ping, which each is sent at HEALTH_INTERVAL.
 
-// errLate says that a tool has not answered in time.
+// errLate is the error of a tool that has not answered in time.
 func errLate(child *Child, b Browser) error {
 	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name,
 		b.CallTimeout, b.Pool)
 }
 
-// bound has a call fail when its time is over.
-func (s *Session) bound(f *flight) {
-	if f.place == nil || f.place.CallTimeout <= 0 || f.Method != "tools/call" {
+// bound limits the time of a call.
+func (s *Session) bound(req *request) {
+	if req.lease == nil || req.lease.CallTimeout <= 0 || req.Method != "tools/call" {
 		return
 	}
-	f.late.Store(time.AfterFunc(f.place.CallTimeout, func() { s.do(func() { s.expire(f) }) }))
+	req.late.Store(time.AfterFunc(req.lease.CallTimeout, func() { s.do(func() { s.expire(req) }) }))
 	over := false
-	if s.read(func(t *table) { over = t.IsOver(&f.Request) }); over {
-		f.late.Load().Stop()
+	if s.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
+		req.late.Load().Stop()
 	}
 }
 
-// expire ends a call whose time is over. One whose child waits for the host's
-// answer has as long again.
-func (s *Session) expire(f *flight) {
-	p, _ := f.Child()
-	late := faultOf(f, errLate(p.child, f.place.Browser))
+// expire ends a call whose time is over. If its child waits for the host, the call
+// gets as long again.
+func (s *Session) expire(req *request) {
+	p, _ := req.Child()
+	late := faultOf(req, errLate(p.child, req.lease.Browser))
 	s.apply(func(t *table) []effect {
-		over, again := t.Late(&f.Request)
+		over, again := t.Late(&req.Request)
 		if again {
-			f.late.Load().Reset(f.place.CallTimeout)
+			req.late.Load().Reset(req.lease.CallTimeout)
 		}
 		if !over {
 			return nil
 		}
-		return t.End(&f.Request, late, "it took too long")
+		return t.End(&req.Request, late, "it took too long")
 	})
 }
 
-// callTool calls a tool for us, as long as its place has it.
-func (p *process) callTool(ctx context.Context, params []byte, at *place) ([]byte, error) {
+// callTool calls a tool for bmcp, within the time limit of the lease.
+func (p *process) callTool(ctx context.Context, params []byte, at *lease) ([]byte, error) {
 	if at != nil && at.CallTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.child, at.Browser))
@@ -57,8 +57,8 @@ func (p *process) callTool(ctx context.Context, params []byte, at *place) ([]byt
 	return p.call(ctx, "tools/call", params)
 }
 
-// watchHealth pings the child until it has ended. One that does not answer is
-// of no use: its calls fail, and the next one starts another child.
+// watchHealth pings the child until it has ended. A child that does not answer is
+// stopped: its calls fail, and the next call starts another one.
 func (s *Session) watchHealth(p *process) {
 	interval, timeout := p.browser.HealthInterval, p.browser.HealthTimeout
 	if interval <= 0 {
@@ -85,14 +85,14 @@ func (s *Session) watchHealth(p *process) {
 			err = fmt.Errorf("child %s did not answer a ping within %v (HEALTH_TIMEOUT of pool %s): it was stopped",
 				p.child.Name, timeout, p.browser.Pool)
 			s.c.Log.Warn(err.Error())
-			p.giveUp(err)
+			p.abort(err)
 		}
 		return
 	}
 }
 
-// giveUp answers what the child has not, and stops it.
-func (p *process) giveUp(err error) {
+// abort answers the open calls with an error and stops the child.
+func (p *process) abort(err error) {
 	p.fail(err)
 	p.mu.Lock()
 	calls := p.calls

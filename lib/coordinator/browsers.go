@@ -11,72 +11,72 @@ import (
 	"btools/lib/proc"
 )
 
-// Browser is where a child finds its browser.
+// Browser is a browser and its endpoint.
 type Browser struct {
 	Pool, Instance string // "" without pools
-	Session        string // that is a virtual browser; "": it is a whole one
+	Session        string // of a virtual browser; "": it is a whole one
 	ID             string
-	HTTPURL, WSURL string // that stay; "": the child is to start one itself
+	HTTPURL, WSURL string // stable; "": the child launches the browser itself
 	Port           int
 	Type           string
 	Headless       bool
-	Profile        string        // that one which a child launches is to use; "": a temporary one
+	Profile        string        // of a browser that a child launches; "": a temporary one
 	Windows        bool          // its child runs on Windows' Node.js, from WSL
 	Isolated       bool          // each lease has a browser of its own
-	Virtual        bool          // which is a part of one that leases share
+	Virtual        bool          // a part of a browser that leases share
 	CallTimeout    time.Duration // of a tool's call; 0: no bound
-	// The child is pinged at this interval, and has this time to answer; 0: it
-	// is not.
+	// The child is pinged at this interval and has this long to answer; 0: never.
 	HealthInterval, HealthTimeout time.Duration
 }
 
-// isBelow reports whether the browser has its endpoint below a port's root,
-// where others are.
+// isBelow reports whether the endpoint is below the root of a port that other
+// browsers share.
 func (b *Browser) isBelow() bool {
 	u, err := url.Parse(b.HTTPURL)
 	return err == nil && strings.Trim(u.Path, "/") != ""
 }
 
-// place is a browser for one call.
-type place struct {
+// lease is a browser for one call.
+type lease struct {
 	Browser
-	died    <-chan struct{} // closed when this browser is no more; nil: not known
+	died    <-chan struct{} // closed when the browser has ended; nil: unknown
 	release func()
-	many    bool     // the next call may well be on another one
-	fresh   bool     // it is a new browser each time
-	why     string   // the browser before it has ended, "" if that is not known
-	news    *news    // of its lease; nil: none come
-	virtual *virtual // that it is of; nil: it is a whole one
-	// again reports whether a lease is still ours, what its browser's death
-	// closes now, and which browser that is.
-	again func(context.Context) (died <-chan struct{}, id string, ours bool)
+	several bool     // the next call may get another browser
+	fresh   bool     // each call gets a new browser
+	ended   string   // why the previous browser ended; "": unknown
+	news    *news    // nil: none arrive
+	virtual *virtual // nil: it is a whole browser
+	// renew reports whether the lease still holds, what is closed when its browser
+	// dies now, and the ID of that browser.
+	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
-// Browsers are where calls find their browsers: those of Single, Pooled, Served
-// or Left. Nothing else knows which of these they are.
+// Browsers are a source of browsers for calls: Single, Pooled, Served or
+// ChildLaunched. Nothing else knows which of these it is.
 type Browsers interface {
-	// of is what a session has of them.
+	// of returns the source as one session uses it.
 	of(s *Session) claims
-	// any is where a child can be started before it is called, every all such
-	// places.
-	any(ctx context.Context) (Browser, error)
-	every(ctx context.Context) ([]Browser, error)
-	// early reports whether the browser is not up, but any is where it will be.
+	// target is the browser that a child can be started for before it is called,
+	// targets are all of them.
+	target(ctx context.Context) (Browser, error)
+	targets(ctx context.Context) ([]Browser, error)
+	// early reports whether the browser is not running, but its endpoint is known
+	// already.
 	early() bool
-	// parted is the one browser, if it is shown in parts; else nil.
+	// parted returns the one browser if it is shared in parts, else nil.
 	parted() *single
-	// arguments are those that choose a browser, of tools that need one.
+	// arguments are the arguments that choose a browser, in tools that need one.
 	arguments() arguments
-	// tools are those that our own list has for them, instructions what agents
-	// have to know. Drives says whether there are children that drive them.
+	// tools are bmcp's own tools for these browsers, instructions what agents have
+	// to know. Drives says whether there are children that drive the browsers.
 	tools(c *Coordinator) []ownTool
 	instructions(drives bool) string
-	// describe fills in what coordinator_status says of them.
+	// describe fills in the browsers' part of coordinator_status.
 	describe(ctx context.Context, s *Session, st *status)
 	close()
 }
 
-// arguments are those of a tool's call that choose its browser.
+// arguments are the arguments of a tool call that choose its browser.
 type arguments int
 
 const (
@@ -87,18 +87,19 @@ const (
 
 // claims are the browsers that a session uses, or keeps between its calls.
 type claims interface {
-	// take returns a browser that is up, for one call.
-	take(ctx context.Context, w which) (*place, error)
-	// ready is take where nothing has to be waited for, else nil.
-	ready(w which) *place
-	// lost is what has become of a browser that was kept, once; "": nothing.
+	// take leases a running browser for one call.
+	take(ctx context.Context, w which) (*lease, error)
+	// tryTake is take without waiting; it returns nil if something has to be
+	// waited for.
+	tryTake(w which) *lease
+	// lost returns, once, what has become of a browser that was kept; "": nothing.
 	lost() string
-	// leave lets no browser be taken any more, and returns those to be released.
-	leave() (held []*place)
+	// leave prevents further leases, and returns those to be released.
+	leave() (held []*lease)
 }
 
-// watch returns a channel that is closed when a process has ended. It is
-// watched in a goroutine of the group until the context ends.
+// watch returns a channel that is closed when a process has ended. A goroutine of
+// the group watches it until the context ends.
 func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} {
 	id, err := proc.Of(pid)
 	died := make(chan struct{})
@@ -114,41 +115,43 @@ func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} 
 	return died
 }
 
-// Left leaves the browser to the children, as one that DevTools can't reach.
-func Left(browser string, headless bool) Browsers {
-	return noBrowser{Browser{Type: browser, Headless: headless}}
+// ChildLaunched leaves the launch of the browser to the children, as DevTools
+// cannot reach it.
+func ChildLaunched(browser string, headless bool) Browsers {
+	return childLaunched{Browser{Type: browser, Headless: headless}}
 }
 
-// LeftNote says what a person must know of a browser that is left to children.
-func LeftNote(browser string) string {
+// ChildLaunchedNote says what a person must know of a browser that children
+// launch.
+func ChildLaunchedNote(browser string) string {
 	return fmt.Sprintf("Playwright drives only a %[1]s of its own, not one that bfind lists; "+
 		"\"npx playwright install %[1]s\" installs it", browser)
 }
 
-type noBrowser struct{ Browser }
+type childLaunched struct{ Browser }
 
-func (n noBrowser) of(*Session) claims                       { return n }
-func (n noBrowser) any(context.Context) (Browser, error)     { return n.Browser, nil }
-func (n noBrowser) every(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
-func (n noBrowser) early() bool                              { return false }
-func (n noBrowser) parted() *single                          { return nil }
-func (n noBrowser) arguments() arguments                     { return noArguments }
-func (n noBrowser) tools(*Coordinator) []ownTool             { return nil }
-func (n noBrowser) close()                                   {}
+func (n childLaunched) of(*Session) claims                         { return n }
+func (n childLaunched) target(context.Context) (Browser, error)    { return n.Browser, nil }
+func (n childLaunched) targets(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
+func (n childLaunched) early() bool                                { return false }
+func (n childLaunched) parted() *single                            { return nil }
+func (n childLaunched) arguments() arguments                       { return noArguments }
+func (n childLaunched) tools(*Coordinator) []ownTool               { return nil }
+func (n childLaunched) close()                                     {}
 
-func (n noBrowser) instructions(drives bool) string {
+func (n childLaunched) instructions(drives bool) string {
 	if !drives {
 		return ""
 	}
 	return fmt.Sprintf(leftInstructions, n.Type)
 }
 
-func (n noBrowser) describe(_ context.Context, _ *Session, st *status) {
-	st.Notes = append(st.Notes, LeftNote(n.Type))
+func (n childLaunched) describe(_ context.Context, _ *Session, st *status) {
+	st.Notes = append(st.Notes, ChildLaunchedNote(n.Type))
 }
 
-func (n noBrowser) ready(which) *place { return &place{Browser: n.Browser, release: func() {}} }
+func (n childLaunched) tryTake(which) *lease { return &lease{Browser: n.Browser, release: func() {}} }
 
-func (n noBrowser) take(context.Context, which) (*place, error) { return n.ready(which{}), nil }
-func (n noBrowser) lost() string                                { return "" }
-func (n noBrowser) leave() []*place                             { return nil }
+func (n childLaunched) take(context.Context, which) (*lease, error) { return n.tryTake(which{}), nil }
+func (n childLaunched) lost() string                                { return "" }
+func (n childLaunched) leave() []*lease                             { return nil }

@@ -52,15 +52,15 @@ type bulkResult struct {
 	Errors   []bulkError       `json:"errors"`
 	Stopped  *int              `json:"stopped_at"` // the command that the rest was left out after
 
-	at    *place            // that it was done on; nil: none was needed
+	at    *lease            // nil: none was needed
 	items []json.RawMessage // content of the results that is no text
 }
 
 // bulkRun is a bulk call that is being answered.
 type bulkRun struct {
 	*Session
-	asked which  // what the call names
-	at    *place // that is held for all commands; nil: none has needed one
+	asked which  // by the call
+	at    *lease // for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
 
 	watching sync.WaitGroup // the browser
@@ -129,7 +129,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if !ok {
 		return nil, b.unknown(command.Tool)
 	}
-	var on *place
+	var on *lease
 	if r.child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	}
 	params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
 	params = jsonrpc.Set(params, "name", quote(command.Tool))
-	if err := b.checkPlace(r, params); err != nil {
+	if err := b.checkBrowser(r, params); err != nil {
 		return nil, err
 	}
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tools/call", params))
@@ -152,7 +152,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	return child.callTool(ctx, r.rename(m).Params, on)
 }
 
-// hold takes the browser that the commands share, unless there is one already.
+// hold leases the browser that the commands share, unless it is leased already.
 // Its death ends them.
 func (b *bulkRun) hold(ctx context.Context) error {
 	if b.at != nil {
@@ -175,9 +175,9 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	return nil
 }
 
-// checkPlace refuses a command that names another browser than the one that it
+// checkBrowser refuses a command that names another browser than the one that it
 // would run on: the agent would believe that it drives that one.
-func (b *bulkRun) checkPlace(r route, params json.RawMessage) error {
+func (b *bulkRun) checkBrowser(r route, params json.RawMessage) error {
 	named, err := r.which(jsonrpc.Get(params, "arguments"))
 	if err != nil {
 		return err
@@ -200,8 +200,8 @@ func (b *bulkRun) checkPlace(r route, params json.RawMessage) error {
 	return nil
 }
 
-// take keeps a result's content that is no text, such as images, to be shown as
-// what it is. The result says in its place which item that is.
+// take keeps the content of a result that is not text, such as images, to show it
+// unchanged. The result refers to the item by its index.
 func (b *bulkResult) take(result json.RawMessage) json.RawMessage {
 	var content []json.RawMessage
 	some := len(b.items)
@@ -240,8 +240,9 @@ func (b *bulkResult) addTo(result *mcp.CallToolResult) {
 	}
 }
 
-// placedBulk tells in a result what its reader has to know of where it is from.
-func placedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.CallToolResult {
+// remarkedBulk adds to a result what its reader has to know of where it comes
+// from.
+func remarkedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.CallToolResult {
 	if s == nil || b.at == nil {
 		return result
 	}

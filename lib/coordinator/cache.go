@@ -17,8 +17,8 @@ func (c *Coordinator) cachePath(child *Child) string {
 	return filepath.Join(c.CacheDir, "child-"+child.fingerprint()+".json")
 }
 
-func (c *Coordinator) readCache(child *Child) *listing {
-	l := &listing{}
+func (c *Coordinator) readCache(child *Child) *childCatalog {
+	l := &childCatalog{}
 	b, err := os.ReadFile(c.cachePath(child))
 	if err == nil && json.Unmarshal(b, l) == nil {
 		l.known = !l.Late
@@ -27,7 +27,7 @@ func (c *Coordinator) readCache(child *Child) *listing {
 }
 
 // writeCache keeps a list. That it can't is no fault: it is asked for again.
-func (c *Coordinator) writeCache(child *Child, l *listing) {
+func (c *Coordinator) writeCache(child *Child, l *childCatalog) {
 	path := c.cachePath(child)
 	if path == "" {
 		return

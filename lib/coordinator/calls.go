@@ -10,16 +10,16 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// call is a request to a child that it has not answered.
+// call is a request to a child that is not answered yet.
 type call struct {
 	answer func(*jsonrpc.Message, error)
-	asks   bool // the child may ask the host something in its course
+	asks   bool // the child may send requests to the host meanwhile
 }
 
-// askers are the requests in whose course a child may ask something.
+// askers are the methods during which a child may send requests to the host.
 var askers = []string{"tools/call", "prompts/get", "resources/read"}
 
-// newID is an ID for a request to the child.
+// newID returns an ID for a request to the child.
 func (p *process) newID() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,17 +27,17 @@ func (p *process) newID() int64 {
 	return p.last
 }
 
-// relay sends a request as it is, but for its ID, which is a new one. Answer is
-// called once, unless relay returns an error: then it never is.
+// relay sends a request unchanged but for its ID. Answer is called once, unless
+// relay returns an error: then it is never called.
 func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
 	p.mu.Lock()
-	if p.why != nil {
+	if p.err != nil {
 		defer p.mu.Unlock()
-		return p.why
+		return p.err
 	}
 	p.calls[n] = call{answer, slices.Contains(askers, m.Method)}
 	p.mu.Unlock()
-	// What can't be written as the child has ended is answered by its end.
+	// If the child has ended, its end answers the request.
 	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) && p.in.Lost() == nil && p.gone() == nil {
 		p.mu.Lock()
 		_, open := p.calls[n]
@@ -50,9 +50,8 @@ func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 	return nil
 }
 
-// forget has the answer to a request dropped; it tells the child, which need
-// not heed it.
-func (p *process) forget(n int64, reason string) {
+// cancel drops the answer to a request and tells the child, which may ignore that.
+func (p *process) cancel(n int64, reason string) {
 	p.mu.Lock()
 	c, open := p.calls[n]
 	delete(p.calls, n)
@@ -70,7 +69,7 @@ func (p *process) notify(method string, params json.RawMessage) {
 	p.in.Write(jsonrpc.Request(nil, method, params), false)
 }
 
-// tell makes a request whose answer is of no interest, but to the log.
+// tell sends a request whose answer matters only to the log.
 func (p *process) tell(method string, params json.RawMessage) {
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
 	if err != nil {
@@ -81,7 +80,7 @@ func (p *process) tell(method string, params json.RawMessage) {
 			err = errorOf(m)
 		}
 		if err != nil {
-			p.words.say("it does not answer " + method + ": " + err.Error())
+			p.stderr.writeLine("it does not answer " + method + ": " + err.Error())
 		}
 	}
 	if err := p.relay(p.newID(), m, answer); err != nil {
@@ -89,12 +88,12 @@ func (p *process) tell(method string, params json.RawMessage) {
 	}
 }
 
-// logs has the child log messages of a level too.
+// logs lowers the level that the child logs, if necessary.
 func (p *process) logs(level int) {
 	p.mu.Lock()
-	more := level < p.quiet && jsonrpc.Get(p.can, "logging") != nil
+	more := level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
 	if more {
-		p.quiet = level
+		p.logLevel = level
 	}
 	p.mu.Unlock()
 	if more {
@@ -102,8 +101,8 @@ func (p *process) logs(level int) {
 	}
 }
 
-// call makes a request of our own, and returns its result. An error of the
-// child is a *jsonrpc.Error.
+// call makes a request of bmcp's own and returns its result. An error of the child
+// is a *jsonrpc.Error.
 func (p *process) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type reply struct {
 		m   *jsonrpc.Message
@@ -125,13 +124,13 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		}
 		return r.m.Result, errorOf(r.m)
 	case <-ctx.Done():
-		p.forget(n, context.Cause(ctx).Error())
+		p.cancel(n, context.Cause(ctx).Error())
 		return nil, context.Cause(ctx)
 	}
 }
 
-// answerTo is what takes the answer to a request, nil if nobody does any more.
-// Ours is false if there was no such request.
+// answerTo returns the callback for the answer to a request, nil if nobody waits
+// for it any more. Ours is false if there was no such request.
 func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, error), ours bool) {
 	n, _ := strconv.ParseInt(string(id), 10, 64)
 	p.mu.Lock()
@@ -142,9 +141,8 @@ func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, er
 	return answer, n > 0 && n <= p.last
 }
 
-// Alone reports whether the child can't mean another request than this one if
-// it says something: others that it has not answered count, though they may be
-// cancelled.
+// Alone reports whether a message of the child can only concern this request.
+// Cancelled requests that the child has not answered count as others.
 func (p *process) Alone(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,8 +155,8 @@ func (p *process) Alone(n int64) bool {
 	return open && len(p.forgotten) == 0
 }
 
-// open is how many calls the child may ask something in the course of, and
-// whether some were cancelled that it has not answered.
+// open returns the number of open calls that the child may ask about, and whether
+// there are cancelled ones that it has not answered.
 func (p *process) open() (calls int, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,14 +168,14 @@ func (p *process) open() (calls int, cancelled bool) {
 	return calls, len(p.forgotten) > 0
 }
 
-// Bounds of a list that a child gives in pages: one may never end.
+// Bounds of a paginated list: a child may never end it.
 const (
 	maxPages     = 1000
 	maxItems     = 20_000
 	maxListBytes = jsonrpc.MaxLine
 )
 
-// pages are the items of a paginated list.
+// pages returns all items of a paginated list.
 func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
 	var params json.RawMessage
 	size := 0

@@ -122,11 +122,11 @@ func newFixture(t *testing.T, b behaviour) *fixture { return newFixtureWith(t, L
 
 func newFixtureWith(t *testing.T, limits Limits, b behaviour) *fixture {
 	f := &fixture{t: t}
-	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+	c := New(Options{Browsers: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard, Limits: limits,
 		Children: []Child{{Name: "c", Argv: []string{os.Args[0]}}},
 		Detect:   func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
-	c.start = func(context.Context, *Child, Browser, *lastWords) (program, error) {
+	c.start = func(context.Context, *Child, Browser, *stderrTail) (program, error) {
 		p := &fakeProgram{done: make(chan error, 1)}
 		p.inEnd, p.in = newPipe()
 		p.out, p.outEnd = newPipe()

@@ -8,15 +8,16 @@ import (
 
 // children are the children of a session.
 type children struct {
-	mu       sync.Mutex
-	all      map[string]*kid   // by child, audience and browser
-	started  map[audience]bool // that children were started for
-	replaced []*process        // that go on for calls that await input, see Session.replace
-	closed   bool
+	mu          sync.Mutex
+	supervisors map[string]*supervisor // by child, audience and browser
+	started     map[audience]bool      // that children were started for
+	replaced    []*process             // that go on for calls that await input, see Session.replace
+	closed      bool
 }
 
-// kid is the child for a browser and an audience, nil if the session is closed.
-func (s *Session) kid(child *Child, b Browser, to audience) *kid {
+// supervisor returns the supervisor of the child for a browser and an audience,
+// nil if the session is closed.
+func (s *Session) supervisor(child *Child, b Browser, to audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
@@ -27,33 +28,33 @@ func (s *Session) kid(child *Child, b Browser, to audience) *kid {
 	if c.closed {
 		return nil
 	}
-	k := c.all[key]
+	sup := c.supervisors[key]
 	var subs map[string]int
-	if k != nil && child.drives && k.browser.HTTPURL != b.HTTPURL {
-		if !s.do(k.stop) { // its browser has moved
+	if sup != nil && child.drives && sup.browser.HTTPURL != b.HTTPURL {
+		if !s.do(sup.stop) { // its browser has moved
 			return nil
 		}
-		subs = k.subscriptions()
-		k = nil
+		subs = sup.subscriptions()
+		sup = nil
 	}
-	if k == nil {
-		k = newKid(s, child, b, to, subs)
-		c.all[key] = k
+	if sup == nil {
+		sup = newSupervisor(s, child, b, to, subs)
+		c.supervisors[key] = sup
 	}
-	return k
+	return sup
 }
 
-// list are all of them, whether they run or not.
-func (c *children) list() []*kid {
+// list returns all supervisors, whether their children run or not.
+func (c *children) list() []*supervisor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Values(c.all))
+	return slices.Collect(maps.Values(c.supervisors))
 }
 
-// running are the processes that run.
+// running returns the running processes.
 func (c *children) running() (running []*process) {
-	for _, k := range c.list() {
-		if p := k.running(); p != nil {
+	for _, sup := range c.list() {
+		if p := sup.running(); p != nil {
 			running = append(running, p)
 		}
 	}
@@ -77,14 +78,14 @@ func (c *children) hasRoom(to audience, most int) bool {
 	return c.started[to] || len(c.started) < most
 }
 
-// remove removes those of a virtual browser.
-func (c *children) remove(browser string) (removed []*kid) {
+// remove removes the supervisors of a virtual browser.
+func (c *children) remove(browser string) (removed []*supervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, k := range c.all {
-		if k.browser.Session == browser {
-			removed = append(removed, k)
-			delete(c.all, key)
+	for key, sup := range c.supervisors {
+		if sup.browser.Session == browser {
+			removed = append(removed, sup)
+			delete(c.supervisors, key)
 		}
 	}
 	return removed
@@ -108,10 +109,10 @@ func (c *children) finish(p *process) {
 	c.replaced = slices.DeleteFunc(c.replaced, func(other *process) bool { return other == p })
 }
 
-// close lets no more be made. It returns those that are to be stopped.
-func (c *children) close() map[string]*kid {
+// close prevents new supervisors. It returns those to be stopped.
+func (c *children) close() map[string]*supervisor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	return maps.Clone(c.all) // one may be ended just now
+	return maps.Clone(c.supervisors) // one may be ended just now
 }

@@ -1,6 +1,7 @@
-// Package coordinator is an MCP server that has others below it: it starts
-// them when they are needed, each for the browser that it is to drive, merges
-// their tools into one list, and relays what is said either way as it is.
+// Package coordinator is an MCP server in front of others, its children. It starts
+// a child when it is needed, once for each browser; merges the tools of all
+// children into one list; and relays requests and notifications both ways,
+// unchanged where possible.
 package coordinator
 
 import (
@@ -25,16 +26,15 @@ import (
 	"btools/lib/wait"
 )
 
-// Options say what a coordinator coordinates.
+// Options configure a coordinator.
 type Options struct {
 	Children []Child
 	Browsers Browsers
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
-	// Eager has each session start all its children when it begins, one for
-	// each browser.
+	// Eager starts all children when a session begins, one for each browser.
 	Eager bool
-	// NoBulk leaves browser_execute_bulk out.
+	// NoBulk omits browser_execute_bulk.
 	NoBulk bool
 	Limits Limits
 	// Detect lists the installed browsers.
@@ -43,7 +43,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Coordinator is what all sessions share.
+// Coordinator is the state that all sessions share.
 type Coordinator struct {
 	Options
 	npm      npm
@@ -53,7 +53,7 @@ type Coordinator struct {
 	ownTools []json.RawMessage
 
 	mu       sync.Mutex
-	listings map[string]*listing // by the child's name
+	listings map[string]*childCatalog // by the child's name
 	sessions map[*Session]bool
 	version  atomic.Int64 // of the tools in them
 	ids      atomic.Int64 // session_ids that are in use
@@ -61,34 +61,34 @@ type Coordinator struct {
 	releasing sync.WaitGroup // browsers that calls have used
 }
 
-// listing is what is known of a child: from its last run, until it has said it
-// itself.
-type listing struct {
+// childCatalog is what is known of a child: from its last run until it has
+// answered in this one.
+type childCatalog struct {
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
 	Instructions string            `json:"instructions,omitempty"`
 	Tools        []json.RawMessage `json:"tools"`
-	// For are what the hosts could be asked that the child has listed these for:
-	// to others it may list other tools.
+	// For are the capabilities of the hosts that these tools were listed for: the
+	// child may list other tools to other hosts.
 	For []string `json:"for,omitempty"`
-	// Late is true of one that did not list its tools in time, if it has not
-	// since.
+	// Late is true if the child did not list its tools in time and has not listed
+	// them since.
 	Late bool `json:"late,omitempty"`
 
-	known   bool          // there is one, if only of the last run
-	live    bool          // the child has said it in this run
-	greeted chan struct{} // closed when its capabilities are known
-	listed  chan struct{} // closed when its tools are known, or it can't be started
-	said    chan struct{} // the same, but for those of the last run
-	began   time.Time     // when it was waited for first
-	quiet   bool          // it did not answer a request of ours in time, and none since
-	err     error         // why it could not be started the last time
-	told    string        // what was last told of that
+	known       bool          // from this run or the last one
+	live        bool          // from this run
+	initialized chan struct{} // closed when its capabilities are known
+	toolsKnown  chan struct{} // closed when its tools are known, or it cannot be started
+	toolsFresh  chan struct{} // the same, but not closed by the tools of the last run
+	began       time.Time     // when the first caller began to wait for it
+	quiet       bool          // it did not answer our last request in time
+	err         error         // why it could not be started last
+	warned      string        // the last warning about that
 }
 
 // New makes a coordinator.
 func New(o Options) *Coordinator {
 	o.Limits = o.Limits.orDefault()
-	c := &Coordinator{Options: o, listings: map[string]*listing{}, sessions: map[*Session]bool{}}
+	c := &Coordinator{Options: o, listings: map[string]*childCatalog{}, sessions: map[*Session]bool{}}
 	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {
@@ -99,10 +99,10 @@ func New(o Options) *Coordinator {
 		child := &c.Children[i]
 		child.drives = run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
 		l := c.readCache(child)
-		l.greeted, l.listed, l.said = make(chan struct{}), make(chan struct{}), make(chan struct{})
+		l.initialized, l.toolsKnown, l.toolsFresh = make(chan struct{}), make(chan struct{}), make(chan struct{})
 		if l.known {
-			close(l.greeted)
-			close(l.listed)
+			close(l.initialized)
+			close(l.toolsKnown)
 		}
 		c.listings[c.Children[i].Name] = l
 		if err := c.Children[i].isThere(); err != nil {
@@ -127,21 +127,22 @@ func (c *Coordinator) Close() {
 	c.Browsers.close()
 }
 
-// greet notes what a child says of itself when it is initialized.
-func (c *Coordinator) greet(child *Child, result json.RawMessage) {
+// initialized records the answer of a child to initialize.
+func (c *Coordinator) initialized(child *Child, result json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	l.err, l.told = nil, ""
+	l.err, l.warned = nil, ""
 	l.Capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
 	l.Instructions = jsonrpc.GetString(result, "instructions")
-	closeOnce(l.greeted)
+	closeOnce(l.initialized)
 }
 
-// list notes a child's tools for hosts that can be asked this, and reports
-// whether they have changed. What it returns is what they are kept as.
-func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (kept []json.RawMessage, changed bool,
-	err error) {
+// updateTools records a child's tools for hosts with these capabilities, and
+// reports whether they have changed. It returns the tools as the catalog keeps
+// them.
+func (c *Coordinator) updateTools(child *Child, can string, tools []json.RawMessage) (
+	kept []json.RawMessage, changed bool, err error) {
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
 		if json.Compact(&b, t) != nil {
@@ -161,8 +162,8 @@ func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (k
 	if !slices.Contains(l.For, can) {
 		l.For = append(slices.Clone(l.For), can)
 	}
-	closeOnce(l.listed)
-	closeOnce(l.said)
+	closeOnce(l.toolsKnown)
+	closeOnce(l.toolsFresh)
 	now := *l
 	c.mu.Unlock()
 	if changed || fresh {
@@ -171,12 +172,12 @@ func (c *Coordinator) list(child *Child, can string, tools []json.RawMessage) (k
 	return now.Tools, changed, nil
 }
 
-// failed notes that a child could not be started, and tells it once.
+// failed records that a child could not be started, and logs that once.
 func (c *Coordinator) failed(child *Child, err error) {
 	c.mu.Lock()
 	l := c.listings[child.Name]
-	told := l.told == err.Error()
-	l.told = err.Error()
+	told := l.warned == err.Error()
+	l.warned = err.Error()
 	c.mu.Unlock()
 	if !told {
 		c.Log.Warn(err.Error())
@@ -184,19 +185,19 @@ func (c *Coordinator) failed(child *Child, err error) {
 	c.note(child, err)
 }
 
-// note notes why a child can't be started now.
+// note records why a child cannot be started now.
 func (c *Coordinator) note(child *Child, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
 	l.err = err
 	c.version.Add(1) // the status' description has it
-	closeOnce(l.greeted)
-	closeOnce(l.listed)
-	closeOnce(l.said)
+	closeOnce(l.initialized)
+	closeOnce(l.toolsKnown)
+	closeOnce(l.toolsFresh)
 }
 
-// missing are the children whose tools are not there, and why.
+// missing returns the children whose tools are missing, and why.
 func (c *Coordinator) missing() (names []string, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,10 +210,10 @@ func (c *Coordinator) missing() (names []string, why string) {
 	return names, strings.Join(all, "; ")
 }
 
-// await waits until all children are as far as of says, or the context ends. A
-// child that does not get there is waited for only once, for this long: all who
-// wait for it do so from when the first one did.
-func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*listing) chan struct{}) {
+// await waits until each child has reached the state of, or the context ends. A
+// child that does not get there is waited for only once, for at most this long:
+// the time runs from when the first caller began to wait.
+func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*childCatalog) chan struct{}) {
 	for i := range c.Children {
 		child := &c.Children[i]
 		c.mu.Lock()
@@ -240,29 +241,29 @@ func (c *Coordinator) await(ctx context.Context, most time.Duration, of func(*li
 	}
 }
 
-func (l *listing) patienceLocked(limits Limits) time.Duration {
+func (l *childCatalog) patienceLocked(limits Limits) time.Duration {
 	if l.Late || l.quiet {
 		return limits.Late
 	}
 	return limits.List
 }
 
-// patience is how long a child's answer is waited for.
+// patience returns how long to wait for a child's answer.
 func (c *Coordinator) patience(child *Child) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listings[child.Name].patienceLocked(c.Limits)
 }
 
-// answers notes whether a child has answered in time.
+// answers records whether a child has answered in time.
 func (c *Coordinator) answers(child *Child, inTime bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listings[child.Name].quiet = !inTime
 }
 
-// late notes that a child has not listed its tools in time, for the next run
-// too.
+// late records, also for the next run, that a child has not listed its tools in
+// time.
 func (c *Coordinator) late(child *Child) {
 	c.mu.Lock()
 	l := c.listings[child.Name]
@@ -277,12 +278,12 @@ func (c *Coordinator) late(child *Child) {
 	}
 }
 
-// tellAwaited tells which children have not listed their tools yet.
+// tellAwaited logs which children have not listed their tools yet.
 func (c *Coordinator) tellAwaited() {
 	var names []string
 	c.mu.Lock()
 	for i := range c.Children {
-		if name := c.Children[i].Name; !wait.Closed(c.listings[name].listed) {
+		if name := c.Children[i].Name; !wait.Closed(c.listings[name].toolsKnown) {
 			names = append(names, name)
 		}
 	}
@@ -293,21 +294,21 @@ func (c *Coordinator) tellAwaited() {
 	}
 }
 
-// retry reports whether a child that could not be started is to be started
-// again; who calls a tool that is not known waits for it then.
+// retry reports whether a child that could not be started is to be started again.
+// A call of an unknown tool then waits for it.
 func (c *Coordinator) retry(child *Child) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	if l.err == nil || l.live || !wait.Closed(l.said) {
+	if l.err == nil || l.live || !wait.Closed(l.toolsFresh) {
 		return false
 	}
-	l.said, l.began = make(chan struct{}), time.Time{}
+	l.toolsFresh, l.began = make(chan struct{}), time.Time{}
 	return true
 }
 
-// known reports whether a child's tools for hosts that can be asked this are
-// known, and whether it has said any in this run.
+// known reports whether a child's tools for hosts with these capabilities are
+// known, and whether the child has listed any in this run.
 func (c *Coordinator) known(child *Child, can string) (known, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +316,7 @@ func (c *Coordinator) known(child *Child, can string) (known, live bool) {
 	return l.known && slices.Contains(l.For, can), l.live
 }
 
-// capabilities are ours, and those of the children.
+// capabilities returns the merged capabilities of bmcp and of the children.
 func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,7 +343,7 @@ func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, in
 	return all, instructions
 }
 
-// having are the children with a capability.
+// having returns the children with a capability.
 func (c *Coordinator) having(capability string) (some []*Child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

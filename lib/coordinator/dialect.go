@@ -14,9 +14,9 @@ import (
 type dialect interface {
 	// admit makes the session ready for a request. It reports whether that is to
 	// be served: it may be answered already.
-	admit(ctx context.Context, s *Session, m *jsonrpc.Message, f *flight) bool
+	admit(ctx context.Context, s *Session, m *jsonrpc.Message, req *request) bool
 	// toChild is a request as a child knows it.
-	toChild(p *process, f *flight, m *jsonrpc.Message) *jsonrpc.Message
+	toChild(p *process, req *request, m *jsonrpc.Message) *jsonrpc.Message
 	// result is the result of a method as the host knows it, failure a child's
 	// error, code an error's code.
 	result(method string, result json.RawMessage) json.RawMessage
@@ -61,19 +61,19 @@ func (s *Session) hasBatches() bool {
 }
 
 // choose gives a request its dialect, by what it says of itself.
-func (c *Coordinator) choose(f *flight, m *jsonrpc.Message) {
+func (c *Coordinator) choose(req *request, m *jsonrpc.Message) {
 	if !isStateless(m) {
-		f.dialect, f.Level = handshake{}, allLevels
+		req.dialect, req.Level = handshake{}, allLevels
 		return
 	}
 	meta := jsonrpc.Get(m.Params, "_meta")
-	f.audience, f.Level = audience(askable(jsonrpc.Get(meta, metaCapabilities))), len(levels)
+	req.audience, req.Level = audience(askable(jsonrpc.Get(meta, metaCapabilities))), len(levels)
 	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
-		f.Level = i
+		req.Level = i
 	}
-	f.Subject, f.Input = subject(m), jsonrpc.Get(m.Params, "inputResponses")
-	f.MayAsk = slices.Contains(askers, m.Method)
-	f.dialect = &statelessDialect{release: c.Release, refused: checkRequest(m)}
+	req.Subject, req.Input = subject(m), jsonrpc.Get(m.Params, "inputResponses")
+	req.MayAsk = slices.Contains(askers, m.Method)
+	req.dialect = &statelessDialect{release: c.Release, refused: checkRequest(m)}
 }
 
 // allLevels is the level of a host that wants all log messages.
@@ -83,26 +83,26 @@ const allLevels = -1
 // that children are spoken to in.
 type handshake struct{}
 
-func (handshake) admit(ctx context.Context, s *Session, m *jsonrpc.Message, f *flight) bool {
+func (handshake) admit(ctx context.Context, s *Session, m *jsonrpc.Message, req *request) bool {
 	switch {
 	case m.Method == "initialize":
-		s.initialize(ctx, m, f)
+		s.initialize(ctx, m, req)
 		return false
 	case m.Method == "ping":
 		return true
 	case s.hostParams() == nil:
-		s.fail(f, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"the first request is initialize, or says its protocol version in _meta"))
 		return false
 	}
-	s.greet()
+	s.allowQuestions()
 	return true
 }
 
-func (handshake) toChild(_ *process, _ *flight, m *jsonrpc.Message) *jsonrpc.Message { return m }
-func (handshake) result(_ string, result json.RawMessage) json.RawMessage            { return result }
-func (handshake) failure(_ string, got *jsonrpc.Message) *jsonrpc.Message            { return got }
-func (handshake) code(code int) int                                                  { return code }
+func (handshake) toChild(_ *process, _ *request, m *jsonrpc.Message) *jsonrpc.Message { return m }
+func (handshake) result(_ string, result json.RawMessage) json.RawMessage             { return result }
+func (handshake) failure(_ string, got *jsonrpc.Message) *jsonrpc.Message             { return got }
+func (handshake) code(code int) int                                                   { return code }
 
 // inputRequired is never called: its hosts are asked directly.
 func (handshake) inputRequired(string, string, map[string]json.RawMessage) json.RawMessage {
@@ -133,29 +133,29 @@ func checkRequest(m *jsonrpc.Message) error {
 	return nil
 }
 
-func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Message, f *flight) bool {
+func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Message, req *request) bool {
 	if d.refused != nil {
-		s.fail(f, d.refused)
+		s.fail(req, d.refused)
 		return false
 	}
-	if !s.children.hasRoom(f.audience, s.c.Limits.CapabilitySets) {
-		f.audience = askNothing
+	if !s.children.hasRoom(req.audience, s.c.Limits.CapabilitySets) {
+		req.audience = askNothing
 	}
 	if m.Method == "server/discover" {
 		return true
 	}
-	s.greet()
-	if s.resume(m, f) {
+	s.allowQuestions()
+	if s.resume(m, req) {
 		return false
 	}
-	s.startAll(f.audience, false)
+	s.startAll(req.audience, false)
 	return true
 }
 
 // toChild is the request as a child of the protocol before knows it, which is
 // told first what it is to log.
-func (d *statelessDialect) toChild(p *process, f *flight, m *jsonrpc.Message) *jsonrpc.Message {
-	p.logs(f.Level)
+func (d *statelessDialect) toChild(p *process, req *request, m *jsonrpc.Message) *jsonrpc.Message {
+	p.logs(req.Level)
 	params := m.Params
 	meta := jsonrpc.Get(params, "_meta")
 	for _, name := range []string{metaVersion, metaCapabilities, metaLogLevel, "io.modelcontextprotocol/clientInfo"} {

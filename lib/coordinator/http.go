@@ -138,8 +138,8 @@ type httpSession struct {
 	forget *time.Timer
 }
 
-// session makes a session, or returns the one that there is; nil if there are
-// too many that are in use.
+// session returns the session with the ID, and makes one if there is none; nil if
+// too many are in use.
 func (f *httpFront) session(id string) *httpSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,10 +160,10 @@ func (f *httpFront) session(id string) *httpSession {
 	return s
 }
 
-// alive has the session live on.
+// alive restarts the time after which an unused session ends.
 func (s *httpSession) alive() { s.forget.Reset(s.c.Limits.SessionIdle) }
 
-// makeRoomLocked ends the session that nobody uses for the longest time.
+// makeRoomLocked ends the session that has been unused for the longest time.
 func (f *httpFront) makeRoomLocked() bool {
 	var oldest *httpSession
 	for id, s := range f.sessions {
@@ -194,7 +194,7 @@ func (f *httpFront) end(s *httpSession) {
 // failure is the answer to a message that is refused.
 func failure(id json.RawMessage, err error) []byte {
 	var e *jsonrpc.Error
-	errors.As(err, &e) // which they all are
+	errors.As(err, &e) // they all are
 	return jsonrpc.Failure(id, e)
 }
 
@@ -231,7 +231,8 @@ func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// known is the session with the ID; if there is none it says so.
+// known returns the session with the ID; if there is none, it answers the request
+// with an error.
 func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 	f.mu.Lock()
 	s := f.sessions[id]
@@ -317,7 +318,7 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 		}
 		w.Header().Set(sessionHeader, id)
 	case s == nil:
-		f.known(w, "") // says that none is named
+		f.known(w, "") // reports that none is named
 		return
 	}
 	s.answer(w, r, m.ID, m)
@@ -362,8 +363,8 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 	s.stream(w, r, listener)
 }
 
-// get says what belongs to no request, or, to a host that comes back, what it
-// has missed of a stream, and the rest of it.
+// get streams the messages that belong to no request. A host that reconnects gets
+// what it has missed of a stream, and the rest of it.
 func (s *httpSession) get(w http.ResponseWriter, r *http.Request) {
 	event := r.Header.Get("Last-Event-Id")
 	if event == "" {

@@ -25,7 +25,8 @@ type idling struct {
 	closed   bool
 }
 
-// enter counts a call, after a stop that has begun.
+// enter counts a call on a virtual browser. If the browser is being ended, it
+// returns a channel that is closed then.
 func (i *idling) enter(ctx context.Context) error {
 	for {
 		stopping := i.tryEnter()
@@ -52,7 +53,8 @@ func (i *idling) tryEnter() (stopping <-chan struct{}) {
 	return i.stopping
 }
 
-// leave notes that a call is over.
+// leave notes that a call has ended. A virtual browser that has not been used for
+// long ends.
 func (i *idling) leave() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -114,8 +116,8 @@ func (i *idling) close() {
 	i.work.Wait()
 }
 
-// held is a place whose call is counted until its release.
-func (i *idling) held(at *place) *place {
+// held returns a lease whose call is counted until its release.
+func (i *idling) held(at *lease) *lease {
 	p := *at
 	p.release = sync.OnceFunc(func() {
 		at.release()

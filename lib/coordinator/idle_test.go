@@ -46,7 +46,7 @@ func TestIdleBrowser(t *testing.T) {
 		if err := i.enter(t.Context()); err != nil || stops.Load() != 1 {
 			t.Fatalf("%v, stopped %d times", err, stops.Load())
 		}
-		at := i.held(&place{release: func() {}})
+		at := i.held(&lease{release: func() {}})
 		at.release()
 		at.release()
 		if i.calls != 0 {

@@ -46,13 +46,13 @@ func TestIDs(t *testing.T) {
 // An answer that comes all the same is nobody's.
 func TestCancelledCallsAreForgotten(t *testing.T) {
 	p := &process{child: &Child{Name: "c"}, calls: map[int64]call{}, in: jsonrpc.NewWriter(io.Discard, 1<<30, nil)}
-	p.words.log = io.Discard
+	p.stderr.log = io.Discard
 	defer p.in.Close()
 	m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}`))
 	for range 20_000 {
 		n := p.newID()
 		p.relay(n, m, func(*jsonrpc.Message, error) { t.Error("a cancelled call is answered") })
-		p.forget(n, "enough")
+		p.cancel(n, "enough")
 	}
 	if len(p.calls) != 0 || len(p.forgotten) != 1 {
 		t.Errorf("%d calls, %d ranges", len(p.calls), len(p.forgotten))

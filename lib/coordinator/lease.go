@@ -10,9 +10,8 @@ import (
 	"btools/lib/record"
 )
 
-// lease leases an instance, which is to be kept for more than one call, or
-// not.
-func (s *pooled) lease(ctx context.Context, pool, instance, who string, keep bool) (*place, error) {
+// grant leases an instance, for one call or, with keep, for several.
+func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep bool) (*lease, error) {
 	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
 	if pool != "" {
 		params["pool"] = pool
@@ -43,7 +42,7 @@ func (s *pooled) lease(ctx context.Context, pool, instance, who string, keep boo
 		at.HTTPURL, at.WSURL, at.Port = "", "", 0 // no child speaks it to a browser that runs
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
-	p := &place{Browser: at, many: several && !keep, fresh: b.Isolated && !keep}
+	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep}
 	if i.HTTPURL != "" && (keep || i.PID == 0) { // else its process tells of its end, or there is none
 		p.news = s.follow(follow, l.ID)
 	}
@@ -57,7 +56,7 @@ func (s *pooled) lease(ctx context.Context, pool, instance, who string, keep boo
 		return nil
 	}
 	p.died = died(i.PID)
-	p.again = func(ctx context.Context) (<-chan struct{}, string, bool) {
+	p.renew = func(ctx context.Context) (<-chan struct{}, string, bool) {
 		rec, i := &record.Record{}, record.Instance{}
 		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
 			return nil, "", false
@@ -78,7 +77,7 @@ func (s *pooled) lease(ctx context.Context, pool, instance, who string, keep boo
 	return p, nil
 }
 
-// known is what is known of an instance, and whether there are others.
+// known returns what is known of an instance, and whether there are others.
 func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, several bool) {
 	for try := 0; ; try++ {
 		s.mu.Lock()
@@ -92,23 +91,22 @@ func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, s
 	}
 }
 
-// news are what bpool tells the holder of a lease about its browser: that it
-// is gone, and why.
+// news are what bpool tells the holder of a lease about its browser: that it is
+// gone, and why.
 type news struct {
 	mu   sync.Mutex
 	line string        // the last one that is not read
 	more chan struct{} // closed at the next one
 }
 
-// next is closed when there is more news.
+// next returns a channel that is closed when there is more news.
 func (n *news) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.more
 }
 
-// await waits until there is news that is not read, which follows a change at
-// once.
+// await waits until there is unread news, which follows a change at once.
 func (n *news) await() {
 	n.mu.Lock()
 	line, more := n.line, n.more
@@ -122,10 +120,10 @@ func (n *news) await() {
 	}
 }
 
-// newsDelay is how much later than a change the news of it may come.
+// newsDelay is how long after a change its news may arrive.
 const newsDelay = 500 * time.Millisecond
 
-// read is the last news, once.
+// read returns the last news, once.
 func (n *news) read() string {
 	if n == nil {
 		return ""

@@ -10,14 +10,14 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// list answers with a whole list.
-func (s *Session) list(f *flight, member string, all []json.RawMessage) {
-	s.result(f, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
+// replyList answers with a whole list.
+func (s *Session) replyList(req *request, member string, all []json.RawMessage) {
+	s.result(req, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
-// collect answers with the lists of all children that have such, and that
-// answer in time.
-func (s *Session) collect(ctx context.Context, f *flight, method, capability, member, name string) {
+// collect answers with the merged lists of all children that have the capability
+// and answer in time.
+func (s *Session) collect(ctx context.Context, req *request, method, capability, member, name string) {
 	some := s.having(ctx, capability)
 	lists := make([][]json.RawMessage, len(some))
 	failed := make([]bool, len(some))
@@ -53,41 +53,41 @@ func (s *Session) collect(ctx context.Context, f *flight, method, capability, me
 		i := slices.Index(some, child)
 		return i >= 0 && failed[i]
 	})
-	s.list(f, member, all)
+	s.replyList(req, member, all)
 }
 
-// byOwner relays a request to the child whose resource or prompt it is about:
-// the one that has listed it, else the first that knows it.
-func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, f *flight, capability, name string) {
+// byOwner relays a request to the child with the resource or prompt: the one that
+// has listed it, or else the first one that knows it.
+func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, req *request, capability, name string) {
 	some := s.ofOwner(ctx, capability, name)
 	if len(some) == 1 {
-		s.toChild(ctx, some[0], m, f)
+		s.toChild(ctx, some[0], m, req)
 		return
 	}
-	s.endTurn(f.turn) // it is for several: others don't wait for their answers
+	s.endTurn(req.turn) // it is for several: others don't wait for their answers
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
-		k, p, err := s.process(ctx, child)
+		sup, p, err := s.process(ctx, child)
 		if err == nil {
-			theirs := f.dialect.toChild(p, f, m)
+			theirs := req.dialect.toChild(p, req, m)
 			var result json.RawMessage
 			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
-				k.note(m)
-				s.result(f, result)
+				sup.note(m)
+				s.result(req, result)
 				return
 			}
 			var e *jsonrpc.Error
 			if errors.As(err, &e) {
-				e.Code = f.dialect.code(e.Code)
+				e.Code = req.dialect.code(e.Code)
 			}
 		}
 		last = err
 	}
-	s.fail(f, last)
+	s.fail(req, last)
 }
 
-// ofOwner are the children that can have a resource or prompt: the one that
-// has listed it, else all that have such.
+// ofOwner returns the children that may have a resource or prompt: the one that
+// has listed it, or else all with the capability.
 func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
 	if owner := s.owners.find(capability, name); owner != nil {
 		return []*Child{owner}
@@ -95,20 +95,20 @@ func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child
 	return s.having(ctx, capability)
 }
 
-// having are the children with a capability, once they have told theirs.
+// having returns the children with a capability, once all are initialized.
 func (s *Session) having(ctx context.Context, capability string) []*Child {
-	s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.greeted })
+	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.initialized })
 	return s.c.having(capability)
 }
 
 // subscribe subscribes a host of the stateless protocol to a resource, and
 // returns the children that know it.
-func (s *Session) subscribe(ctx context.Context, uri string) (some []*kid) {
+func (s *Session) subscribe(ctx context.Context, uri string) (some []*supervisor) {
 	for _, child := range s.ofOwner(ctx, "resources", uri) {
-		k, p, err := s.process(ctx, child)
-		if err == nil && jsonrpc.Get(p.can, "resources", "subscribe") != nil {
-			k.subscribe(uri, 1)
-			some = append(some, k)
+		sup, p, err := s.process(ctx, child)
+		if err == nil && jsonrpc.Get(p.capabilities, "resources", "subscribe") != nil {
+			sup.subscribe(uri, 1)
+			some = append(some, sup)
 		}
 	}
 	return some

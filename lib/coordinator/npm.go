@@ -52,7 +52,7 @@ func (n *npm) directory() (string, error) {
 
 // program is the program of a package, which npx fetches unless it has it. It
 // is fetched once for all who wait for it.
-func (n *npm) program(ctx context.Context, pkg string, words *lastWords) (string, error) {
+func (n *npm) program(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
 	for {
 		n.mu.Lock()
 		f := n.fetched[pkg]
@@ -60,7 +60,7 @@ func (n *npm) program(ctx context.Context, pkg string, words *lastWords) (string
 			f = &fetched{done: make(chan struct{})}
 			n.fetched[pkg] = f
 			n.mu.Unlock()
-			f.program, f.err = n.fetch(ctx, pkg, words)
+			f.program, f.err = n.fetch(ctx, pkg, stderr)
 			close(f.done)
 			return f.program, n.forget(pkg, f)
 		}
@@ -97,7 +97,7 @@ func (n *npm) forget(pkg string, f *fetched) error {
 }
 
 // fetch has npx say where it keeps a package.
-func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, error) {
+func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
 	dir, err := n.directory()
 	if err != nil {
 		return "", err
@@ -112,7 +112,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, 
 		return "", err
 	}
 	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, words
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, stderr
 	npx, err := held.Start(cmd, false)
 	if err != nil {
 		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
@@ -127,7 +127,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, words *lastWords) (string, 
 		return "", fmt.Errorf("npx has not fetched %s: %w", pkg, context.Cause(ctx))
 	}
 	if err != nil {
-		return "", fmt.Errorf("npx cannot fetch %s: it %s", pkg, words.how(err))
+		return "", fmt.Errorf("npx cannot fetch %s: it %s", pkg, stderr.how(err))
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	bin := filepath.SplitList(lines[len(lines)-1])[0]

@@ -27,7 +27,7 @@ type virtual struct {
 	lost     string        // what has become of the one before, until that is told
 }
 
-// partsOf is what a session has of the one browser: all of it, or parts.
+// partsOf is the one browser as a session uses it: all of it, or parts.
 type partsOf struct {
 	*single
 	s *Session
@@ -37,13 +37,13 @@ func (s *single) of(session *Session) claims { return partsOf{s, session} }
 
 func (b partsOf) lost() string { return "" }
 
-func (b partsOf) leave() []*place {
+func (b partsOf) leave() []*lease {
 	b.s.virtuals.close(b.s.c)
 	return nil
 }
 
-// take is the one browser for a call, as its session_id has it.
-func (b partsOf) take(ctx context.Context, w which) (*place, error) {
+// take returns the one browser for a call, or the part with its session_id.
+func (b partsOf) take(ctx context.Context, w which) (*lease, error) {
 	if err := b.idle.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (b partsOf) take(ctx context.Context, w which) (*place, error) {
 	return b.idle.held(at), nil
 }
 
-func (b partsOf) takeEntered(ctx context.Context, w which) (*place, error) {
+func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 	s, id := b.s, w.session
 	if s.virtualName(id) == "" {
 		return b.acquire(ctx)
@@ -84,7 +84,7 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*place, error) {
 		s.leave(v)
 		return nil, err
 	}
-	return s.placeOf(v, at), nil
+	return s.leaseOf(v, at), nil
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
@@ -94,12 +94,13 @@ func (s *Session) isOver(v *virtual) bool {
 	return v.gone != nil
 }
 
-// ready is take where nothing has to be waited for, else nil.
-func (b partsOf) ready(w which) *place {
+// tryTake is take without waiting; it returns nil if something has to be waited
+// for.
+func (b partsOf) tryTake(w which) *lease {
 	if b.idle.tryEnter() != nil {
 		return nil
 	}
-	at := b.readyEntered(w)
+	at := b.tryTakeEntered(w)
 	if at == nil {
 		b.idle.leave()
 		return nil
@@ -107,7 +108,7 @@ func (b partsOf) ready(w which) *place {
 	return b.idle.held(at)
 }
 
-func (b partsOf) readyEntered(w which) *place {
+func (b partsOf) tryTakeEntered(w which) *lease {
 	s, id := b.s, w.session
 	at := b.up()
 	if at == nil || s.virtualName(id) == "" {
@@ -117,18 +118,18 @@ func (b partsOf) readyEntered(w which) *place {
 	if err != nil || v == nil {
 		return nil
 	}
-	return s.placeOf(v, at)
+	return s.leaseOf(v, at)
 }
 
-func (s *Session) placeOf(v *virtual, at *place) *place {
+func (s *Session) leaseOf(v *virtual, at *lease) *lease {
 	p := *at
 	p.Browser, p.virtual = at.part(v.name), v
 	p.release = func() { s.leave(v) }
 	return &p
 }
 
-// enter counts a call on a virtual browser. If that is being ended, it returns
-// what is closed then.
+// enter counts a call on a virtual browser. If the browser is being ended, it
+// returns a channel that is closed then.
 func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err error) {
 	h := &s.virtuals
 	h.mu.Lock()
@@ -162,7 +163,7 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 	return v, nil, nil
 }
 
-// roomLocked counts a session_id, or says why there may be no other.
+// roomLocked counts a session_id, or returns why there may be no other.
 func (s *Session) roomLocked(id string) error {
 	if id == "" {
 		return nil
@@ -172,7 +173,7 @@ func (s *Session) roomLocked(id string) error {
 	if s.virtuals.all[""] != nil {
 		some--
 	}
-	if some >= s.c.Limits.SessionIDsOfHost && !s.requests.table.Shared { // by hosts that know nothing of each other
+	if some >= s.c.Limits.SessionIDsOfHost && !s.requests.table.Shared { // whose hosts know nothing of each other
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
 	if s.c.ids.Add(1) > int64(s.c.Limits.SessionIDs) {
@@ -183,8 +184,8 @@ func (s *Session) roomLocked(id string) error {
 	return nil
 }
 
-// leave notes that a call is over. A virtual browser that is not used for long
-// ends.
+// leave notes that a call has ended. A virtual browser that has not been used for
+// long ends.
 func (s *Session) leave(v *virtual) {
 	s.virtuals.mu.Lock()
 	defer s.virtuals.mu.Unlock()
@@ -233,7 +234,7 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 // serves reports whether a child of a virtual browser is answering something.
 func (s *Session) serves(name string) (busy bool) {
 	s.read(func(t *table) {
-		busy = t.Any(func(r *request) bool {
+		busy = t.Any(func(r *pendingRequest) bool {
 			p, _ := r.Child()
 			return p != nil && p.browser.Session == name
 		})
@@ -241,8 +242,8 @@ func (s *Session) serves(name string) (busy bool) {
 	return busy
 }
 
-// endVirtual ends a virtual browser now, with the calls on it. The next call
-// has a new one.
+// endVirtual ends a virtual browser now, with the calls on it. The next call gets
+// a new one.
 func (s *Session) endVirtual(id string) {
 	h := &s.virtuals
 	h.mu.Lock()
@@ -268,13 +269,13 @@ func (s *Session) endVirtual(id string) {
 
 // finishVirtual ends a virtual browser and the children that are for it.
 func (s *Session) finishVirtual(v *virtual) {
-	kids := s.children.remove(v.name)
+	supervisors := s.children.remove(v.name)
 	s.seen.forget(seenKey(&Browser{Session: v.name}))
 	b := s.c.Browsers.parted()
 	b.end(v.name) // whatever its children do
 	var wg sync.WaitGroup
-	for _, k := range kids {
-		wg.Go(k.stop)
+	for _, sup := range supervisors {
+		wg.Go(sup.stop)
 	}
 	wg.Wait()
 	b.end(v.name) // which one may have made again
@@ -290,7 +291,7 @@ func (s *Session) finishVirtual(v *virtual) {
 	close(v.gone)
 }
 
-// close lets nothing be entered any more.
+// close prevents further calls.
 func (h *virtuals) close(c *Coordinator) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -307,10 +308,10 @@ func (h *virtuals) close(c *Coordinator) {
 }
 
 // sessionsOf are the names of the virtual browsers that children are for.
-func sessionsOf(kids map[string]*kid) []string {
+func sessionsOf(supervisors map[string]*supervisor) []string {
 	names := map[string]bool{}
-	for _, k := range kids {
-		names[k.browser.Session] = true
+	for _, sup := range supervisors {
+		names[sup.browser.Session] = true
 	}
 	delete(names, "") // which are whole browsers
 	return slices.Collect(maps.Keys(names))

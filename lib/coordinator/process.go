@@ -14,13 +14,13 @@ import (
 	"btools/lib/launcher"
 )
 
-// host is what a child's own requests and notifications reach.
+// host receives the requests and notifications of a child.
 type host interface {
 	fromChild(p *process, m *jsonrpc.Message)
 	childEnded(p *process)
 }
 
-// process is a child MCP server that runs.
+// process is a running child MCP server.
 type process struct {
 	child    *Child
 	browser  Browser
@@ -28,65 +28,64 @@ type process struct {
 	host     host
 	limits   Limits
 
-	can   json.RawMessage // its capabilities, once it is initialized
-	prog  program
-	in    *jsonrpc.Writer
-	ended chan struct{} // closed when it has ended and every call is answered
+	capabilities json.RawMessage // once it is initialized
+	prog         program
+	in           *jsonrpc.Writer
+	ended        chan struct{} // closed when it has ended and every call is answered
 
-	mu    sync.Mutex
-	last  int64
-	quiet int // the least severe of levels that it does not log, for hosts of the stateless protocol
-	calls map[int64]call
-	// forgotten are calls that were cancelled and are not answered, in whose
-	// course the child may still ask something.
+	mu       sync.Mutex
+	last     int64
+	logLevel int // the least severe level that it does not log, for hosts of the stateless protocol
+	calls    map[int64]call
+	// forgotten are cancelled calls that are not answered, during which the child
+	// may still send requests.
 	forgotten idSet
 	listing   atomic.Int32 // of its tools: notListing, isListing or listChanged
-	curious   atomic.Bool  // it has asked a host of the stateless protocol
-	why       error        // it has ended, or is of no use
-	ping      time.Time    // of the last one that it answered
-	words     lastWords
+	asksHosts atomic.Bool  // it has sent a request to a host of the stateless protocol
+	err       error        // why it is useless; nil: it is running
+	ping      time.Time    // when it last answered one
+	stderr    stderrTail
 }
 
-// maxWaiting bounds what waits for a child that does not read, in bytes.
+// maxWaiting is how many bytes wait for a child that does not read.
 const maxWaiting = 64 << 20
 
-// maxChecked is the size in bytes of messages that are checked to be JSON: of
-// longer ones that takes longer than all the rest.
+// maxChecked is the size in bytes up to which messages are checked to be JSON:
+// checking longer ones costs more than everything else.
 const maxChecked = 64 << 10
 
 var errNoJSON = errors.New("it is no JSON")
 
-// errBusy says that a child does not read what it is sent.
+// errBusy means that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
-// startProcess starts a child for a browser. The caller has it run.
+// startProcess starts a child for a browser. The caller calls run.
 func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, to audience,
 	h host) (*process, error) {
 	p := &process{child: child, browser: b, audience: to, host: h, limits: c.Limits, ended: make(chan struct{}),
-		quiet: len(levels),
-		calls: map[int64]call{}}
-	p.words.name, p.words.log = child.Name, c.Stderr
+		logLevel: len(levels), calls: map[int64]call{}}
+	p.stderr.name, p.stderr.log = child.Name, c.Stderr
 	var err error
-	if p.prog, err = c.start(ctx, child, b, &p.words); err != nil {
+	if p.prog, err = c.start(ctx, child, b, &p.stderr); err != nil {
 		return nil, err
 	}
 	p.in = jsonrpc.NewWriter(p.prog.input(), maxWaiting, p.prog.try())
 	return p, nil
 }
 
-// run reads what the child says until it has ended.
+// run reads the child's messages until the child has ended.
 func (p *process) run() {
 	out := p.prog.output()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		p.read(jsonrpc.NewReader(out))
-		p.prog.end() // it says nothing any more
+		p.prog.end() // it writes nothing any more
 	}()
 	err := p.wait()
 	p.prog.end()
 	if err := p.prog.sweep(); err != nil {
-		p.words.say(err.Error())
+		p.stderr.writeLine(err.Error())
 	}
 	select {
 	case <-read:
@@ -99,9 +98,9 @@ func (p *process) run() {
 	p.prog.input().Close()
 	<-written
 	p.prog.free()
-	p.fail(p.words.ending(p.child.Name, err))
+	p.fail(p.stderr.ending(p.child.Name, err))
 	p.mu.Lock()
-	calls, why := p.calls, p.why
+	calls, why := p.calls, p.err
 	p.calls = nil
 	p.mu.Unlock()
 	p.host.childEnded(p) // before somebody hears of it and calls again
@@ -111,8 +110,8 @@ func (p *process) run() {
 	close(p.ended)
 }
 
-// wait waits until the child has ended. One that has only closed its input is
-// of no use any more, and is ended.
+// wait waits until the child has ended. A child that only closes its input is
+// useless, and is ended.
 func (p *process) wait() error {
 	ended := p.prog.ended()
 	select {
@@ -158,36 +157,36 @@ func (p *process) read(lines *jsonrpc.Reader) {
 		}
 		switch {
 		case err != nil:
-			p.words.say("not a message on standard output: " + clip(line))
+			p.stderr.writeLine("not a message on standard output: " + clip(line))
 			if answer != nil {
 				answer(nil, fmt.Errorf("child %s answers what is no JSON", p.child.Name))
 			}
 		case answer != nil:
 			answer(m, nil)
 		case !ours:
-			p.words.say("an answer to no question, with the id " + clip(m.ID))
+			p.stderr.writeLine("an answer to no question, with the id " + clip(m.ID))
 		}
 	}
 }
 
-// fail notes why the child is of no use.
+// fail notes why the child is useless.
 func (p *process) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.why == nil {
-		p.why = err
+	if p.err == nil {
+		p.err = err
 	}
 }
 
-// gone is why the child is of no use, nil if it lives.
+// gone returns why the child is useless, nil if it is running.
 func (p *process) gone() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.why
+	return p.err
 }
 
-// stop ends the child: it is told by the end of its input, then by TERM, then
-// killed. It returns when the child has ended.
+// stop ends the child: first by closing its input, then by TERM, then by KILL. It
+// returns when the child has ended.
 func (p *process) stop() {
 	p.fail(fmt.Errorf("child %s was stopped", p.child.Name))
 	written := p.in.Close()

@@ -41,7 +41,7 @@ type program interface {
 
 // starter starts a child for a browser. What it says on standard error goes to
 // words.
-type starter func(ctx context.Context, child *Child, b Browser, words *lastWords) (program, error)
+type starter func(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (program, error)
 
 // execution is a program that is a process.
 type execution struct {
@@ -87,7 +87,7 @@ const maxWide = 32
 const sweepBound = 5 * time.Second
 
 // execute is the starter that runs processes.
-func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, words *lastWords) (program, error) {
+func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (program, error) {
 	var port *launcher.Browser
 	var err error
 	if child.needsPort() && b.isBelow() {
@@ -95,7 +95,7 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, word
 			return nil, err
 		}
 	}
-	x, err := c.run(ctx, child, b, words)
+	x, err := c.run(ctx, child, b, stderr)
 	if err != nil {
 		if port != nil {
 			port.Stop()
@@ -109,7 +109,7 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, word
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
 func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
-	port, err := startService(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+	port, err := startSibling(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
@@ -123,7 +123,7 @@ func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser
 	return port, b, nil
 }
 
-func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *lastWords) (*execution, error) {
+func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (*execution, error) {
 	argv, env, dir, err := c.commandFor(ctx, child, b)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, words *l
 	if err != nil {
 		return nil, err
 	}
-	cmd.Dir, cmd.Stderr = dir, words
+	cmd.Dir, cmd.Stderr = dir, stderr
 	// Pipes of our own: exec's are closed before what is in them is read.
 	inRead, inWrite, err := os.Pipe()
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (
 			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
 		}
 	case child.Package:
-		argv[0], err = c.npm.program(ctx, child.Argv[0], &lastWords{name: child.Name, log: c.Stderr})
+		argv[0], err = c.npm.program(ctx, child.Argv[0], &stderrTail{name: child.Name, log: c.Stderr})
 	}
 	return argv, env, dir, err
 }

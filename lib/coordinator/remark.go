@@ -18,17 +18,17 @@ const (
 	metaReplaced = "btools/replaced"
 )
 
-// remark is what the reader of a result has to be told of the browser that it
-// is from: that it is not the one of before, told once, and which one it is,
-// if the next result may be from another one.
-func (s *Session) remark(p *place) (replaced, where string) {
+// remark returns what the reader of a result has to know of its browser: that it
+// is not the same as before, told once, and which one it is, if the next result
+// may come from another one.
+func (s *Session) remark(p *lease) (replaced, where string) {
 	key := seenKey(&p.Browser)
 	if p.died != nil && wait.Closed(p.died) {
 		return "", "" // the next result is the one that is from another browser
 	}
 	news, lost := p.news.read(), s.browsers.lost()
 	was, used, several := s.seen.see(key, p.ID)
-	several = several || p.many
+	several = several || p.several
 	if v := p.virtual; v != nil {
 		if lost := s.lostOf(v); lost != "" {
 			return lost, ""
@@ -47,18 +47,18 @@ func (s *Session) remark(p *place) (replaced, where string) {
 		replaced = news
 	case p.Pool != "":
 		replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
-	case p.why != "":
-		replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.why)
+	case p.ended != "":
+		replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.ended)
 	default:
 		replaced = "the browser was launched anew"
 	}
 	return replaced, where
 }
 
-// seenKey names what is one browser to the host, whichever runs there now.
+// seenKey is the key of a browser, whichever process it is now.
 func seenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
 
-// lostOf is what has become of the virtual browser before this one, once.
+// lostOf returns, once, what has become of the virtual browser before this one.
 func (s *Session) lostOf(v *virtual) string {
 	s.virtuals.mu.Lock()
 	defer s.virtuals.mu.Unlock()
@@ -70,8 +70,8 @@ func (s *Session) lostOf(v *virtual) string {
 // lostPages ends the text that tells of another browser.
 const lostPages = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
 
-// remarked tells in a result what its reader has to know of where it is from.
-func (s *Session) remarked(result json.RawMessage, p *place) json.RawMessage {
+// remarked adds to a result what its reader has to know of where it comes from.
+func (s *Session) remarked(result json.RawMessage, p *lease) json.RawMessage {
 	if p == nil || len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
@@ -115,8 +115,8 @@ func withText(content json.RawMessage, text string) json.RawMessage {
 	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, quote(text))
 }
 
-// forgetBrowser has the next result not tell of another browser, which the
-// host itself has asked for.
+// forgetBrowser prevents a remark on the next browser, which the host itself has
+// requested.
 func (s *Session) forgetBrowser() { s.seen.clear() }
 
 // seen are the browsers that a host has had results from.
@@ -125,7 +125,7 @@ type seen struct {
 	ids map[string]string // by pool and instance; "": the ID is not known
 }
 
-// see notes a browser. It returns the one before with this key, and whether
+// see records a browser. It returns the one before it with this key, and whether
 // there are others.
 func (b *seen) see(key, id string) (before string, ok, several bool) {
 	b.mu.Lock()

@@ -2,20 +2,19 @@ package coordinator
 
 import "time"
 
-// replaceEvery is how often it is looked whether such a process has calls left.
+// replaceEvery is how often to check whether a replaced process has calls left.
 const replaceEvery = time.Second
 
-// replace has the next calls of a child reach a new process, if hosts that know
-// nothing of each other share it, it is known to ask them, and all that it does
-// is to wait for hosts that may never come again, or was cancelled: it could
-// not be told whose a question is. It goes on for those calls until they are
-// over.
-func (s *Session) replace(k *kid) {
+// replace gives a child's next calls a new process, if several hosts share the
+// child, it is known to ask them, and all its calls await input (the hosts may
+// never answer) or are cancelled: it would be unclear which host a question is
+// for. The old process runs until its calls have ended.
+func (s *Session) replace(sup *supervisor) {
 	if !s.requests.table.Shared {
 		return
 	}
-	p, _ := k.proc.Last()
-	if p == nil || !p.curious.Load() || p.gone() != nil {
+	p, _ := sup.proc.Last()
+	if p == nil || !p.asksHosts.Load() || p.gone() != nil {
 		return
 	}
 	var calls, awaiting int
@@ -27,7 +26,7 @@ func (s *Session) replace(k *kid) {
 	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, s.c.Limits.Replaced) {
 		return
 	}
-	k.proc.Forget(p)
+	sup.proc.Forget(p)
 	s.do(func() {
 		for left := 1; left > 0; left, _ = p.open() {
 			select {

@@ -8,14 +8,14 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// requests are the requests of a session, and its goroutines.
+// requests are the pending requests of a session, and its goroutines.
 type requests struct {
 	mu    sync.Mutex
 	table table
 	work  sync.WaitGroup // that the session's end waits for
 }
 
-// apply changes the requests, and executes the effects.
+// apply changes the pending requests and executes the effects.
 func (s *Session) apply(change func(*table) []effect) {
 	s.requests.mu.Lock()
 	effects := change(&s.requests.table)
@@ -25,15 +25,15 @@ func (s *Session) apply(change func(*table) []effect) {
 	}
 }
 
-// read looks at the requests, or changes them without effects.
+// read reads the pending requests, or changes them without effects.
 func (s *Session) read(look func(*table)) {
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
 	look(&s.requests.table)
 }
 
-// do does something that the session's end waits for. It reports whether it
-// does: not after the end.
+// do runs a function in a goroutine that the session's end waits for. It reports
+// false after the end.
 func (s *Session) do(f func()) (open bool) {
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
@@ -44,16 +44,16 @@ func (s *Session) do(f func()) (open bool) {
 	return true
 }
 
-// execute executes an effect of a change of the requests.
+// execute executes an effect of apply.
 func (s *Session) execute(e effect) {
 	switch e.Kind {
 	case pending.Stop:
-		f := e.Request.Value
-		if t := f.late.Load(); t != nil {
+		req := e.Request.Value
+		if t := req.late.Load(); t != nil {
 			t.Stop()
 		}
-		s.endTurn(f.turn)
-		f.cancel()
+		s.endTurn(req.turn)
+		req.cancel()
 	case pending.Answer:
 		message := e.Message
 		if message != nil && string(e.ID) != string(e.Request.ID) {
@@ -68,17 +68,17 @@ func (s *Session) execute(e effect) {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
 		})
 	case pending.RequireInput:
-		f := e.Request.Value
-		f.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
+		req := e.Request.Value
+		req.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
-		s.send(e.ID, true, jsonrpc.Response(e.ID, f.dialect.inputRequired(f.Method, e.Key, e.Questions)))
+		s.send(e.ID, true, jsonrpc.Response(e.ID, req.dialect.inputRequired(req.Method, e.Key, e.Questions)))
 	case pending.Resume:
 		if t := e.Request.Value.expiry.Load(); t != nil {
 			t.Stop()
 		}
 	case pending.Cancel:
-		e.Child.forget(e.Number, e.Reason)
+		e.Child.cancel(e.Number, e.Reason)
 	case pending.Reply:
 		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
 	case pending.Refuse:

@@ -19,7 +19,7 @@ import (
 func testSession(t testing.TB) (s *Session, said func() []string) {
 	var mu sync.Mutex
 	var all []string
-	c := New(Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+	c := New(Options{Browsers: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
 	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
@@ -120,7 +120,7 @@ func FuzzChild(f *testing.F) {
 		s.Handle([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]call{},
 			in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
-		p.words.log = io.Discard
+		p.stderr.log = io.Discard
 		defer p.in.Close()
 		answered := map[int]int{}
 		for n := range 3 {

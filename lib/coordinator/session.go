@@ -16,26 +16,26 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Send gives the host a message. To is the ID of the request of the host that
-// it belongs to, nil if it belongs to none; last says that it answers that. The
-// message is nil if the request is answered no more.
+// Send sends a message to the host. To is the ID of the host's request that the
+// message belongs to, nil if it belongs to none; last says that the message
+// answers that request. The message is nil if the request gets no answer.
 type Send func(to json.RawMessage, last bool, message []byte)
 
-// Session is a host and its children.
+// Session is one host, or all hosts of the stateless protocol, with its children.
 type Session struct {
-	c       *Coordinator
-	name    string // that nobody else has
-	send    Send
-	ctx     context.Context
-	end     context.CancelFunc
-	work    sync.WaitGroup
-	greeted chan struct{} // closed when the host may be asked something
+	c           *Coordinator
+	name        string // unique
+	send        Send
+	ctx         context.Context
+	end         context.CancelFunc
+	work        sync.WaitGroup
+	initialized chan struct{} // closed when children may send requests to the host
 
-	browsers claims
-	virtuals virtuals
-	params   atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
-	level    atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
-	greeting sync.Once                       // closes greeted
+	browsers        claims
+	virtuals        virtuals
+	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
+	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
+	initializedOnce sync.Once                       // closes initialized
 
 	// Each of these has a lock of its own. They are taken in this order: that
 	// of children before that of requests, that of turns before that of lists,
@@ -48,13 +48,13 @@ type Session struct {
 	seen     seen
 }
 
-// NewSession makes a session. Send is given each message to the host, in
+// NewSession makes a session. It calls send for each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
-	s := &Session{c: c, name: rand.Text(), send: send, greeted: make(chan struct{})}
+	s := &Session{c: c, name: rand.Text(), send: send, initialized: make(chan struct{})}
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
 		NewKey: rand.Text}
-	s.children.all, s.children.started = map[string]*kid{}, map[audience]bool{}
+	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[audience]bool{}
 	s.lists.c, s.lists.all = c, map[audience]*toolList{}
 	s.turns.group = func(t *turn) string {
 		if r, ok := s.lists.tools(t.to).routes[t.tool]; ok {
@@ -70,8 +70,8 @@ func (c *Coordinator) NewSession(send Send) *Session {
 	return s
 }
 
-// Drain returns when every request is answered, or the context ends. What
-// listens hears no more.
+// Drain ends the subscriptions and waits until every request is answered, or the
+// context ends.
 func (s *Session) Drain(ctx context.Context) {
 	s.endListening()
 	for {
@@ -86,10 +86,10 @@ func (s *Session) Drain(ctx context.Context) {
 	}
 }
 
-// errEnded is the answer to what is still open when a session ends.
+// errEnded answers the requests that are open when a session ends.
 var errEnded = errors.New("the session has ended")
 
-// why is why a child is not started any more.
+// why is the reason that a child cannot be started any more.
 func (s *Session) why() error {
 	if s.ctx.Err() != nil {
 		return errEnded
@@ -97,15 +97,15 @@ func (s *Session) why() error {
 	return errBrowserDied
 }
 
-// Close answers what is still open and stops the session's children.
+// Close answers the open requests and stops the session's children.
 func (s *Session) Close() {
 	held := s.browsers.leave() // before nothing can be done any more
-	var open []*request
+	var open []*pendingRequest
 	var first bool
 	if s.read(func(t *table) { open, first = t.Close() }); !first {
 		return
 	}
-	kids := s.children.close()
+	supervisors := s.children.close()
 	s.endListening()
 	for _, r := range open {
 		s.fault(r.Value, errEnded)
@@ -113,14 +113,14 @@ func (s *Session) Close() {
 	s.end()
 	s.apply(func(t *table) []effect { return t.ExpireAll() })
 	var wg sync.WaitGroup
-	for _, k := range kids {
-		wg.Go(k.stop)
+	for _, sup := range supervisors {
+		wg.Go(sup.stop)
 	}
 	for _, at := range held {
 		wg.Go(at.release)
 	}
 	for range 2 { // at once, whatever the children do, and what one has made again
-		for _, name := range sessionsOf(kids) {
+		for _, name := range sessionsOf(supervisors) {
 			wg.Go(func() { s.c.Browsers.parted().end(name) })
 		}
 		wg.Wait()
@@ -131,7 +131,7 @@ func (s *Session) Close() {
 	s.c.mu.Unlock()
 }
 
-// Handle takes one message of the host. It does not wait for an answer.
+// Handle handles one message of the host. It does not wait for an answer.
 func (s *Session) Handle(line []byte) {
 	if !json.Valid(line) {
 		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(line))))
@@ -141,7 +141,7 @@ func (s *Session) Handle(line []byte) {
 	s.handle(m, err)
 }
 
-// handle takes one message of the host, or why it is none.
+// handle handles one message of the host, or the error of parsing it.
 func (s *Session) handle(m *jsonrpc.Message, err error) {
 	switch {
 	case m == nil:
@@ -150,7 +150,7 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 	case err != nil:
 		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)))
 	case m.IsResponse():
-		s.answered(m)
+		s.relayAnswer(m)
 	case m.IsNotification():
 		s.notified(m)
 	default:
@@ -158,16 +158,16 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 	}
 }
 
-// request answers a request, or has it answered.
+// request answers a request of the host, or starts what answers it.
 func (s *Session) request(m *jsonrpc.Message) {
-	f := &flight{}
-	f.ID, f.Method, f.Token, f.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), f
-	s.c.choose(f, m)
-	f.turn = s.newTurn(m)
-	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, flightKey{}, f))
-	f.cancel = cancel
+	req := &request{}
+	req.ID, req.Method, req.Token, req.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), req
+	s.c.choose(req, m)
+	req.turn = s.newTurn(m)
+	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, requestKey{}, req))
+	req.cancel = cancel
 	var err error
-	s.read(func(t *table) { err = t.Add(&f.Request) })
+	s.read(func(t *table) { err = t.Add(&req.Request) })
 	switch {
 	case errors.Is(err, pending.ErrClosed):
 		err = errEnded
@@ -175,31 +175,31 @@ func (s *Session) request(m *jsonrpc.Message) {
 		err = fmt.Errorf("a request with the id %s is being answered already", clip(m.ID))
 	}
 	if err != nil {
-		f.cancel()
+		req.cancel()
 		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
-	if !f.dialect.admit(ctx, s, m, f) {
+	if !req.dialect.admit(ctx, s, m, req) {
 		return
 	}
-	if m.Method == "tools/call" && s.fast(m, f) {
+	if m.Method == "tools/call" && s.fast(m, req) {
 		return
 	}
-	s.turns.add(f.turn, f.audience)
-	s.do(func() { s.serve(ctx, m, f) })
+	s.turns.add(req.turn, req.audience)
+	s.do(func() { s.serve(ctx, m, req) })
 }
 
-// greet lets children ask the host.
-func (s *Session) greet() {
-	s.greeting.Do(func() { close(s.greeted) })
+// allowQuestions allows children to send requests to the host.
+func (s *Session) allowQuestions() {
+	s.initializedOnce.Do(func() { close(s.initialized) })
 }
 
-// initialize answers the host's greeting, and starts the children if it is one
-// that we take: they are told what it says.
-func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight) {
+// initialize answers the host's initialize. If it accepts the host, it starts the
+// children, which get the host's capabilities.
+func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, req *request) {
 	result, err := s.ourAnswer(ctx, m)
 	if err != nil {
-		s.fail(f, err)
+		s.fail(req, err)
 		return
 	}
 	params := slices.Clone(m.Params)
@@ -209,19 +209,19 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, f *flight)
 	s.params.CompareAndSwap(nil, &params)
 	s.startAll(ofHandshake, false)
 	s.do(func() {
-		s.c.await(ctx, s.c.Limits.Initialize, func(l *listing) chan struct{} { return l.greeted })
-		s.introduce(f, result)
+		s.c.await(ctx, s.c.Limits.Initialize, func(l *childCatalog) chan struct{} { return l.initialized })
+		s.introduce(req, result)
 	})
 }
 
-// startAll starts each child whose tools are not known, or that could not be
-// started, for any browser: none of them is launched for it. All has those
-// started too whose tools are only those of their last run.
+// startAll starts each child whose tools are unknown or that could not be started.
+// It launches no browser for them. With all, it also starts children whose tools
+// are only known from their last run.
 func (s *Session) startAll(to audience, all bool) {
 	started := s.children.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
-			if _, err := s.c.Browsers.any(s.ctx); err != nil && s.ctx.Err() == nil {
+			if _, err := s.c.Browsers.target(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.c.Log.Warn(err.Error())
 			}
 		})
@@ -235,14 +235,14 @@ func (s *Session) startAll(to audience, all bool) {
 			continue // it is started when it is called
 		}
 		s.do(func() {
-			some, err := s.c.placesOf(s.ctx, child)
+			some, err := s.c.prestartTargets(s.ctx, child)
 			if err != nil && s.ctx.Err() == nil {
 				s.c.note(child, err)
 			}
 			for _, b := range some {
-				if k := s.kid(child, s.own(b), to); k != nil {
+				if sup := s.supervisor(child, s.own(b), to); sup != nil {
 					s.do(func() {
-						if _, err := k.get(s.ctx); err != nil && s.ctx.Err() == nil {
+						if _, err := sup.get(s.ctx); err != nil && s.ctx.Err() == nil {
 							s.c.note(child, err)
 						}
 					})
@@ -252,22 +252,23 @@ func (s *Session) startAll(to audience, all bool) {
 	}
 }
 
-// placesOf are where a child is started before it is called.
-func (c *Coordinator) placesOf(ctx context.Context, child *Child) ([]Browser, error) {
+// prestartTargets are the browsers that a child is started for before it is
+// called.
+func (c *Coordinator) prestartTargets(ctx context.Context, child *Child) ([]Browser, error) {
 	switch {
 	case !child.drives:
 		return []Browser{{}}, nil
 	case c.Eager:
-		return c.Browsers.every(ctx)
+		return c.Browsers.targets(ctx)
 	}
-	b, err := c.Browsers.any(ctx)
+	b, err := c.Browsers.target(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return []Browser{b}, nil
 }
 
-// hostParams are those of the host's initialize, nil before it.
+// hostParams are the parameters of the host's initialize, nil before it.
 func (s *Session) hostParams() json.RawMessage {
 	if params := s.params.Load(); params != nil {
 		return *params
@@ -279,14 +280,14 @@ func (s *Session) hostParams() json.RawMessage {
 func (s *Session) notified(m *jsonrpc.Message) {
 	switch m.Method {
 	case "notifications/initialized":
-		s.greet()
+		s.allowQuestions()
 	case "notifications/cancelled":
 		id := jsonrpc.Get(m.Params, "requestId")
-		s.cancel(id, jsonrpc.GetString(m.Params, "reason"))
+		s.cancelRequest(id, jsonrpc.GetString(m.Params, "reason"))
 		s.apply(func(t *table) []effect { return t.Abandon(id) })
 	case "notifications/progress": // of what a child has asked
 		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
-		var a ask
+		var a serverRequest
 		s.read(func(t *table) { a, _ = t.Asked(n) })
 		if a.Token != nil {
 			a.Child.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
@@ -298,15 +299,15 @@ func (s *Session) notified(m *jsonrpc.Message) {
 	}
 }
 
-// cancel has a request of the host answered no more.
-func (s *Session) cancel(id json.RawMessage, reason string) {
+// cancelRequest ends a request of the host, which gets no answer.
+func (s *Session) cancelRequest(id json.RawMessage, reason string) {
 	s.apply(func(t *table) []effect { return t.Cancel(id, reason) })
 }
 
-// answered passes the host's answer to the child that has asked.
-func (s *Session) answered(m *jsonrpc.Message) {
+// relayAnswer relays the host's answer to the child that has asked.
+func (s *Session) relayAnswer(m *jsonrpc.Message) {
 	n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-	var a ask
+	var a serverRequest
 	var ok bool
 	if s.read(func(t *table) { a, ok = t.Reply(n) }); ok {
 		a.Child.in.Write(m.WithID(a.ID), false)

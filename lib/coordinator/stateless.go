@@ -10,9 +10,9 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// stateless is the newest protocol: it has no handshake, each request says
-// what its host can do. What a child asks meanwhile is the answer to the
-// request, which the host makes again with what it is asked for.
+// stateless is the newest protocol. It has no handshake: each request states what
+// its host can do. A child's request to the host becomes the answer to the host's
+// request, which the host repeats with its input.
 const stateless = "2026-07-28"
 
 // Error codes of the stateless protocol.
@@ -42,8 +42,8 @@ func isStateless(m *jsonrpc.Message) bool {
 		isNewer(jsonrpc.GetString(m.Params, "_meta", metaVersion))
 }
 
-// checkMeta refuses a request of the stateless protocol that does not say what
-// it has to.
+// checkMeta returns an error if a request of the stateless protocol lacks what it
+// has to state.
 func checkMeta(m *jsonrpc.Message) error {
 	meta := jsonrpc.Get(m.Params, "_meta")
 	if jsonrpc.GetString(meta, metaVersion) == "" {
@@ -56,7 +56,7 @@ func checkMeta(m *jsonrpc.Message) error {
 	return nil
 }
 
-// checkVersion refuses a version that is not spoken.
+// checkVersion returns an error for an unsupported version.
 func checkVersion(m *jsonrpc.Message) error {
 	asked := jsonrpc.GetString(m.Params, "_meta", metaVersion)
 	if asked == stateless {
@@ -67,7 +67,7 @@ func checkVersion(m *jsonrpc.Message) error {
 	return e
 }
 
-// subject is the name of what a request is about.
+// subject returns the name of what a request is about.
 func subject(m *jsonrpc.Message) string {
 	if m.Method == "resources/read" {
 		return jsonrpc.GetString(m.Params, "uri")
@@ -75,8 +75,8 @@ func subject(m *jsonrpc.Message) string {
 	return jsonrpc.GetString(m.Params, "name")
 }
 
-// askable are those of a host's capabilities that a child may make use of: no
-// others, as each other set is another child.
+// askable are the capabilities of a host that children may use. Others are left
+// out, as each set of capabilities needs children of its own.
 func askable(caps json.RawMessage) json.RawMessage {
 	out := json.RawMessage("{}")
 	for _, can := range []struct {
@@ -98,9 +98,9 @@ func askable(caps json.RawMessage) json.RawMessage {
 	return out
 }
 
-// askLater has the host asked what a child asks, by the answer to the request
+// requireInput sends a child's request to the host as the answer to the request
 // that the child is answering.
-func (s *Session) askLater(p *process, m *jsonrpc.Message) {
+func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
@@ -110,13 +110,13 @@ func (s *Session) askLater(p *process, m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))
-	p.curious.Store(true)
+	p.asksHosts.Store(true)
 	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 
-// resume goes on with a request that has come again, and reports whether it
-// is one.
-func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
+// resume continues a request that the host has repeated, and reports whether this
+// is a repetition.
+func (s *Session) resume(m *jsonrpc.Message, again *request) bool {
 	state := jsonrpc.GetString(m.Params, "requestState")
 	if state == "" {
 		return false
@@ -134,7 +134,7 @@ func (s *Session) resume(m *jsonrpc.Message, again *flight) bool {
 
 // listen acknowledges a subscription, which lasts until it is cancelled or the
 // session ends.
-func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
+func (s *Session) listen(ctx context.Context, req *request, m *jsonrpc.Message) {
 	want := jsonrpc.Get(m.Params, "notifications")
 	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
 	agreed := json.RawMessage("{}")
@@ -153,20 +153,20 @@ func (s *Session) listen(ctx context.Context, f *flight, m *jsonrpc.Message) {
 		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
 	}
 	var over bool
-	if s.read(func(t *table) { over = t.IsOver(&f.Request) }); over {
+	if s.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
 		return
 	}
-	s.send(f.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
-		tagged(f.ID, jsonrpc.Set(nil, "notifications", agreed))))
-	s.read(func(t *table) { t.Subscribe(&f.Request, slices.Clone(agreed)) }) // what comes must come after that
-	s.lists.watch(f.audience)
+	s.send(req.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
+		tagged(req.ID, jsonrpc.Set(nil, "notifications", agreed))))
+	s.read(func(t *table) { t.Subscribe(&req.Request, slices.Clone(agreed)) }) // what comes must come after that
+	s.lists.watch(req.audience)
 	for _, raw := range uris {
 		var uri string
 		if json.Unmarshal(raw, &uri) != nil {
 			continue
 		}
-		for _, k := range s.subscribe(ctx, uri) {
-			context.AfterFunc(ctx, func() { s.do(func() { k.subscribe(uri, -1) }) })
+		for _, sup := range s.subscribe(ctx, uri) {
+			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })
 		}
 	}
 }
@@ -183,13 +183,13 @@ func upTo[V any](n int, all iter.Seq[V]) iter.Seq[V] {
 	}
 }
 
-// tagged are a notification's parameters with the subscription that it is for.
+// tagged returns a notification's parameters with the ID of the subscription.
 func tagged(id, params json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(params, "_meta", jsonrpc.Set(jsonrpc.Get(params, "_meta"), metaSubscription, id))
 }
 
-// subscribers tells those that listen to such a notification.
-func (s *Session) subscribers(method string, params json.RawMessage, concerns func(*flight) bool) {
+// subscribers sends a notification to those who subscribed to it.
+func (s *Session) subscribers(method string, params json.RawMessage, concerns func(*request) bool) {
 	uri := jsonrpc.GetString(params, "uri")
 	wants := func(filter json.RawMessage) bool {
 		switch method {
@@ -211,9 +211,9 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 		}
 		return false
 	}
-	var some []*request
+	var some []*pendingRequest
 	s.read(func(t *table) {
-		some = t.Subscribers(func(r *request, filter json.RawMessage) bool {
+		some = t.Subscribers(func(r *pendingRequest, filter json.RawMessage) bool {
 			return wants(filter) &&
 				concerns(r.Value)
 		})
@@ -223,11 +223,11 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 	}
 }
 
-// endListening answers those that listen.
+// endListening answers the subscriptions.
 func (s *Session) endListening() {
-	var some []*request
+	var some []*pendingRequest
 	s.read(func(t *table) {
-		some = t.Open(func(r *request) bool { return r.Method == "subscriptions/listen" })
+		some = t.Open(func(r *pendingRequest) bool { return r.Method == "subscriptions/listen" })
 	})
 	for _, r := range some {
 		s.result(r.Value, tagged(r.ID, json.RawMessage("{}")))

@@ -12,9 +12,9 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// stateless answers a message of a host without a session, whose requests say
-// all that there is to know of it. All of them share one session, where each
-// request has an ID of our own.
+// stateless answers a message of a host without a session, whose requests state
+// all that matters. All these hosts share one session, where each request gets an
+// ID of bmcp's own.
 func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if !m.IsRequest() {
 		w.WriteHeader(http.StatusAccepted) // there is none that could be of use
@@ -42,11 +42,11 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	s.single(w, r, listener)
 	// It is over, or the host is gone.
 	s.log.Drop(string(own))
-	s.cancel(own, "the host is gone")
+	s.cancelRequest(own, "the host is gone")
 }
 
-// renamed is a message to a host that knows another ID, and another token of
-// its progress.
+// renamed translates a message for a host that knows another ID and another
+// progress token.
 func renamed(message []byte, own, id, token json.RawMessage) []byte {
 	m, err := jsonrpc.Parse(message)
 	if err != nil {
@@ -74,8 +74,8 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 	return message
 }
 
-// checkStateless refuses a request of the stateless protocol that does not say
-// what it has to, or says another thing in its headers.
+// checkStateless returns an error if a request of the stateless protocol lacks
+// what it has to state, or contradicts its headers.
 func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	if err := checkMeta(m); err != nil {
 		return err
@@ -124,8 +124,8 @@ var statuses = map[int]int{
 	missingCapability: http.StatusBadRequest, unsupportedVersion: http.StatusBadRequest,
 }
 
-// single answers with a stream of events or, if all of it is one answer, with
-// that.
+// single answers with a stream of events, or with the answer alone if there is
+// nothing else.
 func (s *httpSession) single(w http.ResponseWriter, r *http.Request, l *eventlog.Listener) {
 	message, err := l.Only(r.Context())
 	if err != nil {

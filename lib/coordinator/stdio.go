@@ -110,7 +110,7 @@ func whileRead(ctx context.Context, out *os.File) (reads context.Context, stop f
 // silent says that the host answers nothing any more: what children have asked
 // it fails, and what they will.
 func (s *Session) silent() {
-	var asks []ask
+	var asks []serverRequest
 	s.read(func(t *table) { asks = t.Mute() })
 	for _, a := range asks {
 		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)

@@ -9,28 +9,28 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// toolList is the list of tools of a session, for hosts that can be asked the
-// same: children may list other tools to others.
+// toolList is a session's list of tools for one audience: children may list other
+// tools to other hosts.
 type toolList struct {
-	own     map[string][]json.RawMessage // what the session's own children have listed, by child
-	names   map[toolKey]string           // the names that the host was given
-	keys    map[string]toolKey           // the same, by the name
-	merged  *merged                      // nil: to be made again
-	version int64                        // of the coordinator's lists in it
-	told    *merged                      // what the host has been given, or told that there is; nil: nothing
+	own      map[string][]json.RawMessage // what the session's own children have listed, by child
+	names    map[toolKey]string           // the names that the host was given
+	keys     map[string]toolKey           // the same, by the name
+	merged   *merged                      // nil: to be made again
+	version  int64                        // of the coordinator's lists in it
+	lastSent *merged                      // what the host has been sent or notified of; nil: nothing
 }
 
-// toolKey is a tool of a child, by the name that the child has for it.
+// toolKey identifies a tool of a child, by the child's own name for it.
 type toolKey struct{ child, name string }
 
-// merged is the list of all tools, and where each is.
+// merged is the merged list of tools, with the route of each.
 type merged struct {
 	tools  []json.RawMessage
 	routes map[string]route
 	notes  []string // on tools that are renamed or left out
 }
 
-// route is where a tool is.
+// route is where a tool is found.
 type route struct {
 	child    *Child
 	name     string // that the child knows it by
@@ -58,7 +58,7 @@ type toolLists struct {
 	all map[audience]*toolList // by audience
 }
 
-// tools are the tools of hosts that can be asked this, as they are known now.
+// tools returns the tools for an audience, as they are known now.
 func (s *Session) tools(to audience) *merged { return s.lists.tools(to) }
 
 func (t *toolLists) tools(to audience) *merged {
@@ -84,8 +84,8 @@ func (t *toolLists) mergedLocked(l *toolList) *merged {
 	return l.merged
 }
 
-// give returns the tools for the host's eyes. The names in it stay what they
-// are for this host: it may not heed that the list has changed.
+// give returns the tools for the host to see. Their names stay as they are for
+// this host: it may ignore changes of the list.
 func (t *toolLists) give(to audience) *merged {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,20 +98,20 @@ func (t *toolLists) give(to audience) *merged {
 		key := toolKey{r.child.Name, r.name}
 		l.names[key], l.keys[name] = name, key
 	}
-	l.told = m
+	l.lastSent = m
 	return m
 }
 
-// watch has what changes from now on told.
+// watch reports changes from now on.
 func (t *toolLists) watch(to audience) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.listLocked(to); l.told == nil {
-		l.told = t.mergedLocked(l)
+	if l := t.listLocked(to); l.lastSent == nil {
+		l.lastSent = t.mergedLocked(l)
 	}
 }
 
-// set notes what a child of the session has listed.
+// set records the tools that a child of the session has listed.
 func (t *toolLists) set(child *Child, to audience, tools []json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,26 +121,26 @@ func (t *toolLists) set(child *Child, to audience, tools []json.RawMessage) {
 	}
 }
 
-// changed are the lists that are not what was told last, by audience: they are
-// told now.
+// changed returns the audiences whose lists differ from what was sent last, and
+// marks these as sent.
 func (t *toolLists) changed() map[audience]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed := map[audience]bool{}
 	for to, l := range t.all {
 		now := t.mergedLocked(l)
-		if l.told == nil || sameTools(l.told.tools, now.tools) {
+		if l.lastSent == nil || sameTools(l.lastSent.tools, now.tools) {
 			continue
 		}
-		changed[to], l.told = true, now
+		changed[to], l.lastSent = true, now
 	}
 	return changed
 }
 
-// listTools notes what a child of the session lists, and tells the hosts whose
-// list that changes.
+// listTools records the tools of a child and notifies the hosts whose lists
+// change.
 func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) {
-	tools, changed, err := s.c.list(child, to.askable(s), tools)
+	tools, changed, err := s.c.updateTools(child, to.askable(s), tools)
 	if err != nil {
 		s.c.failed(child, err)
 		return
@@ -157,18 +157,18 @@ func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) 
 	}
 }
 
-// toolsChanged tells the hosts that have seen another list.
+// toolsChanged notifies the hosts that have seen another list.
 func (s *Session) toolsChanged() {
 	changed := s.lists.changed()
 	const method = "notifications/tools/list_changed"
 	if changed[ofHandshake] && s.hostParams() != nil {
 		s.send(nil, false, jsonrpc.Request(nil, method, nil))
 	}
-	s.subscribers(method, nil, func(f *flight) bool { return changed[f.audience] })
+	s.subscribers(method, nil, func(req *request) bool { return changed[req.audience] })
 }
 
-// merge makes the list: of each child what it has listed in the session, else
-// what it has listed last.
+// merge merges the tools that each child has listed in the session, or else has
+// listed last.
 func (c *Coordinator) merge(l *toolList) *merged {
 	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
 	if _, why := c.missing(); why != "" {
@@ -215,8 +215,8 @@ func (c *Coordinator) merge(l *toolList) *merged {
 	return m
 }
 
-// nameOf is the name that a child's tool has in the list, "" if it is left out,
-// and what there is to say of that.
+// nameOf returns the name of a child's tool in the list, "" if the tool is left
+// out, and a note on that.
 func (c *Coordinator) nameOf(m *merged, l *toolList, child *Child, name string) (as, note string) {
 	if name == "" {
 		return "", "child " + child.Name + " has a tool without a name"
@@ -259,9 +259,9 @@ func (c *Coordinator) nameOf(m *merged, l *toolList, child *Child, name string) 
 	return as, note
 }
 
-// prefixed are the names that a tool may have with its child's in front, the
-// best first. If that is too long, the child's is shortened: two that begin
-// alike may end otherwise.
+// prefixed returns the possible names of a tool with its child's name in front,
+// the best first. A name that is too long is shortened at either end: two children
+// may have names that begin alike.
 func prefixed(child, name string) []string {
 	room := maxToolName - len("__") - len(name)
 	if room < 1 || len(child) <= room {

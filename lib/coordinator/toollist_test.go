@@ -24,7 +24,8 @@ func toolNamed(name string) json.RawMessage {
 
 // withChildren is a coordinator with children that are never started.
 func withChildren(t *testing.T, names ...string) *Coordinator {
-	o := Options{Browsers: Left("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler), Stderr: io.Discard,
+	o := Options{Browsers: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
 	for _, name := range names {
 		o.Children = append(o.Children, Child{Name: name, Argv: []string{"/nonexistent/" + name}})
@@ -82,7 +83,7 @@ func TestNamesOfTools(t *testing.T) {
 // Each session has the list of its own children once they have spoken, and is
 // told of the changes of that, and of no others.
 func TestListsOfSeveralHosts(t *testing.T) {
-	c := withChildren(t, "kid")
+	c := withChildren(t, "child")
 	type host struct {
 		*Session
 		told int
@@ -104,24 +105,24 @@ func TestListsOfSeveralHosts(t *testing.T) {
 			t.Errorf("%s: %v, want %v; told %d times, want %d", name, ok, want, h.told, told)
 		}
 	}
-	kid := &c.Children[0]
+	child := &c.Children[0]
 	a, b, other := &hosts[0], &hosts[1], &hosts[2]
-	a.listTools(kid, ofHandshake, toolsNamed("echo", "elicit"))
+	a.listTools(child, ofHandshake, toolsNamed("echo", "elicit"))
 	for i := range hosts {
 		hosts[i].lists.give(ofHandshake)
 	}
 	has(b, "elicit", true, 0) // as its own child has said nothing yet
-	b.listTools(kid, ofHandshake, toolsNamed("echo"))
+	b.listTools(child, ofHandshake, toolsNamed("echo"))
 	has(a, "elicit", true, 0)
 	has(b, "elicit", false, 1)
 	has(other, "elicit", false, 1)
 	b.lists.give(ofHandshake)
-	a.listTools(kid, ofHandshake, toolsNamed("echo", "elicit", "enabled"))
+	a.listTools(child, ofHandshake, toolsNamed("echo", "elicit", "enabled"))
 	has(a, "enabled", true, 1)
 	has(b, "enabled", false, 1)
 	// Hosts of the stateless protocol share a session, by what they can be asked.
 	can := audience(`{"roots":{}}`)
-	b.listTools(kid, can, toolsNamed("rooted"))
+	b.listTools(child, can, toolsNamed("rooted"))
 	has(b, "rooted", false, 1)
 	if _, ok := b.tools(can).routes["rooted"]; !ok {
 		t.Errorf("%v", b.tools(can).routes)

@@ -9,42 +9,42 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Requests reach a child in the order in which the host has sent them: a host
-// that sends several at once, such as a navigation and then a click, means them
-// in that order. What each has to wait for first, such as a browser or the
-// child's start, they wait for side by side.
+// Requests reach a child in the order in which the host has sent them: a host that
+// sends several at once, such as a navigation and then a click, means them in that
+// order. They wait in parallel for what each needs first, such as a browser or the
+// child's start.
 
-// turn is the place of a request among those that may be for the same process.
-// It ends when the request is relayed, or is not to be.
+// turn is the position of a request among those that may be for the same process.
+// It ends when the request is relayed, or will not be.
 type turn struct {
-	group  string          // of requests that may be for the same process; "": its tool is not known yet
-	tool   string          // that is called
-	args   json.RawMessage // of the call
-	to     audience
-	kid    *kid          // that it is for; nil: not known yet
-	moved  chan struct{} // closed when that is known, or the turn is over
-	over   bool
-	asks   *asking    // for a browser; nil: it does not wait for one
-	got    chan taken // the browser, or why there is none
-	served bool       // that has been given
+	group       string          // of requests that may be for the same process; "": its tool is not known yet
+	tool        string          // that is called
+	args        json.RawMessage // of the call
+	to          audience
+	supervisor  *supervisor   // of its child; nil: not known yet
+	moved       chan struct{} // closed when the child is known, or the turn is over
+	over        bool
+	acquisition *acquisition // of its browser; nil: it does not wait for one
+	got         chan taken   // the browser, or why there is none
+	served      bool         // it has got its browser
 }
 
-// asking is a request for a browser that is under way.
-type asking struct {
-	by     *turn // nil: nobody any more
+// acquisition is a request for a browser that is under way.
+type acquisition struct {
+	by     *turn // nil: nobody waits for it
 	cancel context.CancelFunc
 }
 
 // taken is a browser for a call, or why there is none.
 type taken struct {
-	at  *place
+	at  *lease
 	err error
 }
 
 // group names the calls that may be for the same process as this one.
 func (r *route) group(args json.RawMessage) string {
 	group := "call\x00" + r.child.Name
-	if w, _ := r.which(args); w != (which{}) { // an error is told later
+	if w, _ := r.which(args); w != (which{}) { // an error is reported later
 		group += "\x00" + w.pool + "\x00" + w.instance + "\x00" + w.session
 	}
 	return group
@@ -57,7 +57,7 @@ type turns struct {
 	all   []*turn // of requests that are not relayed yet, in the order of their arrival
 }
 
-// newTurn is the turn of a request, nil if no child is to answer it.
+// newTurn returns the turn of a request, nil if no child answers it.
 func (s *Session) newTurn(m *jsonrpc.Message) *turn {
 	t := &turn{}
 	switch m.Method {
@@ -76,8 +76,8 @@ func (s *Session) newTurn(m *jsonrpc.Message) *turn {
 	return t
 }
 
-// add gives a turn its place, unless it is over. It is called in the order of
-// arrival. To is the audience of the request.
+// add queues a turn, unless it is over. It is called in the order of arrival. To
+// is the audience of the request.
 func (all *turns) add(t *turn, to audience) {
 	if t == nil {
 		return
@@ -91,7 +91,7 @@ func (all *turns) add(t *turn, to audience) {
 	all.all = append(all.all, t)
 }
 
-// groupLocked is a turn's group, as far as its tool is known by now.
+// groupLocked returns the group of a turn, "" while its tool is unknown.
 func (all *turns) groupLocked(t *turn) string {
 	if t.group == "" {
 		t.group = all.group(t)
@@ -99,18 +99,19 @@ func (all *turns) groupLocked(t *turn) string {
 	return t.group
 }
 
-// beforeLocked is a turn that comes before another one for this process, or may
-// do so, nil if there is none: the last one that came before t, or of all for a
-// nil t. What that one waits for in its turn, t does not wait for: else each
-// end would wake all that wait.
-func (all *turns) beforeLocked(t *turn, group string, k *kid) *turn {
+// beforeLocked returns the last turn before t (before the end of the queue if t is
+// nil) that is, or may be, for the same process; nil if there is none. t waits for
+// that turn only, which itself waits for the ones before: otherwise each end would
+// wake all who wait.
+func (all *turns) beforeLocked(t *turn, group string, sup *supervisor) *turn {
 	at := len(all.all)
 	if t != nil {
 		at = slices.Index(all.all, t)
 	}
 	for i := at - 1; i >= 0; i-- {
 		other := all.all[i]
-		if k != nil && other.kid == k || other.kid == nil && group != "" && all.groupLocked(other) == group {
+		if sup != nil && other.supervisor == sup || other.supervisor == nil && group != "" &&
+			all.groupLocked(other) == group {
 			return other
 		}
 	}
@@ -118,24 +119,24 @@ func (all *turns) beforeLocked(t *turn, group string, k *kid) *turn {
 }
 
 // isFirst reports whether a call can be relayed at once.
-func (all *turns) isFirst(group string, k *kid) bool {
+func (all *turns) isFirst(group string, sup *supervisor) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return all.beforeLocked(nil, group, k) == nil
+	return all.beforeLocked(nil, group, sup) == nil
 }
 
-// placed notes which child the request of the context is for.
-func (s *Session) placed(ctx context.Context, k *kid) {
-	if f, _ := ctx.Value(flightKey{}).(*flight); f != nil && f.turn != nil {
-		s.turns.placed(f.turn, k)
+// assign notes which child the request of the context is for.
+func (s *Session) assign(ctx context.Context, sup *supervisor) {
+	if req, _ := ctx.Value(requestKey{}).(*request); req != nil && req.turn != nil {
+		s.turns.assign(req.turn, sup)
 	}
 }
 
-func (all *turns) placed(t *turn, k *kid) {
+func (all *turns) assign(t *turn, sup *supervisor) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if t.kid == nil && !t.over {
-		t.kid = k
+	if t.supervisor == nil && !t.over {
+		t.supervisor = sup
 		t.moveLocked()
 	}
 }
@@ -145,8 +146,8 @@ func (t *turn) moveLocked() {
 	t.moved = make(chan struct{})
 }
 
-// wait waits until the requests before a turn's are relayed, or are not to be.
-// It reports whether there still is somebody who waits for the answer.
+// wait waits until all requests before this turn are relayed, or will not be. It
+// reports whether the host still waits for the answer.
 func (all *turns) wait(ctx context.Context, t *turn) bool {
 	for t != nil {
 		moved := all.before(t)
@@ -162,18 +163,18 @@ func (all *turns) wait(ctx context.Context, t *turn) bool {
 	return true
 }
 
-// before is closed when the turn before another one has moved; nil: there is
-// none.
+// before returns a channel that is closed when the turn before another one has
+// moved; nil if there is none.
 func (all *turns) before(t *turn) <-chan struct{} {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if before := all.beforeLocked(t, all.groupLocked(t), t.kid); before != nil {
+	if before := all.beforeLocked(t, all.groupLocked(t), t.supervisor); before != nil {
 		return before.moved
 	}
 	return nil
 }
 
-// endTurn lets those that come after a request go on.
+// endTurn ends a turn, so that later requests can proceed.
 func (s *Session) endTurn(t *turn) {
 	if t == nil {
 		return
@@ -183,9 +184,9 @@ func (s *Session) endTurn(t *turn) {
 	}
 }
 
-// end ends a turn. It returns the browser that it has been given and that
-// nobody fetches any more.
-func (all *turns) end(t *turn) *place {
+// end ends a turn. It returns the lease that was granted to the turn and that
+// nobody has fetched.
+func (all *turns) end(t *turn) *lease {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if t.over {
@@ -198,8 +199,8 @@ func (all *turns) end(t *turn) *place {
 	}
 	all.all = slices.Delete(all.all, i, i+1)
 	t.moveLocked()
-	if q := t.asks; q != nil {
-		t.asks, q.by = nil, nil
+	if q := t.acquisition; q != nil {
+		t.acquisition, q.by = nil, nil
 		q.cancel()
 	}
 	select {
@@ -210,15 +211,14 @@ func (all *turns) end(t *turn) *place {
 	}
 }
 
-// takeInTurn is take, but that calls of one group get browsers in the order of
-// their arrival: the first one that is given is the first call's, whichever has
-// asked for it.
-func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, error) {
+// takeInTurn is take, but the calls of a group get browsers in the order of their
+// arrival: the first lease goes to the first call, whichever call requested it.
+func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*lease, error) {
 	if t == nil {
 		return s.browsers.take(ctx, w)
 	}
 	asks, cancel := context.WithCancel(s.ctx)
-	q := &asking{by: t, cancel: cancel}
+	q := &acquisition{by: t, cancel: cancel}
 	s.turns.ask(t, q)
 	s.do(func() {
 		defer cancel()
@@ -237,29 +237,30 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*place, err
 	}
 }
 
-// ask notes that a browser is asked for, unless the turn has been given one.
-func (all *turns) ask(t *turn, q *asking) {
+// ask notes that a browser is being requested for a turn, unless the turn has been
+// served.
+func (all *turns) ask(t *turn, q *acquisition) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if t.served {
 		q.by = nil
 	} else {
-		t.asks = q
+		t.acquisition = q
 	}
 }
 
-// wanted reports whether anybody waits for what comes of a request.
-func (all *turns) wanted(q *asking) bool {
+// wanted reports whether anybody waits for the result of an acquisition.
+func (all *turns) wanted(q *acquisition) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return q.by != nil
 }
 
-// hand hands on what has come of a request, and reports whether anybody takes
-// it. A browser is for the first call of the group that has none yet. The
-// request of that one is then for the call that has made this one; if it has
-// made none yet, this one is made again.
-func (all *turns) hand(q *asking, got taken) bool {
+// hand delivers the result of an acquisition and reports whether anybody took it.
+// A lease goes to the first call of the group that has none. The acquisition of
+// that call then serves the call whose lease it got; if it had started none, this
+// acquisition is repeated.
+func (all *turns) hand(q *acquisition, got taken) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	to := q.by
@@ -273,14 +274,14 @@ func (all *turns) hand(q *asking, got taken) bool {
 			first := all.all[i]
 			first.served = true
 			first.got <- got
-			if theirs := first.asks; theirs != nil {
-				theirs.by, to.asks = to, theirs
-				first.asks, q.by = nil, nil
+			if theirs := first.acquisition; theirs != nil {
+				theirs.by, to.acquisition = to, theirs
+				first.acquisition, q.by = nil, nil
 			}
 			return true
 		}
 	}
-	to.served, to.asks, q.by = true, nil, nil
+	to.served, to.acquisition, q.by = true, nil, nil
 	to.got <- got
 	return true
 }

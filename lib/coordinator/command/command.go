@@ -399,8 +399,8 @@ const maxIdleMinutes = 365 * 24 * 60
 
 // left leaves the browser to the children, and tells which one they need.
 func left(c *cli.Context, browser string, headless bool) coordinator.Browsers {
-	c.Log.Info(coordinator.LeftNote(browser))
-	return coordinator.Left(browser, headless)
+	c.Log.Info(coordinator.ChildLaunchedNote(browser))
+	return coordinator.ChildLaunched(browser, headless)
 }
 
 // without refuses the options of a browser that would have no effect.

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// keeper holds the instances of pools that a session keeps between its calls.
+// keeper keeps leases of pool instances for a session between its calls.
 type keeper struct {
 	source *pooled
 	s      *Session
 
 	mu     sync.Mutex
-	all    []*kept
+	all    []*stickyLease
 	ended  string // what has become of an instance that was kept, "" if that is told
 	closed bool
 }
 
 func (s *pooled) of(session *Session) claims { return &keeper{source: s, s: session} }
 
-// take is a browser for a call: one of its own, or, with AFFINITY=session, one
+// take leases a browser for a call: its own, or, with AFFINITY=session, the one
 // that the session keeps.
-func (h *keeper) take(ctx context.Context, w which) (*place, error) {
+func (h *keeper) take(ctx context.Context, w which) (*lease, error) {
 	info, err := h.source.info(ctx, w.pool)
 	if err != nil {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return h.source.lease(ctx, w.pool, w.instance, h.s.name, false)
+		return h.source.grant(ctx, w.pool, w.instance, h.s.name, false)
 	}
 	return h.keep(ctx, &info, info.id(w.instance))
 }
 
-// ready has none: a lease is waited for.
-func (h *keeper) ready(which) *place { return nil }
+// tryTake returns nothing: a lease always has to be waited for.
+func (h *keeper) tryTake(which) *lease { return nil }
 
 func (h *keeper) lost() string {
 	h.mu.Lock()
@@ -45,12 +45,12 @@ func (h *keeper) lost() string {
 	return ended
 }
 
-// kept is one of them. All calls that need it wait for one request, whose
-// error is everybody's.
-type kept struct {
+// stickyLease is a lease that a session keeps. All calls that need it wait for the
+// same request to bpool and share its error.
+type stickyLease struct {
 	pool     string
 	instance string        // that is asked for; "": any
-	at       *place        // nil: there is no lease yet
+	at       *lease        // nil: there is no lease yet
 	asking   chan struct{} // closed when the request is over; nil: none is under way
 	err      error         // of the request
 	gone     bool          // it is not kept any more
@@ -63,18 +63,18 @@ type kept struct {
 	idle     *time.Timer
 }
 
-// affinitySession is AFFINITY of pools whose instances a session keeps.
+// affinitySession is the AFFINITY of pools whose instances a session keeps.
 const affinitySession = "session"
 
-// keep is an instance of a pool that the session keeps from now on: the one
+// keep returns an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*place, error) {
+func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !h.closed {
 		k := h.findLocked(info.Name, id)
 		if k == nil {
-			k = &kept{pool: info.Name, instance: id, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
+			k = &stickyLease{pool: info.Name, instance: id, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			h.all = append(h.all, k)
 		}
 		if k.asking == nil && !k.ours {
@@ -96,7 +96,7 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*place, e
 		h.mu.Lock()
 		k.waiting--
 		if ctx.Err() != nil {
-			if k.at == nil && k.asking != nil && k.waiting == 0 { // nobody wants it any more
+			if k.at == nil && k.asking != nil && k.waiting == 0 { // nobody waits for it any more
 				k.cancel()
 			}
 			h.restLocked(k)
@@ -109,10 +109,10 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*place, e
 	return nil, errEnded
 }
 
-// findLocked is what is kept of a pool, or asked for: the instance with the
-// ID; with "", the first one that there is a lease of.
-func (h *keeper) findLocked(pool, id string) *kept {
-	var asked *kept
+// findLocked returns what is kept of a pool, or requested: the instance with the
+// ID; with "", the first one with a lease.
+func (h *keeper) findLocked(pool, id string) *stickyLease {
+	var asked *stickyLease
 	for _, k := range h.all {
 		switch {
 		case k.pool != pool:
@@ -125,8 +125,8 @@ func (h *keeper) findLocked(pool, id string) *kept {
 	return asked
 }
 
-// askLocked asks for the lease, or whether it is still ours.
-func (h *keeper) askLocked(k *kept) {
+// askLocked requests the lease, or checks that it still holds.
+func (h *keeper) askLocked(k *stickyLease) {
 	ctx, cancel := context.WithCancel(h.s.ctx)
 	asking, at := make(chan struct{}), k.at
 	k.asking, k.cancel = asking, cancel
@@ -136,14 +136,14 @@ func (h *keeper) askLocked(k *kept) {
 		again := at != nil
 		if again {
 			fresh := *at
-			if fresh.died, fresh.ID, again = at.again(ctx); again {
+			if fresh.died, fresh.ID, again = at.renew(ctx); again {
 				if at.ID != "" && fresh.ID != at.ID {
 					at.news.await() // its reason
 				}
 				at = &fresh
 			}
 		} else {
-			at, err = h.source.lease(ctx, k.pool, k.instance, h.s.name, true)
+			at, err = h.source.grant(ctx, k.pool, k.instance, h.s.name, true)
 		}
 		h.mu.Lock()
 		drop := at
@@ -176,9 +176,9 @@ func (h *keeper) askLocked(k *kept) {
 	})
 }
 
-// satisfyLocked gives those who wait for another instance of the pool, or for
-// the same, the one that there is now: nobody else gives it back.
-func (h *keeper) satisfyLocked(k *kept) {
+// satisfyLocked serves callers that wait for another instance of the pool, or for
+// the same one, with the one that is there now: nobody else returns it.
+func (h *keeper) satisfyLocked(k *stickyLease) {
 	for _, other := range slices.Clone(h.all) {
 		if other != k && other.pool == k.pool && other.at == nil &&
 			(other.instance == "" || other.instance == k.at.Instance) {
@@ -190,21 +190,21 @@ func (h *keeper) satisfyLocked(k *kept) {
 	}
 }
 
-func (h *keeper) removeLocked(k *kept) {
+func (h *keeper) removeLocked(k *stickyLease) {
 	k.gone = true
-	h.all = slices.DeleteFunc(h.all, func(other *kept) bool { return other == k })
+	h.all = slices.DeleteFunc(h.all, func(other *stickyLease) bool { return other == k })
 }
 
-// returned notes that a call is over.
-func (h *keeper) returned(k *kept) {
+// returned notes that a call has ended.
+func (h *keeper) returned(k *stickyLease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k.calls--
 	h.restLocked(k)
 }
 
-// restLocked has an instance that no call uses given back in time.
-func (h *keeper) restLocked(k *kept) {
+// restLocked releases an instance that no call uses after its time to live.
+func (h *keeper) restLocked(k *stickyLease) {
 	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
 		return
 	}
@@ -227,9 +227,9 @@ func (h *keeper) restLocked(k *kept) {
 	})
 }
 
-// leave returns what is to be given back. What is asked for just now is given
-// back by whoever has asked.
-func (h *keeper) leave() (held []*place) {
+// leave returns the leases to be released. A lease that is being requested is
+// released by the goroutine that requests it.
+func (h *keeper) leave() (held []*lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true

@@ -12,16 +12,16 @@ import (
 	"btools/lib/wait"
 )
 
-// service is a program of this project that runs for us: it is started when
-// it is needed, and again when it has ended.
-type service struct {
+// sibling is another program of this project, which bmcp starts when it is needed
+// and again after it has ended.
+type sibling struct {
 	wait.Starter[*launcher.Browser]
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
-func newService(run func(context.Context) (*launcher.Browser, error)) *service {
-	v := &service{}
+func newSibling(run func(context.Context) (*launcher.Browser, error)) *sibling {
+	v := &sibling{}
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	v.Start = func() (*launcher.Browser, error) { return run(v.ctx) }
 	v.Gone = func(b *launcher.Browser) error {
@@ -34,7 +34,7 @@ func newService(run func(context.Context) (*launcher.Browser, error)) *service {
 }
 
 // close stops the program.
-func (v *service) close() {
+func (v *sibling) close() {
 	why := errors.New("bmcp is stopping")
 	v.Refuse(why)
 	v.stop()
@@ -43,8 +43,8 @@ func (v *service) close() {
 	}
 }
 
-// startService runs a program that prints a record and stays.
-func startService(ctx context.Context, log io.Writer, name string, args ...string) (*launcher.Browser, error) {
+// startSibling runs a program that prints a record and stays.
+func startSibling(ctx context.Context, log io.Writer, name string, args ...string) (*launcher.Browser, error) {
 	path, err := launcher.Sibling(name)
 	if err != nil {
 		return nil, err

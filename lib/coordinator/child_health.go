@@ -11,22 +11,22 @@ import (
 	"btools/lib/record"
 )
 
-// health is how an instance is that bpool launches no browser for, as a child
-// does: it is that of the child.
+// health is the health of an instance whose browser its child launches, not bpool:
+// that of the child.
 type health struct {
 	LastCheck  *record.Time `json:"last_check"` // the last ping that was answered
 	Responsive bool         `json:"responsive"`
 	Error      *string      `json:"error"`
 }
 
-// withChildren completes what bpool says of its pools by what only we know.
+// withChildren adds to bpool's report on its pools what only bmcp knows.
 func (c *Coordinator) withChildren(status json.RawMessage) json.RawMessage {
 	var pools []json.RawMessage
 	for p := range jsonrpc.Elements(jsonrpc.Get(status, "pools")) {
 		var instances []json.RawMessage
 		for i := range jsonrpc.Elements(jsonrpc.Get(p, "instances")) {
-			if k := c.kidOf(jsonrpc.GetString(p, "name"), i); k != nil {
-				i = k.describe(i)
+			if sup := c.supervisorOf(jsonrpc.GetString(p, "name"), i); sup != nil {
+				i = sup.describe(i)
 			}
 			instances = append(instances, i)
 		}
@@ -35,8 +35,9 @@ func (c *Coordinator) withChildren(status json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(status, "pools", jsonrpc.Array(pools))
 }
 
-// kidOf is the child that launches an instance's browser, nil if none does.
-func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) {
+// supervisorOf returns the supervisor of the child that launches an instance's
+// browser, nil if there is none.
+func (c *Coordinator) supervisorOf(pool string, instance json.RawMessage) (found *supervisor) {
 	kind := jsonrpc.GetString(instance, "browser")
 	if kind != record.Firefox && kind != record.WebKit {
 		return nil
@@ -45,12 +46,13 @@ func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) 
 	sessions := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
 	for _, s := range sessions {
-		for _, k := range s.children.list() {
-			if !k.child.drives || k.browser.Pool != pool || k.browser.Instance != jsonrpc.GetString(instance, "id") {
+		for _, sup := range s.children.list() {
+			if !sup.child.drives || sup.browser.Pool != pool ||
+				sup.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue
 			}
-			if found = k; k.running() != nil {
-				return k
+			if found = sup; sup.running() != nil {
+				return sup
 			}
 		}
 	}
@@ -58,9 +60,9 @@ func (c *Coordinator) kidOf(pool string, instance json.RawMessage) (found *kid) 
 }
 
 // describe puts the child's process and health into an instance's status.
-func (k *kid) describe(instance json.RawMessage) json.RawMessage {
+func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 	h := health{}
-	p, err := k.proc.Last()
+	p, err := sup.proc.Last()
 	if p != nil && err == nil {
 		err = p.gone()
 	}
@@ -77,11 +79,12 @@ func (k *kid) describe(instance json.RawMessage) json.RawMessage {
 	default:
 		return instance // it is being started
 	}
-	b, _ := json.Marshal(h) // which it never fails
+	b, _ := json.Marshal(h) // it never fails
 	return jsonrpc.Set(instance, "health_check", b)
 }
 
-// pinged is when the child last answered a ping; zero: it has not been asked.
+// pinged returns when the child last answered a ping; zero: it has not been
+// pinged.
 func (p *process) pinged() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

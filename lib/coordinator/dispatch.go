@@ -15,23 +15,23 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// fast relays the call of a tool at once, if nothing has to be waited for. It
-// reports whether it has.
-func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
-	r, ok := s.tools(f.audience).routes[jsonrpc.GetString(m.Params, "name")]
+// fast relays a tool call at once if nothing has to be waited for, and reports
+// whether it did.
+func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
+	r, ok := s.tools(req.audience).routes[jsonrpc.GetString(m.Params, "name")]
 	if !ok || r.pools {
 		return false
 	}
 	args := jsonrpc.Get(m.Params, "arguments")
-	at, ok := s.readyFor(r, args)
+	at, ok := s.tryAcquire(r, args)
 	if !ok {
 		return false
 	}
 	var p *process
-	if k := s.kid(r.child, at.browser(), f.audience); k != nil {
-		s.replace(k)
-		if s.turns.isFirst(r.group(args), k) {
-			p = k.running()
+	if sup := s.supervisor(r.child, at.browser(), req.audience); sup != nil {
+		s.replace(sup)
+		if s.turns.isFirst(r.group(args), sup) {
+			p = sup.running()
 		}
 	}
 	if p == nil {
@@ -40,14 +40,15 @@ func (s *Session) fast(m *jsonrpc.Message, f *flight) bool {
 		}
 		return false
 	}
-	if s.place(f, at) {
-		s.forward(p, r.rename(m), f)
+	if s.attachLease(req, at) {
+		s.forward(p, r.rename(m), req)
 	}
 	return true
 }
 
-// readyFor is acquire where nothing has to be waited for, and nothing is wrong.
-func (s *Session) readyFor(r route, args json.RawMessage) (at *place, ok bool) {
+// tryAcquire is acquire for the case that nothing has to be waited for and nothing
+// is wrong.
+func (s *Session) tryAcquire(r route, args json.RawMessage) (at *lease, ok bool) {
 	if !r.child.drives {
 		return nil, true
 	}
@@ -55,26 +56,27 @@ func (s *Session) readyFor(r route, args json.RawMessage) (at *place, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	at = s.browsers.ready(w)
+	at = s.browsers.tryTake(w)
 	return at, at != nil
 }
 
-// browser is where a child for the place finds its browser.
-func (p *place) browser() Browser {
+// browser is the browser of a lease; without a lease, none.
+func (p *lease) browser() Browser {
 	if p == nil {
 		return Browser{}
 	}
 	return p.Browser
 }
 
-// place notes where a request is answered, unless it is answered already.
-func (s *Session) place(f *flight, at *place) bool {
+// attachLease has a request hold a lease until it ends, and reports whether it has
+// not ended yet.
+func (s *Session) attachLease(req *request, at *lease) bool {
 	if at == nil {
 		return true
 	}
-	f.place = at
+	req.lease = at
 	var watch, over bool
-	s.read(func(t *table) { watch, over = t.Hold(&f.Request, pending.Lease{Release: at.release, Died: at.died}) })
+	s.read(func(t *table) { watch, over = t.Hold(&req.Request, pending.Lease{Release: at.release, Died: at.died}) })
 	switch {
 	case over:
 		at.release()
@@ -84,7 +86,7 @@ func (s *Session) place(f *flight, at *place) bool {
 	return !over
 }
 
-// rename is the call as the child knows it.
+// rename returns the call as the child expects it.
 func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	params := m.Params
 	if jsonrpc.GetString(params, "name") != r.name {
@@ -108,103 +110,103 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // serve answers a request.
-func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, f *flight) {
+func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 	switch m.Method {
 	case "server/discover":
 		result, err := s.ourAnswer(ctx, m)
 		if err != nil {
-			s.fail(f, err)
+			s.fail(req, err)
 			return
 		}
-		s.introduce(f, result)
+		s.introduce(req, result)
 	case "subscriptions/listen":
-		s.listen(ctx, f, m)
+		s.listen(ctx, req, m)
 	case "tools/list":
-		s.startAll(f.audience, false)
+		s.startAll(req.audience, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
-		s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.listed })
+		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
-		s.list(f, "tools", s.lists.give(f.audience).tools)
+		s.replyList(req, "tools", s.lists.give(req.audience).tools)
 	case "tools/call":
-		s.call(ctx, m, f)
+		s.call(ctx, m, req)
 	case "ping":
-		s.result(f, json.RawMessage("{}"))
+		s.result(req, json.RawMessage("{}"))
 	case "logging/setLevel":
 		level := json.RawMessage(slices.Clone(m.Params))
 		s.level.Store(&level)
 		for _, p := range s.children.running() {
-			if jsonrpc.Get(p.can, "logging") != nil {
+			if jsonrpc.Get(p.capabilities, "logging") != nil {
 				p.tell(m.Method, m.Params)
 			}
 		}
-		s.result(f, json.RawMessage("{}"))
+		s.result(req, json.RawMessage("{}"))
 	case "prompts/list":
-		s.collect(ctx, f, m.Method, "prompts", "prompts", "name")
+		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
 	case "resources/list":
-		s.collect(ctx, f, m.Method, "resources", "resources", "uri")
+		s.collect(ctx, req, m.Method, "resources", "resources", "uri")
 	case "resources/templates/list":
-		s.collect(ctx, f, m.Method, "resources", "resourceTemplates", "uriTemplate")
+		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate")
 	case "prompts/get":
-		s.byOwner(ctx, m, f, "prompts", jsonrpc.GetString(m.Params, "name"))
+		s.byOwner(ctx, m, req, "prompts", jsonrpc.GetString(m.Params, "name"))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "uri"))
+		s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "uri"))
 	case "completion/complete":
 		if name := jsonrpc.GetString(m.Params, "ref", "name"); name != "" {
-			s.byOwner(ctx, m, f, "prompts", name)
+			s.byOwner(ctx, m, req, "prompts", name)
 		} else {
-			s.byOwner(ctx, m, f, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
+			s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
-		if len(s.c.Children) == 1 && f.dialect.relaysUnknown() {
-			s.toChild(ctx, &s.c.Children[0], m, f)
+		if len(s.c.Children) == 1 && req.dialect.relaysUnknown() {
+			s.toChild(ctx, &s.c.Children[0], m, req)
 			return
 		}
-		s.fail(f, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
+		s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
 	}
 }
 
-// introduce answers with what we are, and what we and the children can.
-func (s *Session) introduce(f *flight, result json.RawMessage) {
+// introduce answers with what bmcp and its children are, and what they can do.
+func (s *Session) introduce(req *request, result json.RawMessage) {
 	all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
 	result = jsonrpc.Set(result, "capabilities", all)
 	said = append([]string{s.c.instructions()}, said...)
 	result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
-	s.result(f, result)
+	s.result(req, result)
 }
 
-// process is a child that is not bound to a call's browser.
-func (s *Session) process(ctx context.Context, child *Child) (*kid, *process, error) {
+// process returns a child for a request that is not bound to a browser.
+func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *process, error) {
 	b := Browser{}
 	if child.drives {
 		var err error
-		if b, err = s.c.Browsers.any(ctx); err != nil {
+		if b, err = s.c.Browsers.target(ctx); err != nil {
 			return nil, nil, err
 		}
 		b = s.own(b)
 	}
-	k := s.kid(child, b, audienceOf(ctx))
-	if k == nil {
+	sup := s.supervisor(child, b, audienceOf(ctx))
+	if sup == nil {
 		return nil, nil, errEnded
 	}
-	s.placed(ctx, k)
-	p, err := k.get(ctx)
-	return k, p, err
+	s.assign(ctx, sup)
+	p, err := sup.get(ctx)
+	return sup, p, err
 }
 
-func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message, f *flight) {
-	k, p, err := s.process(ctx, child)
+func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message, req *request) {
+	sup, p, err := s.process(ctx, child)
 	if err != nil {
-		s.fault(f, err)
+		s.fault(req, err)
 		return
 	}
-	if s.turns.wait(ctx, f.turn) {
-		k.note(m)
-		s.forward(p, m, f)
+	if s.turns.wait(ctx, req.turn) {
+		sup.note(m)
+		s.forward(p, m, req)
 	}
 }
 
-// find is the route of a tool; if it is not known, once the children have
-// listed theirs.
+// find returns the route of a tool. If the tool is unknown, it waits until the
+// children have listed theirs.
 func (s *Session) find(ctx context.Context, name string) (route, bool) {
 	to := audienceOf(ctx)
 	r, ok := s.tools(to).routes[name]
@@ -212,48 +214,48 @@ func (s *Session) find(ctx context.Context, name string) (route, bool) {
 		return r, true
 	}
 	s.startAll(to, true)
-	s.c.await(ctx, s.c.Limits.List, func(l *listing) chan struct{} { return l.said })
+	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsFresh })
 	r, ok = s.tools(to).routes[name]
 	return r, ok
 }
 
 // call answers the call of a tool.
-func (s *Session) call(ctx context.Context, m *jsonrpc.Message, f *flight) {
+func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 	name := jsonrpc.GetString(m.Params, "name")
 	if s.c.isOwn(name) {
 		result, err := s.ourAnswer(ctx, m)
 		if err != nil {
-			s.fail(f, err)
+			s.fail(req, err)
 			return
 		}
-		s.result(f, result)
+		s.result(req, result)
 		return
 	}
 	r, ok := s.find(ctx, name)
 	if !ok {
-		s.fail(f, s.unknown(name))
+		s.fail(req, s.unknown(name))
 		return
 	}
-	at, err := s.acquire(ctx, r, f.turn, jsonrpc.Get(m.Params, "arguments"))
+	at, err := s.acquire(ctx, r, req.turn, jsonrpc.Get(m.Params, "arguments"))
 	if err != nil {
-		s.fault(f, err)
+		s.fault(req, err)
 		return
 	}
-	if !s.place(f, at) {
+	if !s.attachLease(req, at) {
 		return
 	}
 	p, err := s.at(ctx, r.child, at)
 	if err != nil {
-		s.fault(f, err)
+		s.fault(req, err)
 		return
 	}
-	if s.turns.wait(ctx, f.turn) {
-		s.forward(p, r.rename(m), f)
+	if s.turns.wait(ctx, req.turn) {
+		s.forward(p, r.rename(m), req)
 	}
 }
 
-// acquire is a browser for a call, nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*place, error) {
+// acquire leases a browser for a call; it returns nil if the child needs none.
+func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*lease, error) {
 	if !r.child.drives {
 		return nil, nil
 	}
@@ -271,24 +273,24 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 	return at, nil
 }
 
-// warm starts a child for the host's own browser while that is launched: where
-// it will be is known before.
+// warm starts a child while the host's own browser is being launched: the endpoint
+// is known in advance.
 func (s *Session) warm(child *Child, to audience) {
 	if !s.c.Browsers.early() {
 		return
 	}
 	s.do(func() {
-		at, err := s.c.Browsers.any(s.ctx)
+		at, err := s.c.Browsers.target(s.ctx)
 		if err != nil {
-			return // as the call will tell
+			return // the call reports it
 		}
-		if k := s.kid(child, s.own(at), to); k != nil {
-			k.get(s.ctx)
+		if sup := s.supervisor(child, s.own(at), to); sup != nil {
+			sup.get(s.ctx)
 		}
 	})
 }
 
-// which is the browser that a call names.
+// which is the browser that a call asks for.
 type which struct{ pool, instance, session string }
 
 func (r *route) which(args json.RawMessage) (w which, err error) {
@@ -304,7 +306,7 @@ func (r *route) which(args json.RawMessage) (w which, err error) {
 	return w, err
 }
 
-// explain adds what to do to an error of the browsers.
+// explain adds the hint to an error of a browser source.
 func explain(err error) error {
 	var e *control.Error
 	if errors.As(err, &e) && e.Hint != "" {
@@ -317,18 +319,18 @@ func explain(err error) error {
 	return err
 }
 
-// at is the child for a place.
-func (s *Session) at(ctx context.Context, child *Child, at *place) (*process, error) {
-	k := s.kid(child, at.browser(), audienceOf(ctx))
-	if k == nil {
+// at returns the running child for a leased browser.
+func (s *Session) at(ctx context.Context, child *Child, at *lease) (*process, error) {
+	sup := s.supervisor(child, at.browser(), audienceOf(ctx))
+	if sup == nil {
 		return nil, errEnded
 	}
-	s.placed(ctx, k)
-	return k.get(ctx)
+	s.assign(ctx, sup)
+	return sup.get(ctx)
 }
 
-// unknown is the error for a tool that nobody has, with the children that
-// could not be asked.
+// unknown is the error for a tool that no child has. It names the children that
+// could not be started.
 func (s *Session) unknown(name string) error {
 	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
 	s.c.mu.Lock()

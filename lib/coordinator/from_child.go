@@ -13,11 +13,11 @@ import (
 	"btools/lib/wait"
 )
 
-// fromChild handles what a child says of its own accord, in the order in which
-// it says it.
+// fromChild handles the requests and notifications of a child, in the order in
+// which it sends them.
 func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 	if m.IsRequest() {
-		s.asked(p, m)
+		s.serveChild(p, m)
 		return
 	}
 	switch m.Method {
@@ -33,21 +33,21 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.relist(p)
 	case "notifications/progress":
 		token := jsonrpc.Get(m.Params, "progressToken")
-		s.pass(p, m, false, func(r *request) bool { return string(r.Token) == string(token) })
+		s.pass(p, m, false, func(r *pendingRequest) bool { return string(r.Token) == string(token) })
 	case "notifications/message":
 		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
-		s.pass(p, m, true, func(r *request) bool { return level >= r.Level })
+		s.pass(p, m, true, func(r *pendingRequest) bool { return level >= r.Level })
 	default:
-		s.subscribers(m.Method, m.Params, func(*flight) bool { return true })
-		s.pass(p, m, true, func(r *request) bool { return r.Value.dialect.hears() })
+		s.subscribers(m.Method, m.Params, func(*request) bool { return true })
+		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.dialect.hears() })
 	}
 }
 
-// pass gives the host a notification as one of the request that it belongs to.
-// A host of the stateless protocol gets no others. Guessed says that it does
-// not name its request.
-func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*request) bool) {
-	if !wait.Closed(s.greeted) {
+// pass sends the host a notification as one of the request that it belongs to. A
+// host of the stateless protocol gets no others. Guessed says that the
+// notification does not name its request.
+func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
+	if !wait.Closed(s.initialized) {
 		return
 	}
 	var to pending.Route
@@ -70,15 +70,16 @@ const (
 	listChanged // the same, but it has changed since
 )
 
-// relist has a child asked for its tools; if it is being asked, again.
+// relist asks a child for its tools; if a tools/list is under way, another one
+// follows it.
 func (s *Session) relist(p *process) {
 	if p.listing.Swap(listChanged) == notListing {
 		s.do(func() { s.refresh(p) })
 	}
 }
 
-// refresh asks a child for its tools, again as long as it says meanwhile that
-// they have changed.
+// refresh asks a child for its tools, and repeats that while the child reports
+// changes.
 func (s *Session) refresh(p *process) {
 	for {
 		p.listing.Store(isListing)
@@ -93,17 +94,16 @@ func (s *Session) refresh(p *process) {
 		if s.ctx.Err() != nil || p.gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // many changes are one
+		time.Sleep(20 * time.Millisecond) // several changes make one list
 	}
 }
 
-// needs are the capabilities that a host must have for what a child asks it.
+// needs are the capabilities that a host needs to answer the requests of children.
 var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation",
 	"roots/list": "roots"}
 
-// asked passes a child's request to the host, if that has said that it can
-// answer it.
-func (s *Session) asked(p *process, m *jsonrpc.Message) {
+// serveChild answers a request of a child, or has its audience answer it.
+func (s *Session) serveChild(p *process, m *jsonrpc.Message) {
 	if m.Method == "ping" {
 		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
 		return
@@ -111,12 +111,12 @@ func (s *Session) asked(p *process, m *jsonrpc.Message) {
 	p.audience.ask(s, p, m)
 }
 
-// askDirectly passes a child's request to the host, if that can answer it.
-func (s *Session) askDirectly(p *process, m *jsonrpc.Message) {
+// forwardToHost sends a child's request to the host, if the host can answer it.
+func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
 	need, ok := needs[m.Method]
 	can := jsonrpc.Get(s.hostParams(), "capabilities")
 	meta := jsonrpc.Get(m.Params, "_meta")
-	a := ask{Child: p, ID: slices.Clone(m.ID), Token: slices.Clone(jsonrpc.Get(meta, "progressToken"))}
+	a := serverRequest{Child: p, ID: slices.Clone(m.ID), Token: slices.Clone(jsonrpc.Get(meta, "progressToken"))}
 	var n int64
 	var to json.RawMessage
 	var err *jsonrpc.Error
@@ -128,7 +128,7 @@ func (s *Session) askDirectly(p *process, m *jsonrpc.Message) {
 		return
 	}
 	own := strconv.AppendInt(nil, n, 10)
-	if a.Token != nil { // those of several children may be the same
+	if a.Token != nil { // children may choose the same tokens
 		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
 	s.send(to, false, m.WithID(own))
@@ -138,8 +138,8 @@ func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)
 }
 
-// childEnded takes back what a child has asked, and has it started again when
-// it is needed.
+// childEnded cancels the server requests of a child that has ended; the next call
+// starts the child again.
 func (s *Session) childEnded(p *process) {
 	var open []int64
 	var closed bool
@@ -151,13 +151,13 @@ func (s *Session) childEnded(p *process) {
 		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
 			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
-	for _, k := range s.children.list() {
-		k.proc.Ended(p)
+	for _, sup := range s.children.list() {
+		sup.proc.Ended(p)
 	}
 	s.c.Log.Warn(p.gone().Error())
 }
 
-// watch has the calls on a browser fail when it dies.
+// watch fails the calls on a browser when the browser dies.
 func (s *Session) watch(died <-chan struct{}) {
 	select {
 	case <-died:

@@ -21,7 +21,7 @@ import (
 
 // single is one browser behind one bproxy.
 type single struct {
-	proxy *service
+	proxy *sibling
 	store *state.Store
 	log   io.Writer
 	flags []string // of bproxy
@@ -34,7 +34,7 @@ type single struct {
 	mu      sync.Mutex
 	at      record.Proxy
 	path    string // of its control socket
-	cur     *place // nil: none is known to be up
+	cur     *lease // nil: none is known to be up
 	wasIdle bool   // the last one was stopped because nobody used it
 }
 
@@ -42,7 +42,7 @@ type single struct {
 // it is needed, and how hosts share it.
 func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
 	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
-	s.proxy = newService(s.start)
+	s.proxy = newSibling(s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
 	return s
 }
@@ -53,15 +53,15 @@ func (s *single) close() {
 	s.watching.Wait()
 }
 
-// start starts the proxy, on the port of the one before if there was one.
+// start starts the proxy, on the port of its predecessor if there was one.
 func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	s.mu.Lock()
 	port := s.at.Port
 	s.mu.Unlock()
 	listen := "127.0.0.1:" + strconv.Itoa(port)
-	held, err := startService(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
+	held, err := startSibling(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
 	if err != nil && port != 0 {
-		held, err = startService(ctx, s.log, "bproxy", s.flags...)
+		held, err = startSibling(ctx, s.log, "bproxy", s.flags...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bproxy: %w", err)
@@ -85,7 +85,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	return held, nil
 }
 
-func (s *single) any(ctx context.Context) (Browser, error) {
+func (s *single) target(ctx context.Context) (Browser, error) {
 	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
@@ -94,8 +94,8 @@ func (s *single) any(ctx context.Context) (Browser, error) {
 	return s.browserLocked(), nil
 }
 
-func (s *single) every(ctx context.Context) ([]Browser, error) {
-	b, err := s.any(ctx)
+func (s *single) targets(ctx context.Context) ([]Browser, error) {
+	b, err := s.target(ctx)
 	return []Browser{b}, err
 }
 
@@ -103,8 +103,8 @@ func (s *single) browserLocked() Browser {
 	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
 }
 
-// up is the browser if it is up, else nil.
-func (s *single) up() *place {
+// up returns the browser if it is running, else nil.
+func (s *single) up() *lease {
 	if s.proxy.Running() == nil {
 		return nil
 	}
@@ -116,8 +116,8 @@ func (s *single) up() *place {
 	return s.cur
 }
 
-// acquire is the browser, launched if need be.
-func (s *single) acquire(ctx context.Context) (*place, error) {
+// acquire returns the browser, and launches it if necessary.
+func (s *single) acquire(ctx context.Context) (*lease, error) {
 	if p := s.up(); p != nil {
 		return p, nil
 	}
@@ -139,8 +139,8 @@ func (s *single) acquire(ctx context.Context) (*place, error) {
 	}
 }
 
-// noticed is how long the proxy may take to see what we have seen already:
-// that its browser is no more.
+// noticed is how long the proxy may take to notice what bmcp has seen already:
+// that its browser has ended.
 const noticed = 5 * time.Second
 
 // proxyStatus is what bproxy says of itself.
@@ -152,8 +152,8 @@ type proxyStatus struct {
 	Idle *float64 `json:"idle_seconds,omitempty"`
 }
 
-// control has the proxy do something, again if it has ended meanwhile, and
-// notes the browser that there is then.
+// control sends the proxy a request, repeats it if the proxy has ended meanwhile,
+// and records the browser.
 func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
 	var params any
 	if method == "launch" {
@@ -199,12 +199,13 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 		if s.wasIdle {
 			now.LastExit, s.wasIdle = fmt.Sprintf("it had not been used for %v", s.idle.after), false
 		}
-		s.cur = &place{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {}, why: now.LastExit}
+		s.cur = &lease{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {},
+			ended: now.LastExit}
 	}
 	return rec, nil
 }
 
-// status is the proxy's record, nil while there is none.
+// status returns the proxy's record, nil while there is none.
 func (s *single) status(ctx context.Context) (*record.Record, error) {
 	if s.proxy.Running() == nil {
 		return nil, nil
@@ -220,12 +221,12 @@ func (s *single) end(name string) {
 	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
 }
 
-// list are the records of the proxy's sessions.
+// list returns the records of the proxy's sessions.
 func (s *single) list(ctx context.Context) json.RawMessage {
 	return s.call(ctx, "session_list", nil)
 }
 
-// call has the proxy do something, if it runs.
+// call sends the proxy a request, if it is running.
 func (s *single) call(ctx context.Context, method string, params any) (result json.RawMessage) {
 	if s.proxy.Running() == nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"btools/lib/terminal"
 )
 
-// lastWords passes a child's messages on, with its name in front, and keeps
-// the last ones.
-type lastWords struct {
+// stderrTail copies a child's standard error to the log, with its name in front,
+// and keeps the last lines.
+type stderrTail struct {
 	name string
 	log  io.Writer
 	tail tail.Tail
@@ -27,7 +27,7 @@ type lastWords struct {
 
 const maxPart = 8 << 10
 
-func (w *lastWords) Write(b []byte) (int, error) {
+func (w *stderrTail) Write(b []byte) (int, error) {
 	w.tail.Write(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,14 +45,14 @@ func (w *lastWords) Write(b []byte) (int, error) {
 	}
 }
 
-func (w *lastWords) say(line string) { fmt.Fprintf(w, "%s\n", line) }
+func (w *stderrTail) writeLine(line string) { fmt.Fprintf(w, "%s\n", line) }
 
-// ending says how a child ended, with the last thing that it said.
-func (w *lastWords) ending(name string, err error) error {
+// ending describes how a child ended, with the last lines that it wrote.
+func (w *stderrTail) ending(name string, err error) error {
 	return fmt.Errorf("child %s %s", name, w.how(err))
 }
 
-func (w *lastWords) how(err error) string {
+func (w *stderrTail) how(err error) string {
 	how := "exited with 0"
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {

@@ -23,7 +23,7 @@ type pooled struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	log  io.Writer
-	own  *service                                           // that we run; nil: the service is somebody else's
+	own  *sibling                                           // that we run; nil: the service is somebody else's
 	find func(ctx context.Context) (*control.Client, error) // connects to the service
 
 	work sync.WaitGroup // what close waits for
@@ -37,12 +37,12 @@ type pooled struct {
 	dead   map[int]<-chan struct{} // by the browser's process
 }
 
-// Pooled are the browsers of a bpool serve that is started with these arguments
-// when it is needed, and belongs to us.
+// Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
+// when it is needed and owns.
 func Pooled(log io.Writer, args []string) Browsers {
 	s := newPooled()
 	s.log = log
-	s.own = newService(func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
+	s.own = newSibling(func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
 	s.find = func(ctx context.Context) (*control.Client, error) {
 		if _, err := s.own.Get(ctx); err != nil {
 			return nil, err
@@ -55,8 +55,8 @@ func Pooled(log io.Writer, args []string) Browsers {
 	return s
 }
 
-// Served are the browsers of somebody else's bpool service, which dial finds
-// each time anew: it may have been started again elsewhere.
+// Served are the browsers of a bpool service that bmcp does not own. Dial looks
+// for it each time: it may have been restarted elsewhere.
 func Served(dial func(context.Context) (*control.Client, error)) Browsers {
 	s := newPooled()
 	s.find = dial
@@ -83,7 +83,7 @@ func (s *pooled) close() {
 }
 
 func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, error) {
-	own, err := startService(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
+	own, err := startSibling(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bpool: %w", err)
 	}
@@ -98,8 +98,8 @@ func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, e
 	return own, nil
 }
 
-// dial is a connection to the service; one of our own is started if it does
-// not run.
+// dial returns a connection to the service, and starts one of our own if it is not
+// running.
 func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 	return s.find(ctx)
 }
 
-// call makes one call, again if the service has ended meanwhile.
+// call makes one call, and repeats it if the service has ended meanwhile.
 func (s *pooled) call(ctx context.Context, method string, params, result any) (*control.Client, error) {
 	for try := 0; ; try++ {
 		c, err := s.dial(ctx)
@@ -138,8 +138,8 @@ func (s *pooled) call(ctx context.Context, method string, params, result any) (*
 	}
 }
 
-// lost closes the connections to a service that has gone, and gives one of our
-// own the time to have ended.
+// lost closes the connections to a service that has gone, and gives our own
+// service time to end.
 func (s *pooled) lost(ctx context.Context) {
 	s.mu.Lock()
 	for _, c := range s.free {
@@ -171,7 +171,7 @@ func (s *pooled) put(c *control.Client) {
 	s.free = append(s.free, c)
 }
 
-// status is what the service says of its pools, or of one of them.
+// status returns the service's report on its pools, or on one of them.
 func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, error) {
 	var raw json.RawMessage
 	c, err := s.call(ctx, "status", map[string]string{"pool_name": name}, &raw)
@@ -182,7 +182,7 @@ func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, erro
 	return raw, nil
 }
 
-// poolInstance is what matters here of an instance's status.
+// poolInstance is the part of an instance's status that matters here.
 type poolInstance struct {
 	ID        string `json:"id"`
 	Alias     string `json:"alias"`
@@ -210,7 +210,7 @@ type poolInfo struct {
 	Instances []poolInstance `json:"instances"`
 }
 
-// id is the ID of an instance that is named by it, or by its alias.
+// id returns the ID of the instance with this ID or alias.
 func (p *poolInfo) id(name string) string {
 	for _, i := range p.Instances {
 		if i.Alias == name && name != "" {
@@ -220,7 +220,7 @@ func (p *poolInfo) id(name string) string {
 	return name
 }
 
-// look notes what instances there are.
+// look updates what is known of pools and instances.
 func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	raw, err := s.status(ctx, "")
 	if err == nil {
@@ -245,11 +245,11 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	return st, nil
 }
 
-// lookAgain is how old what is known of pools may be: one that is reloaded may
-// be another. Who sees that it is older does not wait.
+// lookAgain is how old the knowledge of pools may be: a reloaded pool may have
+// changed. A caller that finds it older does not wait for the update.
 const lookAgain = time.Second
 
-// info is what is known of a pool; "" is the default one.
+// info returns what is known of a pool; "" is the default one.
 func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 	s.mu.Lock()
 	known := s.pools != nil
@@ -269,14 +269,14 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 	return s.pools[name], nil
 }
 
-// nowhere is where a child is started before there is a lease, if the endpoint
-// is the lease's. Nobody listens there.
+// nowhere is the endpoint that a child is started with before there is a lease, if
+// the lease has the endpoint. Nobody listens there.
 var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
 	WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
 
-// any is the first instance of the default pool: its endpoint is there
-// whoever leases it, or nowhere.
-func (s *pooled) any(ctx context.Context) (Browser, error) {
+// target is the first instance of the default pool: its endpoint does not depend
+// on the lease, or is nowhere.
+func (s *pooled) target(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
 		return Browser{}, err
@@ -292,7 +292,7 @@ func (s *pooled) any(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
-func (s *pooled) every(ctx context.Context) (all []Browser, err error) {
+func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {

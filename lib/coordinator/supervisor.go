@@ -1,0 +1,174 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/wait"
+)
+
+// supervisor keeps a child of a session for one browser: it starts the child when
+// it is needed, and again after it has ended.
+type supervisor struct {
+	session  *Session
+	child    *Child
+	browser  Browser
+	audience audience
+
+	proc wait.Starter[*process]
+
+	mu   sync.Mutex
+	subs map[string]int // subscriptions to its resources, by URI
+}
+
+// newSupervisor returns a supervisor that has not started its child, which will
+// have these subscriptions.
+func newSupervisor(s *Session, child *Child, b Browser, to audience, subs map[string]int) *supervisor {
+	sup := &supervisor{session: s, child: child, browser: b, audience: to, subs: subs}
+	sup.proc.Start, sup.proc.Gone = sup.start, (*process).gone
+	limits := s.c.Limits
+	sup.proc.Backoff = wait.Backoff{First: limits.FirstDelay, Max: limits.MaxDelay, Steady: limits.Steady}
+	return sup
+}
+
+// running returns the child's process, nil if it is not running.
+func (sup *supervisor) running() *process { return sup.proc.Running() }
+
+// slow reports the children whose start takes long.
+func (s *Session) slow() (notes []string) {
+	for _, sup := range s.children.list() {
+		if took := sup.proc.Starting(); took > s.c.Limits.Slow {
+			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", sup.child.Name,
+				took.Round(time.Second)))
+		}
+	}
+	return notes
+}
+
+// get returns the child's process, and starts it if necessary.
+func (sup *supervisor) get(ctx context.Context) (*process, error) {
+	sup.session.replace(sup)
+	return sup.proc.Get(ctx)
+}
+
+// start starts the child and initializes it.
+func (sup *supervisor) start() (*process, error) {
+	most := sup.session.c.Limits.Start
+	ctx, cancel := context.WithTimeoutCause(sup.session.ctx, most,
+		fmt.Errorf("child %s did not answer within %v", sup.child.Name, most))
+	defer cancel()
+	p, err := sup.begin(ctx)
+	if err != nil && !sup.proc.Refuses() && sup.session.ctx.Err() == nil {
+		sup.session.c.failed(sup.child, err)
+	}
+	return p, err
+}
+
+func (sup *supervisor) begin(ctx context.Context) (*process, error) {
+	s := sup.session
+	p, err := s.c.startProcess(ctx, sup.child, sup.browser, sup.audience, s)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start child %s: %w", sup.child.Name, err)
+	}
+	s.requests.work.Go(p.run) // whose end waits for this start
+	result, err := p.call(ctx, "initialize", sup.audience.childParams(s))
+	if err != nil {
+		p.stop()
+		var e *jsonrpc.Error
+		if errors.As(err, &e) {
+			err = fmt.Errorf("child %s does not initialize: %s", sup.child.Name, e.Message)
+		}
+		return nil, err
+	}
+	s.c.initialized(sup.child, result)
+	select { // what it asks the host must come after the host's own greeting
+	case <-s.initialized:
+	case <-p.ended:
+		return nil, p.gone()
+	case <-s.ctx.Done():
+		p.stop()
+		return nil, context.Cause(s.ctx)
+	}
+	p.notify("notifications/initialized", nil)
+	p.capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
+	if level := sup.audience.logLevel(s); level != nil && jsonrpc.Get(p.capabilities, "logging") != nil {
+		p.tell("logging/setLevel", *level)
+	}
+	s.do(func() { s.watchHealth(p) })
+	sup.mu.Lock()
+	for uri := range sup.subs { // those of the process before
+		p.tell("resources/subscribe", uriParams(uri))
+	}
+	sup.mu.Unlock()
+	if jsonrpc.Get(result, "capabilities", "tools") == nil {
+		s.listTools(sup.child, sup.audience, nil)
+	} else {
+		s.relist(p)
+	}
+	return p, nil
+}
+
+func (sup *supervisor) stop() {
+	if p := sup.proc.Close(sup.session.why()); p != nil { // the session's end ends a start
+		p.stop()
+	}
+}
+
+// subscribe adds more to the number of subscriptions to a resource. The child is
+// told of the first and of the last one.
+func (sup *supervisor) subscribe(uri string, more int) {
+	sup.mu.Lock()
+	defer sup.mu.Unlock()
+	was := sup.subs[uri]
+	now := max(was+more, 0)
+	sup.noteLocked(uri, now)
+	p := sup.running()
+	if (was == 0) == (now == 0) || p == nil {
+		return // what is started is told then
+	}
+	method := "resources/subscribe"
+	if now == 0 {
+		method = "resources/unsubscribe"
+	}
+	p.tell(method, uriParams(uri))
+}
+
+// subscriptions are the subscriptions of the child, running or not.
+func (sup *supervisor) subscriptions() map[string]int {
+	sup.mu.Lock()
+	defer sup.mu.Unlock()
+	return maps.Clone(sup.subs)
+}
+
+func (sup *supervisor) noteLocked(uri string, subscriptions int) {
+	if sup.subs == nil {
+		sup.subs = map[string]int{}
+	}
+	sup.subs[uri] = subscriptions
+	if subscriptions == 0 {
+		delete(sup.subs, uri)
+	}
+}
+
+// note records a host's own subscription to a resource, for the process that
+// follows this one.
+func (sup *supervisor) note(m *jsonrpc.Message) {
+	uri := jsonrpc.GetString(m.Params, "uri")
+	sup.mu.Lock()
+	defer sup.mu.Unlock()
+	switch m.Method {
+	case "resources/subscribe":
+		sup.noteLocked(uri, max(sup.subs[uri], 1))
+	case "resources/unsubscribe":
+		sup.noteLocked(uri, 0)
+	}
+}
+
+func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", quote(uri)) }
