@@ -26,87 +26,100 @@ import (
 func TestIsolatedPort(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy("--isolate", "--max-sessions", "2")
-	if s := p.do("status"); s.Status.State != "stopped" {
-		t.Errorf("before the first client: %+v", s)
-	}
-	if code, body := get(t, "GET", p.url+"/json/list"); code != 200 || strings.TrimSpace(body) != "[]" {
-		t.Errorf("/json/list: %d %s", code, body)
-	}
-	if code, body := get(t, "GET", p.url+"/session/a%20b/json/version"); code != 400 ||
-		!strings.Contains(body, "1 to 64 letters") {
-		t.Errorf("a name that is none: %d %s", code, body)
-	}
-	if s := p.do("status"); s.Status.Launches != 0 {
-		t.Errorf("what needs no browser has launched one: %+v", s)
-	}
 	at := "ws" + strings.TrimPrefix(p.url, "http")
 	one := at + "/session/one/devtools/browser/one"
-	if got := once(t, one, "Target.createTarget", `{"url":"about:blank#one"}`); !strings.Contains(got, "targetId") {
-		t.Fatalf("createTarget: %s, want a targetId", got)
-	}
-	if got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`); strings.Contains(got, "#one") {
-		t.Errorf("a session sees a page of another: %s", got)
-	}
-	// A client that opens a connection for each command.
-	if got := once(t, one, "Target.getTargets", `{}`); !strings.Contains(got, "#one") {
-		t.Errorf("a new connection does not see the session's page: %s", got)
-	}
-	if code, body := get(t, "GET", p.url+"/session/three/json/list"); code != 503 ||
-		!strings.Contains(body, "session_limit") {
-		t.Errorf("one session too many: %d %s", code, body)
-	}
-	if got := p.sessions(); got != "one two" {
-		t.Errorf("the sessions are %q", got)
-	}
-	r := w.run("bproxy", "status")
-	var s struct {
-		Status struct {
-			Active   int `json:"active_sessions"`
-			Sessions []struct {
-				Name      string
-				TabCount  int `json:"tab_count"`
-				Clients   int
-				StartedAt string `json:"started_at"`
-				BytesIn   int64  `json:"bytes_in"`
-				BytesOut  int64  `json:"bytes_out"`
+	t.Run("what needs no browser launches none", func(t *testing.T) {
+		if s := p.do("status"); s.Status.State != "stopped" {
+			t.Errorf("before the first client: %+v", s)
+		}
+		if code, body := get(t, "GET", p.url+"/json/list"); code != 200 || strings.TrimSpace(body) != "[]" {
+			t.Errorf("/json/list: %d %s", code, body)
+		}
+		if code, body := get(t, "GET", p.url+"/session/a%20b/json/version"); code != 400 ||
+			!strings.Contains(body, "1 to 64 letters") {
+			t.Errorf("a name that is none: %d %s", code, body)
+		}
+		if s := p.do("status"); s.Status.Launches != 0 {
+			t.Errorf("what needs no browser has launched one: %+v", s)
+		}
+	})
+	t.Run("a session sees its own pages, over any number of connections", func(t *testing.T) {
+		if got := once(t, one, "Target.createTarget", `{"url":"about:blank#one"}`); !strings.Contains(got, "targetId") {
+			t.Fatalf("createTarget: %s, want a targetId", got)
+		}
+		got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
+		if strings.Contains(got, "#one") {
+			t.Errorf("a session sees a page of another: %s", got)
+		}
+		// A client that opens a connection for each command.
+		if got := once(t, one, "Target.getTargets", `{}`); !strings.Contains(got, "#one") {
+			t.Errorf("a new connection does not see the session's page: %s", got)
+		}
+	})
+	t.Run("one session too many is refused", func(t *testing.T) {
+		if code, body := get(t, "GET", p.url+"/session/three/json/list"); code != 503 ||
+			!strings.Contains(body, "session_limit") {
+			t.Errorf("one session too many: %d %s", code, body)
+		}
+		if got := p.sessions(); got != "one two" {
+			t.Errorf("the sessions are %q", got)
+		}
+	})
+	t.Run("the status has the figures of each session", func(t *testing.T) {
+		r := w.run("bproxy", "status")
+		var s struct {
+			Status struct {
+				Active   int `json:"active_sessions"`
+				Sessions []struct {
+					Name      string
+					TabCount  int `json:"tab_count"`
+					Clients   int
+					StartedAt string `json:"started_at"`
+					BytesIn   int64  `json:"bytes_in"`
+					BytesOut  int64  `json:"bytes_out"`
+				}
 			}
 		}
-	}
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || s.Status.Active != 2 || len(s.Status.Sessions) != 2 {
-		t.Fatalf("status: %s", r.out)
-	}
-	if x := s.Status.Sessions[0]; x.Name != "one" || x.TabCount != 2 || x.StartedAt == "" || x.BytesIn == 0 ||
-		x.BytesOut < x.BytesIn {
-		t.Errorf("a session's figures are %+v", x)
-	}
-	c := dial(t, one)
-	w.run("bproxy", "session", "end", "one").wants(t, 0, "")
-	c.lost()
-	w.run("bproxy", "session", "end", "one").wants(t, 69, "no session \"one\"")
-	w.run("bproxy", "session", "new", "two", "--tab-limit", "1").wants(t, 64, "already a session \"two\"")
-	w.run("bproxy", "session", "end", "two").wants(t, 0, "")
-	for name, says := range map[string]string{"a/b": "1 to 64 letters", "--all": "expected list"} {
-		w.run("bproxy", "session", "new", name).wants(t, 64, says)
-	}
-	w.run("bproxy", "session", "new", "two", "--tab-limit", "-1").wants(t, 64, "tab limit")
-	w.run("bproxy", "session", "end", "two", "--tab-limit", "1").wants(t, 64, "new session")
-	two := w.run("bproxy", "session", "new", "two", "--tab-limit", "1", "-f", "session.ws_url,session.tab_count")
-	two.wants(t, 0, "")
-	if want := at + "/session/two/devtools/browser/two\t1\n"; two.out != want {
-		t.Errorf("session new printed %q, want %q", two.out, want)
-	}
-	once(t, at+"/session/two/devtools/browser", "Target.createTarget", `{"url":"about:blank#new"}`)
-	until(t, "the session's own tab limit holds", func() bool {
-		got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
-		return strings.Count(got, `"type":"page"`) == 1 && strings.Contains(got, "#new")
+		if err := json.Unmarshal([]byte(r.out), &s); err != nil || s.Status.Active != 2 || len(s.Status.Sessions) != 2 {
+			t.Fatalf("status: %s", r.out)
+		}
+		if x := s.Status.Sessions[0]; x.Name != "one" || x.TabCount != 2 || x.StartedAt == "" || x.BytesIn == 0 ||
+			x.BytesOut < x.BytesIn {
+			t.Errorf("a session's figures are %+v", x)
+		}
 	})
-	w.run("bproxy", "session", "end", "--all").wants(t, 0, "")
-	if got := p.sessions(); got != "" {
-		t.Errorf("after the end of all the sessions are %q", got)
-	}
-	if got := once(t, one, "Target.getTargets", `{}`); strings.Contains(got, "#one") {
-		t.Errorf("a session that begins again has a page of before: %s", got)
-	}
+	t.Run("session end disconnects, session new takes properties", func(t *testing.T) {
+		c := dial(t, one)
+		w.run("bproxy", "session", "end", "one").wants(t, 0, "")
+		c.lost()
+		w.run("bproxy", "session", "end", "one").wants(t, 69, "no session \"one\"")
+		w.run("bproxy", "session", "new", "two", "--tab-limit", "1").wants(t, 64, "already a session \"two\"")
+		w.run("bproxy", "session", "end", "two").wants(t, 0, "")
+		for name, says := range map[string]string{"a/b": "1 to 64 letters", "--all": "expected list"} {
+			w.run("bproxy", "session", "new", name).wants(t, 64, says)
+		}
+		w.run("bproxy", "session", "new", "two", "--tab-limit", "-1").wants(t, 64, "tab limit")
+		w.run("bproxy", "session", "end", "two", "--tab-limit", "1").wants(t, 64, "new session")
+		two := w.run("bproxy", "session", "new", "two", "--tab-limit", "1", "-f", "session.ws_url,session.tab_count")
+		two.wants(t, 0, "")
+		if want := at + "/session/two/devtools/browser/two\t1\n"; two.out != want {
+			t.Errorf("session new printed %q, want %q", two.out, want)
+		}
+		once(t, at+"/session/two/devtools/browser", "Target.createTarget", `{"url":"about:blank#new"}`)
+		until(t, "the session's own tab limit holds", func() bool {
+			got := once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
+			return strings.Count(got, `"type":"page"`) == 1 && strings.Contains(got, "#new")
+		})
+	})
+	t.Run("a session that begins again has nothing of before", func(t *testing.T) {
+		w.run("bproxy", "session", "end", "--all").wants(t, 0, "")
+		if got := p.sessions(); got != "" {
+			t.Errorf("after the end of all the sessions are %q", got)
+		}
+		if got := once(t, one, "Target.getTargets", `{}`); strings.Contains(got, "#one") {
+			t.Errorf("a session that begins again has a page of before: %s", got)
+		}
+	})
 	p.stop()
 	w.clean()
 }
