@@ -145,108 +145,117 @@ func TestMCPStateless(t *testing.T) {
 		t.Helper()
 		return m.call("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"_meta":%s%s}`, name, args, stateless, more))
 	}
-	if r := m.call("tools/list", `{"_meta":{}}`); r.Error == nil || r.Error.Code != -32600 {
-		t.Errorf("got %v, want the error -32600", r.line)
-	}
-	if r := m.call("ping", `{"_meta":`+stateless+`}`); r.Error == nil || r.Error.Code != -32601 {
-		t.Errorf("got %v, want the error -32601", r.line)
-	}
-	if r := m.call("tools/list",
-		`{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil ||
-		r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
-		t.Errorf(`got %v, want the error -32022, '"2026-07-28"'`, r.line)
-	}
-	// The child is not told what only hosts of this protocol say.
-	if r := call("echo", `{}`, ``); !strings.Contains(r.line,
-		`"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) ||
-		!strings.Contains(r.line, `"resultType":"complete"`) {
-		t.Errorf(`got %s, want '"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}' and `+
-			`'"resultType":"complete"'`, r.line)
-	}
-	// A question, and the answer to it.
 	const ask = `{"method":"elicitation/create","params":{"message":"name?"}}`
-	asks := func(r *rpc) (q required, key string) {
+	asks := func(t *testing.T, r *rpc) (q required, key string) {
 		t.Helper()
 		r.into(t, &q)
 		key = q.key()
 		if q.Type != "input_required" || q.State == "" || len(q.Requests) != 1 ||
 			q.Requests[key].Method != "elicitation/create" || q.Requests[key].Params.Message != "name?" {
-			t.Fatalf("%s", r.line)
+			t.Fatalf("%s, want that the host is asked for a name", r.line)
 		}
 		return q, key
 	}
-	q, key := asks(call("ask", ask, ``))
-	if r := call("ask", ask, `,"requestState":"`+q.State+`x"`); r.Error == nil || r.Error.Code != -32602 {
-		t.Errorf("got %v, want the error -32602", r.line)
-	}
-	if r := call("echo", `{}`, `,"requestState":"`+q.State+`"`); r.Error == nil || r.Error.Code != -32602 {
-		t.Errorf("the state of another request is taken: %s", r.line)
-	}
-	again, _ := asks(call("ask", ask, `,"requestState":"`+q.State+`","inputResponses":{"other":{}}`))
-	if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+
-		`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
-		t.Errorf(`got %s, want '"result":{"action":"accept"}'`, r)
-	}
-	// A host that cannot be asked is not, even if another one can.
-	r := m.call("tools/call", `{"name":"ask","arguments":{"method":"roots/list"},"_meta":`+stateless+`}`)
-	if !strings.Contains(r.text(t), "the host has no roots") {
-		t.Errorf(`got %v, want "the host has no roots"`, r.line)
-	}
-	// The same again, with another token: progress is told by the new one.
-	again, _ = asks(m.call("tools/call",
-		`{"name":"askprogress","arguments":`+ask+`,"_meta":`+withMeta(`"progressToken":"old"`)+`}`))
-	id := m.start("tools/call",
-		`{"name":"askprogress","_meta":`+withMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+
-			`","inputResponses":{"`+again.key()+`":{}}}`)
-	if a, b := m.next(), m.next(); !strings.Contains(a.line, `"progressToken":"new"`) || string(b.ID) != id {
-		t.Error(a.line, b.line)
-	}
-	// The child ends while its question is open.
-	q, _ = asks(call("ask", ask, ``))
-	call("crash", `{}`, ``)
-	if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError ||
-		!strings.Contains(r.line, "out of luck") {
-		t.Errorf(`got %v, want an error with "out of luck"`, r.line)
-	}
-	// Log messages, as severe as is asked for.
-	until(t, "the child is back", func() bool { return !call("echo", `{}`, ``).tool(t).IsError })
-	id = m.start("tools/call", `{"name":"log","_meta":`+withMeta(`"io.modelcontextprotocol/logLevel":"error"`)+`}`)
-	if a, b := m.next(), m.next(); !strings.Contains(a.line, "trouble") || string(b.ID) != id {
-		t.Error(a.line, b.line)
-	}
-	id = m.start("tools/call", `{"name":"log","_meta":`+stateless+`}`)
-	if a := m.next(); string(a.ID) != id {
-		t.Error(a.line)
-	}
-	// What is listened to, and nothing else.
-	listen := m.start("subscriptions/listen", `{"notifications":{"toolsListChanged":true,`+
-		`"resourceSubscriptions":["fake://a"]},"_meta":`+stateless+`}`)
-	if a := m.next(); a.Method != "notifications/subscriptions/acknowledged" ||
-		!strings.Contains(a.line, `"io.modelcontextprotocol/subscriptionId":`+listen) {
-		t.Error(a.line)
-	}
-	until(t, "the child is told",
-		func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
-	for tool, method := range map[string]string{"updated": "notifications/resources/updated",
-		"change": "notifications/tools/list_changed"} {
-		id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool,
-			stateless))
-		var seen bool
-		for answered := false; !seen || !answered; {
-			r := m.next()
-			answered = answered || string(r.ID) == id
-			if r.Method != "" {
-				if seen = r.Method == method &&
-					strings.Contains(r.line, `"io.modelcontextprotocol/subscriptionId":`+listen); !seen {
-					t.Error(r.line)
+	t.Run("what the protocol does not have is refused", func(t *testing.T) {
+		if r := m.call("tools/list", `{"_meta":{}}`); r.Error == nil || r.Error.Code != -32600 {
+			t.Errorf("got %v, want the error -32600", r.line)
+		}
+		if r := m.call("ping", `{"_meta":`+stateless+`}`); r.Error == nil || r.Error.Code != -32601 {
+			t.Errorf("got %v, want the error -32601", r.line)
+		}
+		if r := m.call("tools/list",
+			`{"_meta":`+strings.Replace(stateless, "2026-07-28", "2027-01-01", 1)+`}`); r.Error == nil ||
+			r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
+			t.Errorf(`got %v, want the error -32022, '"2026-07-28"'`, r.line)
+		}
+	})
+	t.Run("the child is not told what only hosts of this protocol say", func(t *testing.T) {
+		if r := call("echo", `{}`, ``); !strings.Contains(r.line,
+			`"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}`) ||
+			!strings.Contains(r.line, `"resultType":"complete"`) {
+			t.Errorf(`got %s, want '"structuredContent":{"params":{"name":"echo","arguments":{},"_meta":{}}}' and `+
+				`'"resultType":"complete"'`, r.line)
+		}
+	})
+	t.Run("a question is answered by the request that comes again", func(t *testing.T) {
+		q, key := asks(t, call("ask", ask, ``))
+		if r := call("ask", ask, `,"requestState":"`+q.State+`x"`); r.Error == nil || r.Error.Code != -32602 {
+			t.Errorf("got %v, want the error -32602", r.line)
+		}
+		if r := call("echo", `{}`, `,"requestState":"`+q.State+`"`); r.Error == nil || r.Error.Code != -32602 {
+			t.Errorf("the state of another request is taken: %s", r.line)
+		}
+		again, _ := asks(t, call("ask", ask, `,"requestState":"`+q.State+`","inputResponses":{"other":{}}`))
+		if r := call("ask", ask, `,"requestState":"`+again.State+`","inputResponses":{"`+key+
+			`":{"action":"accept"}}`).text(t); !strings.Contains(r, `"result":{"action":"accept"}`) {
+			t.Errorf(`got %s, want '"result":{"action":"accept"}'`, r)
+		}
+	})
+	t.Run("a host that cannot be asked is not, even if another one can", func(t *testing.T) {
+		r := m.call("tools/call", `{"name":"ask","arguments":{"method":"roots/list"},"_meta":`+stateless+`}`)
+		if !strings.Contains(r.text(t), "the host has no roots") {
+			t.Errorf(`got %v, want "the host has no roots"`, r.line)
+		}
+	})
+	t.Run("progress is told by the token of the request that came last", func(t *testing.T) {
+		again, _ := asks(t, m.call("tools/call",
+			`{"name":"askprogress","arguments":`+ask+`,"_meta":`+withMeta(`"progressToken":"old"`)+`}`))
+		id := m.start("tools/call",
+			`{"name":"askprogress","_meta":`+withMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+
+				`","inputResponses":{"`+again.key()+`":{}}}`)
+		if a, b := m.next(), m.next(); !strings.Contains(a.line, `"progressToken":"new"`) || string(b.ID) != id {
+			t.Errorf("got %s and %s, want progress with the token new, then the answer", a.line, b.line)
+		}
+	})
+	t.Run("a child that ends while its question is open", func(t *testing.T) {
+		q, _ := asks(t, call("ask", ask, ``))
+		call("crash", `{}`, ``)
+		if r := call("ask", ask, `,"requestState":"`+q.State+`"`); !r.tool(t).IsError ||
+			!strings.Contains(r.line, "out of luck") {
+			t.Errorf(`got %v, want an error with "out of luck"`, r.line)
+		}
+	})
+	t.Run("log messages are as severe as was asked for", func(t *testing.T) {
+		until(t, "the child is back", func() bool { return !call("echo", `{}`, ``).tool(t).IsError })
+		id := m.start("tools/call", `{"name":"log","_meta":`+withMeta(`"io.modelcontextprotocol/logLevel":"error"`)+`}`)
+		if a, b := m.next(), m.next(); !strings.Contains(a.line, "trouble") || string(b.ID) != id {
+			t.Errorf("got %s and %s, want the error alone, then the answer", a.line, b.line)
+		}
+		id = m.start("tools/call", `{"name":"log","_meta":`+stateless+`}`)
+		if a := m.next(); string(a.ID) != id {
+			t.Errorf("got %s, want the answer without a message before it", a.line)
+		}
+	})
+	t.Run("only what is listened to is told", func(t *testing.T) {
+		listen := m.start("subscriptions/listen", `{"notifications":{"toolsListChanged":true,`+
+			`"resourceSubscriptions":["fake://a"]},"_meta":`+stateless+`}`)
+		if a := m.next(); a.Method != "notifications/subscriptions/acknowledged" ||
+			!strings.Contains(a.line, `"io.modelcontextprotocol/subscriptionId":`+listen) {
+			t.Errorf("got %s, want an acknowledgement of subscription %s", a.line, listen)
+		}
+		until(t, "the child is told",
+			func() bool { return strings.Contains(call("told", `{}`, ``).text(t), "resources/subscribe") })
+		for tool, method := range map[string]string{"updated": "notifications/resources/updated",
+			"change": "notifications/tools/list_changed"} {
+			id := m.start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"names":["fresh"]},"_meta":%s}`, tool,
+				stateless))
+			var seen bool
+			for answered := false; !seen || !answered; {
+				r := m.next()
+				answered = answered || string(r.ID) == id
+				if r.Method != "" {
+					if seen = r.Method == method &&
+						strings.Contains(r.line, `"io.modelcontextprotocol/subscriptionId":`+listen); !seen {
+						t.Errorf("got %s, want %s of subscription %s", r.line, method, listen)
+					}
 				}
 			}
 		}
-	}
-	m.in.Close() // ends what listens
-	if r := m.answer(listen); !strings.Contains(r.line, `"resultType":"complete"`) {
-		t.Errorf("%s\nlacks %q", r.line, `"resultType":"complete"`)
-	}
+		m.in.Close() // ends what listens
+		if r := m.answer(listen); !strings.Contains(r.line, `"resultType":"complete"`) {
+			t.Errorf("%s\nlacks %q", r.line, `"resultType":"complete"`)
+		}
+	})
 	m.wait()
 	w.clean()
 }
@@ -273,7 +282,7 @@ func TestMCPStatelessChildren(t *testing.T) {
 	m.greet("{}")
 	id := m.start("tools/call", `{"name":"log","_meta":`+stateless+`}`)
 	if a := m.next(); string(a.ID) != id {
-		t.Error(a.line)
+		t.Errorf("got %s, want the answer without a message before it", a.line)
 	}
 	m.end()
 	w.clean()
@@ -329,93 +338,102 @@ func TestMCPResumedStream(t *testing.T) {
 		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	io.Copy(io.Discard, a.Body)
 	session := a.Header.Get("Mcp-Session-Id")
-	lost, lose := context.WithCancel(ctx)
-	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep",`+
-		`"arguments":{"ms":600}}}`)
-	first, err := bufio.NewReader(a.Body).ReadString('\n')
-	lose()
-	event, ok := strings.CutPrefix(strings.TrimSpace(first), "id: ")
-	if err != nil || !ok {
-		t.Fatalf("%q, %v", first, err)
-	}
-	for range 2 { // the second time it is over
-		a = ask(ctx, "GET", session, event, "")
-		if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || strings.Count(string(b), `"text":"slept"`) != 1 {
-			t.Errorf("%s: %d %s", event, a.StatusCode, b)
+	t.Run("a stream that was lost is resumed", func(t *testing.T) {
+		lost, lose := context.WithCancel(ctx)
+		a := ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep",`+
+			`"arguments":{"ms":600}}}`)
+		first, err := bufio.NewReader(a.Body).ReadString('\n')
+		lose()
+		event, ok := strings.CutPrefix(strings.TrimSpace(first), "id: ")
+		if err != nil || !ok {
+			t.Fatalf("the stream begins with %q, %v, want an event ID", first, err)
 		}
-	}
-	// An answer that nobody has read is kept when others are over.
-	lost, lose = context.WithCancel(ctx)
-	a = ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big",`+
-		`"arguments":{"n":2097152}}}`)
-	first, _ = bufio.NewReader(a.Body).ReadString('\n')
-	lose()
-	event, _ = strings.CutPrefix(strings.TrimSpace(first), "id: ")
-	for range 3 {
-		a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"big",`+
+		for range 2 { // the second time it is over
+			a = ask(ctx, "GET", session, event, "")
+			if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || strings.Count(string(b), `"text":"slept"`) != 1 {
+				t.Errorf("%s: %d %s, want 200 and the answer once", event, a.StatusCode, b)
+			}
+		}
+	})
+	t.Run("an answer that nobody has read is kept when others are over", func(t *testing.T) {
+		lost, lose := context.WithCancel(ctx)
+		a := ask(lost, "POST", session, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big",`+
 			`"arguments":{"n":2097152}}}`)
-		io.Copy(io.Discard, a.Body)
-	}
-	a = ask(ctx, "GET", session, event, "")
-	if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || len(b) < 2<<20 {
-		t.Errorf("%s: %d, %d bytes", event, a.StatusCode, len(b))
-	}
-	// The stream of a request that is cancelled ends, and its ID is free.
-	for range 2 {
-		a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"silent"}}`)
-		ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
-		if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || strings.Contains(string(b), "jsonrpc") {
-			t.Errorf("%d %s", a.StatusCode, b)
+		first, _ := bufio.NewReader(a.Body).ReadString('\n')
+		lose()
+		event, _ := strings.CutPrefix(strings.TrimSpace(first), "id: ")
+		for range 3 {
+			a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"big",`+
+				`"arguments":{"n":2097152}}}`)
+			io.Copy(io.Discard, a.Body)
 		}
-	}
-	for _, event := range []string{"77-0", "0-9", "x", "-1--1"} {
-		if a := ask(ctx, "GET", session, event, ""); a.StatusCode != 400 {
-			t.Errorf("%s: %d", event, a.StatusCode)
+		a = ask(ctx, "GET", session, event, "")
+		if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || len(b) < 2<<20 {
+			t.Errorf("%s: %d, %d bytes, want 200 and 2 MiB", event, a.StatusCode, len(b))
 		}
-	}
-	// What belongs to no request is for who listens: who came last, as the one
-	// before may be a connection that has died.
+	})
+	t.Run("the stream of a request that is cancelled ends, and its ID is free", func(t *testing.T) {
+		for range 2 {
+			a := ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":5,"method":"tools/call",`+
+				`"params":{"name":"silent"}}`)
+			ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","method":"notifications/cancelled",`+
+				`"params":{"requestId":5}}`)
+			if b, _ := io.ReadAll(a.Body); a.StatusCode != 200 || strings.Contains(string(b), "jsonrpc") {
+				t.Errorf("%d %s, want 200 without an answer", a.StatusCode, b)
+			}
+		}
+	})
+	t.Run("an event that never was is refused", func(t *testing.T) {
+		for _, event := range []string{"77-0", "0-9", "x", "-1--1"} {
+			if a := ask(ctx, "GET", session, event, ""); a.StatusCode != 400 {
+				t.Errorf("%s: %d, want 400", event, a.StatusCode)
+			}
+		}
+	})
 	listening, leave := context.WithCancel(ctx)
 	defer leave()
-	before := ask(ctx, "GET", session, "", "")
-	now := ask(listening, "GET", session, "", "")
-	if before.StatusCode != 200 || now.StatusCode != 200 {
-		t.Error(before.StatusCode, now.StatusCode)
-	}
-	if b, err := io.ReadAll(before.Body); err != nil {
-		t.Errorf("%v, %s", err, b)
-	}
-	list := ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
-	io.Copy(io.Discard, list.Body)
-	ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"change",`+
-		`"arguments":{"names":["fresh"]}}}`)
-	for lines := bufio.NewScanner(now.Body); ; {
-		if !lines.Scan() {
-			t.Fatal("the list's change is not told")
+	t.Run("a message of no request goes to the last listener: the one before may be dead", func(t *testing.T) {
+		before := ask(ctx, "GET", session, "", "")
+		now := ask(listening, "GET", session, "", "")
+		if before.StatusCode != 200 || now.StatusCode != 200 {
+			t.Errorf("two listeners got %d and %d, want 200", before.StatusCode, now.StatusCode)
 		}
-		if strings.Contains(lines.Text(), "list_changed") {
-			break
+		if b, err := io.ReadAll(before.Body); err != nil {
+			t.Errorf("the first listener: %v, %s; want an end", err, b)
 		}
-	}
-	// A session that ends in mid-call, and the end of all, answer what is open.
-	a = ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep",`+
-		`"arguments":{"ms":60000}}}`)
-	if d := ask(ctx, "DELETE", session, "", ""); d.StatusCode != 204 {
-		t.Errorf("got %v, want %v", d.StatusCode, 204)
-	}
-	ended := func(a *http.Response) {
-		t.Helper()
-		if b, err := io.ReadAll(a.Body); err != nil || !strings.Contains(string(b), "the session has ended") {
-			t.Errorf("%v, %s", err, b)
+		list := ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
+		io.Copy(io.Discard, list.Body)
+		ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"change",`+
+			`"arguments":{"names":["fresh"]}}}`)
+		for lines := bufio.NewScanner(now.Body); ; {
+			if !lines.Scan() {
+				t.Fatal("the list's change is not told")
+			}
+			if strings.Contains(lines.Text(), "list_changed") {
+				break
+			}
 		}
-	}
-	ended(a)
-	a = ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize",`+
-		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-	io.Copy(io.Discard, a.Body)
-	a = ask(ctx, "POST", a.Header.Get("Mcp-Session-Id"), "",
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
-	stop()
-	ended(a)
+	})
+	t.Run("the end of a session, and of bmcp, answer open calls", func(t *testing.T) {
+		a := ask(ctx, "POST", session, "", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep",`+
+			`"arguments":{"ms":60000}}}`)
+		if d := ask(ctx, "DELETE", session, "", ""); d.StatusCode != 204 {
+			t.Errorf("got %v, want %v", d.StatusCode, 204)
+		}
+		ended := func(a *http.Response) {
+			t.Helper()
+			if b, err := io.ReadAll(a.Body); err != nil || !strings.Contains(string(b), "the session has ended") {
+				t.Errorf("%s, %v, want that the session has ended", b, err)
+			}
+		}
+		ended(a)
+		a = ask(ctx, "POST", "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize",`+
+			`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		io.Copy(io.Discard, a.Body)
+		a = ask(ctx, "POST", a.Header.Get("Mcp-Session-Id"), "",
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`)
+		stop()
+		ended(a)
+	})
 	w.clean()
 }
