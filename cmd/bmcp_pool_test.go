@@ -19,11 +19,11 @@ func TestMCPPrivatePool(t *testing.T) {
 	one := w.mcp([]string{"PW_MCP_PROXY_BROWSER=" + bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1"}, "--mcp",
 		"kid="+fake())
 	if r := one.tool("echo", "{}").tool(t); r.IsError || r.Meta["btools/pool"] != "A" {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want a result of pool A", r)
 	}
 	two := w.mcp(nil, "--mcp", "kid="+fake())
 	if r := two.tool("echo", "{}").tool(t); r.IsError || r.Meta["btools/pool"] != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want a result of no pool", r)
 	}
 	sock := w.state().Pools[0].Control
 	none := w.run("bpool", "lease", "--timeout", "0")
@@ -136,7 +136,7 @@ func TestMCPAffinity(t *testing.T) {
 	w.run("bpool", "release", "--all").wants(t, 0, "")
 	if r := one.tool("echo", "{}"); !strings.Contains(r.text(t),
 		"this session's lease of instance "+a+" of pool A had been ended") || r.tool(t).Meta["btools/replaced"] == nil {
-		t.Error(r.line)
+		t.Errorf("got %s, want that the lease had been ended, and btools/replaced", r.line)
 	}
 	if r := one.tool("echo", "{}"); r.tool(t).Meta["btools/replaced"] != nil {
 		t.Error("it says so twice: " + r.line)
@@ -264,7 +264,7 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 			r := m.tool("echo", "{}")
 			if got := fmt.Sprint(r.tool(t).Meta["btools/replaced"]); !strings.HasPrefix(got, x.why) ||
 				!strings.Contains(r.text(t), "Note: "+x.why) || !strings.Contains(r.text(t), "navigate again") {
-				t.Errorf("%s", r.line)
+				t.Errorf("got %s, want btools/replaced and a note: %s", r.line, x.why)
 			}
 			if told() {
 				t.Error("it is told twice")
@@ -280,7 +280,7 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 		until(t, "the browser is stopped", func() bool { return len(idle.state().Instances) == 0 })
 		const why = "the browser had ended (it had not been used for 1s) and was launched anew"
 		if r := m.tool("echo", "{}"); r.tool(t).Meta["btools/replaced"] != why || !strings.Contains(r.text(t), why) {
-			t.Error(r.line)
+			t.Errorf("got %s, want btools/replaced and a note: %s", r.line, why)
 		}
 		m.end()
 	}
@@ -290,7 +290,7 @@ func TestMCPBrowserWasReplaced(t *testing.T) {
 	m.tool("echo", "{}")
 	m.tool("coordinator_restart_browser", "{}")
 	if r := m.tool("echo", "{}"); r.tool(t).Meta["btools/replaced"] != nil {
-		t.Error(r.line)
+		t.Errorf("got %s, want no btools/replaced: the host has asked for it", r.line)
 	}
 	m.end()
 }
@@ -335,11 +335,11 @@ func TestMCPProxyDies(t *testing.T) {
 		}
 		syscall.Kill(w.state().Proxies[0].Process.PID, syscall.SIGKILL)
 		if r := m.tool("coordinator_status", "{}").tool(t); len(r.Struct["notes"].([]any)) > 0 {
-			t.Errorf("%+v", r.Struct)
+			t.Errorf("got %+v, want no notes", r.Struct)
 		}
 		if r := m.tool("env", "{}"); r.tool(t).IsError &&
 			!strings.Contains(r.line, "the browser ended during this call") {
-			t.Error(r.line)
+			t.Errorf("got %s, want a result, or that the browser ended during the call", r.line)
 		}
 	}
 	m.end()
@@ -405,7 +405,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 		syscall.Kill(pids[0], syscall.SIGSTOP)
 		const late = "child kid did not answer a ping within 4s (HEALTH_TIMEOUT of pool A)"
 		if r := m.answer(id).tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, late) {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want an error with %q", r, late)
 		}
 		until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
 	}
@@ -417,7 +417,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 		t.Errorf("got %v, want no error", r.line)
 	}
 	if s := p.status(); s.Pools[0].Instances[0].Restarts != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want no restart", s)
 	}
 	m.end()
 }
@@ -430,12 +430,12 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 	m := w.mcp(nil, "--pool", "--mcp", "kid="+fake())
 	const late = "child kid did not answer the call within 3s (TIMEOUT of pool A): it was cancelled"
 	if r := m.tool("silent", "{}").tool(t); !r.IsError || r.Content[0].Text != late {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the error %q", r, late)
 	}
 	until(t, "the child is told", func() bool { return strings.Contains(m.errs.String(), "kid: cancelled") })
 	if r := m.tool("browser_execute_bulk",
 		`{"commands":[{"tool":"silent"}]}`).tool(t); !strings.Contains(fmt.Sprint(r.Struct["errors"]), late) {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the error %q", r, late)
 	}
 	if r := m.tool("echo", "{}").tool(t); r.IsError {
 		t.Errorf("got %+v, want no error", r)

@@ -22,7 +22,7 @@ func TestEndlessLists(t *testing.T) {
 	m := w.mcp(nil, "--mcp", "well="+fake(), "--mcp", "endless=sh -c 'FAKE=endless exec "+bin+"/fakechild'")
 	if names := m.tools(); !slices.Contains(names, "echo") ||
 		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "endless") }) {
-		t.Error(names)
+		t.Errorf("got %v, want echo and no tool of endless", names)
 	}
 	until(t, "the status tells of it", func() bool {
 		return strings.Contains(m.tool("coordinator_status", "{}").text(t),
@@ -44,7 +44,7 @@ func TestMCPBulkImages(t *testing.T) {
 		`{"tool":"image","return_result":true},{"tool":"image","return_result":true}]}`)
 	const image = `{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}`
 	if strings.Count(r.line, image+","+image+"]") != 1 || strings.Count(r.line, "aW1hZ2U=") != 2 {
-		t.Errorf("%s", r.line)
+		t.Errorf("got %s, want the 2 images that were asked for, as they were", r.line)
 	}
 	x := r.tool(t)
 	results := fmt.Sprint(x.Struct["results"])
@@ -193,14 +193,14 @@ func TestOwnersOfItems(t *testing.T) {
 	for range 2 {
 		if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://moves"},`+
 			`{"uri":"fake://both"},{"uri":"fake://gone"}]}` {
-			t.Error(r.line)
+			t.Errorf("got %s, want moves, both and gone", r.line)
 		}
 	}
 	has("a", "")
 	has("b", "fake://both fake://moves")
 	if r := m.call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://both"},`+
 		`{"uri":"fake://moves"}]}` {
-		t.Error(r.line)
+		t.Errorf("got %s, want both and moves", r.line)
 	}
 	// The last one is nobody's: the first is asked.
 	for uri, want := range map[string]string{"fake://both": "/b", "fake://moves": "/b", "fake://gone": "/a"} {
@@ -418,7 +418,7 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r,
 		`"text":"needs_elicitation"`) ||
 		!lists(a) || lists(b) {
-		t.Error(r)
+		t.Errorf("got %s; want the question at the host that can be asked, and its tool there alone", r)
 	}
 	stop()
 	for range 2 {

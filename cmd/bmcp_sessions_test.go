@@ -83,7 +83,7 @@ func (h *webHost) leaves() {
 	r, _ := http.NewRequest("DELETE", h.url, nil)
 	r.Header.Set("Mcp-Session-Id", h.session)
 	if x, err := http.DefaultClient.Do(r); err != nil || x.StatusCode != 204 {
-		h.t.Errorf("%+v, %v", x, err)
+		h.t.Errorf("%+v, %v, want 204", x, err)
 	}
 }
 
@@ -156,88 +156,98 @@ func TestMCPHostsApart(t *testing.T) {
 	}
 	wg.Wait()
 	one, two := all[0], all[2]
-	// Those of session_ids, too, which are the host's.
 	go2 := func(h *webHost, page, id string) {
 		t.Helper()
 		if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+page, id)); r.IsError ||
 			!strings.Contains(r.text(), "page "+page) {
-			t.Errorf("%s", r.text())
+			t.Errorf("got %s, want page %s", r.text(), page)
 		}
 	}
-	go2(one, "/sub/one", "sub-agent-1")
-	go2(two, "/sub/two", "sub-agent-1")
-	for _, c := range []struct {
-		h          *webHost
-		args, want string
-	}{
-		{one, `{"action":"list"}`, "/host-0/4"}, {one, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/one"},
-		{two, `{"action":"list"}`, "/host-2/4"}, {two, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/two"},
-	} {
-		if r := c.h.tool("browser_tabs", c.args).text(); !strings.Contains(r, c.want) ||
-			strings.Count(r, "(http") != 1 {
-			t.Errorf("%s: %s, want only %s", c.args, r, c.want)
+	t.Run("each host has pages of its own, and of its session_ids", func(t *testing.T) {
+		go2(one, "/sub/one", "sub-agent-1")
+		go2(two, "/sub/two", "sub-agent-1")
+		for _, c := range []struct {
+			h          *webHost
+			args, want string
+		}{
+			{one, `{"action":"list"}`, "/host-0/4"}, {one, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/one"},
+			{two, `{"action":"list"}`, "/host-2/4"}, {two, `{"action":"list","session_id":"sub-agent-1"}`, "/sub/two"},
+		} {
+			if r := c.h.tool("browser_tabs", c.args).text(); !strings.Contains(r, c.want) ||
+				strings.Count(r, "(http") != 1 {
+				t.Errorf("%s: %s, want only %s", c.args, r, c.want)
+			}
 		}
-	}
-	// A host's other child has the same browser.
-	if r := one.tool("list_pages", `{"session_id":"sub-agent-1"}`).text(); !strings.Contains(r, "/sub/one") ||
-		strings.Contains(r, "/host-") {
-		t.Errorf(`got %s, want "/sub/one" without "/host-"`, r)
-	}
-	st := statusOf(t, one.tool("coordinator_status", "{}").text())
-	if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil ||
-		*st.Sessions[1].ID != "sub-agent-1" || st.Sessions[1].Tabs != 1 {
-		t.Errorf(`got %+v, want 2 sessions: the host's without an ID, and "sub-agent-1" with 1 tab`, st.Sessions)
-	}
-	for _, c := range []struct{ args, want string }{
-		{`{"action":"list","session_id":"a b"}`, "1 to 64 letters"}, {`{"action":"list","session_id":["a"]}`,
-			"session_id is a text"},
-	} {
-		if r := one.tool("browser_tabs", c.args); !r.IsError || !strings.Contains(r.text(), c.want) {
-			t.Errorf("%s: %+v", c.args, r)
+		// A host's other child has the same browser.
+		if r := one.tool("list_pages", `{"session_id":"sub-agent-1"}`).text(); !strings.Contains(r, "/sub/one") ||
+			strings.Contains(r, "/host-") {
+			t.Errorf(`got %s, want "/sub/one" without "/host-"`, r)
 		}
-	}
-	// A host's end, and that of a session_id, ends what is theirs.
-	sessions := func() int { return len(strings.Fields(w.run("bproxy", "session", "list", "-f", "session.name").out)) }
-	if n := sessions(); n != hosts+2 {
-		t.Errorf("%d sessions", n)
-	}
-	gone := func(what string, left int) {
-		t.Helper()
-		until(t, what, func() bool { return sessions() <= left })
-		if n := sessions(); n != left {
-			t.Errorf("%s leaves %d sessions, want %d", what, n, left)
-		}
-	}
-	one.tool("coordinator_stop_browser", `{"session_id":"sub-agent-1"}`)
-	gone("the end of a session_id", hosts+1)
-	go2(one, "/sub/again", "sub-agent-1")
-	two.leaves()
-	gone("the end of a host", hosts)
-	one.tool("coordinator_restart_browser", "{}")
-	if r := one.tool("browser_tabs", `{"action":"list"}`).text(); strings.Contains(r, "/host-0") {
-		t.Errorf("the page is still there after a restart: %s", r)
-	}
-	if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(
-		r.text(),
-		"page /host-1/4") {
-		t.Errorf("a host's restart has touched another's: %s", r.text())
-	}
-	// Chrome's end is told to each.
-	syscall.Kill(st.Browser.Instance.PID, syscall.SIGKILL)
-	until(t, "its end is seen", func() bool {
-		return statusOf(t, one.tool("coordinator_status", "{}").text()).Browser.Instance.PID != st.Browser.Instance.PID
 	})
-	for _, h := range []*webHost{all[4], all[6]} {
-		said := "" // by a call that has failed, too, if its child had not seen the end yet
-		until(t, "a call works", func() bool {
-			r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/after"))
-			said += r.text()
-			return !r.IsError
-		})
-		if !strings.Contains(said, "launched anew") || !strings.Contains(said, "page /after") {
-			t.Errorf(`got %s, want "launched anew" and "page /after"`, said)
+	st := statusOf(t, one.tool("coordinator_status", "{}").text())
+	t.Run("the status lists the host's sessions", func(t *testing.T) {
+		if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil ||
+			*st.Sessions[1].ID != "sub-agent-1" || st.Sessions[1].Tabs != 1 {
+			t.Errorf(`got %+v, want 2 sessions: the host's without an ID, and "sub-agent-1" with 1 tab`, st.Sessions)
 		}
-	}
+	})
+	t.Run("a bad session_id is refused", func(t *testing.T) {
+		for _, c := range []struct{ args, want string }{
+			{`{"action":"list","session_id":"a b"}`, "1 to 64 letters"}, {`{"action":"list","session_id":["a"]}`,
+				"session_id is a text"},
+		} {
+			if r := one.tool("browser_tabs", c.args); !r.IsError || !strings.Contains(r.text(), c.want) {
+				t.Errorf("%s: %+v, want an error with %q", c.args, r, c.want)
+			}
+		}
+	})
+	t.Run("the end of a host and of a session_id ends what is theirs, and no more", func(t *testing.T) {
+		sessions := func() int {
+			return len(strings.Fields(w.run("bproxy", "session", "list", "-f", "session.name").out))
+		}
+		if n := sessions(); n != hosts+2 {
+			t.Errorf("%d sessions, want %d", n, hosts+2)
+		}
+		gone := func(what string, left int) {
+			t.Helper()
+			until(t, what, func() bool { return sessions() <= left })
+			if n := sessions(); n != left {
+				t.Errorf("%s leaves %d sessions, want %d", what, n, left)
+			}
+		}
+		one.tool("coordinator_stop_browser", `{"session_id":"sub-agent-1"}`)
+		gone("the end of a session_id", hosts+1)
+		go2(one, "/sub/again", "sub-agent-1")
+		two.leaves()
+		gone("the end of a host", hosts)
+		one.tool("coordinator_restart_browser", "{}")
+		if r := one.tool("browser_tabs", `{"action":"list"}`).text(); strings.Contains(r, "/host-0") {
+			t.Errorf("the page is still there after a restart: %s", r)
+		}
+		if r := all[1].tool("evaluate_script", `{"pageId":1,"function":"() => document.title"}`); !strings.Contains(
+			r.text(),
+			"page /host-1/4") {
+			t.Errorf("a host's restart has touched another's: %s", r.text())
+		}
+	})
+	t.Run("each host is told that Chrome has ended", func(t *testing.T) {
+		syscall.Kill(st.Browser.Instance.PID, syscall.SIGKILL)
+		until(t, "its end is seen", func() bool {
+			return statusOf(t, one.tool("coordinator_status",
+				"{}").text()).Browser.Instance.PID != st.Browser.Instance.PID
+		})
+		for _, h := range []*webHost{all[4], all[6]} {
+			said := "" // by a call that has failed, too, if its child had not seen the end yet
+			until(t, "a call works", func() bool {
+				r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/after"))
+				said += r.text()
+				return !r.IsError
+			})
+			if !strings.Contains(said, "launched anew") || !strings.Contains(said, "page /after") {
+				t.Errorf(`got %s, want "launched anew" and "page /after"`, said)
+			}
+		}
+	})
 	bmcp.Process.Kill()
 	bmcp.Wait()
 	w.clean()
@@ -336,7 +346,7 @@ func TestMCPPortOfAChild(t *testing.T) {
 		args := fmt.Sprintf(`{"session_id":%q,"names":["BTOOLS_PORT","BTOOLS_WS_URL"]}`, id)
 		words := strings.Fields(h.tool("env", args).text())
 		if len(words) != 2 || !strings.HasSuffix(words[0], ":"+words[1]) {
-			t.Fatalf("%q", words)
+			t.Fatalf("got %q, want an address and its port", words)
 		}
 		if got := strings.Fields(h.tool("getenv", args).text()); len(got) != 2 || got[0] != words[1] ||
 			!strings.HasPrefix(got[1], "ws://127.0.0.1:"+words[1]+"/") {
@@ -448,7 +458,8 @@ func TestMCPStatelessSessions(t *testing.T) {
 	}
 	own, a, again, b := endpoint(""), endpoint(`"session_id":"a"`), endpoint(""), endpoint(`"session_id":"b"`)
 	if own != again || own == a || a == b || !strings.Contains(own, "/session/") {
-		t.Errorf("%s, %s, %s, %s", own, a, again, b)
+		t.Errorf("got %s, %s, %s and %s, want the first again as the third, and else different sessions", own, a, again,
+			b)
 	}
 	if host := newWebHost(t, url).tool("env", `{"session_id":"a"}`).text(); host == a ||
 		!strings.Contains(host, "/session/") {
@@ -474,7 +485,7 @@ func TestMCPVirtualPool(t *testing.T) {
 			page := fmt.Sprintf("/lease-%d/%d", i, n)
 			if r := h.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+page)); r.IsError ||
 				!strings.Contains(r.text(), "page "+page) {
-				t.Errorf("%s", r.text())
+				t.Errorf("got %s, want page %s", r.text(), page)
 			}
 		}
 	}

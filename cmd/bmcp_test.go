@@ -64,14 +64,14 @@ func TestMCPRelay(t *testing.T) {
 		}
 	}
 	if r := m.next(); string(r.ID) != id {
-		t.Errorf("%s", r.line)
+		t.Errorf("got %s, want the answer to %s", r.line, id)
 	}
 	// What a child asks the host.
 	for _, method := range []string{"sampling/createMessage", "elicitation/create", "roots/list"} {
 		id := m.startTool("ask", `{"method":"`+method+`","params":{"x":1.50}}`)
 		ask := m.next()
 		if ask.Method != method || string(ask.Params) != `{"x":1.50}` {
-			t.Fatalf("%s", ask.line)
+			t.Fatalf(`got %s, want %s with {"x":1.50}`, ask.line, method)
 		}
 		m.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"answer":"yes"}}`, ask.ID))
 		if a := m.answer(id).text(t); !strings.Contains(a, `"result":{"answer":"yes"}`) {
@@ -95,7 +95,7 @@ func TestMCPRelay(t *testing.T) {
 	}
 	if r := m.tool("env", "{}").text(t); !strings.HasPrefix(r, "http://127.0.0.1:") ||
 		strings.Fields(r)[0] != strings.Fields(r)[1] {
-		t.Error(r)
+		t.Errorf("got %s, want the same address of this machine twice", r)
 	}
 	// At the end of the host's messages what is asked is answered first.
 	id = m.startTool("sleep", `{"ms":300}`)
@@ -229,7 +229,8 @@ func TestMCPHost(t *testing.T) {
 		}
 		if got.Server != "bmcp" || got.Tools < 30 || got.Running != running || got.Asked == 0 ||
 			!strings.Contains(got.Page, "Page Title: host") || !got.Success || !strings.Contains(got.Why, "enough") {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v, want bmcp with 30 tools or more, that all that was done worked, and running: %v", got,
+				running)
 		}
 	}
 	playwright := clients + "/node_modules/.bin/playwright-mcp"
@@ -275,7 +276,7 @@ func TestMCPHost(t *testing.T) {
 	r, _ := http.NewRequest("DELETE", url, nil)
 	r.Header.Set("Mcp-Session-Id", a)
 	if x, err := http.DefaultClient.Do(r); err != nil || x.StatusCode != 204 {
-		t.Errorf("%+v, %v", x, err)
+		t.Errorf("%+v, %v, want 204", x, err)
 	}
 	if got, _ := post(a, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.HasPrefix(got, "404 ") {
 		t.Errorf("%s\ndoes not begin with %q", got, "404 ")
@@ -343,16 +344,16 @@ func TestMCPPools(t *testing.T) {
 	b := run(`{"commands":[{"tool":"env","return_result":true},{"tool":"echo"},{"tool":"env","return_result":true}]}`)
 	if !b.Success || b.Executed != 3 || len(b.Results) != 3 || b.Results[1] != nil ||
 		b.Results[0].Content[0].Text != b.Results[2].Content[0].Text {
-		t.Errorf("%+v", b)
+		t.Errorf("%+v, want 3 commands, with the same result of the first and the last", b)
 	}
 	b = run(`{"commands":[{"tool":"echo"},{"tool":"error"},{"tool":"echo"}],"browser_pool":"B"}`)
 	if pool != "B" || b.Success || b.Executed != 2 || b.Stopped == nil || *b.Stopped != 1 || b.Errors[0].Index != 1 ||
 		b.Errors[0].Error != "refused" {
-		t.Errorf("%+v", b)
+		t.Errorf("pool %s: %+v, want 2 commands in pool B, stopped at index 1: refused", pool, b)
 	}
 	b = run(`{"commands":[{"tool":"nonesuch"},{"tool":"env"}],"stop_on_error":false,"return_all_results":true}`)
 	if b.Success || b.Executed != 2 || b.Stopped != nil || b.Results[1] == nil {
-		t.Errorf("%+v", b)
+		t.Errorf("%+v, want 2 commands, of which one failed, and the result of the second", b)
 	}
 	for args, want := range map[string]string{`{"browser_instance":0}`: "0", `{"browser_instance":1}`: "1",
 		`{"browser_instance":"0"}`: "0"} {
@@ -440,7 +441,7 @@ func TestMCPBadChildren(t *testing.T) {
 		}
 	}
 	if names := m.tools(); !slices.Contains(names, "new") || changes > 3 {
-		t.Error(changes, names)
+		t.Errorf("%d changes were told, and the tools are %v; want 3 at most, and new", changes, names)
 	}
 	silent := m.startTool("silent", "{}")
 	if m.call("ping", "{}").Error != nil {
@@ -558,7 +559,7 @@ func TestMCPBadHosts(t *testing.T) {
 	m.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":300}}}`)
 	m.send(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
 	if a, b := m.next(), m.next(); a.Error == nil || a.Error.Code != -32600 || b.Error != nil {
-		t.Errorf("%s %s", a.line, b.line)
+		t.Errorf("got %s and %s, want -32600 for one, and the other's answer", a.line, b.line)
 	}
 	// Cancelled before, during and after; and what is asked of it by nobody.
 	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)

@@ -65,7 +65,7 @@ func TestSharedPoolLeases(t *testing.T) {
 	w.run("bpool", "drain", "A").wants(t, 0, "")
 	if i := p.status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" ||
 		c.ask("Browser.getVersion", "{}") == "" {
-		t.Errorf("%+v", i)
+		t.Errorf("%+v, want both draining, and the lease's browser to answer", i)
 	}
 	w.run("bpool", "drain", "--off").wants(t, 0, "")
 	// At its end connected clients are told, and later ones too.
@@ -192,7 +192,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 	})
 	if s := p.status(); s.Summary.Available != 3 || s.Pools[0].Instances[0].Uses != 20 ||
 		s.Pools[0].Instances[0].Restarts != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 3 available, 20 uses and no restart", s)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 	st := p.status()
 	for _, i := range st.Pools[0].Instances {
 		if i.Status != "healthy" || i.PID == a.Instance.PID || i.Restarts != 1 {
-			t.Errorf("%+v", i)
+			t.Errorf("%+v, want a healthy one on another browser than %d after 1 restart", i, a.Instance.PID)
 		}
 	}
 	until(t, "the holder is told", func() bool {
@@ -449,7 +449,7 @@ func TestSharedPoolIdle(t *testing.T) {
 		t.Errorf("the next connection sees %s", s)
 	}
 	if s := p.status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 2 healthy and no restart", s)
 	}
 }
 
@@ -467,7 +467,7 @@ func TestSharedPoolIdleByTraffic(t *testing.T) {
 		t.Errorf("the next connection sees %s", s)
 	}
 	if s := p.status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 2 healthy and no restart", s)
 	}
 }
 

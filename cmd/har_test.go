@@ -116,7 +116,7 @@ func (w *world) har(trace string) (archive, string) {
 	w.t.Helper()
 	r := w.run("bproxy", "har", trace)
 	if r.code != 0 {
-		w.t.Fatalf("%+v", r)
+		w.t.Fatalf("bproxy har %s: %+v, want exit 0", trace, r)
 	}
 	path := trace + ".har"
 	if err := os.WriteFile(path, []byte(r.out), 0o600); err != nil {
@@ -254,7 +254,7 @@ func TestHAR(t *testing.T) {
 	p.stop()
 	a, said := w.har(trace)
 	if a.Log.Version != "1.2" || a.Log.Creator.Name != "bproxy" || a.Log.Browser.Name == "" || said != "" {
-		t.Errorf("%+v, %s", a.Log.Creator, said)
+		t.Errorf("%+v, and messages %q; want version 1.2 by bproxy, the browser's name and no message", a.Log, said)
 	}
 	for _, name := range names {
 		a.visited(t, site, name, started)
