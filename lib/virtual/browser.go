@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,8 @@ type Browser struct {
 	targets  map[string]*target
 	contexts map[string]*Session
 	sessions map[*Session]bool
-	created  int // number of targets so far
+	gone     []*target // the latest that were destroyed, for downloads that they began
+	created  int       // number of targets so far
 	over     bool
 	used     time.Time // when a session that has ended was used last
 
@@ -287,7 +289,28 @@ func (b *Browser) targetDestroyedLocked(id string) {
 		return
 	}
 	delete(b.targets, id)
+	if b.gone = append(b.gone, t); len(b.gone) > maxGone {
+		b.gone = slices.Delete(b.gone, 0, 1)
+	}
 	t.session.removeTargetLocked(t)
+}
+
+// maxGone is how many destroyed targets are remembered. The tab of a download
+// closes when that begins, and another connection reports it.
+const maxGone = 64
+
+// starterLocked returns the target whose main frame this is, or was until just
+// now; nil: none is known.
+func (b *Browser) starterLocked(frame string) *target {
+	if t := b.targets[frame]; t != nil {
+		return t
+	}
+	for _, t := range slices.Backward(b.gone) {
+		if t.id == frame {
+			return t
+		}
+	}
+	return nil
 }
 
 // targetAttachedLocked keeps a new target paused until the clients that see it

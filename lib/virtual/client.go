@@ -54,7 +54,8 @@ type Client struct {
 	attachRequests map[string][]*attachRequest // by target, in the order sent to Chrome
 	discover       map[string]filter           // the CDP sessions that discover targets
 	downloads      map[string]bool             // the CDP sessions that get download events
-	gone           bool                        // it is unregistered
+	downloadEvents downloadEvents
+	gone           bool // it is unregistered
 }
 
 // use is a CDP session and its target.
@@ -312,6 +313,7 @@ func (k *Client) event(message []byte) {
 	if method == "Target.detachedFromTarget" {
 		k.failSession(jsonrpc.GetString(params, "sessionId"))
 		k.unanswered.dropSession(jsonrpc.GetString(params, "sessionId"))
+		k.syncDownloads()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,7 +149,7 @@ func (s *Session) downloadStarted(params json.RawMessage) {
 		return
 	}
 	s.downloads[guid] = &download{begun: params}
-	if t := b.targets[frame]; t != nil { // the ID of a main frame is its target's
+	if t := b.starterLocked(frame); t != nil { // the ID of a main frame is its target's
 		s.assignDownloadLocked(guid, t.session == s, t.context)
 		return
 	}
@@ -166,6 +168,60 @@ func (s *Session) downloadStarted(params json.RawMessage) {
 		s.assignDownloadLocked(guid, owned, context)
 	})
 }
+
+// syncDownloads returns when the downloads that Chrome has reported so far have
+// been passed on to clients that want them. A client must learn of a download
+// before it learns that the tab of the download has closed, and the two come
+// over different connections.
+func (k *Client) syncDownloads() {
+	b := k.session.browser
+	b.mu.Lock()
+	wanted := slices.Contains(slices.Collect(maps.Values(k.downloads)), true)
+	b.mu.Unlock()
+	if !wanted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, syncTimeout)
+	defer cancel()
+	k.session.link.call(ctx, "", "Browser.getVersion", nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k.passDownloadsLocked(k.downloadEvents.last)
+}
+
+// downloadEvents are the events of downloads that wait until the client has
+// been told what Chrome had said before on its own connection, such as that a
+// tab has opened.
+type downloadEvents struct {
+	waiting []json.RawMessage
+	last    int // number of the last event so far
+}
+
+// putDownloadLocked sends the client an event, after what Chrome has said
+// before.
+func (k *Client) putDownloadLocked(message json.RawMessage) {
+	e := &k.downloadEvents
+	e.waiting = append(e.waiting, message)
+	e.last++
+	n, b := e.last, k.session.browser
+	k.begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		k.passDownloadsLocked(n)
+	})
+}
+
+// passDownloadsLocked sends the client the events up to the n-th.
+func (k *Client) passDownloadsLocked(n int) {
+	e := &k.downloadEvents
+	for len(e.waiting) > 0 && e.last-len(e.waiting) < n {
+		k.toClient.put(e.waiting[0])
+		e.waiting = e.waiting[1:]
+	}
+}
+
+// syncTimeout bounds how long the end of a tab is kept from a client.
+const syncTimeout = time.Second
 
 // findFrame returns the context of the page that has a frame. Pages are given
 // by the session's own CDP sessions.
@@ -380,7 +436,7 @@ func (s *Session) notifyDownloadLocked(method string, params json.RawMessage) {
 	for k := range s.clients {
 		for session, wants := range k.downloads {
 			if wants {
-				k.toClient.put(event(session, method, params))
+				k.putDownloadLocked(event(session, method, params))
 			}
 		}
 	}
