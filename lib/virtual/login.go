@@ -56,7 +56,7 @@ type storage struct {
 
 // Restore gives a new session, which no client has used, the cookies of a state,
 // and arranges for the storage of its origins. The session does not change the
-// state, and nor may the caller. The name is for Stats.
+// state, and nor may the caller. The name is for Stats, "" if it has none.
 func (s *Session) Restore(ctx context.Context, name string, state *states.State) error {
 	if s.options.Default {
 		return errors.New("the session with the browser's own profile has its logins: it cannot start with a state")
@@ -67,7 +67,9 @@ func (s *Session) Restore(ctx context.Context, name string, state *states.State)
 	b := s.browser
 	var gated sync.WaitGroup
 	b.mu.Lock()
-	s.state = &StateStatus{Name: name}
+	if name != "" {
+		s.state = &StateStatus{Name: name}
+	}
 	for _, o := range state.Origins {
 		s.startedWith = append(s.startedWith, o.Origin)
 		s.unfilled[o.Origin] = &storage{origin: o, done: make(chan struct{})}
@@ -223,7 +225,9 @@ func (s *Session) filled(o *storage, why string, err error) {
 	if why != "" && !s.over {
 		why = "cannot restore the storage of " + o.origin.Origin + ": " + why
 		b.log.Warn(why)
-		s.state.Error = why
+		if s.state != nil {
+			s.state.Error = why
+		}
 	}
 	delete(s.unfilled, o.origin.Origin)
 	close(o.done)

@@ -45,6 +45,9 @@ type Options struct {
 	// starts, and StateName is its name.
 	State     *states.State
 	StateName string
+	// Tabs are the pages that it starts with; none: a blank one. With Default they
+	// are those of the browser.
+	Tabs []Tab
 }
 
 // Session is one virtual browser.
@@ -194,14 +197,22 @@ func (s *Session) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	page, err := s.NewPage(ctx, "about:blank")
-	if err != nil {
-		return err
+	if len(s.options.Tabs) > 0 {
+		return s.openTabs(ctx, s.options.Tabs)
 	}
-	if err := b.sync(ctx); err != nil {
-		return err
+	_, err := s.newReadyPage(ctx)
+	return err
+}
+
+// newReadyPage opens a blank page and waits until it has been set up.
+func (s *Session) newReadyPage(ctx context.Context) (page string, err error) {
+	if page, err = s.NewPage(ctx, "about:blank"); err == nil {
+		err = s.browser.sync(ctx)
 	}
-	return s.awaitReady(ctx, page)
+	if err == nil {
+		err = s.awaitReady(ctx, page)
+	}
+	return page, err
 }
 
 // claimContext registers the session's base context.

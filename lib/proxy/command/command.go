@@ -94,6 +94,9 @@ func Run(c *cli.Context) error {
 	}
 
 	dir := state.NewDir()
+	if p.Sessions != nil {
+		p.Sessions.MakeDir = dir.Make
+	}
 	if err := keepDownloads(c, p, dir); err != nil {
 		return err
 	}

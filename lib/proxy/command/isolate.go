@@ -27,11 +27,16 @@ import (
 // cmdSession is the session behind CMD's WebSocket address.
 const cmdSession = "default"
 
+// hibernatedIdle is --session-idle where sessions are hibernated: one costs no
+// more than a file, and names that nobody uses any more must not pile up.
+const hibernatedIdle = 30 * 24 * time.Hour
+
 // sessionsOf returns the registry that the flags describe, nil without
 // --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
-		for _, f := range []string{"session-grace", "session-idle", "max-sessions", "tab-limit", "default-session",
+		for _, f := range []string{"session-grace", "session-idle", "hibernate", "max-sessions", "tab-limit",
+			"default-session",
 			"root-session", "proxy", "proxy-bypass", "downloads", "download-limit", "upload-root", "state"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
@@ -41,13 +46,20 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	}
 	g := &sessions.Registry{
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
+		Hibernate: c.Duration("hibernate"), Log: c.Log,
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
 		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
-	if err := checkDurations(c, "session-grace", "session-idle"); err != nil {
+	if err := checkDurations(c, "session-grace", "session-idle", "hibernate"); err != nil {
 		return nil, err
 	}
+	if g.Hibernate > 0 && !c.IsSet("session-idle") {
+		g.Idle = hibernatedIdle
+	}
 	switch {
+	case g.Hibernate > 0 && g.Idle > 0 && g.Hibernate >= g.Idle:
+		return nil, c.UsageError("--hibernate must be shorter than --session-idle (%v), which also ends hibernated "+
+			"sessions", g.Idle)
 	case c.Bool("direct"):
 		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
 			"with --isolate")

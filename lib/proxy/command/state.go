@@ -44,11 +44,12 @@ func (s *service) saveState(ctx context.Context, params json.RawMessage) (any, e
 	if err := states.CheckName(r.Name); err != nil {
 		return nil, control.Errorf(control.BadRequest, "%v", err)
 	}
-	session, err := s.proxy.Sessions.Find(r.Session)
-	if err != nil {
-		return nil, err
-	}
 	return control.Later(func() (any, error) {
+		session, done, err := s.proxy.Sessions.Find(ctx, r.Session)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		state, lost, err := session.State(ctx)
 		if err != nil {
 			return nil, control.Errorf(control.Failed, "cannot save the state %q of the session %q: %v", r.Name,

@@ -12,7 +12,6 @@ import (
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/guard"
-	"btools/lib/virtual"
 )
 
 // DownloadsPath is the path of a session's downloads, below its own.
@@ -42,10 +41,9 @@ func (g *Registry) openDownloads(k Key, settings *Settings) error {
 
 // Downloads returns the downloads of a session; the error says why it has none.
 func (g *Registry) Downloads(name string) (*downloads.Files, error) {
-	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.session != nil }) {
-		s, ok := e.session.(*virtual.Session)
-		if ok && s.Downloads() != nil {
-			return s.Downloads(), nil
+	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.used != nil }) {
+		if e.files != nil && !e.isProfile {
+			return e.files, nil
 		}
 		return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",
 			clip(name))

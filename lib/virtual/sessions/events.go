@@ -14,9 +14,11 @@ const maxEvents = 1024
 
 // Event is a change of a session.
 type Event struct {
-	Number   int64           `json:"number"` // counts the program's events from 1
-	Time     record.Time     `json:"time"`
-	Event    string          `json:"event"` // created, ended, download_started, downloaded, download_failed
+	Number int64       `json:"number"` // counts the program's events from 1
+	Time   record.Time `json:"time"`
+	// Event is created, hibernated, restored, ended, download_started, downloaded
+	// or download_failed.
+	Event    string          `json:"event"`
 	Session  string          `json:"session"`
 	Why      string          `json:"why,omitempty"` // a download has failed: interrupted, canceled, limit
 	Download *downloads.File `json:"download,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/exit"
+	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -27,8 +29,15 @@ type Registry struct {
 	// Grace is how long an anonymous session lives after its last connection,
 	// Idle how long a named one lives without a client's traffic; 0: for ever.
 	Grace, Idle time.Duration
-	// Max bounds the number of sessions.
+	// Max bounds the number of sessions that are not hibernated.
 	Max int
+	// Hibernate is how long a named session has no user until it is hibernated: it
+	// is saved to a file, and its part of the browser is freed. Its next user gets
+	// it back. 0: never. MakeDir returns the directory for the files, which nobody
+	// else may read, and Log takes what goes wrong.
+	Hibernate time.Duration
+	MakeDir   func(context.Context) (string, error)
+	Log       *slog.Logger
 	// Defaults are the settings of sessions that New has not created.
 	Defaults Settings
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
@@ -57,22 +66,35 @@ type Registry struct {
 type session interface {
 	Used() time.Time
 	Done() <-chan struct{}
+	Snapshot(context.Context) (*virtual.Snapshot, error)
+	Stats() virtual.Stats
 	End(context.Context) error
 }
 
 // lifecycle is the running part of a session's entry.
 type lifecycle struct {
-	ready   chan struct{} // closed when it has been created or has failed
-	session session
-	trace   Trace // nil: none
-	err     error
-	end     context.CancelFunc
-	gone    chan struct{} // closed when nothing of it is left
+	*creation
+	trace Trace // nil: none
+	files *downloads.Files
+	end   context.CancelFunc
+	gone  chan struct{} // closed when nothing of it is left
+
+	hibernate, wake chan struct{} // each has room for one
+}
+
+// creation is the creation of a session and what came of it. A session that was
+// hibernated has another one.
+type creation struct {
+	ready    chan struct{} // closed when it has been created or has failed
+	session  session       // nil also while it is hibernated
+	err      error
+	info     Info         // while it is hibernated
+	restored *record.Time // when it came back; nil: it was never hibernated
 }
 
 // isOver reports whether a session has ended by itself.
-func (l *lifecycle) isOver() bool {
-	return l.session != nil && wait.Closed(l.session.Done())
+func (c *creation) isOver() bool {
+	return c != nil && c.session != nil && wait.Closed(c.session.Done())
 }
 
 // endTimeout is how long the pages of a session may take to close before the
@@ -105,18 +127,18 @@ func (g *Registry) New(ctx context.Context, name string, settings Settings) (Inf
 		return Info{}, err
 	}
 	defer g.leave(e)
-	return infoOf(k, e.session.(*virtual.Session)), nil
+	return infoOf(k, e.creation), nil
 }
 
 // use waits for a session. With settings, it must be new.
 func (g *Registry) use(ctx context.Context, k Key, settings *Settings) (*entry, error) {
-	e, err := g.enter(k, settings)
+	e, c, err := g.enter(k, settings)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case <-e.ready:
-		err = e.err
+	case <-c.ready:
+		err = c.err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -127,14 +149,15 @@ func (g *Registry) use(ctx context.Context, k Key, settings *Settings) (*entry, 
 	return e, nil
 }
 
-func (g *Registry) enter(k Key, settings *Settings) (*entry, error) {
+func (g *Registry) enter(k Key, settings *Settings) (*entry, *creation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
 	if g.table.entries == nil {
-		g.table = table{grace: g.Grace, idle: g.Idle, max: g.Max, entries: map[Key]*entry{}}
+		g.table = table{grace: g.Grace, idle: g.Idle, hibernate: g.Hibernate, max: g.Max,
+			entries: map[Key]*entry{}}
 	}
 	if e := g.table.entries[k]; e != nil && e.isOver() {
 		g.table.drop(e) // before its own goroutine does: clients may return at once
@@ -142,18 +165,29 @@ func (g *Registry) enter(k Key, settings *Settings) (*entry, error) {
 	if g.table.entries[k] != nil && settings != nil {
 		e := control.Errorf(control.SessionExists, "there is already a session %q", k.Name)
 		e.Hint = "bproxy session end " + k.Name + " ends it"
-		return nil, e
+		return nil, nil, e
 	}
-	e, created, err := g.table.enter(k)
-	if created {
+	e, create, err := g.table.enter(k)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case create && e.creation != nil:
+		now := time.Now()
+		e.used = func() time.Time { return now }
+		e.creation = &creation{ready: make(chan struct{}), info: e.info, restored: &record.Time{Time: now}}
+		e.wake <- struct{}{}
+	case create:
 		ctx, cancel := context.WithCancel(context.Background())
-		e.ready, e.gone, e.end = make(chan struct{}), make(chan struct{}), cancel
+		e.creation = &creation{ready: make(chan struct{})}
+		e.gone, e.end = make(chan struct{}), cancel
+		e.hibernate, e.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+		e.isProfile = k.Kind == Named && k.Name == g.Default
 		if settings == nil {
 			settings = &g.Defaults
 		}
 		g.running.Go(func() { g.run(ctx, e, *settings) })
 	}
-	return e, err
+	return e, e.creation, nil
 }
 
 func (g *Registry) leave(e *entry) {
@@ -166,13 +200,16 @@ func (g *Registry) leave(e *entry) {
 	g.sweepLocked()
 }
 
-// sweepLocked ends the sessions whose time is over, and schedules the next
-// sweep.
+// sweepLocked ends the sessions whose time is over, has those hibernated that
+// nobody uses, and schedules the next sweep.
 func (g *Registry) sweepLocked() {
 	now := time.Now()
-	ended, next, ok := g.table.expire(now)
+	ended, drowsy, next, ok := g.table.expire(now)
 	for _, e := range ended {
 		e.end()
+	}
+	for _, e := range drowsy {
+		e.hibernate <- struct{}{}
 	}
 	switch {
 	case !ok:
@@ -195,54 +232,101 @@ func (g *Registry) sweep() {
 func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 	defer close(e.gone)
 	defer e.end()
-	create := g.create
-	if create == nil {
-		create = g.onChrome
-	}
 	trace, err := g.openTrace(e.key, settings)
+	if trace != nil {
+		defer trace.Close()
+	}
 	if err == nil {
 		err = g.openDownloads(e.key, &settings)
 	}
 	if settings.files != nil {
 		defer settings.files.Close()
 	}
-	var s session
-	var release func()
-	if err == nil {
-		s, release, err = create(ctx, e.key, settings)
-	}
-	if trace != nil {
-		defer trace.Close()
-	}
 	g.mu.Lock()
+	e.trace, e.files = trace, settings.files
+	g.mu.Unlock()
+	create := g.create
+	if create == nil {
+		create = g.onChrome
+	}
+	event := "created"
+	for {
+		var s session
+		var release func()
+		if err == nil {
+			s, release, err = create(ctx, e.key, settings)
+		}
+		asleep := g.created(ctx, e, s, err)
+		if err == nil {
+			g.events.add(Event{Event: event, Session: e.key.Name})
+			settings.saved.remove()
+			settings.saved = g.await(ctx, e, s)
+			end(s)
+			release()
+			asleep = settings.saved != nil
+		}
+		if asleep {
+			event = "restored"
+			g.events.add(Event{Event: "hibernated", Session: e.key.Name})
+			asleep = e.awaitWake(ctx)
+		}
+		if !asleep {
+			settings.saved.remove()
+			if event == "restored" || err == nil {
+				g.events.add(Event{Event: "ended", Session: e.key.Name})
+			}
+			return
+		}
+		err = nil
+	}
+}
+
+// created notes that a session has been created, or why not. It reports whether
+// it is hibernated as before.
+func (g *Registry) created(ctx context.Context, e *entry, s session, err error) (asleep bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := e.creation
+	defer close(c.ready)
 	if err == nil {
+		c.session = s
 		g.table.created(e, s.Used)
 		g.sweepLocked()
-	} else {
-		g.table.drop(e)
-		if ctx.Err() != nil {
-			err = errEnded
+		return false
+	}
+	if c.err = err; ctx.Err() != nil {
+		c.err = errEnded
+	}
+	if asleep = g.table.failed(e) && ctx.Err() == nil; asleep {
+		e.creation = &creation{info: c.info}
+	}
+	return asleep
+}
+
+// await waits until a session ends or is hibernated; nil: it ends.
+func (g *Registry) await(ctx context.Context, e *entry, s session) *saved {
+	for {
+		select {
+		case <-ctx.Done():
+		case <-s.Done():
+		case <-e.hibernate:
+			if saved := g.hibernate(ctx, e, s); saved != nil {
+				return saved
+			}
+			continue
 		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.table.drop(e)
+		return nil
 	}
-	e.session, e.trace, e.err = s, trace, err
-	close(e.ready)
-	g.mu.Unlock()
-	if err != nil {
-		return
-	}
-	defer release()
-	g.events.add(Event{Event: "created", Session: e.key.Name})
-	defer g.events.add(Event{Event: "ended", Session: e.key.Name})
-	select {
-	case <-ctx.Done():
-	case <-s.Done():
-	}
-	g.mu.Lock()
-	g.table.drop(e)
-	g.mu.Unlock()
-	bounded, cancel := context.WithTimeout(context.Background(), endTimeout)
+}
+
+// end ends a session. Pages that do not close end with Chrome.
+func end(s session) {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	s.End(bounded) // pages that do not close end with Chrome
+	s.End(ctx)
 }
 
 func (g *Registry) openTrace(k Key, settings Settings) (Trace, error) {
@@ -292,35 +376,40 @@ func (g *Registry) onChrome(ctx context.Context, k Key, settings Settings) (sess
 type Info struct {
 	Name      string `json:"name"`
 	Anonymous bool   `json:"anonymous,omitempty"` // it ends by itself once no client is connected
+	// Hibernated: it is saved, and its next user gets it back. RestoredAt is when
+	// that happened last; nil: never.
+	Hibernated bool         `json:"hibernated,omitempty"`
+	RestoredAt *record.Time `json:"restored_at,omitempty"`
 	virtual.Stats
 }
 
-func infoOf(k Key, s *virtual.Session) Info {
-	return Info{Name: k.Name, Anonymous: k.Kind != Named, Stats: s.Stats()}
+// infoOf describes a session that has been created.
+func infoOf(k Key, c *creation) Info {
+	return Info{Name: k.Name, Anonymous: k.Kind != Named, RestoredAt: c.restored, Stats: c.session.Stats()}
 }
 
-// List returns the sessions, the oldest first.
+// List returns the sessions that have been created, the oldest first.
 func (g *Registry) List() []Info {
 	all := []Info{}
-	for k, s := range g.ready() {
-		all = append(all, infoOf(k, s))
+	created := map[Key]*creation{}
+	g.mu.Lock()
+	for k, e := range g.table.entries {
+		switch {
+		case e.session != nil:
+			created[k] = e.creation
+		case e.asleep:
+			i := e.info
+			i.IdleSeconds = time.Since(e.used()).Round(time.Millisecond).Seconds()
+			all = append(all, i)
+		}
+	}
+	g.mu.Unlock()
+	for k, c := range created { // each asks the browser, without the lock
+		all = append(all, infoOf(k, c))
 	}
 	slices.SortFunc(all, func(a, b Info) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return all
-}
-
-// ready returns the sessions that have been created.
-func (g *Registry) ready() map[Key]*virtual.Session {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := map[Key]*virtual.Session{}
-	for k, e := range g.table.entries {
-		if s, ok := e.session.(*virtual.Session); ok {
-			all[k] = s
-		}
-	}
 	return all
 }
 
@@ -337,14 +426,14 @@ func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// Find returns the session with this name, which must have been created.
-func (g *Registry) Find(name string) (*virtual.Session, error) {
-	for k, s := range g.ready() {
-		if k.Name == name {
-			return s, nil
-		}
+// Find returns the session with this name, which must exist; a hibernated one
+// comes back. Call done when it is no longer used.
+func (g *Registry) Find(ctx context.Context, name string) (s *virtual.Session, done func(), err error) {
+	all := g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.used != nil })
+	if len(all) == 0 {
+		return nil, nil, control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 	}
-	return nil, control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
+	return g.Use(ctx, all[0].key)
 }
 
 // End ends the sessions with this name, and returns when nothing of them is

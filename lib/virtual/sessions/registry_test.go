@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -12,14 +13,17 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/virtual"
 )
 
 // fakes makes sessions that only begin and end.
 type fakes struct {
-	made  []*fake
-	takes time.Duration // to make one
-	err   error
-	held  atomic.Int64 // Chromes that are needed
+	made    []*fake
+	takes   time.Duration // to make one
+	err     error
+	saves   time.Duration // to save one
+	saveErr error
+	held    atomic.Int64 // Chromes that are needed
 }
 
 type fake struct {
@@ -28,10 +32,16 @@ type fake struct {
 	used     atomic.Int64 // Unix nanoseconds
 	done     chan struct{}
 	over     atomic.Bool
+	fakes    *fakes
 }
 
 func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
 func (f *fake) Done() <-chan struct{} { return f.done }
+func (f *fake) Stats() virtual.Stats  { return virtual.Stats{} }
+func (f *fake) Snapshot(context.Context) (*virtual.Snapshot, error) {
+	time.Sleep(f.fakes.saves)
+	return &virtual.Snapshot{}, f.fakes.saveErr
+}
 func (f *fake) End(context.Context) error {
 	f.over.Store(true)
 	return nil
@@ -46,7 +56,7 @@ func (f *fakes) create(ctx context.Context, k Key, settings Settings) (session, 
 	if f.err != nil {
 		return nil, nil, f.err
 	}
-	s := &fake{key: k, settings: settings, done: make(chan struct{})}
+	s := &fake{key: k, settings: settings, done: make(chan struct{}), fakes: f}
 	s.used.Store(time.Now().UnixNano())
 	f.made = append(f.made, s)
 	f.held.Add(1)
@@ -58,7 +68,8 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Second}
-		g := &Registry{Grace: 10 * time.Second, Idle: time.Minute, Max: 3, create: f.create}
+		g := &Registry{Grace: 10 * time.Second, Idle: time.Minute, Max: 3, create: f.create,
+			Log: slog.New(slog.DiscardHandler)}
 		do(t, g, f)
 		g.Close()
 		if f.held.Load() != 0 {

@@ -30,7 +30,9 @@ type Settings struct {
 	State    string `json:"state,omitempty"`
 	StateDir string `json:"state_dir,omitempty"`
 
-	files *downloads.Files // set by the registry
+	// Set by the registry:
+	files *downloads.Files
+	saved *saved // of a hibernated session
 }
 
 // Check returns an error if a setting is invalid.
@@ -67,19 +69,26 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// options returns the options of a new session. The state is read anew for each
-// session.
+// options returns the options of a new session, or of one that was hibernated.
+// The state is read anew for each new session.
 func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
 		Downloads: s.files, UploadRoots: s.UploadRoots}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
 	}
-	if s.State == "" {
+	o.StateName = s.State
+	var err error
+	switch {
+	case s.saved != nil:
+		var snapshot *virtual.Snapshot
+		if snapshot, err = s.saved.load(); err == nil {
+			o.State, o.Tabs = snapshot.State, snapshot.Tabs
+		}
+		return o, err
+	case s.State == "":
 		return o, nil
 	}
-	var err error
-	o.StateName = s.State
 	o.State, err = (&states.Store{Dir: s.StateDir}).Load(s.State)
 	return o, err
 }

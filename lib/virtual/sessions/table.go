@@ -58,6 +58,10 @@ type entry struct {
 	users int       // requests and connections that wait for it or use it
 	left  time.Time // when the last user left
 
+	// asleep: it is hibernated. saving: it is about to be.
+	asleep, saving bool
+	isProfile      bool // it has the browser's own profile
+
 	// used returns when a client last sent something; nil while it is created.
 	used func() time.Time
 
@@ -68,26 +72,40 @@ type entry struct {
 // methods are called one at a time, with the time as an argument.
 type table struct {
 	grace, idle time.Duration // of anonymous and named sessions; idle 0: for ever
-	max         int
+	hibernate   time.Duration // of named sessions without users; 0: never
+	max         int           // sessions that are not hibernated
 	entries     map[Key]*entry
 }
 
-// enter counts a user of a session. It reports whether the session is new and
-// has to be created.
-func (t *table) enter(k Key) (e *entry, created bool, err error) {
+// enter counts a user of a session. It reports whether the session has to be
+// created: it is new, or hibernated until now.
+func (t *table) enter(k Key) (e *entry, create bool, err error) {
 	e = t.entries[k]
-	if e == nil {
-		if len(t.entries) >= t.max {
+	if create = e == nil || e.asleep; create {
+		if n := t.awake(); n >= t.max {
 			e := control.Errorf(control.SessionLimit, "there are already %s, as many as --max-sessions allows",
-				count(len(t.entries)))
+				count(n))
 			e.Hint = "bproxy session list shows them, and bproxy session end NAME ends one"
 			return nil, false, e
 		}
-		e, created = &entry{key: k, lifecycle: &lifecycle{}}, true
+	}
+	if e == nil {
+		e = &entry{key: k, lifecycle: &lifecycle{}}
 		t.entries[k] = e
 	}
+	e.asleep = false
 	e.users++
-	return e, created, nil
+	return e, create, nil
+}
+
+// awake returns the number of sessions that are not hibernated.
+func (t *table) awake() (n int) {
+	for _, e := range t.entries {
+		if !e.asleep {
+			n++
+		}
+	}
+	return n
 }
 
 func count(n int) string {
@@ -134,19 +152,59 @@ func (t *table) deadline(e *entry) (time.Time, bool) {
 	return e.left, true
 }
 
-// expire drops the sessions whose time is over and returns them, and the time
-// when the next one expires; false: this is not known.
-func (t *table) expire(now time.Time) (ended []*entry, next time.Time, ok bool) {
-	for _, e := range t.entries {
-		at, known := t.deadline(e)
-		switch {
-		case !known:
-		case !at.After(now):
-			t.drop(e)
-			ended = append(ended, e)
-		case !ok || at.Before(next):
+// drowsy returns when a session is to be hibernated if nobody uses it before;
+// false: never.
+func (t *table) drowsy(e *entry) (time.Time, bool) {
+	return e.left.Add(t.hibernate), t.hibernate > 0 && e.key.Kind == Named && !e.isProfile && e.used != nil &&
+		e.users == 0 && !e.asleep && !e.saving
+}
+
+// saved notes that what a session needs to be created again is saved, or could
+// not be. It reports whether the session is hibernated now: it is not if a user
+// has come meanwhile.
+func (t *table) saved(e *entry, ok bool, now time.Time) bool {
+	e.saving = false
+	e.asleep = ok && e.users == 0 && t.entries[e.key] == e
+	if !e.asleep {
+		e.left = now // the time begins anew
+	}
+	return e.asleep
+}
+
+// failed notes that a session could not be created. It reports whether it is one
+// that was hibernated, as it is again.
+func (t *table) failed(e *entry) bool {
+	if e.used == nil {
+		t.drop(e)
+		return false
+	}
+	e.asleep = t.entries[e.key] == e
+	return e.asleep
+}
+
+// expire drops the sessions whose time is over and returns them, and those that
+// are to be hibernated, and the time when it has to be called again; false: this
+// is not known.
+func (t *table) expire(now time.Time) (ended, drowsy []*entry, next time.Time, ok bool) {
+	later := func(at time.Time) {
+		if !ok || at.Before(next) {
 			next, ok = at, true
 		}
 	}
-	return ended, next, ok
+	for _, e := range t.entries {
+		if at, known := t.deadline(e); known && !at.After(now) {
+			t.drop(e)
+			ended = append(ended, e)
+			continue
+		} else if known {
+			later(at)
+		}
+		if at, known := t.drowsy(e); known && !at.After(now) {
+			e.saving = true
+			drowsy = append(drowsy, e)
+		} else if known {
+			later(at)
+		}
+	}
+	return ended, drowsy, next, ok
 }

@@ -13,7 +13,8 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		const most = 2
 		now := time.Unix(0, 0)
-		table := table{grace: 10 * time.Second, idle: time.Minute, max: most, entries: map[Key]*entry{}}
+		table := table{grace: 10 * time.Second, idle: time.Minute, hibernate: 20 * time.Second, max: most,
+			entries: map[Key]*entry{}}
 		users := map[*entry]int{}
 		spoke := map[*entry]*time.Time{}
 		for _, op := range ops {
@@ -22,17 +23,21 @@ func FuzzTable(f *testing.F) {
 			case op >= 100:
 				now = now.Add(time.Duration(op-99) * time.Second / 2)
 			case op < 50:
-				if e == nil && len(table.entries) == most {
+				asleep := e != nil && e.asleep
+				if (e == nil || asleep) && table.awake() == most {
 					if _, _, err := table.enter(k); err == nil {
 						t.Fatal("one session too many")
 					}
 					break
 				}
 				got, created, err := table.enter(k)
-				if err != nil || created != (e == nil) || e != nil && got != e {
+				if err != nil || created != (e == nil || asleep) || e != nil && got != e {
 					t.Fatalf("entering %v: created %v, %v", k, created, err)
 				}
 				users[got]++
+				if asleep { // the registry says that it is used now
+					*spoke[got] = now
+				}
 			case e == nil:
 			case op < 70 && e.used == nil:
 				at := now
@@ -46,12 +51,20 @@ func FuzzTable(f *testing.F) {
 					t.Fatalf("the creation of %v was dropped: %v, with %d users", k, dropped, users[e])
 				}
 			}
-			ended, next, ok := table.expire(now)
+			ended, drowsy, next, ok := table.expire(now)
 			for _, e := range ended {
 				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named &&
 					now.Sub(*spoke[e]) < table.idle ||
 					e.key.Kind == Anonymous && now.Sub(e.left) < table.grace || table.entries[e.key] == e {
 					t.Fatalf("%v has ended with %d users", e.key, users[e])
+				}
+			}
+			for _, e := range drowsy {
+				if e.key.Kind != Named || users[e] > 0 || now.Sub(e.left) < table.hibernate {
+					t.Fatalf("%v is hibernated with %d users", e.key, users[e])
+				}
+				if asleep := table.saved(e, op%2 == 0, now); asleep != (op%2 == 0) {
+					t.Fatalf("%v is hibernated: %v", e.key, asleep)
 				}
 			}
 			if ok && !next.After(now) {

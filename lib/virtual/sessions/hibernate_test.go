@@ -1,0 +1,161 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"btools/lib/control"
+)
+
+// hibernating is a registry whose sessions are hibernated after 20 s, in a
+// bubble of its own.
+func hibernating(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
+	t.Helper()
+	dir := t.TempDir()
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		g.Hibernate, g.MakeDir = 20*time.Second, func(context.Context) (string, error) { return dir, nil }
+		do(t, g, f)
+		g.Close()
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%d files are left after the end of all sessions", len(left))
+		}
+	})
+}
+
+// listed returns what the list says of a session.
+func listed(t *testing.T, g *Registry, name string) Info {
+	t.Helper()
+	for _, i := range g.List() {
+		if i.Name == name {
+			return i
+		}
+	}
+	t.Fatalf("the session %s is not listed", name)
+	return Info{}
+}
+
+func TestHibernatedSessionComesBack(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		s, done := use(t, g, Key{Name: "a"})
+		sleep(30 * time.Second)
+		if s.over.Load() {
+			t.Fatal("a session with a connection was hibernated")
+		}
+		s.used.Store(time.Now().UnixNano())
+		done()
+		sleep(19 * time.Second)
+		if s.over.Load() {
+			t.Fatal("it was hibernated 19 s after its last connection, want 20 s")
+		}
+		sleep(2 * time.Second)
+		if !s.over.Load() || f.held.Load() != 0 {
+			t.Fatalf("21 s after its last connection it still has pages, or needs Chrome (%d)", f.held.Load())
+		}
+		if i := listed(t, g, "a"); !i.Hibernated || i.RestoredAt != nil {
+			t.Errorf("it is listed as %+v, want it hibernated", i)
+		}
+		again, done := use(t, g, Key{Name: "a"})
+		defer done()
+		if again == s || again.settings.saved == nil {
+			t.Error("the next connection did not get a session with what was saved")
+		}
+		if i := listed(t, g, "a"); i.Hibernated || i.RestoredAt == nil {
+			t.Errorf("it is listed as %+v, want it restored", i)
+		}
+	})
+}
+
+func TestHibernatedSessionsAreNotCounted(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		for _, name := range []string{"a", "b", "c"} {
+			_, done := use(t, g, Key{Name: name})
+			done()
+		}
+		sleep(21 * time.Second)
+		for _, name := range []string{"d", "e", "f"} {
+			use(t, g, Key{Name: name})
+		}
+		_, err := g.use(t.Context(), Key{Name: "a"}, nil)
+		if err == nil || control.ErrorOf(err).Code != control.SessionLimit {
+			t.Errorf("a hibernated session beside the 3 that are allowed: %v", err)
+		}
+		if i := listed(t, g, "a"); !i.Hibernated {
+			t.Error("it is no longer hibernated after that")
+		}
+		if _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); err == nil {
+			t.Error("its name was free for a new session")
+		}
+	})
+}
+
+func TestHibernatedSessionsEnd(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		for _, name := range []string{"a", "b"} {
+			_, done := use(t, g, Key{Name: name})
+			done()
+		}
+		sleep(30 * time.Second)
+		if err := g.End(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if all := g.List(); len(all) != 1 || all[0].Name != "b" {
+			t.Errorf("the sessions are %+v, want b", all)
+		}
+		sleep(31 * time.Second)
+		if all := g.List(); len(all) != 0 {
+			t.Errorf("the sessions are %+v a minute after their last use, which is --session-idle", all)
+		}
+	})
+}
+
+func TestConnectionDuringHibernation(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		f.saves = 5 * time.Second
+		s, done := use(t, g, Key{Name: "a"})
+		done()
+		sleep(22 * time.Second)
+		again, done := use(t, g, Key{Name: "a"})
+		sleep(5 * time.Second)
+		if again != s || s.over.Load() {
+			t.Error("a session was hibernated under a client that had come back")
+		}
+		done()
+		sleep(30 * time.Second)
+		if !s.over.Load() {
+			t.Error("it was not hibernated later")
+		}
+	})
+}
+
+func TestSessionThatCannotBeSavedStays(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		f.saveErr = errors.New("no space left")
+		s, done := use(t, g, Key{Name: "a"})
+		done()
+		sleep(21 * time.Second)
+		if s.over.Load() {
+			t.Fatal("a session that was not saved has ended")
+		}
+		f.saveErr = nil
+		s.used.Store(time.Now().UnixNano())
+		sleep(21 * time.Second)
+		if !s.over.Load() {
+			t.Error("it was not hibernated when it could be saved")
+		}
+		f.err = errors.New("no Chrome")
+		if _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
+			t.Errorf("waking it without a Chrome: %v", err)
+		}
+		f.err = nil
+		synctest.Wait()
+		again, done := use(t, g, Key{Name: "a"})
+		defer done()
+		if again.settings.saved == nil {
+			t.Error("what was saved is lost after a failure")
+		}
+	})
+}

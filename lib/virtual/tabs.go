@@ -1,0 +1,176 @@
+package virtual
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/states"
+	"btools/lib/virtual/policy"
+)
+
+var (
+	//go:embed scripts/tab.js
+	tabScript string
+	//go:embed scripts/reload.js
+	reloadScript string
+)
+
+const (
+	// tabTimeout is how long a page may take to describe itself: one that hangs
+	// keeps its URL only.
+	tabTimeout = 2 * time.Second
+	// commitTimeout is how long a new session waits for the servers of its tabs;
+	// the pages go on loading after that.
+	commitTimeout = 2 * time.Second
+	// reloadTimeout is how long a server may take before its page is given back no
+	// more than its URL.
+	reloadTimeout = time.Minute
+	// world is the name of the JavaScript world of our own scripts in a page.
+	world = "btools"
+)
+
+// Snapshot is what a session needs to go on in a context of its own: the same
+// logins and pages. What clients have made besides, such as further contexts, is
+// not part of it.
+type Snapshot struct {
+	State *states.State `json:"state"`
+	Tabs  []Tab         `json:"tabs"`
+}
+
+// ErrBusy means that a session is in use.
+var ErrBusy = errors.New("the session is in use")
+
+// Snapshot returns what the session needs to go on elsewhere. What could not be
+// read is logged.
+func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if s.isBusy() {
+		return nil, ErrBusy
+	}
+	tabs := s.Tabs(ctx) // first: reading the state opens a page, if only a hidden one
+	state, lost, err := s.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, what := range lost {
+		s.browser.log.Warn("a session is hibernated without some of its storage", "lost", what)
+	}
+	return &Snapshot{state, tabs}, nil
+}
+
+// Tab is a page that a session starts with.
+type Tab struct {
+	URL string `json:"url"`
+	// Page is what a reload loses, as JSON: the scroll position, and the
+	// sessionStorage of its origin; nil: it is not known.
+	Page json.RawMessage `json:"page,omitempty"`
+}
+
+// Tabs returns the pages of the session's base context, the oldest first.
+func (s *Session) Tabs(ctx context.Context) []Tab {
+	b := s.browser
+	b.mu.Lock()
+	var tabs []Tab
+	var own []string
+	for _, t := range s.targetsLocked() {
+		if t.typ != "page" || t.context != s.base || t.closing {
+			continue
+		}
+		tabs = append(tabs, Tab{URL: jsonrpc.GetString(t.info, "url")})
+		own = append(own, s.ownSessions[t.id])
+	}
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
+	defer cancel()
+	var work sync.WaitGroup
+	for i, session := range own {
+		if session == "" || tabs[i].isBlank() {
+			continue
+		}
+		work.Go(func() {
+			if page, err := s.inWorld(ctx, session, "("+tabScript+")()"); err == nil {
+				tabs[i].Page = page
+			}
+		})
+	}
+	work.Wait()
+	return tabs
+}
+
+func (t Tab) isBlank() bool { return t.URL == "" || t.URL == "about:blank" }
+
+// inWorld evaluates an expression in a page, in a world of ours, and returns the
+// JSON in the string that is its value.
+func (s *Session) inWorld(ctx context.Context, session, expression string) (json.RawMessage, error) {
+	got, err := s.link.call(ctx, session, "Page.getFrameTree", nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err = s.link.call(ctx, session, "Page.createIsolatedWorld", map[string]string{
+		"frameId": jsonrpc.GetString(got, "frameTree", "frame", "id"), "worldName": world})
+	if err != nil {
+		return nil, err
+	}
+	got, err = s.link.call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
+		"contextId": jsonrpc.Get(got, "executionContextId"), "returnByValue": true})
+	if err != nil {
+		return nil, err
+	}
+	value := json.RawMessage(jsonrpc.GetString(got, "result", "value"))
+	if !json.Valid(value) {
+		return nil, errors.New("the script returned no JSON")
+	}
+	return value, nil
+}
+
+// openTabs opens the pages that a session starts with, and returns when each
+// shows its new document or its server takes long.
+func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
+	committed := make([]chan struct{}, len(tabs))
+	for i, tab := range tabs { // in their order: a client's pages()[0] stays the first
+		page, err := s.newReadyPage(ctx)
+		if err != nil {
+			return err
+		}
+		committed[i] = make(chan struct{})
+		s.work.Go(func() {
+			defer close(committed[i])
+			s.reload(page, tab)
+		})
+	}
+	late := time.After(commitTimeout)
+	for _, c := range committed {
+		select {
+		case <-c:
+		case <-late:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// reload navigates a new page to a tab's URL and gives it back what it knows.
+func (s *Session) reload(page string, tab Tab) {
+	s.browser.mu.Lock()
+	session := s.ownSessions[page]
+	s.browser.mu.Unlock()
+	if session == "" || tab.isBlank() || policy.URL(tab.URL) != nil {
+		return
+	}
+	ctx, cancel := s.lasting(reloadTimeout)
+	defer cancel()
+	if tab.Page != nil {
+		s.link.send(session, "Page.enable", nil) // or no script runs in new documents
+		s.link.send(session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
+			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
+		defer s.link.send(session, "Page.disable", nil) // without it the script is gone
+	}
+	s.link.call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL}) // its error is the page's
+}

@@ -1,0 +1,118 @@
+package virtual
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// A session goes on in another context as it was: logins, pages, what reloading
+// these would lose.
+func TestSnapshot(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
+		fmt.Fprintf(w, `<script>
+			const found = sessionStorage.getItem('draft') + ' ' + localStorage.getItem('token')
+		</script><div style="height:9000px">%s</div>`, r.URL.Path)
+	}))
+	t.Cleanup(server.Close)
+	b := openChrome(t)
+	s := newSession(t, b, Options{})
+	p := connect(t, s, "")
+	first := p.enter(server.URL + "/first")
+	p.do(first, `sessionStorage.setItem('draft', 'half a sentence "\u2028'); localStorage.setItem('token', 'x');
+		scrollTo(0, 4321)`)
+	other := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": server.URL + "/other?q#h"}),
+		"targetId")
+	attach := map[string]any{"targetId": other, "flatten": true}
+	p.awaitPage(jsonrpc.GetString(p.must("", "Target.attachToTarget", attach), "sessionId"), server.URL)
+
+	saved, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	saved = &Snapshot{}
+	if err := json.Unmarshal(text, saved); err != nil {
+		t.Fatal(err)
+	}
+	s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+	p = connect(t, s, "")
+	pages := p.pages()
+	if len(pages) != 2 {
+		t.Fatalf("the session has %d pages, want 2", len(pages))
+	}
+	sessions := map[string]string{}
+	for _, page := range pages {
+		attach["targetId"] = page
+		own := jsonrpc.GetString(p.must("", "Target.attachToTarget", attach), "sessionId")
+		p.awaitPage(own, server.URL)
+		sessions[p.do(own, "location.pathname + location.search + location.hash")] = own
+	}
+	if sessions[`"/other?q#h"`] == "" {
+		t.Errorf("the pages are %v, want /first and /other?q#h", sessions)
+	}
+	first = sessions[`"/first"`]
+	if got, want := p.do(first, "found"), `"half a sentence \"\u2028 x"`; decoded(t, got) != decoded(t, want) {
+		t.Errorf("the first script of the page has found %s, want %s", got, want)
+	}
+	if got := p.do(first, "document.cookie"); got != `"seen=yes"` {
+		t.Errorf("the cookies are %s", got)
+	}
+	for end := time.Now().Add(patience); p.do(first, "scrollY") != "4321"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the page is scrolled to %s, want 4321", p.do(first, "scrollY"))
+		}
+	}
+	// Only the reload has the scripts.
+	p.do(first, "sessionStorage.clear()")
+	p.goTo(first, server.URL+"/first?again")
+	if got := p.do(first, "found"); got != `"null x"` {
+		t.Errorf("a later document of the page has found %s, want nothing but the token", got)
+	}
+}
+
+func decoded(t *testing.T, text string) (s string) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A server that does not answer, and pages that are not of the web, do not keep
+// a session from starting.
+func TestTabsThatDoNotLoad(t *testing.T) {
+	hang := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(func() {
+		hang.CloseClientConnections()
+		hang.Close()
+	})
+	page := json.RawMessage(`{"origin":"x","x":0,"y":0,"items":[]}`)
+	s := newSession(t, openChrome(t), Options{Tabs: []Tab{
+		{URL: hang.URL, Page: page}, {URL: "http://127.0.0.1:1/", Page: page}, {URL: "chrome://settings"},
+		{URL: "file:///"}, {URL: "about:blank"},
+	}})
+	if n := s.Stats().TabCount; n != 5 {
+		t.Errorf("the session has %d pages, want 5", n)
+	}
+	for _, info := range s.Targets() {
+		url := jsonrpc.GetString(info, "url")
+		if strings.HasPrefix(url, "chrome://settings") || strings.HasPrefix(url, "file:") {
+			t.Errorf("%s was opened", url)
+		}
+	}
+}
