@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -125,6 +126,37 @@ func TestPoolStates(t *testing.T) {
 	}
 	p.stop()
 	w.clean()
+}
+
+func TestMCPStates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site := members(t)
+	w.env = append(w.env, "XDG_STATE_HOME="+w.dir+"/xdg")
+	write(t, w.dir+"/ann.json", `{"cookies":[{"name":"sid","value":"s3cret-cookie","url":"`+site+`"}],
+		"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"s3cret-token"}]}]}`)
+	w.run("bproxy", "state", "import", w.dir+"/ann.json").wants(t, 0, "")
+	for args, want := range map[string]string{"--shared": "none with --shared",
+		"--profile p": "the place of the profile", "--browser firefox": "based on Chromium"} {
+		w.run("bmcp", append([]string{"--state", "ann"}, strings.Fields(args)...)...).wants(t, 64, want)
+	}
+	w.run("bmcp", "--state", "nobody").wants(t, 69, `there is no state "nobody"`)
+	clients, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.shared("_A_INSTANCES=1")
+	for _, kind := range []string{"--browser=chromium", "--pool"} {
+		m := w.startMCP([]string{"HOME=" + w.dir}, kind, "--state", "ann", "--mcp", clients+"/playwright-mcp")
+		m.greet("{}")
+		m.lists("browser_navigate")
+		m.tool("browser_navigate", `{"url":"`+site+`"}`)
+		const want = "shows ann, s3cret-token, nothing"
+		until(t, kind+" "+want, func() bool {
+			return strings.Contains(m.tool("browser_evaluate", `{"function":"() => document.title"}`).line, want)
+		})
+		m.end()
+	}
 }
 
 func TestStateCommands(t *testing.T) {

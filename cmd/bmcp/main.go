@@ -36,6 +36,8 @@ func main() {
 						"environment; 0 is never"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
+				&ucli.StringFlag{Name: "state", Category: shared,
+					Usage: "start each, or each lease, with the logins of the state `NAME` that bproxy or bpool saved"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.StringFlag{Name: "env-file", Category: pools,
 					Usage: "read variables that the environment does not set from `FILE`, such as .env"},

@@ -12,6 +12,14 @@ complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
+function __bmcp_states
+	set -l dir $XDG_STATE_HOME
+	test -n "$dir"; or set dir $HOME/.local/state
+	for f in $dir/btools/states/*.json
+		string replace -r '^.*/(.*)\.json$' '$1' -- $f
+	end
+end
+complete -c bmcp -l state -d 'start with this state' -xa '(__bmcp_states)'
 complete -c bmcp -l pool-config -d 'run bpool with this file' -rF
 complete -c bmcp -l env-file -d 'read variables from this file' -rF
 complete -c bmcp -l pool -d 'use the bpool service that runs'

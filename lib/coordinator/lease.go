@@ -19,6 +19,9 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	if instance != "" {
 		params["instance"] = instance
 	}
+	if s.state != "" {
+		params["state"], params["state_dir"] = s.state, s.stateDir
+	}
 	rec := &record.Record{}
 	c, err := s.call(ctx, "lease", params, rec)
 	if err != nil {

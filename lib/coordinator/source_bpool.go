@@ -26,6 +26,8 @@ type pooled struct {
 	own  *sibling                                           // that we run; nil: the service is somebody else's
 	find func(ctx context.Context) (*control.Client, error) // connects to the service
 
+	state, stateDir string // with which leases start; "": as the service is configured
+
 	work sync.WaitGroup // what close waits for
 
 	mu     sync.Mutex
@@ -61,6 +63,15 @@ func Served(dial func(context.Context) (*control.Client, error)) Browsers {
 	s := newPooled()
 	s.find = dial
 	return s
+}
+
+// StartWith has the leases of a bpool service start with a state, which is in
+// this directory.
+func StartWith(b Browsers, state, dir string) Browsers {
+	if s, ok := b.(*pooled); ok {
+		s.state, s.stateDir = state, dir
+	}
+	return b
 }
 
 func newPooled() *pooled {

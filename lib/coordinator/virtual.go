@@ -40,10 +40,11 @@ type Sessions struct {
 	// BrowserIdle is how long the browser itself is kept without use; 0: for
 	// ever.
 	BrowserIdle time.Duration
+	State       string // the state with which each starts, not the host's profile; "": none
 }
 
-// hostSession is the session that has the browser's profile, with Beside. No
-// other has its name: those have the host's in front.
+// hostSession is the session that has the browser's profile, or the state, with
+// Beside. No other has its name: those have the host's in front.
 const hostSession = "host"
 
 // flags are those of the bproxy that makes such sessions. When they end is
@@ -58,7 +59,13 @@ func (v Sessions) flags() []string {
 		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--upload-root=/",
 	}
 	if v.Sharing == Beside {
-		all = append(all, "--default-session="+hostSession, "--root-session="+hostSession)
+		all = append(all, "--root-session="+hostSession)
+	}
+	switch {
+	case v.State != "":
+		all = append(all, "--state="+v.State)
+	case v.Sharing == Beside:
+		all = append(all, "--default-session="+hostSession)
 	}
 	return all
 }

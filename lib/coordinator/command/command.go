@@ -34,6 +34,8 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/state"
+	"btools/lib/states"
+	statecommand "btools/lib/states/command"
 	"btools/lib/terminal"
 	"btools/lib/wsl"
 )
@@ -291,6 +293,9 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	case b == record.WebKit || b == record.Firefox: // which only children launch
 		err = without(c, b+" is launched by the child", "browser", "headless", "no-headless")
 	}
+	if err == nil {
+		err = checkState(c, ch)
+	}
 	if err != nil || !ch.configured {
 		return ch, err
 	}
@@ -301,8 +306,43 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	return ch, nil
 }
 
+// checkState refuses a state that cannot be used, before a host has come.
+func checkState(c *cli.Context, ch choice) error {
+	if c.String("state") == "" {
+		return nil
+	}
+	own := !ch.service && !ch.configured
+	switch b := c.String("browser"); {
+	case own && (b == record.Firefox || b == record.WebKit):
+		return c.UsageError("--state needs a browser based on Chromium, not %s", b)
+	case own && c.Bool("shared"):
+		return c.UsageError("--state is for virtual browsers, of which there are none with --shared")
+	case own && c.IsSet("profile"):
+		return c.UsageError("--state takes the place of the profile: it cannot be used with --profile")
+	}
+	store, err := statecommand.Store(c)
+	if err != nil {
+		return err
+	}
+	if err := states.CheckName(c.String("state")); err != nil {
+		return c.UsageError("--state: %v", err)
+	}
+	_, err = store.Load(c.String("state"))
+	return err
+}
+
 // browsers are those that are chosen.
 func browsers(c *cli.Context) (coordinator.Browsers, error) {
+	b, err := browsersWithout(c)
+	if name := c.String("state"); name != "" && err == nil {
+		store, err := statecommand.Store(c)
+		return coordinator.StartWith(b, name, store.Dir), err
+	}
+	return b, err
+}
+
+// browsersWithout are those that are chosen, without the state of leases.
+func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -361,7 +401,7 @@ var sessionFlags = []string{"shared", "tab-limit", "session-idle", "idle"}
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"),
-		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle")}
+		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state")}
 	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(c.IsSet("session-idle") && c.IsSet("idle")) {
 		minutes, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(minutes >= 0 && minutes <= maxIdleMinutes) {
