@@ -60,6 +60,9 @@ func main() {
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
 					Usage: "save a named session `DURATION` after its last connection closes and free its pages; " +
 						"the next one gets it back"},
+				&ucli.DurationFlag{Name: "session-throttle", Category: shared, Value: time.Minute,
+					Usage: "hide the pages of a session after `DURATION` without traffic, until its next command; " +
+						"0 means never"},
 				&ucli.IntFlag{Name: "max-sessions", Category: shared, Value: 100,
 					Usage: "allow at most `N` sessions at once, hibernated ones apart"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, DefaultText: "0, no limit",

@@ -149,7 +149,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 			o.ProxyBypass = g.set.ProxyBypass
 		}
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.IdleTimeout,
-			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
+			ByConnections: g.set.IdleBy == config.Connections, Throttle: g.set.Throttle},
+			v.Log.With("pool", g.poolName))
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {

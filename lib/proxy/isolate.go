@@ -127,6 +127,7 @@ func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser
 	if err == nil {
 		var browser *virtual.Browser
 		if browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log); err == nil {
+			browser.Throttle(b.throttle)
 			return browser, nil
 		}
 	}

@@ -79,6 +79,8 @@ type target struct {
 
 	needsFocus bool // it gets the focus with its first document
 	closing    bool // it is being closed to keep the limit of tabs
+	throttled  bool // it is hidden, because the session is not used
+	frozen     bool // by a client
 	crashed    bool // its renderer is gone, or is crashing on command
 }
 

@@ -55,7 +55,8 @@ type Client struct {
 	discover       map[string]filter           // the CDP sessions that discover targets
 	downloads      map[string]bool             // the CDP sessions that get download events
 	downloadEvents downloadEvents
-	gone           bool // it is unregistered
+	focusing       map[string]bool // the CDP sessions that emulate the focus of their page
+	gone           bool            // it is unregistered
 }
 
 // use is a CDP session and its target.
@@ -121,6 +122,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 		session: s, page: target, up: up, calls: newCalls(newOutbox(up)),
 		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
+		focusing: map[string]bool{},
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if target == "" {
@@ -435,6 +437,7 @@ func (k *Client) forgetLocked(session string) {
 	k.unanswered.dropSession(session)
 	delete(k.discover, session)
 	delete(k.downloads, session)
+	delete(k.focusing, session)
 	for below, c := range k.attached {
 		if c.parent == session {
 			k.forgetLocked(below)

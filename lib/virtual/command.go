@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
@@ -27,6 +28,10 @@ func (k *Client) command(message []byte) error {
 	isUse := c.Method != "Page.screencastFrameAck" // a recording keeps no session alive
 	if isUse {
 		k.noteUse(c.Session)
+		k.session.wake(k.ctx)
+		k.noteVisibility(c)
+	} else {
+		k.session.recorded.Store(time.Now().UnixNano())
 	}
 	if k.pending() > maxPending {
 		return errFlood

@@ -66,7 +66,11 @@ type Session struct {
 
 	finished chan struct{} // closed when its clients and goroutines have ended
 
-	used    atomic.Int64 // when it was used last, in Unix nanoseconds; see Used
+	used      atomic.Int64 // when it was used last, in Unix nanoseconds; see Used
+	recorded  atomic.Int64 // when a client last took a frame of a screencast, in Unix nanoseconds
+	throttled atomic.Bool  // some of its pages are; see throttle.go
+	waking    sync.Mutex
+
 	in, out atomic.Int64 // bytes from and to clients that have disconnected
 
 	// Under the browser's lock:

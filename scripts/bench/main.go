@@ -74,7 +74,8 @@ func measure() {
 	row("what", "measured", "goal")
 	if len(os.Args) > 1 { // only the rows of one
 		map[string]func(){"blaunch": browsers, "bport": ports, "bproxy": proxies, "bpool": pools, "shared": shared,
-			"bmcp": coordinators, "virtual": virtuals, "screenshots": onlyScreenshots}[os.Args[1]]()
+			"bmcp": coordinators, "virtual": virtuals, "screenshots": onlyScreenshots,
+			"idle": idleSessions}[os.Args[1]]()
 		return
 	}
 	browsers()

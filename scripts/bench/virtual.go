@@ -43,6 +43,7 @@ func virtuals() {
 	end()
 	attempt("50 sessions with a blank page", func() { manySessions(shared, at) })
 	attempt("1,000 sessions created and ended", func() { churn(shared, at) })
+	attempt("20 idle sessions with an animated page", idleSessions)
 }
 
 // onlyScreenshots measures them without the rest.

@@ -71,10 +71,11 @@ type Settings struct {
 	MaxAge      time.Duration
 	MaxMemory   int64 // bytes; 0: no limit
 	IdleTimeout time.Duration
-	IdleBy      string // what counts as use: Traffic or Connections
-	Proxy       string // with Context: the URL of the leases' proxy, with credentials; "": none
-	ProxyBypass string // hosts that they reach without it
-	State       string // with Context: the state with which leases start; "": none
+	IdleBy      string        // what counts as use: Traffic or Connections
+	Proxy       string        // with Context: the URL of the leases' proxy, with credentials; "": none
+	ProxyBypass string        // hosts that they reach without it
+	State       string        // with Context: the state with which leases start; "": none
+	Throttle    time.Duration // with Context: until the pages of an unused lease are hidden; 0: never
 
 	// With Context:
 	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it

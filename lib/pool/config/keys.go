@@ -152,6 +152,8 @@ var keys = []key{
 		func(s *Settings, v string) (err error) { s.MaxMemory, err = downloads.ParseSize(v); return err }},
 	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"THROTTLE", anywhere, "a duration, 0 for never", "1m0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.Throttle }, 0)},
 	{"IDLE_BY", anywhere, "traffic or connections", "traffic",
 		enumKey(func(s *Settings) *string { return &s.IdleBy }, Traffic, Connections)},
 	{"PROXY", anywhere, "the URL of a proxy, or @FILE", "", func(s *Settings, v string) error {

@@ -164,6 +164,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"),
 		IdleByConnections: c.String("idle-by") == "connections",
+		Throttle:          c.Duration("session-throttle"),
 		Direct:            c.Bool("direct"),
 		Health:            proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:             guard.Guard{Origins: c.StringSlice("allow-origin")},

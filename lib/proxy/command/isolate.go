@@ -35,9 +35,9 @@ const hibernatedIdle = 30 * 24 * time.Hour
 // --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
-		for _, f := range []string{"session-grace", "session-idle", "hibernate", "max-sessions", "tab-limit",
-			"default-session",
-			"root-session", "proxy", "proxy-bypass", "downloads", "download-limit", "upload-root", "state"} {
+		for _, f := range []string{"session-grace", "session-idle", "hibernate", "session-throttle",
+			"max-sessions", "tab-limit", "default-session", "root-session", "proxy", "proxy-bypass",
+			"downloads", "download-limit", "upload-root", "state"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
 			}
@@ -50,7 +50,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
 		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
-	if err := checkDurations(c, "session-grace", "session-idle", "hibernate"); err != nil {
+	if err := checkDurations(c, "session-grace", "session-idle", "hibernate", "session-throttle"); err != nil {
 		return nil, err
 	}
 	if g.Hibernate > 0 && !c.IsSet("session-idle") {

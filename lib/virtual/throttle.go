@@ -1,0 +1,228 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
+)
+
+// The pages of a session that nobody has used for a while are hidden: Chrome
+// paints them no more, which is most of what an animated page costs (of 20 of
+// them, hidden ones took a hundredth of the CPU). Their scripts, timers and
+// connections go on, so that a client may wait for an event. What keeps a page
+// visible is the emulation of focus, of the session itself and of clients such
+// as Playwright, so both are switched off; and since no command hides a page,
+// it is frozen and thawed at once, which leaves it hidden.
+
+// throttleChecks is how often a session is looked at within the time after
+// which it is throttled.
+const throttleChecks = 6
+
+// Throttle hides the pages of sessions that have not been used for this time,
+// until their next command. It does nothing for a browser with windows, which
+// somebody may watch.
+func (b *Browser) Throttle(after time.Duration) {
+	if after <= 0 || !strings.Contains(jsonrpc.GetString(b.version, "userAgent"), "Headless") {
+		return
+	}
+	b.watcher.work.Go(func() {
+		tick := time.NewTicker(max(after/throttleChecks, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				b.throttleUnused(time.Now().Add(-after))
+			case <-b.watcher.done:
+				return
+			}
+		}
+	})
+}
+
+// throttleUnused throttles the sessions that have not been used since then.
+func (b *Browser) throttleUnused(since time.Time) {
+	b.mu.Lock()
+	var all []*Session
+	for s := range b.sessions {
+		if !s.over && s.isUnusedLocked(since) {
+			all = append(all, s)
+		}
+	}
+	b.mu.Unlock()
+	var work sync.WaitGroup
+	for _, s := range all {
+		work.Go(func() { s.throttle(since) })
+	}
+	work.Wait()
+}
+
+// isUnusedLocked reports whether the session has not been used since then, nor
+// recorded.
+func (s *Session) isUnusedLocked(since time.Time) bool {
+	last := max(s.used.Load(), s.recorded.Load())
+	return last < since.UnixNano() && !s.isBusyLocked()
+}
+
+// throttle hides the session's pages that do not play anything.
+func (s *Session) throttle(since time.Time) {
+	b := s.browser
+	b.mu.Lock()
+	pages := map[*target]string{}
+	for id, own := range s.ownSessions {
+		if t := b.targets[id]; t != nil && t.canThrottle() {
+			pages[t] = own
+		}
+	}
+	b.mu.Unlock()
+	for t, own := range pages {
+		if s.plays(own) {
+			delete(pages, t)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.throttled.Store(true) // before the check: a command notes its use before it looks
+	if s.over || !s.isUnusedLocked(since) {
+		s.throttled.Store(b.hasThrottledLocked(s))
+		return
+	}
+	for t, own := range pages {
+		if b.targets[t.id] == t && t.canThrottle() {
+			s.hideLocked(t, own)
+		}
+	}
+	s.throttled.Store(b.hasThrottledLocked(s))
+}
+
+// canThrottle reports whether a page can be throttled: it runs, has something
+// to run, and no client has frozen it.
+func (t *target) canThrottle() bool {
+	return t.typ == "page" && t.prepared && t.pausedBy == "" && !t.crashed && !t.closing && !t.throttled && !t.frozen &&
+		jsonrpc.GetString(t.info, "url") != "about:blank"
+}
+
+func (b *Browser) hasThrottledLocked(s *Session) bool {
+	for _, t := range b.targets {
+		if t.session == s && t.throttled {
+			return true
+		}
+	}
+	return false
+}
+
+// playing is true in a page that plays audio or video, in itself or in frames
+// of its origin.
+const playing = `(function plays(d) {
+	for (const m of d.querySelectorAll("audio, video")) if (!m.paused && !m.ended) return true;
+	for (const f of d.querySelectorAll("iframe, frame")) if (f.contentDocument && plays(f.contentDocument)) return true;
+	return false;
+})(document)`
+
+// playsTimeout bounds how long a page may take to say whether it plays. One
+// that is too busy cannot be throttled.
+const playsTimeout = time.Second
+
+// plays reports whether a page, given by the session's own CDP session, plays
+// anything, or does not say.
+func (s *Session) plays(own string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), playsTimeout)
+	defer cancel()
+	got, err := s.link.call(ctx, own, "Runtime.evaluate",
+		map[string]any{"expression": playing, "returnByValue": true, "silent": true})
+	return err != nil || string(jsonrpc.Get(jsonrpc.Get(got, "result"), "value")) != "false"
+}
+
+const focusEmulation = "Emulation.setFocusEmulationEnabled"
+
+// hideLocked hides a page.
+func (s *Session) hideLocked(t *target, own string) {
+	t.throttled = true
+	for k, session := range s.focusingLocked(t) {
+		k.send(session, focusEmulation, map[string]bool{"enabled": false})
+	}
+	s.link.send(own, focusEmulation, map[string]bool{"enabled": false})
+	for _, state := range []string{"frozen", "active"} {
+		s.link.send(own, "Page.setWebLifecycleState", map[string]string{"state": state})
+	}
+}
+
+// focusingLocked returns the CDP sessions of clients that emulate the focus of
+// a page.
+func (s *Session) focusingLocked(t *target) func(yield func(*Client, string) bool) {
+	return func(yield func(*Client, string) bool) {
+		for k := range s.clients {
+			for session := range k.focusing {
+				if k.targetLocked(session) == t && !yield(k, session) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// wakeTimeout bounds how long a command waits until the pages are visible.
+const wakeTimeout = 2 * time.Second
+
+// wake shows the pages that are throttled, and returns when they are visible.
+func (s *Session) wake(ctx context.Context) {
+	if !s.throttled.Load() {
+		return
+	}
+	s.waking.Lock() // other clients' commands wait, too
+	defer s.waking.Unlock()
+	b := s.browser
+	var answers []chan struct{}
+	show := func(c *calls, session string) {
+		answered := make(chan struct{})
+		answers = append(answers, answered)
+		c.begin(session, focusEmulation, map[string]bool{"enabled": true},
+			func(json.RawMessage, error) { close(answered) })
+	}
+	b.mu.Lock()
+	for _, t := range b.targets {
+		if t.session != s || !t.throttled {
+			continue
+		}
+		t.throttled = false
+		show(s.link.calls, s.ownSessions[t.id])
+		for k, session := range s.focusingLocked(t) {
+			show(k.calls, session)
+		}
+	}
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout) // a page that has crashed does not answer
+	defer cancel()
+	for _, answered := range answers {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
+	}
+	s.throttled.Store(false)
+}
+
+// noteVisibility notes what a client's command changes that throttling changes,
+// too.
+func (k *Client) noteVisibility(c policy.Command) {
+	b := k.session.browser
+	switch c.Method {
+	case focusEmulation:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(k.focusing, c.Session)
+		if string(jsonrpc.Get(c.Params, "enabled")) == "true" {
+			k.focusing[c.Session] = true
+		}
+	case "Page.setWebLifecycleState":
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t := k.targetLocked(c.Session); t != nil {
+			t.frozen = jsonrpc.GetString(c.Params, "state") == "frozen"
+		}
+	}
+}
