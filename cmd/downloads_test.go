@@ -283,3 +283,32 @@ func releaseAnother(w *world, p *pool) bool {
 	w.run("bpool", "drain", "--off").wants(w.t, 0, "")
 	return false
 }
+
+// The result of a tool names the file that its browser has downloaded.
+func TestMCPDownloads(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	m := w.mcp([]string{"BTOOLS_BROWSER=chromium"}, "--headless", "--mcp", fake())
+	m.lists("where")
+	if r := m.tool("where", `{}`).text(t); strings.Contains(r, "Downloaded") {
+		t.Errorf("the first result is %s", r)
+	}
+	at := w.run("bproxy", "list", "-f", "proxy.http_url")
+	at.wants(t, 0, "")
+	url := strings.TrimSpace(at.out)
+	click(t, strings.Replace(url, "http", "ws", 1)+"/devtools/browser", site, "file")
+	until(t, "the download is complete", func() bool {
+		_, list := get(t, "GET", url+"/downloads")
+		return strings.Contains(list, `"complete"`)
+	})
+	r := m.tool("where", `{}`)
+	if text := r.text(t); !strings.Contains(text, "Downloaded report.txt (10 bytes) to "+w.dirs()[0]) {
+		t.Errorf("the result is %s", text)
+	}
+	if r := m.tool("where", `{}`).text(t); strings.Contains(r, "Downloaded") {
+		t.Errorf("the file is named twice: %s", r)
+	}
+	m.end()
+	w.clean()
+}

@@ -96,6 +96,16 @@ func (s *Session) answerWith(req *request, got *jsonrpc.Message, err error) {
 		s.fault(req, err)
 		return
 	}
+	if req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != "" {
+		s.do(func() { s.answerWithDownloads(req, got) }) // or the session's end answers it
+		return
+	}
+	s.answerCalled(req, got)
+}
+
+// answerCalled answers a request with the answer of its child, once it is known
+// that its browser has not just ended.
+func (s *Session) answerCalled(req *request, got *jsonrpc.Message) {
 	if req.lease != nil && req.lease.died != nil && len(got.Raw) < maxFault &&
 		string(jsonrpc.Get(got.Result, "isError")) == "true" {
 		// It may be the end of the browser, which the child has noticed

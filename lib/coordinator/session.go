@@ -46,12 +46,15 @@ type Session struct {
 	lists    toolLists
 	owners   owners
 	seen     seen
+
+	downloads told
+	came      time.Time // when the session began
 }
 
 // NewSession makes a session. It calls send for each message to the host, in
 // order.
 func (c *Coordinator) NewSession(send Send) *Session {
-	s := &Session{c: c, name: rand.Text(), send: send, initialized: make(chan struct{})}
+	s := &Session{c: c, came: time.Now(), name: rand.Text(), send: send, initialized: make(chan struct{})}
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
 		NewKey: rand.Text}
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[audience]bool{}

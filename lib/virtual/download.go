@@ -39,7 +39,7 @@ const findFrameTimeout = 5 * time.Second
 
 // keepsDownloads reports whether the session's files are kept in a directory of
 // its own.
-func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil && !s.options.Default }
+func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil }
 
 // takeDownloads has the browser report the downloads of a context, and write
 // them to the session's directory.

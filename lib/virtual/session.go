@@ -34,8 +34,7 @@ type Options struct {
 	Proxy       *forward.Upstream
 	ProxyBypass string
 	// Downloads, if not nil, keep what the session downloads, wherever a client
-	// wants it; whoever made them closes them after the session. The default
-	// context's downloads go where its browser puts them.
+	// wants it; whoever made them closes them after the session.
 	Downloads *downloads.Files
 	// UploadRoots are the directories whose files clients may put into forms,
 	// besides those of Downloads: absolute, without symbolic links. With Default

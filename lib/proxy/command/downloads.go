@@ -90,6 +90,9 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 	}
 	p.Sessions.OpenDownloads = func(name string, s sessions.Settings, tell func(string, downloads.File),
 	) (*downloads.Files, error) {
+		if p.Foreign && name == p.Sessions.Default {
+			return nil, nil // the user works with that browser, and looks for the files where they always are
+		}
 		at, err := dir.Make(context.Background())
 		if err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ func ParseDownloads(rest string) (guid string, ok bool) {
 
 // openDownloads makes the directory of a session.
 func (g *Registry) openDownloads(k Key, settings *Settings) error {
-	if g.OpenDownloads == nil || k.Kind == Named && k.Name == g.Default {
+	if g.OpenDownloads == nil {
 		return nil
 	}
 	var err error
@@ -42,7 +42,7 @@ func (g *Registry) openDownloads(k Key, settings *Settings) error {
 // Downloads returns the downloads of a session; the error says why it has none.
 func (g *Registry) Downloads(name string) (*downloads.Files, error) {
 	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.used != nil }) {
-		if e.files != nil && !e.isProfile {
+		if e.files != nil {
 			return e.files, nil
 		}
 		return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",

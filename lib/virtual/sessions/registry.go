@@ -43,7 +43,7 @@ type Registry struct {
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
 	OpenTrace func(name string, s Settings) (Trace, error)
 	// OpenDownloads, if not nil, opens the downloads of a session, whose events
-	// go to tell; nil: its browser puts them where it does.
+	// go to tell; if it is nil or returns nil, the browser puts them where it does.
 	OpenDownloads func(name string, s Settings, tell func(event string, f downloads.File)) (*downloads.Files, error)
 	// Default is the name of the session that has the browser's profile; "":
 	// none.

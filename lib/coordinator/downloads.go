@@ -1,0 +1,124 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/record"
+)
+
+// metaDownloads are the files that a result names, in its _meta.
+const metaDownloads = "btools/downloads"
+
+const (
+	downloadsTimeout = time.Second // for the list of a browser's downloads
+	maxDownloadsList = 4 << 20     // bytes of it
+)
+
+// told are the downloads that a host has been told of.
+type told struct {
+	mu    sync.Mutex
+	guids map[string]bool
+	none  map[string]bool // browsers, by their address, that have no directory of downloads
+}
+
+// download is a file that a browser has downloaded, as bproxy and bpool list it.
+type download struct {
+	GUID       string      `json:"guid"`
+	Name       string      `json:"name"`
+	State      string      `json:"state"`
+	Bytes      int64       `json:"bytes"`
+	SHA256     string      `json:"sha256"`
+	StartedAt  record.Time `json:"started_at"`
+	DurationMS int64       `json:"duration_ms"`
+	Path       string      `json:"path"`
+}
+
+// answerWithDownloads answers the call of a tool, and names the files that its
+// browser has downloaded meanwhile.
+func (s *Session) answerWithDownloads(req *request, got *jsonrpc.Message) {
+	if files := s.newDownloads(req.lease); len(files) > 0 {
+		if result := withDownloads(got.Result, files); len(result) > 0 {
+			if named, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {
+				got = named
+			}
+		}
+	}
+	s.answerCalled(req, got)
+}
+
+// newDownloads returns the files that a browser has completed since the host
+// came, and that it has not been told of.
+func (s *Session) newDownloads(l *lease) (files []download) {
+	t := &s.downloads
+	t.mu.Lock()
+	none := t.none[l.HTTPURL]
+	t.mu.Unlock()
+	if none {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, downloadsTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.HTTPURL+"/downloads", nil)
+	if err != nil {
+		return nil
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	var all []download
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDownloadsList))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case resp.StatusCode == http.StatusNotFound && jsonrpc.GetString(body, "error", "code") == "not_found":
+		if t.none == nil {
+			t.none = map[string]bool{}
+		}
+		t.none[l.HTTPURL] = true // its downloads go where it puts them
+		return nil
+	case err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(body, &all) != nil:
+		return nil
+	}
+	for _, d := range all {
+		end := d.StartedAt.Add(time.Duration(d.DurationMS) * time.Millisecond)
+		if d.State != "complete" || t.guids[d.GUID] || end.Before(s.came) {
+			continue
+		}
+		if t.guids == nil {
+			t.guids = map[string]bool{}
+		}
+		t.guids[d.GUID] = true
+		files = append(files, d)
+	}
+	return files
+}
+
+// withDownloads names files in a result.
+func withDownloads(result json.RawMessage, files []download) json.RawMessage {
+	if len(result) == 0 || result[0] != '{' {
+		return nil
+	}
+	var lines []string
+	for _, d := range files {
+		lines = append(lines, fmt.Sprintf("Downloaded %s (%d bytes) to %s", d.Name, d.Bytes, d.Path))
+	}
+	b, err := json.Marshal(files)
+	if err != nil {
+		return nil
+	}
+	result = jsonrpc.Set(result, "_meta", jsonrpc.Set(jsonrpc.Get(result, "_meta"), metaDownloads, b))
+	if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
+		result = jsonrpc.Set(result, "content", withText(content, strings.Join(lines, "\n")))
+	}
+	return result
+}
