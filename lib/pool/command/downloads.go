@@ -60,7 +60,11 @@ func Downloads(c *cli.Context) error {
 	}
 	p := downloadsParams{Lease: c.Args()[0], Wait: c.Bool("wait"), TimeoutMS: c.Duration("timeout").Milliseconds()}
 	var all []downloads.File
-	if err := call(c, "downloads", p, &all); err != nil {
+	bound := answerTimeout
+	if p.Wait {
+		bound += c.Duration("timeout")
+	}
+	if err := callWithin(c, bound, "downloads", p, &all); err != nil {
 		return err
 	}
 	for _, f := range all {
