@@ -287,7 +287,7 @@ func TestMCPEager(t *testing.T) {
 	}
 }
 
-// Children that say what is no JSON, or what no client takes.
+// Children that write what is not valid JSON, or what no client takes.
 func TestMCPOddTools(t *testing.T) {
 	t.Parallel()
 	for _, pools := range []bool{false, true} {
@@ -319,11 +319,11 @@ func TestMCPOddTools(t *testing.T) {
 			}
 		}
 		if status := m.tool("coordinator_status", "{}").text(t); odd != 7 ||
-			!strings.Contains(status, "child b answers what is no JSON") {
+			!strings.Contains(status, "the answer of child b is not valid JSON") {
 			t.Error(odd, status)
 		}
-		if r := m.tool("nan", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no JSON") {
-			t.Errorf(`got %+v, want an error with "no JSON"`, r)
+		if r := m.tool("nan", "{}").tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "not valid JSON") {
+			t.Errorf(`got %+v, want an error with "not valid JSON"`, r)
 		}
 		if pools {
 			if size := len(m.tool("big", `{"n":16777216}`).text(t)); size != 16<<20 {

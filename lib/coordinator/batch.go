@@ -12,7 +12,7 @@ import (
 func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
 	if !s.hasBatches() {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"this is no request: a JSON object is; arrays of them are of the protocol %s, after its initialize",
+			"not a request: expected a JSON object; arrays of them belong to the protocol %s, after its initialize",
 			batching)
 	}
 	var messages []*jsonrpc.Message
@@ -21,7 +21,7 @@ func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
 		m, err := jsonrpc.Parse(raw)
 		switch {
 		case err != nil:
-			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)
+			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: %v", err)
 		case m.Method == "initialize":
 			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "initialize is not for a batch")
 		}

@@ -278,7 +278,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var line bytes.Buffer // as one line, which is what children read
 	if err := json.Compact(&line, body); err != nil {
-		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(body)))
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(body)))
 		return
 	}
 	f.answering(w, func() { f.message(w, r, s, line.Bytes()) })
@@ -293,7 +293,7 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 	}
 	m, err := jsonrpc.Parse(line)
 	if err != nil {
-		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err))
+		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: %v", err))
 		return
 	}
 	switch {

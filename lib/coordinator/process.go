@@ -54,7 +54,7 @@ const maxWaiting = 64 << 20
 // checking longer ones costs more than everything else.
 const maxChecked = 64 << 10
 
-var errNoJSON = errors.New("it is no JSON")
+var errNoJSON = errors.New("it is not valid JSON")
 
 // errBusy means that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
@@ -159,7 +159,7 @@ func (p *process) read(lines *jsonrpc.Reader) {
 		case err != nil:
 			p.stderr.writeLine("not a message on standard output: " + clip(line))
 			if answer != nil {
-				answer(nil, fmt.Errorf("child %s answers what is no JSON", p.child.Name))
+				answer(nil, fmt.Errorf("the answer of child %s is not valid JSON", p.child.Name))
 			}
 		case answer != nil:
 			answer(m, nil)

@@ -137,7 +137,7 @@ func (s *Session) Close() {
 // Handle handles one message of the host. It does not wait for an answer.
 func (s *Session) Handle(line []byte) {
 	if !json.Valid(line) {
-		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "this is no JSON: %s", clip(line))))
+		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(line))))
 		return
 	}
 	m, err := jsonrpc.Parse(line)
@@ -149,9 +149,9 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 	switch {
 	case m == nil:
 		s.send(nil, true, jsonrpc.Failure(nil,
-			jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: a JSON object is")))
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: expected a JSON object")))
 	case err != nil:
-		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "this is no request: %v", err)))
+		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: %v", err)))
 	case m.IsResponse():
 		s.relayAnswer(m)
 	case m.IsNotification():

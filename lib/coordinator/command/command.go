@@ -48,7 +48,7 @@ const closeTimeout = 40 * time.Second
 // Run serves a host until its end of file, or until told to stop.
 func Run(c *cli.Context) error {
 	if args := c.Args(); len(args) > 0 {
-		return c.UsageError("%q is no command: a child's goes after --", args[0])
+		return c.UsageError("%q is not a command of bmcp: a child's command goes after --", args[0])
 	}
 	if err := conflicts(c); err != nil {
 		return err

@@ -108,7 +108,7 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 	}
 	return c.Parse(c.Command, func(entry *cli.Context) error {
 		if args := entry.Args(); len(args) > 0 {
-			return entry.UsageError("%q is no option of bmcp", args[0])
+			return entry.UsageError("%q is not an option of bmcp", args[0])
 		}
 		if err := conflicts(entry); err != nil {
 			return err

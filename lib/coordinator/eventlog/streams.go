@@ -173,7 +173,7 @@ func (s *streams) find(event string) (st *Stream, from int, err error) {
 	n, err := strconv.Atoi(number)
 	from, err2 := strconv.Atoi(count)
 	if st = s.all[n]; err != nil || err2 != nil || st == nil || from < st.dropped || from > st.end() {
-		return nil, 0, fmt.Errorf("the event %q is not kept (any more)", event)
+		return nil, 0, fmt.Errorf("the event %q is no longer kept", event)
 	}
 	return st, from, nil
 }
