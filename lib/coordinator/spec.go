@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"btools/lib/run"
-	"btools/lib/words"
+	"btools/lib/shellwords"
 	"btools/lib/wsl"
 )
 
@@ -57,7 +57,7 @@ func ParseChild(spec string) (Child, error) {
 		c.Name, spec = name, rest
 	}
 	var err error
-	if c.Argv, err = words.Split(spec); err != nil {
+	if c.Argv, err = shellwords.Split(spec); err != nil {
 		return c, err
 	}
 	if len(c.Argv) == 0 {

@@ -11,8 +11,8 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/forward"
+	"btools/lib/shellwords"
 	"btools/lib/states"
-	"btools/lib/words"
 )
 
 // level is where a key can be set.
@@ -121,7 +121,7 @@ var keys = []key{
 	}},
 	{"LAUNCH", anywhere, "true or false", "true", boolKey(func(s *Settings) *bool { return &s.Launch })},
 	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) {
-		if s.Args, err = words.Split(v); err != nil {
+		if s.Args, err = shellwords.Split(v); err != nil {
 			return err
 		}
 		for _, a := range s.Args {

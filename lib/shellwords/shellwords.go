@@ -1,6 +1,6 @@
-// Package words splits a line into words as a shell does, without running or
+// Package shellwords splits a line into words as a shell does, without running or
 // replacing anything.
-package words
+package shellwords
 
 import (
 	"errors"
