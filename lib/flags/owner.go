@@ -7,7 +7,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/proc"
 )
 
@@ -21,7 +21,7 @@ func Owner(category, what string) []ucli.Flag {
 
 // ReadOwner is the owner that the flags name. What is started from here does
 // not inherit the descriptor.
-func ReadOwner(c *cli.Context) (o life.Owner, err error) {
+func ReadOwner(c *cli.Context) (o lifetime.Owner, err error) {
 	if c.IsSet("bind-pid") {
 		id, err := proc.Of(c.Int("bind-pid"))
 		if err != nil {

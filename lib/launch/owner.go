@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -176,7 +176,7 @@ func (h *Handle) Ended() <-chan struct{} { return h.ended }
 
 // Supervise is the other side of Start: the supervisor's process. Owner is
 // the one of the descriptor that Start was given. It returns the exit code.
-func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store,
+func Supervise(stdin, stdout *os.File, owner lifetime.Owner, store *state.Store,
 	logger func(level, format string) *slog.Logger) int {
 	// Its owner may be gone, and the pipes with it, while it still tidies up.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
@@ -187,7 +187,7 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store,
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := life.Signals(stop)
+	now := lifetime.Signals(stop)
 	out := json.NewEncoder(stdout)
 	go func() {
 		var o order
@@ -196,14 +196,14 @@ func Supervise(stdin, stdout *os.File, owner life.Owner, store *state.Store,
 				return
 			}
 		}
-		stop(life.OwnerGone)
+		stop(lifetime.OwnerGone)
 	}()
 	owner.PID = o.Spec.Owner.PID
 	owner.Watch(ctx, stop)
 	s := &Supervisor{Spec: o.Spec, Store: store, Log: logger(o.Spec.LogLevel, o.Spec.LogFormat), Now: now,
 		Ready: func(r *record.Record) error {
 			if err := out.Encode(report{Record: r}); err != nil {
-				return life.OwnerGone
+				return lifetime.OwnerGone
 			}
 			return nil
 		}}

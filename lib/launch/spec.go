@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/record"
 )
 
@@ -29,7 +29,7 @@ type Spec struct {
 	Timeout       time.Duration  `json:"timeout"`      // from the start to the answering endpoint
 	StopTimeout   time.Duration  `json:"stop_timeout"` // from asking the browser to end to SIGKILL
 	TTL           time.Duration  `json:"ttl"`          // 0: no end
-	Owner         life.Owner     `json:"owner"`        // stop when it is gone; its descriptor does not travel
+	Owner         lifetime.Owner `json:"owner"`        // stop when it is gone; its descriptor does not travel
 	OwnedBy       string         `json:"owned_by"`     // the program that the browser belongs to; "": to nobody
 	LogLevel      string         `json:"log_level"`
 	LogFormat     string         `json:"log_format"`

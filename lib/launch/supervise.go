@@ -17,7 +17,7 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/exit"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -378,7 +378,7 @@ func (s *Supervisor) hold(ctx context.Context) error {
 	if s.Spec.TTL > 0 {
 		var end context.CancelCauseFunc
 		ctx, end = context.WithCancelCause(ctx)
-		defer life.After(s.Spec.TTL, func() { end(Expired) })()
+		defer lifetime.After(s.Spec.TTL, func() { end(Expired) })()
 	}
 	select {
 	case <-s.child.exited:

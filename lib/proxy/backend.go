@@ -13,7 +13,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -343,7 +343,7 @@ func (b *backend) wasStopped(id string) bool {
 	}
 	f, err := b.state.Read()
 	return err == nil && slices.ContainsFunc(f.Exits,
-		func(e state.Exit) bool { return e.ID == id && e.Reason == life.Stopped.Error() })
+		func(e state.Exit) bool { return e.ID == id && e.Reason == lifetime.Stopped.Error() })
 }
 
 // relaunch launches the browser with these options on top of the last ones. A

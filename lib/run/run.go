@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/terminal"
@@ -153,7 +153,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 				continue
 			}
 			if !told.IsZero() {
-				if time.Since(told) > life.Burst {
+				if time.Since(told) > lifetime.Burst {
 					cmd.Process.Kill()
 				}
 				continue

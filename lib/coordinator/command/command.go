@@ -28,7 +28,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/guard"
 	"btools/lib/launcher"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
 	"btools/lib/record"
@@ -83,7 +83,7 @@ func Run(c *cli.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := life.Signals(stop)
+	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{

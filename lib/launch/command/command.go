@@ -17,7 +17,7 @@ import (
 	"btools/lib/find"
 	"btools/lib/flags"
 	"btools/lib/launch"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
@@ -59,7 +59,7 @@ func Launch(c *cli.Context) error {
 	inherited := proc.HideInherited()
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := life.Signals(stop)
+	now := lifetime.Signals(stop)
 	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
 	switch {
 	case c.Bool("wait") && proc.Childless():
@@ -146,7 +146,7 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 // interrupted gives a launch that a signal ended that signal's exit code; left
 // is what could not be cleaned up.
 func interrupted(err, left error) error {
-	var i *life.Interrupted
+	var i *lifetime.Interrupted
 	switch {
 	case !errors.As(err, &i):
 		return errors.Join(err, left)
@@ -168,7 +168,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 		end(why)
 	})
 	ttl := spec.TTL
-	spec.Owner, spec.TTL = life.Owner{}, 0
+	spec.Owner, spec.TTL = lifetime.Owner{}, 0
 	name := filepath.Base(c.Command[0])
 	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
 		var i record.Instance
@@ -176,7 +176,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 			return err
 		}
 		if ttl > 0 {
-			defer life.After(ttl, func() {
+			defer lifetime.After(ttl, func() {
 				c.Log.Warn(fmt.Sprintf("the browser's time to live (%v) has expired: stopping %s", ttl, name))
 				end(launch.Expired)
 			})()

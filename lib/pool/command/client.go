@@ -16,7 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/flags"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
@@ -288,9 +288,9 @@ func Lease(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	if cmd == "" {
-		life.Signals(stop)
+		lifetime.Signals(stop)
 	}
-	life.Owner{FD: owner.FD}.Watch(ctx, stop)
+	lifetime.Owner{FD: owner.FD}.Watch(ctx, stop)
 	cl, r, err := requestLease(ctx, c, p)
 	if err != nil {
 		return err
@@ -360,7 +360,7 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 	if cl != nil {
 		cl.Close()
 	}
-	if i := (*life.Interrupted)(nil); errors.As(err, &i) {
+	if i := (*lifetime.Interrupted)(nil); errors.As(err, &i) {
 		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal),
 			Err: errors.New("interrupted before an instance was leased")}
 	}

@@ -24,7 +24,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/proc"
@@ -104,7 +104,7 @@ func Serve(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	signal.Ignore(syscall.SIGHUP) // SIGHUP reloads the configuration
-	force := life.Signals(stop)
+	force := lifetime.Signals(stop)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)

@@ -17,7 +17,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/flags"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -50,7 +50,7 @@ func Cast(c *cli.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	life.Signals(stop)
+	lifetime.Signals(stop)
 	id, err := castPage(ctx, c, base, token)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
-	"btools/lib/life"
+	"btools/lib/lifetime"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -84,7 +84,7 @@ func Run(c *cli.Context) error {
 	defer stop(nil)
 	now := make(<-chan struct{})
 	if cmd == "" {
-		now = life.Signals(stop)
+		now = lifetime.Signals(stop)
 		signal.Ignore(syscall.SIGPIPE)
 	}
 	owner.Watch(ctx, stop)

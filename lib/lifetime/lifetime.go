@@ -1,6 +1,6 @@
-// Package life tells a program when to end: a signal came, or the owner that
+// Package lifetime tells a program when to end: a signal came, or the owner that
 // it is bound to is gone.
-package life
+package lifetime
 
 import (
 	"context"
