@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cdp"
+	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/lifetime"
 	"btools/lib/private"
@@ -255,7 +255,7 @@ func (s *Supervisor) openFirstPage(ctx context.Context, rec *record.Record) erro
 	if _, err := rec.Get("instance", &i); err != nil {
 		return err
 	}
-	done, err := cdp.AskNewPage(ctx, net.JoinHostPort(i.Host, strconv.Itoa(i.Port)), s.Spec.firstPage())
+	done, err := devtools.AskNewPage(ctx, net.JoinHostPort(i.Host, strconv.Itoa(i.Port)), s.Spec.firstPage())
 	if err != nil {
 		return fmt.Errorf("opened no page: %w", err)
 	}
@@ -324,7 +324,7 @@ func (s *Supervisor) portTaken(why string) error {
 // has written the port into the profile, which is nobody else's.
 func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) error {
 	if !s.Spec.firefox() {
-		v, err := cdp.GetVersion(ctx, u.Host)
+		v, err := devtools.GetVersion(ctx, u.Host)
 		if err != nil {
 			return fmt.Errorf("announced %s, but: %w", u, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"btools/lib/cdp"
+	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/record"
 	"btools/lib/wsl"
@@ -77,7 +77,7 @@ func reach(ctx context.Context, i record.Instance) error {
 		}
 		return err
 	}
-	v, err := cdp.GetVersion(ctx, Addr(i))
+	v, err := devtools.GetVersion(ctx, Addr(i))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cdp"
+	"btools/lib/devtools"
 	"btools/lib/launcher"
 	"btools/lib/record"
 )
@@ -105,7 +105,7 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
 		return u.Path, nil
 	}
-	v, err := cdp.GetVersion(ctx, launcher.Addr(i))
+	v, err := devtools.GetVersion(ctx, launcher.Addr(i))
 	if err != nil {
 		return "", err
 	}

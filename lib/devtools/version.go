@@ -1,5 +1,5 @@
-// Package cdp speaks to a browser's debugging endpoint.
-package cdp
+// Package devtools speaks to a browser's debugging endpoint.
+package devtools
 
 import (
 	"bufio"
