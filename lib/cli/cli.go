@@ -151,7 +151,7 @@ func Main(p *Program) {
 
 // Run runs a program and returns its exit code.
 func Run(env *Env, p *Program) int {
-	messages := NewMessages(env.Stderr)
+	messages := NewDroppingWriter(env.Stderr)
 	defer messages.Flush(flushBound)
 	err := run(env, p, messages)
 	var status exit.Status

@@ -228,7 +228,7 @@ func TestUnreadMessages(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	m := NewMessages(w)
+	m := NewDroppingWriter(w)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
