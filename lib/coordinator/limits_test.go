@@ -139,7 +139,7 @@ func TestMaxAwaitingOfASession(t *testing.T) {
 		f.wants("the oldest", "too old")
 		f.ask(statelessCall("5", `,"requestState":"`+keys[1]+`"`))
 		f.wants("another", "input_required")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second)
 		f.ask(statelessCall("6", `,"requestState":"`+keys[2]+`"`))
 		f.wants("later", "too old")
 	})
