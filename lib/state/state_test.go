@@ -4,6 +4,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/private"
 	"btools/lib/record"
 )
 
@@ -25,10 +27,14 @@ func TestMain(m *testing.M) {
 		s := Open(os.Getenv)
 		for i := range 25 {
 			p := Port{Port: n*100 + i, Until: record.Time{Time: time.Now().Add(time.Hour)}}
-			if err := s.Update(context.Background(), func(f *File) error {
-				f.Ports = append(f.Ports, p)
-				return nil
-			}); err != nil {
+			err := private.ErrLocked
+			for errors.Is(err, private.ErrLocked) { // by one of the others, which ask for it all the time
+				err = s.Update(context.Background(), func(f *File) error {
+					f.Ports = append(f.Ports, p)
+					return nil
+				})
+			}
+			if err != nil {
 				panic(err)
 			}
 			fmt.Println(p.Port) // it counts as written
