@@ -329,8 +329,10 @@ func TestNamesOfThings(t *testing.T) {
 func TestUnregisteredBrowserIsStopped(t *testing.T) {
 	w := newWorld(t)
 	browser := w.dir + "/browser"
-	os.WriteFile(browser,
-		[]byte("#!/bin/sh\nsed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\"\nexec "+bin+"/fakebrowser \"$@\"\n"), 0o700)
+	// With the lock of the file: blaunch may be writing it.
+	write(t, browser, "#!/bin/sh\n"+
+		"flock \"${BTOOLS_STATE%/*}/state.lock\" sed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\""+
+		"\nexec "+bin+"/fakebrowser \"$@\"\n")
 	w.run("blaunch", "--browser", browser, "--env", "FAKE=slow").wants(t, 78, "newer btools")
 	os.Remove(w.dir + "/state/state.json")
 	w.clean()
