@@ -54,7 +54,7 @@ func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
 	return files.Claim(keep, func(event string, f downloads.File) {
 		e := e
 		e.Event, e.Why, e.Download = event, f.Why, &f
-		v.events.add(e)
+		v.addEvent(e)
 	})
 }
 

@@ -62,7 +62,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil {
-		if event := v.events.endOf(id); event != "" {
+		if event := v.endOf(id); event != "" {
 			return Notices{Ended: endReason(event, 0), Last: after}, nil
 		}
 		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil

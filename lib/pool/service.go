@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/forward"
+	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
@@ -56,7 +57,7 @@ type Service struct {
 	sessionServers map[string]*sessionServer // by pool; they are never removed
 	leases         map[string]*lease
 	closing        bool
-	events         events
+	events         history.Log[Event]
 	metrics        *metrics
 	running        sync.WaitGroup
 	uptime         func() time.Duration // includes the machine's sleep

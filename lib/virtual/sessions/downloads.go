@@ -34,7 +34,7 @@ func (g *Registry) openDownloads(k Key, settings *Settings) error {
 	}
 	var err error
 	settings.files, err = g.OpenDownloads(k.Name, *settings, func(event string, f downloads.File) {
-		g.events.add(Event{Event: event, Session: k.Name, Why: f.Why, Download: &f})
+		g.addEvent(Event{Event: event, Session: k.Name, Why: f.Why, Download: &f})
 	})
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/exit"
+	"btools/lib/history"
 	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -52,7 +53,7 @@ type Registry struct {
 	// client gets a session of its own there.
 	Root string
 
-	events events
+	events history.Log[Event]
 	create func(context.Context, Key, Settings) (session, func(), error) // set by tests
 
 	mu      sync.Mutex
@@ -258,7 +259,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		}
 		asleep := g.created(ctx, e, s, err)
 		if err == nil {
-			g.events.add(Event{Event: event, Session: e.key.Name})
+			g.addEvent(Event{Event: event, Session: e.key.Name})
 			settings.saved.remove()
 			settings.saved = g.await(ctx, e, s)
 			end(s)
@@ -267,13 +268,13 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		}
 		if asleep {
 			event = "restored"
-			g.events.add(Event{Event: "hibernated", Session: e.key.Name})
+			g.addEvent(Event{Event: "hibernated", Session: e.key.Name})
 			asleep = e.awaitWake(ctx)
 		}
 		if !asleep {
 			settings.saved.remove()
 			if event == "restored" || err == nil {
-				g.events.add(Event{Event: "ended", Session: e.key.Name})
+				g.addEvent(Event{Event: "ended", Session: e.key.Name})
 			}
 			return
 		}
