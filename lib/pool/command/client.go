@@ -16,6 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
@@ -628,25 +629,5 @@ func Watch(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	for after := int64(-1); ; {
-		var got struct{ Events []pool.Event }
-		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
-			var e *control.Error
-			if !errors.As(err, &e) {
-				return &exit.Error{Code: exit.Unavailable, Err: errors.New("the service has ended")}
-			}
-			return exitError(err)
-		}
-		for _, e := range got.Events {
-			after = e.Number
-			r := record.New()
-			r.MustSet("event", e)
-			if err := out.Write(r); err != nil {
-				return err
-			}
-		}
-		if err := out.Close(); err != nil { // flush: a table would wait for more rows
-			return err
-		}
-	}
+	return historycommand.Print(ctx, cl, out, "service", func(e pool.Event) int64 { return e.Number })
 }

@@ -2,21 +2,18 @@ package command
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/downloads"
-	"btools/lib/record"
+	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/virtual/sessions"
 )
 
 // downloadsParams names a lease.
 type downloadsParams struct {
-	Lease     string `json:"lease"`
-	Wait      bool   `json:"wait,omitempty"` // until there is a download and none is in progress
-	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+	Lease string `json:"lease"`
+	downloadscommand.Request
 }
 
 // downloads answers with the downloads of a lease.
@@ -42,47 +39,9 @@ type download struct {
 
 // Downloads prints the downloads of a lease.
 func Downloads(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{
-		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
-		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
-		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
-	}, cli.Schema(map[string]any{"download": download{}}), nil)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(c.Args()) != 1:
-		return c.UsageError("expected one lease")
-	case c.IsSet("timeout") && !c.Bool("wait"):
-		return c.UsageError("--timeout needs --wait")
-	case c.Duration("timeout") <= 0:
-		return c.UsageError("--timeout must be positive, such as 5m")
-	}
-	p := downloadsParams{Lease: c.Args()[0], Wait: c.Bool("wait"), TimeoutMS: c.Duration("timeout").Milliseconds()}
-	var all []downloads.File
-	bound := answerTimeout
-	if p.Wait {
-		bound += c.Duration("timeout")
-	}
-	if err := callWithin(c, bound, "downloads", p, &all); err != nil {
-		return err
-	}
-	for _, f := range all {
-		d := download{File: f, Lease: p.Lease}
-		if c.IsSet("save") && f.State == downloads.Complete {
-			dir, err := filepath.Abs(c.String("save"))
-			if err == nil {
-				d.Saved, err = downloads.Deliver(f.Path, dir, f.Name, false)
-			}
-			if err != nil {
-				return fmt.Errorf("cannot save %s: %w", f.Name, err)
-			}
-		}
-		r := record.New()
-		r.MustSet("download", d)
-		if err := out.Write(r); err != nil {
-			return err
-		}
-	}
-	return out.Close()
+	return downloadscommand.Print(c, "lease", func(lease string, r downloadscommand.Request) ([]downloads.File, error) {
+		var all []downloads.File
+		err := callWithin(c, answerTimeout+r.Timeout(), "downloads", downloadsParams{lease, r}, &all)
+		return all, err
+	}, func(f downloads.File, lease, saved string) download { return download{f, lease, saved} })
 }

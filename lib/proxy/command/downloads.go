@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,11 +12,12 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/downloads"
+	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
+	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/proxy"
-	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
@@ -121,9 +121,8 @@ func isNear(p *proxy.Proxy) bool {
 
 // downloadsRequest names a session.
 type downloadsRequest struct {
-	Name      string `json:"name"`
-	Wait      bool   `json:"wait,omitempty"` // until there is a download and none is in progress
-	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+	Name string `json:"name"`
+	downloadscommand.Request
 }
 
 // downloads answers with the downloads of a session.
@@ -151,53 +150,20 @@ type Download struct {
 
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{
-		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
-		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
-		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
-	}, cli.Schema(map[string]any{"download": Download{}}), nil)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(c.Args()) != 1:
-		return c.UsageError("expected one session")
-	case c.IsSet("timeout") && !c.Bool("wait"):
-		return c.UsageError("--timeout needs --wait")
-	case c.Duration("timeout") <= 0:
-		return c.UsageError("--timeout must be positive, such as 5m")
-	}
-	p, err := isolatedProxy(c)
-	if err != nil {
-		return err
-	}
-	r := downloadsRequest{Name: c.Args()[0], Wait: c.Bool("wait"), TimeoutMS: c.Duration("timeout").Milliseconds()}
-	bound := statusTimeout
-	if r.Wait {
-		bound = 0
-	}
-	var all []downloads.File
-	if err := callInto(p, "session_downloads", r, &all, bound); err != nil {
-		return err
-	}
-	for _, f := range all {
-		d := Download{File: f, Session: r.Name}
-		if c.IsSet("save") && f.State == downloads.Complete {
-			dir, err := filepath.Abs(c.String("save"))
-			if err == nil {
-				d.Saved, err = downloads.Deliver(f.Path, dir, f.Name, false)
-			}
-			if err != nil {
-				return fmt.Errorf("cannot save %s: %w", f.Name, err)
-			}
+	ask := func(name string, r downloadscommand.Request) (all []downloads.File, err error) {
+		p, err := isolatedProxy(c)
+		if err != nil {
+			return nil, err
 		}
-		rec := record.New()
-		rec.MustSet("download", d)
-		if err := out.Write(rec); err != nil {
-			return err
+		bound := statusTimeout
+		if r.Wait {
+			bound = 0
 		}
+		err = callInto(p, "session_downloads", downloadsRequest{name, r}, &all, bound)
+		return all, err
 	}
-	return out.Close()
+	return downloadscommand.Print(c, "session", ask,
+		func(f downloads.File, session, saved string) Download { return Download{f, session, saved} })
 }
 
 // Watch prints events of sessions as they happen.
@@ -223,27 +189,7 @@ func Watch(c *cli.Context) error {
 		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the proxy does not answer: %w", err)}
 	}
 	defer cl.Close()
-	for after := int64(-1); ; {
-		var got struct{ Events []sessions.Event }
-		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
-			var e *control.Error
-			if !errors.As(err, &e) {
-				return &exit.Error{Code: exit.Unavailable, Err: errors.New("the proxy has ended")}
-			}
-			return e.Exit()
-		}
-		for _, e := range got.Events {
-			after = e.Number
-			r := record.New()
-			r.MustSet("event", e)
-			if err := out.Write(r); err != nil {
-				return err
-			}
-		}
-		if err := out.Close(); err != nil { // flush: a table would wait for more rows
-			return err
-		}
-	}
+	return historycommand.Print(ctx, cl, out, "proxy", func(e sessions.Event) int64 { return e.Number })
 }
 
 // events answers with the events after a number.

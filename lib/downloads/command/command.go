@@ -1,0 +1,74 @@
+// Package command prints and saves downloads, for bproxy and bpool.
+package command
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/downloads"
+	"btools/lib/record"
+)
+
+// Request is the part of a request for downloads that is the same for all.
+type Request struct {
+	Wait      bool  `json:"wait,omitempty"` // until there is a download and none is in progress
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+}
+
+// Timeout is how long the answer may wait for downloads; 0: not at all.
+func (r Request) Timeout() time.Duration {
+	if !r.Wait {
+		return 0
+	}
+	return time.Duration(r.TimeoutMS) * time.Millisecond
+}
+
+// Print asks for the downloads of the session or lease that the one argument
+// names, prints them, and saves copies of the complete ones for --save. member
+// returns the member "download" of a record; saved is the path of a copy. kind
+// is "session" or "lease".
+func Print[T any](c *cli.Context, kind string, ask func(name string, r Request) ([]downloads.File, error),
+	member func(f downloads.File, name, saved string) T) error {
+	var sample T
+	out, err := c.Output([]cli.Column{
+		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
+		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
+		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
+	}, cli.Schema(map[string]any{"download": sample}), nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(c.Args()) != 1:
+		return c.UsageError("expected one %s", kind)
+	case c.IsSet("timeout") && !c.Bool("wait"):
+		return c.UsageError("--timeout needs --wait")
+	case c.Duration("timeout") <= 0:
+		return c.UsageError("--timeout must be positive, such as 5m")
+	}
+	name := c.Args()[0]
+	all, err := ask(name, Request{Wait: c.Bool("wait"), TimeoutMS: c.Duration("timeout").Milliseconds()})
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		saved := ""
+		if c.IsSet("save") && f.State == downloads.Complete {
+			dir, err := filepath.Abs(c.String("save"))
+			if err == nil {
+				saved, err = downloads.Deliver(f.Path, dir, f.Name, false)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot save %s: %w", f.Name, err)
+			}
+		}
+		r := record.New()
+		r.MustSet("download", member(f, name, saved))
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}

@@ -1,0 +1,40 @@
+// Package command prints events as they happen, for bproxy and bpool.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/exit"
+	"btools/lib/record"
+)
+
+// Print prints the new events of a program until it ends. number returns the
+// number of an event; program names the program.
+func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, program string,
+	number func(E) int64) error {
+	for after := int64(-1); ; {
+		var got struct{ Events []E }
+		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
+			var e *control.Error
+			if !errors.As(err, &e) {
+				return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the %s has ended", program)}
+			}
+			return e.Exit()
+		}
+		for _, e := range got.Events {
+			after = number(e)
+			r := record.New()
+			r.MustSet("event", e)
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+		if err := out.Close(); err != nil { // flush: a table would wait for more rows
+			return err
+		}
+	}
+}
