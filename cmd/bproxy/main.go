@@ -58,8 +58,8 @@ func main() {
 					DefaultText: "30m, with --hibernate 30 days",
 					Usage:       "end a named session after `DURATION` without traffic; 0 means never"},
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-					Usage: "save a named session `DURATION` after its last connection closes and free its pages; " +
-						"the next one gets it back"},
+					Usage: "save a named session without connections after `DURATION` without traffic and free " +
+						"its pages; the next connection gets it back"},
 				&ucli.DurationFlag{Name: "session-throttle", Category: shared, Value: time.Minute,
 					Usage: "hide the pages of a session after `DURATION` without traffic, until its next command; " +
 						"0 means never"},

@@ -2,35 +2,28 @@ package sessions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
-// A named session that nobody has used for a while can be hibernated: it is
-// saved to a file, and its part of the browser is freed. Its entry stays, with
-// its downloads and its trace, and its next user has it created again from the
-// file.
+// A named session that nobody has used for a while, and that no client is
+// connected to, can be hibernated: it is saved to a file, and its part of the
+// browser is freed. Its entry stays, with its downloads and its trace, and its
+// next user has it created again from the file.
 
 // saveTimeout is how long a session may take to be saved.
 const saveTimeout = time.Minute
 
-// saved is the file of a hibernated session.
-type saved struct {
-	path string
-}
-
 // hibernate saves a session if nobody uses it meanwhile; nil: it goes on.
-func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *saved {
+func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *virtual.Saved {
 	bounded, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
 	snapshot, err := s.Snapshot(bounded)
-	var file *saved
+	var file *virtual.Saved
 	if err == nil {
 		file, err = g.save(bounded, snapshot)
 	}
@@ -43,7 +36,7 @@ func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *saved {
 	defer g.mu.Unlock()
 	defer g.sweepLocked()
 	if !g.table.saved(e, err == nil, time.Now()) {
-		file.remove()
+		file.Remove()
 		return nil
 	}
 	used := s.Used()
@@ -53,44 +46,12 @@ func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *saved {
 }
 
 // save writes a snapshot to a new file.
-func (g *Registry) save(ctx context.Context, snapshot *virtual.Snapshot) (*saved, error) {
-	b, err := json.Marshal(snapshot)
-	if err != nil {
-		return nil, err
-	}
+func (g *Registry) save(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
 	dir, err := g.MakeDir(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "hibernated-") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(f.Name())
-		return nil, err
-	}
-	return &saved{f.Name()}, nil
-}
-
-// load reads the snapshot.
-func (s *saved) load() (*virtual.Snapshot, error) {
-	b, err := os.ReadFile(s.path)
-	snapshot := &virtual.Snapshot{}
-	if err == nil {
-		err = json.Unmarshal(b, snapshot)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the saved session: %w", err)
-	}
-	return snapshot, nil
-}
-
-func (s *saved) remove() {
-	if s != nil {
-		os.Remove(s.path)
-	}
+	return snapshot.Save(dir)
 }
 
 // awaitWake waits until a hibernated session is used; false: it has ended.

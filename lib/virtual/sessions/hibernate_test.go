@@ -131,6 +131,44 @@ func TestConnectionDuringHibernation(t *testing.T) {
 	})
 }
 
+// A client that comes and leaves while its session is saved may have changed it.
+func TestVisitDuringHibernation(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		f.saves = 5 * time.Second
+		s, done := use(t, g, Key{Name: "a"})
+		done()
+		sleep(22 * time.Second)
+		_, done = use(t, g, Key{Name: "a"})
+		s.used.Store(time.Now().UnixNano())
+		done()
+		sleep(10 * time.Second)
+		if s.over.Load() {
+			t.Error("a session was hibernated as it was before its last client")
+		}
+		sleep(30 * time.Second)
+		if !s.over.Load() {
+			t.Error("it was not hibernated later")
+		}
+	})
+}
+
+// An open connection is not use, but its end leaves time for another one.
+func TestConnectionWithoutUse(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		s, done := use(t, g, Key{Name: "a"})
+		sleep(30 * time.Second)
+		done()
+		sleep(settle - time.Second)
+		if s.over.Load() {
+			t.Errorf("a session was hibernated %v after its last connection, want %v", settle-time.Second, settle)
+		}
+		sleep(2 * time.Second)
+		if !s.over.Load() {
+			t.Error("a session that was not used for 36 s was not hibernated")
+		}
+	})
+}
+
 func TestSessionThatCannotBeSavedStays(t *testing.T) {
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		f.saveErr = errors.New("no space left")

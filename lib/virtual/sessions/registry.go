@@ -32,9 +32,9 @@ type Registry struct {
 	Grace, Idle time.Duration
 	// Max bounds the number of sessions that are not hibernated.
 	Max int
-	// Hibernate is how long a named session has no user until it is hibernated: it
-	// is saved to a file, and its part of the browser is freed. Its next user gets
-	// it back. 0: never. MakeDir returns the directory for the files, which nobody
+	// Hibernate is how long a named session is not used until it is hibernated, once
+	// no client is connected: it is saved to a file, and its part of the browser is
+	// freed. Its next user gets it back. 0: never. MakeDir returns the directory for the files, which nobody
 	// else may read, and Log takes what goes wrong.
 	Hibernate time.Duration
 	MakeDir   func(context.Context) (string, error)
@@ -260,7 +260,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		asleep := g.created(ctx, e, s, err)
 		if err == nil {
 			g.addEvent(Event{Event: event, Session: e.key.Name})
-			settings.saved.remove()
+			settings.saved.Remove()
 			settings.saved = g.await(ctx, e, s)
 			end(s)
 			release()
@@ -272,7 +272,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 			asleep = e.awaitWake(ctx)
 		}
 		if !asleep {
-			settings.saved.remove()
+			settings.saved.Remove()
 			if event == "restored" || err == nil {
 				g.addEvent(Event{Event: "ended", Session: e.key.Name})
 			}
@@ -305,7 +305,7 @@ func (g *Registry) created(ctx context.Context, e *entry, s session, err error) 
 }
 
 // await waits until a session ends or is hibernated; nil: it ends.
-func (g *Registry) await(ctx context.Context, e *entry, s session) *saved {
+func (g *Registry) await(ctx context.Context, e *entry, s session) *virtual.Saved {
 	for {
 		select {
 		case <-ctx.Done():

@@ -32,7 +32,7 @@ type Settings struct {
 
 	// Set by the registry:
 	files *downloads.Files
-	saved *saved // of a hibernated session
+	saved *virtual.Saved // of a hibernated session
 }
 
 // Check returns an error if a setting is invalid.
@@ -82,7 +82,7 @@ func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	switch {
 	case s.saved != nil:
 		var snapshot *virtual.Snapshot
-		if snapshot, err = s.saved.load(); err == nil {
+		if snapshot, err = s.saved.Load(); err == nil {
 			o.State, o.Tabs = snapshot.State, snapshot.Tabs
 		}
 		return o, err

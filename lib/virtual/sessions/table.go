@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"btools/lib/control"
@@ -58,9 +59,11 @@ type entry struct {
 	users int       // requests and connections that wait for it or use it
 	left  time.Time // when the last user left
 
-	// asleep: it is hibernated. saving: it is about to be.
-	asleep, saving bool
-	isProfile      bool // it has the browser's own profile
+	// asleep: it is hibernated. saving: it is about to be. visited: a user has come
+	// since that began.
+	asleep, saving, visited bool
+	tried                   time.Time // when it could not be hibernated
+	isProfile               bool      // it has the browser's own profile
 
 	// used returns when a client last sent something; nil while it is created.
 	used func() time.Time
@@ -72,7 +75,7 @@ type entry struct {
 // methods are called one at a time, with the time as an argument.
 type table struct {
 	grace, idle time.Duration // of anonymous and named sessions; idle 0: for ever
-	hibernate   time.Duration // of named sessions without users; 0: never
+	hibernate   time.Duration // of named sessions that are not used; 0: never
 	max         int           // sessions that are not hibernated
 	entries     map[Key]*entry
 }
@@ -93,7 +96,7 @@ func (t *table) enter(k Key) (e *entry, create bool, err error) {
 		e = &entry{key: k, lifecycle: &lifecycle{}}
 		t.entries[k] = e
 	}
-	e.asleep = false
+	e.asleep, e.visited = false, true
 	e.users++
 	return e, create, nil
 }
@@ -152,21 +155,32 @@ func (t *table) deadline(e *entry) (time.Time, bool) {
 	return e.left, true
 }
 
+// settle is how long a session has no user before it is hibernated, however long
+// it has not been used: a client that connects for each command is soon back.
+const settle = 5 * time.Second
+
 // drowsy returns when a session is to be hibernated if nobody uses it before;
 // false: never.
 func (t *table) drowsy(e *entry) (time.Time, bool) {
-	return e.left.Add(t.hibernate), t.hibernate > 0 && e.key.Kind == Named && !e.isProfile && e.used != nil &&
-		e.users == 0 && !e.asleep && !e.saving
+	if t.hibernate <= 0 || e.key.Kind != Named || e.isProfile || e.used == nil || e.users > 0 || e.asleep || e.saving {
+		return time.Time{}, false
+	}
+	return latest(e.used().Add(t.hibernate), e.tried.Add(t.hibernate), e.left.Add(min(settle, t.hibernate))), true
+}
+
+// latest returns the last of some times.
+func latest(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 // saved notes that what a session needs to be created again is saved, or could
 // not be. It reports whether the session is hibernated now: it is not if a user
-// has come meanwhile.
+// has come meanwhile, who may have changed it.
 func (t *table) saved(e *entry, ok bool, now time.Time) bool {
 	e.saving = false
-	e.asleep = ok && e.users == 0 && t.entries[e.key] == e
+	e.asleep = ok && e.users == 0 && !e.visited && t.entries[e.key] == e
 	if !e.asleep {
-		e.left = now // the time begins anew
+		e.tried = now // the time begins anew
 	}
 	return e.asleep
 }
@@ -200,7 +214,7 @@ func (t *table) expire(now time.Time) (ended, drowsy []*entry, next time.Time, o
 			later(at)
 		}
 		if at, known := t.drowsy(e); known && !at.After(now) {
-			e.saving = true
+			e.saving, e.visited = true, false
 			drowsy = append(drowsy, e)
 		} else if known {
 			later(at)

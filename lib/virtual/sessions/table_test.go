@@ -60,7 +60,8 @@ func FuzzTable(f *testing.F) {
 				}
 			}
 			for _, e := range drowsy {
-				if e.key.Kind != Named || users[e] > 0 || now.Sub(e.left) < table.hibernate {
+				if e.key.Kind != Named || users[e] > 0 || now.Sub(e.left) < settle ||
+					now.Sub(*spoke[e]) < table.hibernate {
 					t.Fatalf("%v is hibernated with %d users", e.key, users[e])
 				}
 				if asleep := table.saved(e, op%2 == 0, now); asleep != (op%2 == 0) {

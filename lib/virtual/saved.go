@@ -1,0 +1,51 @@
+package virtual
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Saved is a snapshot in a file. Nil is none.
+type Saved struct {
+	path string
+}
+
+// Save writes the snapshot to a new file, mode 0600, in a directory.
+func (s *Snapshot) Save(dir string) (*Saved, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "hibernated-") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return &Saved{f.Name()}, nil
+}
+
+// Load reads the snapshot.
+func (s *Saved) Load() (*Snapshot, error) {
+	b, err := os.ReadFile(s.path)
+	snapshot := &Snapshot{}
+	if err == nil {
+		err = json.Unmarshal(b, snapshot)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the saved session: %w", err)
+	}
+	return snapshot, nil
+}
+
+// Remove deletes the file.
+func (s *Saved) Remove() {
+	if s != nil {
+		os.Remove(s.path)
+	}
+}
