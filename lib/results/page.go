@@ -1,0 +1,106 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of Request.Limit, in characters.
+const (
+	DefaultLimit = 10_000
+	MaxLimit     = 100_000
+)
+
+// Request says what to show of a text. Offset and Limit are counted in the
+// characters of what Pattern, Query and Flatten yield, or else of the text.
+type Request struct {
+	Offset  int    `json:"offset"`
+	Limit   int    `json:"limit"`   // 0: DefaultLimit
+	Pattern string `json:"pattern"` // a regular expression; shows the lines that match
+	Context int    `json:"context"` // lines around each of them
+	Query   string `json:"query"`   // JMESPath, of JSON or of the nodes of a snapshot
+	Flatten bool   `json:"flatten"` // shows the nodes of a snapshot as a list, or has Query search it
+}
+
+// Page is a part of a text.
+type Page struct {
+	Text   string
+	Offset int // of the page
+	End    int // of the page: where the next one begins
+	Total  int // characters
+}
+
+// Show returns the part of a text that is asked for. It ends with the context.
+func Show(ctx context.Context, text string, r Request) (Page, error) {
+	switch {
+	case r.Pattern != "" && (r.Query != "" || r.Flatten):
+		return Page{}, errors.New("pattern searches the text, query and flatten its nodes: give one of them")
+	case r.Context != 0 && r.Pattern == "":
+		return Page{}, errors.New("context is the number of lines around those that match pattern, which is missing")
+	}
+	var err error
+	switch {
+	case r.Pattern != "":
+		text, err = search(ctx, text, r.Pattern, r.Context)
+	case r.Query != "":
+		text, err = query(ctx, text, r.Query, r.Flatten)
+	case r.Flatten:
+		text, err = flattened(ctx, text)
+	}
+	if err != nil {
+		return Page{}, err
+	}
+	return page(text, r.Offset, r.Limit)
+}
+
+// page cuts a part out of a text, at characters. It ends with a line if one ends
+// in its last quarter.
+func page(text string, offset, limit int) (Page, error) {
+	if limit == 0 {
+		limit = DefaultLimit
+	}
+	p := Page{Offset: offset, Total: utf8.RuneCountInString(text)}
+	if offset > p.Total || offset < 0 {
+		return p, fmt.Errorf("offset is at most %d, the number of characters, not %d", p.Total, offset)
+	}
+	if limit < 0 || limit > MaxLimit {
+		return p, fmt.Errorf("limit is 1 to %d characters, not %d", MaxLimit, limit)
+	}
+	rest := text[byteOf(text, offset):]
+	p.Text = Head(rest, byteOf(rest, limit))
+	p.End = offset + utf8.RuneCountInString(p.Text)
+	return p, nil
+}
+
+// Head returns the beginning of a text that has at most so many bytes. It ends
+// with a line if one ends in its last quarter, and never within a character.
+func Head(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	for bytes > 0 && !utf8.RuneStart(text[bytes]) {
+		bytes--
+	}
+	if i := strings.LastIndexByte(text[:bytes], '\n'); i >= bytes-bytes/4 {
+		return text[:i+1]
+	}
+	return text[:bytes]
+}
+
+// byteOf is the index of the nth character, or the length of a text that has no
+// more.
+func byteOf(text string, n int) int {
+	if n >= len(text) {
+		return len(text)
+	}
+	for i := range text {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(text)
+}

@@ -1,0 +1,220 @@
+// Package results keeps the large results of tools in memory, for as long as an
+// agent reads on in them, and shows parts of them: a page, the lines that match a
+// pattern, what a JMESPath query finds, the nodes of a snapshot as a flat list. It
+// knows nothing of MCP and writes nothing to disk (lib/blobs does).
+package results
+
+import (
+	"container/list"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits bound a Store. Zero values are the defaults.
+type Limits struct {
+	// Entries is the number of results: 1 to 10,000, by default 1,000.
+	Entries int
+	// Bytes is the size of all results together, by default 64 MiB: a result may
+	// have a quarter of them.
+	Bytes int64
+	// TTL is how long a result is kept after its last use, by default 300 s.
+	TTL time.Duration
+}
+
+// Bounds of Limits.Entries, and the defaults.
+const (
+	MaxEntries     = 10_000
+	DefaultEntries = 1_000
+	DefaultBytes   = 64 << 20
+	DefaultTTL     = 300 * time.Second
+)
+
+// ErrTooLarge says that a result has more bytes than one may have.
+var ErrTooLarge = errors.New("the result is too large to be kept in memory")
+
+// Scope says who may read a result. The keys are short enough to be guessed: an
+// agent can read only the results of its own scope.
+type Scope struct {
+	Host string // the session of a host
+	Part string // tells those apart who share it
+}
+
+// Store keeps results. If there are too many, the scope that has the most loses
+// the one that it has not used for the longest time: an agent that floods the
+// store harms only itself.
+type Store struct {
+	limits Limits
+
+	mu     sync.Mutex
+	all    map[string]*entry // by key
+	scopes map[Scope]*shelf
+	bytes  int64
+	timer  *time.Timer // of the next expiry; nil: there are no results
+}
+
+// shelf has the results of one scope.
+type shelf struct {
+	used  *list.List // of *entry, the last used one first
+	bytes int64
+}
+
+type entry struct {
+	key     string
+	scope   Scope
+	text    string
+	expires time.Time
+	place   *list.Element
+}
+
+// New makes a store.
+func New(l Limits) *Store {
+	if l.Entries == 0 {
+		l.Entries = DefaultEntries
+	}
+	if l.Bytes == 0 {
+		l.Bytes = DefaultBytes
+	}
+	if l.TTL == 0 {
+		l.TTL = DefaultTTL
+	}
+	return &Store{limits: l, all: map[string]*entry{}, scopes: map[Scope]*shelf{}}
+}
+
+// TTL is how long a result is kept after its last use.
+func (s *Store) TTL() time.Duration { return s.limits.TTL }
+
+// Put keeps a text, in which it replaces bytes that are not UTF-8, and returns
+// its key. The error is ErrTooLarge.
+func (s *Store) Put(scope Scope, text string) (key string, err error) {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if int64(len(text)) > s.limits.Bytes/4 {
+		return "", fmt.Errorf("%w: it has %d bytes, and at most %d are kept", ErrTooLarge, len(text), s.limits.Bytes/4)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked()
+	for len(s.all) > 0 && (len(s.all) >= s.limits.Entries || s.bytes+int64(len(text)) > s.limits.Bytes) {
+		s.dropLocked(s.victimLocked(len(s.all) >= s.limits.Entries))
+	}
+	for key = newKey(); s.all[key] != nil; key = newKey() {
+	}
+	sh := s.scopes[scope]
+	if sh == nil {
+		sh = &shelf{used: list.New()}
+		s.scopes[scope] = sh
+	}
+	e := &entry{key: key, scope: scope, text: text, expires: time.Now().Add(s.limits.TTL)}
+	e.place = sh.used.PushFront(e)
+	s.all[key] = e
+	sh.bytes += int64(len(text))
+	s.bytes += int64(len(text))
+	s.armLocked()
+	return key, nil
+}
+
+// Get returns a text and extends the time for which it is kept. It reports false
+// if there is none with the key in the scope.
+func (s *Store) Get(scope Scope, key string) (text string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked()
+	e := s.all[key]
+	if e == nil || e.scope != scope {
+		return "", false
+	}
+	e.expires = time.Now().Add(s.limits.TTL)
+	s.scopes[scope].used.MoveToFront(e.place)
+	return e.text, true
+}
+
+// Drop forgets all results of a host.
+func (s *Store) Drop(host string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.all {
+		if e.scope.Host == host {
+			s.dropLocked(e)
+		}
+	}
+}
+
+// Len returns the number of results, and of their bytes.
+func (s *Store) Len() (entries int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all), s.bytes
+}
+
+// victimLocked is the least recently used result of the scope with the most
+// results or the most bytes.
+func (s *Store) victimLocked(byNumber bool) *entry {
+	var most *shelf
+	for _, sh := range s.scopes {
+		if most == nil || byNumber && sh.used.Len() > most.used.Len() || !byNumber && sh.bytes > most.bytes {
+			most = sh
+		}
+	}
+	return most.used.Back().Value.(*entry)
+}
+
+// expireLocked forgets what is not kept any longer. Of each scope, the result that
+// was used last also expires last.
+func (s *Store) expireLocked() {
+	now := time.Now()
+	for _, sh := range s.scopes {
+		for e := sh.used.Back(); e != nil && !e.Value.(*entry).expires.After(now); e = sh.used.Back() {
+			s.dropLocked(e.Value.(*entry))
+		}
+	}
+}
+
+func (s *Store) dropLocked(e *entry) {
+	sh := s.scopes[e.scope]
+	sh.used.Remove(e.place)
+	sh.bytes -= int64(len(e.text))
+	s.bytes -= int64(len(e.text))
+	delete(s.all, e.key)
+	if sh.used.Len() == 0 {
+		delete(s.scopes, e.scope)
+	}
+	if len(s.all) == 0 && s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+}
+
+// armLocked makes sure that results whose time is over are forgotten, even if
+// nobody uses the store.
+func (s *Store) armLocked() {
+	if s.timer != nil || len(s.all) == 0 {
+		return
+	}
+	first := time.Now().Add(s.limits.TTL)
+	for _, sh := range s.scopes {
+		if e := sh.used.Back().Value.(*entry); e.expires.Before(first) {
+			first = e.expires
+		}
+	}
+	var t *time.Timer
+	t = time.AfterFunc(time.Until(first), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.timer == t { // not one that was stopped too late
+			s.expireLocked()
+			s.timer = nil
+			s.armLocked()
+		}
+	})
+	s.timer = t
+}
+
+func newKey() string {
+	var b [4]byte
+	rand.Read(b[:]) // which never fails
+	return "nav_" + hex.EncodeToString(b[:])
+}
