@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/schema"
 )
 
 const (
@@ -90,7 +91,7 @@ func (c *Coordinator) makeOwn() {
 		tool := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
 		tool.Title = t.title
 		tool.RawOutputSchema = t.output
-		input := &schema{}
+		input := &schema.Schema{}
 		if err := json.Unmarshal(t.input, input); err != nil {
 			panic(err) // it is ours
 		}
@@ -102,7 +103,7 @@ func (c *Coordinator) makeOwn() {
 				return nil, err
 			}
 			s, _ := ctx.Value(sessionKey{}).(*Session)
-			if err := input.check(args); err != nil {
+			if err := input.Check(args); err != nil {
 				return mcp.NewToolResultError(err.Error()), nil
 			}
 			v, err := t.do(ctx, s, args)

@@ -1,38 +1,46 @@
-package coordinator
+// Package schema checks the arguments of a tool against its JSON Schema and says in
+// plain words what is wrong: an agent is to get them right the next time.
+package schema
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/spell"
 )
 
-// schema is as much of JSON Schema as our own tools use.
-type schema struct {
-	Type       string            `json:"type"`
-	Properties map[string]schema `json:"properties"`
+// Schema is as much of JSON Schema as our own tools use.
+type Schema struct {
+	Type       string            `json:"type"` // "": of any type
+	Properties map[string]Schema `json:"properties"`
 	Required   []string          `json:"required"`
 	Enum       []string          `json:"enum"`
-	Items      *schema           `json:"items"`
+	Items      *Schema           `json:"items"`
 	MinItems   int               `json:"minItems"`
+	Minimum    *float64          `json:"minimum"`
+	Maximum    *float64          `json:"maximum"`
+	AnyOf      []Schema          `json:"anyOf"`
 }
 
 // kinds are the types of a schema in words, and how a value of them begins.
 var kinds = map[string]struct{ words, first string }{
 	"string":  {"a text", `"`},
 	"boolean": {"true or false", "tf"},
-	"integer": {"a number", "-0123456789"},
+	"integer": {"a whole number", "-0123456789"},
+	"number":  {"a number", "-0123456789"},
+	"null":    {"null", "n"},
 	"array":   {"a list", "["},
 	"object":  {"an object", "{"},
 }
 
-// check says in plain words what is wrong with the arguments of a tool of ours:
-// an agent is to get them right the next time.
-func (s *schema) check(args json.RawMessage) error {
+// Check says what is wrong with the arguments of a tool, nil if nothing is.
+func (s *Schema) Check(args json.RawMessage) error {
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
@@ -41,15 +49,29 @@ func (s *schema) check(args json.RawMessage) error {
 
 // value checks one value. Name is its path among the arguments, "" for all of
 // them.
-func (s *schema) value(name string, v json.RawMessage) error {
+func (s *Schema) value(name string, v json.RawMessage) error {
 	called := name
 	if called == "" {
 		called = "what is given as arguments"
 	}
-	if kind := kinds[s.Type]; !strings.ContainsRune(kind.first, rune(v[0])) {
+	if s.AnyOf != nil {
+		return s.anyOf(name, v)
+	}
+	if kind, ok := kinds[s.Type]; ok && !strings.ContainsRune(kind.first, rune(v[0])) {
 		return fmt.Errorf("%s must be %s, not %s", called, kind.words, clipped(v))
 	}
 	switch s.Type {
+	case "integer", "number":
+		n, err := strconv.ParseFloat(string(v), 64)
+		if err != nil || s.Type == "integer" && n != math.Trunc(n) {
+			return fmt.Errorf("%s must be %s, not %s", called, kinds[s.Type].words, clipped(v))
+		}
+		if s.Minimum != nil && n < *s.Minimum {
+			return fmt.Errorf("%s must be at least %v, not %s", called, *s.Minimum, clipped(v))
+		}
+		if s.Maximum != nil && n > *s.Maximum {
+			return fmt.Errorf("%s must be at most %v, not %s", called, *s.Maximum, clipped(v))
+		}
 	case "string":
 		if text := jsonrpc.GetString(v); s.Enum != nil && !slices.Contains(s.Enum, text) {
 			return fmt.Errorf("%s must be one of %s, not %s", called, strings.Join(s.Enum, ", "), clipped(v))
@@ -75,7 +97,19 @@ func (s *schema) value(name string, v json.RawMessage) error {
 	return nil
 }
 
-func (s *schema) object(name string, v json.RawMessage) error {
+// anyOf checks a value that one of several schemas allows. The error is that of the
+// first one, which is what the value is to be; others are exceptions such as null.
+func (s *Schema) anyOf(name string, v json.RawMessage) error {
+	first := s.AnyOf[0].value(name, v)
+	for _, one := range s.AnyOf[1:] {
+		if first != nil && one.value(name, v) == nil {
+			return nil
+		}
+	}
+	return first
+}
+
+func (s *Schema) object(name string, v json.RawMessage) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(v, &members); err != nil {
 		return fmt.Errorf("%s is not an object: %w", name, err)
