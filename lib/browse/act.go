@@ -1,0 +1,401 @@
+package browse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// needs are the conditions that an element has to meet before it is acted on.
+type needs struct {
+	Point    bool `json:"point"`    // it is in the viewport and does not move
+	Hit      bool `json:"hit"`      // nothing covers it
+	Enabled  bool `json:"enabled"`  // it is not disabled
+	Editable bool `json:"editable"` // it takes text
+}
+
+var (
+	forClick = needs{Point: true, Hit: true, Enabled: true}
+	forHover = needs{Point: true, Hit: true}
+	forDrop  = needs{Point: true}
+	forFill  = needs{Enabled: true, Editable: true}
+	forFocus = needs{Enabled: true}
+)
+
+// found is an element that is ready.
+type found struct {
+	place
+	at   point
+	what string // as results name it
+	role string
+	tag  string
+}
+
+// ready waits until a target meets the conditions.
+func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) {
+	if err := t.gone(); err != nil {
+		return found{}, err
+	}
+	end := time.Now().Add(actionTimeout)
+	p, err := t.locate(ctx, target)
+	if err != nil {
+		return found{}, err
+	}
+	var got struct {
+		X, Y            float64
+		What, Role, Tag string
+	}
+	left := max(time.Until(end), 500*time.Millisecond)
+	err = t.run(ctx, p.frame, "ready", map[string]any{"target": p.find, "needs": n, "ms": left.Milliseconds()}, &got)
+	if err != nil {
+		return found{}, fmt.Errorf("%s: %w", target, err)
+	}
+	f := found{place: p, at: point{got.X, got.Y}, what: got.What, role: got.Role, tag: got.Tag}
+	if n.Point && p.frame.parent != nil {
+		x, y, err := p.frame.origin(ctx)
+		if err != nil {
+			return found{}, fmt.Errorf("%s: %w", target, err)
+		}
+		f.at.x, f.at.y = f.at.x+x, f.at.y+y
+	}
+	return f, nil
+}
+
+// ClickOptions say how to click.
+type ClickOptions struct {
+	Button    string // left, right or middle; "": left
+	Double    bool
+	Modifiers []string
+}
+
+// Click clicks an element, and returns how results name it.
+func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string, error) {
+	bits, err := modifiers(o.Modifiers)
+	if err != nil {
+		return "", err
+	}
+	f, err := t.ready(ctx, target, forClick)
+	if err != nil {
+		return "", err
+	}
+	if f.tag == "option" {
+		return "", fmt.Errorf("%s is an option of a select: browser_select_option chooses it", f.what)
+	}
+	button, count := o.Button, 1
+	if button == "" {
+		button = "left"
+	}
+	if o.Double {
+		count = 2
+	}
+	return f.what, t.act(ctx, click(f.at, button, count, bits)...)
+}
+
+// act sends input events and waits for what they cause.
+func (t *Tab) act(ctx context.Context, events ...inputEvent) error {
+	since := t.mark()
+	if err := t.inputs(ctx, events...); err != nil && !isCaused(err) {
+		return err
+	}
+	return t.settle(ctx, since)
+}
+
+// isCaused reports whether an error only says what an action has caused: a dialog,
+// or the end of the document or of the tab.
+func isCaused(err error) bool {
+	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || isLost(err)
+}
+
+// Hover moves the mouse over an element.
+func (t *Tab) Hover(ctx context.Context, target Target) (string, error) {
+	f, err := t.ready(ctx, target, forHover)
+	if err != nil {
+		return "", err
+	}
+	return f.what, t.act(ctx, mouse("mouseMoved", f.at, "none", 0, 0, 0))
+}
+
+// Drag drags an element to another one with the mouse. What the page makes draggable
+// by HTML is dragged as the browser does it.
+func (t *Tab) Drag(ctx context.Context, from, to Target) (what, onto string, err error) {
+	a, err := t.ready(ctx, from, forClick)
+	if err != nil {
+		return "", "", err
+	}
+	session := t.main.session
+	if err := t.call(ctx, session, "Input.setInterceptDrags", map[string]bool{"enabled": true}, nil); err != nil {
+		return "", "", err
+	}
+	defer t.b.conn.Begin(session, "Input.setInterceptDrags", map[string]bool{"enabled": false}, nil)
+	t.b.mu.Lock()
+	t.dragged = nil
+	t.b.mu.Unlock()
+	since := t.mark()
+	err = t.inputs(ctx, mouse("mouseMoved", a.at, "none", 0, 0, 0), mouse("mousePressed", a.at, "left", 1, 1, 0))
+	if err != nil {
+		return "", "", err
+	}
+	z, err := t.ready(ctx, to, forDrop)
+	if err != nil {
+		t.inputs(ctx, mouse("mouseReleased", a.at, "left", 0, 1, 0))
+		return "", "", err
+	}
+	const steps = 5
+	for n := 1; n <= steps; n++ {
+		k := float64(n) / steps
+		at := point{a.at.x + (z.at.x-a.at.x)*k, a.at.y + (z.at.y-a.at.y)*k}
+		if math.Abs(z.at.x-a.at.x)+math.Abs(z.at.y-a.at.y) < steps {
+			at.x += float64(n % 2)
+		}
+		if err := t.moveDragging(ctx, at); err != nil {
+			return "", "", err
+		}
+	}
+	if err := t.moveDragging(ctx, z.at); err != nil {
+		return "", "", err
+	}
+	t.b.mu.Lock()
+	data := t.dragged
+	t.b.mu.Unlock()
+	if data != nil {
+		err = t.inputs(ctx, dragEvent("drop", z.at, data), mouse("mouseReleased", z.at, "left", 0, 1, 0))
+	} else {
+		err = t.inputs(ctx, mouse("mouseReleased", z.at, "left", 0, 1, 0))
+	}
+	if err != nil && !isCaused(err) {
+		return "", "", err
+	}
+	return a.what, z.what, t.settle(ctx, since)
+}
+
+// moveDragging moves the mouse with its button pressed, and with it what is dragged.
+func (t *Tab) moveDragging(ctx context.Context, at point) error {
+	t.b.mu.Lock()
+	data := t.dragged
+	t.b.mu.Unlock()
+	if data != nil {
+		return t.inputs(ctx, dragEvent("dragOver", at, data))
+	}
+	if err := t.inputs(ctx, mouse("mouseMoved", at, "left", 1, 0, 0)); err != nil {
+		return err
+	}
+	t.b.mu.Lock()
+	data = t.dragged
+	t.b.mu.Unlock()
+	if data == nil {
+		return nil
+	}
+	return t.inputs(ctx, dragEvent("dragEnter", at, data), dragEvent("dragOver", at, data))
+}
+
+func dragEvent(kind string, at point, data json.RawMessage) inputEvent {
+	return inputEvent{"Input.dispatchDragEvent", map[string]any{"type": kind, "x": at.x, "y": at.y, "data": data}}
+}
+
+// Drop drops data and files from outside the page onto an element.
+func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, files []string) (string, error) {
+	f, err := t.ready(ctx, target, forDrop)
+	if err != nil {
+		return "", err
+	}
+	items := []map[string]string{}
+	for mime, value := range data {
+		items = append(items, map[string]string{"mimeType": mime, "data": value})
+	}
+	all := map[string]any{"items": items, "dragOperationsMask": 1}
+	if len(files) > 0 {
+		all["files"] = files
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return "", err
+	}
+	return f.what, t.act(ctx, dragEvent("dragEnter", f.at, raw), dragEvent("dragOver", f.at, raw),
+		dragEvent("drop", f.at, raw))
+}
+
+// Type fills an editable element with text, or, slowly, types it one key at a time
+// after what is there. With submit it presses Enter afterwards.
+func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (string, error) {
+	f, err := t.ready(ctx, target, forFill)
+	if err != nil {
+		return "", err
+	}
+	since := t.mark()
+	if slowly {
+		err = t.typeKeys(ctx, f, text)
+	} else {
+		err = t.fill(ctx, f, text)
+	}
+	if err == nil && submit {
+		var events []inputEvent
+		if events, err = press("Enter"); err == nil {
+			err = t.inputs(ctx, events...)
+		}
+	}
+	if err != nil && !isCaused(err) {
+		return "", err
+	}
+	return f.what, t.settle(ctx, since)
+}
+
+func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
+	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
+		return err
+	}
+	for _, r := range text {
+		name := string(r)
+		if r == '\n' {
+			name = "Enter"
+		}
+		events, err := press(name)
+		if err != nil {
+			return err
+		}
+		if err := t.inputs(ctx, events...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill replaces what an element has by text.
+func (t *Tab) fill(ctx context.Context, f found, text string) error {
+	var insert bool
+	err := t.run(ctx, f.frame, "fill", map[string]any{"target": f.find, "value": text}, &insert)
+	if err != nil || !insert {
+		return err
+	}
+	if text == "" {
+		events, err := press("Delete")
+		if err != nil {
+			return err
+		}
+		return t.inputs(ctx, events...)
+	}
+	return t.inputs(ctx, inputEvent{"Input.insertText", map[string]string{"text": text}})
+}
+
+// Press presses a key, or several: Control+a.
+func (t *Tab) Press(ctx context.Context, combination string) error {
+	if err := t.gone(); err != nil {
+		return err
+	}
+	events, err := press(combination)
+	if err != nil {
+		return err
+	}
+	return t.act(ctx, events...)
+}
+
+// Choose chooses options of a select, by label or value, and returns the labels.
+func (t *Tab) Choose(ctx context.Context, target Target, values []string) (what string, labels []string, err error) {
+	f, err := t.ready(ctx, target, forFocus)
+	if err != nil {
+		return "", nil, err
+	}
+	since := t.mark()
+	err = t.run(ctx, f.frame, "choose", map[string]any{"target": f.find, "values": values}, &labels)
+	if err != nil && !isCaused(err) {
+		return "", nil, err
+	}
+	return f.what, labels, t.settle(ctx, since)
+}
+
+// Check checks or clears a checkbox or a radio button.
+func (t *Tab) Check(ctx context.Context, target Target, on bool) (string, error) {
+	f, err := t.ready(ctx, target, forFocus)
+	if err != nil {
+		return "", err
+	}
+	var is bool
+	state := func() error { return t.run(ctx, f.frame, "checked", map[string]any{"target": f.find}, &is) }
+	if err := state(); err != nil || is == on {
+		return f.what, err
+	}
+	if _, err := t.Click(ctx, target, ClickOptions{}); err != nil {
+		return f.what, err
+	}
+	if err := state(); err != nil && !isCaused(err) {
+		return f.what, err
+	}
+	if is != on {
+		return f.what, fmt.Errorf("%s was clicked, and is as it was before", f.what)
+	}
+	return f.what, nil
+}
+
+// Upload gives the file chooser that is open the files, or cancels it if there are
+// none.
+func (t *Tab) Upload(ctx context.Context, files []string) error {
+	t.b.mu.Lock()
+	c := t.chooser
+	t.chooser = nil
+	t.b.mu.Unlock()
+	if c == nil {
+		return errors.New("no file chooser is open: click the button that opens one first")
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if c.Mode == "selectSingle" && len(files) > 1 {
+		return fmt.Errorf("the file chooser takes one file, not %d", len(files))
+	}
+	since := t.mark()
+	err := t.call(ctx, c.session, "DOM.setFileInputFiles",
+		map[string]any{"files": files, "backendNodeId": c.BackendNodeID}, nil)
+	if err != nil && !isCaused(err) {
+		return err
+	}
+	return t.settle(ctx, since)
+}
+
+// AwaitText waits until a text is visible in the page, or, if not wanted, until it
+// is not.
+func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
+	end := time.Now().Add(most)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		if err := t.gone(); err != nil {
+			return err
+		}
+		seen, err := t.hasText(ctx, text)
+		if err != nil && !isLost(err) {
+			return err
+		}
+		if err == nil && seen == wanted {
+			return nil
+		}
+		if time.Now().After(end) {
+			if wanted {
+				return fmt.Errorf("the text %q did not appear within %v", text, most)
+			}
+			return fmt.Errorf("the text %q was still there after %v", text, most)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (t *Tab) hasText(ctx context.Context, text string) (bool, error) {
+	all, err := t.allFrames(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i, f := range all {
+		var has bool
+		err := t.run(ctx, f, "hasText", map[string]any{"want": text}, &has)
+		if has {
+			return true, nil
+		}
+		if err != nil && i == 0 {
+			return false, err
+		}
+	}
+	return false, nil
+}

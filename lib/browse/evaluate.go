@@ -1,0 +1,140 @@
+package browse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Evaluate calls a function in the page, with an element if a target is given, and
+// returns its result as JSON. An expression does as well as a function.
+func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (string, error) {
+	if err := t.gone(); err != nil {
+		return "", err
+	}
+	since := t.mark()
+	session := t.main.session
+	var element string
+	if target != "" {
+		f, err := t.ready(ctx, target, needs{})
+		if err != nil {
+			return "", err
+		}
+		session = f.frame.target.session
+		if element, err = t.inPage(ctx, f); err != nil {
+			return "", err
+		}
+		defer t.b.conn.Begin(session, "Runtime.releaseObject", map[string]string{"objectId": element}, nil)
+	}
+	var got evaluated
+	err := t.bounded(ctx, session, evaluateTimeout, func(ctx context.Context) error {
+		if err := t.evaluate(ctx, session, asFunction(function), element, &got); err != nil {
+			return err
+		}
+		if !isSyntaxError(got.ExceptionDetails) {
+			return nil
+		}
+		as := evaluated{} // statements do as well, if they are a function's body
+		err := t.evaluate(ctx, session, "async (element) => {\n"+function+"\n}", element, &as)
+		if err == nil && as.ExceptionDetails == nil {
+			got = as
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errDialog):
+		return "", nil
+	case err != nil:
+		return "", err
+	case got.ExceptionDetails != nil:
+		return "", got.err()
+	}
+	if err := t.settleStarted(ctx, since); err != nil {
+		return "", err
+	}
+	return got.Result.json(), nil
+}
+
+// settleStarted waits only if a navigation has begun: a script has done what it does
+// when it returns.
+func (t *Tab) settleStarted(ctx context.Context, since mark) error {
+	t.b.mu.Lock()
+	starts := t.starting[t.main.id] || t.navigations > since.navigations || t.b.opened > since.opened
+	t.b.mu.Unlock()
+	if !starts {
+		return nil
+	}
+	return t.settle(ctx, since)
+}
+
+// asFunction is a function that returns the value of an expression, or what it
+// returns if it is a function.
+func asFunction(code string) string {
+	code = strings.TrimRight(strings.TrimSpace(code), ";")
+	return "async (element) => { const value = (" + code + "\n); return typeof value === 'function' ? " +
+		"await value(element) : value }"
+}
+
+func isSyntaxError(e *exception) bool {
+	return e != nil && strings.HasPrefix(e.Exception.Description, "SyntaxError")
+}
+
+// evaluate calls a function in the page's own world.
+func (t *Tab) evaluate(ctx context.Context, session, function, element string, got *evaluated) error {
+	if element == "" {
+		return t.call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "(" + function + ")()",
+			"awaitPromise": true, "returnByValue": true, "userGesture": true}, got)
+	}
+	return t.call(ctx, session, "Runtime.callFunctionOn", map[string]any{"functionDeclaration": function,
+		"objectId": element, "arguments": []map[string]string{{"objectId": element}}, "awaitPromise": true,
+		"returnByValue": true, "userGesture": true}, got)
+}
+
+// inPage is the handle of an element in the page's own world.
+func (t *Tab) inPage(ctx context.Context, f found) (objectID string, err error) {
+	node, err := t.node(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	var resolved struct{ Object remote }
+	err = t.call(ctx, f.frame.target.session, "DOM.resolveNode", map[string]int{"backendNodeId": node}, &resolved)
+	return resolved.Object.ObjectID, err
+}
+
+// node is the number by which the browser knows an element in all worlds.
+func (t *Tab) node(ctx context.Context, f found) (int, error) {
+	target, err := json.Marshal(f.find)
+	if err != nil {
+		return 0, err
+	}
+	ours, err := f.frame.evaluate(ctx, fmt.Sprintf("btools.api.element({target:%s})", target), false)
+	if err != nil {
+		return 0, err
+	}
+	if ours.ObjectID == "" {
+		return 0, fmt.Errorf("%s is not in the page any more", f.what)
+	}
+	session, object := f.frame.target.session, map[string]string{"objectId": ours.ObjectID}
+	defer t.b.conn.Begin(session, "Runtime.releaseObject", object, nil)
+	var described struct{ Node struct{ BackendNodeID int } }
+	err = t.call(ctx, session, "DOM.describeNode", object, &described)
+	return described.Node.BackendNodeID, err
+}
+
+// json is a value as results show it.
+func (r remote) json() string {
+	switch {
+	case r.Value != nil:
+		var out bytes.Buffer
+		if json.Indent(&out, r.Value, "", "  ") == nil {
+			return out.String()
+		}
+		return string(r.Value)
+	case r.UnserializableValue != "":
+		return r.UnserializableValue
+	}
+	return "undefined"
+}

@@ -1,0 +1,165 @@
+package browse
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"btools/lib/cdp"
+)
+
+// targetInfo is what events say of a target.
+type targetInfo struct {
+	TargetID, Type, URL, Title string
+}
+
+// decode reads an event's parameters; what Chrome sends has their types.
+func decode[T any](params json.RawMessage) (v T) {
+	json.Unmarshal(params, &v)
+	return v
+}
+
+// event handles an event.
+func (b *Browser) event(e cdp.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer func() {
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}()
+	switch e.Method {
+	case "Target.attachedToTarget":
+		p := decode[struct {
+			SessionID  string
+			TargetInfo targetInfo
+		}](e.Params)
+		b.attach(e.Session, p.SessionID, p.TargetInfo)
+	case "Target.detachedFromTarget":
+		b.detach(decode[struct{ SessionID string }](e.Params).SessionID)
+	case "Target.targetInfoChanged":
+		info := decode[struct{ TargetInfo targetInfo }](e.Params).TargetInfo
+		for _, t := range b.tabs {
+			if t.main.id == info.TargetID {
+				t.url, t.title = info.URL, info.Title
+			}
+		}
+	case "Target.targetCrashed":
+		id := decode[struct{ TargetID string }](e.Params).TargetID
+		for _, t := range b.tabs {
+			t.crashed = t.crashed || t.main.id == id
+		}
+	default:
+		if t := b.targets[e.Session]; t != nil {
+			t.event(e)
+		}
+	}
+}
+
+// event handles an event of a target.
+func (t *target) event(e cdp.Event) {
+	tab := t.tab
+	switch e.Method {
+	case "Runtime.executionContextsCleared":
+		clear(t.worlds)
+	case "Runtime.executionContextDestroyed":
+		id := decode[struct{ ExecutionContextID int }](e.Params).ExecutionContextID
+		for f, w := range t.worlds {
+			if w == id {
+				delete(t.worlds, f)
+			}
+		}
+	case "Page.frameNavigated":
+		p := decode[struct {
+			Frame struct{ ID, ParentID, LoaderID, URL string }
+			Type  string
+		}](e.Params)
+		delete(t.worlds, p.Frame.ID)
+		delete(tab.starting, p.Frame.ID)
+		if p.Frame.ID == tab.main.id {
+			tab.committed(p.Frame.LoaderID, p.Frame.URL)
+			if p.Type == "BackForwardCacheRestore" { // the document as it was left
+				tab.parsed, tab.loaded = true, true
+			}
+		}
+	case "Page.navigatedWithinDocument":
+		p := decode[struct{ FrameID, URL string }](e.Params)
+		delete(tab.starting, p.FrameID)
+		if p.FrameID == tab.main.id {
+			tab.url = p.URL
+			tab.navigations++
+		}
+	case "Page.frameRequestedNavigation":
+		p := decode[struct{ FrameID, Disposition string }](e.Params)
+		if p.Disposition == "currentTab" || p.Disposition == "" {
+			tab.starting[p.FrameID] = true
+		}
+	case "Page.frameStartedNavigating":
+		p := decode[struct{ FrameID, NavigationType string }](e.Params)
+		if p.NavigationType != "sameDocument" && p.NavigationType != "historySameDocument" {
+			tab.starting[p.FrameID] = true
+		}
+	case "Page.frameStoppedLoading", "Page.frameDetached", "Page.frameClearedScheduledNavigation":
+		delete(tab.starting, decode[struct{ FrameID string }](e.Params).FrameID)
+	case "Page.lifecycleEvent":
+		p := decode[struct{ FrameID, LoaderID, Name string }](e.Params)
+		if p.FrameID != tab.main.id {
+			break
+		}
+		switch p.Name {
+		case "init":
+			tab.loader, tab.parsed, tab.loaded = p.LoaderID, false, false
+		case "DOMContentLoaded":
+			tab.parsed = tab.parsed || tab.loader == p.LoaderID
+		case "load":
+			tab.loaded = tab.loaded || tab.loader == p.LoaderID
+		}
+	case "Page.javascriptDialogOpening":
+		d := decode[Dialog](e.Params)
+		d.session = t.session
+		tab.dialog = &d
+	case "Page.javascriptDialogClosed":
+		tab.dialog = nil
+	case "Page.fileChooserOpened":
+		c := decode[Chooser](e.Params)
+		c.session = t.session
+		tab.chooser = &c
+	case "Inspector.targetCrashed":
+		tab.crashed = tab.crashed || t == tab.main
+	case "Input.dragIntercepted":
+		tab.dragged = decode[struct{ Data json.RawMessage }](e.Params).Data
+	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
+		tab.addMessage(e)
+	default:
+		tab.addTraffic(t, e)
+	}
+}
+
+// Dialog is an alert, a confirm, a prompt or a beforeunload that is open.
+type Dialog struct {
+	Type          string
+	Message       string
+	DefaultPrompt string
+
+	session string
+}
+
+// Chooser is a file chooser that is open.
+type Chooser struct {
+	Mode          string // selectSingle or selectMultiple
+	BackendNodeID int
+
+	session string
+}
+
+// Modals are the dialogs and choosers that wait for an agent, as results name them.
+func (t *Tab) Modals() (all []string) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if d := t.dialog; d != nil {
+		all = append(all, fmt.Sprintf("[%q dialog with message %q]: can be handled by browser_handle_dialog", d.Type,
+			d.Message))
+	}
+	if t.chooser != nil {
+		all = append(all, "[File chooser]: can be handled by browser_file_upload")
+	}
+	return all
+}

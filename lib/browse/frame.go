@@ -1,0 +1,298 @@
+package browse
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// frame is a document's place: a tab, or a frame in one.
+type frame struct {
+	tab    *Tab
+	target *target // whose session reaches it
+	id     string
+	parent *frame // nil: it is the tab itself
+	number int    // in refs, such as f1e2; 0: the tab itself
+}
+
+var (
+	//go:embed scripts/roles.js
+	rolesScript string
+	//go:embed scripts/snapshot.js
+	snapshotScript string
+	//go:embed scripts/find.js
+	findScript string
+	//go:embed scripts/act.js
+	actScript string
+
+	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + actScript + "})(); 0"
+)
+
+// worldName names the isolated world of our scripts: the page's own cannot see or
+// change it.
+const worldName = "btools"
+
+func (t *Tab) mainFrame() *frame { return &frame{tab: t, target: t.main, id: t.main.id} }
+
+// world is the execution context of our scripts in a frame, which have been loaded.
+func (f *frame) world(ctx context.Context) (int, error) {
+	b := f.tab.b
+	b.mu.Lock()
+	id, ok := f.target.worlds[f.id]
+	b.mu.Unlock()
+	if ok {
+		return id, nil
+	}
+	var made struct{ ExecutionContextID int }
+	err := f.tab.call(ctx, f.target.session, "Page.createIsolatedWorld",
+		map[string]any{"frameId": f.id, "worldName": worldName}, &made)
+	if err != nil {
+		return 0, err
+	}
+	var got evaluated
+	err = f.tab.call(ctx, f.target.session, "Runtime.evaluate",
+		map[string]any{"expression": agentScript, "contextId": made.ExecutionContextID}, &got)
+	if err = errors.Join(err, got.err()); err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	f.target.worlds[f.id] = made.ExecutionContextID
+	b.mu.Unlock()
+	return made.ExecutionContextID, nil
+}
+
+// evaluate evaluates an expression in the world of our scripts. If the document has
+// just been replaced, it does so in the new one.
+func (f *frame) evaluate(ctx context.Context, expression string, byValue bool) (remote, error) {
+	for try := 0; ; try++ {
+		world, err := f.world(ctx)
+		var got evaluated
+		if err == nil {
+			err = f.tab.call(ctx, f.target.session, "Runtime.evaluate", map[string]any{"expression": expression,
+				"contextId": world, "awaitPromise": true, "returnByValue": byValue, "userGesture": true}, &got)
+		}
+		if err == nil {
+			return got.Result, got.err()
+		}
+		if !isLost(err) || try == 5 {
+			return remote{}, err
+		}
+		f.tab.b.mu.Lock()
+		delete(f.target.worlds, f.id)
+		f.tab.b.mu.Unlock()
+		select {
+		case <-time.After(time.Duration(try) * 10 * time.Millisecond):
+		case <-ctx.Done():
+			return remote{}, context.Cause(ctx)
+		}
+	}
+}
+
+// run calls a function of our scripts in a frame, for a bounded time.
+func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]any, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	var got remote
+	err = t.bounded(ctx, f.target.session, scriptTimeout, func(ctx context.Context) error {
+		got, err = f.evaluate(ctx, fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Value json.RawMessage
+		Fault string
+	}
+	if err := json.Unmarshal(got.Value, &answer); err != nil {
+		return fmt.Errorf("cannot read the page's answer: %w", err)
+	}
+	if answer.Fault != "" {
+		return errors.New(answer.Fault)
+	}
+	if result == nil || answer.Value == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Value, result)
+}
+
+// numbered gives a frame the number that it has in refs.
+func (b *Browser) numbered(f *frame) *frame {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.frames, func(old *frame) bool { return old.id == f.id && old.tab == f.tab })
+	if i >= 0 {
+		f.number = i + 1
+		b.frames[i] = f
+		return f
+	}
+	b.frames = append(b.frames, f)
+	f.number = len(b.frames)
+	return f
+}
+
+// prefix is what the refs of a frame begin with.
+func (f *frame) prefix() string {
+	if f.number == 0 {
+		return ""
+	}
+	return "f" + strconv.Itoa(f.number)
+}
+
+// inner is the frame in an iframe element of a frame, nil if it has none.
+func (f *frame) inner(ctx context.Context, ref int) (*frame, error) {
+	object, err := f.evaluate(ctx, fmt.Sprintf("btools.api.element({target:%d})", ref), false)
+	if err != nil || object.ObjectID == "" {
+		return nil, err
+	}
+	defer f.tab.b.conn.Begin(f.target.session, "Runtime.releaseObject", map[string]string{"objectId": object.ObjectID},
+		nil)
+	var described struct{ Node struct{ FrameID string } }
+	err = f.tab.call(ctx, f.target.session, "DOM.describeNode", map[string]any{"objectId": object.ObjectID}, &described)
+	if err != nil || described.Node.FrameID == "" {
+		return nil, err
+	}
+	return f.tab.b.numbered(f.tab.frameOf(described.Node.FrameID, f)), nil
+}
+
+// frameOf is the frame with an ID, in another one.
+func (t *Tab) frameOf(id string, parent *frame) *frame {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	f := &frame{tab: t, target: parent.target, id: id, parent: parent}
+	if i := slices.IndexFunc(t.parts, func(p *target) bool { return p.id == id }); i >= 0 {
+		f.target = t.parts[i]
+	}
+	return f
+}
+
+// frameTree is the answer to Page.getFrameTree.
+type frameTree struct {
+	Frame       struct{ ID, ParentID string }
+	ChildFrames []frameTree
+}
+
+// allFrames are the tab's frames, outer ones first.
+func (t *Tab) allFrames(ctx context.Context) ([]*frame, error) {
+	all := []*frame{t.mainFrame()}
+	known := func(id string) *frame {
+		i := slices.IndexFunc(all, func(f *frame) bool { return f.id == id })
+		if i < 0 {
+			return nil
+		}
+		return all[i]
+	}
+	t.b.mu.Lock()
+	targets := append([]*target{t.main}, t.parts...)
+	t.b.mu.Unlock()
+	for _, tg := range targets {
+		var tree struct{ FrameTree frameTree }
+		if err := t.call(ctx, tg.session, "Page.getFrameTree", nil, &tree); err != nil {
+			if tg != t.main {
+				continue // it has gone meanwhile
+			}
+			return nil, err
+		}
+		var add func(tree frameTree)
+		add = func(tree frameTree) {
+			parent := known(tree.Frame.ParentID)
+			if parent != nil && known(tree.Frame.ID) == nil {
+				all = append(all, &frame{tab: t, target: tg, id: tree.Frame.ID, parent: parent})
+			}
+			for _, child := range tree.ChildFrames {
+				add(child)
+			}
+		}
+		add(tree.FrameTree)
+	}
+	return all, nil
+}
+
+// origin is where a frame's document begins in the tab's viewport, in CSS pixels.
+func (f *frame) origin(ctx context.Context) (x, y float64, err error) {
+	for ; f.parent != nil; f = f.parent {
+		owner, err := f.owner(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		var box struct{ Model struct{ Content []float64 } }
+		err = f.tab.call(ctx, f.parent.target.session, "DOM.getBoxModel", map[string]int{"backendNodeId": owner}, &box)
+		if err != nil || len(box.Model.Content) < 2 {
+			return 0, 0, errors.Join(err, errors.New("the frame is not visible"))
+		}
+		x, y = x+box.Model.Content[0], y+box.Model.Content[1]
+		for f.parent.parent != nil && f.parent.target == f.parent.parent.target { // the box was in its outermost one
+			f = f.parent
+		}
+	}
+	return x, y, nil
+}
+
+// owner is the node of a frame's iframe element.
+func (f *frame) owner(ctx context.Context) (int, error) {
+	var owner struct{ BackendNodeID int }
+	err := f.tab.call(ctx, f.parent.target.session, "DOM.getFrameOwner", map[string]string{"frameId": f.id}, &owner)
+	return owner.BackendNodeID, err
+}
+
+// Target is what an agent names an element by: a ref of a snapshot or a selector.
+type Target string
+
+var refRule = regexp.MustCompile(`^(?:f([1-9]\d{0,8}))?e([1-9]\d{0,8})$`)
+
+// place is an element's frame, and how our scripts find it there: by the number of
+// a ref or by a selector.
+type place struct {
+	frame *frame
+	find  any
+}
+
+// locate finds the frame of a target. It waits until a selector matches something.
+func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
+	if m := refRule.FindStringSubmatch(string(target)); m != nil {
+		n, _ := strconv.Atoi(m[2])
+		if m[1] == "" {
+			return place{t.mainFrame(), n}, nil
+		}
+		i, _ := strconv.Atoi(m[1])
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		if i > len(t.b.frames) || t.b.frames[i-1].tab != t {
+			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
+		}
+		return place{t.b.frames[i-1], n}, nil
+	}
+	end := time.Now().Add(actionTimeout)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		all, err := t.allFrames(ctx)
+		if err != nil {
+			return place{}, err
+		}
+		for i, f := range all {
+			var n int
+			err := t.run(ctx, f, "count", map[string]any{"target": string(target)}, &n)
+			if err != nil && i == 0 && !isLost(err) {
+				return place{}, err
+			}
+			if err == nil && n > 0 {
+				return place{f, string(target)}, nil
+			}
+		}
+		if time.Now().After(end) {
+			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, actionTimeout)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return place{}, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package browse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// normalize completes an address as a person would type it: example.org.
+func normalize(address string) (string, error) {
+	address = strings.TrimSpace(address)
+	if address == "" {
+		return "", errors.New("the address is empty")
+	}
+	u, err := url.Parse(address)
+	if err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "" || u.Path != "") && !looksLikeHost(u) {
+		return address, nil
+	}
+	u, err = url.Parse("https://" + address)
+	if err != nil || u.Hostname() == "" {
+		return "", fmt.Errorf("%q is not an address: an address is such as https://example.org/", address)
+	}
+	if host := u.Hostname(); host == "localhost" || net.ParseIP(host) != nil && net.ParseIP(host).IsLoopback() {
+		return "http://" + address, nil
+	}
+	return "https://" + address, nil
+}
+
+// looksLikeHost reports whether what was read as a scheme is a host before a port:
+// localhost:8080.
+func looksLikeHost(u *url.URL) bool {
+	port, _, _ := strings.Cut(u.Opaque, "/")
+	return port != "" && strings.Trim(port, "0123456789") == ""
+}
+
+// Navigate loads an address and waits until the document is parsed, and for a bounded
+// time until everything that it needs is loaded.
+func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
+	address, err := normalize(address)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
+		fmt.Errorf("%s was not loaded within %v", address, navigateTimeout))
+	defer cancel()
+	since := t.mark()
+	t.b.mu.Lock()
+	crashed := t.crashed
+	t.crashed, t.chooser = false, nil
+	t.b.mu.Unlock()
+	var got struct {
+		LoaderID, ErrorText string
+		IsDownload          bool
+	}
+	err = t.call(ctx, t.main.session, "Page.navigate", map[string]string{"url": address}, &got)
+	switch {
+	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
+		return address, nil
+	case err != nil:
+		if crashed {
+			err = fmt.Errorf("%w: browser_tabs opens another tab", err)
+		}
+		return address, err
+	case got.IsDownload || got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "" && t.isDownload(got.LoaderID):
+		return address, nil
+	case got.ErrorText != "":
+		return address, fmt.Errorf("cannot load %s: %s", address, got.ErrorText)
+	case got.LoaderID == "": // within the document
+		return address, t.settle(ctx, since)
+	}
+	return address, t.awaitLoad(ctx, since)
+}
+
+// isDownload reports whether a response became a file in place of a document.
+func (t *Tab) isDownload(loader string) bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, r := range t.traffic.all {
+		if r.loader == loader && r.Type == "document" && r.Status >= 200 && r.Status < 300 {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitLoad waits for the next document, or for one that takes its place.
+func (t *Tab) awaitLoad(ctx context.Context, since mark) error {
+	over := func() bool { return t.closed || t.crashed || t.dialog != nil }
+	err := t.b.wait(ctx, func() bool {
+		return over() || t.navigations > since.navigations && t.parsed && !t.starting[t.main.id]
+	})
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithTimeoutCause(ctx, loadTimeout, errUnsettled)
+	defer cancel()
+	err = t.b.wait(inner, func() bool { return over() || t.loaded && !t.starting[t.main.id] })
+	if err == nil || errors.Is(err, errUnsettled) && ctx.Err() == nil {
+		return t.gone()
+	}
+	return err
+}
+
+// Back goes to the page before in the history.
+func (t *Tab) Back(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
+		fmt.Errorf("the page was not loaded within %v", navigateTimeout))
+	defer cancel()
+	var history struct {
+		CurrentIndex int
+		Entries      []struct{ ID int }
+	}
+	if err := t.call(ctx, t.main.session, "Page.getNavigationHistory", nil, &history); err != nil {
+		return err
+	}
+	if history.CurrentIndex < 1 {
+		return errors.New("there is no page before this one in the history")
+	}
+	since := t.mark()
+	err := t.call(ctx, t.main.session, "Page.navigateToHistoryEntry",
+		map[string]int{"entryId": history.Entries[history.CurrentIndex-1].ID}, nil)
+	if errors.Is(err, errDialog) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.awaitLoad(ctx, since)
+}

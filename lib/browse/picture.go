@@ -1,0 +1,175 @@
+package browse
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"time"
+)
+
+// maxSide is the longest side of a screenshot in pixels: models take no longer ones.
+const maxSide = 8000
+
+// maxPixels bounds a screenshot. What is larger is scaled down: Chrome needs seconds
+// and hundreds of megabytes for it, and no model sees more.
+const maxPixels = 16 << 20
+
+// pictureTimeout is how long a screenshot or a PDF may take.
+const pictureTimeout = 30 * time.Second
+
+// ScreenshotOptions say what a screenshot shows.
+type ScreenshotOptions struct {
+	Type     string // png, jpeg or webp
+	Target   Target // "": the viewport
+	FullPage bool
+	Device   bool // in device pixels rather than in those of CSS
+}
+
+// Screenshot is an image. Note says what of it is not as it was asked for.
+type Screenshot struct {
+	Data []byte
+	What string
+	Note string
+}
+
+// area is a part of a page in CSS pixels, as the protocol has it.
+type area struct {
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Width  float64 `json:"width"`
+	Height float64 `json:"height"`
+	Scale  float64 `json:"scale"`
+}
+
+// Screenshot takes a picture of the page.
+func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot, err error) {
+	if err := t.gone(); err != nil {
+		return s, err
+	}
+	var clip area
+	switch {
+	case o.Target != "":
+		clip, s.What, err = t.boxOf(ctx, o.Target)
+	default:
+		clip, err = t.viewport(ctx, o.FullPage)
+		s.What = "viewport"
+		if o.FullPage {
+			s.What = "full page"
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	var ratio float64 = 1
+	if got, err := t.mainFrame().evaluate(ctx, "devicePixelRatio", true); err == nil {
+		fmt.Sscan(string(got.Value), &ratio)
+	}
+	clip.Scale = 1
+	if !o.Device && ratio > 0 {
+		clip.Scale = 1 / ratio
+	}
+	w, h := clip.Width*clip.Scale*ratio, clip.Height*clip.Scale*ratio
+	if less := min(maxSide/max(w, h), math.Sqrt(maxPixels/(w*h))); less < 1 {
+		clip.Scale *= less
+		s.Note = fmt.Sprintf("it is scaled down from %.0f×%.0f pixels", w, h)
+	}
+	params := map[string]any{"format": o.Type, "clip": clip, "captureBeyondViewport": o.FullPage}
+	if o.Type == "jpeg" {
+		params["quality"] = 90
+	}
+	err = t.bounded(ctx, t.main.session, pictureTimeout, func(ctx context.Context) error {
+		var got struct{ Data string }
+		err := t.call(ctx, t.main.session, "Page.captureScreenshot", params, &got)
+		if err == nil {
+			s.Data, err = base64.StdEncoding.DecodeString(got.Data)
+		}
+		return err
+	})
+	return s, err
+}
+
+// viewport is the part of the document that is seen, or all of it.
+func (t *Tab) viewport(ctx context.Context, all bool) (area, error) {
+	var got struct {
+		CSSLayoutViewport struct{ PageX, PageY, ClientWidth, ClientHeight float64 }
+		CSSContentSize    area
+	}
+	err := t.bounded(ctx, t.main.session, scriptTimeout, func(ctx context.Context) error {
+		return t.call(ctx, t.main.session, "Page.getLayoutMetrics", nil, &got)
+	})
+	if all {
+		return got.CSSContentSize, err
+	}
+	v := got.CSSLayoutViewport
+	return area{X: v.PageX, Y: v.PageY, Width: v.ClientWidth, Height: v.ClientHeight}, err
+}
+
+// boxOf is where an element is in the document.
+func (t *Tab) boxOf(ctx context.Context, target Target) (area, string, error) {
+	f, err := t.ready(ctx, target, needs{})
+	if err != nil {
+		return area{}, "", err
+	}
+	var r struct{ X, Y, Width, Height float64 }
+	if err := t.run(ctx, f.frame, "box", map[string]any{"target": f.find}, &r); err != nil {
+		return area{}, "", err
+	}
+	if f.frame.parent != nil {
+		x, y, err := f.frame.origin(ctx)
+		if err != nil {
+			return area{}, "", err
+		}
+		r.X, r.Y = r.X+x, r.Y+y
+	}
+	v, err := t.viewport(ctx, false)
+	return area{X: r.X + v.X, Y: r.Y + v.Y, Width: max(r.Width, 1), Height: max(r.Height, 1)}, f.what, err
+}
+
+// PDF is the page as it is printed.
+func (t *Tab) PDF(ctx context.Context) (data []byte, err error) {
+	if err := t.gone(); err != nil {
+		return nil, err
+	}
+	err = t.bounded(ctx, t.main.session, pictureTimeout, func(ctx context.Context) error {
+		var got struct{ Data string }
+		err := t.call(ctx, t.main.session, "Page.printToPDF", map[string]any{"printBackground": true}, &got)
+		if err == nil {
+			data, err = base64.StdEncoding.DecodeString(got.Data)
+		}
+		return err
+	})
+	return data, err
+}
+
+// Resize sets the size of the viewport in CSS pixels.
+func (t *Tab) Resize(ctx context.Context, width, height int) error {
+	return t.call(ctx, t.main.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width,
+		"height": height, "deviceScaleFactor": 0, "mobile": false}, nil)
+}
+
+// SetMedia sets the CSS media type that EmulateMedia emulates, "": none.
+func (t *Tab) SetMedia(kind string) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.media = kind
+}
+
+// SetMediaFeature sets a CSS media feature that EmulateMedia emulates, "": it does not.
+func (t *Tab) SetMediaFeature(name, value string) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.features[name] = value
+}
+
+// EmulateMedia has the page see the media type and the features that are set.
+func (t *Tab) EmulateMedia(ctx context.Context) error {
+	t.b.mu.Lock()
+	media, list := t.media, []map[string]string{}
+	for name, value := range t.features {
+		list = append(list, map[string]string{"name": name, "value": value})
+	}
+	t.b.mu.Unlock()
+	return t.call(ctx, t.main.session, "Emulation.setEmulatedMedia",
+		map[string]any{"media": media, "features": list}, nil)
+}

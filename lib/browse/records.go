@@ -1,0 +1,260 @@
+package browse
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/cdp"
+)
+
+// Bounds of what is remembered of a tab: what is older is forgotten.
+const (
+	maxMessages = 1000
+	maxRequests = 1000
+	maxText     = 10000 // bytes of a message
+)
+
+// Message is a message of the console.
+type Message struct {
+	Level string // error, warning, info or debug
+	Kind  string // as the console has it, such as log
+	Text  string
+	URL   string
+	Line  int // from 0
+}
+
+// addMessage records an event of the console.
+func (t *Tab) addMessage(e cdp.Event) {
+	var m Message
+	switch e.Method {
+	case "Runtime.consoleAPICalled":
+		p := decode[struct {
+			Type       string
+			Args       []remote
+			StackTrace stackTrace
+		}](e.Params)
+		var words []string
+		for _, a := range p.Args {
+			words = append(words, a.text())
+		}
+		m = Message{Kind: p.Type, Text: strings.Join(words, " ")}
+		m.URL, m.Line = p.StackTrace.top()
+	case "Runtime.exceptionThrown":
+		p := decode[struct {
+			ExceptionDetails struct {
+				exception
+				URL        string
+				LineNumber int
+			}
+		}](e.Params).ExceptionDetails
+		m = Message{Kind: "error", Text: p.Error(), URL: p.URL, Line: p.LineNumber}
+	default:
+		p := decode[struct {
+			Entry struct {
+				Level, Text, URL string
+				LineNumber       int
+			}
+		}](e.Params).Entry
+		m = Message{Kind: p.Level, Text: p.Text, URL: p.URL, Line: p.LineNumber}
+	}
+	switch m.Kind {
+	case "error", "assert":
+		m.Level = "error"
+	case "warning":
+		m.Level = "warning"
+	case "debug", "verbose", "trace":
+		m.Level = "debug"
+	default:
+		m.Level = "info"
+	}
+	if len(m.Text) > maxText {
+		m.Text = strings.ToValidUTF8(m.Text[:maxText], "") + "…"
+	}
+	if len(t.console) == maxMessages {
+		t.console = slices.Delete(t.console, 0, maxMessages/4)
+		t.sinceNav = max(0, t.sinceNav-maxMessages/4)
+	}
+	t.console = append(t.console, m)
+}
+
+type stackTrace struct {
+	CallFrames []struct {
+		URL        string
+		LineNumber int
+	}
+}
+
+func (s stackTrace) top() (url string, line int) {
+	if len(s.CallFrames) == 0 {
+		return "", 0
+	}
+	return s.CallFrames[0].URL, s.CallFrames[0].LineNumber
+}
+
+// text is a value as the console shows it.
+func (r remote) text() string {
+	var s string
+	switch {
+	case json.Unmarshal(r.Value, &s) == nil && r.Type == "string":
+		return s
+	case r.Value != nil:
+		return string(r.Value)
+	case r.UnserializableValue != "":
+		return r.UnserializableValue
+	case r.Description != "":
+		return r.Description
+	}
+	return r.Type
+}
+
+// Console are the messages of the document, or of the tab since it was opened.
+func (t *Tab) Console(all bool) []Message {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if all {
+		return slices.Clone(t.console)
+	}
+	return slices.Clone(t.console[t.sinceNav:])
+}
+
+// Request is a request of a document.
+type Request struct {
+	Method, URL, Type string // the type is Chrome's, in lower case: document, fetch, image …
+	Sent              map[string]string
+	Body              string // as it was sent; long ones are cut
+	Status            int
+	StatusText        string
+	MimeType          string
+	Received          map[string]string
+	Failure           string // "": none
+	Done              bool
+	Duration          time.Duration
+
+	id, session, loader string
+	began               float64 // Chrome's clock, in seconds
+	at                  time.Time
+	serial              int
+}
+
+// traffic are the requests of a document.
+type traffic struct {
+	all    []*Request
+	byID   map[string]*Request
+	serial int // of the last request of the tab
+}
+
+// begin forgets the requests of other documents.
+func (tr *traffic) begin(loader string) {
+	tr.all = slices.DeleteFunc(tr.all, func(r *Request) bool { return r.loader != loader })
+	tr.byID = map[string]*Request{}
+	for _, r := range tr.all {
+		tr.byID[r.id] = r
+	}
+}
+
+// addTraffic records an event of the network.
+func (t *Tab) addTraffic(from *target, e cdp.Event) {
+	tr := &t.traffic
+	switch e.Method {
+	case "Network.requestWillBeSent":
+		p := decode[struct {
+			RequestID, LoaderID, FrameID, Type string
+			Timestamp                          float64
+			Request                            struct {
+				URL, Method, PostData string
+				Headers               map[string]string
+			}
+			RedirectResponse *response
+		}](e.Params)
+		if old := tr.byID[p.RequestID]; old != nil && p.RedirectResponse != nil {
+			old.answered(p.RedirectResponse)
+			old.finish(p.Timestamp)
+		}
+		if len(tr.all) == maxRequests {
+			for _, r := range tr.all[:maxRequests/4] {
+				if tr.byID[r.id] == r {
+					delete(tr.byID, r.id)
+				}
+			}
+			tr.all = slices.Delete(tr.all, 0, maxRequests/4)
+		}
+		tr.serial++
+		r := &Request{Method: p.Request.Method, URL: p.Request.URL, Type: strings.ToLower(p.Type),
+			Sent: p.Request.Headers, Body: p.Request.PostData, id: p.RequestID, session: from.session,
+			loader: p.LoaderID, began: p.Timestamp, at: time.Now(), serial: tr.serial}
+		tr.all = append(tr.all, r)
+		tr.byID[p.RequestID] = r
+	case "Network.responseReceived":
+		p := decode[struct {
+			RequestID string
+			Response  *response
+		}](e.Params)
+		if r := tr.byID[p.RequestID]; r != nil && p.Response != nil {
+			r.answered(p.Response)
+		}
+	case "Network.loadingFinished", "Network.loadingFailed":
+		p := decode[struct {
+			RequestID, ErrorText string
+			Timestamp            float64
+			Canceled             bool
+		}](e.Params)
+		r := tr.byID[p.RequestID]
+		if r == nil {
+			break
+		}
+		r.Failure = p.ErrorText
+		r.finish(p.Timestamp)
+		if e.Method == "Network.loadingFailed" && r.Type == "document" { // it becomes no document: a download
+			clear(t.starting)
+		}
+	}
+}
+
+type response struct {
+	Status               int
+	StatusText, MimeType string
+	Headers              map[string]string
+}
+
+func (r *Request) answered(by *response) {
+	r.Status, r.StatusText, r.MimeType, r.Received = by.Status, by.StatusText, by.MimeType, by.Headers
+}
+
+func (r *Request) finish(at float64) {
+	r.Done, r.Duration = true, time.Duration((at-r.began)*float64(time.Second))
+}
+
+// Requests are the requests of the document, in their order.
+func (t *Tab) Requests() (all []Request) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, r := range t.traffic.all {
+		all = append(all, *r)
+	}
+	return all
+}
+
+// ResponseBody is what a request was answered with.
+func (t *Tab) ResponseBody(ctx context.Context, r Request) ([]byte, error) {
+	if !r.Done {
+		return nil, errors.New("the response has not ended yet")
+	}
+	var got struct {
+		Body          string
+		Base64Encoded bool
+	}
+	err := t.call(ctx, r.session, "Network.getResponseBody", map[string]string{"requestId": r.id}, &got)
+	if err != nil {
+		return nil, fmt.Errorf("the browser does not have the response any more: %w", err)
+	}
+	if got.Base64Encoded {
+		return base64.StdEncoding.DecodeString(got.Body)
+	}
+	return []byte(got.Body), nil
+}

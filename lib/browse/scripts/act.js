@@ -1,0 +1,231 @@
+// What an element needs before it is acted on, and what cannot be done by input
+// events.
+
+// frame waits for the next frame; pages that are not painted have none.
+const frame = () => new Promise((done) => {
+  const timer = setTimeout(done, 100)
+  requestAnimationFrame(() => { clearTimeout(timer); done() })
+})
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
+
+// topAt is the innermost element at a point of the viewport.
+function topAt(x, y) {
+  let el = document.elementFromPoint(x, y)
+  while (el?.shadowRoot) {
+    const inner = el.shadowRoot.elementFromPoint(x, y)
+    if (!inner || inner === el) break
+    el = inner
+  }
+  return el
+}
+
+const isInside = (el, outer) => {
+  for (let e = el; e; e = flatParent(e)) if (e === outer) return true
+  return false
+}
+
+// receives says whether a click on the element at the point is one on el: it is in
+// it, or in its label, or el is in its label.
+function receives(el, hit) {
+  if (isInside(hit, el)) return true
+  const label = hit.closest?.('label')
+  if (label?.control && isInside(label.control, el)) return true
+  const own = el.closest('label')
+  return !!own?.control && own.control === hit
+}
+
+// pointIn is where to click an element: the middle of its first box, as far as it
+// is in the viewport. It is null if none of it is.
+function pointIn(el) {
+  for (const r of el.getClientRects()) {
+    const left = Math.max(r.left, 0), right = Math.min(r.right, innerWidth)
+    const top = Math.max(r.top, 0), bottom = Math.min(r.bottom, innerHeight)
+    if (right - left >= 1 && bottom - top >= 1) return { x: (left + right) / 2, y: (top + bottom) / 2 }
+  }
+  return null
+}
+
+const isEditable = (el) => el.isContentEditable || ['input', 'textarea', 'select'].includes(el.localName) ||
+  ['textbox', 'searchbox', 'combobox', 'spinbutton'].includes(roleOf(el))
+
+const sameBox = (a, b) => a.x === b.x && a.y === b.y && a.width === b.width && a.height === b.height
+
+const alignments = ['nearest', 'center', 'end', 'start']
+
+// ready waits until an element is attached, visible, stable, enabled, in the
+// viewport and not covered, as far as needs says, and returns where it is. When
+// time is up it throws a Fault that says what was missing.
+async function ready({ target, needs, ms }) {
+  const end = performance.now() + ms
+  let missing = ''
+  for (let n = 0; ; n++) {
+    const el = only(target)
+    if (!el) missing = `nothing matches ${JSON.stringify(target)}`
+    else {
+      const got = await tryReady(el, needs, n)
+      if (got.point || got.ok) return { ...got.point, what: describe(el), role: roleOf(el), tag: el.localName }
+      missing = got.missing
+    }
+    if (performance.now() > end) throw new Fault(missing)
+    await (n < 3 ? frame() : sleep(n < 20 ? 50 : 200))
+  }
+}
+
+async function tryReady(el, needs, n) {
+  const what = describe(el)
+  if (!isVisible(el)) {
+    return { missing: `${what} is not visible` }
+  }
+  if (needs.enabled && isDisabled(el)) return { missing: `${what} is disabled` }
+  if (needs.editable) {
+    if (!isEditable(el)) throw new Fault(`${what} is not an input, a select, a text area or another editable element`)
+    if (el.readOnly || ariaFlag(el, 'readonly') === 'true') return { missing: `${what} is read-only` }
+  }
+  if (!needs.point) return { ok: true }
+  if (!pointIn(el) || n > 0) {
+    el.scrollIntoView({ block: alignments[n % 4], inline: alignments[n % 4], behavior: 'instant' })
+  }
+  const before = el.getBoundingClientRect()
+  await frame()
+  if (!el.isConnected) return { missing: `${what} was removed from the page` }
+  if (!sameBox(before, el.getBoundingClientRect())) return { missing: `${what} does not stop moving` }
+  const point = pointIn(el)
+  if (!point) return { missing: `${what} cannot be scrolled into view` }
+  const hit = topAt(point.x, point.y)
+  if (needs.hit && !(hit && receives(el, hit))) {
+    return { missing: hit ? `${what} is covered by ${describe(hit)}` : `${what} cannot be clicked there` }
+  }
+  return { point }
+}
+
+// hits says what of a page is at a point in place of an element, "" if it is it.
+function hits({ target, x, y }) {
+  const el = only(target), hit = topAt(x, y)
+  return hit && isInside(hit, el) ? '' : hit ? describe(hit) : 'nothing'
+}
+
+// innerOrigin is where the document in an iframe begins.
+function innerOrigin({ target }) {
+  const el = only(target)
+  const r = el.getBoundingClientRect(), style = getComputedStyle(el)
+  return {
+    x: r.x + el.clientLeft + parseFloat(style.paddingLeft), y: r.y + el.clientTop + parseFloat(style.paddingTop),
+  }
+}
+
+const setsValue = new Set(['color', 'date', 'datetime-local', 'month', 'range', 'time', 'week'])
+
+// fill prepares an editable element for text that is inserted: it has the focus,
+// and what it has is selected. It returns false if nothing is to be inserted any
+// more.
+function fill({ target, value }) {
+  let el = only(target)
+  if (el.localName === 'label' && el.control) el = el.control
+  if (el.localName === 'select') throw new Fault(`${describe(el)} is a select: browser_select_option chooses from it`)
+  if (el.localName === 'input') {
+    if (['checkbox', 'radio', 'file', 'button', 'submit', 'reset', 'image'].includes(el.type)) {
+      throw new Fault(`${describe(el)} is an input of the type ${el.type}, which takes no text`)
+    }
+    if (el.type === 'number' && value !== '' && isNaN(Number(value))) {
+      throw new Fault(`${JSON.stringify(value)} is not a number, and ${describe(el)} takes only numbers`)
+    }
+    if (setsValue.has(el.type)) {
+      el.focus()
+      el.value = value
+      if (el.value !== value && el.type !== 'color') {
+        throw new Fault(`${JSON.stringify(value)} is not a value of an input of the type ${el.type}`)
+      }
+      changed(el)
+      return false
+    }
+  }
+  el.focus()
+  if (el.select) el.select()
+  else {
+    const range = document.createRange()
+    range.selectNodeContents(el)
+    const selection = getSelection()
+    selection.removeAllRanges()
+    selection.addRange(range)
+  }
+  return el.localName === 'input' || el.localName === 'textarea' ? value !== '' || el.value !== '' : true
+}
+
+function changed(el) {
+  el.dispatchEvent(new Event('input', { bubbles: true, composed: true }))
+  el.dispatchEvent(new Event('change', { bubbles: true }))
+}
+
+// choose selects options by their label or value, and returns the labels.
+function choose({ target, values }) {
+  let el = only(target)
+  if (el.localName === 'label' && el.control) el = el.control
+  if (el.localName !== 'select') throw new Fault(`${describe(el)} is not a select: click it, and then its option`)
+  if (values.length > 1 && !el.multiple) throw new Fault(`${describe(el)} takes one value, not ${values.length}`)
+  const options = [...el.options]
+  const wanted = values.map((v) => {
+    const option = options.find((o) => o.value === v) ?? options.find((o) => text(o.label) === text(v))
+    if (!option) {
+      const some = options.slice(0, 20).map((o) => JSON.stringify(text(o.label))).join(', ')
+      throw new Fault(`${describe(el)} has no option ${JSON.stringify(v)}: there are ${some}`)
+    }
+    if (option.disabled) throw new Fault(`the option ${JSON.stringify(v)} of ${describe(el)} is disabled`)
+    return option
+  })
+  el.focus()
+  for (const o of options) o.selected = wanted.includes(o)
+  changed(el)
+  return wanted.map((o) => text(o.label))
+}
+
+// checked is the state of a checkbox or a radio button.
+function checked({ target }) {
+  let el = only(target)
+  if (el.localName === 'label' && el.control) el = el.control
+  const state = isChecked(el, roleOf(el))
+  if (state === undefined) throw new Fault(`${describe(el)} is not a checkbox or a radio button`)
+  return state === true
+}
+
+function focus({ target }) {
+  only(target).focus()
+}
+
+// box is where an element is in the document, in CSS pixels.
+function box({ target }) {
+  const el = only(target)
+  el.scrollIntoView({ block: 'nearest', inline: 'nearest', behavior: 'instant' })
+  const r = el.getBoundingClientRect()
+  return { x: r.x, y: r.y, width: r.width, height: r.height, what: describe(el) }
+}
+
+// hasText says whether a text is visible in the page.
+function hasText({ want }) {
+  return !!document.documentElement && byText(document, want, false).some(isVisible)
+}
+
+// settle returns after the page has had the time to handle an input and to paint.
+async function settle() {
+  await frame()
+  await sleep(0)
+}
+
+// page is what results say of a page.
+const page = () => ({ title: document.title, url: location.href })
+
+// run calls one of the functions here and returns its answer, or its fault.
+async function run(name, args) {
+  try {
+    return { value: await api[name](args) }
+  } catch (e) {
+    if (e instanceof Fault) return { fault: e.message }
+    throw e
+  }
+}
+
+const api = {
+  snapshot, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
+  element: ({ target }) => only(target), count: ({ target }) => all(target).length,
+}
+globalThis.btools = { run, api }

@@ -1,0 +1,249 @@
+// Elements by selector: CSS, text=, role=, label=, placeholder=, alt=, title=,
+// testid=, xpath=, nth=, parts joined by >>, and Playwright's getBy… and locator
+// calls. Open shadow roots are searched too.
+
+// Fault is an error whose text is for the agent.
+class Fault extends Error {}
+
+// elementsIn are all elements below a root, shadow roots included.
+function* elementsIn(root) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT)
+  for (let el = walker.nextNode(); el; el = walker.nextNode()) {
+    yield el
+    if (el.shadowRoot) yield* elementsIn(el.shadowRoot)
+  }
+}
+
+function* rootsIn(root) {
+  yield root
+  if (root.shadowRoot) yield* rootsIn(root.shadowRoot)
+  for (const el of elementsIn(root)) if (el.shadowRoot) yield el.shadowRoot
+}
+
+// matcher says whether a text is the one that is looked for: a part of it in any
+// case, all of it if it is quoted, or what a /regular expression/ matches.
+function matcher(want, exact) {
+  const regex = /^\/(.*)\/([a-z]*)$/s.exec(want)
+  if (regex) {
+    const re = new RegExp(regex[1], regex[2])
+    return (s) => re.test(s)
+  }
+  const quoted = /^(["'])(.*)\1(i?)$/s.exec(want)
+  if (quoted) {
+    want = text(quoted[2])
+    exact ??= !quoted[3]
+  }
+  want = text(want)
+  if (exact) return (s) => s === want
+  const lower = want.toLowerCase()
+  return (s) => s.toLowerCase().includes(lower)
+}
+
+// ownText is the text by which an element is found.
+function ownText(el) {
+  if (el.localName === 'input' && ['button', 'submit', 'reset'].includes(el.type)) return text(el.value)
+  let all = ''
+  for (const node of flatChildren(el)) {
+    if (node.nodeType === Node.TEXT_NODE) all += node.data
+    else if (node.nodeType === Node.ELEMENT_NODE && !neverShown.has(node.localName)) all += ' ' + ownText(node)
+    if (all.length > 20000) break
+  }
+  return text(all)
+}
+
+// byText are the innermost elements with a text.
+function byText(root, want, exact) {
+  const is = matcher(want, exact)
+  const all = []
+  const visit = (el) => {
+    if (neverShown.has(el.localName) || !is(ownText(el))) return exact ? visitAll(el) : false
+    if (!visitAll(el)) all.push(el)
+    return true
+  }
+  const visitAll = (el) => {
+    let inside = false
+    for (const child of flatChildren(el)) {
+      if (child.nodeType === Node.ELEMENT_NODE && visit(child)) inside = true
+    }
+    return inside
+  }
+  exact ??= /^(["']).*\1$/s.test(want) || /^\/.*\/[a-z]*$/s.test(want)
+  const top = root.nodeType === Node.DOCUMENT_NODE ? root.documentElement : root
+  if (top) visit(top)
+  return all
+}
+
+const filtering = /:(has-text|text-is|text|visible)(?:\(((?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^()"'])*)\))?$/
+
+// byCSS takes :visible, :has-text(), :text() and :text-is() at a selector's end.
+function byCSS(root, selector) {
+  const filters = []
+  let css = selector.trim()
+  for (let m; (m = filtering.exec(css)); css = css.slice(0, m.index)) {
+    if (m[1] === 'visible') {
+      filters.push(isVisible)
+      continue
+    }
+    const want = (m[2] ?? '').trim().replace(/^(["'])(.*)\1$/s, '$2')
+    const is = matcher(want, m[1] === 'text-is')
+    filters.push((el) => is(ownText(el)))
+    if (m[1] !== 'has-text') filters.push((el) => ![...el.children].some((c) => is(ownText(c))))
+  }
+  const all = []
+  for (const r of rootsIn(root)) all.push(...r.querySelectorAll(css || '*'))
+  return all.filter((el) => filters.every((f) => f(el)))
+}
+
+// byRole takes role=button[name="Buy"][checked].
+function byRole(root, spec) {
+  const m = /^([\w-]+)\s*((?:\[[^\]]*\]\s*)*)$/s.exec(spec)
+  if (!m) throw new Fault(`role=${spec} is not a role such as role=button[name="Buy"]`)
+  const tests = []
+  for (const [, key, , value] of m[2].matchAll(/\[\s*([\w-]+)\s*(=\s*((?:"[^"]*"|'[^']*'|\/[^/]*\/|[^\]])*?)i?)?\s*\]/gs)) {
+    if (key === 'name') tests.push((el, role) => matcher(value)(nameOf(el, role)))
+    else {
+      tests.push((el, role) => statesOf(el, role).some((s) =>
+        value === undefined || value === 'true' ? s === key : s === key + '=' + value))
+    }
+  }
+  const all = []
+  for (const el of elementsIn(root)) {
+    if (roleOf(el) === m[1] && isShown(el) && tests.every((t) => t(el, m[1]))) all.push(el)
+  }
+  return all
+}
+
+function byAttribute(root, name, want) {
+  const is = matcher(want)
+  return [...elementsIn(root)].filter((el) => el.hasAttribute(name) && is(text(el.getAttribute(name))))
+}
+
+function byLabel(root, want) {
+  const is = matcher(want)
+  return [...elementsIn(root)].filter((el) => {
+    if (el.hasAttribute('aria-label') && is(text(el.getAttribute('aria-label')))) return true
+    return [...(el.labels ?? [])].some((l) => is(ownText(l))) ||
+      (el.hasAttribute('aria-labelledby') && is(nameOf(el, roleOf(el))))
+  })
+}
+
+function byXPath(root, path) {
+  const found = document.evaluate(path, root, null, XPathResult.ORDERED_NODE_SNAPSHOT_TYPE, null)
+  return Array.from({ length: found.snapshotLength }, (_, i) => found.snapshotItem(i))
+    .filter((n) => n.nodeType === Node.ELEMENT_NODE)
+}
+
+const engines = {
+  css: byCSS, text: byText, role: byRole, label: byLabel, xpath: byXPath,
+  placeholder: (root, want) => byAttribute(root, 'placeholder', want),
+  alt: (root, want) => byAttribute(root, 'alt', want),
+  title: (root, want) => byAttribute(root, 'title', want),
+  testid: (root, want) => byAttribute(root, 'data-testid', JSON.stringify(want)),
+  'data-testid': (root, want) => byAttribute(root, 'data-testid', JSON.stringify(want)),
+  id: (root, want) => byCSS(root, '#' + CSS.escape(want)),
+}
+
+// splitParts splits a selector at >>, but not in quotes.
+function splitParts(selector) {
+  const parts = selector.match(/(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?!>>)[\s\S])+/g) ?? []
+  return parts.map((p) => p.trim()).filter(Boolean)
+}
+
+// calls rewrites Playwright's calls as parts: getByRole('button', { name: 'Buy' }).
+function calls(selector) {
+  if (!/^(page\.)?(getBy|locator\()/.test(selector)) return null
+  const parts = []
+  let rest = selector.replace(/^page\./, '')
+  while (rest) {
+    const m = /^\.?(\w+)\(((?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|\/(?:[^/\\]|\\.)*\/|[^()"'`])*)\)/s.exec(rest)
+    if (!m) return null
+    rest = rest.slice(m[0].length)
+    const first = /^\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|(\/.*?\/[a-z]*)|(-?\d+))?/s.exec(m[2])
+    const raw = first[1] ?? first[2] ?? first[3]
+    const exact = /exact:\s*true/.test(m[2])
+    const arg = raw !== undefined ? (exact ? JSON.stringify(raw) : raw) : first[4] ?? first[5] ?? ''
+    switch (m[1]) {
+      case 'getByRole': {
+        let part = 'role=' + raw
+        const name = /name:\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\/(?:[^/\\]|\\.)*\/[a-z]*)/s.exec(m[2])?.[1]
+        if (name) part += `[name=${name}${exact || name[0] === '/' ? '' : 'i'}]`
+        for (const [, k, v] of m[2].matchAll(/\b(checked|disabled|expanded|pressed|selected|level):\s*(\w+)/g)) {
+          part += `[${k}=${v}]`
+        }
+        parts.push(part)
+        break
+      }
+      case 'getByText': parts.push('text=' + arg); break
+      case 'getByLabel': parts.push('label=' + arg); break
+      case 'getByPlaceholder': parts.push('placeholder=' + arg); break
+      case 'getByAltText': parts.push('alt=' + arg); break
+      case 'getByTitle': parts.push('title=' + arg); break
+      case 'getByTestId': parts.push('testid=' + raw); break
+      case 'locator': parts.push(...splitParts(raw)); break
+      case 'first': parts.push('nth=0'); break
+      case 'last': parts.push('nth=-1'); break
+      case 'nth': parts.push('nth=' + arg); break
+      default: return null
+    }
+  }
+  return parts
+}
+
+// all are the elements that a selector matches.
+function all(selector) {
+  let found = [document]
+  for (const part of calls(selector.trim()) ?? splitParts(selector)) {
+    const nth = /^nth=(-?\d+)$/.exec(part)
+    if (nth) {
+      const i = Number(nth[1])
+      found = found.slice(i, i === -1 ? undefined : i + 1)
+      continue
+    }
+    if (part === 'visible=true') {
+      found = found.filter(isVisible)
+      continue
+    }
+    const m = /^([\w-]+)=(.*)$/s.exec(part)
+    let engine = m && Object.hasOwn(engines, m[1]) ? engines[m[1]] : null
+    let body = engine ? m[2] : part
+    if (!engine) {
+      if (/^(["']).*\1$/s.test(part)) engine = byText
+      else if (/^(\/\/|\.\.|\(\/\/)/.test(part)) engine = byXPath
+      else engine = byCSS
+    }
+    const next = new Set()
+    for (const root of found) {
+      try {
+        for (const el of engine(root, body)) next.add(el)
+      } catch (e) {
+        if (e instanceof Fault) throw e
+        throw new Fault(`${JSON.stringify(part)} is not a ref of a snapshot and not a valid selector: ` +
+          'give a ref such as e12, a CSS selector, text=… or role=button[name="…"]')
+      }
+    }
+    found = [...next]
+  }
+  return found.filter((el) => el !== document)
+}
+
+const isVisible = (el) => {
+  const r = el.getBoundingClientRect()
+  return r.width > 0 && r.height > 0 && isShown(el)
+}
+
+// only is the one element of a target: of a ref's number, or of a selector that
+// matches one, or one that is visible.
+function only(target) {
+  if (typeof target === 'number') {
+    const el = elementOf(target)
+    if (el) return el
+    throw new Fault('the element is not in the page any more: take a new browser_snapshot')
+  }
+  const found = all(target)
+  if (found.length === 0) return null
+  const seen = found.length > 1 ? found.filter(isVisible) : found
+  if (found.length === 1 || seen.length === 1) return seen[0] ?? found[0]
+  const some = found.slice(0, 5).map((el, i) => `\n  ${i + 1}) ${describe(el)}`).join('')
+  throw new Fault(`${JSON.stringify(target)} matches ${found.length} elements: give a narrower selector, add ` +
+    `">> nth=0", or give a ref of a snapshot${some}${found.length > 5 ? '\n  …' : ''}`)
+}

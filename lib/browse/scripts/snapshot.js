@@ -1,0 +1,200 @@
+// The snapshot: what an agent has to know of a page, as an indented outline.
+
+const refs = new Map() // the number of a ref to a WeakRef of its element
+const numbers = new WeakMap() // an element to the number of its ref
+
+function refOf(el, state) {
+  let n = numbers.get(el)
+  if (n === undefined) {
+    n = state.next++
+    numbers.set(el, n)
+    refs.set(n, new WeakRef(el))
+  }
+  return state.prefix + 'e' + n
+}
+
+// elementOf is the element of a ref.
+function elementOf(n) {
+  const el = refs.get(n)?.deref()
+  return el?.isConnected ? el : null
+}
+
+const atomic = new Set(['img', 'option', 'separator', 'slider', 'progressbar', 'meter', 'spinbutton', 'scrollbar'])
+
+// withoutRef are roles whose elements are seldom acted on: they have a ref only if
+// they can be clicked.
+const withoutRef = new Set(['rowgroup', 'strong', 'emphasis', 'paragraph', 'code', 'time', 'subscript', 'superscript',
+  'deletion', 'insertion', 'mark', 'caption'])
+
+// nodesOf are the nodes of an element: lines of the outline, {role, name, states,
+// hasRef, url, children}, where children are nodes and texts.
+function nodesOf(el, state, inherits) {
+  if (isHiddenFromAria(el) || el.inert || !isRendered(el)) return []
+  const style = getComputedStyle(el)
+  const visible = style.visibility === 'visible'
+  const role = roleOf(el)
+  const clickable = style.cursor === 'pointer' && !inherits
+  const childInherits = style.cursor === 'pointer'
+  const before = pseudo(el, '::before'), after = pseudo(el, '::after')
+  const children = []
+  const isAtom = atomic.has(role) || el.localName === 'iframe' || el.localName === 'select' && role === 'combobox'
+  const isField = el.localName === 'input' || el.localName === 'textarea'
+  if (before) children.push(before)
+  if (el.localName === 'select') {
+    for (const option of el.querySelectorAll('option')) {
+      if (!option.hidden) children.push(optionNode(option, state))
+    }
+  } else if (!isAtom && !isField) {
+    const closed = el.localName === 'details' && !el.open
+    for (const child of flatChildren(el)) {
+      if (closed && child.localName !== 'summary') continue
+      if (child.nodeType === Node.TEXT_NODE) {
+        if (visible || el.localName === 'slot') children.push(child.data)
+      } else if (child.nodeType === Node.ELEMENT_NODE) {
+        if (child.localName === 'br') children.push(' ')
+        else children.push(...nodesOf(child, state, childInherits))
+      }
+    }
+  }
+  if (after) children.push(after)
+  const joined = join(children, visible && style.display !== 'inline' && style.display !== 'contents')
+  if (el.localName === 'slot' || role === 'presentation' || !visible) return joined
+  return wrap(el, role, clickable, joined, state, style)
+}
+
+// pseudo is the text that a style adds before or after an element.
+function pseudo(el, which) {
+  const { content } = getComputedStyle(el, which)
+  if (content[0] !== '"') return '' // none, normal, or an image
+  const said = content.replace(/^"((?:[^"\\]|\\.)*)".*$/s, '$1').replace(/\\(.)/g, '$1')
+  return /[\p{L}\p{N}]/u.test(said) ? said : '' // a letter of an icon font is no text
+}
+
+function optionNode(option, state) {
+  const states = []
+  if (option.selected) states.push('selected')
+  if (option.disabled) states.push('disabled')
+  return { role: 'option', name: text(option.label), states, children: [], el: option, hasRef: false }
+}
+
+// join makes one text of texts that follow each other. A block's text does not run
+// into its neighbours'.
+function join(children, isBlock) {
+  const all = []
+  for (const child of children) {
+    const last = all.length - 1
+    if (typeof child === 'string' && typeof all[last] === 'string') all[last] += child
+    else all.push(child)
+  }
+  if (isBlock) {
+    if (typeof all[0] === 'string') all[0] = ' ' + all[0]
+    if (typeof all[all.length - 1] === 'string') all[all.length - 1] += ' '
+  }
+  return all
+}
+
+const isBlank = (child) => typeof child === 'string' && !text(child)
+
+// wrap makes the node of an element. An element that means nothing by itself, and
+// has not several children to hold together, gives its children to its parent.
+function wrap(el, role, clickable, children, state, style) {
+  const meaning = children.filter((c) => !isBlank(c))
+  const isFocus = el === state.active && el !== document.body
+  const acts = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
+    isFocusable(el) && role === 'generic' && el !== document.body
+  if (role === 'generic' && !acts) {
+    if (el === document.body || el === document.documentElement || style.display.startsWith('inline') ||
+      style.display === 'contents') return children
+    if (meaning.length === 0) return children
+    if (meaning.length === 1 && typeof meaning[0] !== 'string') return children
+  }
+  const name = notNameable.has(role) && !el.hasAttribute('aria-label') && !el.hasAttribute('aria-labelledby')
+    ? '' : nameOf(el, role)
+  if (role === 'img' && !name && !acts) return el.localName === 'svg' ? [] : [line(el, role, '', [])]
+  const value = valueOf(el, role)
+  const n = line(el, role, name, meaning)
+  if (isFocus) n.states.unshift('active')
+  if (withoutRef.has(role) && !acts) n.hasRef = false
+  if (clickable && !['link', 'button'].includes(role)) n.states.push('cursor=pointer')
+  if (value !== undefined && value !== '') n.children = [value]
+  if (n.children.every((c) => typeof c === 'string') && text(n.children.join(' ')) === name) n.children = []
+  if (role === 'link') n.url = shortURL(el)
+  const placeholder = el.getAttribute('placeholder')
+  if (placeholder && text(placeholder) !== name && !value) n.placeholder = text(placeholder)
+  if (el.localName === 'iframe' || el.localName === 'frame') {
+    n.frame = true
+  }
+  return [n]
+}
+
+function line(el, role, name, children) {
+  return { role, name, states: statesOf(el, role), children, el, hasRef: true }
+}
+
+function shortURL(el) {
+  const url = el.getAttribute('href') ?? ''
+  return url.startsWith('data:') || url.startsWith('javascript:') ? clip(url, 20) : clip(url, 300)
+}
+
+// quoteText is a text on a line of its own, in quotes where it could be read as
+// something else.
+function quoteText(s) {
+  return /^[-"'\[\]{}&*!|>%@`#?:,/]|: |:$| #|^\s|\s$|^(true|false|null|~|[\d.+-].*)$/i.test(s) ? JSON.stringify(s) : s
+}
+
+// print appends the lines of nodes.
+function print(nodes, depth, out, state) {
+  const pad = '  '.repeat(depth)
+  for (const node of nodes) {
+    if (typeof node === 'string') {
+      const said = text(node)
+      if (said) out.push(pad + '- text: ' + quoteText(said))
+      continue
+    }
+    let head = pad + '- ' + node.role
+    if (node.name) head += ' ' + JSON.stringify(node.name)
+    for (const s of node.states) head += ' [' + s + ']'
+    if (node.hasRef) head += ' [ref=' + refOf(node.el, state) + ']'
+    if (state.boxes && node.el) {
+      const r = node.el.getBoundingClientRect()
+      head += ' [box=' + [r.x, r.y, r.width, r.height].map(Math.round).join(',') + ']'
+    }
+    const children = node.children.filter((c) => !isBlank(c))
+    const cut = state.depth !== undefined && depth >= state.depth && children.some((c) => typeof c !== 'string')
+    const props = []
+    if (node.url) props.push('/url: ' + quoteURL(node.url))
+    if (node.placeholder) props.push('/placeholder: ' + quoteText(node.placeholder))
+    if (node.frame) state.at.push({ line: out.length, depth: depth + 1, number: numbers.get(node.el) })
+    if (!props.length && children.length === 1 && typeof children[0] === 'string') {
+      out.push(head + ': ' + quoteText(clipText(text(children[0]))))
+      continue
+    }
+    if (!props.length && !children.length) {
+      out.push(head)
+      continue
+    }
+    out.push(head + ':')
+    for (const p of props) out.push(pad + '  - ' + p)
+    if (cut) out.push(pad + '  - …')
+    else print(children, depth + 1, out, state)
+  }
+}
+
+const clipText = (s) => clip(s, 10000)
+const quoteURL = (s) => (/[\s"]/.test(s) ? JSON.stringify(s) : s)
+
+function focused() {
+  let el = document.activeElement
+  while (el?.shadowRoot?.activeElement) el = el.shadowRoot.activeElement
+  return el
+}
+
+// snapshot is the outline of the document, or of one element, as lines, with the
+// lines after which those of frames belong. Refs are numbered from next.
+function snapshot({ target, next, prefix, depth, boxes }) {
+  const state = { next, prefix, depth, boxes, at: [], active: focused() }
+  const root = target ? only(target) : document.body ?? document.documentElement
+  const lines = []
+  if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
+  return { lines, frames: state.at, next: state.next }
+}

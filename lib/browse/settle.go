@@ -1,0 +1,118 @@
+package browse
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// mark is a moment before an action: what has begun since is taken as caused by it.
+type mark struct {
+	navigations, requests, opened int
+}
+
+func (t *Tab) mark() mark {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return t.markLocked()
+}
+
+func (t *Tab) markLocked() mark { return mark{t.navigations, t.traffic.serial, t.b.opened} }
+
+// Times for which one thing that an action has caused is waited for. A request that
+// takes longer is one that waits for news.
+const (
+	requestPatience = 2 * time.Second
+	tabPatience     = 2 * time.Second
+)
+
+// awaited are the types of requests whose answers change what a page shows.
+var awaited = map[string]bool{"fetch": true, "xhr": true, "script": true, "stylesheet": true}
+
+// settle waits for the navigation, the requests and the changes of the document that
+// an action has caused, and no longer. What takes too long is not an error.
+func (t *Tab) settle(ctx context.Context, since mark) error {
+	inner, cancel := context.WithTimeoutCause(ctx, settleTimeout, errUnsettled)
+	defer cancel()
+	for {
+		var f = t.mainFrame()
+		short, cancel := context.WithTimeoutCause(inner, time.Second, errUnsettled)
+		err := t.run(short, f, "settle", nil, nil)
+		cancel()
+		waited, err2 := t.awaitCaused(inner, since)
+		if err = errors.Join(err, err2); err != nil || !waited {
+			return settled(ctx, err)
+		}
+	}
+}
+
+var errUnsettled = errors.New("the page is still changing")
+
+// settled is the error of waiting, nil if it is only that the page is not done.
+func settled(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errUnsettled), errors.Is(err, errDialog), errors.Is(err, errClosed),
+		errors.Is(err, errCrashed), isLost(err):
+		return nil
+	}
+	return err
+}
+
+// awaitCaused waits until nothing that has begun since is under way, and reports
+// whether it had to wait.
+func (t *Tab) awaitCaused(ctx context.Context, since mark) (waited bool, err error) {
+	for {
+		var left time.Duration
+		t.b.mu.Lock()
+		busy := t.busyLocked(since, time.Now(), &left)
+		changed := t.b.changed
+		t.b.mu.Unlock()
+		if !busy {
+			return waited, nil
+		}
+		waited = true
+		timer := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		timer.Stop()
+		if err != nil {
+			return waited, err
+		}
+	}
+}
+
+// busyLocked reports whether something is under way, and how long at most to wait
+// until it is asked again.
+func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
+	if t.closed || t.crashed || t.dialog != nil {
+		return false
+	}
+	*left = settleTimeout
+	if t.starting[t.main.id] || t.navigations > since.navigations && !t.parsed {
+		return true
+	}
+	busy := false
+	for _, r := range t.traffic.all {
+		if r.serial <= since.requests || r.Done || !awaited[r.Type] {
+			continue
+		}
+		if wait := r.at.Add(requestPatience).Sub(now); wait > 0 {
+			busy, *left = true, min(*left, wait)
+		}
+	}
+	for _, other := range t.b.tabs {
+		if other.number <= since.opened || other.parsed && !other.starting[other.main.id] {
+			continue
+		}
+		if wait := other.at.Add(tabPatience).Sub(now); wait > 0 {
+			busy, *left = true, min(*left, wait)
+		}
+	}
+	return busy
+}

@@ -1,0 +1,93 @@
+package browse
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// SnapshotOptions say what a snapshot has.
+type SnapshotOptions struct {
+	Target Target // "": the whole page
+	Depth  *int   // nil: all of it
+	Boxes  bool   // where the elements are
+}
+
+// maxFrames bounds how deep frames in frames are shown.
+const maxFrames = 8
+
+// Snapshot is what an agent has to know of the page: an indented outline of roles,
+// names, states and refs.
+func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
+	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes}
+	if o.Target != "" {
+		p, err := t.locate(ctx, o.Target)
+		if err != nil {
+			return "", err
+		}
+		f, args["target"] = p.frame, p.find
+	}
+	if o.Depth != nil {
+		args["depth"] = *o.Depth
+	}
+	lines, err := t.outline(ctx, f, args, 0)
+	if err != nil {
+		return "", err
+	}
+	if o.Target == "" && o.Depth == nil && !o.Boxes {
+		t.remember(lines)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// outline is the outline of a frame, and of those in it.
+func (t *Tab) outline(ctx context.Context, f *frame, args map[string]any, depth int) ([]string, error) {
+	b := t.b
+	b.mu.Lock()
+	args["next"] = b.nextRef
+	b.mu.Unlock()
+	args["prefix"] = f.prefix()
+	var got struct {
+		Lines  []string
+		Frames []struct {
+			Line, Depth int
+			Number      int
+		}
+		Next int
+	}
+	if err := t.run(ctx, f, "snapshot", args, &got); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.nextRef = max(b.nextRef, got.Next)
+	b.mu.Unlock()
+	lines := got.Lines
+	if depth == maxFrames || args["depth"] != nil {
+		return lines, nil
+	}
+	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are
+		inner, err := f.inner(ctx, in.Number)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if inner == nil {
+			continue
+		}
+		more, err := t.outline(ctx, inner, map[string]any{"boxes": args["boxes"]}, depth+1)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil || len(more) == 0 {
+			continue // the frame has gone
+		}
+		pad := strings.Repeat("  ", in.Depth)
+		for i := range more {
+			more[i] = pad + more[i]
+		}
+		if !strings.HasSuffix(lines[in.Line], ":") {
+			lines[in.Line] += ":"
+		}
+		lines = slices.Insert(lines, in.Line+1, more...)
+	}
+	return lines, nil
+}

@@ -1,0 +1,253 @@
+package browse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// Tab is a page of the browser. Its fields are guarded by the browser's lock.
+type Tab struct {
+	b      *Browser
+	main   *target
+	parts  []*target // frames of other sites
+	number int
+
+	url, title      string
+	loader          string // of the document
+	parsed, loaded  bool
+	navigations     int             // of the main frame, counted
+	starting        map[string]bool // frames with a navigation that has begun
+	dialog          *Dialog
+	chooser         *Chooser
+	crashed, closed bool
+	dragged         json.RawMessage // what the page would drag
+	at              time.Time       // when it was opened
+
+	console  []Message
+	sinceNav int // how many of them are older than the document
+	traffic  traffic
+
+	last           []string // the snapshot that was given last
+	lastNavigation int      // and the document that it was of
+	media          string   // that is emulated
+	features       map[string]string
+}
+
+func newTab(b *Browser, main *target, info targetInfo) *Tab {
+	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]bool{}, at: time.Now(),
+		features: map[string]string{}}
+	t.traffic.byID = map[string]*Request{}
+	return t
+}
+
+// committed notes that the main frame has another document.
+func (t *Tab) committed(loader, url string) {
+	t.url, t.crashed, t.chooser = url, false, nil
+	if t.loader != loader {
+		t.loader, t.parsed, t.loaded = loader, false, false
+	}
+	t.navigations++
+	t.sinceNav = len(t.console)
+	t.traffic.begin(loader)
+}
+
+// gone is why nothing can be done with the tab, nil if it can.
+func (t *Tab) gone() error {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	switch {
+	case t.closed:
+		return errClosed
+	case t.crashed:
+		return errCrashed
+	}
+	return nil
+}
+
+// call sends a command to a target of the tab and waits for its answer, or until a
+// dialog opens, which may hold the answer back: errDialog.
+func (t *Tab) call(ctx context.Context, session, method string, params, result any) error {
+	answer := make(chan error, 1)
+	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
+		if err == nil && result != nil {
+			err = json.Unmarshal(raw, result)
+		}
+		answer <- err
+	})
+	for {
+		t.b.mu.Lock()
+		changed, dialog, crashed, closed := t.b.changed, t.dialog != nil, t.crashed, t.closed
+		t.b.mu.Unlock()
+		select {
+		case err := <-answer:
+			return err
+		default:
+		}
+		switch {
+		case closed:
+			return errClosed
+		case crashed:
+			return errCrashed
+		case dialog:
+			return errDialog
+		}
+		select {
+		case err := <-answer:
+			return err
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// errBusy is the error of a page whose own script does not end.
+var errBusy = errors.New("the page does not answer: a script of it runs without end. It was stopped; " +
+	"browser_navigate loads another page")
+
+// bounded bounds a call that needs the page's own thread. When the time is over, the
+// script that the page runs is stopped.
+func (t *Tab) bounded(ctx context.Context, session string, most time.Duration, call func(context.Context) error) error {
+	inner, cancel := context.WithTimeoutCause(ctx, most, errBusy)
+	defer cancel()
+	err := call(inner)
+	if errors.Is(err, errBusy) {
+		t.b.conn.Begin(session, "Runtime.terminateExecution", nil, nil)
+	}
+	return err
+}
+
+// exception is a script's error.
+type exception struct {
+	Text      string
+	Exception struct {
+		Description string
+		Value       json.RawMessage
+	}
+}
+
+func (e *exception) Error() string {
+	switch {
+	case e.Exception.Description != "":
+		return e.Exception.Description
+	case e.Exception.Value != nil:
+		return e.Text + " " + string(e.Exception.Value)
+	}
+	return e.Text
+}
+
+// remote is a value of a page.
+type remote struct {
+	Type, Subtype, ObjectID, Description, ClassName string
+	Value                                           json.RawMessage
+	UnserializableValue                             string
+}
+
+// evaluated is the answer to Runtime.evaluate and Runtime.callFunctionOn.
+type evaluated struct {
+	Result           remote
+	ExceptionDetails *exception
+}
+
+func (e *evaluated) err() error {
+	if e.ExceptionDetails != nil {
+		return e.ExceptionDetails
+	}
+	return nil
+}
+
+// isLost reports whether an error says that the document that was to answer has
+// gone.
+func isLost(err error) bool {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Message {
+	case "Cannot find context with specified id", "Execution context was destroyed.",
+		"Inspected target navigated or closed", "Cannot find default execution context",
+		"No frame with given id found", "No frame for given id found":
+		return true
+	}
+	return false
+}
+
+// State is what results say of a tab.
+type State struct {
+	URL, Title       string
+	Errors, Warnings int // of the console, since the document was loaded
+}
+
+// State returns the tab's state. A page that does not answer has the title that the
+// browser has last seen.
+func (t *Tab) State(ctx context.Context) State {
+	if t.gone() == nil && !t.HasDialog() {
+		short, cancel := context.WithTimeoutCause(ctx, time.Second, errBusy)
+		var now struct{ Title, URL string }
+		err := t.run(short, t.mainFrame(), "page", nil, &now)
+		cancel()
+		if err == nil {
+			t.b.mu.Lock()
+			t.title, t.url = now.Title, now.URL
+			t.b.mu.Unlock()
+		}
+	}
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	s := State{URL: t.url, Title: t.title}
+	for _, m := range t.console[t.sinceNav:] {
+		switch m.Level {
+		case "error":
+			s.Errors++
+		case "warning":
+			s.Warnings++
+		}
+	}
+	return s
+}
+
+// HasDialog reports whether a dialog is open.
+func (t *Tab) HasDialog() bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return t.dialog != nil
+}
+
+// HandleDialog accepts or dismisses the dialog that is open.
+func (t *Tab) HandleDialog(ctx context.Context, accept bool, prompt *string) error {
+	t.b.mu.Lock()
+	d, mark := t.dialog, t.markLocked()
+	t.b.mu.Unlock()
+	if d == nil {
+		return errors.New("no dialog is open")
+	}
+	params := map[string]any{"accept": accept}
+	if d.Type == "prompt" && accept {
+		params["promptText"] = d.DefaultPrompt
+		if prompt != nil {
+			params["promptText"] = *prompt
+		}
+	}
+	if err := t.b.conn.Call(ctx, d.session, "Page.handleJavaScriptDialog", params, nil); err != nil {
+		return fmt.Errorf("cannot handle the dialog: %w", err)
+	}
+	t.b.mu.Lock()
+	if t.dialog == d {
+		t.dialog = nil
+	}
+	t.b.mu.Unlock()
+	return t.settle(ctx, mark)
+}
+
+// noTab is the error of an index that no tab has.
+func (b *Browser) noTab(index int) error {
+	if n := b.Count(); n > 0 {
+		return fmt.Errorf("there is no tab %d: there are 0 to %d", index, n-1)
+	}
+	return fmt.Errorf("there is no tab %d: none is open", index)
+}
