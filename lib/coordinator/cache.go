@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+
+	"btools/lib/tools"
 )
 
 // The list of a child's last run is kept, so that tools/list need not wait
 // for the child: by the child's command and its program's size and time.
 
 func (c *Coordinator) cachePath(child *Child) string {
-	if c.CacheDir == "" {
+	if c.CacheDir == "" || child.Builtin {
 		return ""
 	}
 	return filepath.Join(c.CacheDir, "child-"+child.fingerprint()+".json")
@@ -19,6 +21,10 @@ func (c *Coordinator) cachePath(child *Child) string {
 
 func (c *Coordinator) readCache(child *Child) *childCatalog {
 	l := &childCatalog{}
+	if child.Builtin {
+		l.Tools, l.known = tools.List(c.Tools), true
+		return l
+	}
 	b, err := os.ReadFile(c.cachePath(child))
 	if err == nil && json.Unmarshal(b, l) == nil {
 		l.known = !l.Late

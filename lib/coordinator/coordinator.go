@@ -39,6 +39,8 @@ type Options struct {
 	Limits Limits
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
+	// Tools are the names of the built-in child's tools; nil: all.
+	Tools  []string
 	Stderr io.Writer
 	Log    *slog.Logger
 }
@@ -97,7 +99,7 @@ func New(o Options) *Coordinator {
 	c.Children = slices.Clone(c.Children)
 	for i := range c.Children {
 		child := &c.Children[i]
-		child.drives = run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
+		child.drives = child.Builtin || run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
 		l := c.readCache(child)
 		l.initialized, l.toolsKnown, l.toolsFresh = make(chan struct{}), make(chan struct{}), make(chan struct{})
 		if l.known {
@@ -313,7 +315,7 @@ func (c *Coordinator) known(child *Child, can string) (known, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.listings[child.Name]
-	return l.known && slices.Contains(l.For, can), l.live
+	return l.known && (child.Builtin || slices.Contains(l.For, can)), l.live
 }
 
 // capabilities returns the merged capabilities of bmcp and of the children.

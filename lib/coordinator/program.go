@@ -88,6 +88,9 @@ const sweepBound = 5 * time.Second
 
 // execute is the starter that runs processes.
 func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (program, error) {
+	if child.Builtin {
+		return c.serveBuiltin(b)
+	}
 	var port *launcher.Browser
 	var err error
 	if child.needsPort() && b.isBelow() {

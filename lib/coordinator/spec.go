@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 // that it is tested with.
 const DefaultChild = "@playwright/mcp@0.0.83"
 
+// BuiltinChild names the server with browsing tools in bmcp itself.
+const BuiltinChild = "builtin"
+
 // Prefixes of a child's tools.
 const (
 	PrefixAuto   = ""       // only those whose name an earlier child has
@@ -34,6 +38,7 @@ type Child struct {
 	Name    string
 	Argv    []string // the program, or the package, and its arguments
 	Package bool     // Argv[0] is an npm package
+	Builtin bool     // it is the server in bmcp itself
 	Prefix  string   // auto, always or never
 
 	// drives: the child is given the browser by its arguments, with placeholders
@@ -62,6 +67,13 @@ func ParseChild(spec string) (Child, error) {
 	}
 	if len(c.Argv) == 0 {
 		return c, fmt.Errorf("names no MCP server: it is a package such as %s, or a command", DefaultChild)
+	}
+	if c.Argv[0] == BuiltinChild {
+		if len(c.Argv) > 1 {
+			return c, fmt.Errorf("%s takes no arguments: --tools chooses its tools", BuiltinChild)
+		}
+		c.Name, c.Builtin = cmp.Or(c.Name, BuiltinChild), true
+		return c, nil
 	}
 	rest, npx := afterNpx(c.Argv)
 	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule.MatchString(rest[0])
@@ -111,7 +123,7 @@ func afterNpx(argv []string) (rest []string, ok bool) {
 // isThere says why the child can't be run, nil if it may be: from WSL, Node.js
 // can be that of Windows.
 func (c *Child) isThere() error {
-	if wsl.Check(os.Getenv) == nil {
+	if c.Builtin || wsl.Check(os.Getenv) == nil {
 		return nil
 	}
 	program := c.Argv[0]

@@ -1,0 +1,57 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"btools/lib/tools"
+)
+
+// builtin is the program of the server in bmcp itself: a goroutine.
+type builtin struct {
+	toIt   *io.PipeWriter
+	fromIt *io.PipeReader
+	over   chan error
+	cancel context.CancelFunc
+}
+
+func (x *builtin) input() io.WriteCloser          { return x.toIt }
+func (x *builtin) output() io.ReadCloser          { return x.fromIt }
+func (x *builtin) try() func([]byte) (int, error) { return nil }
+func (x *builtin) ended() <-chan error            { return x.over }
+func (x *builtin) kill()                          { x.end() }
+func (x *builtin) sweep() error                   { return nil }
+func (x *builtin) free()                          {}
+func (x *builtin) pid() int                       { return os.Getpid() }
+
+func (x *builtin) end() {
+	x.cancel()
+	x.toIt.Close()
+	x.fromIt.Close()
+}
+
+// serveBuiltin starts the server in bmcp itself for a browser.
+func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
+	if b.WSURL == "" {
+		return nil, fmt.Errorf("its tools drive browsers based on Chromium, not %s: --mcp %s has tools for others",
+			b.Type, DefaultChild)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "" // files are then those of the host's roots
+	}
+	in, toIt := io.Pipe()
+	fromIt, out := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
+	go func() {
+		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
+			Dir: dir, Only: c.Tools})
+		in.Close()
+		out.Close()
+		x.over <- err
+	}()
+	return x, nil
+}

@@ -1,0 +1,234 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"btools/lib/browse"
+)
+
+func click(ctx context.Context, r *reply, a struct {
+	Target      browse.Target
+	DoubleClick bool
+	Button      string
+	Modifiers   []string
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, err := t.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
+		Modifiers: a.Modifiers})
+	if err != nil {
+		return err
+	}
+	how := "Clicked"
+	if a.DoubleClick {
+		how = "Double-clicked"
+	}
+	r.did("%s %s", how, what)
+	return nil
+}
+
+func hover(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, err := t.Hover(ctx, a.Target)
+	if err == nil {
+		r.did("Moved the mouse over %s", what)
+	}
+	return err
+}
+
+func typeText(ctx context.Context, r *reply, a struct {
+	Target         browse.Target
+	Text           string
+	Submit, Slowly bool
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, err := t.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
+	if err != nil {
+		return err
+	}
+	r.did("Typed into %s", what)
+	if a.Submit {
+		r.did("Pressed Enter")
+	}
+	return nil
+}
+
+func fillForm(ctx context.Context, r *reply, a struct {
+	Fields []struct {
+		Target            browse.Target
+		Name, Type, Value string
+	}
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	for i, f := range a.Fields {
+		if err := fillField(ctx, r, t, f.Target, f.Type, f.Value); err != nil {
+			if left := len(a.Fields) - i - 1; left > 0 {
+				err = fmt.Errorf("%w (the %d fields after it were not filled)", err, left)
+			}
+			return fmt.Errorf("cannot fill %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func fillField(ctx context.Context, r *reply, t *browse.Tab, target browse.Target, kind, value string) error {
+	switch kind {
+	case "checkbox", "radio":
+		if value != "true" && value != "false" {
+			return fmt.Errorf("the value of a %s must be true or false, not %q", kind, value)
+		}
+		what, err := t.Check(ctx, target, value == "true")
+		if err == nil {
+			r.did("Set %s to %s", what, value)
+		}
+		return err
+	case "combobox":
+		what, labels, err := t.Choose(ctx, target, []string{value})
+		if err == nil {
+			r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+		}
+		return err
+	}
+	what, err := t.Type(ctx, target, value, false, false)
+	if err == nil {
+		r.did("Typed into %s", what)
+	}
+	return err
+}
+
+func selectOption(ctx context.Context, r *reply, a struct {
+	Target browse.Target
+	Values []string
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, labels, err := t.Choose(ctx, a.Target, a.Values)
+	if err == nil {
+		r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+	}
+	return err
+}
+
+func pressKey(ctx context.Context, r *reply, a struct{ Key string }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	if err = t.Press(ctx, a.Key); err == nil {
+		r.did("Pressed %s", a.Key)
+	}
+	return err
+}
+
+func drag(ctx context.Context, r *reply, a struct{ StartTarget, EndTarget browse.Target }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, onto, err := t.Drag(ctx, a.StartTarget, a.EndTarget)
+	if err == nil {
+		r.did("Dragged %s onto %s", what, onto)
+	}
+	return err
+}
+
+func drop(ctx context.Context, r *reply, a struct {
+	Target browse.Target
+	Paths  []string
+	Data   map[string]string
+}) error {
+	if len(a.Paths) == 0 && len(a.Data) == 0 {
+		return errors.New("one of paths and data is needed")
+	}
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	paths, err := r.readable(ctx, a.Paths)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	what, err := t.Drop(ctx, a.Target, a.Data, paths)
+	if err == nil {
+		r.did("Dropped %s onto %s", strings.Join(append(slices.Sorted(maps.Keys(a.Data)), paths...), ", "), what)
+	}
+	return err
+}
+
+func upload(ctx context.Context, r *reply, a struct{ Paths []string }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	paths, err := r.readable(ctx, a.Paths)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	if err = t.Upload(ctx, paths); err == nil {
+		r.did("Gave the file chooser %d files", len(paths))
+	}
+	return err
+}
+
+func handleDialog(ctx context.Context, r *reply, a struct {
+	Accept     bool
+	PromptText *string
+}) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	if err := t.HandleDialog(ctx, a.Accept, a.PromptText); err != nil {
+		return err
+	}
+	if a.Accept {
+		r.did("Accepted the dialog")
+	} else {
+		r.did("Dismissed the dialog")
+	}
+	return nil
+}
+
+func evaluate(ctx context.Context, r *reply, a struct {
+	Function, Filename string
+	Target             browse.Target
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	value, err := t.Evaluate(ctx, a.Function, a.Target)
+	if err != nil {
+		return err
+	}
+	r.page = pageState
+	return r.text(ctx, a.Filename, value, value)
+}

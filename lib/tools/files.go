@@ -1,0 +1,170 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"btools/lib/jsonrpc"
+)
+
+// text is the result, or is saved in a file if there is a name for it.
+func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
+	if filename == "" {
+		r.say("%s", shown)
+		return nil
+	}
+	path, err := r.save(ctx, filename, []byte(saved))
+	if err == nil {
+		r.say("Saved as %s", path)
+	}
+	return err
+}
+
+// save writes a file in one of the directories that the agent may use. A relative
+// name is one in the first of them.
+func (r *reply) save(ctx context.Context, name string, data []byte) (path string, err error) {
+	roots := r.server.allowed(ctx)
+	if len(roots) == 0 {
+		return "", errNoRoots
+	}
+	if path = name; !filepath.IsAbs(path) {
+		path = filepath.Join(roots[0], path)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+		return "", fmt.Errorf("cannot save %s: there is something that is not a file", name)
+	}
+	if !within(path, roots) {
+		return "", outside(path, roots)
+	}
+	f, err := os.CreateTemp(dir, ".btools-*")
+	if err != nil {
+		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
+	}
+	return path, nil
+}
+
+// readable are the files' own paths, if the agent may read them.
+func (r *reply) readable(ctx context.Context, names []string) (paths []string, err error) {
+	var roots []string
+	if len(names) > 0 {
+		if roots = r.server.allowed(ctx); len(roots) == 0 {
+			return nil, errNoRoots
+		}
+	}
+	for _, name := range names {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(roots[0], path)
+		}
+		path, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", name, unwrapped(err))
+		}
+		if !within(path, roots) {
+			return nil, outside(path, roots)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+var errNoRoots = errors.New("there is no directory whose files may be used: the host has named no root")
+
+func outside(path string, roots []string) error {
+	return fmt.Errorf("%s may not be used: files are to be in %s", path, strings.Join(roots, " or "))
+}
+
+func within(path string, roots []string) bool {
+	for _, root := range roots {
+		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
+			return true
+		}
+	}
+	return false
+}
+
+func unwrapped(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// rootsTimeout is how long a host may take to list its roots.
+const rootsTimeout = 5 * time.Second
+
+// allowed are the directories whose files the agent may use: the roots of its host,
+// or else the directory in which the host has started us.
+func (s *Server) allowed(ctx context.Context) []string {
+	s.mu.Lock()
+	roots, ask := s.roots, s.canList && s.roots == nil
+	answer := make(chan json.RawMessage, 1)
+	if ask {
+		s.asked["roots"] = answer
+	}
+	s.mu.Unlock()
+	if ask {
+		s.out.Write(jsonrpc.Request(json.RawMessage(`"roots"`), "roots/list", nil), false)
+		timer := time.NewTimer(rootsTimeout)
+		defer timer.Stop()
+		select {
+		case raw := <-answer:
+			for root := range jsonrpc.Elements(jsonrpc.Get(raw, "roots")) {
+				u, err := url.Parse(jsonrpc.GetString(root, "uri"))
+				if err == nil && u.Scheme == "file" {
+					roots = append(roots, filepath.FromSlash(u.Path))
+				}
+			}
+			s.mu.Lock()
+			s.roots = roots
+			s.mu.Unlock()
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if len(roots) == 0 && s.Dir != "" {
+		roots = []string{s.Dir}
+	}
+	var real []string
+	for _, root := range roots {
+		if path, err := filepath.EvalSymlinks(root); err == nil {
+			real = append(real, path)
+		}
+	}
+	return real
+}
+
+// typeOf is the type of an image that a file's name says.
+func typeOf(name string) string {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".jpg", ".jpeg":
+		return "jpeg"
+	case ".webp":
+		return "webp"
+	}
+	return "png"
+}
+
+func isText(b []byte) bool { return utf8.Valid(b) && !strings.ContainsRune(string(b), 0) }

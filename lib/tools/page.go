@@ -1,0 +1,273 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"btools/lib/browse"
+)
+
+// none is for tools without arguments.
+type none struct{}
+
+func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	address, err := t.Navigate(ctx, a.URL)
+	if err == nil {
+		r.did("Opened %s", oneLine(address))
+	}
+	return err
+}
+
+func back(ctx context.Context, r *reply, _ none) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	if err = t.Back(ctx); err == nil {
+		r.did("Went back")
+	}
+	return err
+}
+
+func snapshot(ctx context.Context, r *reply, a struct {
+	Target   browse.Target
+	Filename string
+	Depth    *int
+	Boxes    bool
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	o := browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes}
+	r.page = pageState
+	if a.Filename == "" && a.Target == "" {
+		r.page, r.snapshot = pageSnapshot, o
+		return nil
+	}
+	text, err := t.Snapshot(ctx, o)
+	if err != nil {
+		return err
+	}
+	return r.text(ctx, a.Filename, fenced("yaml", text), text)
+}
+
+func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	is, err := searched(a.Text, a.Regex)
+	if err != nil {
+		return err
+	}
+	text, err := t.Snapshot(ctx, browse.SnapshotOptions{})
+	if err != nil {
+		return err
+	}
+	found, n := matches(text, is)
+	if n == 0 {
+		r.say("Nothing in the page matches.")
+		return nil
+	}
+	r.say("%d matches:", n)
+	return r.text(ctx, a.Filename, fenced("yaml", found), found)
+}
+
+func waitFor(ctx context.Context, r *reply, a struct {
+	Time           *float64
+	Text, TextGone string
+}) error {
+	if a.Time == nil && a.Text == "" && a.TextGone == "" {
+		return fmt.Errorf("one of time, text and textGone is needed")
+	}
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	r.page = pageChanges
+	if a.Time != nil {
+		wait := min(max(time.Duration(*a.Time*float64(time.Second)), 0), maxWait)
+		select {
+		case <-time.After(wait):
+			r.say("Waited for %v", wait)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if a.TextGone != "" {
+		if err := t.AwaitText(ctx, a.TextGone, false, maxWait); err != nil {
+			return err
+		}
+		r.say("The text %q is gone", a.TextGone)
+	}
+	if a.Text != "" {
+		if err := t.AwaitText(ctx, a.Text, true, maxWait); err != nil {
+			return err
+		}
+		r.say("The text %q is there", a.Text)
+	}
+	return nil
+}
+
+// maxWait is how long an agent can wait in one call.
+const maxWait = 30 * time.Second
+
+func tabs(ctx context.Context, r *reply, a struct {
+	Action string
+	Index  *float64
+	URL    string
+}) error {
+	b, err := r.server.connect(ctx)
+	if err != nil {
+		return err
+	}
+	r.browser = b
+	index := -1
+	if a.Index != nil {
+		if index = int(*a.Index); index < 0 {
+			return fmt.Errorf("index must be at least 0, not %d", index)
+		}
+	}
+	switch a.Action {
+	case "new":
+		t, err := b.New(ctx)
+		if err != nil {
+			return err
+		}
+		r.page = pageChanges
+		if a.URL != "" {
+			if _, err := t.Navigate(ctx, a.URL); err != nil {
+				return err
+			}
+		}
+	case "select":
+		if index < 0 {
+			return fmt.Errorf("index is missing: browser_tabs with the action list shows the tabs")
+		}
+		r.page = pageChanges
+		if err := b.Select(ctx, index); err != nil {
+			return err
+		}
+	case "close":
+		if err := b.CloseTab(ctx, index); err != nil {
+			return err
+		}
+	}
+	r.showTabs = true
+	return nil
+}
+
+func closePage(ctx context.Context, r *reply, _ none) error {
+	b, err := r.server.connect(ctx)
+	if err != nil {
+		return err
+	}
+	r.browser, r.showTabs = b, true
+	return b.CloseTab(ctx, -1)
+}
+
+func screenshot(ctx context.Context, r *reply, a struct {
+	Target         browse.Target
+	Type, Filename string
+	FullPage       bool
+	Scale          string
+}) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Target != "" && a.FullPage {
+		return fmt.Errorf("fullPage is for the page, not for an element: leave out one of fullPage and target")
+	}
+	if a.Type == "" {
+		a.Type = typeOf(a.Filename)
+	}
+	s, err := t.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
+		Device: a.Scale == "device"})
+	if err != nil {
+		return err
+	}
+	note := ""
+	if s.Note != "" {
+		note = " (" + s.Note + ")"
+	}
+	if a.Filename != "" {
+		path, err := r.save(ctx, a.Filename, s.Data)
+		if err != nil {
+			return err
+		}
+		r.say("Screenshot of %s saved as %s%s", s.What, path, note)
+	} else {
+		r.say("Screenshot of %s%s", s.What, note)
+	}
+	r.image(s.Data, "image/"+a.Type)
+	return nil
+}
+
+func savePDF(ctx context.Context, r *reply, a struct{ Filename string }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Filename == "" {
+		a.Filename = time.Now().Format("page-20060102-150405.000.pdf")
+	}
+	data, err := t.PDF(ctx)
+	if err != nil {
+		return err
+	}
+	path, err := r.save(ctx, a.Filename, data)
+	if err == nil {
+		r.say("PDF of the page, %d KiB, saved as %s", (len(data)+1023)/1024, path)
+	}
+	return err
+}
+
+func resize(ctx context.Context, r *reply, a struct{ Width, Height float64 }) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	if err = t.Resize(ctx, int(a.Width), int(a.Height)); err == nil {
+		r.did("Set the viewport to %d×%d", int(a.Width), int(a.Height))
+	}
+	return err
+}
+
+// mediaFeatures are the CSS names of the features that can be emulated.
+var mediaFeatures = map[string]string{"colorScheme": "prefers-color-scheme", "reducedMotion": "prefers-reduced-motion",
+	"forcedColors": "forced-colors", "contrast": "prefers-contrast"}
+
+func emulateMedia(ctx context.Context, r *reply, a map[string]*string) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	var did []string
+	for name, value := range a {
+		set := ""
+		if value != nil {
+			set = *value
+		}
+		did = append(did, fmt.Sprintf("%s: %s", name, set))
+		if name == "media" {
+			t.SetMedia(set)
+		} else if css := mediaFeatures[name]; css != "" {
+			t.SetMediaFeature(css, set)
+		}
+	}
+	slices.Sort(did)
+	if err = t.EmulateMedia(ctx); err == nil {
+		r.did("Emulates %v", did)
+	}
+	return err
+}

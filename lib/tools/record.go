@@ -1,0 +1,167 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/browse"
+)
+
+// levels are the levels of the console, the most severe first.
+var levels = []string{"error", "warning", "info", "debug"}
+
+func console(ctx context.Context, r *reply, a struct {
+	Level, Filename string
+	All             bool
+}) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	most := slices.Index(levels, "info")
+	if a.Level != "" {
+		most = slices.Index(levels, a.Level)
+	}
+	var lines []string
+	counts := map[string]int{}
+	messages := t.Console(a.All)
+	for _, m := range messages {
+		counts[m.Level]++
+		if slices.Index(levels, m.Level) > most {
+			continue
+		}
+		at := ""
+		if m.URL != "" {
+			at = fmt.Sprintf(" @ %s:%d", m.URL, m.Line+1)
+		}
+		lines = append(lines, fmt.Sprintf("[%s] %s%s", strings.ToUpper(m.Kind), m.Text, at))
+	}
+	r.say("Total messages: %d (Errors: %d, Warnings: %d)", len(messages), counts["error"], counts["warning"])
+	if lines == nil {
+		return nil
+	}
+	text := strings.Join(lines, "\n")
+	return r.text(ctx, a.Filename, fenced("", text), text)
+}
+
+// dynamic are the types of requests that scripts make.
+var dynamic = []string{"fetch", "xhr", "websocket", "eventsource"}
+
+// isStatic reports whether a request is for a part of the page that is seldom of
+// interest, and came.
+func isStatic(q browse.Request) bool {
+	return q.Failure == "" && q.Status < 400 && !slices.Contains(dynamic, q.Type)
+}
+
+func networkRequests(ctx context.Context, r *reply, a struct {
+	Static           bool
+	Filter, Filename string
+}) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	var filter *regexp.Regexp
+	if a.Filter != "" {
+		if filter, err = regexp.Compile(a.Filter); err != nil {
+			return fmt.Errorf("filter is not a regular expression: %w", err)
+		}
+	}
+	var lines []string
+	hidden := 0
+	for i, q := range t.Requests() {
+		switch {
+		case filter != nil && !filter.MatchString(q.URL):
+			continue
+		case !a.Static && isStatic(q):
+			hidden++
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%d. [%s] %s => %s", i+1, q.Method, q.URL, outcome(q)))
+	}
+	if lines != nil {
+		text := strings.Join(lines, "\n")
+		if err := r.text(ctx, a.Filename, text, text); err != nil {
+			return err
+		}
+	}
+	if hidden > 0 {
+		r.say("%d requests for static resources are not shown: static shows them", hidden)
+	} else if lines == nil {
+		r.say("There are no requests.")
+	}
+	return nil
+}
+
+func outcome(q browse.Request) string {
+	switch {
+	case q.Failure != "":
+		return "[FAILED] " + q.Failure
+	case q.Status == 0:
+		return "[pending]"
+	}
+	words := q.StatusText
+	if words == "" {
+		words = http.StatusText(q.Status)
+	}
+	return fmt.Sprintf("[%d] %s", q.Status, words)
+}
+
+func networkRequest(ctx context.Context, r *reply, a struct {
+	Index          float64
+	Part, Filename string
+}) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	all := t.Requests()
+	if int(a.Index) > len(all) {
+		return fmt.Errorf("there is no request %d: there are %d", int(a.Index), len(all))
+	}
+	q := all[int(a.Index)-1]
+	var text string
+	switch a.Part {
+	case "request-headers":
+		text = headers(q.Sent, "")
+	case "request-body":
+		text = q.Body
+	case "response-headers":
+		text = headers(q.Received, "")
+	case "response-body":
+		body, err := t.ResponseBody(ctx, q)
+		if err != nil {
+			return err
+		}
+		if a.Filename == "" && !isText(body) {
+			return fmt.Errorf("the body is binary, %d bytes of the type %s: give a filename to save it", len(body),
+				q.MimeType)
+		}
+		text = string(body)
+	default:
+		text = fmt.Sprintf("#%d [%s] %s\n\n  General\n", int(a.Index), q.Method, q.URL)
+		text += fmt.Sprintf("    status:    %s\n    duration:  %v\n    type:      %s\n    mimeType:  %s\n", outcome(q),
+			q.Duration.Round(time.Millisecond), q.Type, q.MimeType)
+		text += "\n  Request headers\n" + headers(q.Sent, "    ")
+		text += "\n  Response headers\n" + headers(q.Received, "    ")
+		if q.Body != "" {
+			text += "\n  Request body: part=\"request-body\" shows it"
+		}
+		text = strings.TrimRight(text, "\n") + "\n\npart=\"response-body\" shows the body of the response."
+	}
+	return r.text(ctx, a.Filename, fenced("", text), text)
+}
+
+func headers(h map[string]string, pad string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		fmt.Fprintf(&b, "%s%s: %s\n", pad, strings.ToLower(name), oneLine(h[name]))
+	}
+	return b.String()
+}

@@ -1,0 +1,191 @@
+package tools
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"btools/lib/browse"
+)
+
+// result is the result of a call, as MCP has it.
+type result struct {
+	Content    []content `json:"content"`
+	Structured any       `json:"structuredContent,omitempty"`
+	IsError    bool      `json:"isError,omitempty"`
+}
+
+// content is a part of a result.
+type content struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Data     string `json:"data,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+}
+
+func failed(err error) *result {
+	return &result{Content: []content{{Type: "text", Text: "### Error\n" + err.Error()}}, IsError: true}
+}
+
+// reply collects what a call has to tell.
+type reply struct {
+	server  *Server
+	browser *browse.Browser // nil: the tool needed none
+	tab     *browse.Tab
+
+	results    []string
+	actions    []string
+	images     []content
+	structured any
+
+	showTabs bool
+	// What is shown of the page: nothing, its address and title, or a snapshot too.
+	page     pageView
+	snapshot browse.SnapshotOptions
+}
+
+type pageView int
+
+const (
+	noPage pageView = iota
+	pageState
+	pageChanges  // and what the snapshot has that the last one had not
+	pageSnapshot // and the whole snapshot
+)
+
+// say adds to the result itself.
+func (r *reply) say(format string, args ...any) {
+	r.results = append(r.results, fmt.Sprintf(format, args...))
+}
+
+// did tells of an action.
+func (r *reply) did(format string, args ...any) {
+	r.actions = append(r.actions, "- "+fmt.Sprintf(format, args...))
+}
+
+// image adds an image.
+func (r *reply) image(data []byte, mime string) {
+	r.images = append(r.images, content{Type: "image", Data: base64.StdEncoding.EncodeToString(data), MimeType: mime})
+}
+
+// use connects to the browser and returns the current tab.
+func (r *reply) use(ctx context.Context) (*browse.Tab, error) {
+	b, err := r.server.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.browser = b
+	if r.tab, err = b.Current(ctx); err != nil {
+		return nil, err
+	}
+	return r.tab, nil
+}
+
+// errModal is the error of a tool that cannot do anything while a dialog is open.
+var errModal = errors.New("a dialog is open, which stops the page: call browser_handle_dialog first")
+
+// act is use for a tool that cannot work while a dialog is open.
+func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
+	t, err := r.use(ctx)
+	if err == nil && t.HasDialog() {
+		r.page = pageState
+		return nil, errModal
+	}
+	return t, err
+}
+
+// result writes the sections of the result.
+func (r *reply) result(ctx context.Context, err error) *result {
+	var b strings.Builder
+	section := func(head string, lines ...string) {
+		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+		if len(lines) > 0 {
+			fmt.Fprintf(&b, "### %s\n%s\n", head, strings.Join(lines, "\n"))
+		}
+	}
+	if err != nil {
+		section("Error", err.Error())
+	}
+	section("Result", r.results...)
+	section("Action", r.actions...)
+	if r.browser != nil {
+		r.view(ctx, err, section)
+	}
+	out := &result{Structured: r.structured, IsError: err != nil}
+	if text := strings.TrimSuffix(b.String(), "\n"); text != "" || len(r.images) == 0 {
+		out.Content = append(out.Content, content{Type: "text", Text: text})
+	}
+	out.Content = append(out.Content, r.images...)
+	return out
+}
+
+// view writes the sections on the browser and the page.
+func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) {
+	if r.showTabs || r.page >= pageChanges && r.browser.Count() > 1 {
+		section("Open tabs", tabLines(r.browser.Tabs(ctx))...)
+	}
+	t, gone := r.browser.Current(ctx)
+	if r.page == noPage || gone != nil || ctx.Err() != nil {
+		return
+	}
+	state := t.State(ctx)
+	lines := []string{"- Page URL: " + oneLine(state.URL)}
+	if state.Title != "" {
+		lines = append(lines, "- Page Title: "+oneLine(state.Title))
+	}
+	if state.Errors+state.Warnings > 0 {
+		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
+	}
+	section("Page", lines...)
+	var modals []string
+	for _, m := range t.Modals() {
+		modals = append(modals, "- "+oneLine(m))
+	}
+	section("Modal state", modals...)
+	if r.page < pageChanges || err != nil || t.HasDialog() {
+		return
+	}
+	var text string
+	if r.page == pageChanges {
+		text, err = t.Changes(ctx)
+	} else {
+		text, err = t.Snapshot(ctx, r.snapshot)
+	}
+	switch {
+	case err != nil:
+		section("Snapshot", "There is none: "+err.Error())
+	case text == "":
+		section("Snapshot", "The page has not changed.")
+	default:
+		section("Snapshot", fenced("yaml", text))
+	}
+}
+
+// fenced is text that comes from a page: an agent is to see where it ends.
+func fenced(kind, text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + kind + "\n" + text + "\n" + fence
+}
+
+// oneLine is a text of a page without what could be read as another section.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func tabLines(tabs []browse.TabState) (lines []string) {
+	for i, t := range tabs {
+		current := ""
+		if t.Current {
+			current = "(current) "
+		}
+		lines = append(lines, fmt.Sprintf("- %d: %s[%s](%s)", i, current, oneLine(t.Title), t.URL))
+	}
+	if lines == nil {
+		lines = []string{"No open tabs. Navigate to a URL to create one."}
+	}
+	return lines
+}

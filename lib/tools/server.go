@@ -1,0 +1,251 @@
+// Package tools is an MCP server with tools for browsing, for one session of an
+// agent: what the tools are called, what they take and how their results read, as
+// @playwright/mcp has it where it has the tool. What they do is in browse.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/browse"
+	"btools/lib/jsonrpc"
+	"btools/lib/spell"
+)
+
+// Options configure a server.
+type Options struct {
+	Endpoint string // the WebSocket URL of the browser
+	HTTPURL  string // of the same endpoint
+	Release  string
+	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
+	Only     []string // the names of the tools; nil: all
+}
+
+// Server serves one session.
+type Server struct {
+	Options
+	out *jsonrpc.Writer
+
+	turn chan struct{} // has one element: the right to use the page
+
+	mu      sync.Mutex
+	browser *browse.Browser // nil: not connected
+	calls   map[string]context.CancelFunc
+	asked   map[string]chan json.RawMessage // the requests to the host
+	canList bool                            // the host lists its roots
+	roots   []string                        // nil: not asked yet
+	work    sync.WaitGroup
+}
+
+// maxWaiting is how many bytes of answers wait for a host that does not read.
+const maxWaiting = 64 << 20
+
+// Serve serves a host until the end of its messages, or of the context.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
+		calls: map[string]context.CancelFunc{}, asked: map[string]chan json.RawMessage{}}
+	s.turn <- struct{}{}
+	ctx, end := context.WithCancel(ctx)
+	defer s.close()
+	defer end()
+	lines := jsonrpc.NewReader(in)
+	for {
+		line, err := lines.Line()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			s.out.Write(jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: %v", err)), false)
+			continue
+		}
+		s.handle(ctx, m)
+	}
+}
+
+func (s *Server) close() {
+	s.work.Wait()
+	s.mu.Lock()
+	b := s.browser
+	s.browser = nil
+	s.mu.Unlock()
+	if b != nil {
+		b.Close()
+	}
+	<-s.out.Close()
+}
+
+func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
+	switch {
+	case m.IsResponse():
+		s.mu.Lock()
+		answer := s.asked[jsonrpc.GetString(m.ID)]
+		delete(s.asked, jsonrpc.GetString(m.ID))
+		s.mu.Unlock()
+		if answer != nil {
+			answer <- m.Result
+		}
+	case m.IsNotification():
+		switch m.Method {
+		case "notifications/cancelled":
+			s.mu.Lock()
+			cancel := s.calls[string(jsonrpc.Get(m.Params, "requestId"))]
+			s.mu.Unlock()
+			if cancel != nil {
+				cancel()
+			}
+		case "notifications/roots/list_changed":
+			s.mu.Lock()
+			s.roots = nil
+			s.mu.Unlock()
+		}
+	case m.Method == "initialize":
+		s.mu.Lock()
+		s.canList = jsonrpc.Get(m.Params, "capabilities", "roots") != nil
+		s.mu.Unlock()
+		s.answer(m.ID, map[string]any{"protocolVersion": jsonrpc.GetString(m.Params, "protocolVersion"),
+			"capabilities": map[string]any{"tools": struct{}{}},
+			"serverInfo":   map[string]string{"name": "builtin", "version": s.Release}})
+	case m.Method == "ping":
+		s.answer(m.ID, struct{}{})
+	case m.Method == "tools/list":
+		s.answer(m.ID, map[string]any{"tools": s.list()})
+	case m.Method == "tools/call":
+		s.call(ctx, m)
+	default:
+		s.out.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method)),
+			false)
+	}
+}
+
+func (s *Server) answer(id json.RawMessage, result any) {
+	raw, err := json.Marshal(result)
+	if err != nil {
+		raw, _ = json.Marshal(failed(err))
+	}
+	s.out.Write(jsonrpc.Response(id, raw), false)
+}
+
+// Names are the names of the tools, of a group of them, or those that are given,
+// separated by commas: core, all, browser_click,browser_navigate.
+func Names(selection string) (names []string, err error) {
+	for _, word := range strings.Split(selection, ",") {
+		word = strings.TrimSpace(word)
+		n := len(names)
+		for _, t := range table {
+			if word == "all" || word == "core" && !t.extra || word == t.name || "browser_"+word == t.name {
+				names = append(names, t.name)
+			}
+		}
+		if len(names) == n {
+			var known []string
+			for _, t := range table {
+				known = append(known, t.name)
+			}
+			if near := spell.Nearest(word, known); near != "" {
+				return nil, fmt.Errorf("there is no tool %q: did you mean %s?", word, near)
+			}
+			return nil, fmt.Errorf("there is no tool %q: there are core, all and the names that tools/list shows", word)
+		}
+	}
+	return names, nil
+}
+
+func (s *Server) has(name string) bool { return s.Only == nil || slices.Contains(s.Only, name) }
+
+func (s *Server) list() []json.RawMessage { return List(s.Only) }
+
+// List are the tools with these names as tools/list has them; nil: all.
+func List(only []string) (all []json.RawMessage) {
+	for i := range table {
+		if only == nil || slices.Contains(only, table[i].name) {
+			all = append(all, table[i].listed)
+		}
+	}
+	return all
+}
+
+// callTimeout bounds a call, whatever the page does. It is more than each tool's own
+// bounds.
+const callTimeout = 2 * time.Minute
+
+// call runs a tool. Calls take turns, in the order in which they came.
+func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
+	name, args := jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")
+	t := find(name)
+	if t == nil || !s.has(name) {
+		s.out.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no tool %q", name)), false)
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("%s did not end within %v", name, callTimeout))
+	id := string(m.ID)
+	s.mu.Lock()
+	s.calls[id] = cancel
+	before := s.turn
+	after := make(chan struct{}, 1)
+	if !t.free {
+		s.turn = after
+	}
+	s.mu.Unlock()
+	s.work.Go(func() {
+		defer cancel()
+		if !t.free {
+			<-before
+			defer func() { after <- struct{}{} }()
+		}
+		result := s.do(ctx, t, args)
+		s.mu.Lock()
+		delete(s.calls, id)
+		s.mu.Unlock()
+		s.answer(m.ID, result)
+	})
+}
+
+// do runs a tool and returns its result.
+func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result {
+	if err := context.Cause(ctx); err != nil {
+		return failed(err)
+	}
+	if err := t.input.Check(args); err != nil {
+		return failed(err)
+	}
+	r := &reply{server: s}
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	err := t.run(ctx, r, args)
+	return r.result(ctx, err)
+}
+
+// connect returns the browser. It connects at the first call that needs it, and again
+// when the connection has ended.
+func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
+	s.mu.Lock()
+	b := s.browser
+	s.mu.Unlock()
+	if b != nil {
+		select {
+		case <-b.Gone():
+		default:
+			return b, nil
+		}
+	}
+	b, err := browse.Open(ctx, s.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.browser = b
+	s.mu.Unlock()
+	return b, nil
+}

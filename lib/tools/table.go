@@ -1,0 +1,154 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+
+	"btools/lib/schema"
+)
+
+// tool is one line of the table.
+type tool struct {
+	name, title, description string
+	effect                   effect
+	extra                    bool // not one of those that @playwright/mcp lists by default
+	free                     bool // it does not use the page, and takes no turn
+	run                      runner
+
+	input  *schema.Schema
+	listed json.RawMessage
+}
+
+// runner runs a tool with arguments that have been checked.
+type runner func(ctx context.Context, r *reply, args json.RawMessage) error
+
+// effect is what a host is told of a tool's effect.
+type effect int
+
+const (
+	reads effect = iota
+	acts
+	destroys
+)
+
+// schemas has the JSON Schemas of the arguments, in TOOL.json, and those of structured
+// results, in TOOL.output.json.
+//
+//go:embed schemas/*.json
+var schemas embed.FS
+
+// with is a tool's function with its arguments decoded.
+func with[T any](f func(ctx context.Context, r *reply, args T) error) runner {
+	return func(ctx context.Context, r *reply, raw json.RawMessage) error {
+		var args T
+		if err := json.Unmarshal(raw, &args); err != nil {
+			return err
+		}
+		return f(ctx, r, args)
+	}
+}
+
+func schemaFile(name string) json.RawMessage {
+	b, err := schemas.ReadFile("schemas/" + name + ".json")
+	if err != nil {
+		return nil
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, b); err != nil {
+		panic(err) // it is ours
+	}
+	return out.Bytes()
+}
+
+func init() {
+	for i := range table {
+		t := &table[i]
+		input := schemaFile(t.name)
+		t.input = &schema.Schema{}
+		if err := json.Unmarshal(input, t.input); err != nil {
+			panic(t.name + ": " + err.Error()) // it is ours
+		}
+		hints := map[string]any{"title": t.title}
+		switch t.effect {
+		case reads:
+			hints["readOnlyHint"] = true
+		case acts:
+			hints["destructiveHint"] = false
+		}
+		listed := map[string]any{"name": t.name, "description": t.description, "inputSchema": input,
+			"annotations": hints}
+		if output := schemaFile(t.name + ".output"); output != nil {
+			listed["outputSchema"] = output
+		}
+		t.listed, _ = json.Marshal(listed)
+	}
+}
+
+func find(name string) *tool {
+	for i := range table {
+		if table[i].name == name {
+			return &table[i]
+		}
+	}
+	return nil
+}
+
+// table is what there is.
+var table = []tool{
+	{name: "browser_navigate", title: "Navigate", description: "Open a URL in the current tab", effect: acts,
+		run: with(navigate)},
+	{name: "browser_navigate_back", title: "Go back", description: "Go back in the history", effect: acts,
+		run: with(back)},
+	{name: "browser_snapshot", title: "Page snapshot",
+		description: "The accessibility tree of the page with a ref for each element. Better than a screenshot",
+		run:         with(snapshot)},
+	{name: "browser_find", title: "Find in page",
+		description: "The lines of the snapshot that have a text, with their surroundings. Cheaper than a snapshot",
+		run:         with(findText)},
+	{name: "browser_click", title: "Click", description: "Click an element", effect: destroys, run: with(click)},
+	{name: "browser_hover", title: "Hover", description: "Move the mouse over an element", effect: acts,
+		run: with(hover)},
+	{name: "browser_type", title: "Type text", description: "Replace the text of an editable element",
+		effect: destroys, run: with(typeText)},
+	{name: "browser_fill_form", title: "Fill form", description: "Fill several form fields", effect: destroys,
+		run: with(fillForm)},
+	{name: "browser_select_option", title: "Select option", description: "Choose options of a select",
+		effect: destroys, run: with(selectOption)},
+	{name: "browser_press_key", title: "Press key", description: "Press a key or a combination", effect: destroys,
+		run: with(pressKey)},
+	{name: "browser_drag", title: "Drag", description: "Drag an element onto another one", effect: destroys,
+		run: with(drag)},
+	{name: "browser_drop", title: "Drop", description: "Drop files or data from outside the page onto an element",
+		effect: destroys, run: with(drop)},
+	{name: "browser_file_upload", title: "Upload files",
+		description: "Give the open file chooser files; without paths, cancel it", effect: destroys, run: with(upload)},
+	{name: "browser_handle_dialog", title: "Handle dialog", description: "Accept or dismiss the open dialog",
+		effect: destroys, run: with(handleDialog)},
+	{name: "browser_evaluate", title: "Evaluate JavaScript",
+		description: "Call a JavaScript function in the page, with the element if a target is given", effect: destroys,
+		run: with(evaluate)},
+	{name: "browser_wait_for", title: "Wait", description: "Wait for a text to appear or to disappear, or for a time",
+		run: with(waitFor)},
+	{name: "browser_tabs", title: "Tabs", description: "List, open, close or select a tab", effect: destroys,
+		run: with(tabs)},
+	{name: "browser_take_screenshot", title: "Screenshot", description: "An image of the page or of an element",
+		run: with(screenshot)},
+	{name: "browser_pdf_save", title: "Save as PDF", description: "Save the page as a PDF file", extra: true,
+		run: with(savePDF)},
+	{name: "browser_console_messages", title: "Console", description: "The messages of the console",
+		run: with(console)},
+	{name: "browser_network_requests", title: "Network requests",
+		description: "The requests of the page, numbered", run: with(networkRequests)},
+	{name: "browser_network_request", title: "Network request",
+		description: "Headers and bodies of a request, by its number in browser_network_requests",
+		run:         with(networkRequest)},
+	{name: "browser_emulate_media", title: "Emulate media",
+		description: "Emulate CSS media features; what is left out stays, null ends it", effect: acts,
+		run: with(emulateMedia)},
+	{name: "browser_resize", title: "Resize", description: "Set the size of the viewport", effect: acts,
+		run: with(resize)},
+	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
+		run: with(closePage)},
+}
