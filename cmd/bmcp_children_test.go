@@ -104,12 +104,8 @@ func TestMCPNothingOfTheOpenDirectoryIsRun(t *testing.T) {
 		write(t, repo+"/node_modules/.bin/"+name, note)
 		write(t, repo+"/"+name, note)
 	}
-	for _, spec := range []string{"", "npx -y @playwright/mcp@0.0.83", "@playwright/mcp"} {
-		var args []string
-		if spec != "" {
-			args = []string{"--mcp", spec}
-		}
-		c := w.cmd("bmcp", args...)
+	for _, spec := range []string{"npx -y @playwright/mcp@0.0.83", "@playwright/mcp"} {
+		c := w.cmd("bmcp", "--mcp", spec)
 		c.Env = slices.Concat(w.env, w.home(good), []string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"})
 		c.Dir = repo
 		m := w.attach(c)
@@ -310,7 +306,8 @@ func TestMCPMissingChild(t *testing.T) {
 	empty := w.dir + "/empty"
 	os.Mkdir(empty, 0o755)
 	for why, args := range map[string][]string{
-		"cannot start child playwright: cannot run npx: not found on PATH: install Node.js, which has it": nil,
+		"cannot start child playwright: cannot run npx: not found on PATH: install Node.js, which has it": {"--mcp",
+			"@playwright/mcp"},
 		"cannot start child gone: cannot run /nonexistent/server: no such file or directory": {"--mcp",
 			"gone=/nonexistent/server"},
 	} {

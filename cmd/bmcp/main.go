@@ -21,8 +21,10 @@ func main() {
 			Do: command.Run,
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children,
-					Usage: "run the MCP server `[NAME=]SPEC`, an npm package or a command with its arguments " +
-						"(repeatable; default: @playwright/mcp)"},
+					Usage: "run the MCP server `[NAME=]SPEC`: builtin, an npm package or a command with its " +
+						"arguments (repeatable; default: builtin)"},
+				&ucli.StringFlag{Name: "tools", Category: children,
+					Usage: "of builtin's tools, list core, all, or those of `NAME,…` (default: all)"},
 				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},

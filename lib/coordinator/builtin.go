@@ -36,7 +36,7 @@ func (x *builtin) end() {
 func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
 	if b.WSURL == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, not %s: --mcp %s has tools for others",
-			b.Type, DefaultChild)
+			b.Type, PlaywrightChild)
 	}
 	dir, err := os.Getwd()
 	if err != nil {

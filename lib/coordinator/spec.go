@@ -19,12 +19,13 @@ import (
 	"btools/lib/wsl"
 )
 
-// DefaultChild is the child that is run if none is configured, at the version
-// that it is tested with.
-const DefaultChild = "@playwright/mcp@0.0.83"
-
-// BuiltinChild names the server with browsing tools in bmcp itself.
+// BuiltinChild names the server with tools for browsing in bmcp itself, which is
+// the child if none is configured.
 const BuiltinChild = "builtin"
+
+// PlaywrightChild is the child for browsers that only Playwright drives, if none is
+// configured, at the version that it is tested with.
+const PlaywrightChild = "@playwright/mcp@0.0.83"
 
 // Prefixes of a child's tools.
 const (
@@ -66,7 +67,8 @@ func ParseChild(spec string) (Child, error) {
 		return c, err
 	}
 	if len(c.Argv) == 0 {
-		return c, fmt.Errorf("names no MCP server: it is a package such as %s, or a command", DefaultChild)
+		return c, fmt.Errorf("names no MCP server: it is %s, a package such as %s, or a command", BuiltinChild,
+			PlaywrightChild)
 	}
 	if c.Argv[0] == BuiltinChild {
 		if len(c.Argv) > 1 {
@@ -97,7 +99,7 @@ var packages = []string{"chrome-devtools-mcp"}
 // programOf is the program on PATH that does for a package, "" if none does.
 func programOf(pkg string) string {
 	switch {
-	case pkg == DefaultChild:
+	case pkg == PlaywrightChild:
 		return "playwright-mcp"
 	case slices.Contains(packages, pkg):
 		return pkg

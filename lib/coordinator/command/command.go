@@ -37,6 +37,7 @@ import (
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
 	"btools/lib/terminal"
+	"btools/lib/tools"
 	"btools/lib/wsl"
 )
 
@@ -54,6 +55,10 @@ func Run(c *cli.Context) error {
 		return err
 	}
 	children, err := children(c)
+	if err != nil {
+		return err
+	}
+	only, err := toolNames(c, children)
 	if err != nil {
 		return err
 	}
@@ -87,9 +92,9 @@ func Run(c *cli.Context) error {
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
-		Children: children, Browsers: browsers, Release: cli.Release, CacheDir: cacheDir(c.Getenv, c.Home()),
-		Detect: detect,
-		Eager:  c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
+		Children: children, Tools: only, Browsers: browsers, Release: cli.Release,
+		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect,
+		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }
 	if web != nil {
@@ -242,7 +247,11 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		}
 	}
 	if len(all) == 0 {
-		child, err := coordinator.ParseChild(coordinator.DefaultChild)
+		spec := coordinator.BuiltinChild
+		if b := c.String("browser"); b == record.Firefox || b == record.WebKit {
+			spec = coordinator.PlaywrightChild // which launches them
+		}
+		child, err := coordinator.ParseChild(spec)
 		if err != nil {
 			return nil, err
 		}
@@ -257,6 +266,22 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		seen[all[i].Name] = true
 	}
 	return all, nil
+}
+
+// toolNames are the tools that --tools chooses; nil: all.
+func toolNames(c *cli.Context, children []coordinator.Child) ([]string, error) {
+	selection := c.String("tools")
+	if selection == "" {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(children, func(child coordinator.Child) bool { return child.Builtin }) {
+		return nil, c.UsageError("--tools is for the child %s, which does not run", coordinator.BuiltinChild)
+	}
+	names, err := tools.Names(selection)
+	if err != nil {
+		return nil, c.UsageError("--tools: %v", err)
+	}
+	return names, nil
 }
 
 // there says why a command can't be run as it is, nil if it can. From WSL,

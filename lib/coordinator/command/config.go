@@ -113,7 +113,10 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 		if err := conflicts(entry); err != nil {
 			return err
 		}
-		_, err := children(entry)
+		all, err := children(entry)
+		if err == nil {
+			_, err = toolNames(entry, all)
+		}
 		var e *exit.Error
 		if errors.As(err, &e) && (e.Code == exit.NotFound || e.Code == exit.CannotRun) {
 			c.Log.Warn(err.Error())

@@ -1,0 +1,95 @@
+package browse
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNormalize(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://example.org/a b": "https://example.org/a b",
+		"example.org":             "https://example.org",
+		"localhost:8080/x":        "http://localhost:8080/x",
+		"127.0.0.1:80":            "http://127.0.0.1:80",
+		"[::1]:80":                "http://[::1]:80",
+		"example.org:8443":        "https://example.org:8443",
+		"about:blank":             "about:blank",
+		"data:text/html,x":        "data:text/html,x",
+		" file:///tmp ":           "file:///tmp",
+	} {
+		if got, err := normalize(address); got != want {
+			t.Errorf("%q is %q (%v), want %q", address, got, err, want)
+		}
+	}
+	for _, address := range []string{"", "  ", "http://%zz"} {
+		if got, err := normalize(address); err == nil {
+			t.Errorf("%q is %q", address, got)
+		}
+	}
+}
+
+// A combination presses its modifiers first, and types nothing with Control.
+func TestPress(t *testing.T) {
+	for combination, want := range map[string]string{
+		"a":         "keyDown a a, keyUp a",
+		"A":         "keyDown A A, keyUp A",
+		"Enter":     "keyDown Enter \r, keyUp Enter",
+		"Control+a": "rawKeyDown Control, rawKeyDown a, keyUp a, keyUp Control",
+		"Shift+a":   "rawKeyDown Shift, keyDown A A, keyUp A, keyUp Shift",
+		"+":         "keyDown + +, keyUp +",
+		"Control++": "rawKeyDown Control, rawKeyDown +, keyUp +, keyUp Control",
+		"F5":        "rawKeyDown F5, keyUp F5",
+		"Esc":       "rawKeyDown Escape, keyUp Escape",
+		"é":         "insertText é",
+	} {
+		events, err := press(combination)
+		if err != nil {
+			t.Errorf("%s: %v", combination, err)
+			continue
+		}
+		var got []string
+		for _, e := range events {
+			if p, ok := e.params.(map[string]string); ok {
+				got = append(got, "insertText "+p["text"])
+				continue
+			}
+			p := e.params.(map[string]any)
+			word := p["type"].(string) + " " + p["key"].(string)
+			if text, ok := p["text"].(string); ok {
+				word += " " + text
+			}
+			got = append(got, word)
+		}
+		if s := strings.Join(got, ", "); s != want {
+			t.Errorf("%s: %q, want %q", combination, s, want)
+		}
+	}
+	for _, bad := range []string{"", "Nonsense", "a+b", "Hyper+a"} {
+		if _, err := press(bad); err == nil {
+			t.Errorf("%q is a key", bad)
+		}
+	}
+}
+
+// What differs is shown with what it belongs to, and all of it if it is the
+// larger part.
+func TestChanges(t *testing.T) {
+	var lines []string
+	for range 30 {
+		lines = append(lines, "- listitem: x")
+	}
+	old := append([]string{"- list:", "  - button \"a\"", "  - text: before"}, lines...)
+	now := append([]string{"- list:", "  - button \"a\"", "  - text: after"}, lines...)
+	if got := changes(old, old); got != "" {
+		t.Errorf("nothing has changed: %s", got)
+	}
+	if got := changes(old, now); !strings.HasSuffix(got, "\n- list:\n  - text: after") {
+		t.Errorf("one line: %s", got)
+	}
+	if got := changes(old, old[1:]); !strings.Contains(got, "removed") {
+		t.Errorf("a line is missing: %s", got)
+	}
+	if got := changes([]string{"- a"}, []string{"- b"}); got != "- b" {
+		t.Errorf("everything: %s", got)
+	}
+}

@@ -1,0 +1,133 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"btools/lib/jsonrpc"
+)
+
+// Each tool has a valid schema, and each schema a tool.
+func TestSchemas(t *testing.T) {
+	files, err := schemas.ReadDir("schemas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name, _, _ := strings.Cut(f.Name(), ".")
+		if find(name) == nil {
+			t.Errorf("%s is for no tool", f.Name())
+		}
+		text := schemaFile(strings.TrimSuffix(f.Name(), ".json"))
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s is not JSON: %v", f.Name(), err)
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource(f.Name(), value); err != nil {
+			t.Errorf("%s: %v", f.Name(), err)
+		} else if _, err := c.Compile(f.Name()); err != nil {
+			t.Errorf("%s is not a JSON Schema: %v", f.Name(), err)
+		}
+	}
+}
+
+// maxList is the most that the tools may cost, in characters: about 6,000 tokens
+// with those of the coordinator and the arguments that it adds.
+const maxList = 17000
+
+func TestCostOfTheList(t *testing.T) {
+	n := 0
+	for _, tool := range List(nil) {
+		n += len([]rune(string(tool)))
+	}
+	t.Logf("%d characters", n)
+	if n > maxList {
+		t.Errorf("the list of tools has %d characters, more than %d", n, maxList)
+	}
+}
+
+// btools-tools(7) has each tool, with all its arguments.
+func TestToolsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../man/btools-tools.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := regexp.MustCompile(`(?m)^\.It (browser_\w+)(.*)$`).FindAllStringSubmatch(string(page), -1)
+	for _, tool := range List(nil) {
+		name := jsonrpc.GetString(tool, "name")
+		i := slices.IndexFunc(heads, func(h []string) bool { return h[1] == name })
+		if i < 0 {
+			t.Errorf("btools-tools(7) does not have %s", name)
+			continue
+		}
+		words := regexp.MustCompile(`\w+`).FindAllString(heads[i][2], -1)
+		var properties map[string]json.RawMessage
+		json.Unmarshal(jsonrpc.Get(tool, "inputSchema", "properties"), &properties)
+		for argument := range properties {
+			if !slices.Contains(append(words, forPeople...), argument) {
+				t.Errorf("btools-tools(7) does not have the argument %s of %s", argument, name)
+			}
+		}
+	}
+	for _, h := range heads {
+		if find(h[1]) == nil {
+			t.Errorf("btools-tools(7) has %s, which is not there", h[1])
+		}
+	}
+}
+
+// forPeople are arguments that only describe others.
+var forPeople = []string{"element", "startElement", "endElement"}
+
+func TestNames(t *testing.T) {
+	for selection, want := range map[string]string{
+		"core":                          "browser_navigate",
+		"all":                           "browser_pdf_save",
+		"click,browser_type":            "browser_type",
+		"core,browser_pdf_save, resize": "browser_pdf_save",
+	} {
+		names, err := Names(selection)
+		if err != nil || !slices.Contains(names, want) {
+			t.Errorf("%q: %v, %v", selection, names, err)
+		}
+	}
+	if names, _ := Names("core"); slices.Contains(names, "browser_pdf_save") {
+		t.Errorf("core has %v", names)
+	}
+	if _, err := Names("browser_clik"); err == nil || !strings.Contains(err.Error(), "did you mean browser_click?") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+// A search shows lines with what they belong to.
+func TestMatches(t *testing.T) {
+	outline := "- list:\n  - listitem: one\n  - listitem: two\n  - listitem: three\n- button \"x\":\n  - a\n  - b\n" +
+		"  - c\n  - d\n  - e"
+	is, err := searched("THREE", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, n := matches(outline, is)
+	if n != 1 || !strings.HasPrefix(found, "- list:\n  - listitem: one\n") || strings.Contains(found, "\n  - b") {
+		t.Errorf("%d: %s", n, found)
+	}
+	if is, err = searched("", "/TWO$/i"); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := matches(outline, is); n != 1 {
+		t.Errorf("%d lines match the regular expression", n)
+	}
+	for _, bad := range [][2]string{{"", ""}, {"a", "b"}, {"", "("}} {
+		if _, err := searched(bad[0], bad[1]); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
