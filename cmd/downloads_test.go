@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"btools/lib/jsonrpc"
 )
 
 // downloadSite serves a page that downloads /file, or /slow, which never ends.
@@ -311,4 +313,65 @@ func TestMCPDownloads(t *testing.T) {
 	}
 	m.end()
 	w.clean()
+}
+
+// upload has a new page of a session put a file into a form, and returns the
+// answer.
+func upload(t *testing.T, ws, file string) string {
+	t.Helper()
+	at, _, _ := strings.Cut(ws, "/devtools/")
+	target := dial(t, ws).ask(newPage, `{"url":"data:text/html,<input type=file>"}`)
+	p := dial(t, at+"/devtools/page/"+jsonrpc.GetString([]byte(target), "result", "targetId"))
+	var input string
+	until(t, "the page has loaded", func() bool {
+		got := p.ask("Runtime.evaluate", `{"expression":"document.querySelector('input')"}`)
+		input = jsonrpc.GetString([]byte(got), "result", "result", "objectId")
+		return input != ""
+	})
+	return p.ask("DOM.setFileInputFiles", fmt.Sprintf(`{"objectId":%q,"files":[%q]}`, input, file))
+}
+
+// Virtual browsers of bmcp upload files of its working directory, unless that
+// is nobody's choice.
+func TestMCPUploads(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, home, args string
+		inside, outside  bool // may be uploaded
+	}{
+		{"a project", "", "", true, false},
+		{"the home directory", "%", "", false, false},
+		{"above the home directory", "%/home", "", false, false},
+		{"a directory", "%", "--upload-root=project", true, false},
+		{"everything", "", "--upload-root=/", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			write(t, w.dir+"/project/a.txt", "inside")
+			write(t, w.dir+"/home/x", "")
+			env := []string{"BTOOLS_BROWSER=chromium"}
+			if c.home != "" {
+				env = append(env, "HOME="+strings.Replace(c.home, "%", w.dir, 1))
+			}
+			args := []string{"--headless", "--mcp", bin + "/fakechild {ws_endpoint}"}
+			if c.args != "" {
+				args = append(args, c.args)
+			}
+			m := w.mcp(env, args...)
+			m.lists("getenv")
+			ws := m.tool("getenv", `{"session_id":"one","names":["BTOOLS_WS_URL"]}`).text(t)
+			for file, ok := range map[string]bool{w.dir + "/project/a.txt": c.inside, "/etc/hostname": c.outside} {
+				if answer := upload(t, ws, file); strings.Contains(answer, "--upload-root") == ok {
+					t.Errorf("%s: %s", file, answer)
+				}
+			}
+			m.end()
+			w.clean()
+		})
+	}
+	w := newWorld(t)
+	w.run("bmcp", "--upload-root", w.dir+"/none").wants(t, 78, "--upload-root")
+	w.run("bmcp", "--upload-root", w.dir, "--shared").wants(t, 64, "--upload-root")
+	w.run("bmcp", "--upload-root", w.dir, "--pool-config", "x").wants(t, 64, "--upload-root has no effect")
 }

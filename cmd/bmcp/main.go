@@ -38,6 +38,9 @@ func main() {
 						"environment; 0 is never"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
+				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
+					Usage: "let each put files of the directory `DIR` into forms (repeatable; default: the working " +
+						"directory, unless that is or holds the home directory)"},
 				&ucli.StringFlag{Name: "state", Category: shared,
 					Usage: "start each, or each lease, with the logins of the state `NAME` that bproxy or bpool saved"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},

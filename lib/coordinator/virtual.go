@@ -41,6 +41,9 @@ type Sessions struct {
 	// ever.
 	BrowserIdle time.Duration
 	State       string // the state with which each starts, not the host's profile; "": none
+	// UploadRoots are the directories whose files pages get, besides what each has
+	// downloaded. The host's profile gets every file.
+	UploadRoots []string
 }
 
 // hostSession is the session that has the browser's profile, or the state, with
@@ -56,7 +59,10 @@ func (v Sessions) flags() []string {
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
 			2*(DefaultLimits.Sessions+DefaultLimits.SessionIDs)),
-		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--upload-root=/",
+		fmt.Sprintf("--tab-limit=%d", v.TabLimit),
+	}
+	for _, dir := range v.UploadRoots {
+		all = append(all, "--upload-root="+dir)
 	}
 	if v.Sharing == Beside {
 		all = append(all, "--root-session="+hostSession)

@@ -421,7 +421,7 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 }
 
 // sessionFlags are those of the one browser and its virtual browsers.
-var sessionFlags = []string{"shared", "tab-limit", "session-idle", "idle"}
+var sessionFlags = []string{"shared", "tab-limit", "session-idle", "upload-root", "idle"}
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
@@ -450,13 +450,45 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 		how.Sharing = coordinator.Apart
 	}
 	switch {
-	case c.Bool("shared") && (c.IsSet("tab-limit") || c.IsSet("session-idle")):
-		return how, c.UsageError("--tab-limit and --session-idle are for virtual browsers, " +
+	case c.Bool("shared") && (c.IsSet("tab-limit") || c.IsSet("session-idle") || c.IsSet("upload-root")):
+		return how, c.UsageError("--tab-limit, --session-idle and --upload-root are for virtual browsers, " +
 			"which there are none of with --shared")
 	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0:
 		return how, c.UsageError("--idle, --session-idle and --tab-limit are 0 or more")
 	}
-	return how, nil
+	how.UploadRoots, err = uploadRoots(c)
+	return how, err
+}
+
+// uploadRoots are the directories whose files virtual browsers may upload: by
+// default the working directory, which is the host's project. Many hosts that
+// have no project start bmcp in the home directory or in the root: that is no
+// choice of files, and would give away every key of the user.
+func uploadRoots(c *cli.Context) ([]string, error) {
+	if c.IsSet("upload-root") {
+		return flags.ReadUploadRoots(c)
+	}
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil || holds(dir, c.Home()) {
+		return nil, nil
+	}
+	return []string{dir}, nil
+}
+
+// holds reports whether a directory is the root, the home directory, or above
+// that.
+func holds(dir, home string) bool {
+	if filepath.Dir(dir) == dir {
+		return true
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	below, err := filepath.Rel(dir, home)
+	return err == nil && filepath.IsLocal(below)
 }
 
 // maxIdleMinutes is a year.

@@ -14,6 +14,7 @@ import (
 	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -31,7 +32,7 @@ func readDownloads(c *cli.Context, s *sessions.Settings) error {
 	if s.DownloadLimit, err = readLimit(c); err != nil {
 		return err
 	}
-	s.UploadRoots, err = readRoots(c)
+	s.UploadRoots, err = flags.ReadUploadRoots(c)
 	return err
 }
 
@@ -41,27 +42,6 @@ func readLimit(c *cli.Context) (int64, error) {
 		return 0, c.UsageError("--download-limit %v, not %q", err, c.String("download-limit"))
 	}
 	return n, nil
-}
-
-// readRoots reads --upload-root: directories, whose links are resolved now.
-func readRoots(c *cli.Context) (roots []string, err error) {
-	for _, dir := range c.StringSlice("upload-root") {
-		if dir, err = filepath.Abs(dir); err == nil {
-			dir, err = filepath.EvalSymlinks(dir)
-		}
-		var st os.FileInfo
-		if err == nil {
-			st, err = os.Stat(dir)
-		}
-		if err == nil && !st.IsDir() {
-			err = fmt.Errorf("%s is not a directory", dir)
-		}
-		if err != nil {
-			return nil, exit.Errorf(exit.Config, "--upload-root: %v", err)
-		}
-		roots = append(roots, dir)
-	}
-	return roots, nil
 }
 
 // keepDownloads has the sessions keep their downloads in directories of their

@@ -15,6 +15,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/forward"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -353,7 +354,7 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	}
 	delete(params, "upload_root")
 	if c.IsSet("upload-root") {
-		if params["upload_roots"], err = readRoots(c); err != nil {
+		if params["upload_roots"], err = flags.ReadUploadRoots(c); err != nil {
 			return err
 		}
 	}

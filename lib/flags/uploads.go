@@ -1,0 +1,31 @@
+package flags
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"btools/lib/cli"
+	"btools/lib/exit"
+)
+
+// ReadUploadRoots reads --upload-root: directories, whose links are resolved now.
+func ReadUploadRoots(c *cli.Context) (roots []string, err error) {
+	for _, dir := range c.StringSlice("upload-root") {
+		if dir, err = filepath.Abs(dir); err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
+		}
+		var st os.FileInfo
+		if err == nil {
+			st, err = os.Stat(dir)
+		}
+		if err == nil && !st.IsDir() {
+			err = fmt.Errorf("%s is not a directory", dir)
+		}
+		if err != nil {
+			return nil, exit.Errorf(exit.Config, "--upload-root: %v", err)
+		}
+		roots = append(roots, dir)
+	}
+	return roots, nil
+}
