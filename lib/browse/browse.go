@@ -118,7 +118,8 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		{"Page.enable", nil},
 		{"Page.setLifecycleEventsEnabled", map[string]bool{"enabled": true}},
 		{"Runtime.enable", nil},
-		{"Network.enable", map[string]int{"maxPostDataSize": maxPostData}},
+		{"Network.enable", map[string]int{"maxPostDataSize": maxPostData, "maxTotalBufferSize": maxBodies,
+			"maxResourceBufferSize": maxBodies / 2}},
 		{"Log.enable", nil},
 		{"Page.setInterceptFileChooserDialog", map[string]bool{"enabled": true}},
 		{"Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}},
@@ -129,8 +130,12 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	}
 }
 
-// maxPostData is how many bytes of a request's body its event has.
-const maxPostData = 64 << 10
+// Bounds in bytes of what Chrome keeps for us: of a request's body in its event, and
+// of the bodies of a page's responses. Its own default for these is 100 MB a page.
+const (
+	maxPostData = 64 << 10
+	maxBodies   = 20 << 20
+)
 
 // detach forgets a target whose session has ended.
 func (b *Browser) detach(session string) {
@@ -145,6 +150,11 @@ func (b *Browser) detach(session string) {
 		return
 	}
 	tab.closed = true
+	for i, f := range b.frames {
+		if f.tab == tab {
+			b.frames[i] = &frame{} // its number is not used again
+		}
+	}
 	i := slices.Index(b.tabs, tab)
 	if i < 0 {
 		return

@@ -187,7 +187,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			tools = c.listings[child.Name].Tools
 			c.mu.Unlock()
 		}
-		for _, tool := range tools {
+		for n, tool := range tools {
 			name := jsonrpc.GetString(tool, "name")
 			as, note := c.nameOf(m, l, child, name)
 			if note != "" {
@@ -203,9 +203,13 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			switch {
 			case !child.drives:
 			case chosenBy == poolArguments:
-				tool, r.pools = withPools(tool)
+				if tool, r.pools = withPools(tool); child.Builtin && n > 0 {
+					tool = brief(tool, "browser_pool", "browser_instance")
+				}
 			case chosenBy == sessionArguments:
-				tool, r.sessions = withSession(tool)
+				if tool, r.sessions = withSession(tool); child.Builtin && n > 0 {
+					tool = brief(tool, "session_id")
+				}
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)
@@ -292,4 +296,15 @@ func withArguments(tool json.RawMessage, names ...string) (json.RawMessage, bool
 		schema = a.appendTo(schema)
 	}
 	return jsonrpc.Set(tool, "inputSchema", schema), true
+}
+
+// brief is a tool without the descriptions of arguments that tools before it in the
+// list have as well: they would cost an agent as much as the tools themselves.
+func brief(tool json.RawMessage, names ...string) json.RawMessage {
+	schema := jsonrpc.Get(tool, "inputSchema")
+	properties := jsonrpc.Get(schema, "properties")
+	for _, name := range names {
+		properties = jsonrpc.Set(properties, name, jsonrpc.Delete(jsonrpc.Get(properties, name), "description"))
+	}
+	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties))
 }

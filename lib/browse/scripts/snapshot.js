@@ -7,10 +7,18 @@ function refOf(el, state) {
   let n = numbers.get(el)
   if (n === undefined) {
     n = state.next++
+    if (refs.size > mostRefs) forget()
     numbers.set(el, n)
     refs.set(n, new WeakRef(el))
   }
   return state.prefix + 'e' + n
+}
+
+const mostRefs = 50000
+
+// forget drops the refs of elements that are not in the page any more.
+function forget() {
+  for (const [n, ref] of refs) if (!ref.deref()?.isConnected) refs.delete(n)
 }
 
 // elementOf is the element of a ref.
