@@ -34,7 +34,7 @@ func mcpServer(env []string, name string, args ...string) *mcpHost {
 	if err := h.cmd.Start(); err != nil {
 		panic(err)
 	}
-	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},`+
+	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},`+
 		`"clientInfo":{"name":"bench","version":"1"}}`)
 	io.WriteString(h.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	return h
@@ -45,15 +45,24 @@ func (h *mcpHost) start(method, params string) {
 	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", h.id, method, params)
 }
 
-// answer reads messages until the next answer.
+// answer reads messages until the next answer. A server that asks for the
+// host's roots gets the directory.
 func (h *mcpHost) answer() []byte {
 	for {
 		line, err := h.out.ReadBytes('\n')
 		if err != nil {
 			panic(err)
 		}
-		if m, err := jsonrpc.Parse(line); err == nil && m.IsResponse() {
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			continue
+		}
+		if m.IsResponse() {
 			return line
+		}
+		if m.Method == "roots/list" {
+			fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":"file://%s","name":"bench"}]}}`+"\n",
+				m.ID, dir)
 		}
 	}
 }
