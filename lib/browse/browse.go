@@ -252,7 +252,7 @@ func (b *Browser) New(ctx context.Context) (*Tab, error) {
 			t = b.tabs[i]
 			b.current = t
 		}
-		return i >= 0
+		return i >= 0 && t.parsed
 	})
 	return t, err
 }

@@ -105,12 +105,14 @@ func (t *target) event(e cdp.Event) {
 			break
 		}
 		switch p.Name {
-		case "init":
-			tab.loader, tab.parsed, tab.loaded = p.LoaderID, false, false
-		case "DOMContentLoaded":
-			tab.parsed = tab.parsed || tab.loader == p.LoaderID
-		case "load":
-			tab.loaded = tab.loaded || tab.loader == p.LoaderID
+		case "init", "commit", "DOMContentLoaded", "load":
+			// Page.frameNavigated is missing if a new renderer is set up too late.
+			if tab.loader != p.LoaderID {
+				delete(tab.starting, p.FrameID)
+				tab.committed(p.LoaderID, tab.url)
+			}
+			tab.parsed = tab.parsed || p.Name == "DOMContentLoaded" || p.Name == "load"
+			tab.loaded = tab.loaded || p.Name == "load"
 		}
 	case "Page.javascriptDialogOpening":
 		d := decode[Dialog](e.Params)

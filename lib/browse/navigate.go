@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -71,7 +72,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	case got.LoaderID == "": // within the document
 		return address, t.settle(ctx, since)
 	}
-	return address, t.awaitLoad(ctx, since)
+	return address, t.awaitLoad(ctx, func() bool { return slices.Contains(t.loaders, got.LoaderID) })
 }
 
 // isDownload reports whether a response became a file in place of a document.
@@ -86,11 +87,12 @@ func (t *Tab) isDownload(loader string) bool {
 	return false
 }
 
-// awaitLoad waits for the next document, or for one that takes its place.
-func (t *Tab) awaitLoad(ctx context.Context, since mark) error {
+// awaitLoad waits for a document, or for one that takes its place. There asks whether
+// it has come, with the lock held.
+func (t *Tab) awaitLoad(ctx context.Context, there func() bool) error {
 	over := func() bool { return t.closed || t.crashed || t.dialog != nil }
 	err := t.b.wait(ctx, func() bool {
-		return over() || t.navigations > since.navigations && t.parsed && !t.starting[t.main.id]
+		return over() || there() && t.parsed && !t.starting[t.main.id]
 	})
 	if err != nil {
 		return err
@@ -128,5 +130,5 @@ func (t *Tab) Back(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.awaitLoad(ctx, since)
+	return t.awaitLoad(ctx, func() bool { return t.navigations > since.navigations })
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"btools/lib/jsonrpc"
@@ -18,7 +19,8 @@ type Tab struct {
 	number int
 
 	url, title      string
-	loader          string // of the document
+	loader          string   // of the document
+	loaders         []string // of the latest documents, this one last
 	parsed, loaded  bool
 	navigations     int             // of the main frame, counted
 	starting        map[string]bool // frames with a navigation that has begun
@@ -45,11 +47,19 @@ func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	return t
 }
 
+// maxLoaders is how many documents are remembered: one that is waited for may have
+// been replaced by others when that is noticed.
+const maxLoaders = 20
+
 // committed notes that the main frame has another document.
 func (t *Tab) committed(loader, url string) {
-	t.url, t.crashed, t.chooser = url, false, nil
-	if t.loader != loader {
-		t.loader, t.parsed, t.loaded = loader, false, false
+	t.url, t.crashed = url, false
+	if t.loader == loader { // it was noticed by its life already
+		return
+	}
+	t.loader, t.parsed, t.loaded, t.chooser = loader, false, false, nil
+	if t.loaders = append(t.loaders, loader); len(t.loaders) > maxLoaders {
+		t.loaders = slices.Delete(t.loaders, 0, maxLoaders/2)
 	}
 	t.navigations++
 	t.sinceNav = len(t.console)

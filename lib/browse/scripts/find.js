@@ -145,8 +145,8 @@ const engines = {
 
 // splitParts splits a selector at >>, but not in quotes.
 function splitParts(selector) {
-  const parts = selector.match(/(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?!>>)[\s\S])+/g) ?? []
-  return parts.map((p) => p.trim()).filter(Boolean)
+  const parts = selector.match(/>>|(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?!>>)[\s\S])+/g) ?? []
+  return parts.map((p) => p.trim()).filter((p) => p && p !== '>>')
 }
 
 // calls rewrites Playwright's calls as parts: getByRole('button', { name: 'Buy' }).
