@@ -5,14 +5,17 @@ package cmd_test
 import (
 	"fmt"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// firstPage connects to the first page of a session.
+// firstPage connects to the first page of a session, which stays awake meanwhile.
 func firstPage(t *testing.T, base string) *wire {
 	t.Helper()
+	defer dial(t, "ws"+strings.TrimPrefix(base, "http")+"/devtools/browser").conn.Close(1000, "")
 	_, list := get(t, http.MethodGet, base+"/json/list")
 	_, ws, _ := strings.Cut(list, `"webSocketDebuggerUrl"`)
 	fields := strings.Split(ws, `"`)
@@ -41,9 +44,12 @@ func TestHibernation(t *testing.T) {
 	t.Parallel()
 	site := members(t)
 	w := newWorld(t)
-	p := w.proxy("--isolate", "--hibernate", "200ms")
+	changed := w.visitor(site)
+	p := w.proxy("--isolate", "--hibernate", "200ms", "--state", "visitor")
 	base := p.url + "/session/agent"
 	c := firstPage(t, base)
+	c.open(site)
+	c.shows("shows nobody, visitor, nothing")
 	c.open(site + "/login")
 	c.shows("logged in")
 	c.open(site + "/inbox")
@@ -65,16 +71,129 @@ func TestHibernation(t *testing.T) {
 	if r := w.run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.out) == "" {
 		t.Error("session list does not say that the session was restored")
 	}
+	if changed() {
+		t.Error("the state with which the session has started was changed")
+	}
 	c.conn.Close(1000, "")
 	until(t, "the session is hibernated again", asleep)
 
-	// Nothing outlives the program.
-	p.cmd.Process.Signal(syscall.SIGKILL)
-	p.cmd.Wait()
-	until(t, "the directory is gone", func() bool {
+	w.killed(p.cmd)
+}
+
+// visitor saves a login for a site of members, which is not that of a member. It
+// returns what reports whether it has changed.
+func (w *world) visitor(site string) (changed func() bool) {
+	w.t.Helper()
+	w.env = append(w.env, "XDG_STATE_HOME="+w.dir+"/xdg")
+	write(w.t, w.dir+"/visitor.json",
+		`{"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"visitor"}]}]}`)
+	w.run("bproxy", "state", "import", w.dir+"/visitor.json").wants(w.t, 0, "")
+	export := func() string { return w.run("bproxy", "state", "export", "visitor").out }
+	before := export()
+	return func() bool { return export() != before }
+}
+
+// killed kills a program with hibernated sessions, which leave nothing.
+func (w *world) killed(cmd *exec.Cmd) {
+	w.t.Helper()
+	if all, _ := filepath.Glob(w.dir + "/btools-run_*/hibernated-*"); len(all) != 1 {
+		w.t.Errorf("the hibernated session is in %q, want one file", all)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	until(w.t, "the directory is gone", func() bool {
 		w.run("blaunch", "gc")
 		return len(w.dirs()) == 0
 	})
+	w.clean()
+}
+
+// A lease without clients frees its part of the browser, and its next client
+// gets it back, in whichever browser there is.
+func TestPoolHibernation(t *testing.T) {
+	t.Parallel()
+	site := members(t)
+	w := newWorld(t)
+	changed := w.visitor(site)
+	p := w.shared("_A_INSTANCES=2", "_A_STATE=visitor", "_A_HIBERNATE=200ms")
+	a := p.lease()
+	base := a.Instance.HTTPURL
+	c := firstPage(t, base)
+	c.open(site)
+	c.shows("shows nobody, visitor, nothing")
+	c.open(site + "/login")
+	c.shows("logged in")
+	c.open(site + "/inbox")
+	const member = "shows ann, s3cret-token, s3cret-key"
+	c.shows(member)
+	asleep := func() bool { return strings.Contains(w.run("bpool", "status").out, `"hibernated":true`) }
+	if asleep() {
+		t.Error("a lease with a client was hibernated")
+	}
+	c.conn.Close(1000, "")
+	until(t, "the lease is hibernated", asleep)
+	until(t, "its pages are gone", func() bool {
+		_, all := get(t, http.MethodGet, w.own()+"/json/list")
+		return !strings.Contains(all, site)
+	})
+	w.run("bpool", "downloads", a.Lease.ID).wants(t, 0, "")
+	if code, body := get(t, http.MethodGet, base+"/downloads"); code != 200 || strings.TrimSpace(body) != "[]" {
+		t.Errorf("the downloads of the lease: %d %s, want none", code, body)
+	}
+	if !asleep() {
+		t.Error("the list of its downloads has woken the lease")
+	}
+
+	pid := p.pid(0)
+	syscall.Kill(pid, syscall.SIGKILL)
+	until(t, "another browser runs", func() bool {
+		i := p.status().Pools[0].Instances[0]
+		return i.Status == "healthy" && i.PID != pid
+	})
+	c = firstPage(t, base)
+	c.shows(member)
+	if got := c.ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
+		t.Errorf("the page is at %s, want %s/inbox", got, site)
+	}
+	if out := w.run("bpool", "status").out; !strings.Contains(out, `"restored_at"`) || asleep() {
+		t.Errorf("the status does not say that the lease was restored: %s", out)
+	}
+	if changed() {
+		t.Error("the state of the pool was changed")
+	}
+	other := p.lease()
+	if got := shows(t, other.Instance.WSURL, site); got != "shows nobody, visitor, nothing" {
+		t.Errorf("another lease shows %q", got)
+	}
+	w.run("bpool", "release", other.Lease.ID).wants(t, 0, "")
+
+	c.conn.Close(1000, "")
+	until(t, "the lease is hibernated again", asleep)
+	w.run("bpool", "restart", "A/"+a.Lease.Instance).wants(t, 0, "")
+	c = firstPage(t, base)
+	if got := c.ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, "about:blank") {
+		t.Errorf("after a restart the page is at %s, want about:blank", got)
+	}
+	c.conn.Close(1000, "")
+	until(t, "its session is hibernated", asleep)
+	w.killed(p.cmd)
+}
+
+// The end of a lease that is hibernated deletes what was saved.
+func TestPoolHibernatedLeaseEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.shared("_A_INSTANCES=1", "_A_HIBERNATE=100ms")
+	l := p.lease()
+	saved := func() int {
+		all, _ := filepath.Glob(w.dir + "/btools-run_*/hibernated-*")
+		return len(all)
+	}
+	once(t, l.Instance.WSURL, "Target.getTargets", "{}")
+	until(t, "the lease is hibernated", func() bool { return saved() == 1 })
+	w.run("bpool", "release", l.Lease.ID).wants(t, 0, "")
+	until(t, "the file is deleted", func() bool { return saved() == 0 })
+	p.stop()
 	w.clean()
 }
 

@@ -67,22 +67,26 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 	if l != nil && !shared {
 		return nil, errNoDownloads
 	}
-	s, done, err := v.useSession(ctx, lease)
-	if err != nil {
-		return nil, err
+	files, ok := v.downloadsOfHibernated(lease)
+	if !ok {
+		s, done, err := v.useSession(ctx, lease)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		files = s.Downloads()
 	}
-	defer done()
-	if s.Downloads() == nil {
+	if files == nil {
 		return nil, errNoDownloads
 	}
-	return s.Downloads(), nil
+	return files, nil
 }
 
 // serveDownloads answers a request for the downloads of a lease's session.
-func serveDownloads(w http.ResponseWriter, r *http.Request, s *virtual.Session, guid string) {
-	if s.Downloads() == nil {
+func serveDownloads(w http.ResponseWriter, r *http.Request, files *downloads.Files, guid string) {
+	if files == nil {
 		(&guard.Refusal{Status: http.StatusNotFound, Error: errNoDownloads}).WriteResponse(w)
 		return
 	}
-	sessions.ServeDownloads(w, r, s.Downloads(), guid)
+	sessions.ServeDownloads(w, r, files, guid)
 }

@@ -178,7 +178,7 @@ func (g *group) activate(c *share.Chrome) {
 	}
 	g.hadBrowser = true
 	for _, l := range v.leases {
-		if l.slot.group == g && !l.seat.IsLive() {
+		if l.slot.group == g && !l.seat.IsLive() && l.rest.hibernated == nil {
 			l.seat = c.TakeSeat(g.spareCountLocked())
 			g.uses++
 		}
@@ -204,10 +204,10 @@ func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 }
 
 // notifyHoldersLocked sends a notice about a browser to the holders whose
-// sessions are on it, or on none.
+// sessions are on it, or on none. Those that are hibernated have lost nothing.
 func (g *group) notifyHoldersLocked(c *share.Chrome, what string) {
 	for _, l := range g.service.leases {
-		if l.slot.group == g && (l.seat.On(c) || !l.seat.IsLive()) {
+		if l.slot.group == g && l.rest.hibernated == nil && (l.seat.On(c) || !l.seat.IsLive()) {
 			l.slot.notifyHolderLocked("%s", what)
 		}
 	}

@@ -33,6 +33,7 @@ type lease struct {
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
 	login *login // nil: its sessions start without a state
+	rest  hibernation
 	notices
 }
 

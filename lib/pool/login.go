@@ -94,6 +94,24 @@ func (g *login) apply(s *virtual.Session) error {
 	return nil
 }
 
+// stateName returns the name of the state; "": there is none.
+func (g *login) stateName() string {
+	if g == nil {
+		return ""
+	}
+	return g.name
+}
+
+// keep notes that a session has the state already, as it was hibernated with it.
+func (g *login) keep(s *virtual.Session) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.session = s
+}
+
 // status returns the state of the session, as its holder has it; nil: none.
 func (g *login) status() *virtual.StateStatus {
 	if g == nil || !g.mu.TryLock() {

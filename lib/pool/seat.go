@@ -43,13 +43,18 @@ func (g *group) takeSeatLocked(l *lease) {
 		g.wake()
 		return
 	}
-	l.seat = g.chrome.TakeSeat(g.spareCountLocked())
+	if h := l.rest.hibernated; h != nil {
+		l.seat = g.chrome.RestoreSeat(g.spareCountLocked(), h)
+	} else {
+		l.seat = g.chrome.TakeSeat(g.spareCountLocked())
+	}
 	g.uses++
 }
 
 // endLeaseLocked releases the session of a lease that has ended.
 func (g *group) endLeaseLocked(l *lease) {
 	s := l.slot
+	g.service.forgetHibernatedLocked(l)
 	g.leases--
 	if !s.retired {
 		g.leased--
@@ -70,6 +75,10 @@ func (g *group) endLeaseLocked(l *lease) {
 // replaceSessionLocked replaces the session of the instance's lease, if it has
 // one. If the browser has failed, it is launched again.
 func (g *group) replaceSessionLocked(s *slot) {
+	if l := s.lease; l != nil && g.service.forgetHibernatedLocked(l) && l.seat == nil {
+		g.replacedLocked(s)
+		return
+	}
 	if g.chrome == nil {
 		g.forceReplace = g.state == Failed
 		g.wake()
@@ -79,11 +88,16 @@ func (g *group) replaceSessionLocked(s *slot) {
 	if l == nil || l.seat == nil {
 		return // the next lease gets a fresh session anyway
 	}
-	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
 		l.previousClosed = gone
 	}
 	g.takeSeatLocked(l)
+	g.replacedLocked(s)
+}
+
+// replacedLocked notes that the session of a lease was replaced.
+func (g *group) replacedLocked(s *slot) {
+	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	s.restarts++
 	g.service.metrics.restarts.WithLabelValues(s.poolName).Inc()
 	g.service.eventLocked("restarted", s, "", "")
@@ -105,8 +119,13 @@ func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session
 		v.endRequest(l)
 		return nil, nil, err
 	}
+	restored := v.wake(l, s)
 	err = v.claimDownloads(l, s)
-	if err == nil {
+	switch {
+	case err != nil:
+	case restored:
+		l.login.keep(s)
+	default:
 		err = l.login.apply(s)
 	}
 	if err != nil {
@@ -163,6 +182,7 @@ func (v *Service) beginRequest(id string) (*lease, error) {
 			maxRequests)
 	}
 	l.requests++
+	l.rest.visits++
 	return l, nil
 }
 
@@ -170,6 +190,7 @@ func (v *Service) endRequest(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l.requests--
+	v.restLocked(l)
 }
 
 func errLeaseEnded(id string) error {

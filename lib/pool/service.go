@@ -523,6 +523,11 @@ type InstanceStatus struct {
 	Proxy *forward.Status `json:"proxy,omitempty"`
 	// Login is the state with which the session of a lease has started.
 	Login *virtual.StateStatus `json:"login,omitempty"`
+	// HibernateAfter is when an unused lease is hibernated; 0: never. Hibernated: it
+	// is, and its next client gets it back. RestoredAt is when that happened last.
+	HibernateAfter int64        `json:"hibernate_ms,omitempty"`
+	Hibernated     bool         `json:"hibernated,omitempty"`
+	RestoredAt     *record.Time `json:"restored_at,omitempty"`
 }
 
 // HealthStatus is the result of the latest health check.
@@ -616,7 +621,7 @@ func (s *slot) status() InstanceStatus {
 		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless,
 		UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
-		Uses: s.uses, Restarts: s.restarts,
+		Uses: s.uses, Restarts: s.restarts, HibernateAfter: s.set.Hibernate.Milliseconds(),
 	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
@@ -643,6 +648,7 @@ func (s *slot) status() InstanceStatus {
 			i.Proxy = s.lease.seat.Proxy()
 		}
 		i.Login = s.lease.login.status()
+		i.Hibernated, i.RestoredAt = s.lease.rest.hibernated != nil, s.lease.rest.restored
 	}
 	if s.group != nil {
 		i.Uses = s.group.uses

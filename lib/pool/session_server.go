@@ -92,14 +92,21 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve serves a request to a lease's session. If Chrome ends just then, it
 // tries the next one. If it returns an error, it has not written a response.
 func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease string) (err error) {
+	guid, isDownload := sessions.ParseDownloads(strings.TrimPrefix(r.URL.Path, sessionPath+lease+"/"))
+	if isDownload {
+		if files, ok := p.service.downloadsOfHibernated(lease); ok {
+			serveDownloads(w, r, files, guid)
+			return nil
+		}
+	}
 	const tries = 2
 	for range tries {
 		s, done, none := p.service.useSession(r.Context(), lease)
 		if none != nil {
 			return none
 		}
-		if guid, ok := sessions.ParseDownloads(strings.TrimPrefix(r.URL.Path, sessionPath+lease+"/")); ok {
-			serveDownloads(w, r, s, guid)
+		if isDownload {
+			serveDownloads(w, r, s.Downloads(), guid)
 		} else {
 			err = sessions.Serve(w, r, s, sessionPath+lease)
 		}

@@ -76,6 +76,7 @@ type Settings struct {
 	ProxyBypass string        // hosts that they reach without it
 	State       string        // with Context: the state with which leases start; "": none
 	Throttle    time.Duration // with Context: until the pages of an unused lease are hidden; 0: never
+	Hibernate   time.Duration // with Context: until an unused lease without clients is hibernated; 0: never
 
 	// With Context:
 	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it

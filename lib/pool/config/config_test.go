@@ -333,6 +333,8 @@ instances = 1
 		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES has no effect here"},
 		{[]string{"_A_INSTANCES=2", "_A__0_ISOLATION=context", "_A__1_PER_BROWSER=3"},
 			"PER_BROWSER has no effect here"},
+		{[]string{"_A_INSTANCES=1", "_A_HIBERNATE=10m"},
+			`HIBERNATE has no effect here: it applies only to instances with isolation = "context"`},
 		{[]string{"_A_INSTANCES=2", "LAUNCH=false", "MAX_MEMORY=1GiB"}, "MAX_MEMORY has no effect here"},
 		{[]string{"_A_INSTANCES=2", "MAX_MEMORY=1GB"}, "a whole number with a unit, such as 512MiB"},
 		{append(shared, "SPARES=some"), "must be a number from 0 to 10000, or all"},

@@ -50,7 +50,8 @@ func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *E
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
-		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS":
+		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "DOWNLOADS", "DOWNLOAD_LIMIT",
+			"UPLOAD_ROOTS":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
 					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())

@@ -154,6 +154,8 @@ var keys = []key{
 		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
 	{"THROTTLE", anywhere, "a duration, 0 for never", "1m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.Throttle }, 0)},
+	{"HIBERNATE", anywhere, "a duration, 0 for never", "0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.Hibernate }, 0)},
 	{"IDLE_BY", anywhere, "traffic or connections", "traffic",
 		enumKey(func(s *Settings) *string { return &s.IdleBy }, Traffic, Connections)},
 	{"PROXY", anywhere, "the URL of a proxy, or @FILE", "", func(s *Settings, v string) error {

@@ -51,8 +51,8 @@ type Chrome struct {
 	drained   chan struct{}
 	closing   sync.Once
 
-	mu        sync.Mutex // nothing blocks while it is held
-	files     map[*downloads.Files]bool
+	mu        sync.Mutex                // nothing blocks while it is held
+	files     map[*downloads.Files]bool // that end with their sessions
 	stock     stock[*virtual.Session]
 	seats     int       // taken ones
 	requests  int       // including WebSockets
@@ -275,18 +275,19 @@ func (c *Chrome) newSession(ctx context.Context) (*virtual.Session, error) {
 	return s, err
 }
 
-// closeFiles deletes the downloads of a session that has ended; nil: it has
-// none.
+// closeFiles deletes the downloads of a session that has ended, unless they are
+// somebody else's.
 func (c *Chrome) closeFiles(files *downloads.Files) {
-	if files == nil {
+	c.mu.Lock()
+	ours := c.files[files]
+	delete(c.files, files)
+	c.mu.Unlock()
+	if !ours {
 		return
 	}
 	if err := files.Close(); err != nil {
 		c.log.Warn("cannot delete the downloads of a session: " + err.Error()) // they go with the program
 	}
-	c.mu.Lock()
-	delete(c.files, files)
-	c.mu.Unlock()
 }
 
 // endUnusedLocked ends a session that was never used.

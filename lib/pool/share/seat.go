@@ -21,6 +21,8 @@ type Seat struct {
 	used     bool // the current session has been used
 	everUsed bool // any session has been used
 	released bool
+	from     *Hibernated      // its session is to be restored from this; nil: it is a new one
+	restored *virtual.Session // the one that was
 }
 
 // sessionRequest is a request for a session and its result.
@@ -36,9 +38,13 @@ type sessionRequest struct {
 func (c *Chrome) TakeSeat(spares int) *Seat {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.takeSeatLocked(spares, nil)
+}
+
+func (c *Chrome) takeSeatLocked(spares int, from *Hibernated) *Seat {
 	c.seats++
 	c.used = time.Now()
-	t := &Seat{chrome: c}
+	t := &Seat{chrome: c, from: from}
 	t.requestLocked()
 	c.setSparesLocked(spares)
 	return t
@@ -58,6 +64,10 @@ func (t *Seat) requestLocked() {
 		close(a.ready)
 	}
 	t.request, t.used = a, false
+	if t.from != nil {
+		t.restoreLocked(a)
+		return
+	}
 	var s *virtual.Session
 	if s, a.waiter = t.chrome.stock.take(serve); a.waiter == nil {
 		serve(s, nil)

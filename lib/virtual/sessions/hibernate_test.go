@@ -158,9 +158,9 @@ func TestConnectionWithoutUse(t *testing.T) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)
 		done()
-		sleep(settle - time.Second)
+		sleep(Settle - time.Second)
 		if s.over.Load() {
-			t.Errorf("a session was hibernated %v after its last connection, want %v", settle-time.Second, settle)
+			t.Errorf("a session was hibernated %v after its last connection, want %v", Settle-time.Second, Settle)
 		}
 		sleep(2 * time.Second)
 		if !s.over.Load() {

@@ -155,9 +155,9 @@ func (t *table) deadline(e *entry) (time.Time, bool) {
 	return e.left, true
 }
 
-// settle is how long a session has no user before it is hibernated, however long
+// Settle is how long a session has no user before it is hibernated, however long
 // it has not been used: a client that connects for each command is soon back.
-const settle = 5 * time.Second
+const Settle = 5 * time.Second
 
 // drowsy returns when a session is to be hibernated if nobody uses it before;
 // false: never.
@@ -165,7 +165,7 @@ func (t *table) drowsy(e *entry) (time.Time, bool) {
 	if t.hibernate <= 0 || e.key.Kind != Named || e.isProfile || e.used == nil || e.users > 0 || e.asleep || e.saving {
 		return time.Time{}, false
 	}
-	return latest(e.used().Add(t.hibernate), e.tried.Add(t.hibernate), e.left.Add(min(settle, t.hibernate))), true
+	return latest(e.used().Add(t.hibernate), e.tried.Add(t.hibernate), e.left.Add(min(Settle, t.hibernate))), true
 }
 
 // latest returns the last of some times.

@@ -60,7 +60,7 @@ func FuzzTable(f *testing.F) {
 				}
 			}
 			for _, e := range drowsy {
-				if e.key.Kind != Named || users[e] > 0 || now.Sub(e.left) < settle ||
+				if e.key.Kind != Named || users[e] > 0 || now.Sub(e.left) < Settle ||
 					now.Sub(*spoke[e]) < table.hibernate {
 					t.Fatalf("%v is hibernated with %d users", e.key, users[e])
 				}
