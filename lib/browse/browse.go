@@ -22,6 +22,7 @@ const (
 	navigateTimeout = 60 * time.Second // until a document has been parsed
 	loadTimeout     = 5 * time.Second  // then, until all that it needs is loaded
 	settleTimeout   = 5 * time.Second  // for what an action has caused
+	stateTimeout    = 5 * time.Second  // for a page's title: fifty pages at once take more than one
 	scriptTimeout   = 15 * time.Second // for a page that runs a script
 	evaluateTimeout = 30 * time.Second // for the script of an agent
 )

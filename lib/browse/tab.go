@@ -194,21 +194,20 @@ type State struct {
 }
 
 // State returns the tab's state. A page that does not answer has the title that the
-// browser has last seen.
+// browser has last seen, which may be that of the document before.
 func (t *Tab) State(ctx context.Context) State {
+	var now struct{ Title, URL string }
+	err := errDialog
 	if t.gone() == nil && !t.HasDialog() {
-		short, cancel := context.WithTimeoutCause(ctx, time.Second, errBusy)
-		var now struct{ Title, URL string }
-		err := t.run(short, t.mainFrame(), "page", nil, &now)
+		short, cancel := context.WithTimeoutCause(ctx, stateTimeout, errBusy)
+		err = t.run(short, t.mainFrame(), "page", nil, &now)
 		cancel()
-		if err == nil {
-			t.b.mu.Lock()
-			t.title, t.url = now.Title, now.URL
-			t.b.mu.Unlock()
-		}
 	}
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
+	if err == nil {
+		t.title, t.url = now.Title, now.URL
+	}
 	s := State{URL: t.url, Title: t.title}
 	for _, m := range t.console[t.sinceNav:] {
 		switch m.Level {
