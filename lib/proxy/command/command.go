@@ -447,7 +447,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	default:
 		return nil, control.Errorf(control.UnknownMethod,
 			"bproxy has no method %q: it has status, launch, restart, stop, watch, session_list, session_new, "+
-				"session_end, session_downloads and state_save",
+				"session_end, session_hibernate, session_downloads and state_save",
 			method)
 	}
 	return control.Later(func() (any, error) {

@@ -239,6 +239,14 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		return s.events(ctx, params)
 	case "state_save":
 		return s.saveState(ctx, params)
+	case "session_hibernate":
+		var e endRequest
+		if err := json.Unmarshal(params, &e); err != nil || e.All || e.Name == "" {
+			return nil, control.Errorf(control.BadRequest, "session_hibernate takes the name of a session")
+		}
+		return control.Later(func() (any, error) {
+			return []*record.Record{}, s.proxy.Sessions.Free(ctx, e.Name)
+		}), nil
 	}
 	var e endRequest
 	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {

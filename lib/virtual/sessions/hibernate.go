@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -35,6 +36,7 @@ func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *virtual.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.sweepLocked()
+	defer e.savedLocked()
 	if !g.table.saved(e, err == nil, time.Now()) {
 		file.Remove()
 		return nil
@@ -43,6 +45,46 @@ func (g *Registry) hibernate(ctx context.Context, e *entry, s session) *virtual.
 	e.used = func() time.Time { return used } // nothing of the session itself stays
 	e.creation = &creation{info: info}
 	return file
+}
+
+// savedLocked wakes those that wait for the end of saving.
+func (e *entry) savedLocked() {
+	close(e.saved)
+	e.saved = make(chan struct{})
+}
+
+// Free hibernates a session now, and returns when it is hibernated. It is an error if
+// a client is connected to it, or connects meanwhile.
+func (g *Registry) Free(ctx context.Context, name string) error {
+	g.mu.Lock()
+	e := g.table.entries[Key{Name: name}]
+	if e == nil || e.used == nil {
+		g.mu.Unlock()
+		return control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
+	}
+	saved, began := e.saved, g.table.free(e)
+	if began {
+		e.hibernate <- struct{}{}
+	}
+	waits := e.saving
+	g.mu.Unlock()
+	if waits {
+		select {
+		case <-saved:
+		case <-e.gone:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case e.asleep:
+		return nil
+	case g.table.entries[e.key] != e:
+		return control.Errorf(control.SessionNotFound, "the session %q has ended", clip(name))
+	}
+	return control.Errorf(control.TryAgain, "the session %q is in use", clip(name))
 }
 
 // save writes a snapshot to a new file.

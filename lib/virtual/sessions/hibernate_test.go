@@ -197,3 +197,42 @@ func TestSessionThatCannotBeSavedStays(t *testing.T) {
 		}
 	})
 }
+
+// A session can be hibernated before its time, but not under a client.
+func TestFree(t *testing.T) {
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		f.saves = 2 * time.Second
+		s, done := use(t, g, Key{Name: "a"})
+		err := g.Free(t.Context(), "a")
+		if err == nil || control.ErrorOf(err).Code != control.TryAgain || s.over.Load() {
+			t.Errorf("a session with a client: %v, ended %v, want %s", err, s.over.Load(), control.TryAgain)
+		}
+		done()
+		for _, again := range []string{"", " that is hibernated"} {
+			if err := g.Free(t.Context(), "a"); err != nil || !listed(t, g, "a").Hibernated {
+				t.Errorf("a session%s: %v, %+v", again, err, listed(t, g, "a"))
+			}
+		}
+		synctest.Wait()
+		if !s.over.Load() || f.held.Load() != 0 {
+			t.Error("it still needs Chrome")
+		}
+		again, done := use(t, g, Key{Name: "a"})
+		if again.settings.saved == nil {
+			t.Error("what was saved is lost")
+		}
+		done()
+		came := make(chan func(), 1)
+		time.AfterFunc(time.Second, func() {
+			_, done := use(t, g, Key{Name: "a"})
+			came <- done
+		})
+		if err := g.Free(t.Context(), "a"); err == nil || control.ErrorOf(err).Code != control.TryAgain {
+			t.Errorf("a session to which a client has come meanwhile: %v, want %s", err, control.TryAgain)
+		}
+		(<-came)()
+		if err := g.Free(t.Context(), "b"); err == nil || control.ErrorOf(err).Code != control.SessionNotFound {
+			t.Errorf("a session that is not there: %v, want %s", err, control.SessionNotFound)
+		}
+	})
+}

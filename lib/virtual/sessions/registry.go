@@ -81,6 +81,7 @@ type lifecycle struct {
 	gone  chan struct{} // closed when nothing of it is left
 
 	hibernate, wake chan struct{} // each has room for one
+	saved           chan struct{} // closed when it was hibernated or could not be, and then another one
 }
 
 // creation is the creation of a session and what came of it. A session that was
@@ -182,6 +183,7 @@ func (g *Registry) enter(k Key, settings *Settings) (*entry, *creation, error) {
 		e.creation = &creation{ready: make(chan struct{})}
 		e.gone, e.end = make(chan struct{}), cancel
 		e.hibernate, e.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+		e.saved = make(chan struct{})
 		e.isProfile = k.Kind == Named && k.Name == g.Default
 		if settings == nil {
 			settings = &g.Defaults

@@ -168,6 +168,16 @@ func (t *table) drowsy(e *entry) (time.Time, bool) {
 	return latest(e.used().Add(t.hibernate), e.tried.Add(t.hibernate), e.left.Add(min(Settle, t.hibernate))), true
 }
 
+// free decides that a session is hibernated now, and reports whether it can be: it is
+// there, and nobody uses it.
+func (t *table) free(e *entry) bool {
+	if e.key.Kind != Named || e.isProfile || e.used == nil || e.users > 0 || e.asleep || e.saving {
+		return false
+	}
+	e.saving, e.visited = true, false
+	return true
+}
+
 // latest returns the last of some times.
 func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
