@@ -70,6 +70,13 @@ const Scheme = "blob://"
 
 var validName = regexp.MustCompile(`^[0-9a-f]{64}\.[a-z0-9]{1,8}$`)
 
+// IsURI reports whether a text is the address of a blob, whether there is one or
+// not.
+func IsURI(uri string) bool {
+	_, err := nameIn(uri)
+	return err == nil
+}
+
 // nameIn returns the name in an address.
 func nameIn(uri string) (string, error) {
 	name, ok := strings.CutPrefix(uri, Scheme)
@@ -89,6 +96,9 @@ func clip(s string) string {
 // Put keeps data for 24 hours from now, with an extension that says what it is.
 // An error is that of the disk, or ErrTooLarge.
 func (s *Store) Put(ctx context.Context, data []byte, ext string) (Blob, error) {
+	if s.Dir == "" {
+		return Blob{}, errors.New("there is no directory for blobs")
+	}
 	sum := sha256.Sum256(data)
 	b := Blob{Name: hex.EncodeToString(sum[:]) + "." + ext, Size: int64(len(data))}
 	if !validName.MatchString(b.Name) {

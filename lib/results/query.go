@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -101,7 +102,11 @@ func document(text string, flat bool) (any, error) {
 	return nil, errors.New("query is for JSON and snapshots, and this result is neither: use pattern")
 }
 
-// section is the text between a heading and the next one.
+// anyBlock is the beginning of a block of code.
+var anyBlock = regexp.MustCompile("^(`{3,})[a-z]*\n")
+
+// section is the text between a heading and the next one, or the block of code
+// there.
 func section(text, heading string) string {
 	if !strings.HasPrefix(text, heading) {
 		_, rest, ok := strings.Cut(text, "\n"+heading)
@@ -111,6 +116,9 @@ func section(text, heading string) string {
 		text = heading + rest
 	}
 	text, _, _ = strings.Cut(text[len(heading):], "\n### ")
+	if m := anyBlock.FindStringSubmatch(text); m != nil {
+		text, _, _ = strings.Cut(text[len(m[0]):], "\n"+m[1])
+	}
 	return text
 }
 

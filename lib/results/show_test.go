@@ -106,6 +106,8 @@ func TestQuery(t *testing.T) {
 		{list, "[].{x: a, y: b}", "[\n{\"x\":1,\"y\":\"<x>\"},\n{\"x\":2,\"y\":\"y\"}\n]"},
 		{list, "nothing", "null"},
 		{"### Result\n" + list + "\n### Code\nreturn 1", "[].a", "[\n1,\n2\n]"},
+		{"### Result\n````\n" + list + "\n````", "[1].a", "2"},
+		{strings.ReplaceAll(saved, "```", "````"), "length(@)", "2"},
 		{saved, "[].role", "[\n\"navigation\",\n\"main\"\n]"},
 		{saved, "[0].children[].url", "[\n\"/home\",\n\"/b: c\"\n]"},
 		{saved, "[1].children[?checked].ref", "[\n\"e7\"\n]"},

@@ -2,6 +2,7 @@ package results
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -17,14 +18,17 @@ const maxLevels = 500
 // properties by their names, and its children.
 type node map[string]any
 
+// yamlBlock is the beginning of a block of YAML. It has as many ticks as its end.
+var yamlBlock = regexp.MustCompile("(?m)^(`{3,})yaml\n")
+
 // snapshot returns the nodes of a text's snapshot: a block of YAML, or the whole
 // text, in which each line is a node:
 //
 //   - button "Save" [disabled] [ref=e7]: text
 //   - /url: https://example.com/
 func snapshot(text string) (roots []node, ok bool) {
-	if _, block, fenced := strings.Cut("\n"+text, "\n```yaml\n"); fenced {
-		text, _, _ = strings.Cut(block, "\n```")
+	if m := yamlBlock.FindStringSubmatchIndex(text); m != nil {
+		text, _, _ = strings.Cut(text[m[1]:], "\n"+text[m[2]:m[3]])
 	} else if !strings.HasPrefix(text, "- ") {
 		return nil, false
 	}
