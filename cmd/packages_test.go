@@ -41,6 +41,7 @@ var modules = map[string][]string{
 		"github.com/mark3labs/mcp-go", "github.com/google/jsonschema-go", "github.com/google/uuid",
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cast", "github.com/yosida95/uritemplate/v3",
 		"golang.org/x/text",
+		"github.com/jmespath/go-jmespath", // what agents look for in large results
 	},
 }
 

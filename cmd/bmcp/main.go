@@ -11,10 +11,12 @@ import (
 	"btools/lib/cli"
 	"btools/lib/coordinator/command"
 	"btools/lib/flags"
+	"btools/lib/results"
 )
 
 func main() {
-	const children, browser, shared, pools, front = "Children:", "Browser:", "Virtual browsers:", "Pools:", "HTTP:"
+	const children, large, browser, shared, pools, front = "Children:", "Large results:", "Browser:",
+		"Virtual browsers:", "Pools:", "HTTP:"
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
@@ -31,6 +33,11 @@ func main() {
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
 					Usage: "leave out browser_execute_bulk, which runs any tool whatever the host asks before it"},
+				&ucli.StringFlag{Name: "max-inline", Category: large,
+					Usage: "cut results that have more than `SIZE`; browser_result reads the rest " +
+						"(default: 50KiB for those of builtin, no limit for those of other children)"},
+				&ucli.IntFlag{Name: "max-results", Category: large, Value: results.DefaultEntries,
+					Usage: "keep `N` results that were cut, each for 5 minutes after its last use"},
 				&ucli.BoolFlag{Name: "shared", Category: shared,
 					Usage: "show all hosts the one browser whole, without session_id"},
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,

@@ -9,6 +9,8 @@ complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'
 complete -c bmcp -l no-child -d 'run none'
 complete -c bmcp -l no-bulk -d 'leave out browser_execute_bulk'
+complete -c bmcp -l max-inline -d 'cut results that have more' -x
+complete -c bmcp -l max-results -d 'how many of them are kept' -x
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x

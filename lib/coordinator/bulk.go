@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -63,6 +64,8 @@ type bulkRun struct {
 	at    *lease // for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
 
+	shown int // bytes of text that the results have
+
 	watching sync.WaitGroup // the browser
 }
 
@@ -100,6 +103,9 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		result, err := run.do(ctx, command)
 		out.at = run.at
 		out.Executed++
+		if command.Return || p.All || string(jsonrpc.Get(result, "isError")) == "true" {
+			result = run.bounded(ctx, command, result)
+		}
 		if err == nil && string(jsonrpc.Get(result, "isError")) == "true" {
 			err = errors.New(firstText(result))
 		}
@@ -122,6 +128,9 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 
 // do runs one command.
 func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
+	if slices.Contains(largeTools, command.Tool) && b.c.isOwn(command.Tool) {
+		return b.runLarge(ctx, command)
+	}
 	if b.c.isOwn(command.Tool) {
 		return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
 	}

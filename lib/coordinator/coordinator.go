@@ -37,6 +37,7 @@ type Options struct {
 	// NoBulk omits browser_execute_bulk.
 	NoBulk bool
 	Limits Limits
+	Large  Large
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
 	// Tools are the names of the built-in child's tools; nil: all.
@@ -51,6 +52,7 @@ type Coordinator struct {
 	npm      npm
 	start    starter
 	wide     chan struct{} // the children with wide pipes
+	large    *archive
 	own      *server.MCPServer
 	ownTools []json.RawMessage
 
@@ -61,6 +63,9 @@ type Coordinator struct {
 	ids      atomic.Int64 // session_ids that are in use
 
 	releasing sync.WaitGroup // browsers that calls have used
+
+	cleaning     sync.WaitGroup // of the blobs
+	stopCleaning context.CancelFunc
 }
 
 // childCatalog is what is known of a child: from its last run until it has
@@ -92,6 +97,7 @@ func New(o Options) *Coordinator {
 	o.Limits = o.Limits.orDefault()
 	c := &Coordinator{Options: o, listings: map[string]*childCatalog{}, sessions: map[*Session]bool{}}
 	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
+	c.large = newArchive(c.Large)
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {
 		c.npm.dir = filepath.Join(c.CacheDir, "npm")
@@ -112,6 +118,7 @@ func New(o Options) *Coordinator {
 		}
 	}
 	c.makeOwn()
+	c.keepClean()
 	return c
 }
 
@@ -127,6 +134,8 @@ func (c *Coordinator) Close() {
 	wg.Wait()
 	c.releasing.Wait()
 	c.Browsers.close()
+	c.stopCleaning()
+	c.cleaning.Wait()
 }
 
 // initialized records the answer of a child to initialize.
@@ -323,6 +332,9 @@ func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, in
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all = own
+	if c.keeps() {
+		all = jsonrpc.Set(all, "resources", json.RawMessage("{}"))
+	}
 	for i := range c.Children {
 		l := c.listings[c.Children[i].Name]
 		for _, name := range []string{"prompts", "resources", "logging", "completions"} {

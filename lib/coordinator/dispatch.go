@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/blobs"
 	"btools/lib/control"
 	"btools/lib/coordinator/pending"
 	"btools/lib/exit"
@@ -143,13 +144,22 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 	case "prompts/list":
 		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
 	case "resources/list":
-		s.collect(ctx, req, m.Method, "resources", "resources", "uri")
+		s.collect(ctx, req, m.Method, "resources", "resources", "uri", s.listBlobs()...)
 	case "resources/templates/list":
-		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate")
+		var own []json.RawMessage
+		if s.c.keeps() {
+			own = append(own, json.RawMessage(blobTemplate))
+		}
+		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":
 		s.byOwner(ctx, m, req, "prompts", jsonrpc.GetString(m.Params, "name"))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "uri"))
+		uri := jsonrpc.GetString(m.Params, "uri")
+		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(uri) {
+			s.readBlob(req, uri)
+			return
+		}
+		s.byOwner(ctx, m, req, "resources", uri)
 	case "completion/complete":
 		if name := jsonrpc.GetString(m.Params, "ref", "name"); name != "" {
 			s.byOwner(ctx, m, req, "prompts", name)

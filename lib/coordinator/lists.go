@@ -15,9 +15,10 @@ func (s *Session) replyList(req *request, member string, all []json.RawMessage) 
 	s.result(req, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
-// collect answers with the merged lists of all children that have the capability
-// and answer in time.
-func (s *Session) collect(ctx context.Context, req *request, method, capability, member, name string) {
+// collect answers with bmcp's own items and the merged lists of all children that
+// have the capability and answer in time.
+func (s *Session) collect(ctx context.Context, req *request, method, capability, member, name string,
+	own ...json.RawMessage) {
 	some := s.having(ctx, capability)
 	lists := make([][]json.RawMessage, len(some))
 	failed := make([]bool, len(some))
@@ -38,7 +39,7 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 		})
 	}
 	wg.Wait()
-	all := []json.RawMessage{}
+	all := append([]json.RawMessage{}, own...)
 	owners := map[string]*Child{}
 	for i, child := range some {
 		for _, item := range lists[i] {

@@ -96,6 +96,16 @@ func (s *Session) answerWith(req *request, got *jsonrpc.Message, err error) {
 		s.fault(req, err)
 		return
 	}
+	if s.isLarge(req, got) {
+		s.do(func() { s.answerBounded(req, s.bounded(req, got)) })
+		return
+	}
+	s.answerBounded(req, got)
+}
+
+// answerBounded answers a request with an answer of its child that is not too
+// large.
+func (s *Session) answerBounded(req *request, got *jsonrpc.Message) {
 	if req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != "" {
 		s.do(func() { s.answerWithDownloads(req, got) }) // or the session's end answers it
 		return

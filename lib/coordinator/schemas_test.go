@@ -59,6 +59,7 @@ func TestSchemaFiles(t *testing.T) {
 var ownNames = []string{
 	"coordinator_list_browsers", "coordinator_status", "coordinator_launch_browser", "coordinator_stop_browser",
 	"coordinator_restart_browser", "browser_pool_status", "browser_execute_bulk",
+	"browser_result", "browser_get_blob",
 	"session_id", "browser_pool", "browser_instance",
 }
 

@@ -48,6 +48,7 @@ type Session struct {
 	seen     seen
 
 	downloads told
+	blobs     given
 	came      time.Time // when the session began
 }
 
@@ -129,6 +130,7 @@ func (s *Session) Close() {
 		wg.Wait()
 	}
 	s.requests.work.Wait()
+	s.c.large.results.Drop(s.name)
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)
 	s.c.mu.Unlock()

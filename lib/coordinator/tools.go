@@ -61,7 +61,7 @@ type sessionKey struct{}
 // ownTool is a tool that bmcp answers itself.
 type ownTool struct {
 	name, title, description string
-	input, output            json.RawMessage // schemas; no output: it is what coordinator_status has
+	input, output            json.RawMessage // schemas; no output: what coordinator_status has, or content
 	readOnly, destructive    bool
 	do                       func(ctx context.Context, s *Session, args json.RawMessage) (any, error)
 }
@@ -77,6 +77,9 @@ func (c *Coordinator) ownList() []ownTool {
 			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
 	all = append(all, c.Browsers.tools(c)...)
+	if c.keeps() {
+		all = append(all, largeToolList(c)...)
+	}
 	if !c.NoBulk {
 		all = append(all, bulkTool(c))
 	}
@@ -95,7 +98,11 @@ func (c *Coordinator) makeOwn() {
 		if err := json.Unmarshal(t.input, input); err != nil {
 			panic(err) // it is ours
 		}
-		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: &destructive,
+		var destroys *bool // of use only to those that change something
+		if !readOnly {
+			destroys = &destructive
+		}
+		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: destroys,
 			OpenWorldHint: &closed}
 		c.own.AddTool(tool, func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			args, err := json.Marshal(r.GetRawArguments())
@@ -109,6 +116,9 @@ func (c *Coordinator) makeOwn() {
 			v, err := t.do(ctx, s, args)
 			if err != nil {
 				return mcp.NewToolResultError(err.Error()), nil
+			}
+			if result, ok := v.(*mcp.CallToolResult); ok {
+				return result, nil
 			}
 			text, err := json.Marshal(v)
 			if err != nil {

@@ -229,6 +229,7 @@ func call(m message) {
 			Method string
 			Params json.RawMessage
 			Names  []string
+			Result json.RawMessage
 		} `json:"arguments"`
 		Meta struct {
 			Token json.RawMessage `json:"progressToken"`
@@ -304,6 +305,8 @@ func call(m message) {
 		result(m.ID,
 			`{"content":[{"type":"text","text":"shot"},`+
 				`{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}]}`)
+	case "give":
+		result(m.ID, string(p.Args.Result))
 	case "wrongid":
 		result(json.RawMessage("999999"), "{}")
 		text(m.ID, "right")

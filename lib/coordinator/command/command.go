@@ -70,6 +70,10 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	large, err := largeOf(c)
+	if err != nil {
+		return err
+	}
 	g := &guard.Guard{Origins: c.StringSlice("allow-origin")}
 	if g.Token, err = flags.ReadToken(c); err != nil {
 		return err
@@ -93,7 +97,7 @@ func Run(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	co := coordinator.New(coordinator.Options{
 		Children: children, Tools: only, Browsers: browsers, Release: cli.Release,
-		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect,
+		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }

@@ -1,0 +1,176 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"btools/lib/blobs"
+	"btools/lib/jsonrpc"
+	"btools/lib/results"
+)
+
+// largeTools are the tools that read what is kept of results. They may be run in
+// bulk.
+var largeTools = []string{"browser_result", "browser_get_blob"}
+
+// Bounds of browser_get_blob's limit, in bytes.
+const (
+	defaultBlobPart = 1 << 20
+	maxBlobPart     = 8 << 20
+)
+
+// errTooBig is the error for arguments that are as the schema says and cannot be
+// read.
+var errTooBig = errors.New("offset, limit or context is too large a number")
+
+// showTimeout is how long a search in a result may take.
+const showTimeout = 10 * time.Second
+
+func largeToolList(c *Coordinator) []ownTool {
+	input := schemaFile("browser_result.input")
+	if c.Browsers.arguments() == sessionArguments {
+		input = argument{"session_id", json.RawMessage(`{"type":"string"}`)}.appendTo(input)
+	}
+	return []ownTool{
+		{largeTools[0], "Rest of a result", "Read or search a result that was cut",
+			input, nil, true, false, c.showResult},
+		{largeTools[1], "Blob", "Read the data at a blob:// address",
+			schemaFile("browser_get_blob.input"), nil, true, false, c.getBlob},
+	}
+}
+
+// showResult is browser_result.
+func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+	var p struct {
+		results.Request
+		Key string `json:"cache_key"`
+	}
+	if err := json.Unmarshal(args, &p); err != nil {
+		return nil, errTooBig
+	}
+	id, err := sessionIn(args)
+	if err != nil {
+		return nil, err
+	}
+	text, ok := c.large.results.Get(s.scope(id), p.Key)
+	if !ok {
+		return nil, fmt.Errorf("there is no result with cache_key %s (any more): call the tool again. "+
+			"A result is kept for %v after its last use", clip([]byte(p.Key)), c.large.results.TTL())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, showTimeout,
+		fmt.Errorf("the search took longer than %v: make pattern or query simpler", showTimeout))
+	defer cancel()
+	page, err := results.Show(ctx, text, p.Request)
+	if err != nil {
+		return nil, err
+	}
+	note := fmt.Sprintf("[Characters %d to %d of %d", page.Offset, page.End, page.Total)
+	if p.Pattern != "" || p.Query != "" || p.Flatten {
+		note += " that were found"
+	}
+	if page.End < page.Total {
+		note += fmt.Sprintf(". Next: offset %d", page.End)
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(page.Text),
+		mcp.NewTextContent(note + "]")}}, nil
+}
+
+// getBlob is browser_get_blob.
+func (c *Coordinator) getBlob(_ context.Context, _ *Session, args json.RawMessage) (any, error) {
+	p := struct {
+		URI    string `json:"uri"`
+		Offset int64  `json:"offset"`
+		Limit  int64  `json:"limit"`
+	}{Limit: defaultBlobPart}
+	if err := json.Unmarshal(args, &p); err != nil {
+		return nil, errTooBig
+	}
+	f, b, err := c.large.blobs.Open(p.URI)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == defaultBlobPart &&
+		b.Size <= maxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
+	switch {
+	case whole:
+		p.Limit = b.Size
+	case p.Offset < 0 || p.Offset > b.Size:
+		return nil, fmt.Errorf("offset is 0 to %d, the number of bytes, not %d", b.Size, p.Offset)
+	case p.Limit < 1 || p.Limit > maxBlobPart:
+		return nil, fmt.Errorf("limit is 1 to %d bytes, not %d", maxBlobPart, p.Limit)
+	}
+	data := make([]byte, min(p.Limit, b.Size-p.Offset))
+	if _, err := io.ReadFull(io.NewSectionReader(f, p.Offset, int64(len(data))), data); err != nil {
+		return nil, fmt.Errorf("cannot read the blob: %w", err)
+	}
+	var content mcp.Content
+	switch text := wholeRunes(data); {
+	case whole:
+		content = mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), b.MIMEType())
+	case blobs.IsText(b.MIMEType()) && text != nil:
+		data = text
+		content = mcp.NewTextContent(string(data))
+	default:
+		content = mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: b.URI(), MIMEType: b.MIMEType(),
+			Blob: base64.StdEncoding.EncodeToString(data)})
+	}
+	end := p.Offset + int64(len(data))
+	note := fmt.Sprintf("[Bytes %d to %d of %d", p.Offset, end, b.Size)
+	if end < b.Size {
+		note += fmt.Sprintf(". Next: offset %d", end)
+	}
+	note += fmt.Sprintf(". %s]", storedBlob(b))
+	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
+}
+
+// shownImages are the types of images that models take.
+var shownImages = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// wholeRunes is a part of a text without the beginning of a character at its end;
+// nil if it is not text.
+func wholeRunes(data []byte) []byte {
+	for cut := range min(utf8.UTFMax, len(data)) {
+		if part := data[:len(data)-cut]; utf8.Valid(part) && len(part) > 0 {
+			return part
+		}
+	}
+	return nil
+}
+
+// runLarge runs one of the tools for a command of a bulk call.
+func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
+	args := orEmpty(command.Args)
+	if command.Tool == largeTools[0] && b.asked.session != "" {
+		args = jsonrpc.Set(args, "session_id", quote(b.asked.session))
+	}
+	params := jsonrpc.Set(jsonrpc.Set(nil, "arguments", args), "name", quote(command.Tool))
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tools/call", params))
+	if err != nil {
+		return nil, err
+	}
+	return b.ourAnswer(ctx, m)
+}
+
+// bounded is the result of a command. The results of a call share what one may
+// have.
+func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
+	to := audienceOf(ctx)
+	r, ok := b.tools(to).routes[command.Tool]
+	if !ok || !b.c.bounds(r.child) {
+		return result
+	}
+	limit := max(minInBulk, b.c.large.MaxInline-b.shown)
+	result, shown := b.shrink(command.Tool, to, b.asked.session, result, limit)
+	b.shown += shown
+	return result
+}
