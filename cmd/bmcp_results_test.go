@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -250,4 +252,75 @@ func TestLargeResultsOfHosts(t *testing.T) {
 			t.Errorf("with%s: %s, want %s", session, got, want)
 		}
 	}
+}
+
+// The tools of bmcp itself bound their results without being told to: the snapshot of
+// a large page is read in parts, a PDF is a blob, a screenshot is seen.
+func TestLargeResultsOfBuiltin(t *testing.T) {
+	w := newWorld(t)
+	site := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/data" {
+			out.Header().Set("Content-Type", "application/zip")
+			out.Write([]byte("PK\x03\x04\x00\xff"))
+			return
+		}
+		out.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(out, "<title>Many</title><h1>Many</h1><ul>")
+		for i := range 3000 {
+			fmt.Fprintf(out, `<li><a href="/%d">Article %d</a></li>`, i, i)
+		}
+	}))
+	defer site.Close()
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--mcp", "builtin")
+	m.greet(`{}`)
+	m.lists("browser_navigate", "browser_result", "browser_get_blob")
+
+	r := m.tool("browser_navigate", `{"url":"`+site.URL+`"}`)
+	kept := r.kept(t)
+	if len(kept) != 1 || len(r.line) > 15_000 || !strings.Contains(r.text(t), "Page URL: "+site.URL) {
+		t.Fatalf("the result of a large page has %d bytes, and %+v is kept", len(r.line), kept)
+	}
+	read := func(args string) []item {
+		return m.tool("browser_result", fmt.Sprintf(`{"cache_key":%q,%s}`, kept[0].Key, args)).items(t)
+	}
+	if got := read(`"pattern":"Article 2999"`)[0].Text; !strings.Contains(got, `link "Article 2999" [ref=`) ||
+		strings.Count(got, "\n") != 1 {
+		t.Errorf("the pattern finds %q", got)
+	}
+	if got := read(`"flatten":true,"query":"length([?role=='link'])"`)[0].Text; got != "3000" {
+		t.Errorf("of 3,000 links there are %s", got)
+	}
+	ref := read(`"flatten":true,"query":"[?name=='Article 1234'].ref | [0]"`)[0].Text
+	r = m.tool("browser_execute_bulk", `{"commands":[{"tool":"browser_click","args":{"target":`+ref+
+		`}},{"tool":"browser_evaluate","args":{"function":"location.pathname"},"return_result":true}]}`)
+	if !strings.Contains(r.line, `/1234`) {
+		t.Errorf("a click on ref %s of the kept snapshot: %.500s", ref, r.line)
+	}
+
+	r = m.tool("browser_pdf_save", "{}")
+	kept = r.kept(t)
+	if len(kept) != 1 || kept[0].Type != "application/pdf" || len(r.line) > 4000 {
+		t.Fatalf("a PDF: %.500s", r.line)
+	}
+	var x struct{ Contents []struct{ Blob []byte } }
+	m.call("resources/read", `{"uri":"`+kept[0].URI+`"}`).into(t, &x)
+	if !bytes.HasPrefix(x.Contents[0].Blob, []byte("%PDF-")) {
+		t.Errorf("the PDF is %.20q", x.Contents[0].Blob)
+	}
+	m.tool("browser_evaluate", `{"function":"fetch('/data').then(r => r.arrayBuffer()).then(b => b.byteLength)"}`)
+	index := regexp.MustCompile(`(\d+)\. \[GET\] [^ ]*/data `).FindStringSubmatch(
+		m.tool("browser_network_requests", "{}").text(t))
+	if index == nil {
+		t.Fatal("the request is not listed")
+	}
+	r = m.tool("browser_network_request", `{"index":`+index[1]+`,"part":"response-body"}`)
+	if kept := r.kept(t); len(kept) != 1 || !strings.HasSuffix(kept[0].URI, ".zip") {
+		t.Errorf("a body of binary data: %.500s", r.line)
+	}
+	if items := m.tool("browser_take_screenshot", "{}").items(t); !slices.ContainsFunc(items,
+		func(i item) bool { return i.Type == "image" && len(i.Data) > 1000 }) {
+		t.Errorf("the screenshot is not in its result: %d items", len(items))
+	}
+	m.end()
+	w.clean()
 }

@@ -218,12 +218,14 @@ func savePDF(ctx context.Context, r *reply, a struct{ Filename string }) error {
 	if err != nil {
 		return err
 	}
-	if a.Filename == "" {
-		a.Filename = time.Now().Format("page-20060102-150405.000.pdf")
-	}
 	data, err := t.PDF(ctx)
 	if err != nil {
 		return err
+	}
+	if a.Filename == "" {
+		r.say("PDF of the page, %d KiB", (len(data)+1023)/1024)
+		r.data(data, "application/pdf", t.State(ctx).URL)
+		return nil
 	}
 	path, err := r.save(ctx, a.Filename, data)
 	if err == nil {

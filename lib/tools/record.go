@@ -140,8 +140,9 @@ func networkRequest(ctx context.Context, r *reply, a struct {
 			return err
 		}
 		if a.Filename == "" && !isText(body) {
-			return fmt.Errorf("the body is binary, %d bytes of the type %s: give a filename to save it", len(body),
-				q.MimeType)
+			r.say("The body is binary, %d bytes of the type %s.", len(body), q.MimeType)
+			r.data(body, q.MimeType, q.URL)
+			return nil
 		}
 		text = string(body)
 	default:

@@ -24,6 +24,15 @@ type content struct {
 	Text     string `json:"text,omitempty"`
 	Data     string `json:"data,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
+
+	Resource *resource `json:"resource,omitempty"`
+}
+
+// resource is data that is not an image.
+type resource struct {
+	URI      string `json:"uri"`
+	MimeType string `json:"mimeType,omitempty"`
+	Blob     string `json:"blob"`
 }
 
 func failed(err error) *result {
@@ -69,6 +78,13 @@ func (r *reply) did(format string, args ...any) {
 // image adds an image.
 func (r *reply) image(data []byte, mime string) {
 	r.images = append(r.images, content{Type: "image", Data: base64.StdEncoding.EncodeToString(data), MimeType: mime})
+}
+
+// data adds data that no agent can read, which comes from a URL. The coordinator
+// keeps it.
+func (r *reply) data(data []byte, mime, url string) {
+	r.images = append(r.images, content{Type: "resource",
+		Resource: &resource{URI: url, MimeType: mime, Blob: base64.StdEncoding.EncodeToString(data)}})
 }
 
 // use connects to the browser and returns the current tab.

@@ -135,7 +135,7 @@ var table = []tool{
 		run: with(tabs)},
 	{name: "browser_take_screenshot", title: "Screenshot", description: "An image of the page or of an element",
 		run: with(screenshot)},
-	{name: "browser_pdf_save", title: "Save as PDF", description: "Save the page as a PDF file", extra: true,
+	{name: "browser_pdf_save", title: "Save as PDF", description: "Save the page as a PDF", extra: true,
 		run: with(savePDF)},
 	{name: "browser_console_messages", title: "Console", description: "The messages of the console",
 		run: with(console)},
