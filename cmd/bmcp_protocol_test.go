@@ -50,7 +50,8 @@ func TestMCPConformance(t *testing.T) {
 	legacy := []string{"--suite", "all", "--spec-version", "2025-11-25"}
 	want := suite("http://127.0.0.1:"+strings.TrimSpace(port)+"/mcp", legacy...)
 
-	url, stop := w.serveMCP(nil, "--", "node", clients+"/fixture.mjs")
+	// With the tools of bmcp itself beside those that the suite asks for.
+	url, stop := w.serveMCP(nil, "--mcp", "builtin", "--", "node", clients+"/fixture.mjs")
 	first := newWebHost(t, url)
 	first.lists("test_simple_text")
 	first.leaves()

@@ -212,7 +212,7 @@ func TestCompletionOfCommands(t *testing.T) {
 	mine := []string{"mycommand"}
 	w.offers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
 		"bmcp --eager -- mycomm": mine})
-	for line, want := range map[string]string{"bmcp --mcp ": "@playwright/mcp builtin chrome-devtools-mcp ",
+	for line, want := range map[string]string{"bmcp --mcp ": "builtin @playwright/mcp chrome-devtools-mcp ",
 		"bmcp --mcp mycomm": "mycommand ", "bmcp --mcp whil": "", "bproxy --launch ": "",
 		"bproxy --launch mycomm": "mycommand "} {
 		r := w.run("bash", "-c", offering["bash"], "bash", line)

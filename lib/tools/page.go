@@ -19,10 +19,15 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 	}
 	r.page = pageChanges
 	address, err := t.Navigate(ctx, a.URL)
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case t.HasDialog():
+		r.did("Began to open %s: the page asks first", oneLine(address))
+	default:
 		r.did("Opened %s", oneLine(address))
 	}
-	return err
+	return nil
 }
 
 func back(ctx context.Context, r *reply, _ none) error {

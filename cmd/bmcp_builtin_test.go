@@ -1,0 +1,116 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// buttonSite serves pages with a button that says when it was clicked, and a link to
+// the next page.
+func buttonSite(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><title>%[1]s</title><h1>Page %[1]s</h1>
+			<button onclick="document.querySelector('output').textContent = 'clicked'">Go</button><output></output>
+			<a href="%[1]sx">next</a>`, r.URL.Path)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// bmcp and a browser are all that an agent needs: no Node.js, no other program on
+// PATH, no list of an earlier run, and no child process.
+func TestBuiltinAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site := buttonSite(t)
+	empty := w.dir + "/empty"
+	os.Mkdir(empty, 0o755)
+	c := w.cmd("bmcp", "--browser", "chromium")
+	c.Env = append(slices.Clone(w.env), "PATH="+empty, "XDG_CACHE_HOME="+w.dir+"/cache")
+	m := w.attach(c)
+	m.greet("{}")
+	m.lists("browser_navigate", "browser_snapshot", "browser_click", "coordinator_status")
+	for _, step := range []struct{ tool, args, want string }{
+		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
+		{"browser_click", `{"target":"text=Go"}`, "status"},
+		{"browser_evaluate", `{"function":"() => document.querySelector('output').textContent"}`, `"clicked"`},
+		{"browser_click", `{"element":"the link","target":"role=link"}`, "- Page URL: " + site + "/ax"},
+		{"browser_navigate_back", `{}`, "- Page Title: /a"},
+	} {
+		if got := m.tool(step.tool, step.args).text(t); !strings.Contains(got, step.want) {
+			t.Errorf("%s: %s\nwant %s", step.tool, got, step.want)
+		}
+	}
+	for _, bad := range []struct{ tool, args, want string }{
+		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
+		{"browser_click", `{}`, "the argument target is missing"},
+		{"browser_click", `{"target":"e9999"}`, "take a new browser_snapshot"},
+		{"browser_click", `{"target":"f9e1"}`, "take a new browser_snapshot"},
+		{"browser_click", `{"target":"h1, button"}`, "matches 2 elements"},
+		{"browser_click", `{"target":"Go","button":"up"}`, "button must be one of left, right, middle"},
+		{"browser_resize", `{"width":0,"height":1}`, "width must be at least 1"},
+		{"browser_file_upload", `{"paths":["/etc/passwd"]}`, "may not be used"},
+		{"browser_handle_dialog", `{"accept":true}`, "no dialog is open"},
+	} {
+		r := m.tool(bad.tool, bad.args).tool(t)
+		if !r.IsError || !strings.Contains(r.text(), bad.want) {
+			t.Errorf("%s %s: %s\nwant %s", bad.tool, bad.args, r.text(), bad.want)
+		}
+	}
+	m.end()
+	w.clean()
+}
+
+// Agents that work side by side each see a browser of their own.
+func TestBuiltinSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site := buttonSite(t)
+	m := w.startMCP(nil, "--browser", "chromium")
+	m.greet("{}")
+	for _, who := range []string{"a", "b"} {
+		m.tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+"/"+who, who)).text(t)
+	}
+	for _, who := range []string{"b", "a"} {
+		got := m.tool("browser_snapshot", fmt.Sprintf(`{"session_id":%q}`, who)).text(t)
+		if !strings.Contains(got, "Page /"+who+`"`) {
+			t.Errorf("%s sees %s", who, got)
+		}
+	}
+	m.end()
+	w.clean()
+}
+
+// Inspector finds nothing wrong with the tools.
+func TestBuiltinInspector(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	clients, _ := filepath.Abs("../scripts/clients/node_modules")
+	for _, pools := range []string{"1", "3"} {
+		c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+			"--cli", bin+"/bmcp", "--protocol-era", "modern", "--method", "tools/list", "--strict", "--format", "json")
+		c.Env = append(slices.Clone(w.env), "HOME="+w.dir, "XDG_CACHE_HOME="+w.dir+"/cache")
+		if pools != "1" {
+			c.Env = append(c.Env, "PW_MCP_PROXY__P_INSTANCES="+pools)
+		}
+		var errs bytes.Buffer
+		c.Stderr = &errs
+		out, err := c.Output()
+		if err != nil || strings.Contains(errs.String(), "Issue:") || !bytes.Contains(out, []byte(`"browser_click"`)) {
+			t.Errorf("%s: %v\n%s\n%.300s", pools, err, errs.String(), out)
+		}
+	}
+	w.clean()
+}
