@@ -205,3 +205,79 @@ func TestHibernationNeedsSessions(t *testing.T) {
 		"shorter than --session-idle")
 	w.run("bproxy", "--isolate", "--hibernate", "-1s").wants(t, 64, "--hibernate")
 }
+
+func TestMCPHibernationFlags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for args, want := range map[string]string{
+		"--shared":                      "none of with --shared",
+		"--session-idle 10m":            "shorter than --session-idle (10m0s)",
+		"--idle 5m":                     "shorter than --idle (5m0s)",
+		"--browser webkit":              "launched by the child",
+		"--pool-config " + w.dir + "/p": "bpool.toml(5)",
+	} {
+		w.run("bmcp", append([]string{"--hibernate", "10m"}, strings.Fields(args)...)...).wants(t, 64, want)
+	}
+	w.run("bmcp", "--hibernate", "-1s").wants(t, 64, "0 or more")
+}
+
+// The children of a browser that no call uses are stopped, so that it is
+// hibernated, and the next call gets it back and says so.
+func TestMCPHibernation(t *testing.T) {
+	t.Parallel()
+	clients, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const title = `"function":"() => document.title"`
+	for _, c := range []struct {
+		name, session, status string // the arguments that choose the browser, the tool that shows it
+		env, args             []string
+	}{
+		{"a session_id", `,"session_id":"agent"`, "coordinator_status", nil,
+			[]string{"--browser=chromium", "--hibernate=500ms"}},
+		{"an instance of a pool", "", "browser_pool_status", []string{"PW_MCP_PROXY__A_INSTANCES=1",
+			"PW_MCP_PROXY_BROWSER=chromium", "PW_MCP_PROXY_ISOLATION=context", "PW_MCP_PROXY_HIBERNATE=500ms"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			site := members(t)
+			w := newWorld(t)
+			m := w.startMCP(append(c.env, "HOME="+w.dir), append(c.args, "--mcp", clients+"/playwright-mcp")...)
+			m.greet("{}")
+			m.lists("browser_navigate")
+			call := func(tool, args string) *rpc { return m.tool(tool, "{"+args+c.session+"}") }
+			const hibernated = `hibernated; its pages were reloaded`
+			shows := func(want string) {
+				t.Helper()
+				until(t, want, func() bool { return strings.Contains(call("browser_evaluate", title).text(t), want) })
+			}
+			call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/login"))
+			shows("logged in")
+			r := call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/inbox"))
+			if strings.Contains(r.line, hibernated) {
+				t.Errorf("a result of a browser that is in use says %s", r.line)
+			}
+			for n := range 2 {
+				until(t, "the browser is hibernated", func() bool {
+					text := strings.ReplaceAll(m.tool(c.status, "{}").text(t), " ", "")
+					return strings.Contains(text, `"hibernated":true`)
+				})
+				r := call("browser_evaluate", title)
+				if why := fmt.Sprint(r.tool(t).Meta["btools/restored"]); !strings.Contains(r.text(t), hibernated) ||
+					!strings.Contains(why, "had not been used for 500ms and was "+hibernated) {
+					t.Errorf("result %d does not say that the browser was hibernated: %s", n, r.line)
+				}
+				if strings.Contains(r.line, "btools/replaced") {
+					t.Errorf("result %d says that the browser was replaced: %s", n, r.line)
+				}
+				shows("shows ann, s3cret-token, s3cret-key")
+			}
+			if r := call("browser_tabs", `"action":"list"`); !strings.Contains(r.text(t), "/inbox") ||
+				strings.Contains(r.text(t), hibernated) {
+				t.Errorf("got %s, want a tab at /inbox, and nothing of hibernation", r.line)
+			}
+			m.end()
+			w.clean()
+		})
+	}
+}

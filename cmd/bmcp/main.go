@@ -41,8 +41,12 @@ func main() {
 				&ucli.BoolFlag{Name: "shared", Category: shared,
 					Usage: "show all hosts the one browser whole, without session_id"},
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
+					DefaultText: "30m, with --hibernate 30 days",
 					Usage: "end one that is not used for `DURATION`, else for BROWSER_TIMEOUT_MINUTES of the " +
 						"environment; 0 is never"},
+				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
+					Usage: "save one that is not used for `DURATION` and free its pages; the next call gets it back " +
+						"and says so"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,

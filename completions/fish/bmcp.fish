@@ -14,6 +14,7 @@ complete -c bmcp -l max-results -d 'how many of them are kept' -x
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
+complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
 function __bmcp_states

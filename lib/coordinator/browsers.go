@@ -24,6 +24,7 @@ type Browser struct {
 	Windows        bool          // its child runs on Windows' Node.js, from WSL
 	Isolated       bool          // each lease has a browser of its own
 	Virtual        bool          // a part of a browser that leases share
+	Hibernate      time.Duration // until its lease is hibernated when no call uses it; 0: never
 	CallTimeout    time.Duration // of a tool's call; 0: no bound
 	// The child is pinged at this interval and has this long to answer; 0: never.
 	HealthInterval, HealthTimeout time.Duration
@@ -46,6 +47,9 @@ type lease struct {
 	ended   string   // why the previous browser ended; "": unknown
 	news    *news    // nil: none arrive
 	virtual *virtual // nil: it is a whole browser
+	nap     *nap     // nil: it is never hibernated
+	// restored says, for one call, that it was hibernated before; "": it was not.
+	restored string
 	// renew reports whether the lease still holds, what is closed when its browser
 	// dies now, and the ID of that browser.
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)

@@ -255,10 +255,11 @@ func remarkedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.Ca
 	if s == nil || b.at == nil {
 		return result
 	}
-	replaced, where := s.remark(b.at)
+	s.learnRestored(b.at)
+	r := s.remark(b.at)
 	fields := map[string]any{}
 	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,
-		metaReplaced: replaced} {
+		metaReplaced: r.replaced, metaRestored: r.restored} {
 		if value != "" {
 			fields[name] = value
 		}
@@ -266,7 +267,7 @@ func remarkedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.Ca
 	if len(fields) > 0 {
 		result.Meta = &mcp.Meta{AdditionalFields: fields}
 	}
-	if text := remarkText(replaced, where); text != "" {
+	if text := r.text(); text != "" {
 		result.Content = append(result.Content, mcp.NewTextContent(text))
 	}
 	return result

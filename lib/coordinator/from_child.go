@@ -154,7 +154,9 @@ func (s *Session) childEnded(p *process) {
 	for _, sup := range s.children.list() {
 		sup.proc.Ended(p)
 	}
-	s.c.Log.Warn(p.gone().Error())
+	if why := p.gone(); !errors.Is(why, errUnused) {
+		s.c.Log.Warn(why.Error())
+	}
 }
 
 // watch fails the calls on a browser when the browser dies.

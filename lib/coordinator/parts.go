@@ -23,6 +23,7 @@ type virtual struct {
 	calls    int    // that use it now
 	rested   time.Time
 	idle     *time.Timer
+	nap      *nap          // nil: it is never hibernated
 	gone     chan struct{} // closed when it has ended; nil: it is not to
 	lost     string        // what has become of the one before, until that is told
 }
@@ -123,7 +124,7 @@ func (b partsOf) tryTakeEntered(w which) *lease {
 
 func (s *Session) leaseOf(v *virtual, at *lease) *lease {
 	p := *at
-	p.Browser, p.virtual = at.part(v.name), v
+	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
 	p.release = func() { s.leave(v) }
 	return &p
 }
@@ -146,6 +147,7 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 			return nil, nil, err
 		}
 		v = &virtual{id: id, name: s.virtualName(id)}
+		v.nap = s.newNap(v)
 		if h.ended[id] {
 			delete(h.ended, id)
 			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended",
@@ -195,11 +197,15 @@ func (s *Session) leave(v *virtual) {
 
 func (s *Session) restLocked(v *virtual) {
 	idle := s.c.Browsers.parted().sessions.Idle
-	if v.calls > 0 || v.gone != nil || s.virtuals.closed || idle == 0 {
+	if v.calls > 0 || v.gone != nil || s.virtuals.closed {
 		return
 	}
 	v.rested = time.Now()
-	if v.idle != nil {
+	v.nap.start()
+	switch {
+	case idle == 0:
+		return
+	case v.idle != nil:
 		v.idle.Reset(idle)
 		return
 	}

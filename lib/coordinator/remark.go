@@ -16,43 +16,50 @@ const (
 	metaPool     = "btools/pool"
 	metaInstance = "btools/instance"
 	metaReplaced = "btools/replaced"
+	metaRestored = "btools/restored"
 )
 
-// remark returns what the reader of a result has to know of its browser: that it
-// is not the same as before, told once, and which one it is, if the next result
-// may come from another one.
-func (s *Session) remark(p *lease) (replaced, where string) {
+// remark is what the reader of a result has to know of its browser.
+type remark struct {
+	replaced string // it is not the same as before; told once
+	restored string // it was hibernated; told once
+	where    string // which one it is, if the next result may come from another one
+}
+
+func (s *Session) remark(p *lease) (r remark) {
 	key := seenKey(&p.Browser)
 	if p.died != nil && wait.Closed(p.died) {
-		return "", "" // the next result is the one that is from another browser
+		return r // the next result is the one that is from another browser
 	}
 	news, lost := p.news.read(), s.browsers.lost()
 	was, used, several := s.seen.see(key, p.ID)
 	several = several || p.several
 	if v := p.virtual; v != nil {
 		if lost := s.lostOf(v); lost != "" {
-			return lost, ""
+			r.replaced = lost
+			return r
 		}
 	}
 	if p.Pool != "" && several {
-		where = fmt.Sprintf("This result is from instance %s of pool %s.", p.Instance, p.Pool)
+		r.where = fmt.Sprintf("This result is from instance %s of pool %s.", p.Instance, p.Pool)
 	}
 	other := was != "" && p.ID != "" && was != p.ID
 	switch {
 	case lost != "":
-		replaced = fmt.Sprintf("%s; this is instance %s", lost, p.Instance)
-	case !used || p.fresh || news == "" && !other:
-		return "", where
-	case news != "":
-		replaced = news
+		r.replaced = fmt.Sprintf("%s; this is instance %s", lost, p.Instance)
+	case news != "" && used && !p.fresh:
+		r.replaced = news
+	case p.restored != "": // in whichever process it is now
+		r.restored = p.restored
+	case !used || p.fresh || !other:
 	case p.Pool != "":
-		replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
+		r.replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
 	case p.ended != "":
-		replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.ended)
+		r.replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.ended)
 	default:
-		replaced = "the browser was launched anew"
+		r.replaced = "the browser was launched anew"
 	}
-	return replaced, where
+	return r
 }
 
 // seenKey is the key of a browser, whichever process it is now.
@@ -67,15 +74,20 @@ func (s *Session) lostOf(v *virtual) string {
 	return lost
 }
 
-// lostPages ends the text that tells of another browser.
-const lostPages = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
+// What ends the text that tells of another browser, or of one that was
+// hibernated.
+const (
+	lostPages     = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
+	reloadedPages = "Logins and stored data are as before. What was typed into the pages is gone, and so are the " +
+		"elements of earlier snapshots: take a new one."
+)
 
 // remarked adds to a result what its reader has to know of where it comes from.
 func (s *Session) remarked(result json.RawMessage, p *lease) json.RawMessage {
 	if p == nil || len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
-	replaced, where := s.remark(p)
+	r := s.remark(p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {
@@ -84,12 +96,13 @@ func (s *Session) remarked(result json.RawMessage, p *lease) json.RawMessage {
 	}
 	set(metaInstance, p.Instance)
 	set(metaPool, p.Pool)
-	set(metaReplaced, replaced)
+	set(metaReplaced, r.replaced)
+	set(metaRestored, r.restored)
 	if meta == nil {
 		return result
 	}
 	result = jsonrpc.Set(result, "_meta", meta)
-	if text := remarkText(replaced, where); text != "" {
+	if text := r.text(); text != "" {
 		if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
 			result = jsonrpc.Set(result, "content", withText(content, text))
 		}
@@ -97,12 +110,16 @@ func (s *Session) remarked(result json.RawMessage, p *lease) json.RawMessage {
 	return result
 }
 
-// remarkText is a remark as a text for the agent.
-func remarkText(replaced, where string) string {
-	if replaced != "" {
-		replaced = "Note: " + replaced + ". " + lostPages
+// text is the remark as a text for the agent.
+func (r remark) text() string {
+	note := ""
+	switch {
+	case r.replaced != "":
+		note = "Note: " + r.replaced + ". " + lostPages
+	case r.restored != "":
+		note = "Note: " + r.restored + ". " + reloadedPages
 	}
-	return strings.TrimSpace(replaced + " " + where)
+	return strings.TrimSpace(note + " " + r.where)
 }
 
 // withText adds a text to an array of content.

@@ -107,7 +107,10 @@ func (s *Session) answerWith(req *request, got *jsonrpc.Message, err error) {
 // large.
 func (s *Session) answerBounded(req *request, got *jsonrpc.Message) {
 	if req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != "" {
-		s.do(func() { s.answerWithDownloads(req, got) }) // or the session's end answers it
+		s.do(func() { // or the session's end answers it
+			s.learnRestored(req.lease)
+			s.answerWithDownloads(req, got)
+		})
 		return
 	}
 	s.answerCalled(req, got)

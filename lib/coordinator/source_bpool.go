@@ -205,6 +205,8 @@ type poolInstance struct {
 	Timeout   int64  `json:"timeout_ms"`
 	Endpoint  string `json:"http_url"`
 	Profile   string `json:"user_data_dir"`
+	Hibernate int64  `json:"hibernate_ms"`
+	hibernation
 }
 
 type poolStatus struct {
@@ -323,6 +325,7 @@ func browserOf(p *poolInfo, i poolInstance) Browser {
 	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows,
 		Profile: i.Profile}
 	b.Isolated, b.Virtual = i.Isolated || i.isVirtual(), i.isVirtual()
+	b.Hibernate = time.Duration(i.Hibernate) * time.Millisecond
 	b.CallTimeout = time.Duration(i.Timeout) * time.Millisecond
 	b.HealthInterval = time.Duration(p.Interval) * time.Millisecond
 	b.HealthTimeout = time.Duration(p.Timeout) * time.Millisecond

@@ -144,6 +144,9 @@ func (h *keeper) askLocked(k *stickyLease) {
 			}
 		} else {
 			at, err = h.source.grant(ctx, k.pool, k.instance, h.s.name, true)
+			if err == nil {
+				at.nap = h.newNap(k, at)
+			}
 		}
 		h.mu.Lock()
 		drop := at
@@ -210,6 +213,7 @@ func (h *keeper) restLocked(k *stickyLease) {
 	}
 	k.ours = false
 	k.rested = time.Now()
+	k.at.nap.start()
 	if k.idle != nil {
 		k.idle.Reset(k.ttl)
 		return

@@ -40,7 +40,10 @@ type Sessions struct {
 	// BrowserIdle is how long the browser itself is kept without use; 0: for
 	// ever.
 	BrowserIdle time.Duration
-	State       string // the state with which each starts, not the host's profile; "": none
+	// Hibernate is how long no call uses a virtual browser until it is saved and
+	// its pages are freed; 0: it is not.
+	Hibernate time.Duration
+	State     string // the state with which each starts, not the host's profile; "": none
 	// UploadRoots are the directories whose files pages get, besides what each has
 	// downloaded. The host's profile gets every file.
 	UploadRoots []string
@@ -66,6 +69,9 @@ func (v Sessions) flags() []string {
 	}
 	if v.Sharing == Beside {
 		all = append(all, "--root-session="+hostSession)
+	}
+	if v.Hibernate > 0 {
+		all = append(all, "--hibernate="+v.Hibernate.String())
 	}
 	switch {
 	case v.State != "":
@@ -131,6 +137,7 @@ type virtualStatus struct {
 	HTTPURL   string  `json:"http_url"`
 	Tabs      int     `json:"tab_count"`
 	Idle      float64 `json:"idle_seconds"`
+	hibernation
 }
 
 // virtualsOf are the virtual browsers that a host has.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -424,13 +425,19 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 
-// sessionFlags are those of the one browser and its virtual browsers.
-var sessionFlags = []string{"shared", "tab-limit", "session-idle", "upload-root", "idle"}
+// virtualFlags are those of virtual browsers, sessionFlags also those of the one
+// browser that they are parts of.
+var (
+	virtualFlags = []string{"tab-limit", "session-idle", "hibernate", "upload-root"}
+	sessionFlags = append([]string{"shared", "idle"}, virtualFlags...)
+)
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"),
-		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state")}
+		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
+		Hibernate: c.Duration("hibernate")}
+	idleIsSet, browserIdleIsSet := c.IsSet("session-idle"), c.IsSet("idle")
 	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(c.IsSet("session-idle") && c.IsSet("idle")) {
 		minutes, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(minutes >= 0 && minutes <= maxIdleMinutes) {
@@ -438,13 +445,15 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 		}
 		given := time.Duration(minutes * float64(time.Minute))
 		if !c.IsSet("session-idle") {
-			how.Idle = given
+			how.Idle, idleIsSet = given, true
 		}
 		if !c.IsSet("idle") {
-			how.BrowserIdle = given
+			how.BrowserIdle, browserIdleIsSet = given, true
 		}
 	}
-	if !c.IsSet("idle") && c.IsSet("session-idle") && (how.Idle == 0 || how.Idle > how.BrowserIdle) {
+	if how.Hibernate > 0 {
+		lastHibernated(&how, idleIsSet, browserIdleIsSet)
+	} else if !c.IsSet("idle") && c.IsSet("session-idle") && (how.Idle == 0 || how.Idle > how.BrowserIdle) {
 		how.BrowserIdle = how.Idle // the end of the browser would be the end of its virtual browsers
 	}
 	switch {
@@ -454,13 +463,15 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 		how.Sharing = coordinator.Apart
 	}
 	switch {
-	case c.Bool("shared") && (c.IsSet("tab-limit") || c.IsSet("session-idle") || c.IsSet("upload-root")):
-		return how, c.UsageError("--tab-limit, --session-idle and --upload-root are for virtual browsers, " +
-			"which there are none of with --shared")
-	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0:
-		return how, c.UsageError("--idle, --session-idle and --tab-limit are 0 or more")
+	case c.Bool("shared") && slices.ContainsFunc(virtualFlags, c.IsSet):
+		return how, c.UsageError("--%s are for virtual browsers, which there are none of with --shared",
+			strings.Join(virtualFlags, ", --"))
+	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0 || how.Hibernate < 0:
+		return how, c.UsageError("--idle, --session-idle, --hibernate and --tab-limit are 0 or more")
 	}
-	how.UploadRoots, err = uploadRoots(c)
+	if err = checkHibernate(c, how); err == nil {
+		how.UploadRoots, err = uploadRoots(c)
+	}
 	return how, err
 }
 
