@@ -1,10 +1,12 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,6 +33,15 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 // save writes a file in one of the directories that the agent may use. A relative
 // name is one in the first of them.
 func (r *reply) save(ctx context.Context, name string, data []byte) (path string, err error) {
+	path, err = r.writable(ctx, name)
+	if err == nil {
+		err = r.saveAs(path, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
+	}
+	return path, err
+}
+
+// writable is the path of a file that the agent may write.
+func (r *reply) writable(ctx context.Context, name string) (path string, err error) {
 	roots := r.server.allowed(ctx)
 	if len(roots) == 0 {
 		return "", errNoRoots
@@ -49,22 +60,27 @@ func (r *reply) save(ctx context.Context, name string, data []byte) (path string
 	if !within(path, roots) {
 		return "", outside(path, roots)
 	}
-	f, err := os.CreateTemp(dir, ".btools-*")
-	if err != nil {
-		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
-	}
 	return path, nil
 }
 
-// readable are the files' own paths, if the agent may read them.
+// saveAs writes a file beside a path, and has place put it there.
+func (r *reply) saveAs(path string, data io.Reader, place func(file string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".btools-*")
+	if err == nil {
+		defer os.Remove(f.Name())
+		_, err = io.Copy(f, data)
+		if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+			err = place(f.Name())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot save %s: %w", path, unwrapped(err))
+	}
+	return nil
+}
+
+// readable are the files' own paths, if the agent may read them. It may read what its
+// session has downloaded.
 func (r *reply) readable(ctx context.Context, names []string) (paths []string, err error) {
 	var roots []string
 	if len(names) > 0 {
@@ -81,7 +97,7 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", name, unwrapped(err))
 		}
-		if !within(path, roots) {
+		if !within(path, roots) && !r.server.hasDownloaded(ctx, path) {
 			return nil, outside(path, roots)
 		}
 		paths = append(paths, path)

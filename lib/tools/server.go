@@ -41,6 +41,7 @@ type Server struct {
 	asked   map[string]chan json.RawMessage // the requests to the host
 	canList bool                            // the host lists its roots
 	roots   []string                        // nil: not asked yet
+	awaited map[string]bool                 // downloads that were waited for, by GUID
 	work    sync.WaitGroup
 }
 
@@ -50,7 +51,7 @@ const maxWaiting = 64 << 20
 // Serve serves a host until the end of its messages, or of the context.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
-		calls: map[string]context.CancelFunc{}, asked: map[string]chan json.RawMessage{}}
+		calls: map[string]context.CancelFunc{}, asked: map[string]chan json.RawMessage{}, awaited: map[string]bool{}}
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
 	defer s.close()

@@ -149,6 +149,9 @@ var table = []tool{
 		run: with(emulateMedia)},
 	{name: "browser_resize", title: "Resize", description: "Set the size of the viewport", effect: acts,
 		run: with(resize)},
+	{name: "browser_downloads", title: "Downloads",
+		description: "List the downloads, wait for the next one, or save a copy", effect: acts, extra: true, free: true,
+		run: with(manageDownloads)},
 	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
 		run: with(closePage)},
 }
