@@ -109,6 +109,8 @@ func main() {
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
 						Usage: "allow at most `N` pages in the new session"},
+					&ucli.DurationFlag{Name: "throttle", DefaultText: "that of the proxy",
+						Usage: "hide the pages of the new session after `DURATION` without traffic; 0 means never"},
 					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
 					&ucli.StringFlag{Name: "state", Usage: "start the new session with the logins of the state `NAME`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},

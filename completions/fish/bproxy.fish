@@ -41,6 +41,7 @@ complete -c bproxy -n '__fish_seen_subcommand_from status launch stop restart' -
 complete -c bproxy -n '__fish_seen_subcommand_from session' -a 'list new end'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l all -d 'end all sessions'
 complete -c bproxy -n '__fish_seen_subcommand_from session' -l port -d 'use the proxy on this port' -xa '(__bproxy_ports)'
+complete -c bproxy -n '__fish_seen_subcommand_from session' -l throttle -d 'time until its pages are hidden' -x
 complete -c bproxy -n '__fish_seen_subcommand_from state' -a 'list save show delete import export'
 complete -c bproxy -n '__fish_seen_subcommand_from state' -a '(__bproxy_states)'
 complete -c bproxy -n '__fish_seen_subcommand_from state' -F

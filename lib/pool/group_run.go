@@ -143,14 +143,13 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
 					g.set.Browser)}
 		}
-		o := virtual.Options{UploadRoots: g.set.UploadRoots}
+		o := virtual.Options{UploadRoots: g.set.UploadRoots, Throttle: g.set.Throttle}
 		if g.set.Proxy != "" {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
 		}
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.IdleTimeout,
-			ByConnections: g.set.IdleBy == config.Connections, Throttle: g.set.Throttle},
-			v.Log.With("pool", g.poolName))
+			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {

@@ -27,7 +27,6 @@ type backend struct {
 	health Health
 	// byConnections says that open WebSockets and sessions are use.
 	byConnections bool
-	throttle      time.Duration // of the sessions; 0: never
 
 	overlap bool         // two browsers with different profiles may run at the same time
 	state   *state.Store // the browsers of this machine; nil: not known

@@ -124,17 +124,14 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 
 func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser, error) {
 	path, err := socketPath(ctx, i)
+	var browser *virtual.Browser
 	if err == nil {
-		var browser *virtual.Browser
-		if browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log); err == nil {
-			browser.Throttle(b.throttle)
-			return browser, nil
-		}
+		browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log)
 	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return nil, err
+	return browser, err
 }
 
 // activeSince reports whether a generation's browser has sent anything to a

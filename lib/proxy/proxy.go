@@ -58,9 +58,6 @@ type Proxy struct {
 	// Sessions, if not nil, share the browser: each client sees its session as
 	// a browser of its own. Start sets where they get the browser.
 	Sessions *sessions.Registry
-	// Throttle is how long a session is kept at full speed without use; 0: for
-	// ever.
-	Throttle time.Duration
 	// Trace, if not nil, records every message. Sessions have traces of their
 	// own.
 	Trace *Trace
@@ -83,7 +80,7 @@ type Health struct{ Interval, Timeout time.Duration }
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
-		health: p.Health, overlap: p.Overlap, throttle: p.Throttle,
+		health: p.Health, overlap: p.Overlap,
 		state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}

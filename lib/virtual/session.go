@@ -40,6 +40,9 @@ type Options struct {
 	// besides those of Downloads: absolute, without symbolic links. With Default
 	// all files may be.
 	UploadRoots []string
+	// Throttle is how long the session is not used until its pages are hidden, 0:
+	// never.
+	Throttle time.Duration
 	// State, if not nil, has the cookies and the storage with which the session
 	// starts, and StateName is its name.
 	State     *states.State
@@ -144,6 +147,7 @@ func (b *Browser) addSession(s *Session) error {
 		return ErrBrowserEnded
 	}
 	b.sessions[s] = true
+	s.work.Go(s.watchUse)
 	b.work.Go(s.run)
 	return nil
 }

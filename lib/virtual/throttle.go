@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"sync"
 	"time"
 
 	"btools/lib/jsonrpc"
@@ -23,42 +22,34 @@ import (
 // which it is throttled.
 const throttleChecks = 6
 
-// Throttle hides the pages of sessions that have not been used for this time,
-// until their next command. It does nothing for a browser with windows, which
-// somebody may watch.
-func (b *Browser) Throttle(after time.Duration) {
-	if after <= 0 || !strings.Contains(jsonrpc.GetString(b.version, "userAgent"), "Headless") {
+// watchUse throttles the session whenever it has not been used for the time of
+// its options. It does nothing in a browser with windows, which somebody may
+// watch.
+func (s *Session) watchUse() {
+	after := s.options.Throttle
+	if after <= 0 || !strings.Contains(jsonrpc.GetString(s.browser.version, "userAgent"), "Headless") {
 		return
 	}
-	b.watcher.work.Go(func() {
-		tick := time.NewTicker(max(after/throttleChecks, time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				b.throttleUnused(time.Now().Add(-after))
-			case <-b.watcher.done:
-				return
-			}
+	tick := time.NewTicker(max(after/throttleChecks, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.throttleUnused(time.Now().Add(-after))
+		case <-s.ended:
+			return
 		}
-	})
+	}
 }
 
-// throttleUnused throttles the sessions that have not been used since then.
-func (b *Browser) throttleUnused(since time.Time) {
-	b.mu.Lock()
-	var all []*Session
-	for s := range b.sessions {
-		if !s.over && s.isUnusedLocked(since) {
-			all = append(all, s)
-		}
+// throttleUnused throttles the session if it has not been used since then.
+func (s *Session) throttleUnused(since time.Time) {
+	s.browser.mu.Lock()
+	unused := !s.over && s.isUnusedLocked(since)
+	s.browser.mu.Unlock()
+	if unused {
+		s.throttle(since)
 	}
-	b.mu.Unlock()
-	var work sync.WaitGroup
-	for _, s := range all {
-		work.Go(func() { s.throttle(since) })
-	}
-	work.Wait()
 }
 
 // isUnusedLocked reports whether the session has not been used since then, nor

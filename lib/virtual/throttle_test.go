@@ -88,12 +88,12 @@ func TestThrottle(t *testing.T) {
 	until("the page paints", func() bool { return paints(page) })
 	until("all is answered", func() bool { return !s.isBusy() })
 
-	b.throttleUnused(time.Now().Add(-time.Minute))
+	s.throttleUnused(time.Now().Add(-time.Minute))
 	if isHidden(page) {
 		t.Error("a page of a session that is used is hidden")
 	}
 	p.events = nil
-	b.throttleUnused(time.Now())
+	s.throttleUnused(time.Now())
 	until("the page is hidden", func() bool { return isHidden(page) })
 	until("it does not paint", func() bool { return !paints(page) })
 	if isHidden(media) {
@@ -116,7 +116,7 @@ func TestThrottle(t *testing.T) {
 	// What a client has frozen is not thawed.
 	other.must("", "Page.setWebLifecycleState", map[string]string{"state": "frozen"})
 	until("all is answered", func() bool { return !s.isBusy() })
-	b.throttleUnused(time.Now())
+	s.throttleUnused(time.Now())
 	b.mu.Lock()
 	throttled := b.targets[page].throttled
 	b.mu.Unlock()

@@ -66,7 +66,6 @@ type Chrome struct {
 type Idle struct {
 	Timeout       time.Duration // without use; 0: never
 	ByConnections bool          // each open WebSocket is use, not only what clients send and downloads
-	Throttle      time.Duration // of a session, until its pages are hidden; 0: never
 }
 
 // Open takes over a Chrome that was launched; if it returns an error, it has
@@ -82,7 +81,6 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 		b.Stop()
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
-	shared.Throttle(idle.Throttle)
 	c := &Chrome{
 		Browser: b, virtual: shared, options: o, openFiles: openFiles, files: map[*downloads.Files]bool{},
 		idle: idle, log: log,

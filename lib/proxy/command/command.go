@@ -164,7 +164,6 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"),
 		IdleByConnections: c.String("idle-by") == "connections",
-		Throttle:          c.Duration("session-throttle"),
 		Direct:            c.Bool("direct"),
 		Health:            proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
 		Guard:             guard.Guard{Origins: c.StringSlice("allow-origin")},
@@ -227,6 +226,11 @@ func checkDurations(c *cli.Context, flags ...string) error {
 		}
 	}
 	return nil
+}
+
+// milliseconds rounds a duration up, as 0 means never.
+func milliseconds(d time.Duration) int64 {
+	return (d + time.Millisecond - 1).Milliseconds()
 }
 
 // target returns the record of a browser that another program owns: the one of

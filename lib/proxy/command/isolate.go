@@ -54,6 +54,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if err := checkDurations(c, "session-grace", "session-idle", "hibernate", "session-throttle"); err != nil {
 		return nil, err
 	}
+	g.Defaults.ThrottleMS = milliseconds(c.Duration("session-throttle"))
 	if g.Hibernate > 0 && !c.IsSet("session-idle") {
 		g.Idle = hibernatedIdle
 	}
@@ -329,7 +330,8 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root", "state"}
+var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root", "state",
+	"throttle"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -359,6 +361,13 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 		if params["download_limit"], err = readLimit(c); err != nil {
 			return err
 		}
+	}
+	delete(params, "throttle")
+	if c.IsSet("throttle") {
+		if err := checkDurations(c, "throttle"); err != nil {
+			return err
+		}
+		params["throttle_ms"] = milliseconds(c.Duration("throttle"))
 	}
 	delete(params, "upload_root")
 	if c.IsSet("upload-root") {

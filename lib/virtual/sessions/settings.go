@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"path/filepath"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/downloads"
@@ -25,6 +26,9 @@ type Settings struct {
 	// that it downloads; 0: no bound.
 	UploadRoots   []string `json:"upload_roots,omitempty"`
 	DownloadLimit int64    `json:"download_limit,omitempty"`
+	// ThrottleMS is for how many milliseconds it is not used until its pages are
+	// hidden; 0: they never are.
+	ThrottleMS int64 `json:"throttle_ms,omitempty"`
 	// State is the name of the state with which it starts, "" for none, and
 	// StateDir is the absolute path of the directory that has it.
 	State    string `json:"state,omitempty"`
@@ -45,6 +49,10 @@ func (s Settings) Check() error {
 	}
 	if s.DownloadLimit < 0 {
 		return control.Errorf(control.BadRequest, "the limit of downloads must be 0 or more, not %d", s.DownloadLimit)
+	}
+	if s.ThrottleMS < 0 {
+		return control.Errorf(control.BadRequest, "the time until throttling must be 0 or more, not %d ms",
+			s.ThrottleMS)
 	}
 	for _, dir := range s.UploadRoots {
 		if !filepath.IsAbs(dir) {
@@ -73,7 +81,7 @@ func (s Settings) Check() error {
 // The state is read anew for each new session.
 func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
-		Downloads: s.files, UploadRoots: s.UploadRoots}
+		Downloads: s.files, UploadRoots: s.UploadRoots, Throttle: time.Duration(s.ThrottleMS) * time.Millisecond}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
 	}
