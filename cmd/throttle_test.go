@@ -3,9 +3,12 @@
 package cmd_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -53,5 +56,27 @@ func TestThrottledSessions(t *testing.T) {
 		t.Error("a page of a session that is never throttled was hidden")
 	}
 	p.stop()
+	w.clean()
+}
+
+func TestMCPThrottle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site, hidden := observed(t)
+	clients, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--browser=chromium", "--session-throttle", "100ms",
+		"--mcp", clients+"/playwright-mcp")
+	m.greet("{}")
+	m.lists("browser_navigate")
+	m.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site))
+	until(t, "the unused page is hidden", hidden)
+	const visible = `{"function":"() => document.visibilityState"}`
+	if r := m.tool("browser_evaluate", visible).text(t); !strings.Contains(r, `"visible"`) {
+		t.Errorf("the next call finds the page %s, want visible", r)
+	}
+	m.end()
 	w.clean()
 }

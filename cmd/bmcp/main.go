@@ -47,6 +47,8 @@ func main() {
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
 					Usage: "save one that is not used for `DURATION` and free its pages; the next call gets it back " +
 						"and says so"},
+				&ucli.DurationFlag{Name: "session-throttle", Category: shared, Value: time.Minute,
+					Usage: "hide the pages of one that is not used for `DURATION`, and of the host's own; 0 is never"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,

@@ -13,6 +13,7 @@ complete -c bmcp -l max-inline -d 'cut results that have more' -x
 complete -c bmcp -l max-results -d 'how many of them are kept' -x
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
+complete -c bmcp -l session-throttle -d 'until the pages of an unused one are hidden' -x
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x

@@ -43,7 +43,8 @@ type Sessions struct {
 	// Hibernate is how long no call uses a virtual browser until it is saved and
 	// its pages are freed; 0: it is not.
 	Hibernate time.Duration
-	State     string // the state with which each starts, not the host's profile; "": none
+	Throttle  time.Duration // without use, until the pages of one are hidden; 0: never
+	State     string        // the state with which each starts, not the host's profile; "": none
 	// UploadRoots are the directories whose files pages get, besides what each has
 	// downloaded. The host's profile gets every file.
 	UploadRoots []string
@@ -62,7 +63,7 @@ func (v Sessions) flags() []string {
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
 			2*(DefaultLimits.Sessions+DefaultLimits.SessionIDs)),
-		fmt.Sprintf("--tab-limit=%d", v.TabLimit),
+		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--session-throttle=" + v.Throttle.String(),
 	}
 	for _, dir := range v.UploadRoots {
 		all = append(all, "--upload-root="+dir)
