@@ -108,14 +108,14 @@ func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error)
 
 // watch subscribes the watcher to all targets.
 func (b *Browser) watch(ctx context.Context) error {
-	version, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
+	version, err := b.watcher.Call(ctx, "", "Browser.getVersion", nil)
 	if err != nil {
 		return fmt.Errorf("cannot ask the browser for its version: %w", err)
 	}
 	b.version = version
 	product := jsonrpc.GetString(version, "product")
 	b.tabsAreMarked = !strings.HasPrefix(product, "HeadlessChrome/")
-	contexts, err := b.watcher.call(ctx, "", "Target.getBrowserContexts", nil)
+	contexts, err := b.watcher.Call(ctx, "", "Target.getBrowserContexts", nil)
 	if err != nil {
 		return fmt.Errorf("cannot ask the browser for its contexts: %w", err)
 	}
@@ -127,7 +127,7 @@ func (b *Browser) watch(ctx context.Context) error {
 		{"Target.setDiscoverTargets", map[string]any{"discover": true, "filter": []map[string]any{{}}}},
 		{"Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}},
 	} {
-		if _, err := b.watcher.call(ctx, "", c.method, c.params); err != nil {
+		if _, err := b.watcher.Call(ctx, "", c.method, c.params); err != nil {
 			return fmt.Errorf("cannot watch the browser's targets: %s: %w", c.method, err)
 		}
 	}
@@ -195,7 +195,7 @@ var (
 
 // sync returns when all events that Chrome has sent so far have been handled.
 func (b *Browser) sync(ctx context.Context) error {
-	_, err := b.watcher.call(ctx, "", "Browser.getVersion", nil)
+	_, err := b.watcher.Call(ctx, "", "Browser.getVersion", nil)
 	return err
 }
 

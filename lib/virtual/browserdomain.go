@@ -74,7 +74,7 @@ func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 	b.mu.Unlock()
 	var answered sync.WaitGroup
 	for _, own := range pages { // one that is gone meanwhile answers with an error
-		answered.Go(func() { s.link.call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
+		answered.Go(func() { s.link.Call(ctx, own, c.Method, map[string]bool{"ignore": ignore}) })
 	}
 	answered.Wait()
 	k.reply(c, emptyObject)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 	"btools/lib/websocket"
@@ -37,11 +38,11 @@ type Client struct {
 	conn     *websocket.Conn
 	up       *websocket.Conn // its own connection to Chrome
 	toClient *outbox
-	*calls
-	ctx     context.Context // ends with the client
-	cancel  context.CancelFunc
-	closing sync.Once
-	why     error
+	calls    *calls
+	ctx      context.Context // ends with the client
+	cancel   context.CancelFunc
+	closing  sync.Once
+	why      error
 
 	unanswered   unanswered
 	root         *root               // the connection itself, if it is to the browser
@@ -178,11 +179,11 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	defer s.work.Done()
 	var work sync.WaitGroup
 	work.Go(func() { k.toClient.run(k.ctx.Done()) })
-	work.Go(func() { k.out.run(k.ctx.Done()) })
+	work.Go(func() { k.calls.out.run(k.ctx.Done()) })
 	work.Go(func() { k.disconnect(k.fromChrome()) })
 	k.disconnect(k.fromClient())
 	work.Wait()
-	k.end()
+	k.calls.End()
 	return k.why
 }
 
@@ -266,7 +267,7 @@ func (k *Client) fromChrome() error {
 		if err != nil {
 			return ErrBrowserEnded
 		}
-		id, isAnswer := idOf(head)
+		id, isAnswer := wire.IDOf(head)
 		if isAnswer && k.unanswered.drop(id) {
 			k.session.Touch()
 		}
@@ -281,7 +282,7 @@ func (k *Client) fromChrome() error {
 			return ErrBrowserEnded
 		}
 		if isAnswer {
-			k.answered(id, whole)
+			k.calls.Answered(id, whole)
 			continue
 		}
 		k.event(whole)
@@ -313,7 +314,7 @@ func (k *Client) event(message []byte) {
 	method, params, session := jsonrpc.GetString(message, "method"), jsonrpc.Get(message, "params"),
 		jsonrpc.GetString(message, "sessionId")
 	if method == "Target.detachedFromTarget" {
-		k.failSession(jsonrpc.GetString(params, "sessionId"))
+		k.calls.FailSession(jsonrpc.GetString(params, "sessionId"))
 		k.unanswered.dropSession(jsonrpc.GetString(params, "sessionId"))
 		k.syncDownloads()
 	}
@@ -357,7 +358,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 		if by != nil && by.auto {
 			delete(a.root.byAuto, id)
 		}
-		k.resumeAndDetach(parent, session)
+		k.calls.resumeAndDetach(parent, session)
 		return
 	}
 	if by != nil && by.auto {
@@ -371,7 +372,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
 	}
-	k.toClient.put(event(at, "Target.attachedToTarget", params))
+	k.toClient.put(wire.Event(at, "Target.attachedToTarget", params))
 }
 
 // requestAttachLocked asks Chrome for a session with a target, on behalf of a
@@ -379,7 +380,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 func (k *Client) requestAttachLocked(target string, by *attachRequest, done func(json.RawMessage, error)) {
 	b := k.session.browser
 	k.attachRequests[target] = append(k.attachRequests[target], by)
-	k.begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true},
+	k.calls.Begin("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true},
 		func(result json.RawMessage, err error) {
 			if err != nil {
 				b.mu.Lock()
@@ -424,7 +425,7 @@ func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 	}
 	k.forgetLocked(session)
 	if a.root != nil && a.root.session != "" {
-		message = event(a.root.session, "Target.detachedFromTarget", params)
+		message = wire.Event(a.root.session, "Target.detachedFromTarget", params)
 	}
 	k.toClient.put(message)
 }

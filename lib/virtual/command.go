@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
@@ -33,7 +34,7 @@ func (k *Client) command(message []byte) error {
 	} else {
 		k.session.recorded.Store(time.Now().UnixNano())
 	}
-	if k.pending() > maxPending {
+	if k.calls.Pending() > maxPending {
 		return errFlood
 	}
 	if rule.Action == policy.Optional && r == nil && k.session.options.Default {
@@ -90,7 +91,7 @@ func (k *Client) command(message []byte) error {
 	if isUse {
 		k.unanswered.add(c)
 	}
-	return k.out.write(message)
+	return k.calls.out.write(message)
 }
 
 // targetLocked returns the target of a CDP session, nil if the session is the
@@ -174,7 +175,7 @@ func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage)
 	if r != nil {
 		session = ""
 	}
-	k.begin(session, c.Method, c.Params, k.answerTo(c, change))
+	k.calls.Begin(session, c.Method, c.Params, k.answerTo(c, change))
 }
 
 // answerTo returns a function that answers the client with a result from
@@ -182,7 +183,7 @@ func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage)
 func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
 		k.session.Touch()
-		if err == errDetached {
+		if err == wire.ErrDetached {
 			return // as Chrome does
 		}
 		if err != nil {
@@ -357,6 +358,6 @@ func (k *Client) forwardOnSession(c policy.Command, _ *root) {
 func (k *Client) callOnSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
 	ctx, cancel := k.bounded()
 	defer cancel()
-	result, err := k.session.link.call(ctx, "", c.Method, c.Params)
+	result, err := k.session.link.Call(ctx, "", c.Method, c.Params)
 	k.answerTo(c, change)(result, err)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
@@ -44,7 +45,7 @@ func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil }
 // takeDownloads has the browser report the downloads of a context, and write
 // them to the session's directory.
 func (s *Session) takeDownloads(ctx context.Context, context string) error {
-	_, err := s.link.call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, "default"))
+	_, err := s.link.Call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, "default"))
 	return err
 }
 
@@ -183,7 +184,7 @@ func (k *Client) syncDownloads() {
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, syncTimeout)
 	defer cancel()
-	k.session.link.call(ctx, "", "Browser.getVersion", nil)
+	k.session.link.Call(ctx, "", "Browser.getVersion", nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k.passDownloadsLocked(k.downloadEvents.last)
@@ -204,7 +205,7 @@ func (k *Client) putDownloadLocked(message json.RawMessage) {
 	e.waiting = append(e.waiting, message)
 	e.last++
 	n, b := e.last, k.session.browser
-	k.begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
+	k.calls.Begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		k.passDownloadsLocked(n)
@@ -227,7 +228,7 @@ const syncTimeout = time.Second
 // by the session's own CDP sessions.
 func (s *Session) findFrame(ctx context.Context, pages map[string]string, frame string) (context string, found bool) {
 	for page, context := range pages {
-		tree, err := s.link.call(ctx, page, "Page.getFrameTree", nil)
+		tree, err := s.link.Call(ctx, page, "Page.getFrameTree", nil)
 		if err == nil && isFrameInTree(jsonrpc.Get(tree, "frameTree"), frame) {
 			return context, true
 		}
@@ -369,7 +370,7 @@ func (s *Session) stopDownloadLocked(guid string, d *download) {
 		}
 	}
 	for _, id := range contexts {
-		s.link.send("", "Browser.cancelDownload", map[string]string{"guid": guid, "browserContextId": id})
+		s.link.Send("", "Browser.cancelDownload", map[string]string{"guid": guid, "browserContextId": id})
 	}
 }
 
@@ -436,7 +437,7 @@ func (s *Session) notifyDownloadLocked(method string, params json.RawMessage) {
 	for k := range s.clients {
 		for session, wants := range k.downloads {
 			if wants {
-				k.putDownloadLocked(event(session, method, params))
+				k.putDownloadLocked(wire.Event(session, method, params))
 			}
 		}
 	}

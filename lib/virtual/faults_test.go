@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 )
 
@@ -48,26 +49,26 @@ func TestFloodsAreBounded(t *testing.T) {
 		more  func(p *peer, page string) error
 	}{
 		{"page commands", nil, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Runtime.evaluate",
+			return p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "'" + strings.Repeat("x", 1000) + "'"}))
 		}},
 		{"commands answered here", nil, func(p *peer, _ string) error {
-			return p.conn.Write(command("5", "", "Target.getTargets", nil))
+			return p.conn.Write(wire.Command("5", "", "Target.getTargets", nil))
 		}},
 		{"pages without an answer", func(p *peer, page string) {
-			p.conn.Write(command("5", page, "Runtime.evaluate", map[string]any{"expression": "for (;;) {}"}))
+			p.conn.Write(wire.Command("5", page, "Runtime.evaluate", map[string]any{"expression": "for (;;) {}"}))
 		}, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Input.dispatchKeyEvent",
+			return p.conn.Write(wire.Command("5", page, "Input.dispatchKeyEvent",
 				map[string]any{"type": "keyDown", "nativeVirtualKeyCode": 65}))
 		}},
 		{"console messages", func(p *peer, page string) {
 			p.must(page, "Runtime.enable", nil)
-			p.conn.Write(command("5", page, "Runtime.evaluate",
+			p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "setInterval(() => { " +
 					"for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000)) }, 1)"}))
 		}, nil},
 		{"results of 4 MiB", nil, func(p *peer, page string) error {
-			return p.conn.Write(command("5", page, "Runtime.evaluate",
+			return p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "'x'.repeat(4 << 20)"}))
 		}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 )
 
@@ -60,13 +61,13 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 		"Target crashed") {
 		t.Errorf("a living frame: %s", m)
 	}
-	p.conn.Write(command("1000001", frame, "Page.crash", nil))
+	p.conn.Write(wire.Command("1000001", frame, "Page.crash", nil))
 	refused(frame, "Input.synthesizeScrollGesture", map[string]any{"x": 1, "y": 1}, "Target crashed")
 	p.event("Inspector.targetCrashed", frame)
 	refused(frame, "Input.synthesizePinchGesture", map[string]any{"x": 1, "y": 1, "scaleFactor": 1}, "Target crashed")
 
 	p.must(page, "Page.printToPDF", nil)
-	p.conn.Write(command("1000000", page, "Page.crash", nil))
+	p.conn.Write(wire.Command("1000000", page, "Page.crash", nil))
 	refused(page, "Page.printToPDF", nil, "Target crashed")
 	p.event("Inspector.targetCrashed", page)
 	refused(page, "Page.printToPDF", nil, "Target crashed")

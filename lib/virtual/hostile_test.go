@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
@@ -189,8 +190,7 @@ func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, sit
 				p.last++
 				text := fmt.Sprintf("%s %s", method, raw)
 				waiting[fmt.Sprint(p.last)] = command{text + " on " + session, named[i]}
-				message := closeMessage(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":%s`, p.last, method, raw),
-					session)
+				message := json.RawMessage(wire.Command(fmt.Sprint(p.last), session, method, raw))
 				if slices.Contains(harmful, method) {
 					late = append(late, message)
 				} else {

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
 	"btools/lib/virtual/chrometest"
@@ -192,13 +194,13 @@ func TestState(t *testing.T) {
 	}
 	r.must(page, "Fetch.enable", map[string]any{"patterns": []map[string]string{{"urlPattern": "*"}}})
 	r.last++
-	navigate := command(string(jsonID(r.last)), page, "Page.navigate", map[string]string{"url": site})
+	navigate := wire.Command(string(jsonID(r.last)), page, "Page.navigate", map[string]string{"url": site})
 	if err := r.conn.Write(navigate); err != nil {
 		t.Fatal(err)
 	}
 	paused := jsonrpc.Get(r.event("Fetch.requestPaused", site), "params")
 	r.must(page, "Fetch.fulfillRequest", map[string]any{"requestId": jsonrpc.GetString(paused, "requestId"),
-		"responseCode": 200, "body": blank,
+		"responseCode": 200, "body": base64.StdEncoding.EncodeToString([]byte("<!doctype html>")),
 		"responseHeaders": []map[string]string{{"name": "content-type", "value": "text/html"}}})
 	r.awaitPage(page, site)
 	if got := r.do(page, `localStorage.getItem('token')`); got != `"s3cret-token"` {

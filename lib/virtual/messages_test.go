@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 
 	coder "github.com/coder/websocket"
@@ -143,7 +144,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 		t.Errorf("a message in fragments: %s", told)
 	}
 	// A long one passes; a longer one than Chrome takes ends its client only.
-	long := command("8", page, "Runtime.evaluate",
+	long := wire.Command("8", page, "Runtime.evaluate",
 		map[string]any{"expression": "/*" + strings.Repeat("x", 30<<20) + "*/ 'long'"})
 	if err := p.conn.Write(long); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 
 	coder "github.com/coder/websocket"
@@ -25,7 +26,7 @@ func (p *peer) popUp(page, url string) (session string, took time.Duration) {
 	begun := time.Now()
 	open := func() string {
 		p.last++
-		p.conn.Write(command(string(jsonID(p.last)), page, "Runtime.evaluate",
+		p.conn.Write(wire.Command(string(jsonID(p.last)), page, "Runtime.evaluate",
 			map[string]any{"expression": "!!window.open('" + url + "')", "userGesture": true}))
 		return string(jsonID(p.last))
 	}
@@ -193,7 +194,7 @@ func TestPopUpsOfOthersGoOn(t *testing.T) {
 	defer cancel()
 	call := func(session, method string, params map[string]any) json.RawMessage {
 		t.Helper()
-		got, err := l.call(ctx, session, method, params)
+		got, err := l.Call(ctx, session, method, params)
 		if err != nil {
 			t.Fatalf("%s: %v", method, err)
 		}
@@ -219,11 +220,11 @@ func TestNothingIsLeft(t *testing.T) {
 		p := connect(t, s, "")
 		p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 		page := p.autoAttach()
-		p.conn.Write(command("1000", page, "Runtime.evaluate",
+		p.conn.Write(wire.Command("1000", page, "Runtime.evaluate",
 			map[string]any{"expression": "window.open('about:blank')",
 				"userGesture": true}))
-		p.conn.Write(command("1001", "", "Target.createBrowserContext", nil))
-		p.conn.Write(command("1002", "", "Target.createTarget", map[string]any{"url": "about:blank"}))
+		p.conn.Write(wire.Command("1001", "", "Target.createBrowserContext", nil))
+		p.conn.Write(wire.Command("1002", "", "Target.createTarget", map[string]any{"url": "about:blank"}))
 		for range 2 {
 			if err := s.End(t.Context()); err != nil {
 				t.Error(err)
@@ -265,9 +266,9 @@ func TestNothingIsLeft(t *testing.T) {
 	left := func() (left string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.sessions)+len(b.contexts)+len(b.targets)+b.watcher.pending() > 0 {
+		if len(b.sessions)+len(b.contexts)+len(b.targets)+b.watcher.Pending() > 0 {
 			left = fmt.Sprintf("%d sessions, %d contexts, %d targets, %d calls", len(b.sessions), len(b.contexts),
-				len(b.targets), b.watcher.pending())
+				len(b.targets), b.watcher.Pending())
 		}
 		return left
 	}

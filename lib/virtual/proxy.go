@@ -47,7 +47,7 @@ func (s *Session) contextParams(params json.RawMessage) json.RawMessage {
 
 // process returns the browser's process.
 func (b *Browser) process(ctx context.Context) (int, error) {
-	got, err := b.watcher.call(ctx, "", "SystemInfo.getProcessInfo", nil)
+	got, err := b.watcher.Call(ctx, "", "SystemInfo.getProcessInfo", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 	"btools/lib/states"
+	"btools/lib/storage"
 )
 
 // Options are the properties of a session.
@@ -84,12 +86,11 @@ type Session struct {
 	ownSessions      map[string]string
 	ignoreCertErrors bool // certificate errors
 	downloads        map[string]*download
-	wishes           map[string]wish     // what clients want done with downloads, by context
-	state            *StateStatus        // nil: it has started with none
-	startedWith      []string            // the origins of its state
-	unfilled         map[string]*storage // of the state's origins, until they are needed
-	visited          map[string]int      // the origins of its pages, in the order of the latest visit
-	visits           int
+	wishes           map[string]wish    // what clients want done with downloads, by context
+	state            *StateStatus       // nil: it has started with none
+	startedWith      []string           // the origins of its state
+	unfilled         map[string]*stored // of the state's origins, until they are needed
+	visits           storage.Visits
 	over             bool
 }
 
@@ -102,7 +103,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		contexts: map[string]bool{}, clients: map[*Client]bool{}, windows: map[int64]bool{},
 		ownSessions: map[string]string{},
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
-		unfilled: map[string]*storage{}, visited: map[string]int{},
+		unfilled: map[string]*stored{},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -179,7 +180,7 @@ func (s *Session) run() {
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
 	if s.base = b.defaultContext; !s.options.Default {
-		got, err := s.link.call(ctx, "", "Target.createBrowserContext", s.contextParams(nil))
+		got, err := s.link.Call(ctx, "", "Target.createBrowserContext", s.contextParams(nil))
 		if err != nil {
 			return fmt.Errorf("cannot create a browser context: %w", err)
 		}
@@ -239,7 +240,7 @@ func (b *Browser) claimContext(s *Session) error {
 // adopt takes over the existing targets of the default context.
 func (s *Session) adopt(ctx context.Context) error {
 	b := s.browser
-	got, err := b.watcher.call(ctx, "", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}})
+	got, err := b.watcher.Call(ctx, "", "Target.getTargets", map[string]any{"filter": []map[string]any{{}}})
 	if err != nil {
 		return fmt.Errorf("cannot list the browser's targets: %w", err)
 	}
@@ -255,7 +256,7 @@ func (s *Session) adopt(ctx context.Context) error {
 
 // NewPage opens a page in the base context and returns its target ID.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
-	got, err := s.link.call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
+	got, err := s.link.Call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
 	if err != nil {
 		return "", fmt.Errorf("cannot open a page: %w", err)
 	}
@@ -276,7 +277,7 @@ func (s *Session) onTarget(ctx context.Context, method, target string) error {
 	if !s.Has(ctx, target) {
 		return errNoTarget
 	}
-	_, err := s.link.call(ctx, "", method, map[string]string{"targetId": target})
+	_, err := s.link.Call(ctx, "", method, map[string]string{"targetId": target})
 	return err
 }
 
@@ -515,7 +516,7 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 	for k := range s.clients {
 		for session, wanted := range k.discover {
 			if wanted.matches(t.typ) {
-				k.toClient.put(event(session, method, params))
+				k.toClient.put(wire.Event(session, method, params))
 			}
 		}
 	}
@@ -564,7 +565,7 @@ func (s *Session) enforceTabLimitLocked(new *target) {
 	}
 	if open > s.options.TabLimit && oldest != nil {
 		oldest.closing = true
-		s.link.send("", "Target.closeTarget", map[string]string{"targetId": oldest.id})
+		s.link.Send("", "Target.closeTarget", map[string]string{"targetId": oldest.id})
 	}
 }
 
@@ -591,11 +592,11 @@ func (s *Session) prepareLocked(t *target) {
 		late.Stop()
 		ready()
 	}
-	s.link.begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
+	s.link.Begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
 		func(got json.RawMessage, err error) {
 			own := jsonrpc.GetString(got, "sessionId")
 			next := func(json.RawMessage, error) {
-				s.link.begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+				s.link.Begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
 			}
 			b.mu.Lock()
 			known := err == nil && b.targets[t.id] == t
@@ -608,11 +609,11 @@ func (s *Session) prepareLocked(t *target) {
 				t.needsFocus = severed
 				s.focusLocked(t)
 				if s.ignoreCertErrors {
-					s.link.send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
+					s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 				}
 			}
 			if gated {
-				s.link.begin(own, "Fetch.enable", s.gateLocked(), next)
+				s.link.Begin(own, "Fetch.enable", s.gateLocked(), next)
 			}
 			b.mu.Unlock()
 			if !gated {
@@ -629,7 +630,7 @@ const readyTimeout = 5 * time.Second
 func (s *Session) focusLocked(t *target) {
 	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
 		t.needsFocus = false
-		s.link.send(s.ownSessions[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
+		s.link.Send(s.ownSessions[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
 	}
 }
 

@@ -107,16 +107,16 @@ func (t Tab) isBlank() bool { return t.URL == "" || t.URL == "about:blank" }
 // inWorld evaluates an expression in a page, in a world of ours, and returns the
 // JSON in the string that is its value.
 func (s *Session) inWorld(ctx context.Context, session, expression string) (json.RawMessage, error) {
-	got, err := s.link.call(ctx, session, "Page.getFrameTree", nil)
+	got, err := s.link.Call(ctx, session, "Page.getFrameTree", nil)
 	if err != nil {
 		return nil, err
 	}
-	got, err = s.link.call(ctx, session, "Page.createIsolatedWorld", map[string]string{
+	got, err = s.link.Call(ctx, session, "Page.createIsolatedWorld", map[string]string{
 		"frameId": jsonrpc.GetString(got, "frameTree", "frame", "id"), "worldName": world})
 	if err != nil {
 		return nil, err
 	}
-	got, err = s.link.call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
+	got, err = s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
 		"contextId": jsonrpc.Get(got, "executionContextId"), "returnByValue": true})
 	if err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func (s *Session) reload(page string, tab Tab) {
 	ctx, cancel := s.lasting(reloadTimeout)
 	defer cancel()
 	if tab.Page != nil {
-		s.link.send(session, "Page.enable", nil) // or no script runs in new documents
-		s.link.send(session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
+		s.link.Send(session, "Page.enable", nil) // or no script runs in new documents
+		s.link.Send(session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
 			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
-		defer s.link.send(session, "Page.disable", nil) // without it the script is gone
+		defer s.link.Send(session, "Page.disable", nil) // without it the script is gone
 	}
-	s.link.call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL}) // its error is the page's
+	s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL}) // its error is the page's
 }

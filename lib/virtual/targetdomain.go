@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
@@ -24,7 +25,7 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	}
 	k.roots[session] = newRoot(session)
 	k.hasMoreRoots.Store(true)
-	k.toClient.put(event(r.session, "Target.attachedToTarget", map[string]any{
+	k.toClient.put(wire.Event(r.session, "Target.attachedToTarget", map[string]any{
 		"sessionId": session, "targetInfo": k.session.browserInfo(), "waitingForDebugger": false,
 	}))
 	k.reply(c, objectWith("sessionId", quote(session)))
@@ -144,7 +145,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d pages, the maximum", maxPages))
 		return
 	}
-	k.begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
+	k.calls.Begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
 		b.mu.Lock()
 		s.opening--
 		b.mu.Unlock()
@@ -204,7 +205,7 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	k.stopAutoAttachLocked(over)
 	b.mu.Unlock()
 	k.reply(c, emptyObject)
-	k.toClient.put(event(c.Session, "Target.detachedFromTarget",
+	k.toClient.put(wire.Event(c.Session, "Target.detachedFromTarget",
 		map[string]string{"sessionId": id, "targetId": k.session.id}))
 }
 
@@ -289,12 +290,12 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	if on {
 		k.discover[c.Session] = wanted
 		if wanted.matches("browser") {
-			k.toClient.put(event(c.Session, "Target.targetCreated",
+			k.toClient.put(wire.Event(c.Session, "Target.targetCreated",
 				map[string]any{"targetInfo": k.session.browserInfo()}))
 		}
 		for _, t := range k.session.targetsLocked() {
 			if wanted.matches(t.typ) {
-				k.toClient.put(event(c.Session, "Target.targetCreated",
+				k.toClient.put(wire.Event(c.Session, "Target.targetCreated",
 					map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
 			}
 		}
@@ -358,7 +359,7 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 func (k *Client) stopAutoAttachLocked(r *root) {
 	for _, session := range r.byAuto {
 		if session != "" {
-			k.send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
+			k.calls.Send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
 		}
 	}
 	b := k.session.browser

@@ -123,7 +123,7 @@ const playsTimeout = time.Second
 func (s *Session) plays(own string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), playsTimeout)
 	defer cancel()
-	got, err := s.link.call(ctx, own, "Runtime.evaluate",
+	got, err := s.link.Call(ctx, own, "Runtime.evaluate",
 		map[string]any{"expression": playing, "returnByValue": true, "silent": true})
 	return err != nil || string(jsonrpc.Get(jsonrpc.Get(got, "result"), "value")) != "false"
 }
@@ -134,11 +134,11 @@ const focusEmulation = "Emulation.setFocusEmulationEnabled"
 func (s *Session) hideLocked(t *target, own string) {
 	t.throttled = true
 	for k, session := range s.focusingLocked(t) {
-		k.send(session, focusEmulation, map[string]bool{"enabled": false})
+		k.calls.Send(session, focusEmulation, map[string]bool{"enabled": false})
 	}
-	s.link.send(own, focusEmulation, map[string]bool{"enabled": false})
+	s.link.Send(own, focusEmulation, map[string]bool{"enabled": false})
 	for _, state := range []string{"frozen", "active"} {
-		s.link.send(own, "Page.setWebLifecycleState", map[string]string{"state": state})
+		s.link.Send(own, "Page.setWebLifecycleState", map[string]string{"state": state})
 	}
 }
 
@@ -171,7 +171,7 @@ func (s *Session) wake(ctx context.Context) {
 	show := func(c *calls, session string) {
 		answered := make(chan struct{})
 		answers = append(answers, answered)
-		c.begin(session, focusEmulation, map[string]bool{"enabled": true},
+		c.Begin(session, focusEmulation, map[string]bool{"enabled": true},
 			func(json.RawMessage, error) { close(answered) })
 	}
 	b.mu.Lock()

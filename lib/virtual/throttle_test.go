@@ -57,7 +57,7 @@ func TestThrottle(t *testing.T) {
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		got, err := s.link.call(ctx, own, "Runtime.evaluate",
+		got, err := s.link.Call(ctx, own, "Runtime.evaluate",
 			map[string]any{"expression": expression, "returnByValue": true, "userGesture": true})
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
 
@@ -51,36 +50,10 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestIDOf(t *testing.T) {
-	for message, want := range map[string]int{
-		`{"id":1,"result":{}}`: 1, `{"id":2147483647,`: 1<<31 - 1, `{"id":-7,"error":{}}`: -7, `{"id":0}`: 0,
-	} {
-		if id, ok := idOf([]byte(message)); !ok || id != want {
-			t.Errorf("%s: %d, %v", message, id, ok)
-		}
-	}
-	for _, none := range []string{"", "{", `{"id":`, `{"id":-`, `{"id":5`, `{"id":"5"}`, `{"method":"a"}`, `{ "id":5}`,
-		`{"id":99999999999999999999}`} {
-		if id, ok := idOf([]byte(none)); ok {
-			t.Errorf("%s: %d", none, id)
-		}
-	}
-}
-
-func TestMessagesAreJSON(t *testing.T) {
+func TestObjectWith(t *testing.T) {
 	odd := "a\"\\\n\u2028<é"
-	for _, message := range [][]byte{
-		command("-5", odd, "Target.a", map[string]any{odd: odd}), command("1", "", "A.b", json.RawMessage(`{"x":1}`)),
-		command("1", odd, "A.b", nil),
-		event("", "A.b", map[string]string{odd: odd}), event(odd, "A.b", map[string]bool{}),
-		objectWith(odd, quote(odd)),
-	} {
-		if !json.Valid(message) {
-			t.Errorf("%s", message)
-		}
-	}
-	if s := jsonrpc.GetString(command("1", odd, "A.b", nil), "sessionId"); s != odd {
-		t.Errorf("a session is %q, want %q", s, odd)
+	if object := objectWith(odd, quote(odd)); !json.Valid(object) {
+		t.Errorf("%s", object)
 	}
 }
 
@@ -173,32 +146,5 @@ func TestOutboxIsBounded(t *testing.T) {
 	<-gone
 	if err := o.write(message); !errors.Is(err, errStalled) {
 		t.Errorf("a closed outbox: %v", err)
-	}
-}
-
-// Chrome answers nothing for a CDP session that ends: those that wait are told.
-func TestCallsOfEndedSessions(t *testing.T) {
-	server, _ := pipe(t)
-	c := newCalls(newOutbox(server))
-	var got []error
-	note := func(_ json.RawMessage, err error) { got = append(got, err) }
-	c.begin("one", "A.b", nil, note)
-	c.begin("two", "A.b", nil, note)
-	c.begin("", "A.b", nil, note)
-	c.send("one", "A.b", nil)
-	c.failSession("one")
-	if len(got) != 1 || got[0] != errDetached || c.pending() != 2 {
-		t.Errorf("after the end of one session: %v, %d wait", got, c.pending())
-	}
-	c.answered(-2, []byte(`{"id":-2,"error":{"code":-32000,"message":"no"}}`))
-	c.answered(-2, []byte(`{"id":-2,"result":{}}`))
-	c.end()
-	if len(got) != 3 || got[1].Error() != "no" || got[2] != errDisconnected || c.pending() != 0 {
-		t.Errorf("at the end: %v, %d wait", got, c.pending())
-	}
-	late := make(chan error)
-	c.begin("", "A.b", nil, func(_ json.RawMessage, err error) { late <- err })
-	if err := <-late; err != errDisconnected {
-		t.Errorf("after the end: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func (s *Session) isBusy() bool {
 
 func (s *Session) isBusyLocked() bool {
 	for k := range s.clients {
-		if k.unanswered.any() || k.pending() > 0 {
+		if k.unanswered.any() || k.calls.Pending() > 0 {
 			return true
 		}
 	}

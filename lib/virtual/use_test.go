@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
@@ -70,7 +71,7 @@ func TestUse(t *testing.T) {
 	// A command without an answer.
 	p.last++
 	waiting := p.last
-	p.conn.Write(command(string(jsonID(waiting)), page, "Runtime.evaluate",
+	p.conn.Write(wire.Command(string(jsonID(waiting)), page, "Runtime.evaluate",
 		map[string]any{"expression": "new Promise(done => finish = done)", "awaitPromise": true}))
 	until("the session is busy", func() bool { return s.isBusy() })
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": "0"}) // which is sent after it
@@ -82,7 +83,7 @@ func TestUse(t *testing.T) {
 
 	// The same, and its CDP session ends.
 	p.last++
-	p.conn.Write(command(string(jsonID(p.last)), page, "Runtime.evaluate",
+	p.conn.Write(wire.Command(string(jsonID(p.last)), page, "Runtime.evaluate",
 		map[string]any{"expression": "new Promise(() => {})", "awaitPromise": true}))
 	until("the session is busy", func() bool { return s.isBusy() })
 	p.must("", "Target.detachFromTarget", map[string]any{"sessionId": page})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
@@ -110,7 +111,7 @@ func (p *peer) next() json.RawMessage {
 func (p *peer) call(session, method string, params any) json.RawMessage {
 	p.t.Helper()
 	p.last++
-	if err := p.conn.Write(command(string(jsonID(p.last)), session, method, params)); err != nil {
+	if err := p.conn.Write(wire.Command(string(jsonID(p.last)), session, method, params)); err != nil {
 		p.t.Fatal(err)
 	}
 	for {

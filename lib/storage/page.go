@@ -1,0 +1,141 @@
+package storage
+
+import (
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/states"
+)
+
+var (
+	//go:embed scripts/fill.js
+	fillScript string
+	//go:embed scripts/read.js
+	readScript string
+)
+
+const originTimeout = 30 * time.Second
+
+// Page is a page that nobody sees, in which scripts read and fill the storage of
+// any origin: it shows blank documents, without the network. Answer must get the
+// events of its connection. It ends with the connection, or by Close.
+type Page struct {
+	conn            Conn
+	target, session string
+}
+
+// OpenPage opens a page.
+func OpenPage(ctx context.Context, c Conn, browserContext string) (*Page, error) {
+	p := &Page{conn: c}
+	got, err := c.Call(ctx, "", "Target.createTarget",
+		in(browserContext, map[string]any{"url": "about:blank", "hidden": true, "background": true}))
+	if err == nil {
+		p.target = jsonrpc.GetString(got, "targetId")
+		got, err = c.Call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": p.target, "flatten": true})
+	}
+	if err == nil {
+		p.session = jsonrpc.GetString(got, "sessionId")
+		_, err = c.Call(ctx, p.session, "Fetch.enable",
+			map[string]any{"patterns": []map[string]string{{"urlPattern": "*"}}})
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("cannot open a page for the storage: %w", err)
+	}
+	return p, nil
+}
+
+// Close closes the page and does not wait.
+func (p *Page) Close() {
+	if p.target != "" {
+		p.conn.Send("", "Target.closeTarget", map[string]string{"targetId": p.target})
+	}
+}
+
+// blank is a document, which asks for no icon.
+var blank = base64.StdEncoding.EncodeToString([]byte(`<!doctype html><link rel="icon" href="data:,">`))
+
+// Answer answers a request of a page for a document; other events of the
+// connection are not its own.
+func Answer(c Conn, method, session string, params json.RawMessage) {
+	if method != "Fetch.requestPaused" {
+		return
+	}
+	c.Send(session, "Fetch.fulfillRequest", map[string]any{
+		"requestId": jsonrpc.GetString(params, "requestId"), "responseCode": 200, "body": blank,
+		"responseHeaders": []map[string]string{{"name": "content-type", "value": "text/html"}},
+	})
+}
+
+// run calls a function of JavaScript with an argument in a document of an
+// origin, and returns its result.
+func (p *Page) run(ctx context.Context, origin, function string, argument json.RawMessage) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, originTimeout, fmt.Errorf("no answer within %v", originTimeout))
+	defer cancel()
+	got, err := p.conn.Call(ctx, p.session, "Page.navigate", map[string]string{"url": origin + "/"})
+	if err == nil && jsonrpc.GetString(got, "errorText") != "" {
+		err = errors.New(jsonrpc.GetString(got, "errorText"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	got, err = p.conn.Call(ctx, p.session, "Runtime.evaluate", map[string]any{
+		"expression":   "(" + strings.TrimSpace(function) + ")(" + string(argument) + ")",
+		"awaitPromise": true, "returnByValue": true,
+	})
+	if err == nil && jsonrpc.Get(got, "exceptionDetails") != nil {
+		// The text of an exception might have a value in it.
+		err = fmt.Errorf("the script failed at line %s", jsonrpc.Get(got, "exceptionDetails", "lineNumber"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.Get(got, "result", "value"), nil
+}
+
+// Fill fills the storage of an origin. why says what kept it from that.
+func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error) {
+	argument, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	got, err := p.run(ctx, o.Origin, fillScript, argument)
+	if err != nil {
+		return "", err
+	}
+	return why, json.Unmarshal(got, &why)
+}
+
+// Read reads the storage of an origin; nil: it has none. lost says what could
+// not be read.
+func (p *Page) Read(ctx context.Context, origin string) (o *states.Origin, lost []string, err error) {
+	argument, _ := json.Marshal(map[string]any{"origin": origin, "max": states.MaxOrigin})
+	got, err := p.run(ctx, origin, readScript, argument)
+	if err != nil {
+		return nil, nil, err
+	}
+	var result struct {
+		Text, Error string
+		Lost        []string
+	}
+	if err := json.Unmarshal(got, &result); err != nil {
+		return nil, nil, errors.New("the script returned no object")
+	}
+	if result.Error != "" {
+		return nil, nil, errors.New(result.Error)
+	}
+	if result.Text != "" {
+		o = &states.Origin{}
+		if err := json.Unmarshal([]byte(result.Text), o); err != nil {
+			return nil, nil, errors.New("the script returned no storage")
+		}
+	}
+	return o, result.Lost, nil
+}
