@@ -40,10 +40,18 @@ func OpenPage(ctx context.Context, c Conn, browserContext string) (*Page, error)
 		p.target = jsonrpc.GetString(got, "targetId")
 		got, err = c.Call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": p.target, "flatten": true})
 	}
-	if err == nil {
-		p.session = jsonrpc.GetString(got, "sessionId")
-		_, err = c.Call(ctx, p.session, "Fetch.enable",
-			map[string]any{"patterns": []map[string]string{{"urlPattern": "*"}}})
+	p.session = jsonrpc.GetString(got, "sessionId")
+	for _, command := range []struct {
+		method string
+		params any
+	}{
+		{"Network.enable", nil}, // or the next has no effect
+		{"Network.setBypassServiceWorker", map[string]bool{"bypass": true}}, // it would answer before Fetch does
+		{"Fetch.enable", map[string]any{"patterns": []map[string]string{{"urlPattern": "*"}}}},
+	} {
+		if err == nil {
+			_, err = c.Call(ctx, p.session, command.method, command.params)
+		}
 	}
 	if err != nil {
 		p.Close()

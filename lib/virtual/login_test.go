@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,5 +266,42 @@ func TestStateFaults(t *testing.T) {
 	s.End(t.Context())
 	if err := <-saved; err != nil && err != ErrEnded {
 		t.Errorf("the session ended while it was being saved: %v", err)
+	}
+}
+
+// To read the storage of an origin, no request of it is answered by its server,
+// nor by its service worker, which would start the application a second time.
+func TestStateOfServiceWorker(t *testing.T) {
+	var root atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/worker.js":
+			w.Header().Set("content-type", "text/javascript")
+			io.WriteString(w, `oninstall = () => skipWaiting()
+				onactivate = (e) => e.waitUntil(clients.claim())
+				onfetch = (e) => e.respondWith(fetch(e.request))`)
+			return
+		case "/":
+			root.Add(1)
+		}
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<script>localStorage.setItem('visits', 1 + Number(localStorage.getItem('visits')))</script>`)
+	}))
+	defer server.Close()
+	b := openChrome(t)
+	s := newSession(t, b, Options{})
+	p := connect(t, s, "")
+	page := p.enter(server.URL + "/app")
+	p.do(page, `new Promise((done) => {
+		navigator.serviceWorker.oncontrollerchange = () => done()
+		navigator.serviceWorker.register('/worker.js')
+	})`)
+	state, _, err := s.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(state.Origins) != 1 || !strings.Contains(string(state.Origins[0].LocalStorage), `"value":"1"`) ||
+		root.Load() > 0 {
+		t.Errorf("%d requests for /, and the storage is %s", root.Load(), state.Origins)
 	}
 }
