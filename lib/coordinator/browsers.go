@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -16,6 +17,7 @@ type Browser struct {
 	Pool, Instance string // "" without pools
 	Session        string // of a virtual browser; "": it is a whole one
 	ID             string
+	Lease          string // of a pool's instance; "": there is none
 	HTTPURL, WSURL string // stable; "": the child launches the browser itself
 	Port           int
 	Type           string
@@ -77,6 +79,9 @@ type Browsers interface {
 	instructions(drives bool) string
 	// describe fills in the browsers' part of coordinator_status.
 	describe(ctx context.Context, s *Session, st *status)
+	// saveState saves the logins of a browser's session, and returns what bproxy or
+	// bpool answers.
+	saveState(ctx context.Context, b Browser, r stateRequest) (json.RawMessage, error)
 	close()
 }
 

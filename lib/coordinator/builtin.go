@@ -48,7 +48,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
-			Dir: dir, Only: c.Tools})
+			Dir: dir, Only: c.Tools, States: c.States, SaveState: c.stateSaver(b)})
 		in.Close()
 		out.Close()
 		x.over <- err

@@ -23,6 +23,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/run"
+	"btools/lib/states"
 	"btools/lib/wait"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Large  Large
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
+	// States are the named logins of the user; nil: there is no place for them.
+	States *states.Store
 	// Tools are the names of the built-in child's tools; nil: all.
 	Tools  []string
 	Stderr io.Writer

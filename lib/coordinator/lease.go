@@ -33,7 +33,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	rec.Get("instance", &i)
 	b, several := s.known(ctx, l.Pool, l.Instance)
 	at := b // with what is configured
-	at.Pool, at.Instance = l.Pool, l.Instance
+	at.Pool, at.Instance, at.Lease = l.Pool, l.Instance, l.ID
 	id := func(browser string) string { // that is another one with the next lease
 		if b.Virtual && browser != "" {
 			browser += "/" + l.ID

@@ -124,9 +124,8 @@ func (g *login) status() *virtual.StateStatus {
 	return g.session.Stats().State
 }
 
-// SaveState saves the state of a lease's session in a directory. It returns the
-// state, and what could not be read.
-func (v *Service) SaveState(ctx context.Context, lease, dir, name string) (*states.State, []string, error) {
+// LeaseState returns the state of a lease's session, and what could not be read.
+func (v *Service) LeaseState(ctx context.Context, lease string) (*states.State, []string, error) {
 	v.mu.Lock()
 	l := v.leases[lease]
 	shared := l != nil && l.slot.set.Isolation == config.Context
@@ -145,7 +144,7 @@ func (v *Service) SaveState(ctx context.Context, lease, dir, name string) (*stat
 	defer done()
 	state, lost, err := s.State(ctx)
 	if err != nil {
-		return nil, nil, control.Errorf(control.Failed, "cannot save the state %q of lease %s: %v", name, lease, err)
+		return nil, nil, control.Errorf(control.Failed, "cannot save the state of lease %s: %v", lease, err)
 	}
-	return state, lost, (&states.Store{Dir: dir}).Save(ctx, name, state)
+	return state, lost, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -168,5 +169,22 @@ func TestUnusableStates(t *testing.T) {
 	if s, err := Open(func(string) string { return "relative" }, "/home/u"); err != nil ||
 		s.Dir != "/home/u/.local/state/btools/states" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Create replaces nothing.
+func TestCreate(t *testing.T) {
+	s := &Store{Dir: t.TempDir() + "/states"}
+	if s.Has("a") || s.Has("../a") {
+		t.Error("an empty store has states")
+	}
+	if err := s.Create(t.Context(), "a", with("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(t.Context(), "a", with("2")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second Create: %v", err)
+	}
+	if got := valueOf(t, s, "a"); got != "1" || !s.Has("a") {
+		t.Errorf("the value is %q", got)
 	}
 }

@@ -132,6 +132,25 @@ func (s *Store) readFile(name string) ([]byte, error) {
 // Save writes a state, which replaces the one of this name. If it fails, that is
 // as it was. Of two at the same time, one is first.
 func (s *Store) Save(ctx context.Context, name string, state *State) error {
+	return s.save(ctx, name, state, true)
+}
+
+// Create writes a state of a new name; fs.ErrExist: there is one already, damaged or
+// not.
+func (s *Store) Create(ctx context.Context, name string, state *State) error {
+	return s.save(ctx, name, state, false)
+}
+
+// Has reports whether there is a state, damaged or not.
+func (s *Store) Has(name string) bool {
+	if CheckName(name) != nil {
+		return false
+	}
+	_, err := os.Lstat(s.path(name))
+	return err == nil
+}
+
+func (s *Store) save(ctx context.Context, name string, state *State, replace bool) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
@@ -140,7 +159,12 @@ func (s *Store) Save(ctx context.Context, name string, state *State) error {
 	}
 	b, err := marshal(file{Version, &record.Time{Time: time.Now()}, state})
 	if err == nil {
-		err = s.locked(ctx, func() error { return s.replace(s.path(name), b) })
+		err = s.locked(ctx, func() error {
+			if !replace && s.Has(name) {
+				return fs.ErrExist
+			}
+			return s.replace(s.path(name), b)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save the state %q: %w", name, err)

@@ -17,6 +17,7 @@ import (
 	"btools/lib/browse"
 	"btools/lib/jsonrpc"
 	"btools/lib/spell"
+	"btools/lib/states"
 )
 
 // Options configure a server.
@@ -26,6 +27,11 @@ type Options struct {
 	Release  string
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: all
+
+	States *states.Store // the named logins of the user; nil: there is no place for them
+	// SaveState saves the session's own under a name, with create only if there is none,
+	// and returns what could not be read.
+	SaveState func(ctx context.Context, name string, create bool) (saved states.Info, lost []string, err error)
 }
 
 // Server serves one session.

@@ -152,6 +152,9 @@ var table = []tool{
 	{name: "browser_downloads", title: "Downloads",
 		description: "List the downloads, wait for the next one, or save a copy", effect: acts, extra: true, free: true,
 		run: with(manageDownloads)},
+	{name: "browser_state", title: "Named logins",
+		description: "List the named logins, or save that of this session under a name", effect: destroys, extra: true,
+		run: with(manageStates)},
 	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
 		run: with(closePage)},
 }

@@ -96,8 +96,9 @@ func Run(c *cli.Context) error {
 	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
+	logins, _ := statecommand.Store(c) // without a directory there are none
 	co := coordinator.New(coordinator.Options{
-		Children: children, Tools: only, Browsers: browsers, Release: cli.Release,
+		Children: children, Tools: only, States: logins, Browsers: browsers, Release: cli.Release,
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})

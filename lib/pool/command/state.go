@@ -17,6 +17,8 @@ type saveParams struct {
 	Name  string `json:"name"`
 	Dir   string `json:"state_dir"`
 	Lease string `json:"lease"`
+	// Create saves it only if there is none of this name.
+	Create bool `json:"create,omitempty"`
 }
 
 // saveTimeout is how long a save may take; the service bounds itself.
@@ -29,7 +31,7 @@ func States(c *cli.Context) error {
 		if err != nil {
 			return saved, err
 		}
-		err = callWithin(c, saveTimeout, "state_save", saveParams{name, store.Dir, from}, &saved)
+		err = callWithin(c, saveTimeout, "state_save", saveParams{Name: name, Dir: store.Dir, Lease: from}, &saved)
 		return saved, err
 	})
 }
@@ -40,8 +42,16 @@ func (h *handler) saveState(ctx context.Context, p saveParams) (any, error) {
 		return nil, err
 	}
 	return control.Later(func() (any, error) {
-		state, lost, err := h.service.SaveState(ctx, p.Lease, p.Dir, p.Name)
+		state, lost, err := h.service.LeaseState(ctx, p.Lease)
 		if err != nil {
+			return nil, err
+		}
+		store := &states.Store{Dir: p.Dir}
+		save := store.Save
+		if p.Create {
+			save = store.Create
+		}
+		if err := save(ctx, p.Name, state); err != nil {
 			return nil, err
 		}
 		return statecommand.NewSaved(state.Describe(p.Name), lost), nil

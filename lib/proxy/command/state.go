@@ -22,7 +22,7 @@ func States(c *cli.Context) error {
 		if err != nil {
 			return saved, err
 		}
-		err = callInto(p, "state_save", saveRequest{name, store.Dir, from}, &saved, 0)
+		err = callInto(p, "state_save", saveRequest{Name: name, Dir: store.Dir, Session: from}, &saved, 0)
 		return saved, err
 	})
 }
@@ -33,6 +33,7 @@ type saveRequest struct {
 	Name    string `json:"name"`
 	Dir     string `json:"state_dir"`
 	Session string `json:"session"`
+	Create  bool   `json:"create,omitempty"` // only if there is none of this name
 }
 
 // saveState saves the state of a session.
@@ -56,7 +57,11 @@ func (s *service) saveState(ctx context.Context, params json.RawMessage) (any, e
 				r.Session, err)
 		}
 		store := &states.Store{Dir: r.Dir}
-		if err := store.Save(ctx, r.Name, state); err != nil {
+		save := store.Save
+		if r.Create {
+			save = store.Create
+		}
+		if err := save(ctx, r.Name, state); err != nil {
 			return nil, err
 		}
 		return statecommand.NewSaved(state.Describe(r.Name), lost), nil

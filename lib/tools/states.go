@@ -1,0 +1,88 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"btools/lib/states"
+)
+
+func manageStates(ctx context.Context, r *reply, a struct {
+	Action, Name string
+	Overwrite    bool
+}) error {
+	store := r.server.States
+	if store == nil {
+		return errors.New("there is no directory for named logins: bmcp was started without HOME and XDG_STATE_HOME")
+	}
+	if a.Action == "save" {
+		return r.saveState(ctx, store, a.Name, a.Overwrite)
+	}
+	all, bad, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all)+len(bad) == 0 {
+		r.say("There are no named logins: the action save makes one.")
+	}
+	for _, i := range all {
+		r.say("- %s: %s, saved at %s", i.Name, contents(i), i.SavedAt.UTC().Format(time.RFC3339))
+	}
+	for _, err := range bad {
+		r.say("- %v", err)
+	}
+	return nil
+}
+
+func (r *reply) saveState(ctx context.Context, store *states.Store, name string, overwrite bool) error {
+	if name == "" {
+		return errors.New("name is missing: it names the login, such as shop-admin")
+	}
+	if err := states.CheckName(name); err != nil {
+		return err
+	}
+	if !overwrite && store.Has(name) {
+		return fmt.Errorf("there is a login %q already: overwrite replaces it", name)
+	}
+	if _, err := r.server.connect(ctx); err != nil { // the session begins with its first use
+		return err
+	}
+	saved, lost, err := r.server.SaveState(ctx, name, !overwrite)
+	if err != nil {
+		return err
+	}
+	r.say("Saved the login %q: %s", name, contents(saved))
+	for _, l := range lost {
+		r.say("Not saved: %s", oneLine(l))
+	}
+	return nil
+}
+
+// maxSites is how many sites of a login are listed.
+const maxSites = 10
+
+// contents says what a login has, without its values.
+func contents(i states.Info) string {
+	text := fmt.Sprintf("%d cookies", i.CookieCount)
+	if len(i.Domains) > 0 {
+		text += " of " + sites(i.Domains)
+	}
+	if len(i.Origins) > 0 {
+		text += ", storage of " + sites(i.Origins)
+	}
+	if at := i.EarliestExpiry; at != nil {
+		text += ", the first cookie expires at " + at.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+func sites(all []string) string {
+	more := ""
+	if n := len(all) - maxSites; n > 0 {
+		all, more = all[:maxSites], fmt.Sprintf(" and %d more", n)
+	}
+	return oneLine(strings.Join(all, ", ")) + more
+}
