@@ -571,6 +571,7 @@ type wire struct {
 	t    *testing.T
 	conn *websocket.Conn
 	last int
+	told []string // the events that came before answers
 }
 
 // dial connects to a WebSocket.
@@ -603,7 +604,18 @@ func (c *wire) ask(method, params string) string {
 		if strings.HasPrefix(string(b), fmt.Sprintf(`{"id":%d,`, c.last)) {
 			return string(b)
 		}
+		c.told = append(c.told, string(b))
 	}
+}
+
+// askUntilTold sends commands, so that the client is not idle, until an event has
+// come.
+func (c *wire) askUntilTold(method string) {
+	c.t.Helper()
+	until(c.t, method, func() bool {
+		c.ask("Browser.getVersion", "{}")
+		return slices.ContainsFunc(c.told, func(e string) bool { return strings.Contains(e, `"`+method+`"`) })
+	})
 }
 
 // lost waits until the connection has ended.

@@ -411,12 +411,11 @@ func TestIdleDownload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const idle = time.Second
-	finish, asked := make(chan struct{}), make(chan struct{}, 1)
+	finish := make(chan struct{})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		fmt.Fprint(w, strings.Repeat("x", 4<<10))
 		w.(http.Flusher).Flush()
-		asked <- struct{}{}
 		select {
 		case <-finish:
 		case <-r.Context().Done():
@@ -426,9 +425,10 @@ func TestIdleDownload(t *testing.T) {
 	defer site.CloseClientConnections()
 	p := w.proxy("--idle", idle.String())
 	c := dial(t, "ws"+strings.TrimPrefix(p.url, "http")+"/devtools/browser")
-	c.ask("Browser.setDownloadBehavior", fmt.Sprintf(`{"behavior":"allowAndName","downloadPath":%q}`, w.dir))
+	c.ask("Browser.setDownloadBehavior",
+		fmt.Sprintf(`{"behavior":"allowAndName","downloadPath":%q,"eventsEnabled":true}`, w.dir))
 	c.ask("Target.createTarget", fmt.Sprintf(`{"url":%q}`, site.URL))
-	<-asked
+	c.askUntilTold("Browser.downloadWillBegin")
 	time.Sleep(3 * idle) // what is tested is that nothing happens
 	if s := p.do("status"); s.Status.State != "ready" {
 		t.Errorf("the browser was stopped while it downloads a file: %+v", s.Status)
