@@ -235,14 +235,18 @@ func TestMCPHibernation(t *testing.T) {
 		env, args             []string
 	}{
 		{"a session_id", `,"session_id":"agent"`, "coordinator_status", nil,
+			[]string{"--browser=chromium", "--hibernate=500ms", "--mcp=" + clients + "/playwright-mcp"}},
+		{"a session_id, tools of bmcp", `,"session_id":"agent"`, "coordinator_status", nil,
 			[]string{"--browser=chromium", "--hibernate=500ms"}},
-		{"an instance of a pool", "", "browser_pool_status", []string{"PW_MCP_PROXY__A_INSTANCES=1",
-			"PW_MCP_PROXY_BROWSER=chromium", "PW_MCP_PROXY_ISOLATION=context", "PW_MCP_PROXY_HIBERNATE=500ms"}, nil},
+		{"an instance of a pool", "", "browser_pool_status",
+			[]string{"PW_MCP_PROXY__A_INSTANCES=1", "PW_MCP_PROXY_BROWSER=chromium",
+				"PW_MCP_PROXY_ISOLATION=context", "PW_MCP_PROXY_HIBERNATE=500ms"},
+			[]string{"--mcp=" + clients + "/playwright-mcp"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			site := members(t)
 			w := newWorld(t)
-			m := w.startMCP(append(c.env, "HOME="+w.dir), append(c.args, "--mcp", clients+"/playwright-mcp")...)
+			m := w.startMCP(append(c.env, "HOME="+w.dir), c.args...)
 			m.greet("{}")
 			m.lists("browser_navigate")
 			call := func(tool, args string) *rpc { return m.tool(tool, "{"+args+c.session+"}") }
