@@ -125,7 +125,8 @@ function wrap(el, role, clickable, children, state, style) {
   if (withoutRef.has(role) && !acts) n.hasRef = false
   if (clickable && !['link', 'button'].includes(role)) n.states.push('cursor=pointer')
   if (value !== undefined && value !== '') n.children = [value]
-  if (n.children.every((c) => typeof c === 'string') && text(n.children.join(' ')) === name) n.children = []
+  if (name && plain(n.children)?.replace(/\s/g, '') === name.replace(/\s/g, '')) n.children = []
+  else if (cells.has(role) && n.children.some((c) => typeof c !== 'string') && !hasOwnName(el)) n.name = ''
   if (role === 'link') n.url = shortURL(el)
   const placeholder = el.getAttribute('placeholder')
   if (placeholder && text(placeholder) !== name && !value) n.placeholder = text(placeholder)
@@ -133,6 +134,24 @@ function wrap(el, role, clickable, children, state, style) {
     n.frame = true
   }
   return [n]
+}
+
+// cells are named by what is in them, which is shown there.
+const cells = new Set(['cell', 'columnheader', 'gridcell', 'rowheader'])
+
+const wrappers = new Set(['generic', 'paragraph', 'strong', 'emphasis', 'code', 'mark', 'time', 'subscript',
+  'superscript'])
+
+// plain is the text of children that nothing but text can be said of, else undefined.
+function plain(children) {
+  let all = ''
+  for (const c of children) {
+    const said = typeof c === 'string' ? c : wrappers.has(c.role) && !c.states.length && !c.name ? plain(c.children)
+      : undefined
+    if (said === undefined) return undefined
+    all += said
+  }
+  return all
 }
 
 function line(el, role, name, children) {
