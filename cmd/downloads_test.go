@@ -17,9 +17,11 @@ import (
 	"testing"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
 )
 
-// downloadSite serves a page that downloads /file, or /slow, which never ends.
+// downloadSite serves a page that downloads /file, /big, which has a megabyte, or
+// /slow, which never ends.
 func downloadSite(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -27,6 +29,9 @@ func downloadSite(t *testing.T) string {
 		case "/file":
 			w.Header().Set("Content-Disposition", "attachment; filename=report.txt")
 			io.WriteString(w, "the report")
+		case "/big":
+			w.Header().Set("Content-Disposition", "attachment; filename=big.bin")
+			io.WriteString(w, strings.Repeat("x", 1<<20))
 		case "/slow":
 			w.Header().Set("Content-Disposition", "attachment; filename=slow.bin")
 			io.WriteString(w, strings.Repeat("x", 64<<10))
@@ -35,7 +40,8 @@ func downloadSite(t *testing.T) string {
 		default:
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<!doctype html><title>files</title><a id=file href=/file>file</a> <a id=popup "+
-				"target=_blank href=/file>pop-up</a> <a id=slow href=/slow>slow</a> <input type=file>")
+				"target=_blank href=/file>pop-up</a> <a id=slow href=/slow>slow</a> <a id=big href=/big>big</a> "+
+				"<input type=file>")
 		}
 	}))
 	t.Cleanup(func() {
@@ -61,8 +67,7 @@ func (w *world) node(script string, args ...string) {
 // click has the first page of a session click on an element.
 func click(t *testing.T, ws, page, id string) {
 	t.Helper()
-	c := dial(t, ws)
-	target := c.ask(newPage, fmt.Sprintf(`{"url":%q}`, page))
+	target := once(t, ws, newPage, fmt.Sprintf(`{"url":%q}`, page))
 	var made struct {
 		Result struct {
 			TargetID string `json:"targetId"`
@@ -73,6 +78,7 @@ func click(t *testing.T, ws, page, id string) {
 	}
 	at, _, _ := strings.Cut(ws, "/devtools/")
 	p := dial(t, at+"/devtools/page/"+made.Result.TargetID)
+	defer p.conn.Close(websocket.Normal, "")
 	until(t, "the page has loaded", func() bool {
 		return strings.Contains(p.ask("Runtime.evaluate",
 			fmt.Sprintf(`{"expression":"!!document.querySelector('#%s')"}`, id)), "true")
@@ -94,6 +100,19 @@ func (w *world) events(program string, args ...string) *syncBuffer {
 		c.Wait()
 	})
 	return out
+}
+
+// downloads waits until a session or lease has n downloads, none of which is in
+// progress, and returns their names, states and reasons.
+func (w *world) downloads(program, of string, n int) (got string) {
+	w.t.Helper()
+	until(w.t, fmt.Sprint(n, " downloads"), func() bool {
+		r := w.run(program, "downloads", of, "-f", "download.name,download.state,download.why")
+		r.wants(w.t, 0, "")
+		got = strings.ReplaceAll(r.out, "\t", " ")
+		return strings.Count(got, "\n") == n && !strings.Contains(got, "in_progress")
+	})
+	return got
 }
 
 // dirs are the temporary directories of programs.
@@ -277,6 +296,101 @@ func TestLeaseDownloads(t *testing.T) {
 		return len(w.dirs()) == 0
 	})
 	w.clean()
+}
+
+// A lease that has a browser to itself has downloads of its own as well,
+// wherever its clients want them.
+func TestWholeBrowserDownloads(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	w.env = append(w.env, "HOME="+w.dir+"/home")
+	p := w.pool("BROWSER=chromium", "START=lazy", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_DOWNLOADS="+w.dir+"/kept",
+		"_A__1_DOWNLOAD_LIMIT=32KiB", "_F_INSTANCES=1", "_F_BROWSER=firefox", "_N_INSTANCES=1", "_N_LAUNCH=false")
+	for pool, why := range map[string]string{"F": "firefox reports no downloads", "N": "bpool does not launch"} {
+		w.run("bpool", "downloads", p.lease(pool).Lease.ID).wants(t, 1, why)
+	}
+	events := w.events("bpool")
+	a, kept := p.lease("--instance", "0"), p.lease("--instance", "1")
+	until(t, "the events are watched", func() bool { return len(events.String()) > 0 || releaseAnother(w, p) })
+	shows := func(l leased, n int) string { return w.downloads("bpool", l.Lease.ID, n) }
+
+	click(t, a.Instance.WSURL, site, "file")
+	if got := shows(a, 1); got != "report.txt complete \n" {
+		t.Errorf("the downloads are %q", got)
+	}
+	path := strings.Fields(w.run("bpool", "downloads", a.Lease.ID, "-f", "download.path,download.guid").out)
+	if b, err := os.ReadFile(path[0]); string(b) != "the report" || !strings.HasPrefix(path[0], w.dirs()[0]) {
+		t.Errorf("%s holds %q: %v", path[0], b, err)
+	}
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/downloads/"+path[1]); code != 200 || body != "the report" {
+		t.Errorf("the file is %d %s", code, body)
+	}
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/downloads"); code != 200 || !strings.Contains(body, path[1]) {
+		t.Errorf("the list is %d %s", code, body)
+	}
+	if code, body := get(t, "GET", kept.Instance.HTTPURL+"/downloads/"+path[1]); code != 404 {
+		t.Errorf("another lease's: %d %s", code, body)
+	}
+	w.node("downloads-playwright.mjs", a.Instance.HTTPURL, site, w.dir+"/got") // a directory of its own
+	if got := shows(a, 7); strings.Count(got, "complete") != 5 || strings.Count(got, "failed interrupted") != 2 {
+		t.Errorf("the downloads are %q", got)
+	}
+	click(t, a.Instance.WSURL, site, "file")
+	if got := shows(a, 8); strings.Count(got, "complete") != 6 {
+		t.Errorf("the downloads are %q", got)
+	}
+	if strays, _ := filepath.Glob(w.dir + "/home/Downloads/*"); len(strays) > 0 {
+		t.Errorf("downloads in the home directory: %v", strays)
+	}
+
+	click(t, kept.Instance.WSURL, site, "slow")
+	if got := shows(kept, 1); got != "slow.bin failed limit\n" {
+		t.Errorf("the downloads are %q", got)
+	}
+	click(t, kept.Instance.WSURL, site, "file")
+	shows(kept, 2)
+
+	// A browser that dies, and a lease that ends, in the middle.
+	inProgress := func(l leased) {
+		t.Helper()
+		click(t, l.Instance.WSURL, site, "slow")
+		until(t, "a download is in progress", func() bool {
+			return strings.Contains(w.run("bpool", "downloads", l.Lease.ID).out, "in_progress")
+		})
+	}
+	inProgress(a)
+	syscall.Kill(p.pid(0), syscall.SIGKILL)
+	until(t, "the download has failed", func() bool {
+		return !strings.Contains(w.run("bpool", "downloads", a.Lease.ID).out, "in_progress")
+	})
+	inProgress(a) // by the next browser
+	w.run("bpool", "release", a.Lease.ID).wants(t, 0, "")
+	until(t, "the download ends with the lease", func() bool {
+		return strings.HasSuffix(strings.TrimSpace(strings.ReplaceAll(events.String(), "released\t\n", "")),
+			"download_failed\tcanceled")
+	})
+	w.run("bpool", "downloads", a.Lease.ID).wants(t, 69, "lease")
+	until(t, "nothing is left of the lease", func() bool {
+		left, _ := filepath.Glob(w.dirs()[0] + "/*/*")
+		return !slices.ContainsFunc(left, func(name string) bool { return !strings.HasSuffix(name, "/incoming") })
+	})
+	if code, body := get(t, "GET", a.Instance.HTTPURL+"/downloads"); code != 404 {
+		t.Errorf("without a lease: %d %s", code, body)
+	}
+	a = p.lease("--instance", "0")
+	if got := w.run("bpool", "downloads", a.Lease.ID).out; got != "" {
+		t.Errorf("a new lease has downloads: %s", got)
+	}
+	click(t, a.Instance.WSURL, site, "file")
+	if got := shows(a, 1); got != "report.txt complete \n" {
+		t.Errorf("the downloads are %q", got)
+	}
+	p.stop()
+	w.clean()
+	if b, err := os.ReadFile(w.dir + "/kept/" + kept.Lease.ID + "/report.txt"); string(b) != "the report" {
+		t.Errorf("the kept file holds %q: %v", b, err)
+	}
 }
 
 // releaseAnother makes an event.

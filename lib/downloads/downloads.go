@@ -74,6 +74,9 @@ type Options struct {
 	// Dir is the session's temporary directory, which New makes and Close
 	// deletes.
 	Dir string
+	// Incoming is the directory to which the browser writes, if it is not in Dir.
+	// Others may have files there.
+	Incoming string
 	// Keep is the directory of complete files, which outlive the session; "":
 	// they are in Dir.
 	Keep string
@@ -92,11 +95,13 @@ type Files struct {
 	changed chan struct{} // closed at the next change
 	claimed bool
 	closed  bool
+	moving  sync.WaitGroup // files that are moved to the session's directory
+	ended   chan struct{}  // closed by Close
 }
 
 // New makes the session's temporary directory.
 func New(o Options) (*Files, error) {
-	d := &Files{options: o, changed: make(chan struct{})}
+	d := &Files{options: o, changed: make(chan struct{}), ended: make(chan struct{})}
 	for _, dir := range []string{o.Dir, d.Incoming(), d.Dir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			os.RemoveAll(o.Dir)
@@ -108,7 +113,12 @@ func New(o Options) (*Files, error) {
 
 // Incoming is the directory to which the browser writes, with the GUIDs of
 // downloads as names.
-func (d *Files) Incoming() string { return filepath.Join(d.options.Dir, "incoming") }
+func (d *Files) Incoming() string {
+	if d.options.Incoming != "" {
+		return d.options.Incoming
+	}
+	return filepath.Join(d.options.Dir, "incoming")
+}
 
 // Claim says where complete files are kept and who is told of downloads, once:
 // it is for a session that was made before its name was known. An empty keep
@@ -241,7 +251,41 @@ func (d *Files) Move(guid string) (string, error) {
 		return "", fmt.Errorf("%q cannot be the name of a download", guid)
 	}
 	from := filepath.Join(d.Incoming(), guid)
+	path, err := d.keep(guid, from, os.Rename)
+	if err == nil {
+		os.Remove(from) // if it was copied
+	}
+	return path, err
+}
+
+// Adopt puts a file that the browser has written elsewhere, where it stays, into
+// the session's directory as well, and returns its path there.
+func (d *Files) Adopt(guid, from string) (string, error) {
+	if !filepath.IsAbs(from) {
+		return "", fmt.Errorf("the browser has written the file to %q", from)
+	}
+	return d.keep(guid, from, linkOver)
+}
+
+// linkOver links a file in the place of another one.
+func linkOver(from, to string) error {
+	temp := to + ".link"
+	if err := os.Link(from, temp); err != nil {
+		return err
+	}
+	err := os.Rename(temp, to)
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
+}
+
+// keep puts a complete file into the session's directory.
+func (d *Files) keep(guid, from string, move func(from, to string) error) (string, error) {
 	st, err := os.Lstat(from)
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", from)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -249,25 +293,33 @@ func (d *Files) Move(guid string) (string, error) {
 	f := d.findLocked(guid)
 	if f == nil || f.State != InProgress || d.closed {
 		d.mu.Unlock()
-		return "", errors.New("the download has ended")
+		return "", ErrEnded
 	}
 	f.Bytes = st.Size()
 	fits := d.fitsLocked(f, st.Size())
 	name := f.Name
+	d.moving.Add(1)
 	d.mu.Unlock()
+	defer d.moving.Done()
 	if !fits {
 		return "", ErrLimit
 	}
-	path, err := place(from, d.Dir(), name, os.Rename)
+	path, err := place(from, d.Dir(), name, move)
 	if err != nil {
 		return "", err
 	}
-	os.Remove(from) // if it was copied
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if f.State != InProgress { // meanwhile
+		os.Remove(path)
+		return "", ErrEnded
+	}
 	f.Name, f.Path = filepath.Base(path), path
 	return path, nil
 }
+
+// ErrEnded means that a download has failed before its file was kept.
+var ErrEnded = errors.New("the download has ended")
 
 // place puts a file into a directory under a name that no other file has there,
 // by rename or link, or as a copy where that is another file system.
@@ -463,17 +515,22 @@ func (d *Files) Open(guid string) (*os.File, File, error) {
 	return r, file, err
 }
 
+// Ended is closed by Close.
+func (d *Files) Ended() <-chan struct{} { return d.ended }
+
 // Close ends the downloads in progress and deletes the files that are not kept.
 func (d *Files) Close() error {
 	d.FailAll(Canceled)
 	d.mu.Lock()
 	if !d.closed {
 		d.closed = true
+		close(d.ended)
 		close(d.changed)
 		d.changed = make(chan struct{})
 	}
 	keep := d.options.Keep
 	d.mu.Unlock()
+	d.moving.Wait()
 	if keep != "" {
 		os.Remove(keep) // if it is empty
 	}

@@ -149,3 +149,49 @@ func TestKeepAndDeliver(t *testing.T) {
 		}
 	}
 }
+
+// A file that the browser has written elsewhere stays there.
+func TestAdopt(t *testing.T) {
+	incoming, theirs := t.TempDir(), t.TempDir()
+	d, told := newFiles(t, Options{Incoming: incoming, Limit: 10})
+	file := filepath.Join(theirs, "theirs")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, filepath.Join(theirs, "link")); err != nil {
+		t.Fatal(err)
+	}
+	d.Begin("c1", "", "a.txt")
+	path, err := d.Adopt("c1", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Finish(nil, "c1", path); err != nil {
+		t.Fatal(err)
+	}
+	d.Begin("c2", "", "b.txt")
+	for _, from := range []string{"theirs", theirs, filepath.Join(theirs, "link"), filepath.Join(theirs, "none")} {
+		if _, err := d.Adopt("c2", from); err == nil {
+			t.Errorf("adopted %s", from)
+		}
+	}
+	if b, err := os.ReadFile(path); string(b) != "text" || filepath.Dir(path) != d.Dir() {
+		t.Errorf("%s holds %q: %v", path, b, err)
+	}
+	if all, _ := os.ReadDir(d.Dir()); len(all) != 1 {
+		t.Errorf("the directory holds %v", all)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Adopt("c2", file); !errors.Is(err, ErrEnded) {
+		t.Errorf("adopted after the end: %v", err)
+	}
+	if b, err := os.ReadFile(file); string(b) != "text" {
+		t.Errorf("theirs holds %q: %v", b, err)
+	}
+	want := "download_started a.txt |downloaded a.txt |download_started b.txt |download_failed b.txt canceled"
+	if got := strings.Join(*told, "|"); got != want {
+		t.Errorf("the events are\n%s\nwant\n%s", got, want)
+	}
+}

@@ -16,9 +16,14 @@ import (
 )
 
 // errNoDownloads is the answer for a lease whose browser writes its downloads
-// where it does.
-var errNoDownloads = control.Errorf(guard.NotFound, "the downloads of this lease go where its browser puts them: "+
-	"only leases of instances with isolation = \"context\" have a directory of their own")
+// where it does; why may be "".
+func errNoDownloads(why string) error {
+	e := control.Errorf(guard.NotFound, "the downloads of this lease go where its browser puts them")
+	if why != "" {
+		e.Message += ": " + why
+	}
+	return e
+}
 
 // filesOpener returns what opens the downloads of a session; nil: its browser
 // cannot write to a directory of ours.
@@ -62,10 +67,9 @@ func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
 func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files, error) {
 	v.mu.Lock()
 	l := v.leases[lease]
-	shared := l != nil && l.slot.set.Isolation == config.Context
 	v.mu.Unlock()
-	if l != nil && !shared {
-		return nil, errNoDownloads
+	if l != nil && l.slot.set.Isolation != config.Context {
+		return v.ownDownloads(l)
 	}
 	files, ok := v.downloadsOfHibernated(lease)
 	if !ok {
@@ -77,7 +81,7 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 		files = s.Downloads()
 	}
 	if files == nil {
-		return nil, errNoDownloads
+		return nil, errNoDownloads(l.slot.set.WhyNoDownloads())
 	}
 	return files, nil
 }
@@ -85,7 +89,7 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 // serveDownloads answers a request for the downloads of a lease's session.
 func serveDownloads(w http.ResponseWriter, r *http.Request, files *downloads.Files, guid string) {
 	if files == nil {
-		(&guard.Refusal{Status: http.StatusNotFound, Error: errNoDownloads}).WriteResponse(w)
+		(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(errNoDownloads(""))}).WriteResponse(w)
 		return
 	}
 	sessions.ServeDownloads(w, r, files, guid)

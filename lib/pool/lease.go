@@ -32,6 +32,7 @@ type lease struct {
 	cancel             context.CancelFunc // ends ctx
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
+	own   ownFiles
 	login *login // nil: its sessions start without a state
 	rest  hibernation
 	notices
@@ -453,6 +454,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 	if s.proxy != nil && keepFor == "" {
 		s.proxy.CloseWebSockets()
 	}
+	defer v.endOwn(l, keepFor != "")()
 	hasBrowser := s.hasBrowser()
 	v.mu.Lock()
 	defer v.mu.Unlock()

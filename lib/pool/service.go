@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -40,8 +41,7 @@ type Service struct {
 	// State, if not nil, tells who stopped a browser.
 	State *state.Store
 
-	// Dir, if not nil, is where the leases of shared browsers have directories for
-	// their downloads.
+	// Dir, if not nil, is where leases have directories for their downloads.
 	Dir *state.Dir
 	// StateDir is the directory of the states that the configuration names.
 	StateDir string
@@ -315,15 +315,19 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 		return nil, fmt.Errorf("cannot open the endpoint of %s/%s: %w", p.cfg.Name, set.ID, err)
 	}
 	s.listener, s.addr = l, l.Addr().String()
+	s.watching = v.newWatching(set)
 	s.proxy = &proxy.Proxy{
 		Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
 			b, err := v.Launch(ctx, p.cfg.Name, set, o)
 			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
 			if err != nil {
 				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
+			} else {
+				s.watchDownloads(ctx, b)
 			}
 			return b, err
 		},
+		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
 		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout,
 		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
@@ -356,6 +360,12 @@ func (v *Service) Stop() {
 	v.StopLeasing()
 	v.stop()
 	v.running.Wait()
+	v.mu.Lock()
+	left := slices.Collect(maps.Values(v.leases))
+	v.mu.Unlock()
+	for _, l := range left {
+		v.endOwn(l, false)()
+	}
 }
 
 // StalledCheck names an instance whose health check is long overdue, or returns

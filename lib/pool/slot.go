@@ -102,6 +102,7 @@ type slot struct {
 	ctx             context.Context   // ends with the instance
 	stop            context.CancelFunc
 
+	watching        watching
 	group           *group          // whose browser it shares; nil if none
 	lastPagesClosed <-chan struct{} // closed when the previous lease's pages are closed; may be nil
 

@@ -32,6 +32,8 @@ type backend struct {
 	state   *state.Store // the browsers of this machine; nil: not known
 	log     *slog.Logger
 	changed func() // called at each launch and end
+	// unconnected is called when the last WebSocket of a browser has closed.
+	unconnected func()
 
 	mu        sync.Mutex    // not held while logging, which may block
 	current   *generation   // the last one, nil before the first

@@ -9,6 +9,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/guard"
+	"btools/lib/virtual/sessions"
 )
 
 // check decides whether a request may reach the browser and launch it: the
@@ -31,6 +32,9 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 		}
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "there is no WebSocket at the path %q", r.URL.Path)
 	}
+	if _, ok := p.downloads(r); ok {
+		return nil
+	}
 	method := http.MethodGet
 	switch {
 	case path == "/json/new":
@@ -45,6 +49,15 @@ func (p *Proxy) check(r *http.Request) *guard.Refusal {
 			path, method, r.Method)
 	}
 	return nil
+}
+
+// downloads returns the GUID of the download that a request wants; "": the list
+// of all. It returns false if it wants something else.
+func (p *Proxy) downloads(r *http.Request) (guid string, ok bool) {
+	if p.Downloads == nil {
+		return "", false
+	}
+	return sessions.ParseDownloads(strings.TrimPrefix(r.URL.Path, "/"))
 }
 
 // browserPath reports whether a WebSocket's path means the running browser,

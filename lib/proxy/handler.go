@@ -50,6 +50,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.upgrade(w, r)
 		return
 	}
+	if guid, ok := p.downloads(r); ok {
+		p.Downloads(w, r, guid)
+		return
+	}
 	began := time.Now()
 	p.plain.ServeHTTP(w, r)
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))

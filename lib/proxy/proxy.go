@@ -61,6 +61,12 @@ type Proxy struct {
 	// Trace, if not nil, records every message. Sessions have traces of their
 	// own.
 	Trace *Trace
+	// Downloads, if not nil, answers requests for downloads, and for the one with
+	// the GUID unless that is "". Sessions have downloads of their own.
+	Downloads func(w http.ResponseWriter, r *http.Request, guid string)
+	// Unconnected, if not nil, is called when the last WebSocket of a browser has
+	// closed.
+	Unconnected func()
 	// Changed, if not nil, is called at every launch and end of a browser.
 	Changed func()
 	Log     *slog.Logger
@@ -81,9 +87,13 @@ type Health struct{ Interval, Timeout time.Duration }
 func (p *Proxy) Start() {
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
 		health: p.Health, overlap: p.Overlap,
-		state: p.State, log: p.Log, changed: p.Changed, opts: p.Options, epoch: make(chan struct{})}
+		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, opts: p.Options,
+		epoch: make(chan struct{})}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
+	}
+	if p.Unconnected == nil {
+		p.backend.unconnected = func() {}
 	}
 	if p.answerTimeout == 0 {
 		p.answerTimeout = answerTimeout

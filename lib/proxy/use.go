@@ -33,12 +33,16 @@ func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) boo
 }
 
 func (b *backend) removeTunnel(g *generation, t *tunnel) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	defer b.running.Done()
+	b.mu.Lock()
 	delete(g.open, t)
 	close(t.done)
 	g.used = time.Now()
+	last := len(g.open) == 0 && !g.ending
+	b.mu.Unlock()
+	if last {
+		b.unconnected()
+	}
 }
 
 // markClientGone notes that the client of a WebSocket is gone.

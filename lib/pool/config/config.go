@@ -78,10 +78,9 @@ type Settings struct {
 	Throttle    time.Duration // with Context: until the pages of an unused lease are hidden; 0: never
 	Hibernate   time.Duration // with Context: until an unused lease without clients is hibernated; 0: never
 
-	// With Context:
 	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it
 	DownloadLimit int64    // bytes that a lease may download; 0: no limit
-	UploadRoots   []string // directories whose files leases may upload, without symbolic links
+	UploadRoots   []string // with Context: directories whose files leases may upload, without symbolic links
 
 	LeaseTimeout   time.Duration // how long a request may wait
 	LeaseTTL       time.Duration // how long a lease lasts unless renewed

@@ -50,8 +50,11 @@ func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *E
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
 		switch e.key.name {
-		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "DOWNLOADS", "DOWNLOAD_LIMIT",
-			"UPLOAD_ROOTS":
+		case "DOWNLOADS", "DOWNLOAD_LIMIT":
+			if !c.anyInstance(&e, func(i Settings) bool { return i.WhyNoDownloads() == "" }) {
+				bad.add(e.source, "%s has no effect here: the browsers write their downloads where they like", e.name())
+			}
+		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "UPLOAD_ROOTS":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
 					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())
@@ -70,11 +73,33 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 	}
 }
 
+// WhyNoDownloads says why the leases of the instance have no directory for their
+// downloads, or returns "".
+func (i *Settings) WhyNoDownloads() string {
+	switch {
+	case !i.Launch:
+		return "bpool does not launch that browser"
+	case i.WSLWindows:
+		return "it is a browser of Windows"
+	case i.otherBrowser() != "":
+		return i.otherBrowser() + " reports no downloads"
+	}
+	return ""
+}
+
+// otherBrowser names the browser if it is not based on Chromium, or returns "".
+func (i *Settings) otherBrowser() string {
+	if kind := strings.ToLower(filepath.Base(i.Browser)); strings.HasPrefix(kind, "firefox") || kind == "webkit" {
+		return kind
+	}
+	return ""
+}
+
 // whyUnshareable says why the instance cannot share a browser, or returns "".
 func (i *Settings) whyUnshareable() string {
-	switch kind := strings.ToLower(filepath.Base(i.Browser)); {
-	case strings.HasPrefix(kind, "firefox"), kind == "webkit":
-		return "whose browser is " + kind + ": only browsers based on Chromium can be shared"
+	switch {
+	case i.otherBrowser() != "":
+		return "whose browser is " + i.otherBrowser() + ": only browsers based on Chromium can be shared"
 	case !i.Launch:
 		return "which has no browser to share: launch is false"
 	case i.UserDataDir != "":
