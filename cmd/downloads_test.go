@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -391,6 +392,143 @@ func TestWholeBrowserDownloads(t *testing.T) {
 	if b, err := os.ReadFile(w.dir + "/kept/" + kept.Lease.ID + "/report.txt"); string(b) != "the report" {
 		t.Errorf("the kept file holds %q: %v", b, err)
 	}
+}
+
+// Whatever is killed during a download, nothing is left: who holds the browser
+// deletes the files, too.
+func TestKilledDuringDownload(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	for name, start := range map[string]func(w *world) (ws string, program *exec.Cmd){
+		"bproxy": func(w *world) (string, *exec.Cmd) {
+			p := w.proxy("--isolate")
+			return "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/browser", p.cmd
+		},
+		"bpool with sessions": func(w *world) (string, *exec.Cmd) {
+			p := w.shared("_A_INSTANCES=1")
+			return p.lease().Instance.WSURL, p.cmd
+		},
+		"bpool with whole browsers": func(w *world) (string, *exec.Cmd) {
+			p := w.pool("BROWSER=chromium", "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+			return p.lease().Instance.WSURL, p.cmd
+		},
+		"bmcp": func(w *world) (string, *exec.Cmd) {
+			m := w.mcp([]string{"BTOOLS_BROWSER=chromium"}, "--headless", "--mcp", bin+"/fakechild {ws_endpoint}")
+			m.lists("getenv")
+			ws := m.tool("getenv", `{"session_id":"one","names":["BTOOLS_WS_URL"]}`).text(w.t)
+			return strings.TrimSpace(ws), m.cmd
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ws, program := start(w)
+			startSlow(t, w, ws, site)
+			program.Process.Signal(syscall.SIGKILL)
+			program.Wait()
+			until(t, "the directories are gone", func() bool {
+				left, _ := filepath.Glob(w.dir + "/btools-*")
+				return len(left) == 0
+			})
+			w.clean()
+		})
+	}
+	t.Run("blaunch", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		p := w.pool("BROWSER=chromium", "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+		l := p.lease()
+		startSlow(t, w, l.Instance.WSURL, site)
+		syscall.Kill(w.state().Instances[0].Supervisor.PID, syscall.SIGKILL)
+		until(t, "the download has failed", func() bool {
+			return strings.Contains(w.run("bpool", "downloads", l.Lease.ID).out, "interrupted")
+		})
+		p.stop()
+		w.clean()
+	})
+}
+
+// startSlow starts a download that does not end, and waits until the browser
+// writes it.
+func startSlow(t *testing.T, w *world, ws, site string) {
+	t.Helper()
+	click(t, ws, site, "slow")
+	until(t, "the browser writes the file", func() bool {
+		var found []string
+		for _, depth := range []string{"/*", "/*/*", "/*/*/*"} {
+			some, _ := filepath.Glob(w.dir + "/btools-run_*" + depth + ".crdownload")
+			found = append(found, some...)
+		}
+		return len(found) > 0
+	})
+}
+
+// A disk that is full fails a download, and nothing else.
+func TestDownloadToFullDisk(t *testing.T) {
+	t.Parallel()
+	site := downloadSite(t)
+	w := newWorld(t)
+	small := func(dir string) (unmount func()) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+			t.Skipf("cannot mount a file system: %v", err)
+		}
+		return func() { syscall.Unmount(dir, syscall.MNT_DETACH) }
+	}
+	if err := os.Mkdir(w.dir+"/kept", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(small(w.dir + "/kept"))
+	incoming := func(pattern string) string {
+		t.Helper()
+		dirs, _ := filepath.Glob(w.dirs()[0] + pattern)
+		if len(dirs) != 1 {
+			t.Fatalf("the directories are %v", dirs)
+		}
+		return dirs[0]
+	}
+	fails := func(ws, program, of string) {
+		t.Helper()
+		click(t, ws, site, "big")
+		if got := w.downloads(program, of, 1); got != "big.bin failed interrupted\n" {
+			t.Errorf("the downloads are %q", got)
+		}
+	}
+	goesOn := func(ws, program, of string) {
+		t.Helper()
+		click(t, ws, site, "file")
+		if got := w.downloads(program, of, 2); got != "big.bin failed interrupted\nreport.txt complete \n" {
+			t.Errorf("the downloads are %q", got)
+		}
+	}
+
+	p := w.proxy("--isolate", "--downloads", w.dir+"/kept")
+	ws := "ws" + strings.TrimPrefix(p.url, "http") + "/session/one/devtools/browser"
+	fails(ws, "bproxy", "one") // complete, and there is no room where it is kept
+	if left, _ := filepath.Glob(w.dir + "/kept/one/*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	goesOn(ws, "bproxy", "one")
+	w.run("bproxy", "session", "end", "one").wants(t, 0, "")
+
+	w.run("bproxy", "session", "new", "two").wants(t, 0, "")
+	unmount := small(incoming("/session-*/incoming"))
+	t.Cleanup(unmount)
+	ws = strings.Replace(ws, "/one/", "/two/", 1)
+	fails(ws, "bproxy", "two")
+	goesOn(ws, "bproxy", "two")
+	unmount()
+	p.stop()
+
+	pool := w.pool("BROWSER=chromium", "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
+	l := pool.lease()
+	unmount = small(incoming("/browser-*"))
+	t.Cleanup(unmount)
+	fails(l.Instance.WSURL, "bpool", l.Lease.ID)
+	goesOn(l.Instance.WSURL, "bpool", l.Lease.ID)
+	unmount()
+	pool.stop()
+	w.clean()
 }
 
 // releaseAnother makes an event.

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
@@ -177,6 +179,46 @@ func TestDownloads(t *testing.T) {
 	}
 	if n := len(others.List()); n != 1 {
 		t.Errorf("the other session has %d downloads", n)
+	}
+}
+
+// No name leads out of the session's directory, and every name is possible.
+func TestDownloadNames(t *testing.T) {
+	t.Parallel()
+	names := []string{ // as servers send them
+		`filename="../../etc/passwd"`, `filename*=UTF-8''..%2F..%2Fup.txt`, `filename*=UTF-8''%2Fetc%2Fhosts`,
+		`filename*=UTF-8''nul%00.txt`, "filename=\"\xff\xfe.txt\"", `filename*=UTF-8''%FF%FE.txt`,
+		`filename="` + strings.Repeat("x", 300) + `.txt"`, `filename*=UTF-8''` + strings.Repeat("%C3%BC", 300) + `.txt`,
+		`filename=".."`, `filename=".hidden"`, `filename="CON.txt"`, `filename="a\b.txt"`, `filename=""`,
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/file/")); err == nil {
+			w.Header().Set("Content-Disposition", "attachment; "+names[n])
+			fmt.Fprint(w, "holds ", n)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+	}))
+	defer site.Close()
+	files := keep(t, downloads.Options{})
+	s := newSession(t, openChrome(t), Options{Downloads: files.Files})
+	p := connect(t, s, "")
+	for n := range names {
+		p.download(p.open(site.URL, ""), fmt.Sprint(site.URL, "/file/", n))
+		all, err := files.Wait(t.Context())
+		for err == nil && len(all) <= n {
+			time.Sleep(5 * time.Millisecond) // until it has begun
+			all, err = files.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := all[n]
+		b, err := os.ReadFile(f.Path)
+		if string(b) != fmt.Sprint("holds ", n) || filepath.Dir(f.Path) != files.Dir() ||
+			filepath.Base(f.Path) != f.Name || !utf8.ValidString(f.Name) || strings.HasPrefix(f.Name, ".") {
+			t.Errorf("%.60q: %+v holds %q: %v", names[n], f, b, err)
+		}
 	}
 }
 
