@@ -542,29 +542,36 @@ func releaseAnother(w *world, p *pool) bool {
 func TestMCPDownloads(t *testing.T) {
 	t.Parallel()
 	site := downloadSite(t)
-	w := newWorld(t)
-	m := w.mcp([]string{"BTOOLS_BROWSER=chromium"}, "--headless", "--mcp", fake())
-	m.lists("where")
-	if r := m.tool("where", `{}`).text(t); strings.Contains(r, "Downloaded") {
-		t.Errorf("the first result is %s", r)
+	for name, env := range map[string][]string{
+		"one browser": {"BTOOLS_BROWSER=chromium"},
+		"a pool":      {"BTOOLS_BROWSER=chromium", "PW_MCP_PROXY__A_INSTANCES=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			m := w.mcp(env, "--mcp", fake())
+			m.lists("getenv")
+			where := func() string { return m.tool("getenv", `{"names":["BTOOLS_CDP_URL"]}`).text(t) }
+			first := where()
+			if strings.Contains(first, "Downloaded") {
+				t.Errorf("the first result is %s", first)
+			}
+			url := strings.Fields(first)[0]
+			click(t, strings.Replace(url, "http", "ws", 1)+"/devtools/browser", site, "file")
+			until(t, "the download is complete", func() bool {
+				_, list := get(t, "GET", url+"/downloads")
+				return strings.Contains(list, `"complete"`)
+			})
+			if text := where(); !strings.Contains(text, "Downloaded report.txt (10 bytes) to "+w.dir+"/btools-run_") {
+				t.Errorf("the result is %s", text)
+			}
+			if text := where(); strings.Contains(text, "Downloaded") {
+				t.Errorf("the file is named twice: %s", text)
+			}
+			m.end()
+			w.clean()
+		})
 	}
-	at := w.run("bproxy", "list", "-f", "proxy.http_url")
-	at.wants(t, 0, "")
-	url := strings.TrimSpace(at.out)
-	click(t, strings.Replace(url, "http", "ws", 1)+"/devtools/browser", site, "file")
-	until(t, "the download is complete", func() bool {
-		_, list := get(t, "GET", url+"/downloads")
-		return strings.Contains(list, `"complete"`)
-	})
-	r := m.tool("where", `{}`)
-	if text := r.text(t); !strings.Contains(text, "Downloaded report.txt (10 bytes) to "+w.dirs()[0]) {
-		t.Errorf("the result is %s", text)
-	}
-	if r := m.tool("where", `{}`).text(t); strings.Contains(r, "Downloaded") {
-		t.Errorf("the file is named twice: %s", r)
-	}
-	m.end()
-	w.clean()
 }
 
 // upload has a new page of a session put a file into a form, and returns the
