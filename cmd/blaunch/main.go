@@ -31,6 +31,8 @@ func main() {
 				&ucli.StringFlag{Name: "url", Category: browser, Usage: "open `URL` (default: about:blank)"},
 				&ucli.IntFlag{Name: "port", Category: browser,
 					Usage: "open the endpoint on port `N` (default: the port of the record, else the browser chooses)"},
+				&ucli.StringFlag{Name: "state-save", Category: browser,
+					Usage: "with --no-headless: save the logins of the window as the state `NAME` when it is closed"},
 				&ucli.BoolFlag{Name: "wait", Category: lives, Usage: "stay in the foreground until told to stop"},
 				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second,
 					Usage: "give up if the endpoint doesn't answer within `DURATION`"},
@@ -48,6 +50,7 @@ func main() {
 		Examples: []string{
 			"bfind | blaunch --headless",
 			"blaunch -- node script.js {ws_endpoint}",
+			"blaunch --no-headless --state-save shop --url https://shop.example/login",
 			"blaunch stop --all",
 		},
 		Commands: []*cli.Command{

@@ -23,6 +23,14 @@ complete -c blaunch -l profile -d 'use and keep this profile' -xa '(__fish_compl
 complete -c blaunch -l arg -d 'pass to the browser' -x
 complete -c blaunch -l no-default-args -d 'only what is needed'
 complete -c blaunch -l url -d 'open this' -x
+function __blaunch_states
+	set -l dir $XDG_STATE_HOME
+	test -n "$dir"; or set dir $HOME/.local/state
+	for f in $dir/btools/states/*.json
+		string replace -r '^.*/(.*)\.json$' '$1' -- $f
+	end
+end
+complete -c blaunch -l state-save -d 'save the logins of the window under this name' -xa '(__blaunch_states)'
 complete -c blaunch -l window-size -d 'W,H in pixels' -x
 complete -c blaunch -l port -d 'of the endpoint' -x
 complete -c blaunch -l env -d 'K=V for the browser' -x

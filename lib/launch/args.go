@@ -92,7 +92,7 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 
 // firstPage is the URL to open, "" to leave it to the browser.
 func (s *Spec) firstPage() string {
-	if s.URL == "" && !s.NoDefaultArgs {
+	if s.URL == "" && (!s.NoDefaultArgs || s.SaveState != nil) {
 		return "about:blank"
 	}
 	return s.URL
@@ -101,9 +101,10 @@ func (s *Spec) firstPage() string {
 // pageLater reports whether the first page is asked for at the endpoint and
 // not on the command line: the endpoint answers only when a page that the
 // browser starts with is made, 150 to 200 ms later. With a window, the first
-// one is the browser's to make.
+// one is the browser's to make, unless its state is saved: a browser that starts
+// without one stays when its last window is closed, and its state can be read.
 func (s *Spec) pageLater() bool {
-	return s.Headless && !s.NoDefaultArgs && s.Browser.Type != record.HeadlessShell
+	return s.SaveState != nil || s.Headless && !s.NoDefaultArgs && s.Browser.Type != record.HeadlessShell
 }
 
 // mergeFeatures makes one --disable-features of ours and the user's, and one

@@ -209,7 +209,8 @@ func Supervise(stdin, stdout *os.File, owner lifetime.Owner, store *state.Store,
 		}}
 	failed, left := s.Run(ctx)
 	var r report
-	if failed != nil && ctx.Err() == nil { // else it was told to, and knows
+	var lost *notSavedError
+	if failed != nil && (ctx.Err() == nil || errors.As(failed, &lost)) { // else it was told to, and knows
 		r.Error, r.Code = failed.Error(), exit.Failed
 		var e *exit.Error
 		if errors.As(failed, &e) {

@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"io"
 	"os"
 	"runtime"
 	"syscall"
@@ -89,6 +90,15 @@ func (c *child) run(argv []string, attr *syscall.ProcAttr, started chan<- error)
 			c.handle.close()
 		}
 	}
+}
+
+// devtools returns the two directions of the browser's pipe, nil without one. ask
+// and close close them.
+func (c *child) devtools() (in io.Reader, out io.Writer) {
+	if c.pipe == nil {
+		return nil, nil
+	}
+	return c.answer, c.pipe
 }
 
 func (c *child) close() {

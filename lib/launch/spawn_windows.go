@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -68,6 +69,9 @@ func spawn(s *Spec, argv, env []string, dir string, out *os.File) (*child, error
 	}()
 	return c, nil
 }
+
+// devtools returns nothing: there is no pipe.
+func (c *child) devtools() (in io.Reader, out io.Writer) { return nil, nil }
 
 func (c *child) close() { windows.CloseHandle(c.job) }
 

@@ -30,9 +30,18 @@ type Spec struct {
 	StopTimeout   time.Duration  `json:"stop_timeout"` // from asking the browser to end to SIGKILL
 	TTL           time.Duration  `json:"ttl"`          // 0: no end
 	Owner         lifetime.Owner `json:"owner"`        // stop when it is gone; its descriptor does not travel
-	OwnedBy       string         `json:"owned_by"`     // the program that the browser belongs to; "": to nobody
-	LogLevel      string         `json:"log_level"`
-	LogFormat     string         `json:"log_format"`
+	// SaveState is where the state of the browser is saved when its last page is
+	// closed or it is stopped; nil: nowhere.
+	SaveState *SaveState `json:"save_state,omitempty"`
+	OwnedBy   string     `json:"owned_by"` // the program that the browser belongs to; "": to nobody
+	LogLevel  string     `json:"log_level"`
+	LogFormat string     `json:"log_format"`
+}
+
+// SaveState names a state of package states.
+type SaveState struct {
+	Name string `json:"name"`
+	Dir  string `json:"dir"` // of the store
 }
 
 func (s *Spec) firefox() bool { return s.Browser.Type == record.Firefox }

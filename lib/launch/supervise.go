@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/devtools"
 	"btools/lib/exit"
+	"btools/lib/launch/login"
 	"btools/lib/lifetime"
 	"btools/lib/private"
 	"btools/lib/proc"
@@ -45,12 +46,13 @@ type Supervisor struct {
 	dirs  []string
 	child *child
 	log   *browserLog
+	login *login.Watcher // nil: its state is not saved
 }
 
 // Run launches the browser, holds it until the context ends (its cause is the
 // reason) or the browser does, and cleans up. Failed is nil if the browser was
-// told to stop after it was ready, or ended well by itself; left tells what
-// could not be cleaned up.
+// told to stop after it was ready, or ended well by itself, and its state was
+// saved if that was wanted; left tells what could not be cleaned up.
 func (s *Supervisor) Run(ctx context.Context) (failed, left error) {
 	proc.Subreaper() // without it, what the browser leaves is found by its mark
 	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), Owner: s.Spec.OwnedBy,
@@ -140,7 +142,11 @@ func (s *Supervisor) untilReady(ctx, deadline context.Context, profile string) e
 		err = errExited
 	}
 	rec := s.entry.Record
-	if err == nil && !s.Spec.firefox() && s.Spec.pageLater() {
+	switch {
+	case err != nil || s.Spec.firefox():
+	case s.Spec.SaveState != nil:
+		err = s.openWatched(deadline)
+	case s.Spec.pageLater():
 		err = s.openFirstPage(ctx, rec)
 	}
 	if err != nil {
@@ -383,21 +389,25 @@ func (s *Supervisor) hold(ctx context.Context) error {
 	select {
 	case <-s.child.exited:
 		s.stop(false) // of what it left
+		saved := s.saveState()
 		code, _, words := s.child.ending()
 		if code == 0 {
 			s.Log.Info("the browser ended by itself")
-			return nil
+			return saved
 		}
-		return fmt.Errorf("the browser %s", words)
+		return errors.Join(fmt.Errorf("the browser %s", words), saved)
+	case <-s.lastPageClosed():
+		s.Log.Info("the last page was closed: stopping the browser")
 	case <-ctx.Done():
 		if why := context.Cause(ctx); why == Expired {
 			s.Log.Info(fmt.Sprintf("the browser's time to live (%v) has expired: stopping it", s.Spec.TTL))
 		} else {
 			s.Log.Debug("stopping the browser", "why", why)
 		}
-		s.stop(true)
-		return nil
 	}
+	saved := s.saveState()
+	s.stop(true)
+	return saved
 }
 
 // stop ends the browser: asked first if graceful, then by SIGKILL to all that
@@ -444,6 +454,9 @@ func (s *Supervisor) cleanUp(ctx context.Context, why error) error {
 			return fmt.Errorf("cannot kill process %d: %s is left to blaunch gc", c.pid, s.dirs[0])
 		}
 		c.close()
+		if s.login != nil {
+			s.login.Wait()
+		}
 		exit.PID = c.pid
 		exit.Code, exit.Signal, exit.Reason = c.ending()
 	}

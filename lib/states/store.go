@@ -129,6 +129,14 @@ func (s *Store) readFile(name string) ([]byte, error) {
 	return private.ReadFile(s.path(name))
 }
 
+// Prepare makes the directory, and fails if no state could be saved now.
+func (s *Store) Prepare(ctx context.Context) error {
+	if err := s.locked(ctx, func() error { return nil }); err != nil {
+		return fmt.Errorf("cannot save a state: %w", err)
+	}
+	return nil
+}
+
 // Save writes a state, which replaces the one of this name. If it fails, that is
 // as it was. Of two at the same time, one is first.
 func (s *Store) Save(ctx context.Context, name string, state *State) error {

@@ -22,6 +22,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/state"
+	"btools/lib/states"
 	"btools/lib/systemd"
 )
 
@@ -61,13 +62,15 @@ func Launch(c *cli.Context) error {
 	defer stop(nil)
 	now := lifetime.Signals(stop)
 	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
+	// Without a command, whoever saves a state waits until it is saved.
+	stays := c.Bool("wait") || spec.SaveState != nil && cmd == ""
 	switch {
-	case c.Bool("wait") && proc.Childless():
+	case stays && proc.Childless():
 		if err := setBrowser(c, spec); err != nil {
 			return err
 		}
 		return wait(ctx, c, spec, stop, now, print)
-	case c.Bool("wait"):
+	case stays:
 		// A shell that became us by exec has left us its children. They are
 		// not ours to reap: let the supervisor be a process of its own.
 		service := systemd.NewNotifier()
@@ -137,8 +140,11 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 	}
 	err = do(h, rec)
 	failed, left := h.Stop(now)
-	if err == nil {
+	switch {
+	case err == nil:
 		err = failed
+	case failed != nil && spec.SaveState != nil: // the code is that of the command
+		c.Log.Error(failed.Error())
 	}
 	return errors.Join(err, left)
 }
@@ -227,6 +233,9 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	if strings.HasPrefix(s.URL, "-") {
 		return nil, c.UsageError("--url is an address, not %q, which the browser would take for an option", s.URL)
 	}
+	if s.SaveState, err = saveState(c, s.Headless); err != nil {
+		return nil, err
+	}
 	if s.Owner, err = flags.ReadOwner(c); err != nil {
 		return nil, err
 	}
@@ -241,6 +250,29 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	return s, nil
 }
 
+// saveState returns where --state-save saves the state, nil without it. What would
+// keep it from being saved is told before a person logs in.
+func saveState(c *cli.Context, headless bool) (*launch.SaveState, error) {
+	if !c.IsSet("state-save") {
+		return nil, nil
+	}
+	name := c.String("state-save")
+	if err := states.CheckName(name); err != nil {
+		return nil, c.UsageError("--state-save: %v", err)
+	}
+	if headless {
+		return nil, c.UsageError("--state-save needs --no-headless: it saves what a person logs in to in a window")
+	}
+	store, err := states.Open(c.Getenv, c.Home())
+	if err == nil {
+		err = store.Prepare(context.Background())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &launch.SaveState{Name: name, Dir: store.Dir}, nil
+}
+
 // setBrowser finds the browser and decides on its sandbox.
 func setBrowser(c *cli.Context, s *launch.Spec) error {
 	b, err := browser(c, s.Input)
@@ -250,6 +282,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	s.Browser = b
 	if c.Empty && c.String("browser") == "" {
 		c.Log.Info("no record came on standard input: launching " + b.Type + ", the best that is installed")
+	}
+	if s.SaveState != nil && (b.Type == record.Firefox || b.Type == record.HeadlessShell) {
+		return c.UsageError("--state-save needs a browser based on Chromium that has windows, not %s", b.Type)
 	}
 	if err := run.Check(c.Command, b.Type == record.Firefox); err != nil {
 		return err
