@@ -14,10 +14,19 @@ function topAt(x, y) {
   let el = document.elementFromPoint(x, y)
   while (el?.shadowRoot) {
     const inner = el.shadowRoot.elementFromPoint(x, y)
-    if (!inner || inner === el) break
+    if (!inner) break
+    if (inner === el) return slotAt(el, x, y) ?? el
     el = inner
   }
   return el
+}
+
+// slotAt is the element of a shadow root that shows a text of its host at a point:
+// for the browser, the text is the host's.
+function slotAt(host, x, y) {
+  const shows = (slot) => slot.assignedNodes().some((n) => n.nodeType === Node.TEXT_NODE && text(n.data))
+  return host.shadowRoot.elementsFromPoint(x, y).find((el) => el.getRootNode() === host.shadowRoot &&
+    [...el.querySelectorAll('slot')].some(shows))
 }
 
 const isInside = (el, outer) => {

@@ -73,6 +73,46 @@ function byText(root, want, exact) {
   return all
 }
 
+// compounds splits a selector: for each of its alternatives, the compounds with the
+// combinator before each, ' ' or '>'.
+function compounds(css) {
+  const token = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|\s*[>,]\s*|\s*[+~]\s*|\s+|[\s\S]/g
+  const all = [[{ before: '', css: '' }]]
+  let depth = 0
+  for (const [t] of css.matchAll(token)) {
+    const parts = all[all.length - 1], sign = t.trim()
+    if ('([)]'.includes(t)) depth += '(['.includes(t) ? 1 : -1
+    if (depth === 0 && sign === ',') all.push([{ before: '', css: '' }])
+    else if (depth === 0 && (sign === '>' || sign === '')) parts.push({ before: sign || ' ', css: '' })
+    else parts[parts.length - 1].css += t
+  }
+  return all
+}
+
+// acrossRoots are the elements of a selector whose compounds match in different shadow
+// roots: x-menu button.
+function acrossRoots(roots, css) {
+  const outer = (el) => el.parentElement ?? el.getRootNode().host
+  const fits = (el, parts, i) => {
+    if (!el.matches(parts[i].css || '*')) return false
+    if (i === 0) return true
+    for (let up = outer(el); up; up = outer(up)) {
+      if (fits(up, parts, i - 1)) return true
+      if (parts[i].before === '>') return false
+    }
+    return false
+  }
+  const found = new Set()
+  for (const parts of compounds(css)) {
+    const last = parts.length - 1
+    if (last === 0) continue
+    for (const r of roots) {
+      for (const el of r.querySelectorAll(parts[last].css || '*')) if (fits(el, parts, last)) found.add(el)
+    }
+  }
+  return [...found]
+}
+
 const filtering = /:(has-text|text-is|text|visible)(?:\(((?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^()"'])*)\))?$/
 
 // byCSS takes :visible, :has-text(), :text() and :text-is() at a selector's end.
@@ -90,7 +130,9 @@ function byCSS(root, selector) {
     if (m[1] !== 'has-text') filters.push((el) => ![...el.children].some((c) => is(ownText(c))))
   }
   const all = []
-  for (const r of rootsIn(root)) all.push(...r.querySelectorAll(css || '*'))
+  const roots = [...rootsIn(root)]
+  for (const r of roots) all.push(...r.querySelectorAll(css || '*'))
+  if (roots.length > 1) all.push(...acrossRoots(roots, css).filter((el) => !all.includes(el)))
   return all.filter((el) => filters.every((f) => f(el)))
 }
 
