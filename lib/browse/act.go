@@ -28,10 +28,11 @@ var (
 // found is an element that is ready.
 type found struct {
 	place
-	at   point
-	what string // as results name it
-	role string
-	tag  string
+	at      point // in the tab
+	inFrame point
+	what    string // as results name it
+	role    string
+	tag     string
 }
 
 // ready waits until a target meets the conditions.
@@ -53,7 +54,8 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 	if err != nil {
 		return found{}, fmt.Errorf("%s: %w", target, err)
 	}
-	f := found{place: p, at: point{got.X, got.Y}, what: got.What, role: got.Role, tag: got.Tag}
+	at := point{got.X, got.Y}
+	f := found{place: p, at: at, inFrame: at, what: got.What, role: got.Role, tag: got.Tag}
 	if n.Point && p.frame.parent != nil {
 		x, y, err := p.frame.origin(ctx)
 		if err != nil {
@@ -203,13 +205,12 @@ func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, f
 	}
 	items := []map[string]string{}
 	for mime, value := range data {
+	if len(files) > 0 {
+		return f.what, t.dropFiles(ctx, f, data, files)
+	}
 		items = append(items, map[string]string{"mimeType": mime, "data": value})
 	}
-	all := map[string]any{"items": items, "dragOperationsMask": 1}
-	if len(files) > 0 {
-		all["files"] = files
-	}
-	raw, err := json.Marshal(all)
+	raw, err := json.Marshal(map[string]any{"items": items, "dragOperationsMask": 1})
 	if err != nil {
 		return "", err
 	}
@@ -219,6 +220,29 @@ func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, f
 
 // Type fills an editable element with text, or, slowly, types it one key at a time
 // after what is there. With submit it presses Enter afterwards.
+// dropFiles drops files, which no input event can in a browser with several sessions:
+// a page that does not take a file would be left for that file. The files are put into
+// an input of ours, and the page gets the events of a drop with them.
+func (t *Tab) dropFiles(ctx context.Context, f found, data map[string]string, files []string) error {
+	input, err := f.frame.evaluate(ctx, "btools.api.takeFiles()", false)
+	if err != nil {
+		return err
+	}
+	session, object := f.frame.target.session, map[string]string{"objectId": input.ObjectID}
+	defer t.b.conn.Begin(session, "Runtime.releaseObject", object, nil)
+	err = t.call(ctx, session, "DOM.setFileInputFiles", map[string]any{"files": files, "objectId": input.ObjectID}, nil)
+	if err != nil {
+		return err
+	}
+	since := t.mark()
+	err = t.run(ctx, f.frame, "drop",
+		map[string]any{"target": f.find, "x": f.inFrame.x, "y": f.inFrame.y, "data": data}, nil)
+	if err != nil && !isCaused(err) {
+		return err
+	}
+	return t.settle(ctx, since)
+}
+
 func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (string, error) {
 	f, err := t.ready(ctx, target, forFill)
 	if err != nil {

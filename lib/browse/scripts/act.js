@@ -197,6 +197,33 @@ function checked({ target }) {
   return state === true
 }
 
+let dropInput // has the files that drop takes
+
+// takeFiles makes the input that the files of the next drop are put into.
+function takeFiles() {
+  dropInput = document.createElement('input')
+  dropInput.type = 'file'
+  dropInput.multiple = true
+  return dropInput
+}
+
+// drop drops the files and data on an element by events of ours: Chrome would open a
+// file that the page does not take.
+function drop({ target, x, y, data }) {
+  const el = only(target)
+  const dataTransfer = new DataTransfer()
+  for (const file of dropInput.files) dataTransfer.items.add(file)
+  for (const [type, value] of Object.entries(data ?? {})) dataTransfer.setData(type, value)
+  dropInput = undefined
+  const hit = topAt(x, y)
+  const to = hit && isInside(hit, el) ? hit : el
+  const send = (type) => !to.dispatchEvent(new DragEvent(type,
+    { bubbles: true, cancelable: true, composed: true, clientX: x, clientY: y, dataTransfer }))
+  const entered = send('dragenter')
+  if (!send('dragover') && !entered) throw new Fault(`${describe(el)} takes nothing that is dropped on it`)
+  send('drop')
+}
+
 function focus({ target }) {
   only(target).focus()
 }
@@ -235,6 +262,7 @@ async function run(name, args) {
 
 const api = {
   snapshot, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
+  takeFiles, drop,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }
