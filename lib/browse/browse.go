@@ -124,6 +124,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		{"Log.enable", nil},
 		{"Page.setInterceptFileChooserDialog", map[string]bool{"enabled": true}},
 		{"Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}},
+		{"Emulation.setScrollbarsHidden", map[string]bool{"hidden": true}}, // a viewport has the size that it is given
 		{"Target.setAutoAttach", autoAttach("iframe")},
 		{"Runtime.runIfWaitingForDebugger", nil},
 	} {

@@ -121,7 +121,7 @@ function wrap(el, role, clickable, children, state, style) {
   if (role === 'img' && !name && !acts) return el.localName === 'svg' ? [] : [line(el, role, '', [])]
   const value = valueOf(el, role)
   const n = line(el, role, name, meaning)
-  if (isFocus) n.states.unshift('active')
+  if (isFocus) n.states.splice(n.states.filter((s) => /^(checked|disabled|expanded)/.test(s)).length, 0, 'active')
   if (withoutRef.has(role) && !acts) n.hasRef = false
   if (clickable && !['link', 'button'].includes(role)) n.states.push('cursor=pointer')
   if (value !== undefined && value !== '') n.children = [value]
