@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"btools/lib/cdp"
 )
 
 // needs are the conditions that an element has to meet before it is acted on.
@@ -108,7 +110,7 @@ func (t *Tab) act(ctx context.Context, events ...inputEvent) error {
 // isCaused reports whether an error only says what an action has caused: a dialog,
 // or the end of the document or of the tab.
 func isCaused(err error) bool {
-	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || isLost(err)
+	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, cdp.ErrDetached) || isLost(err)
 }
 
 // Hover moves the mouse over an element.
@@ -203,11 +205,11 @@ func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, f
 	if err != nil {
 		return "", err
 	}
-	items := []map[string]string{}
-	for mime, value := range data {
 	if len(files) > 0 {
 		return f.what, t.dropFiles(ctx, f, data, files)
 	}
+	items := []map[string]string{}
+	for mime, value := range data {
 		items = append(items, map[string]string{"mimeType": mime, "data": value})
 	}
 	raw, err := json.Marshal(map[string]any{"items": items, "dragOperationsMask": 1})
@@ -218,8 +220,6 @@ func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, f
 		dragEvent("drop", f.at, raw))
 }
 
-// Type fills an editable element with text, or, slowly, types it one key at a time
-// after what is there. With submit it presses Enter afterwards.
 // dropFiles drops files, which no input event can in a browser with several sessions:
 // a page that does not take a file would be left for that file. The files are put into
 // an input of ours, and the page gets the events of a drop with them.
@@ -243,6 +243,8 @@ func (t *Tab) dropFiles(ctx context.Context, f found, data map[string]string, fi
 	return t.settle(ctx, since)
 }
 
+// Type fills an editable element with text, or, slowly, types it one key at a time
+// after what is there. With submit it presses Enter afterwards.
 func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (string, error) {
 	f, err := t.ready(ctx, target, forFill)
 	if err != nil {

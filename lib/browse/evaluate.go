@@ -62,7 +62,8 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 // when it returns.
 func (t *Tab) settleStarted(ctx context.Context, since mark) error {
 	t.b.mu.Lock()
-	starts := t.starting[t.main.id] || t.navigations > since.navigations || t.b.opened > since.opened
+	_, starts := t.starting[t.main.id]
+	starts = starts || t.navigations > since.navigations || t.b.opened > since.opened
 	t.b.mu.Unlock()
 	if !starts {
 		return nil

@@ -73,8 +73,8 @@ func (t *target) event(e cdp.Event) {
 			Type  string
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
-		delete(tab.starting, p.Frame.ID)
 		if p.Frame.ID == tab.main.id {
+			delete(tab.starting, p.Frame.ID)
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
 				tab.parsed, tab.loaded = true, true
@@ -90,15 +90,18 @@ func (t *target) event(e cdp.Event) {
 	case "Page.frameRequestedNavigation":
 		p := decode[struct{ FrameID, Disposition string }](e.Params)
 		if p.Disposition == "currentTab" || p.Disposition == "" {
-			tab.starting[p.FrameID] = true
+			tab.begins(p.FrameID, false)
 		}
 	case "Page.frameStartedNavigating":
 		p := decode[struct{ FrameID, NavigationType string }](e.Params)
 		if p.NavigationType != "sameDocument" && p.NavigationType != "historySameDocument" {
-			tab.starting[p.FrameID] = true
+			tab.begins(p.FrameID, true)
 		}
-	case "Page.frameStoppedLoading", "Page.frameDetached", "Page.frameClearedScheduledNavigation":
-		delete(tab.starting, decode[struct{ FrameID string }](e.Params).FrameID)
+	case "Page.frameStoppedLoading", "Page.frameDetached":
+		p := decode[struct{ FrameID, Reason string }](e.Params)
+		if p.Reason != "swap" { // it goes on in another process
+			delete(tab.starting, p.FrameID)
+		}
 	case "Page.lifecycleEvent":
 		p := decode[struct{ FrameID, LoaderID, Name string }](e.Params)
 		if p.FrameID != tab.main.id {
@@ -119,6 +122,9 @@ func (t *target) event(e cdp.Event) {
 		d.session = t.session
 		tab.dialog = &d
 	case "Page.javascriptDialogClosed":
+		if tab.dialog != nil && tab.dialog.Type == "beforeunload" && !decode[struct{ Result bool }](e.Params).Result {
+			clear(tab.starting)
+		}
 		tab.dialog = nil
 	case "Page.fileChooserOpened":
 		c := decode[Chooser](e.Params)

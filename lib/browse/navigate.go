@@ -92,14 +92,14 @@ func (t *Tab) isDownload(loader string) bool {
 func (t *Tab) awaitLoad(ctx context.Context, there func() bool) error {
 	over := func() bool { return t.closed || t.crashed || t.dialog != nil }
 	err := t.b.wait(ctx, func() bool {
-		return over() || there() && t.parsed && !t.starting[t.main.id]
+		return over() || there() && t.parsed && !t.isLeaving()
 	})
 	if err != nil {
 		return err
 	}
 	inner, cancel := context.WithTimeoutCause(ctx, loadTimeout, errUnsettled)
 	defer cancel()
-	err = t.b.wait(inner, func() bool { return over() || t.loaded && !t.starting[t.main.id] })
+	err = t.b.wait(inner, func() bool { return over() || t.loaded && !t.isLeaving() })
 	if err == nil || errors.Is(err, errUnsettled) && ctx.Err() == nil {
 		return t.gone()
 	}

@@ -9,6 +9,7 @@ import (
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
 	navigations, requests, opened int
+	at                            time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -17,12 +18,15 @@ func (t *Tab) mark() mark {
 	return t.markLocked()
 }
 
-func (t *Tab) markLocked() mark { return mark{t.navigations, t.traffic.serial, t.b.opened} }
+func (t *Tab) markLocked() mark {
+	return mark{t.navigations, t.traffic.serial, t.b.opened, time.Now()}
+}
 
 // Times for which one thing that an action has caused is waited for. A request that
 // takes longer is one that waits for news.
 const (
 	requestPatience = 2 * time.Second
+	askedPatience   = 200 * time.Millisecond // until the browser begins a navigation that the page asked for
 	tabPatience     = 2 * time.Second
 )
 
@@ -53,8 +57,7 @@ func settled(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errUnsettled), errors.Is(err, errDialog), errors.Is(err, errClosed),
-		errors.Is(err, errCrashed), isLost(err):
+	case errors.Is(err, errUnsettled), errors.Is(err, errCrashed), isCaused(err):
 		return nil
 	}
 	return err
@@ -94,10 +97,21 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 		return false
 	}
 	*left = settleTimeout
-	if t.starting[t.main.id] || t.navigations > since.navigations && !t.parsed {
+	if t.isLeaving() || t.navigations > since.navigations && !t.parsed {
 		return true
 	}
 	busy := false
+	for frame, n := range t.starting {
+		patience := requestPatience
+		if !n.started {
+			patience = askedPatience
+		} else if t.navigations > since.navigations && frame != t.main.id {
+			continue // frames of a page that has just come are its own business
+		}
+		if wait := n.at.Add(patience).Sub(now); n.at.After(since.at) && wait > 0 {
+			busy, *left = true, min(*left, wait)
+		}
+	}
 	for _, r := range t.traffic.all {
 		if r.serial <= since.requests || r.Done || !awaited[r.Type] {
 			continue
@@ -107,7 +121,7 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 		}
 	}
 	for _, other := range t.b.tabs {
-		if other.number <= since.opened || other.parsed && !other.starting[other.main.id] {
+		if other.number <= since.opened || other.parsed && !other.isLeaving() {
 			continue
 		}
 		if wait := other.at.Add(tabPatience).Sub(now); wait > 0 {

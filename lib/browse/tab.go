@@ -22,8 +22,8 @@ type Tab struct {
 	loader          string   // of the document
 	loaders         []string // of the latest documents, this one last
 	parsed, loaded  bool
-	navigations     int             // of the main frame, counted
-	starting        map[string]bool // frames with a navigation that has begun
+	navigations     int                   // of the main frame, counted
+	starting        map[string]navigation // by frame
 	dialog          *Dialog
 	chooser         *Chooser
 	crashed, closed bool
@@ -41,7 +41,7 @@ type Tab struct {
 }
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
-	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]bool{}, at: time.Now(),
+	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
 		features: map[string]string{}}
 	t.traffic.byID = map[string]*Request{}
 	return t
@@ -65,6 +65,20 @@ func (t *Tab) committed(loader, url string) {
 	t.sinceNav = len(t.console)
 	t.traffic.begin(loader)
 }
+
+// navigation is one that has begun.
+type navigation struct {
+	at      time.Time
+	started bool // by the browser; else the page has only asked for it, and may not get it
+}
+
+// begins notes that a frame has begun a navigation.
+func (t *Tab) begins(frame string, started bool) {
+	t.starting[frame] = navigation{time.Now(), started || t.starting[frame].started}
+}
+
+// isLeaving reports whether the tab is about to have another document.
+func (t *Tab) isLeaving() bool { return t.starting[t.main.id].started }
 
 // gone is why nothing can be done with the tab, nil if it can.
 func (t *Tab) gone() error {
