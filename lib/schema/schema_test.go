@@ -10,7 +10,8 @@ func TestArguments(t *testing.T) {
 	s := &Schema{}
 	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"kind":{"type":"string","enum":["a","b"]},
 		"on":{"type":"boolean"},"n":{"type":"integer","minimum":-1,"maximum":9},
-		"x":{"type":"number"},"or":{"anyOf":[{"type":"string","enum":["y"]},{"type":"null"}]},"list":{"type":"array","minItems":1,"items":{"type":"object",
+		"x":{"type":"number"},"or":{"anyOf":[{"type":"string","enum":["y"]},{"type":"null"}]},
+		"list":{"type":"array","minItems":1,"items":{"type":"object",
 		"properties":{"tool":{"type":"string"},"args":{"type":"object"}},"required":["tool"]}}}}`), s); err != nil {
 		t.Fatal(err)
 	}
