@@ -79,6 +79,7 @@ func (t *Tab) addMessage(e cdp.Event) {
 	if len(t.console) == maxMessages {
 		t.console = slices.Delete(t.console, 0, maxMessages/4)
 		t.sinceNav = max(0, t.sinceNav-maxMessages/4)
+		t.errorsTold = max(0, t.errorsTold-maxMessages/4)
 	}
 	t.console = append(t.console, m)
 }
@@ -111,6 +112,19 @@ func (r remote) text() string {
 		return r.Description
 	}
 	return r.Type
+}
+
+// NewErrors are the errors of the console since they were asked for last.
+func (t *Tab) NewErrors() (all []Message) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, m := range t.console[t.errorsTold:] {
+		if m.Level == "error" {
+			all = append(all, m)
+		}
+	}
+	t.errorsTold = len(t.console)
+	return all
 }
 
 // Console are the messages of the document, or of the tab since it was opened.

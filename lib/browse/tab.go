@@ -30,9 +30,10 @@ type Tab struct {
 	dragged         json.RawMessage // what the page would drag
 	at              time.Time       // when it was opened
 
-	console  []Message
-	sinceNav int // how many of them are older than the document
-	traffic  traffic
+	console    []Message
+	sinceNav   int // how many of them are older than the document
+	errorsTold int // how many of them NewErrors has looked at
+	traffic    traffic
 
 	last           []string // the snapshot that was given last
 	lastNavigation int      // and the document that it was of

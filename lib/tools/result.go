@@ -156,6 +156,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
 	section("Page", lines...)
+	section("Events", errorLines(t.NewErrors())...)
 	var modals []string
 	for _, m := range t.Modals() {
 		modals = append(modals, "- "+oneLine(m))
@@ -178,6 +179,27 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	default:
 		section("Snapshot", fenced("yaml", text))
 	}
+}
+
+// Bounds of the errors of the console in a result, in messages and in characters of
+// one; browser_console_messages has all.
+const (
+	maxErrors = 3
+	maxError  = 200
+)
+
+func errorLines(errors []browse.Message) (lines []string) {
+	for _, m := range errors[:min(maxErrors, len(errors))] {
+		said := []rune(oneLine(m.Text))
+		if len(said) > maxError {
+			said = append(said[:maxError], '…')
+		}
+		lines = append(lines, "- Console error: "+string(said))
+	}
+	if more := len(errors) - maxErrors; more > 0 {
+		lines = append(lines, fmt.Sprintf("- %d more: browser_console_messages has them", more))
+	}
+	return lines
 }
 
 // fenced is text that comes from a page: an agent is to see where it ends.
