@@ -103,7 +103,7 @@ func (s *Session) stopUnused(is func(*Browser) bool) {
 // newNap watches over a virtual browser.
 func (s *Session) newNap(v *virtual) *nap {
 	b := s.c.Browsers.parted()
-	if b.sessions.Hibernate == 0 {
+	if b == nil || b.sessions.Hibernate == 0 {
 		return nil
 	}
 	return &nap{
