@@ -41,6 +41,12 @@ func Show(ctx context.Context, text string, r Request) (Page, error) {
 	case r.Context != 0 && r.Pattern == "":
 		return Page{}, errors.New("context is the number of lines around those that match pattern, which is missing")
 	}
+	if r.Limit == 0 {
+		r.Limit = DefaultLimit
+	}
+	if r.Limit < 0 || r.Limit > MaxLimit {
+		return Page{}, fmt.Errorf("limit is 1 to %d characters, not %d", MaxLimit, r.Limit)
+	}
 	var err error
 	switch {
 	case r.Pattern != "":
@@ -48,30 +54,49 @@ func Show(ctx context.Context, text string, r Request) (Page, error) {
 	case r.Query != "":
 		text, err = query(ctx, text, r.Query, r.Flatten)
 	case r.Flatten:
-		text, err = flattened(ctx, text)
+		w := &window{offset: r.Offset, limit: r.Limit}
+		if err := flattened(ctx, text, w); err != nil {
+			return Page{}, err
+		}
+		return w.page()
 	}
 	if err != nil {
 		return Page{}, err
 	}
-	return page(text, r.Offset, r.Limit)
+	w := &window{offset: r.Offset, limit: r.Limit, text: text, total: utf8.RuneCountInString(text)}
+	return w.page()
 }
 
-// page cuts a part out of a text, at characters. It ends with a line if one ends
-// in its last quarter.
-func page(text string, offset, limit int) (Page, error) {
-	if limit == 0 {
-		limit = DefaultLimit
+// window is the part of a text from which a page is cut.
+type window struct {
+	offset, limit int // of the page
+
+	text  string
+	first int // characters before it
+	total int // characters of the whole text
+}
+
+// add adds a line to the text, but keeps it only if it may be of the page.
+func (w *window) add(line []byte) {
+	before := w.total
+	w.total += utf8.RuneCount(line)
+	switch {
+	case w.total <= w.offset:
+		w.first = w.total
+	case before < w.offset+w.limit:
+		w.text += string(line)
 	}
-	p := Page{Offset: offset, Total: utf8.RuneCountInString(text)}
-	if offset > p.Total || offset < 0 {
-		return p, fmt.Errorf("offset is at most %d, the number of characters, not %d", p.Total, offset)
+}
+
+// page cuts out the page, at characters. It ends with a line if one ends in its last
+// quarter.
+func (w *window) page() (Page, error) {
+	if w.offset > w.total || w.offset < 0 {
+		return Page{}, fmt.Errorf("offset is at most %d, the number of characters, not %d", w.total, w.offset)
 	}
-	if limit < 0 || limit > MaxLimit {
-		return p, fmt.Errorf("limit is 1 to %d characters, not %d", MaxLimit, limit)
-	}
-	rest := text[byteOf(text, offset):]
-	p.Text = Head(rest, byteOf(rest, limit))
-	p.End = offset + utf8.RuneCountInString(p.Text)
+	rest := w.text[byteOf(w.text, w.offset-w.first):]
+	p := Page{Text: Head(rest, byteOf(rest, w.limit)), Offset: w.offset, Total: w.total}
+	p.End = p.Offset + utf8.RuneCountInString(p.Text)
 	return p, nil
 }
 

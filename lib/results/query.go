@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jmespath/go-jmespath"
 )
@@ -61,24 +62,28 @@ func query(ctx context.Context, text, expression string, flat bool) (string, err
 	return render(v)
 }
 
-// flattened returns the nodes of a text's snapshot, one a line.
-func flattened(ctx context.Context, text string) (string, error) {
+// flattened writes the nodes of a text's snapshot, one a line.
+func flattened(ctx context.Context, text string, out *window) error {
 	if err := begin(ctx); err != nil {
-		return "", err
+		return err
 	}
 	defer func() { <-querying }()
 	doc, err := document(text, true)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var b []byte
+	var line []byte
 	for _, node := range doc.([]any) {
-		if b, err = appendJSON(b, node, maxDepth); err != nil {
-			return "", err
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		b = append(b, '\n')
+		if line, err = appendJSON(line[:0], node, maxDepth); err != nil {
+			return err
+		}
+		line = append(line, '\n')
+		out.add(line)
 	}
-	return string(b), nil
+	return nil
 }
 
 // document is what queries search in a text: its JSON, the nodes of its snapshot,
@@ -256,6 +261,13 @@ func appendJSON(b []byte, v any, depth int) ([]byte, error) {
 
 // appendText writes a string without the escapes of HTML.
 func appendText(b []byte, s string) []byte {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		plain = s[i] >= ' ' && s[i] < utf8.RuneSelf && s[i] != '"' && s[i] != '\\'
+	}
+	if plain {
+		return append(append(append(b, '"'), s...), '"')
+	}
 	var out strings.Builder
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -263,26 +275,24 @@ func appendText(b []byte, s string) []byte {
 	return append(b, strings.TrimSuffix(out.String(), "\n")...)
 }
 
-// sortedNames are the names of an object's members: what a node is, then the rest.
+// sortedNames are the names of an object's members: what a node is, the rest, and its
+// children.
 func sortedNames(object map[string]any) []string {
-	rank := func(name string) int {
-		if i := slices.Index(nodeOrder, name); i >= 0 {
-			return i - len(nodeOrder)
+	names := make([]string, 0, len(object))
+	for _, name := range nodeOrder {
+		if _, ok := object[name]; ok {
+			names = append(names, name)
 		}
-		if name == "children" {
-			return 1
-		}
-		return 0
 	}
-	var names []string
+	first := len(names)
 	for name := range object {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
+		if name != "children" && !slices.Contains(nodeOrder, name) {
+			names = append(names, name)
 		}
-		return strings.Compare(a, b)
-	})
+	}
+	slices.Sort(names[first:])
+	if _, ok := object["children"]; ok {
+		names = append(names, "children")
+	}
 	return names
 }

@@ -132,6 +132,18 @@ func TestFlatten(t *testing.T) {
 {"_index":6,"_depth":1,"_parent_role":"main","role":"text","text":"plain: text"}
 {"_index":7,"_depth":1,"_parent_role":"main","role":"paragraph","ref":"e8","text":"One line"}
 `
+	pages := ""
+	for end, total := 0, 1; end < total; {
+		p, err := Show(t.Context(), saved, Request{Flatten: true, Offset: end, Limit: 70})
+		if err != nil || p.Offset != end || p.End <= end {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		pages += p.Text
+		end, total = p.End, p.Total
+	}
+	if pages != want {
+		t.Errorf("the pages of the flat list are\n%s", pages)
+	}
 	if got != want {
 		t.Errorf("the flat list is\n%s\nwant\n%s", got, want)
 	}
