@@ -204,6 +204,26 @@ func TestLargeResults(t *testing.T) {
 	w.clean()
 }
 
+// A key is valid whichever pool and instance a call names.
+func TestLargeResultsOfPools(t *testing.T) {
+	w := newWorld(t)
+	m := w.mcp(append(giver(), "PW_MCP_PROXY_BROWSER="+bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1",
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"), "--mcp", "a="+fake(), "--max-inline", "2KiB")
+	m.lists("big", "browser_result")
+	kept := m.tool("big", `{"n":5000,"browser_pool":"B"}`).kept(t)
+	if len(kept) != 1 {
+		t.Fatal("the result is not cut")
+	}
+	for _, place := range []string{"", `,"browser_pool":"A"`, `,"browser_pool":"B","browser_instance":0`} {
+		r := m.tool("browser_result", fmt.Sprintf(`{"cache_key":%q,"offset":4990%s}`, kept[0].Key, place))
+		if !strings.Contains(r.line, `"text":"xxxxxxxxxx"`) {
+			t.Errorf("with%s: %s", place, r.line)
+		}
+	}
+	m.end()
+	w.clean()
+}
+
 // A host reads its own results and nobody else's, whatever key it guesses.
 func TestLargeResultsOfHosts(t *testing.T) {
 	w := newWorld(t)

@@ -36,15 +36,22 @@ var errTooBig = errors.New("offset, limit or context is too large a number")
 const showTimeout = 10 * time.Second
 
 func largeToolList(c *Coordinator) []ownTool {
-	input := schemaFile("browser_result.input")
-	if c.Browsers.arguments() == sessionArguments {
-		input = argument{"session_id", json.RawMessage(`{"type":"string"}`)}.appendTo(input)
+	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
+	var places []argument // as every tool has them, here without an effect on what is read
+	switch c.Browsers.arguments() {
+	case sessionArguments:
+		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
+	case poolArguments:
+		places = []argument{{"browser_pool", json.RawMessage("{}")}, {"browser_instance", json.RawMessage("{}")}}
+	}
+	for _, p := range places {
+		result, blob = p.appendTo(result), p.appendTo(blob)
 	}
 	return []ownTool{
 		{largeTools[0], "Rest of a result", "Read or search a result that was cut",
-			input, nil, true, false, c.showResult},
+			result, nil, true, false, c.showResult},
 		{largeTools[1], "Blob", "Read the data at a blob:// address",
-			schemaFile("browser_get_blob.input"), nil, true, false, c.getBlob},
+			blob, nil, true, false, c.getBlob},
 	}
 }
 
