@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"btools/lib/cdp"
+	"btools/lib/cdp/wire"
 )
 
 // needs are the conditions that an element has to meet before it is acted on.
@@ -110,7 +110,7 @@ func (t *Tab) act(ctx context.Context, events ...inputEvent) error {
 // isCaused reports whether an error only says what an action has caused: a dialog,
 // or the end of the document or of the tab.
 func isCaused(err error) bool {
-	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, cdp.ErrDetached) || isLost(err)
+	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) || isLost(err)
 }
 
 // Hover moves the mouse over an element.

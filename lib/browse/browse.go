@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
+	"btools/lib/cdp/wire"
 )
 
 // Times that bound what a page can make a caller wait for. Those of @playwright/mcp
@@ -190,7 +191,7 @@ func (b *Browser) wait(ctx context.Context, is func() bool) error {
 		select {
 		case <-changed:
 		case <-b.conn.Done():
-			return cdp.ErrDisconnected
+			return wire.ErrDisconnected
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

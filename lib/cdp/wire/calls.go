@@ -19,10 +19,10 @@ var (
 	ErrDetached     = errors.New("the session with the target has ended")
 )
 
-// Calls sends commands on a connection. Their ids are negative and a client's
-// are not, so both can share one.
+// Calls sends commands on a connection.
 type Calls struct {
-	put func(message []byte)
+	put  func(message []byte)
+	step int // from one id to the next
 
 	mu      sync.Mutex
 	last    int
@@ -36,10 +36,16 @@ type waiter struct {
 	done    func(json.RawMessage, error)
 }
 
-// NewCalls returns the calls of a connection; put queues a message on it and
-// does not wait.
+// NewCalls returns the calls of a connection; put sends a message on it. Their ids
+// are negative and a client's are not, so both can share one.
 func NewCalls(put func(message []byte)) *Calls {
-	return &Calls{put: put, waiting: map[int]waiter{}}
+	return &Calls{put: put, step: -1, waiting: map[int]waiter{}}
+}
+
+// NewClient returns the calls of a client, whose ids are positive: a virtual browser
+// refuses others.
+func NewClient(put func(message []byte)) *Calls {
+	return &Calls{put: put, step: 1, waiting: map[int]waiter{}}
 }
 
 // Begin sends a command and does not wait. The connection's reader calls done
@@ -51,7 +57,7 @@ func (c *Calls) Begin(session, method string, params any, done func(result json.
 		go done(nil, ErrDisconnected) // the caller may hold a lock that done takes
 		return
 	}
-	c.last--
+	c.last += c.step
 	id := c.last
 	c.waiting[id] = waiter{session, done}
 	c.mu.Unlock()
@@ -62,7 +68,7 @@ func (c *Calls) Begin(session, method string, params any, done func(result json.
 // if the CDP session ends meanwhile.
 func (c *Calls) Send(session, method string, params any) {
 	c.mu.Lock()
-	c.last--
+	c.last += c.step
 	id := c.last
 	c.mu.Unlock()
 	c.put(Command(strconv.Itoa(id), session, method, params))
