@@ -18,14 +18,14 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 		return err
 	}
 	r.page = pageChanges
-	address, err := t.Navigate(ctx, a.URL)
+	opened, err := t.Navigate(ctx, a.URL)
 	switch {
 	case err != nil:
 		return err
 	case t.HasDialog():
-		r.did("Began to open %s: the page asks first", oneLine(address))
+		r.did("Began to open %s: the page asks first", address(opened))
 	default:
-		r.did("Opened %s", oneLine(address))
+		r.did("Opened %s", address(opened))
 	}
 	return nil
 }

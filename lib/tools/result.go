@@ -148,9 +148,9 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		return
 	}
 	state := t.State(ctx)
-	lines := []string{"- Page URL: " + oneLine(state.URL)}
+	lines := []string{"- Page URL: " + address(state.URL)}
 	if state.Title != "" {
-		lines = append(lines, "- Page Title: "+oneLine(state.Title))
+		lines = append(lines, "- Page Title: "+clipped(state.Title, maxTitle))
 	}
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
@@ -190,11 +190,7 @@ const (
 
 func errorLines(errors []browse.Message) (lines []string) {
 	for _, m := range errors[:min(maxErrors, len(errors))] {
-		said := []rune(oneLine(m.Text))
-		if len(said) > maxError {
-			said = append(said[:maxError], '…')
-		}
-		lines = append(lines, "- Console error: "+string(said))
+		lines = append(lines, "- Console error: "+clipped(m.Text, maxError))
 	}
 	if more := len(errors) - maxErrors; more > 0 {
 		lines = append(lines, fmt.Sprintf("- %d more: browser_console_messages has them", more))
@@ -214,13 +210,30 @@ func fenced(kind, text string) string {
 // oneLine is a text of a page without what could be read as another section.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// Bounds in characters of what a page says of itself in a result.
+const (
+	maxAddress = 500
+	maxTitle   = 200
+)
+
+// clipped is a text of a page in one line, of at most so many characters.
+func clipped(s string, most int) string {
+	said := []rune(oneLine(s))
+	if len(said) > most {
+		said = append(said[:most], '…')
+	}
+	return string(said)
+}
+
+func address(url string) string { return clipped(url, maxAddress) }
+
 func tabLines(tabs []browse.TabState) (lines []string) {
 	for i, t := range tabs {
 		current := ""
 		if t.Current {
 			current = "(current) "
 		}
-		lines = append(lines, fmt.Sprintf("- %d: %s[%s](%s)", i, current, oneLine(t.Title), t.URL))
+		lines = append(lines, fmt.Sprintf("- %d: %s[%s](%s)", i, current, clipped(t.Title, maxTitle), address(t.URL)))
 	}
 	if lines == nil {
 		lines = []string{"No open tabs. Navigate to a URL to create one."}
