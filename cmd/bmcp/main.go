@@ -49,6 +49,9 @@ func main() {
 						"and says so"},
 				&ucli.DurationFlag{Name: "session-throttle", Category: shared, Value: time.Minute,
 					Usage: "hide the pages of one that is not used for `DURATION`, and of the host's own; 0 is never"},
+				&ucli.IntFlag{Name: "max-browsers", Category: shared, DefaultText: "0, no limit",
+					Usage: "let `N` have pages at a time; calls on others wait in order, for one that ends or that " +
+						"no call has used for 5s, which is saved then as with --hibernate"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
 					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,

@@ -16,6 +16,7 @@ complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
 complete -c bmcp -l session-throttle -d 'until the pages of an unused one are hidden' -x
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated' -x
+complete -c bmcp -l max-browsers -d 'virtual browsers that have pages at a time' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
 function __bmcp_states

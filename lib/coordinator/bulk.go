@@ -167,7 +167,9 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	if b.at != nil {
 		return nil
 	}
+	told := b.tellWaiting(ctx, b.asked)
 	at, err := b.browsers.take(ctx, b.asked)
+	told()
 	if err != nil {
 		return explain(err)
 	}

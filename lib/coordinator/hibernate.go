@@ -19,7 +19,7 @@ import (
 
 // nap watches over one browser that can be hibernated. Nil: it is not.
 type nap struct {
-	after time.Duration
+	after time.Duration // 0: only when others need its place, or its host is gone
 	// rest stops the browser's children, unless a call uses it.
 	rest func()
 	// look returns how the browser is; false: this is not known.
@@ -29,6 +29,7 @@ type nap struct {
 
 	mu      sync.Mutex
 	pending bool   // it may have been hibernated since its last result
+	why     string // that was
 	told    string // when it had come back before the last result that told so
 }
 
@@ -44,7 +45,7 @@ var errUnused = errors.New("its browser is not used")
 // start starts the time until the browser's children are stopped.
 func (n *nap) start() {
 	switch {
-	case n == nil:
+	case n == nil || n.after == 0:
 	case n.timer == nil:
 		n.timer = time.AfterFunc(n.after, n.rest)
 	default:
@@ -52,11 +53,12 @@ func (n *nap) start() {
 	}
 }
 
-// begin notes that the browser has lost its children.
-func (n *nap) begin() {
+// begin notes that the browser has lost its children, as it was not used for so long.
+func (n *nap) begin(unused time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pending = true
+	n.why = fmt.Sprintf("had not been used for %v", unused)
 }
 
 // learnRestored finds out whether the browser of a call was hibernated before it.
@@ -79,14 +81,14 @@ func (s *Session) learnRestored(l *lease) {
 	n.pending = false
 	if now.RestoredAt != n.told { // else its children were back early enough
 		n.told = now.RestoredAt
-		l.restored = fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded",
-			n.after)
+		l.restored = fmt.Sprintf("this browser %s and was hibernated; its pages were reloaded", n.why)
 	}
 }
 
 // stopUnused stops the children of browsers, and returns at once: the next calls
-// start others.
-func (s *Session) stopUnused(is func(*Browser) bool) {
+// start others. Stopped waits until they have ended.
+func (s *Session) stopUnused(is func(*Browser) bool) (stopped func()) {
+	var all []*process
 	for _, sup := range s.children.list() {
 		p := sup.running()
 		if p == nil || !sup.child.drives || !is(&sup.browser) {
@@ -97,13 +99,19 @@ func (s *Session) stopUnused(is func(*Browser) bool) {
 			p.fail(fmt.Errorf("child %s was stopped: %w", p.child.Name, errUnused))
 			p.stop()
 		})
+		all = append(all, p)
+	}
+	return func() {
+		for _, p := range all {
+			<-p.ended
+		}
 	}
 }
 
 // newNap watches over a virtual browser.
 func (s *Session) newNap(v *virtual) *nap {
 	b := s.c.Browsers.parted()
-	if b == nil || b.sessions.Hibernate == 0 {
+	if b == nil {
 		return nil
 	}
 	return &nap{
@@ -126,7 +134,7 @@ func (s *Session) restVirtual(v *virtual) {
 		v.nap.start()
 	default:
 		s.stopUnused(func(b *Browser) bool { return b.Session == v.name })
-		v.nap.begin()
+		v.nap.begin(v.nap.after)
 	}
 }
 
@@ -164,7 +172,7 @@ func (h *keeper) rest(k *stickyLease) {
 		return
 	}
 	h.s.stopUnused(func(b *Browser) bool { return b.HTTPURL == k.at.HTTPURL })
-	n.begin()
+	n.begin(n.after)
 }
 
 // hibernation returns how an instance's lease is.

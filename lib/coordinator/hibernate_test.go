@@ -28,7 +28,7 @@ func TestLearnRestored(t *testing.T) {
 	if looks > 0 {
 		t.Errorf("a browser whose children run was asked for %d times", looks)
 	}
-	n.begin()
+	n.begin(n.after)
 	known = false
 	says("a browser that is not known", false)
 	known, now.Hibernated = true, true
@@ -36,9 +36,9 @@ func TestLearnRestored(t *testing.T) {
 	now = hibernation{RestoredAt: "2026-01-02T10:15:30.123Z"}
 	says("a browser that has come back", true)
 	says("the next result", false)
-	n.begin()
+	n.begin(n.after)
 	says("children that were started again before its hibernation", false)
-	n.begin()
+	n.begin(n.after)
 	now.RestoredAt = "2026-01-02T11:15:30.123Z"
 	says("a browser that has come back again", true)
 	says("the next result", false)

@@ -19,6 +19,7 @@ type virtuals struct {
 
 // virtual is one of them.
 type virtual struct {
+	of       *Session
 	id, name string // session_id, and the name that bproxy knows
 	calls    int    // that use it now
 	rested   time.Time
@@ -38,9 +39,14 @@ func (s *single) of(session *Session) claims { return partsOf{s, session} }
 
 func (b partsOf) lost() string { return "" }
 
-func (b partsOf) leave() []*lease {
-	b.s.virtuals.close(b.s.c)
-	return nil
+func (b partsOf) leave() (held []*lease) {
+	for _, v := range b.s.virtuals.close(b.s.c) {
+		held = append(held, &lease{release: func() {
+			b.end(v.name)
+			b.seats.remove(v)
+		}})
+	}
+	return held
 }
 
 // take returns the one browser for a call, or the part with its session_id.
@@ -77,15 +83,19 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+	if err := b.seats.enter(ctx, v); err != nil {
+		s.leave(v)
+		return nil, err
+	}
 	at, err := b.acquire(ctx)
 	if err == nil && s.isOver(v) {
 		err = errBrowserDied
 	}
 	if err != nil {
-		s.leave(v)
+		b.rest(v)
 		return nil, err
 	}
-	return s.leaseOf(v, at), nil
+	return b.leaseOf(v, at), nil
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
@@ -119,13 +129,23 @@ func (b partsOf) tryTakeEntered(w which) *lease {
 	if err != nil || v == nil {
 		return nil
 	}
-	return s.leaseOf(v, at)
+	if !b.seats.tryEnter(v) {
+		s.leave(v)
+		return nil
+	}
+	return b.leaseOf(v, at)
 }
 
-func (s *Session) leaseOf(v *virtual, at *lease) *lease {
+// rest notes that a call on a virtual browser with a place has ended.
+func (b partsOf) rest(v *virtual) {
+	b.s.leave(v)
+	b.seats.leave(v)
+}
+
+func (b partsOf) leaseOf(v *virtual, at *lease) *lease {
 	p := *at
 	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
-	p.release = func() { s.leave(v) }
+	p.release = func() { b.rest(v) }
 	return &p
 }
 
@@ -146,7 +166,7 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 		if err := s.roomLocked(id); err != nil {
 			return nil, nil, err
 		}
-		v = &virtual{id: id, name: s.virtualName(id)}
+		v = &virtual{of: s, id: id, name: s.virtualName(id)}
 		v.nap = s.newNap(v)
 		if h.ended[id] {
 			delete(h.ended, id)
@@ -285,6 +305,7 @@ func (s *Session) finishVirtual(v *virtual) {
 	}
 	wg.Wait()
 	b.end(v.name) // which one may have made again
+	b.seats.remove(v)
 	h := &s.virtuals
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -297,8 +318,9 @@ func (s *Session) finishVirtual(v *virtual) {
 	close(v.gone)
 }
 
-// close prevents further calls.
-func (h *virtuals) close(c *Coordinator) {
+// close prevents further calls. It returns the virtual browsers, which are to be
+// ended.
+func (h *virtuals) close(c *Coordinator) (all []*virtual) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
@@ -309,8 +331,10 @@ func (h *virtuals) close(c *Coordinator) {
 		if id != "" {
 			c.ids.Add(-1)
 		}
+		all = append(all, v)
 	}
 	h.all = nil
+	return all
 }
 
 // sessionsOf are the names of the virtual browsers that children are for.

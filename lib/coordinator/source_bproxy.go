@@ -30,6 +30,7 @@ type single struct {
 
 	watching sync.WaitGroup // browsers
 	idle     idling
+	seats    seats
 
 	mu      sync.Mutex
 	at      record.Proxy
@@ -44,10 +45,13 @@ func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Bro
 	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
 	s.proxy = newSibling(s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
+	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
+	s.seats.vacate = func(v *virtual) bool { return v.of.vacate(v) }
 	return s
 }
 
 func (s *single) close() {
+	s.seats.close()
 	s.proxy.close()
 	s.idle.close()
 	s.watching.Wait()

@@ -48,6 +48,10 @@ func (b *single) describe(ctx context.Context, s *Session, st *status) {
 	}
 	st.proxied(rec)
 	st.Sessions = s.virtualsOf(ctx)
+	if n, places := b.seats.waiting(); n > 0 {
+		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-browsers "+
+			"allows", n, places))
+	}
 }
 
 // proxied fills in what a proxy's record says.

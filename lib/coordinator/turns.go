@@ -217,6 +217,7 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*lease, err
 	if t == nil {
 		return s.browsers.take(ctx, w)
 	}
+	defer s.tellWaiting(ctx, w)()
 	asks, cancel := context.WithCancel(s.ctx)
 	q := &acquisition{by: t, cancel: cancel}
 	s.turns.ask(t, q)

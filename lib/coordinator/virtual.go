@@ -37,6 +37,8 @@ type Sessions struct {
 	Sharing  Sharing
 	Idle     time.Duration // without a call, until one ends; 0: it does not
 	TabLimit int           // of each; 0: none
+	// MaxBrowsers is how many have pages at a time; 0: any number.
+	MaxBrowsers int
 	// BrowserIdle is how long the browser itself is kept without use; 0: for
 	// ever.
 	BrowserIdle time.Duration

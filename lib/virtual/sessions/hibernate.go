@@ -83,6 +83,8 @@ func (g *Registry) Free(ctx context.Context, name string) error {
 		return nil
 	case g.table.entries[e.key] != e:
 		return control.Errorf(control.SessionNotFound, "the session %q has ended", clip(name))
+	case waits && !e.visited:
+		return control.Errorf(control.Failed, "the session %q cannot be saved now", clip(name))
 	}
 	return control.Errorf(control.TryAgain, "the session %q is in use", clip(name))
 }

@@ -1,0 +1,93 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// awake is how many sessions of the one bproxy have pages.
+func (w *world) awake() (n int) {
+	for line := range strings.Lines(w.run("bproxy", "session", "list", "-f", "session.name,session.hibernated").out) {
+		if !strings.Contains(line, "true") {
+			n++
+		}
+	}
+	return n
+}
+
+// progress calls a tool, and returns what it says and the progress before that.
+func (h *webHost) progress(name, args string) (answer toolResult, all []string) {
+	h.t.Helper()
+	_, _, body := post(h.t, h.url, map[string]string{"Mcp-Session-Id": h.session},
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":%q,"arguments":%s,`+
+			`"_meta":{"progressToken":"token"}}}`, name, args))
+	for line := range strings.Lines(body) {
+		data, _ := strings.CutPrefix(line, "data: ")
+		var r rpc
+		switch json.Unmarshal([]byte(data), &r); {
+		case r.Method == "notifications/progress" && strings.Contains(string(r.Params), `"token"`):
+			all = append(all, string(r.Params))
+		case string(r.ID) == `"p"`:
+			answer = r.tool(h.t)
+		}
+	}
+	return answer, all
+}
+
+// More agents than may have pages at a time take turns, and lose nothing.
+func TestMCPMaxBrowsers(t *testing.T) {
+	t.Parallel()
+	site := counters(t)
+	w := newWorld(t)
+	const places, agents = 2, 5
+	url, _ := w.webMCP(nil, "--mcp", "builtin", "--max-browsers", fmt.Sprint(places))
+	all := make([]*webHost, agents)
+	for i := range all {
+		all[i] = newWebHost(t, url)
+	}
+	for i, h := range all[:places] {
+		if err := h.round(site, fmt.Sprintf("/agent-%d/0", i)); err != nil {
+			t.Errorf("agent %d: %v", i, err)
+		}
+	}
+	var wg sync.WaitGroup
+	for i, h := range all[places:] {
+		wg.Go(func() {
+			path := fmt.Sprintf("/agent-%d/0", places+i)
+			r, told := h.progress("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+path))
+			if r.IsError || !strings.Contains(r.text(), "Page Title: "+path) {
+				t.Errorf("agent %d loads %s: %s", places+i, path, r.text())
+			}
+			if len(told) == 0 || !strings.Contains(told[0], "wait before it") {
+				t.Errorf("agent %d is told %q while it waits, want how many wait before it", places+i, told)
+			}
+		})
+	}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		wg.Wait()
+	}()
+	for over := false; !over; {
+		select {
+		case <-asked:
+			over = true
+		case <-time.After(100 * time.Millisecond):
+		}
+		if n := w.awake(); n > places {
+			t.Errorf("%d have pages, want at most %d", n, places)
+		}
+	}
+	r := all[0].tool("browser_evaluate", `{"function":"() => location.pathname + document.cookie"}`)
+	if r.IsError || !strings.Contains(r.text(), "/agent-0/0who=agent-0") || r.Meta["btools/restored"] == nil {
+		t.Errorf("the first agent has %s, %v, want its page and cookie, and that they were restored", r.text(), r.Meta)
+	}
+	w.run("bmcp", "--shared", "--max-browsers", "2").wants(t, 64, "--max-browsers")
+	w.run("bmcp", "--max-browsers", "-1").wants(t, 64, "--max-browsers")
+}

@@ -1,0 +1,265 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/coordinator/places"
+	"btools/lib/jsonrpc"
+)
+
+// Only so many virtual browsers have pages at a time (--max-browsers). A call on
+// another one waits for the place of one that ends, or that no call has used for a
+// while: that one is hibernated, and its next call waits for a place in its turn.
+
+// seatRest is how long a virtual browser keeps a place that others wait for without a
+// call.
+const seatRest = 5 * time.Second
+
+// seats are the places of the virtual browsers of one browser.
+type seats struct {
+	// vacate hibernates an unused virtual browser and reports whether it could.
+	vacate func(*virtual) bool
+
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	table   places.Table[*virtual]
+	changed chan struct{} // closed when somebody may have got a place; nil: nobody waits
+	timer   *time.Timer
+	closed  bool
+}
+
+// enter counts a call on a virtual browser, and waits until that has a place.
+func (b *seats) enter(ctx context.Context, v *virtual) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.table.Begin(v)
+	b.advanceLocked()
+	for !b.table.Has(v) {
+		if !b.table.Knows(v) {
+			return errBrowserDied
+		}
+		if b.changed == nil {
+			b.changed = make(chan struct{})
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		if ctx.Err() != nil {
+			b.leaveLocked(v)
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// tryEnter is enter without waiting. It reports whether the virtual browser has a
+// place.
+func (b *seats) tryEnter(v *virtual) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.table.Begin(v); b.table.Has(v) {
+		return true
+	}
+	b.leaveLocked(v)
+	return false
+}
+
+// leave notes that a call has ended.
+func (b *seats) leave(v *virtual) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leaveLocked(v)
+}
+
+func (b *seats) leaveLocked(v *virtual) {
+	b.table.End(v, time.Now())
+	b.advanceLocked()
+}
+
+// remove notes that a virtual browser has ended.
+func (b *seats) remove(v *virtual) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.table.Remove(v)
+	b.advanceLocked()
+}
+
+// advanceLocked tells those that wait of a change, and vacates places for them.
+func (b *seats) advanceLocked() {
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+	now := time.Now()
+	all, next := b.table.Overdue(now)
+	for _, v := range all {
+		b.vacateLocked(v)
+	}
+	switch {
+	case next.IsZero() || b.closed:
+	case b.timer == nil:
+		b.timer = time.AfterFunc(next.Sub(now), b.advance)
+	default:
+		b.timer.Reset(next.Sub(now))
+	}
+}
+
+func (b *seats) advance() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advanceLocked()
+}
+
+// vacateLocked has a virtual browser hibernated that is to leave.
+func (b *seats) vacateLocked(v *virtual) {
+	if b.closed {
+		return
+	}
+	b.work.Go(func() {
+		done := b.vacate(v)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.table.Vacated(v, done, time.Now())
+		b.advanceLocked()
+	})
+}
+
+func (b *seats) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	b.work.Wait()
+}
+
+// waiting is how many virtual browsers wait for a place, and how many places there
+// are.
+func (b *seats) waiting() (n, places int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.table.Waiting(), b.table.Max
+}
+
+// ahead is how many virtual browsers wait before one; false: it does not wait.
+func (b *seats) ahead(v *virtual) (n int, waits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.table.Ahead(v)
+}
+
+// vacate stops the children of an unused virtual browser and has it hibernated. It
+// reports whether it was.
+func (s *Session) vacate(v *virtual) bool {
+	h := &s.virtuals
+	h.mu.Lock()
+	over, unused := h.closed || v.gone != nil, time.Since(v.rested)
+	h.mu.Unlock()
+	if over || s.serves(v.name) { // what is no tool's call
+		return false
+	}
+	stopped := s.stopUnused(func(b *Browser) bool { return b.Session == v.name })
+	v.nap.begin(unused.Round(time.Second))
+	stopped()
+	return s.c.Browsers.parted().hibernate(s.ctx, v.name)
+}
+
+// Bounds of the time until a session is hibernated: until it is noticed that its
+// clients have gone, and until it is saved.
+const (
+	leaveBound     = time.Second
+	hibernateBound = 10 * time.Second
+)
+
+// hibernate hibernates a session of the proxy whose clients have just gone. It reports
+// whether the session needs no pages any more; it does if others are connected to it.
+func (s *single) hibernate(ctx context.Context, name string) bool {
+	if s.proxy.Running() == nil {
+		return true
+	}
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
+	defer cancel()
+	for end := time.Now().Add(leaveBound); ; {
+		err := control.Call(ctx, path, "session_hibernate", map[string]string{"name": name}, &[]json.RawMessage{})
+		var e *control.Error
+		switch {
+		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:
+			return true
+		case e == nil || e.Code != control.TryAgain || time.Now().After(end):
+			return false
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// How often a host that has asked for it is told that its call waits.
+const (
+	lookEvery = 250 * time.Millisecond
+	tellEvery = 10 * time.Second // if nothing has changed
+)
+
+// tellWaiting sends the host progress while the request of the context waits for a
+// place, if it has asked for that, until the caller calls stop.
+func (s *Session) tellWaiting(ctx context.Context, w which) (stop func()) {
+	req, _ := ctx.Value(requestKey{}).(*request)
+	b := s.c.Browsers.parted()
+	if req == nil || req.Token == nil || b == nil || b.sessions.MaxBrowsers == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan struct{})
+	if !s.do(func() {
+		defer close(told)
+		s.tellPlace(ctx, req, b, w.session)
+	}) {
+		close(told)
+	}
+	return func() {
+		cancel()
+		<-told
+	}
+}
+
+func (s *Session) tellPlace(ctx context.Context, req *request, b *single, id string) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	began, before := time.Now(), -1
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.virtuals.mu.Lock()
+		v := s.virtuals.all[id]
+		s.virtuals.mu.Unlock()
+		n, waits := b.seats.ahead(v)
+		if !waits || n == before && time.Since(last) < tellEvery {
+			continue
+		}
+		before, last = n, time.Now()
+		params := jsonrpc.Set(nil, "message", quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
+		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
+		s.send(req.ID, false, jsonrpc.Request(nil, "notifications/progress",
+			jsonrpc.Set(params, "progressToken", req.Token)))
+	}
+}
