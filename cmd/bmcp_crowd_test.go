@@ -3,8 +3,14 @@
 package cmd_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,4 +96,89 @@ func TestMCPMaxBrowsers(t *testing.T) {
 	}
 	w.run("bmcp", "--shared", "--max-browsers", "2").wants(t, 64, "--max-browsers")
 	w.run("bmcp", "--max-browsers", "-1").wants(t, 64, "--max-browsers")
+}
+
+// What a host leaves behind is freed soon, whether it says that it ends or not.
+func TestMCPHostThatIsKilled(t *testing.T) {
+	t.Parallel()
+	site := counters(t)
+	w := newWorld(t)
+	url, _ := w.webMCP(nil, "--mcp", "builtin")
+	stays := newWebHost(t, url)
+	if err := stays.round(site, "/stays/0"); err != nil {
+		t.Fatal(err)
+	}
+	pages := func(path string) bool {
+		_, all := get(t, http.MethodGet, w.own()+"/json/list")
+		return strings.Contains(all, site+path)
+	}
+	freed := func(path string) {
+		t.Helper()
+		began := time.Now()
+		until(t, "the page "+path+" is gone", func() bool { return !pages(path) })
+		t.Logf("the page %s is gone after %v", path, time.Since(began).Round(time.Millisecond))
+		if !pages("/stays/0") {
+			t.Error("the page of another host is gone, too")
+		}
+	}
+	t.Run("it ends", func(t *testing.T) {
+		h := newWebHost(t, url)
+		if err := h.round(site, "/ends/0"); err != nil {
+			t.Fatal(err)
+		}
+		h.leaves()
+		freed("/ends/0")
+	})
+	t.Run("its connections are cut", func(t *testing.T) {
+		h := newWebHost(t, url)
+		ctx, cut := context.WithCancel(t.Context())
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		r.Header.Set("Mcp-Session-Id", h.session)
+		r.Header.Set("Accept", "text/event-stream")
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		if err := h.round(site, "/killed/0"); err != nil {
+			t.Fatal(err)
+		}
+		cut()
+		freed("/killed/0")
+		again := h.tool("browser_evaluate", `{"function":"() => location.pathname + document.cookie"}`)
+		if again.IsError || !strings.Contains(again.text(), "/killed/0who=killed") {
+			t.Errorf("a host that comes back has %s, want its page and cookie", again.text())
+		}
+	})
+	t.Run("it is killed in mid-call over standard streams", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.cmd("bmcp", "--mcp", "builtin")
+		c.Dir = w.dir
+		c.Env = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "HOME=" + w.dir})
+		in, _ := c.StdinPipe()
+		out, _ := c.StdoutPipe()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(in, greeting("2025-11-25")+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+
+			`{"name":"browser_navigate","arguments":{"url":"`+site+`/stdio/0"}}}`+"\n"+
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":`+
+			`{"name":"browser_evaluate","arguments":{"function":"() => { while (true); }"}}}`+"\n")
+		lines := bufio.NewReader(out)
+		for loaded := regexp.MustCompile(`^{.*"id":1\b`); ; {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if loaded.MatchString(line) {
+				break
+			}
+		}
+		in.Close()
+		out.Close()
+		began := time.Now()
+		c.Wait()
+		t.Logf("bmcp has ended after %v", time.Since(began).Round(time.Millisecond))
+		w.clean()
+	})
 }

@@ -136,6 +136,7 @@ type httpSession struct {
 	id     string
 	used   time.Time // under the front's lock
 	forget *time.Timer
+	host   presence
 }
 
 // session returns the session with the ID, and makes one if there is none; nil if
@@ -154,6 +155,9 @@ func (f *httpFront) session(id string) *httpSession {
 		s.log.Add(string(to), last, message)
 	})
 	s.requests.table.Shared = id == ""
+	if s.host.lost = s.freeAll; id != "" { // else it is not one host
+		s.host.grace = f.c.Limits.Lost
+	}
 	s.forget = time.AfterFunc(f.c.Limits.SessionIdle, func() { f.end(s) })
 	s.log.Alive = s.alive
 	f.sessions[id] = s
@@ -187,6 +191,7 @@ func (f *httpFront) end(s *httpSession) {
 	}
 	f.mu.Unlock()
 	s.forget.Stop()
+	s.host.close()
 	s.Close()
 	s.log.Close()
 }
@@ -251,6 +256,7 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 		return nil
 	}
 	s.alive()
+	s.host.seen()
 	return s
 }
 
@@ -387,5 +393,7 @@ func (s *httpSession) stream(w http.ResponseWriter, r *http.Request, l *eventlog
 	w.WriteHeader(http.StatusOK)
 	out := s.flow.to(w)
 	defer out.end()
-	l.Write(r.Context(), out, takesEmptyEvents(r.Header.Get(mcp.HeaderProtocolVersion)))
+	s.host.begin()
+	cut := l.Write(r.Context(), out, takesEmptyEvents(r.Header.Get(mcp.HeaderProtocolVersion)))
+	s.host.end(cut && r.Method == http.MethodGet)
 }

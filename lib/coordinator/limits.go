@@ -32,6 +32,8 @@ type Limits struct {
 	// SessionIdle is how long a session by HTTP lives that nobody asks for
 	// anything and nobody listens to.
 	SessionIdle time.Duration
+	// Lost is how long after its connections are cut a host by HTTP counts as gone.
+	Lost time.Duration
 	// AwaitInput is how long a request awaits input: people may have to be
 	// asked.
 	AwaitInput time.Duration
@@ -71,7 +73,7 @@ type Limits struct {
 var DefaultLimits = Limits{
 	Sessions: 256, Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
 	SessionIDsOfHost: 32, SessionIDs: 256, Batch: 1024,
-	SessionIdle: time.Hour, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
+	SessionIdle: time.Hour, Lost: 3 * time.Second, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
 	Start: 5 * time.Minute, Steady: time.Minute, FirstDelay: time.Second, MaxDelay: 30 * time.Second,
 	Initialize: 800 * time.Millisecond, List: 20 * time.Second, Late: time.Second, Slow: 5 * time.Second,
 	Stop: 2 * time.Second, Closed: time.Second, Read: time.Minute, Write: time.Minute,

@@ -95,6 +95,18 @@ func (b *seats) remove(v *virtual) {
 	b.advanceLocked()
 }
 
+// free hibernates a virtual browser unless a call uses it. It reports whether one
+// does.
+func (b *seats) free(v *virtual) (used bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.table.Vacate(v) {
+		b.vacateLocked(v)
+		return false
+	}
+	return b.table.Has(v)
+}
+
 // advanceLocked tells those that wait of a change, and vacates places for them.
 func (b *seats) advanceLocked() {
 	if b.changed != nil {

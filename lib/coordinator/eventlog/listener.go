@@ -68,15 +68,15 @@ func (l *Listener) Only(ctx context.Context) (message []byte, err error) {
 // Write writes the stream as server-sent events, until its end, until the host
 // cannot be written to, or until the context ends. With primed, it begins with
 // an event without data, by whose ID the host can resume before there is any
-// other.
-func (l *Listener) Write(ctx context.Context, out Writer, primed bool) {
+// other. It reports whether the connection was cut: the host has not got all.
+func (l *Listener) Write(ctx context.Context, out Writer, primed bool) (cut bool) {
 	defer l.leave()
 	number, once := l.stream.number, l.log.streams.once
 	if !once && primed {
 		fmt.Fprintf(out, "id: %d-%d\nretry: %d\ndata: \n\n", number, l.from, retryAfter)
 	}
 	if out.Flush() != nil {
-		return
+		return true
 	}
 	tick := time.NewTicker(l.log.KeepAlive)
 	defer tick.Stop()
@@ -84,7 +84,7 @@ func (l *Listener) Write(ctx context.Context, out Writer, primed bool) {
 		events, over, current := l.next()
 		if !current {
 			l.stream.wake() // the listener that has taken its place
-			return
+			return false
 		}
 		for _, message := range events {
 			l.from++
@@ -93,25 +93,25 @@ func (l *Listener) Write(ctx context.Context, out Writer, primed bool) {
 				id = fmt.Sprintf("id: %d-%d\n", number, l.from)
 			}
 			if _, err := fmt.Fprintf(out, "%sevent: message\ndata: %s\n\n", id, message); err != nil {
-				return
+				return true
 			}
 		}
 		if len(events) > 0 && out.Flush() != nil {
-			return
+			return true
 		}
 		l.sent()
 		if over {
-			return
+			return false
 		}
 		select {
 		case <-l.stream.more:
 		case <-tick.C:
 			l.log.Alive()
 			if _, err := io.WriteString(out, ": alive\n\n"); err != nil || out.Flush() != nil {
-				return
+				return true
 			}
 		case <-ctx.Done():
-			return
+			return true
 		}
 	}
 }
