@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -96,6 +97,81 @@ func TestMCPMaxBrowsers(t *testing.T) {
 	}
 	w.run("bmcp", "--shared", "--max-browsers", "2").wants(t, 64, "--max-browsers")
 	w.run("bmcp", "--max-browsers", "-1").wants(t, 64, "--max-browsers")
+}
+
+// An agent that harms itself does not hold up another one.
+func TestMCPHarmfulAgents(t *testing.T) {
+	t.Parallel()
+	site := counters(t)
+	w := newWorld(t)
+	url, bmcp := w.webMCP(nil, "--mcp", "builtin")
+	one := newWebHost(t, url)
+	if err := one.round(site, "/one/0"); err != nil {
+		t.Fatal(err)
+	}
+	var harm sync.WaitGroup
+	over := make(chan struct{})
+	harm.Go(func() { // its page is busy for ever
+		loops := newWebHost(t, url)
+		loops.tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/loops/0"))
+		loops.tool("browser_evaluate", `{"function":"() => { while (true); }"}`)
+		if err := loops.round(site, "/loops/1"); err != nil {
+			t.Errorf("after a script without end: %v", err)
+		}
+	})
+	harm.Go(func() { // it has as many calls open as it may, all the time
+		floods := newWebHost(t, url)
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				for open := true; open; {
+					floods.tool("browser_evaluate", `{"function":"() => new Promise(r => setTimeout(r, 20))"}`)
+					select {
+					case <-over:
+						open = false
+					default:
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+	harm.Go(func() { // it reads no answer
+		mute := newWebHost(t, url)
+		c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for i := 0; ; i++ {
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"m%d","method":"tools/call","params":{"name":`+
+				`"browser_evaluate","arguments":{"function":"() => 'x'.repeat(40000)"}}}`, i)
+			c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: %s\r\nAccept: application/json, "+
+				"text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				mute.session, len(body), body)
+			select {
+			case <-over:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	var worst time.Duration
+	for n := range 20 {
+		began := time.Now()
+		if err := one.round(site, fmt.Sprintf("/one/%d", n)); err != nil {
+			t.Error(err)
+		}
+		worst = max(worst, time.Since(began))
+	}
+	t.Logf("the slowest of 20 rounds took %v, bmcp has %.1f MiB", worst, pss(t, bmcp.Process.Pid))
+	if worst > 20*time.Second {
+		t.Errorf("a round of four calls took %v beside agents that do harm, want at most 20s", worst)
+	}
+	close(over)
+	harm.Wait()
 }
 
 // What a host leaves behind is freed soon, whether it says that it ends or not.

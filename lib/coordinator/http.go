@@ -355,6 +355,12 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	var open int
+	if s.read(func(t *table) { open = t.Len() }); open >= s.c.Limits.Requests {
+		httpError(w, http.StatusTooManyRequests, id, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"%d requests of this session are being answered, and no more are taken", open))
+		return
+	}
 	st, taken := s.log.Begin(nil, ids...)
 	if st == nil {
 		httpError(w, http.StatusBadRequest, id,

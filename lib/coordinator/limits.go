@@ -9,6 +9,9 @@ import (
 type Limits struct {
 	// Sessions are the sessions by HTTP: each has children.
 	Sessions int
+	// Requests are those of a session by HTTP that are being answered: each takes
+	// a connection, of which other hosts need some.
+	Requests int
 	// Awaiting are the requests of a session that await input of their hosts.
 	Awaiting int
 	// CapabilitySets are the sets of capabilities of its hosts that a session
@@ -71,7 +74,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of bmcp.
 var DefaultLimits = Limits{
-	Sessions: 256, Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
+	Sessions: 256, Requests: 128, Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
 	SessionIDsOfHost: 32, SessionIDs: 256, Batch: 1024,
 	SessionIdle: time.Hour, Lost: 3 * time.Second, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
 	Start: 5 * time.Minute, Steady: time.Minute, FirstDelay: time.Second, MaxDelay: 30 * time.Second,
