@@ -38,17 +38,13 @@ func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, not %s: --mcp %s has tools for others",
 			b.Type, PlaywrightChild)
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "" // files are then those of the host's roots
-	}
 	in, toIt := io.Pipe()
 	fromIt, out := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
-			Dir: dir, Only: c.Tools, States: c.States, SaveState: c.stateSaver(b)})
+			Dir: c.Dir, Only: c.Tools, States: c.States, SaveState: c.stateSaver(b)})
 		in.Close()
 		out.Close()
 		x.over <- err

@@ -43,8 +43,10 @@ type Options struct {
 	Detect func(context.Context) ([]json.RawMessage, error)
 	// States are the named logins of the user; nil: there is no place for them.
 	States *states.Store
-	// Tools are the names of the built-in child's tools; nil: all.
+	// Tools are the names of the built-in child's tools; nil: all. Dir is the directory
+	// whose files they use if the host names no roots; "": none.
 	Tools  []string
+	Dir    string
 	Stderr io.Writer
 	Log    *slog.Logger
 }

@@ -105,7 +105,8 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 	return paths, nil
 }
 
-var errNoRoots = errors.New("there is no directory whose files may be used: the host has named no root")
+var errNoRoots = errors.New("there is no directory whose files may be used: the host has named no root, and has " +
+	"not started bmcp in the directory of a project")
 
 func outside(path string, roots []string) error {
 	return fmt.Errorf("%s may not be used: files are to be in %s", path, strings.Join(roots, " or "))

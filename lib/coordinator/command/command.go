@@ -98,7 +98,7 @@ func Run(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	logins, _ := statecommand.Store(c) // without a directory there are none
 	co := coordinator.New(coordinator.Options{
-		Children: children, Tools: only, States: logins, Browsers: browsers, Release: cli.Release,
+		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release,
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
@@ -480,21 +480,29 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 }
 
 // uploadRoots are the directories whose files virtual browsers may upload: by
-// default the working directory, which is the host's project. Many hosts that
-// have no project start bmcp in the home directory or in the root: that is no
-// choice of files, and would give away every key of the user.
+// default the host's project.
 func uploadRoots(c *cli.Context) ([]string, error) {
 	if c.IsSet("upload-root") {
 		return flags.ReadUploadRoots(c)
 	}
+	if dir := project(c); dir != "" {
+		return []string{dir}, nil
+	}
+	return nil, nil
+}
+
+// project is the host's project: the working directory. Many hosts that have no
+// project start bmcp in the home directory or in the root: that is no choice of
+// files, and would give away every key of the user. It is "" then.
+func project(c *cli.Context) string {
 	dir, err := os.Getwd()
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil || holds(dir, c.Home()) {
-		return nil, nil
+		return ""
 	}
-	return []string{dir}, nil
+	return dir
 }
 
 // holds reports whether a directory is the root, the home directory, or above
