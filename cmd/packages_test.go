@@ -42,6 +42,10 @@ var modules = map[string][]string{
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cast", "github.com/yosida95/uritemplate/v3",
 		"golang.org/x/text",
 		"github.com/jmespath/go-jmespath", // what agents look for in large results
+		// The text of pages: Markdown, and the main text.
+		"github.com/JohannesKaufmann/html-to-markdown/v2", "github.com/JohannesKaufmann/dom",
+		"codeberg.org/readeck/go-readability/v2", "github.com/go-shiori/dom", "github.com/gogs/chardet",
+		"github.com/andybalholm/cascadia", "github.com/itlightning/dateparse",
 	},
 }
 

@@ -28,10 +28,13 @@ var (
 	snapshotScript string
 	//go:embed scripts/find.js
 	findScript string
+	//go:embed scripts/text.js
+	textScript string
 	//go:embed scripts/act.js
 	actScript string
 
-	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + actScript + "})(); 0"
+	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
+		actScript + "})(); 0"
 )
 
 // worldName names the isolated world of our scripts: the page's own cannot see or

@@ -30,7 +30,7 @@ func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	if o.Depth != nil {
 		args["depth"] = *o.Depth
 	}
-	lines, err := t.outline(ctx, f, args, 0)
+	lines, err := t.outline(ctx, f, "snapshot", args, 0)
 	if err != nil {
 		return "", err
 	}
@@ -40,8 +40,8 @@ func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// outline is the outline of a frame, and of those in it.
-func (t *Tab) outline(ctx context.Context, f *frame, args map[string]any, depth int) ([]string, error) {
+// outline is what a script writes of a frame, and of those in it, in lines.
+func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[string]any, depth int) ([]string, error) {
 	b := t.b
 	b.mu.Lock()
 	args["next"] = b.nextRef
@@ -55,7 +55,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, args map[string]any, depth 
 		}
 		Next int
 	}
-	if err := t.run(ctx, f, "snapshot", args, &got); err != nil {
+	if err := t.run(ctx, f, script, args, &got); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -73,7 +73,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, args map[string]any, depth 
 		if inner == nil {
 			continue
 		}
-		more, err := t.outline(ctx, inner, map[string]any{"boxes": args["boxes"]}, depth+1)
+		more, err := t.outline(ctx, inner, script, map[string]any{"boxes": args["boxes"]}, depth+1)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -84,7 +84,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, args map[string]any, depth 
 		for i := range more {
 			more[i] = pad + more[i]
 		}
-		if !strings.HasSuffix(lines[in.Line], ":") {
+		if script == "snapshot" && !strings.HasSuffix(lines[in.Line], ":") {
 			lines[in.Line] += ":"
 		}
 		lines = slices.Insert(lines, in.Line+1, more...)

@@ -157,4 +157,8 @@ var table = []tool{
 		run: with(manageStates)},
 	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
 		run: with(closePage)},
+	{name: "browser_get_markdown", title: "Page as Markdown", description: "The text of the page or of an element",
+		extra: true, run: with(getMarkdown)},
+	{name: "browser_get_dom", title: "DOM", description: "The HTML of the page or of an element, indented",
+		extra: true, run: with(getDOM)},
 }

@@ -261,7 +261,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
+  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
   takeFiles, drop,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
