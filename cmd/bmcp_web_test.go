@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,4 +201,163 @@ func testMCPText(t *testing.T, m member, site *website) {
 	m.refused("nothing matches", "browser_get_markdown", `{"selector":"#nothing"}`)
 	m.refused("not a valid selector", "browser_get_dom", `{"selector":"##"}`)
 	m.refused("depth must be at least 0", "browser_get_dom", `{"depth":-1}`)
+}
+
+// Pages are read apart: in a tab that nobody sees, without the session's cookies.
+func TestMCPApart(t *testing.T) {
+	t.Parallel()
+	forMembers(t, testMCPApart)
+}
+
+func testMCPApart(t *testing.T, m member, site *website) {
+	m.did("browser_navigate", `{"url":%q}`, site.url+"/login")
+	contains(t, "the main text", m.did("browser_extract", `{"url":%q}`, site.url+"/article").text(),
+		[]string{"- Title: How ferries keep their timetable in winter", "- URL: " + site.url + "/article",
+			"- By: Ada Lindqvist", "- Published: 2025-01-14", "```markdown\n", "**two spare minutes**"},
+		[]string{"herring", "partners", "### Page", "max_length"})
+	contains(t, "a part of it", m.did("browser_extract", `{"url":%q,"max_length":100}`, site.url+"/article").text(),
+		[]string{"max_length sets how many"}, []string{"two spare minutes"})
+	contains(t, "the whole page",
+		m.did("browser_scrape", `{"url":%q,"include_images":true}`, site.url+"/article").text(),
+		[]string{"812 partners", "herring", "2 images:", "/img/ferry.jpg (1200×800) A ferry between ice floes"}, nil)
+	contains(t, "a page that a script fills", m.did("browser_scrape", `{"url":%q}`, site.url+"/late").text(),
+		[]string{"Words that a script has fetched."}, []string{"images"})
+	contains(t, "a page without cookies", m.did("browser_scrape", `{"url":%q}`, site.url+"/me").text(),
+		[]string{`"Cookies":{}`}, nil)
+	contains(t, "a page that is not there", m.did("browser_scrape", `{"url":%q}`, site.url+"/none").text(),
+		[]string{"- Status: 404 Not Found", "404 page not found"}, nil)
+	for _, bad := range [][2]string{
+		{`{"url":"file:///etc/passwd"}`, "url must begin with http:// or https://"},
+		{`{"url":"http://127.0.0.1:1/"}`, "cannot load http://127.0.0.1:1/: net::ERR_UNSAFE_PORT"},
+		{`{}`, "the argument url is missing"},
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/file"), "browser_fetch reads it"},
+	} {
+		m.refused(bad[1], "browser_extract", "%s", bad[0])
+	}
+	// A page that never comes is given up when its call is cancelled, and the next call
+	// does not wait for it.
+	id := m.startTool("browser_extract", m.in(`{"url":%q}`, []any{site.url + "/hangs"}))
+	await(t, "the page is asked for", site.begun)
+	m.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
+	await(t, "the cancelled page is given up", site.over)
+	got := m.did("browser_tabs", `{"action":"list"}`).text()
+	contains(t, "the list of tabs", got, []string{"- 0: (current) [](" + site.url + "/login)"}, []string{"- 1:"})
+}
+
+func await(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("%s: it does not happen", what)
+	}
+}
+
+// A search reads the result page of the engine that is configured.
+func TestMCPSearch(t *testing.T) {
+	t.Parallel()
+	site := newWebsite(t)
+	w := newWorld(t)
+	start := func(template string) *mcp {
+		c := w.cmd("bmcp", "--headless")
+		c.Env = append(slices.Clone(w.env), "XDG_CACHE_HOME="+w.dir+"/cache", "BTOOLS_BROWSER=chromium",
+			"SEARCH_URL="+template)
+		m := w.attach(c)
+		m.greet(`{}`)
+		return m
+	}
+	m := start(site.url + "/search?q={query}&p={page}")
+	r := m.did("browser_search", `{"query":"go & rust","page":2,"count":2}`)
+	contains(t, "the list", r.text(), []string{"2 results of 127.0.0.1", ", page 2:",
+		"2. slices package of go & rust, page 2", "\n   https://go.dev/doc/tutorial/generics\n", "```"},
+		[]string{"3.", "without a snippet"})
+	results, _ := r.Struct["results"].([]any)
+	if len(results) != 2 {
+		t.Fatalf("the structured results are %v", r.Struct)
+	}
+	first, _ := results[0].(map[string]any)
+	if first["url"] != "https://go.dev/doc/tutorial/generics" || first["title"] == "" || first["snippet"] == "" {
+		t.Errorf("the first result is %v", first)
+	}
+	m.refused("count must be at most 20", "browser_search", `{"query":"a","count":21}`)
+	m.refused("page must be at least 1", "browser_search", `{"query":"a","page":0}`)
+	m.refused("query is empty", "browser_search", `{"query":" "}`)
+	m.end()
+	m = start(site.url + "/captcha?q={query}")
+	m.refused("Drag the slider", "browser_search", `{"query":"a"}`)
+	m.refused("SEARCH_URL, in the environment of bmcp, has no {page}", "browser_search", `{"query":"a","page":2}`)
+	m.end()
+	w.clean()
+}
+
+// A request has the session's cookies and sets them, whatever the page that is open
+// allows, and goes where it is redirected.
+func TestMCPFetch(t *testing.T) {
+	t.Parallel()
+	forMembers(t, testMCPFetch)
+}
+
+func testMCPFetch(t *testing.T, m member, site *website) {
+	const tool = "browser_fetch"
+	m.did("browser_navigate", `{"url":%q}`, site.url+"/login")
+	m.did("browser_navigate", `{"url":%q}`, site.other+"/strict")
+	me := func(of, format string, args ...any) asked {
+		t.Helper()
+		text := m.did(tool, format, args...).text()
+		_, text, _ = strings.Cut(text, "```json\n")
+		text, _, _ = strings.Cut(text, "\n```")
+		var a asked
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
+			t.Errorf("%s: %v: %s", of, err, text)
+		}
+		return a
+	}
+	a := me("a GET", `{"url":%q}`, site.url+"/me")
+	if a.Method != "GET" || a.Cookies["who"] != "anna" || a.Headers.Get("Accept") != "*/*" {
+		t.Errorf("the server was asked %+v", a)
+	}
+	a = me("a POST", `{"url":%q,"method":"post","body":"{\"a\":\"ü\"}","headers":{"X-Token":"secret"}}`,
+		site.url+"/me")
+	if a.Method != "POST" || a.Body != `{"a":"ü"}` || a.Cookies["seen"] != "yes" ||
+		a.Headers.Get("X-Token") != "secret" || a.Headers.Get("Content-Type") != "application/json" ||
+		a.Headers.Get("Origin") != site.url {
+		t.Errorf("the server was asked %+v", a)
+	}
+	a = me("a DELETE", `{"url":%q,"method":"DELETE","headers":{"accept":"text/x"}}`, site.url+"/me")
+	if a.Method != "DELETE" || a.Headers.Get("Accept") != "text/x" {
+		t.Errorf("the server was asked %+v", a)
+	}
+	a = me("a redirect to another site", `{"url":%q,"headers":{"X-Token":"secret","Authorization":"Bearer x"}}`,
+		site.url+"/there")
+	if !strings.HasPrefix(a.Host, "localhost") || a.Cookies["who"] != "" || a.Headers.Get("X-Token") != "" ||
+		a.Headers.Get("Authorization") != "" {
+		t.Errorf("the other site was asked %+v", a)
+	}
+	a = me("a redirect with the body", `{"url":%q,"method":"PUT","body":"text"}`, site.url+"/again")
+	if a.Method != "PUT" || a.Body != "text" || a.Cookies["who"] != "anna" {
+		t.Errorf("the server was asked %+v", a)
+	}
+	for _, c := range []struct{ args, want string }{
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/none"), "- Status: 404 Not Found"},
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/guarded"), "- Status: 401 Unauthorized"},
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/file"), "4 bytes"},
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/latin"), "grün"},
+		{fmt.Sprintf(`{"url":%q,"method":"HEAD"}`, site.url+"/article"), "The body is empty."},
+	} {
+		contains(t, c.args, m.did(tool, "%s", c.args).text(), []string{c.want}, nil)
+	}
+	for _, bad := range []struct{ args, want string }{
+		{fmt.Sprintf(`{"url":%q,"timeout":500}`, site.url+"/hangs"), "there was no answer within 500ms"},
+		{fmt.Sprintf(`{"url":%q,"timeout":1000}`, site.url+"/drips"), "the body did not end"},
+		{fmt.Sprintf(`{"url":%q}`, site.url+"/round"), "redirected again and again"},
+		{`{"url":"http://127.0.0.1:9/"}`, "ERR_UNSAFE_PORT"},
+		{`{"url":"file:///etc/passwd"}`, "it begins with http:// or https://"},
+		{fmt.Sprintf(`{"url":%q,"method":"BREW"}`, site.url), "method must be one of GET,"},
+		{fmt.Sprintf(`{"url":%q,"body":"a"}`, site.url), "a GET request has no body"},
+		{fmt.Sprintf(`{"url":%q,"timeout":0}`, site.url), "timeout must be at least 1"},
+	} {
+		m.refused(bad.want, tool, "%s", bad.args)
+	}
+	got := m.did("browser_tabs", `{"action":"list"}`).text()
+	contains(t, "the list of tabs", got, []string{site.other + "/strict"}, []string{"- 1:"})
 }

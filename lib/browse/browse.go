@@ -40,6 +40,10 @@ type Browser struct {
 	frames  []*frame           // that have had a number in refs, from 1
 	nextRef int
 	opened  int // tabs, ever
+
+	hidden   map[string]bool // contexts and tabs that an agent does not see
+	opening  int             // hidden tabs whose names are not known yet
+	deferred []attached      // tabs that may be one of them
 }
 
 // target is a CDP session: of a page, or of frames of another site in one.
@@ -51,7 +55,8 @@ type target struct {
 
 // Open connects to the browser at a WebSocket URL and attaches to its tabs.
 func Open(ctx context.Context, url string) (*Browser, error) {
-	b := &Browser{changed: make(chan struct{}), targets: map[string]*target{}, nextRef: 1}
+	b := &Browser{changed: make(chan struct{}), targets: map[string]*target{}, nextRef: 1,
+		hidden: map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })
 	if err != nil {
@@ -100,11 +105,10 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	t := &target{session: session, id: info.TargetID, worlds: map[string]int{}}
 	if page {
 		t.tab = newTab(b, t, info)
-		b.tabs = append(b.tabs, t.tab)
-		b.opened++
-		t.tab.number = b.opened
-		if b.current == nil {
-			b.current = t.tab
+		if b.isHidden(info) {
+			t.tab.hidden = true
+		} else {
+			b.show(t.tab)
 		}
 	} else if p := b.targets[parent]; p != nil {
 		t.tab = p.tab
@@ -133,6 +137,16 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	}
 }
 
+// show lists a new tab.
+func (b *Browser) show(t *Tab) {
+	b.tabs = append(b.tabs, t)
+	b.opened++
+	t.number = b.opened
+	if b.current == nil {
+		b.current = t
+	}
+}
+
 // Bounds in bytes of what Chrome keeps for us: of a request's body in its event, and
 // of the bodies of a page's responses. Its own default for these is 100 MB a page.
 const (
@@ -142,6 +156,7 @@ const (
 
 // detach forgets a target whose session has ended.
 func (b *Browser) detach(session string) {
+	b.deferred = slices.DeleteFunc(b.deferred, func(a attached) bool { return a.session == session })
 	t := b.targets[session]
 	if t == nil {
 		return

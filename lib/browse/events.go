@@ -10,6 +10,7 @@ import (
 // targetInfo is what events say of a target.
 type targetInfo struct {
 	TargetID, Type, URL, Title string
+	BrowserContextID, OpenerID string
 }
 
 // decode reads an event's parameters; what Chrome sends has their types.
@@ -32,7 +33,11 @@ func (b *Browser) event(e cdp.Event) {
 			SessionID  string
 			TargetInfo targetInfo
 		}](e.Params)
-		b.attach(e.Session, p.SessionID, p.TargetInfo)
+		if a := (attached{p.SessionID, p.TargetInfo}); e.Session == "" && b.opening > 0 && !b.isHidden(a.info) {
+			b.deferred = append(b.deferred, a)
+		} else {
+			b.attach(e.Session, p.SessionID, p.TargetInfo)
+		}
 	case "Target.detachedFromTarget":
 		b.detach(decode[struct{ SessionID string }](e.Params).SessionID)
 	case "Target.targetInfoChanged":
@@ -120,6 +125,11 @@ func (t *target) event(e cdp.Event) {
 	case "Page.javascriptDialogOpening":
 		d := decode[Dialog](e.Params)
 		d.session = t.session
+		if tab.hidden { // nobody sees it
+			tab.b.conn.Begin(t.session, "Page.handleJavaScriptDialog",
+				map[string]bool{"accept": d.Type == "beforeunload"}, nil)
+			break
+		}
 		tab.dialog = &d
 	case "Page.javascriptDialogClosed":
 		if tab.dialog != nil && tab.dialog.Type == "beforeunload" && !decode[struct{ Result bool }](e.Params).Result {
@@ -132,6 +142,10 @@ func (t *target) event(e cdp.Event) {
 		tab.chooser = &c
 	case "Inspector.targetCrashed":
 		tab.crashed = tab.crashed || t == tab.main
+	case "Fetch.requestPaused", "Fetch.authRequired":
+		if tab.paused != nil {
+			tab.paused(e)
+		}
 	case "Input.dragIntercepted":
 		tab.dragged = decode[struct{ Data json.RawMessage }](e.Params).Data
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":

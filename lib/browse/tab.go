@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/jsonrpc"
 )
 
@@ -17,6 +18,8 @@ type Tab struct {
 	main   *target
 	parts  []*target // frames of other sites
 	number int
+	hidden bool            // an agent does not see it: see hidden.go
+	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 
 	url, title      string
 	loader          string   // of the document

@@ -39,7 +39,9 @@ type Server struct {
 	Options
 	out *jsonrpc.Writer
 
-	turn chan struct{} // has one element: the right to use the page
+	turn  chan struct{} // has one element: the right to use the page
+	aside chan struct{} // has as many as there are hidden pages
+	dial  chan struct{} // has one while the browser is connected to
 
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected
@@ -57,6 +59,7 @@ const maxWaiting = 64 << 20
 // Serve serves a host until the end of its messages, or of the context.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
+		aside: make(chan struct{}, maxAside), dial: make(chan struct{}, 1),
 		calls: map[string]context.CancelFunc{}, asked: map[string]chan json.RawMessage{}, awaited: map[string]bool{}}
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
@@ -237,6 +240,12 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 // connect returns the browser. It connects at the first call that needs it, and again
 // when the connection has ended.
 func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
+	select {
+	case s.dial <- struct{}{}:
+		defer func() { <-s.dial }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	s.mu.Lock()
 	b := s.browser
 	s.mu.Unlock()

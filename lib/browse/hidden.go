@@ -1,0 +1,188 @@
+package browse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// attached is a tab that the connection has been attached to.
+type attached struct {
+	session string
+	info    targetInfo
+}
+
+// isHidden reports whether an agent does not see a tab: one of those here, or one
+// that such a tab has opened.
+func (b *Browser) isHidden(info targetInfo) bool {
+	return b.hidden[info.TargetID] || b.hidden[info.BrowserContextID] || b.hidden[info.OpenerID]
+}
+
+// Bounds of opening and closing a hidden tab.
+const (
+	openTimeout  = 20 * time.Second
+	closeTimeout = 5 * time.Second
+)
+
+// lasting is a context for what has to be done although its caller gives up: else the
+// tab would stay.
+func lasting(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), most,
+		fmt.Errorf("the browser did not answer within %v", most))
+}
+
+// Fresh opens a hidden tab in a browser context of its own, without cookies or
+// storage. The function that it returns closes it, and all that it has opened.
+func (b *Browser) Fresh(ctx context.Context) (t *Tab, end func(), err error) {
+	long, cancel := lasting(ctx, openTimeout)
+	defer cancel()
+	var made struct{ BrowserContextID string }
+	err = b.conn.Call(long, "", "Target.createBrowserContext", map[string]bool{"disposeOnDetach": true}, &made)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot create a browser context: %w", err)
+	}
+	id := made.BrowserContextID
+	b.hide(id, true)
+	closeContext := func() {
+		long, cancel := lasting(ctx, closeTimeout)
+		defer cancel()
+		b.conn.Call(long, "", "Target.disposeBrowserContext", map[string]string{"browserContextId": id}, nil)
+		b.hide(id, false)
+		if t != nil {
+			b.hide(t.main.id, false)
+		}
+	}
+	t, err = b.openHidden(long, map[string]any{"browserContextId": id})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		closeContext()
+		return nil, nil, err
+	}
+	return t, closeContext, nil
+}
+
+// aside opens a hidden tab in the session's own context.
+func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
+	long, cancel := lasting(ctx, openTimeout)
+	defer cancel()
+	t, err := b.openHidden(long, map[string]any{})
+	if err != nil {
+		return nil, nil, err
+	}
+	closeTab := func() {
+		long, cancel := lasting(ctx, closeTimeout)
+		defer cancel()
+		b.conn.Call(long, "", "Target.closeTarget", map[string]string{"targetId": t.main.id}, nil)
+		b.hide(t.main.id, false)
+	}
+	if ctx.Err() != nil {
+		closeTab()
+		return nil, nil, context.Cause(ctx)
+	}
+	return t, closeTab, nil
+}
+
+func (b *Browser) hide(id string, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if on {
+		b.hidden[id] = true
+	} else {
+		delete(b.hidden, id)
+	}
+}
+
+// openHidden opens a tab. Its event comes before the answer that says which one it
+// is: tabs that come meanwhile wait for that.
+func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab, err error) {
+	params["url"], params["background"] = "about:blank", true
+	b.mu.Lock()
+	b.opening++
+	b.mu.Unlock()
+	type answer struct {
+		id  string
+		err error
+	}
+	got := make(chan answer, 1)
+	b.conn.Begin("", "Target.createTarget", params, func(raw json.RawMessage, err error) {
+		var made struct{ TargetID string }
+		if err == nil {
+			err = json.Unmarshal(raw, &made)
+		}
+		b.mu.Lock()
+		if err == nil {
+			b.hidden[made.TargetID] = true
+		}
+		b.opening--
+		waiting := b.deferred
+		b.deferred = nil
+		for _, a := range waiting {
+			if b.opening > 0 && !b.isHidden(a.info) {
+				b.deferred = append(b.deferred, a)
+			} else {
+				b.attach("", a.session, a.info)
+			}
+		}
+		close(b.changed)
+		b.changed = make(chan struct{})
+		b.mu.Unlock()
+		got <- answer{made.TargetID, err}
+	})
+	var a answer
+	select {
+	case a = <-got:
+	case <-ctx.Done():
+		go func() { // it must not stay
+			if a := <-got; a.err == nil {
+				b.closeHidden(a.id)
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+	if a.err != nil {
+		return nil, fmt.Errorf("cannot open a tab: %w", a.err)
+	}
+	err = b.wait(ctx, func() bool {
+		for _, tg := range b.targets {
+			if tg.id == a.id && tg.tab.main == tg {
+				t = tg.tab
+			}
+		}
+		return t != nil && (t.parsed || t.closed)
+	})
+	if err != nil {
+		b.closeHidden(a.id)
+	}
+	return t, err
+}
+
+// closeHidden closes a tab and does not wait for that.
+func (b *Browser) closeHidden(id string) {
+	b.conn.Begin("", "Target.closeTarget", map[string]string{"targetId": id}, nil)
+}
+
+// Load opens an address and waits, for a bounded time, until the page has what its
+// scripts fetch.
+func (t *Tab) Load(ctx context.Context, address string) (string, error) {
+	since := t.mark()
+	address, err := t.Navigate(ctx, address)
+	if err != nil {
+		return address, err
+	}
+	return address, t.settle(ctx, since)
+}
+
+// Status is the HTTP status of the document; 0: it is not known.
+func (t *Tab) Status() int {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, r := range t.traffic.all {
+		if r.Type == "document" && r.loader == t.loader && r.id == r.loader {
+			return r.Status
+		}
+	}
+	return 0
+}
