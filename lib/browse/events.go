@@ -146,6 +146,14 @@ func (t *target) event(e cdp.Event) {
 		if tab.paused != nil {
 			tab.paused(e)
 		}
+	case "Overlay.inspectNodeRequested":
+		if p := tab.picking; p != nil && p.by == nil {
+			p.by, p.node = t, decode[struct{ BackendNodeID int }](e.Params).BackendNodeID
+		}
+	case "Overlay.inspectModeCanceled":
+		if tab.picking != nil {
+			tab.picking.canceled = true
+		}
 	case "Input.dragIntercepted":
 		tab.dragged = decode[struct{ Data json.RawMessage }](e.Params).Data
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":

@@ -30,11 +30,13 @@ var (
 	findScript string
 	//go:embed scripts/text.js
 	textScript string
+	//go:embed scripts/pick.js
+	pickScript string
 	//go:embed scripts/act.js
 	actScript string
 
 	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-		actScript + "})(); 0"
+		pickScript + actScript + "})(); 0"
 )
 
 // worldName names the isolated world of our scripts: the page's own cannot see or

@@ -29,6 +29,7 @@ type Tab struct {
 	starting        map[string]navigation // by frame
 	dialog          *Dialog
 	chooser         *Chooser
+	picking         *picking // a person is to choose an element
 	crashed, closed bool
 	dragged         json.RawMessage // what the page would drag
 	at              time.Time       // when it was opened

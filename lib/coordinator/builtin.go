@@ -1,11 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/tools"
 )
 
@@ -44,10 +47,26 @@ func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
-			Dir: c.Dir, Only: c.Tools, States: c.States, SaveState: c.stateSaver(b)})
+			Dir: c.Dir, Only: c.Tools, States: c.States, SaveState: c.stateSaver(b),
+			Clients: func(ctx context.Context) int { return c.clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err
 	}()
 	return x, nil
+}
+
+// clients is how many clients a browser's session has; 0: it is not known.
+func (c *Coordinator) clients(ctx context.Context, b Browser) (n int) {
+	s := c.Browsers.parted()
+	if s == nil {
+		return 0
+	}
+	for session := range jsonrpc.Elements(s.list(ctx)) {
+		session = jsonrpc.Get(session, "session")
+		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) {
+			n, _ = strconv.Atoi(string(jsonrpc.Get(session, "clients")))
+		}
+	}
+	return n
 }

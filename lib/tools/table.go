@@ -155,6 +155,8 @@ var table = []tool{
 	{name: "browser_state", title: "Named logins",
 		description: "List the named logins, or save that of this session under a name", effect: destroys, extra: true,
 		run: with(manageStates)},
+	{name: "browser_select_element", title: "Let a person choose",
+		description: "Have a person click an element in the browser's window", extra: true, run: with(selectElement)},
 	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
 		run: with(closePage)},
 	{name: "browser_get_markdown", title: "Page as Markdown", description: "The text of the page or of an element",

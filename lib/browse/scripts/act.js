@@ -262,7 +262,7 @@ async function run(name, args) {
 
 const api = {
   snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
-  takeFiles, drop,
+  takeFiles, drop, identify,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }
