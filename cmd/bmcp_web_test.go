@@ -234,6 +234,22 @@ func testMCPApart(t *testing.T, m member, site *website) {
 	} {
 		m.refused(bad[1], "browser_extract", "%s", bad[0])
 	}
+	// More pages than are open at once are all read.
+	waiting := map[string]bool{}
+	for range 6 {
+		waiting[m.startTool("browser_extract", m.in(`{"url":%q}`, []any{site.url + "/article"}))] = true
+	}
+	for len(waiting) > 0 {
+		r := m.next()
+		if r.Method != "" {
+			continue
+		}
+		if !waiting[string(r.ID)] {
+			t.Fatalf("an answer to another request: %.300s", r.line)
+		}
+		delete(waiting, string(r.ID))
+		contains(t, "one of several", r.text(t), []string{"**two spare minutes**"}, nil)
+	}
 	// A page that never comes is given up when its call is cancelled, and the next call
 	// does not wait for it.
 	id := m.startTool("browser_extract", m.in(`{"url":%q}`, []any{site.url + "/hangs"}))
@@ -360,4 +376,21 @@ func testMCPFetch(t *testing.T, m member, site *website) {
 	}
 	got := m.did("browser_tabs", `{"action":"list"}`).text()
 	contains(t, "the list of tabs", got, []string{site.other + "/strict"}, []string{"- 1:"})
+}
+
+// Requests and pages go through the browser's proxy, from the browser.
+func TestMCPFetchByProxy(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s of %s by the proxy", r.Method, r.URL)
+	}))
+	t.Cleanup(proxy.Close)
+	w := newWorld(t)
+	m := w.builtin("--headless", "--arg=--proxy-server="+proxy.URL)
+	contains(t, "the answer", m.did("browser_fetch", `{"url":"http://site.example/a","method":"PUT"}`).text(),
+		[]string{"PUT of http://site.example/a by the proxy"}, nil)
+	contains(t, "the page", m.did("browser_scrape", `{"url":"http://site.example/b"}`).text(),
+		[]string{"GET of http://site.example/b by the proxy"}, nil)
+	m.end()
+	w.clean()
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"btools/lib/searchpage"
 	"btools/lib/webtext"
@@ -15,6 +16,9 @@ import (
 
 // maxAside is how many hidden pages a session has at once: others wait.
 const maxAside = 4
+
+// apartTimeout bounds reading a page apart.
+const apartTimeout = 30 * time.Second
 
 // takeAside waits for the right to open a hidden page, which the function that it
 // returns gives back.
@@ -46,6 +50,9 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 		return nil, err
 	}
 	defer free()
+	ctx, cancel := context.WithTimeoutCause(ctx, apartTimeout, fmt.Errorf("%s could not be read within %v",
+		address(where), apartTimeout))
+	defer cancel()
 	b, err := r.server.connect(ctx)
 	if err != nil {
 		return nil, err
