@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 )
 
 // SnapshotOptions say what a snapshot has.
@@ -12,6 +13,9 @@ type SnapshotOptions struct {
 	Depth  *int   // nil: all of it
 	Boxes  bool   // where the elements are
 }
+
+// snapshotTime is for how long a document is looked at; what it has more is left out.
+const snapshotTime = 5 * time.Second
 
 // maxFrames bounds how deep frames in frames are shown.
 const maxFrames = 8
@@ -46,14 +50,15 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	b.mu.Lock()
 	args["next"] = b.nextRef
 	b.mu.Unlock()
-	args["prefix"] = f.prefix()
+	args["prefix"], args["ms"] = f.prefix(), snapshotTime.Milliseconds()
 	var got struct {
 		Lines  []string
 		Frames []struct {
 			Line, Depth int
 			Number      int
 		}
-		Next int
+		Next  int
+		IsCut bool
 	}
 	if err := t.run(ctx, f, script, args, &got); err != nil {
 		return nil, err
@@ -62,6 +67,10 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	b.nextRef = max(b.nextRef, got.Next)
 	b.mu.Unlock()
 	lines := got.Lines
+	if got.IsCut {
+		lines = append(lines, "# the rest is left out, for the page has too many elements: browser_snapshot with a "+
+			"target shows a part of it")
+	}
 	if depth == maxFrames || args["depth"] != nil {
 		return lines, nil
 	}

@@ -128,7 +128,7 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	section("Result", r.results...)
 	section("Action", r.actions...)
 	if r.browser != nil {
-		r.view(ctx, err, section)
+		err = errors.Join(err, r.view(ctx, err, section))
 	}
 	out := &result{Structured: r.structured, IsError: err != nil}
 	if text := strings.TrimSuffix(b.String(), "\n"); text != "" || len(r.images) == 0 {
@@ -138,14 +138,15 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	return out
 }
 
-// view writes the sections on the browser and the page.
-func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) {
+// view writes the sections on the browser and the page. Its error is that of a tool
+// that is to show a snapshot, and cannot.
+func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) error {
 	if r.showTabs || r.page >= pageChanges && r.browser.Count() > 1 {
 		section("Open tabs", tabLines(r.browser.Tabs(ctx))...)
 	}
 	t, gone := r.browser.Current(ctx)
 	if r.page == noPage || gone != nil || ctx.Err() != nil {
-		return
+		return nil
 	}
 	state := t.State(ctx)
 	lines := []string{"- Page URL: " + address(state.URL)}
@@ -163,7 +164,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	}
 	section("Modal state", modals...)
 	if r.page < pageChanges || err != nil || t.HasDialog() {
-		return
+		return nil
 	}
 	var text string
 	if r.page == pageChanges {
@@ -172,6 +173,9 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		text, err = t.Snapshot(ctx, r.snapshot)
 	}
 	switch {
+	case err != nil && r.page == pageSnapshot:
+		section("Error", err.Error())
+		return err
 	case err != nil:
 		section("Snapshot", "There is none: "+err.Error())
 	case text == "":
@@ -179,6 +183,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	default:
 		section("Snapshot", fenced("yaml", text))
 	}
+	return nil
 }
 
 // Bounds of the errors of the console in a result, in messages and in characters of

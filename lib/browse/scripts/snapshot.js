@@ -38,6 +38,10 @@ const withoutRef = new Set(['rowgroup', 'strong', 'emphasis', 'paragraph', 'code
 // hasRef, url, children}, where children are nodes and texts.
 function nodesOf(el, state, inherits) {
   if (isHiddenFromAria(el) || el.inert || !isRendered(el)) return []
+  if (performance.now() > state.end) {
+    state.isCut = true
+    return []
+  }
   const style = getComputedStyle(el)
   const visible = style.visibility === 'visible'
   const role = roleOf(el)
@@ -60,7 +64,7 @@ function nodesOf(el, state, inherits) {
         if (visible || el.localName === 'slot') children.push(child.data)
       } else if (child.nodeType === Node.ELEMENT_NODE) {
         if (child.localName === 'br') children.push(' ')
-        else children.push(...nodesOf(child, state, childInherits))
+        else for (const n of nodesOf(child, state, childInherits)) children.push(n)
       }
     }
   }
@@ -218,10 +222,11 @@ function focused() {
 
 // snapshot is the outline of the document, or of one element, as lines, with the
 // lines after which those of frames belong. Refs are numbered from next.
-function snapshot({ target, next, prefix, depth, boxes }) {
-  const state = { next, prefix, depth, boxes, at: [], active: focused() }
+// After ms it leaves out the rest of the document.
+function snapshot({ target, next, prefix, depth, boxes, ms }) {
+  const state = { next, prefix, depth, boxes, at: [], active: focused(), end: performance.now() + ms, isCut: false }
   const root = target ? only(target) : document.body ?? document.documentElement
   const lines = []
   if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
-  return { lines, frames: state.at, next: state.next }
+  return { lines, frames: state.at, next: state.next, isCut: state.isCut }
 }
