@@ -83,6 +83,7 @@ func (t *target) event(e cdp.Event) {
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
 				tab.parsed, tab.loaded = true, true
+				tab.parsings++
 			}
 		}
 	case "Page.navigatedWithinDocument":
@@ -119,7 +120,10 @@ func (t *target) event(e cdp.Event) {
 				delete(tab.starting, p.FrameID)
 				tab.committed(p.LoaderID, tab.url)
 			}
-			tab.parsed = tab.parsed || p.Name == "DOMContentLoaded" || p.Name == "load"
+			if !tab.parsed && (p.Name == "DOMContentLoaded" || p.Name == "load") {
+				tab.parsed = true
+				tab.parsings++
+			}
 			tab.loaded = tab.loaded || p.Name == "load"
 		}
 	case "Page.javascriptDialogOpening":

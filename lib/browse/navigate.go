@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // normalize completes an address as a person would type it: example.org.
@@ -56,6 +57,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		LoaderID, ErrorText string
 		IsDownload          bool
 	}
+	defer t.stopIfStuck(since)()
 	err = t.call(ctx, t.main.session, "Page.navigate", map[string]string{"url": address}, &got)
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
@@ -72,7 +74,36 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	case got.LoaderID == "": // within the document
 		return address, t.settle(ctx, since)
 	}
-	return address, t.awaitLoad(ctx, func() bool { return slices.Contains(t.loaders, got.LoaderID) })
+	return address, t.awaitLoad(ctx, func() bool {
+		return slices.Contains(t.loaders, got.LoaderID) || t.navigations-since.navigations > maxLoaders/2
+	})
+}
+
+// leavePatience is how long a page has to let another one take its place.
+const leavePatience = 3 * time.Second
+
+// stopIfStuck stops the page's script if it does not end: that of a page that is to be
+// left, after leavePatience, since another page of its site waits for it; that of a page
+// that is not parsed because of it, after scriptTimeout.
+func (t *Tab) stopIfStuck(since mark) (stop func()) {
+	unless := func(after time.Duration, done func() bool) *time.Timer {
+		stuck := func() bool {
+			t.b.mu.Lock()
+			defer t.b.mu.Unlock()
+			return !done() && t.dialog == nil && !t.closed
+		}
+		return time.AfterFunc(after, func() {
+			if stuck() && !t.answers(t.main.session) && stuck() {
+				t.b.conn.Begin(t.main.session, "Runtime.terminateExecution", nil, nil)
+			}
+		})
+	}
+	left := unless(leavePatience, func() bool { return t.navigations > since.navigations })
+	parsed := unless(scriptTimeout, func() bool { return t.parsed })
+	return func() {
+		left.Stop()
+		parsed.Stop()
+	}
 }
 
 // isDownload reports whether a response became a file in place of a document.
@@ -91,15 +122,22 @@ func (t *Tab) isDownload(loader string) bool {
 // it has come, with the lock held.
 func (t *Tab) awaitLoad(ctx context.Context, there func() bool) error {
 	over := func() bool { return t.closed || t.crashed || t.dialog != nil }
+	var before *mark // when it was there
 	err := t.b.wait(ctx, func() bool {
-		return over() || there() && t.parsed && !t.isLeaving()
+		if before == nil && there() {
+			m := t.markLocked()
+			before = &m
+			return over() || t.parsed
+		}
+		endless := before != nil && t.navigations > before.navigations+maxLoaders
+		return over() || endless || before != nil && t.parsings > before.parsings
 	})
 	if err != nil {
 		return err
 	}
 	inner, cancel := context.WithTimeoutCause(ctx, loadTimeout, errUnsettled)
 	defer cancel()
-	err = t.b.wait(inner, func() bool { return over() || t.loaded && !t.isLeaving() })
+	err = t.b.wait(inner, func() bool { return over() || t.parsed && t.loaded && !t.isLeaving() })
 	if err == nil || errors.Is(err, errUnsettled) && ctx.Err() == nil {
 		return t.gone()
 	}
@@ -122,6 +160,7 @@ func (t *Tab) Back(ctx context.Context) error {
 		return errors.New("there is no page before this one in the history")
 	}
 	since := t.mark()
+	defer t.stopIfStuck(since)()
 	err := t.call(ctx, t.main.session, "Page.navigateToHistoryEntry",
 		map[string]int{"entryId": history.Entries[history.CurrentIndex-1].ID}, nil)
 	if errors.Is(err, errDialog) {

@@ -8,8 +8,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, requests, opened int
-	at                            time.Time
+	navigations, parsings, requests, opened int
+	at                                      time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -19,7 +19,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.traffic.serial, t.b.opened, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that

@@ -25,6 +25,7 @@ type Tab struct {
 	loader          string   // of the document
 	loaders         []string // of the latest documents, this one last
 	parsed, loaded  bool
+	parsings        int                   // documents that were parsed, counted
 	navigations     int                   // of the main frame, counted
 	starting        map[string]navigation // by frame
 	dialog          *Dialog
@@ -139,15 +140,35 @@ func (t *Tab) call(ctx context.Context, session, method string, params, result a
 var errBusy = errors.New("the page does not answer: a script of it runs without end. It was stopped; " +
 	"browser_navigate loads another page")
 
+// answers reports whether a page answers soon: none of its scripts runs without end.
+func (t *Tab) answers(session string) bool {
+	answered := make(chan struct{})
+	t.b.conn.Begin(session, "Runtime.evaluate", map[string]string{"expression": "0"},
+		func(json.RawMessage, error) { close(answered) })
+	select {
+	case <-answered:
+		return true
+	case <-time.After(answerPatience):
+		return false
+	}
+}
+
+// answerPatience is how long a page without a script that runs may take to answer.
+const answerPatience = time.Second
+
 // bounded bounds a call that needs the page's own thread. When the time is over, the
 // script that the page runs is stopped.
 func (t *Tab) bounded(ctx context.Context, session string, most time.Duration, call func(context.Context) error) error {
 	inner, cancel := context.WithTimeoutCause(ctx, most, errBusy)
 	defer cancel()
 	err := call(inner)
-	if errors.Is(err, errBusy) {
-		t.b.conn.Begin(session, "Runtime.terminateExecution", nil, nil)
+	if !errors.Is(err, errBusy) {
+		return err
 	}
+	if t.answers(session) { // to stop a script would stop the next one
+		return fmt.Errorf("the page did not answer within %v", most)
+	}
+	t.b.conn.Begin(session, "Runtime.terminateExecution", nil, nil)
 	return err
 }
 
