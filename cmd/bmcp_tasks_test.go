@@ -21,7 +21,7 @@ type agent struct {
 // result calls a tool and returns its result, as MCP has it.
 func (m *mcp) result(name, args string) (json.RawMessage, error) {
 	id := m.startTool(name, args)
-	for late := time.After(patience); ; {
+	for late := time.After(2 * patience); ; {
 		select {
 		case line, ok := <-m.lines:
 			var r rpc
@@ -35,7 +35,7 @@ func (m *mcp) result(name, args string) (json.RawMessage, error) {
 				return r.Result, nil
 			}
 		case <-late:
-			return nil, fmt.Errorf("no answer within %v", patience)
+			return nil, fmt.Errorf("no answer within %v", 2*patience)
 		}
 	}
 }
@@ -43,7 +43,11 @@ func (m *mcp) result(name, args string) (json.RawMessage, error) {
 // call calls a tool, which has to answer.
 func (a agent) call(name, format string, args ...any) (x toolResult) {
 	a.t.Helper()
+	began := time.Now()
 	raw, err := a.m.result(name, fmt.Sprintf(format, args...))
+	if took := time.Since(began); took > 2*time.Second {
+		a.t.Logf("%s took %v: %.500s", name, took, raw)
+	}
 	if err == nil {
 		err = json.Unmarshal(raw, &x)
 	}
