@@ -20,7 +20,7 @@ type Limits struct {
 	// Entries is the number of results: 1 to 10,000, by default 1,000.
 	Entries int
 	// Bytes is the size of all results together, by default 64 MiB: a result may
-	// have a quarter of them.
+	// have a quarter of them. They are kept compressed, which takes less of memory.
 	Bytes int64
 	// TTL is how long a result is kept after its last use, by default 300 s.
 	TTL time.Duration
@@ -66,7 +66,8 @@ type shelf struct {
 type entry struct {
 	key     string
 	scope   Scope
-	text    string
+	packed  []byte // the text
+	size    int    // of the text, in bytes
 	expires time.Time
 	place   *list.Element
 }
@@ -95,6 +96,7 @@ func (s *Store) Put(scope Scope, text string) (key string, err error) {
 	if int64(len(text)) > s.limits.Bytes/4 {
 		return "", fmt.Errorf("%w: it has %d bytes, and at most %d are kept", ErrTooLarge, len(text), s.limits.Bytes/4)
 	}
+	packed := pack(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked()
@@ -108,7 +110,7 @@ func (s *Store) Put(scope Scope, text string) (key string, err error) {
 		sh = &shelf{used: list.New()}
 		s.scopes[scope] = sh
 	}
-	e := &entry{key: key, scope: scope, text: text, expires: time.Now().Add(s.limits.TTL)}
+	e := &entry{key: key, scope: scope, packed: packed, size: len(text), expires: time.Now().Add(s.limits.TTL)}
 	e.place = sh.used.PushFront(e)
 	s.all[key] = e
 	sh.bytes += int64(len(text))
@@ -120,16 +122,26 @@ func (s *Store) Put(scope Scope, text string) (key string, err error) {
 // Get returns a text and extends the time for which it is kept. It reports false
 // if there is none with the key in the scope.
 func (s *Store) Get(scope Scope, key string) (text string, ok bool) {
+	packed := s.use(scope, key)
+	if packed == nil {
+		return "", false
+	}
+	return unpack(packed), true
+}
+
+// use returns a packed text and extends the time for which it is kept; nil: there is
+// none.
+func (s *Store) use(scope Scope, key string) (packed []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked()
 	e := s.all[key]
 	if e == nil || e.scope != scope {
-		return "", false
+		return nil
 	}
 	e.expires = time.Now().Add(s.limits.TTL)
 	s.scopes[scope].used.MoveToFront(e.place)
-	return e.text, true
+	return e.packed
 }
 
 // Drop forgets all results of a host.
@@ -176,8 +188,8 @@ func (s *Store) expireLocked() {
 func (s *Store) dropLocked(e *entry) {
 	sh := s.scopes[e.scope]
 	sh.used.Remove(e.place)
-	sh.bytes -= int64(len(e.text))
-	s.bytes -= int64(len(e.text))
+	sh.bytes -= int64(e.size)
+	s.bytes -= int64(e.size)
 	delete(s.all, e.key)
 	if sh.used.Len() == 0 {
 		delete(s.scopes, e.scope)

@@ -116,3 +116,18 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a result of a fourth of all and one byte: %v", err)
 	}
 }
+
+// A text comes back as it was, whatever it is, and the store counts its own bytes.
+func TestPacked(t *testing.T) {
+	s := New(Limits{})
+	for _, text := range []string{"", "x", strings.Repeat("- link \"a\" [ref=e1]\n", 10_000), "ä\x00\n€"} {
+		_, before := s.Len()
+		if got, ok := s.Get(host, put(t, s, host, text)); !ok || got != text {
+			t.Errorf("%.20q with %d bytes comes back as %.20q with %d, %v", text, len(text), got, len(got), ok)
+		}
+		if _, after := s.Len(); after-before != int64(len(text)) {
+			t.Errorf("%d bytes count as %d", len(text), after-before)
+		}
+	}
+	s.Drop(host.Host)
+}
