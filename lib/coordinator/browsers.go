@@ -103,6 +103,8 @@ type claims interface {
 	tryTake(w which) *lease
 	// lost returns, once, what has become of a browser that was kept; "": nothing.
 	lost() string
+	// stats are the figures of the session's browsers.
+	stats(ctx context.Context) []sessionStats
 	// leave prevents further leases, and returns those to be released.
 	leave() (held []*lease)
 }

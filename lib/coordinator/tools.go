@@ -77,6 +77,7 @@ func (c *Coordinator) ownList() []ownTool {
 			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
 	all = append(all, c.Browsers.tools(c)...)
+	all = append(all, c.statsTools()...)
 	if c.keeps() {
 		all = append(all, largeToolList(c)...)
 	}

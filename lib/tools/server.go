@@ -148,6 +148,9 @@ func (s *Server) answer(id json.RawMessage, result any) {
 	s.out.Write(jsonrpc.Response(id, raw), false)
 }
 
+// SessionStats is a tool that is not of this table, but chosen with those that are.
+const SessionStats = "browser_session_stats"
+
 // Names are the names of the tools, of a group of them, or those that are given,
 // separated by commas: core, all, browser_click,browser_navigate.
 func Names(selection string) (names []string, err error) {
@@ -159,8 +162,11 @@ func Names(selection string) (names []string, err error) {
 				names = append(names, t.name)
 			}
 		}
+		if word == "all" || word == SessionStats || "browser_"+word == SessionStats {
+			names = append(names, SessionStats)
+		}
 		if len(names) == n {
-			var known []string
+			known := []string{SessionStats}
 			for _, t := range table {
 				known = append(known, t.name)
 			}

@@ -93,6 +93,7 @@ func TestNames(t *testing.T) {
 		"all":                           "browser_pdf_save",
 		"click,browser_type":            "browser_type",
 		"core,browser_pdf_save, resize": "browser_pdf_save",
+		"session_stats":                 SessionStats,
 	} {
 		names, err := Names(selection)
 		if err != nil || !slices.Contains(names, want) {

@@ -1,0 +1,125 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/tools"
+)
+
+// sessionStats are the figures of a session of a host.
+type sessionStats struct {
+	SessionID  string  `json:"session_id,omitempty"`
+	Pool       string  `json:"browser_pool,omitempty"`
+	Instance   string  `json:"browser_instance,omitempty"`
+	Tabs       int     `json:"tab_count"`
+	Idle       float64 `json:"idle_seconds"`
+	Hibernated bool    `json:"hibernated,omitempty"`
+}
+
+// statsTools are what counts sessions, if there are tools that use them and it is
+// chosen.
+func (c *Coordinator) statsTools() []ownTool {
+	builtin := slices.ContainsFunc(c.Children, func(child Child) bool { return child.Builtin })
+	if !builtin || c.Tools != nil && !slices.Contains(c.Tools, tools.SessionStats) {
+		return nil
+	}
+	return []ownTool{{tools.SessionStats, "Session statistics", "Your browser sessions, their tabs and idle time",
+		schemaFile(tools.SessionStats + ".input"), nil, true, false, sessionStatsOf}}
+}
+
+// statsTimeout bounds how long the figures of a browser may take.
+const statsTimeout = 2 * time.Second
+
+func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	all := []sessionStats{}
+	if s != nil {
+		all = append(all, s.browsers.stats(ctx)...)
+	}
+	active := 0
+	for _, one := range all {
+		if !one.Hibernated {
+			active++
+		}
+	}
+	return map[string]any{"active_sessions": active, "sessions": all}, nil
+}
+
+func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
+	if b.sessions.Sharing == Whole {
+		at := b.up()
+		if at == nil {
+			return nil
+		}
+		var now proxyStatus
+		if rec, err := b.status(ctx); err == nil && rec != nil {
+			rec.Get("status", &now)
+		}
+		one := sessionStats{Tabs: countTabs(ctx, at.HTTPURL)}
+		if now.Idle != nil {
+			one.Idle = *now.Idle
+		}
+		return []sessionStats{one}
+	}
+	for _, v := range b.s.virtualsOf(ctx) {
+		all = append(all, sessionStats{SessionID: idOf(v), Tabs: v.Tabs, Idle: v.Idle, Hibernated: v.Hibernated})
+	}
+	return all
+}
+
+// stats are those of the instances that the host keeps.
+func (h *keeper) stats(ctx context.Context) []sessionStats {
+	var all []sessionStats
+	var urls []string
+	h.mu.Lock()
+	for _, k := range h.all {
+		if k.at == nil {
+			continue
+		}
+		one := sessionStats{Pool: k.at.Pool, Instance: k.at.Instance}
+		if k.calls == 0 && !k.rested.IsZero() {
+			one.Idle = time.Since(k.rested).Round(time.Millisecond).Seconds()
+		}
+		all, urls = append(all, one), append(urls, k.at.HTTPURL)
+	}
+	h.mu.Unlock()
+	var wg sync.WaitGroup
+	for i, url := range urls {
+		wg.Go(func() { all[i].Tabs = countTabs(ctx, url) })
+	}
+	wg.Wait()
+	return all
+}
+
+func (n childLaunched) stats(context.Context) []sessionStats { return nil }
+
+// maxTargets is how many bytes of a list of targets are read.
+const maxTargets = 16 << 20
+
+// countTabs is the number of a browser's tabs; 0: it does not say.
+func countTabs(ctx context.Context, url string) (n int) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/json/list", nil)
+	if err != nil {
+		return 0
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxTargets))
+	for target := range jsonrpc.Elements(body) {
+		if jsonrpc.GetString(target, "type") == "page" {
+			n++
+		}
+	}
+	return n
+}
