@@ -37,7 +37,7 @@ type Response struct {
 type Header struct{ Name, Value string }
 
 // maxFetched is how many bytes of a body are read.
-const maxFetched = 16 << 20
+const maxFetched = 8 << 20
 
 // Fetch sends a request with the session's cookies, and returns its answer, which
 // may set cookies.

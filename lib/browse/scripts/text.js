@@ -5,7 +5,7 @@ const maxText = 8 << 20 // characters of a frame
 const maxNested = 300 // elements in each other; readers of HTML take 512
 
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
-const escaped = (s) => s.replace(/[&<>"]/g, (c) => escapes[c])
+const escaped = (s) => (/[&<>"]/.test(s) ? s.replace(/[&<>"]/g, (c) => escapes[c]) : s)
 
 const isVoid = new Set(['area', 'base', 'br', 'col', 'embed', 'hr', 'img', 'input', 'link', 'meta', 'source', 'track',
   'wbr'])
@@ -35,15 +35,17 @@ function html({ target, next }) {
   const state = { next, prefix: '' }
   const parts = [], frames = []
   const isInner = window !== window.top
-  let size = 0
+  let size = 0, part = ''
   const add = (s) => {
-    if ((size += s.length) <= maxText) parts.push(s)
+    if ((size += s.length) <= maxText) part += s
   }
   const element = (el, nested) => {
     if (size > maxText || !isRendered(el)) return
     if (isFrame(el)) {
       refOf(el, state)
       add('<div>')
+      parts.push(part)
+      part = ''
       frames.push({ line: parts.length - 1, depth: 0, number: numbers.get(el) })
       add('</div>')
       return
@@ -58,10 +60,15 @@ function html({ target, next }) {
     if (!bare) add(`</${name}>`)
   }
   const children = (el, nested) => {
-    const shown = getComputedStyle(el).visibility === 'visible'
+    let shown
     for (const child of flatChildren(el)) {
       if (child.nodeType === Node.ELEMENT_NODE) element(child, nested)
-      else if (child.nodeType === Node.TEXT_NODE && (shown || el.localName === 'slot')) add(escaped(child.data))
+      else if (child.nodeType === Node.TEXT_NODE) {
+        // The first is the faster one, and false of what has no box.
+        shown ??= el.checkVisibility({ visibilityProperty: true }) || el.localName === 'slot' ||
+          getComputedStyle(el).visibility === 'visible'
+        if (shown) add(escaped(child.data))
+      }
     }
   }
   if (target) element(theOne(target), 0)
@@ -76,6 +83,7 @@ function html({ target, next }) {
     if (body) element(body, 0)
     add('</html>')
   }
+  parts.push(part)
   return { lines: parts, frames, next: state.next }
 }
 
