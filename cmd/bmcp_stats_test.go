@@ -65,7 +65,7 @@ func TestMCPSessionStats(t *testing.T) {
 		if s := statsOf(t, m.did(tool, `{}`)); s.Active != 0 {
 			t.Errorf("before the first use: %+v", s)
 		}
-		m.did("browser_tabs", `{"action":"new"}`)
+		m.did("browser_navigate", `{"url":%q}`, site) // in a tab whose renderer has just been started
 		if s := statsOf(t, m.did(tool, `{}`)); s.Active != 1 || s.Sessions[0].Tabs < 1 {
 			t.Errorf("got %+v", s)
 		}

@@ -21,6 +21,7 @@ import (
 const (
 	actionTimeout   = 5 * time.Second  // until an element can be acted on
 	navigateTimeout = 60 * time.Second // until a document has been parsed
+	beginTimeout    = 2 * time.Second  // for the renderer of a tab that was not used before
 	loadTimeout     = 5 * time.Second  // then, until all that it needs is loaded
 	settleTimeout   = 5 * time.Second  // for what an action has caused
 	stateTimeout    = 5 * time.Second  // for a page's title: fifty pages at once take more than one
@@ -131,10 +132,15 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		{"Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}},
 		{"Emulation.setScrollbarsHidden", map[string]bool{"hidden": true}}, // a viewport has the size that it is given
 		{"Target.setAutoAttach", autoAttach("iframe")},
-		{"Runtime.runIfWaitingForDebugger", nil},
 	} {
 		b.conn.Begin(session, c.method, c.params, nil)
 	}
+	begun := func(json.RawMessage, error) {
+		if page {
+			close(t.tab.begun)
+		}
+	}
+	b.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, begun)
 }
 
 // show lists a new tab.

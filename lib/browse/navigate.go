@@ -57,6 +57,12 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		LoaderID, ErrorText string
 		IsDownload          bool
 	}
+	select { // a renderer of Chromium 156 that is still being started crashes if its page navigates
+	case <-t.begun:
+	case <-time.After(beginTimeout): // a script of the page runs without end, or a dialog is open
+	case <-ctx.Done():
+		return address, context.Cause(ctx)
+	}
 	defer t.stopIfStuck(since)()
 	err = t.call(ctx, t.main.session, "Page.navigate", map[string]string{"url": address}, &got)
 	switch {

@@ -18,6 +18,7 @@ type Tab struct {
 	main   *target
 	parts  []*target // frames of other sites
 	number int
+	begun  chan struct{}   // closed when its renderer has answered
 	hidden bool            // an agent does not see it: see hidden.go
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 
@@ -48,7 +49,7 @@ type Tab struct {
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
-		features: map[string]string{}}
+		features: map[string]string{}, begun: make(chan struct{})}
 	t.traffic.byID = map[string]*Request{}
 	return t
 }
