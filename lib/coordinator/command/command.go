@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,7 @@ func Run(c *cli.Context) error {
 	})
 	end := func() error { return nil }
 	if web != nil {
+		collectEarly()
 		r := record.New()
 		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
@@ -132,6 +134,16 @@ func Run(c *cli.Context) error {
 		err = cmp.Or(err, fmt.Errorf("not everything has ended within %v: it ends with bmcp", closeTimeout))
 	}
 	return err
+}
+
+// collectEarly has memory collected when it has grown by half, and not only when it
+// has doubled, unless GOGC says when: many sessions keep much, and what they leave
+// besides is to be less. The collector takes little of the CPU even so.
+func collectEarly() {
+	const usual, early = 100, 50 // percent
+	if was := debug.SetGCPercent(early); was != usual {
+		debug.SetGCPercent(was)
+	}
 }
 
 // conflicts refuses flags that make no sense together.

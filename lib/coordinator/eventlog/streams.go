@@ -21,7 +21,7 @@ type Limits struct {
 }
 
 // DefaultLimits are those of New.
-var DefaultLimits = Limits{Unsent: 16 << 10, UnsentBytes: 64 << 20, SentBytes: 1 << 20, Finished: 256}
+var DefaultLimits = Limits{Unsent: 16 << 10, UnsentBytes: 64 << 20, SentBytes: 256 << 10, Finished: 256}
 
 // Stream is the events of one HTTP response, or of several if its host loses
 // one and resumes.
