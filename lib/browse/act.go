@@ -35,6 +35,8 @@ type found struct {
 	what    string // as results name it
 	role    string
 	tag     string
+
+	downloads bool // it is a link to a file
 }
 
 // ready waits until a target meets the conditions.
@@ -50,6 +52,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 	var got struct {
 		X, Y            float64
 		What, Role, Tag string
+		Downloads       bool
 	}
 	left := max(time.Until(end), 500*time.Millisecond)
 	err = t.run(ctx, p.frame, "ready", map[string]any{"target": p.find, "needs": n, "ms": left.Milliseconds()}, &got)
@@ -57,7 +60,8 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		return found{}, fmt.Errorf("%s: %w", target, err)
 	}
 	at := point{got.X, got.Y}
-	f := found{place: p, at: at, inFrame: at, what: got.What, role: got.Role, tag: got.Tag}
+	f := found{place: p, at: at, inFrame: at, what: got.What, role: got.Role, tag: got.Tag,
+		downloads: got.Downloads}
 	if n.Point && p.frame.parent != nil {
 		x, y, err := p.frame.origin(ctx)
 		if err != nil {
@@ -95,7 +99,11 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 	if o.Double {
 		count = 2
 	}
-	return f.what, t.act(ctx, click(f.at, button, count, bits)...)
+	since := t.mark()
+	if err := t.act(ctx, click(f.at, button, count, bits)...); err != nil || !f.downloads {
+		return f.what, err
+	}
+	return f.what, t.settleDownload(ctx, since)
 }
 
 // act sends input events and waits for what they cause.

@@ -3,6 +3,7 @@ package browse
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"btools/lib/cdp"
 )
@@ -125,6 +126,13 @@ func (t *target) event(e cdp.Event) {
 				tab.parsings++
 			}
 			tab.loaded = tab.loaded || p.Name == "load"
+		}
+	case "Page.downloadWillBegin":
+		tab.downloads++
+		tab.downloading[decode[struct{ GUID string }](e.Params).GUID] = time.Now()
+	case "Page.downloadProgress":
+		if p := decode[struct{ GUID, State string }](e.Params); p.State != "inProgress" {
+			delete(tab.downloading, p.GUID)
 		}
 	case "Page.javascriptDialogOpening":
 		d := decode[Dialog](e.Params)

@@ -8,8 +8,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, parsings, requests, opened int
-	at                                      time.Time
+	navigations, parsings, requests, opened, downloads int
+	at                                                 time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -19,7 +19,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that
@@ -28,6 +28,7 @@ const (
 	requestPatience = 2 * time.Second
 	askedPatience   = 200 * time.Millisecond // until the browser begins a navigation that the page asked for
 	tabPatience     = 2 * time.Second
+	filePatience    = 2 * time.Second // a longer download goes on
 )
 
 // awaited are the types of requests whose answers change what a page shows.
@@ -48,6 +49,21 @@ func (t *Tab) settle(ctx context.Context, since mark) error {
 			return settled(ctx, err)
 		}
 	}
+}
+
+// settleDownload waits for the file of a link that is one: nothing tells before that
+// it begins.
+func (t *Tab) settleDownload(ctx context.Context, since mark) error {
+	inner, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
+	defer cancel()
+	err := t.b.wait(inner, func() bool {
+		return t.downloads > since.downloads || t.navigations > since.navigations || t.closed || t.crashed ||
+			t.dialog != nil
+	})
+	if err == nil {
+		_, err = t.awaitCaused(ctx, since)
+	}
+	return settled(ctx, err)
 }
 
 var errUnsettled = errors.New("the page is still changing")
@@ -117,6 +133,11 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 			continue
 		}
 		if wait := r.at.Add(requestPatience).Sub(now); wait > 0 {
+			busy, *left = true, min(*left, wait)
+		}
+	}
+	for _, began := range t.downloading {
+		if wait := began.Add(filePatience).Sub(now); began.After(since.at) && wait > 0 {
 			busy, *left = true, min(*left, wait)
 		}
 	}

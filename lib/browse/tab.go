@@ -29,6 +29,8 @@ type Tab struct {
 	parsings        int                   // documents that were parsed, counted
 	navigations     int                   // of the main frame, counted
 	starting        map[string]navigation // by frame
+	downloads       int                   // that have begun, counted
+	downloading     map[string]time.Time  // when those that run have begun
 	dialog          *Dialog
 	chooser         *Chooser
 	picking         *picking // a person is to choose an element
@@ -49,7 +51,8 @@ type Tab struct {
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
-		features: map[string]string{}, begun: make(chan struct{})}
+		features: map[string]string{}, begun: make(chan struct{}),
+		downloading: map[string]time.Time{}}
 	t.traffic.byID = map[string]*Request{}
 	return t
 }

@@ -1,11 +1,16 @@
 // What an element needs before it is acted on, and what cannot be done by input
 // events.
 
-// frame waits for the next frame; pages that are not painted have none.
+// frame waits for the next frame and says whether there was one: pages that are not
+// painted have none.
 const frame = () => new Promise((done) => {
-  const timer = setTimeout(done, 100)
-  requestAnimationFrame(() => { clearTimeout(timer); done() })
+  const timer = setTimeout(done, 100, false)
+  requestAnimationFrame(() => { clearTimeout(timer); done(true) })
 })
+
+// mostUnpainted is how often a page without frames is looked at before it is taken for
+// one that is not painted, in which nothing moves: a busy machine has none for a while.
+const mostUnpainted = 5
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
@@ -67,13 +72,18 @@ const alignments = ['nearest', 'center', 'end', 'start']
 // time is up it throws a Fault that says what was missing.
 async function ready({ target, needs, ms }) {
   const end = performance.now() + ms
+  const tries = { unpainted: 0, scrolled: 0, covered: false }
   let missing = ''
   for (let n = 0; ; n++) {
     const el = only(target)
     if (!el) missing = `nothing matches ${JSON.stringify(target)}`
     else {
-      const got = await tryReady(el, needs, n)
-      if (got.point || got.ok) return { ...got.point, what: describe(el), role: roleOf(el), tag: el.localName }
+      const got = await tryReady(el, needs, tries)
+      if (got.point || got.ok) {
+        return {
+          ...got.point, what: describe(el), role: roleOf(el), tag: el.localName, downloads: !!el.closest('a[download]'),
+        }
+      }
       missing = got.missing
     }
     if (performance.now() > end) throw new Fault(missing)
@@ -81,7 +91,9 @@ async function ready({ target, needs, ms }) {
   }
 }
 
-async function tryReady(el, needs, n) {
+// tryReady looks once. Where something covers the element, it is scrolled to another
+// place of the viewport the next time.
+async function tryReady(el, needs, tries) {
   const what = describe(el)
   if (!isVisible(el)) {
     return { missing: `${what} is not visible` }
@@ -92,17 +104,21 @@ async function tryReady(el, needs, n) {
     if (el.readOnly || ariaFlag(el, 'readonly') === 'true') return { missing: `${what} is read-only` }
   }
   if (!needs.point) return { ok: true }
-  if (!pointIn(el) || n > 0) {
-    el.scrollIntoView({ block: alignments[n % 4], inline: alignments[n % 4], behavior: 'instant' })
+  if (!pointIn(el) || tries.covered) {
+    const at = alignments[tries.scrolled++ % alignments.length]
+    el.scrollIntoView({ block: at, inline: at, behavior: 'instant' })
+    tries.covered = false
   }
   const before = el.getBoundingClientRect()
-  await frame()
+  const painted = await frame()
   if (!el.isConnected) return { missing: `${what} was removed from the page` }
+  if (!painted && tries.unpainted++ < mostUnpainted) return { missing: `${what} is not painted` }
   if (!sameBox(before, el.getBoundingClientRect())) return { missing: `${what} does not stop moving` }
   const point = pointIn(el)
   if (!point) return { missing: `${what} cannot be scrolled into view` }
   const hit = topAt(point.x, point.y)
   if (needs.hit && !(hit && receives(el, hit))) {
+    tries.covered = true
     return { missing: hit ? `${what} is covered by ${describe(hit)}` : `${what} cannot be clicked there` }
   }
   return { point }
