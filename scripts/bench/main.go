@@ -75,7 +75,7 @@ func measure() {
 	if len(os.Args) > 1 { // only the rows of one
 		map[string]func(){"blaunch": browsers, "bport": ports, "bproxy": proxies, "bpool": pools, "shared": shared,
 			"bmcp": coordinators, "virtual": virtuals, "screenshots": onlyScreenshots,
-			"idle": idleSessions, "session": carried, "tasks": solveTasks}[os.Args[1]]()
+			"idle": idleSessions, "session": carried, "tasks": solveTasks, "builtin": builtins}[os.Args[1]]()
 		return
 	}
 	browsers()
@@ -88,6 +88,8 @@ func measure() {
 	coordinators()
 	virtuals()
 	carried()
+	builtins()
+	solveTasks()
 }
 
 var wsLine = regexp.MustCompile(`DevTools listening on ws://([^/]+)`)
