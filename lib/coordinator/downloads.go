@@ -18,8 +18,10 @@ import (
 const metaDownloads = "btools/downloads"
 
 const (
-	downloadsTimeout = time.Second // for the list of a browser's downloads
-	maxDownloadsList = 4 << 20     // bytes of it
+	downloadsTimeout  = time.Second // for the list of a browser's downloads
+	maxDownloadsList  = 4 << 20     // bytes of it
+	downloadsPatience = time.Second // for a download, from its begin
+	downloadsPause    = 20 * time.Millisecond
 )
 
 // told are the downloads that a host has been told of.
@@ -55,24 +57,39 @@ func (s *Session) answerWithDownloads(req *request, got *jsonrpc.Message) {
 }
 
 // newDownloads returns the files that a browser has completed since the host
-// came, and that it has not been told of.
+// came, and that it has not been told of. It waits for one that has begun just now.
 func (s *Session) newDownloads(l *lease) (files []download) {
+	for {
+		files, running := s.listDownloads(l)
+		if len(files) > 0 || !running {
+			return files
+		}
+		select {
+		case <-time.After(downloadsPause):
+		case <-s.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listDownloads returns these files, and whether a download has begun just now.
+func (s *Session) listDownloads(l *lease) (files []download, running bool) {
 	t := &s.downloads
 	t.mu.Lock()
 	none := t.none[l.HTTPURL]
 	t.mu.Unlock()
 	if none {
-		return nil
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, downloadsTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.HTTPURL+"/downloads", nil)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer resp.Body.Close()
 	var all []download
@@ -85,11 +102,14 @@ func (s *Session) newDownloads(l *lease) (files []download) {
 			t.none = map[string]bool{}
 		}
 		t.none[l.HTTPURL] = true // its downloads go where it puts them
-		return nil
+		return nil, false
 	case err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(body, &all) != nil:
-		return nil
+		return nil, false
 	}
 	for _, d := range all {
+		if d.State == "in_progress" && time.Since(d.StartedAt.Time) < downloadsPatience {
+			running = true
+		}
 		end := d.StartedAt.Add(time.Duration(d.DurationMS) * time.Millisecond)
 		if d.State != "complete" || t.guids[d.GUID] || end.Before(s.came) {
 			continue
@@ -100,7 +120,7 @@ func (s *Session) newDownloads(l *lease) (files []download) {
 		t.guids[d.GUID] = true
 		files = append(files, d)
 	}
-	return files
+	return files, running
 }
 
 // withDownloads names files in a result.
