@@ -65,6 +65,21 @@ const isEditable = (el) => el.isContentEditable || ['input', 'textarea', 'select
 
 const sameBox = (a, b) => a.x === b.x && a.y === b.y && a.width === b.width && a.height === b.height
 
+const geometry = /^(inset|left|top|right|bottom|transform|translate|scale|rotate|offset|margin|width|height|zoom)/
+
+// isAnimated says whether an animation that ends moves an element or what it is in. Its
+// box alone does not tell: on a busy machine an animation that has been started stands
+// still for some frames.
+function isAnimated(el) {
+  for (let e = el; e; e = flatParent(e)) {
+    for (const a of e.getAnimations()) {
+      if (a.playState === 'running' && isFinite(a.effect?.getComputedTiming().endTime) &&
+        a.effect.getKeyframes().some((k) => Object.keys(k).some((name) => geometry.test(name)))) return true
+    }
+  }
+  return false
+}
+
 const alignments = ['nearest', 'center', 'end', 'start']
 
 // ready waits until an element is attached, visible, stable, enabled, in the
@@ -113,7 +128,7 @@ async function tryReady(el, needs, tries) {
   const painted = await frame()
   if (!el.isConnected) return { missing: `${what} was removed from the page` }
   if (!painted && tries.unpainted++ < mostUnpainted) return { missing: `${what} is not painted` }
-  if (!sameBox(before, el.getBoundingClientRect())) return { missing: `${what} does not stop moving` }
+  if (isAnimated(el) || !sameBox(before, el.getBoundingClientRect())) return { missing: `${what} does not stop moving` }
   const point = pointIn(el)
   if (!point) return { missing: `${what} cannot be scrolled into view` }
   const hit = topAt(point.x, point.y)
