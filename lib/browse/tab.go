@@ -141,8 +141,8 @@ func (t *Tab) call(ctx context.Context, session, method string, params, result a
 }
 
 // errBusy is the error of a page whose own script does not end.
-var errBusy = errors.New("the page does not answer: a script of it runs without end. It was stopped; " +
-	"browser_navigate loads another page")
+var errBusy = errors.New("the page does not answer: a script of it runs without end, or it is too large. It was " +
+	"stopped; browser_navigate loads another page")
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
 func (t *Tab) answers(session string) bool {

@@ -58,7 +58,7 @@ func TestSchemaFiles(t *testing.T) {
 // ownNames are our own tools, and the arguments that other tools are given.
 var ownNames = []string{
 	"coordinator_list_browsers", "coordinator_status", "coordinator_launch_browser", "coordinator_stop_browser",
-	"coordinator_restart_browser", "browser_pool_status", "browser_execute_bulk",
+	"coordinator_restart_browser", "browser_pool_status", "browser_execute_bulk", "browser_session_stats",
 	"browser_result", "browser_get_blob",
 	"session_id", "browser_pool", "browser_instance",
 }
