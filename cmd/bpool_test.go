@@ -310,6 +310,8 @@ func TestPoolDeath(t *testing.T) {
 	p.lease("--instance", "0")
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
+	until(t, "its browsers end", func() bool { return len(w.ours()) == 0 })
+	w.run("blaunch", "gc") // a fake browser may be gone before the service is, whose directory stays then
 	w.clean()
 	w.run("bpool", "status").wants(t, 69, "no bpool service")
 	// A service of another PID namespace that has ended is not running.
