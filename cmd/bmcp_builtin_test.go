@@ -48,6 +48,13 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_evaluate", `{"function":"() => document.querySelector('output').textContent"}`, `"clicked"`},
 		{"browser_click", `{"element":"the link","target":"role=link"}`, "- Page URL: " + site + "/ax"},
 		{"browser_navigate_back", `{}`, "- Page Title: /a"},
+		// What an agent has not been given counts as changed, though it was searched.
+		{"browser_evaluate", `{"function":"() => { document.querySelector('output').textContent = 'unseen' }"}`, ""},
+		{"browser_find", `{"text":"Go"}`, "Lines that match: 1"},
+		{"browser_hover", `{"target":"h1"}`, "unseen"},
+		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
+		{"browser_navigate", `{"url":"about:blank"}`, "The page is empty."},
+		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
 	} {
 		if got := m.tool(step.tool, step.args).text(t); !strings.Contains(got, step.want) {
 			t.Errorf("%s: %s\nwant %s", step.tool, got, step.want)

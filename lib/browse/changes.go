@@ -5,24 +5,29 @@ import (
 	"strings"
 )
 
-// Changes is the snapshot of the page, without the parts that the snapshot before it
-// had as well if these are the larger part. It is "" if nothing has changed.
-func (t *Tab) Changes(ctx context.Context) (string, error) {
+// Changes is the snapshot of the page, without the parts that an agent has been given
+// before if these are the larger part. Changed is false if nothing differs.
+func (t *Tab) Changes(ctx context.Context) (text string, changed bool, err error) {
 	t.b.mu.Lock()
 	last, same := t.last, t.lastNavigation == t.navigations
 	t.b.mu.Unlock()
-	text, err := t.Snapshot(ctx, SnapshotOptions{})
-	if err != nil || last == nil || !same {
-		return text, err
+	if text, err = t.Snapshot(ctx, SnapshotOptions{}); err != nil {
+		return "", false, err
 	}
-	return changes(last, strings.Split(text, "\n")), nil
+	t.Remember(text)
+	if last == nil || !same {
+		return text, true, nil
+	}
+	text = changes(last, strings.Split(text, "\n"))
+	return text, text != "", nil
 }
 
-// remember keeps the snapshot that an agent gets.
-func (t *Tab) remember(lines []string) {
+// Remember records the whole snapshot that an agent has been given: Changes leaves out
+// what it has.
+func (t *Tab) Remember(snapshot string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	t.last, t.lastNavigation = lines, t.navigations
+	t.last, t.lastNavigation = strings.Split(snapshot, "\n"), t.navigations
 }
 
 // maxBelow is how many unchanged lines are shown below a changed one.

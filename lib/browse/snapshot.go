@@ -38,9 +38,6 @@ func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if o.Target == "" && o.Depth == nil && !o.Boxes {
-		t.remember(lines)
-	}
 	return strings.Join(lines, "\n"), nil
 }
 

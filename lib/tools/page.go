@@ -83,7 +83,7 @@ func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename str
 		r.say("Nothing in the page matches.")
 		return nil
 	}
-	r.say("%d matches:", n)
+	r.say("Lines that match: %d", n)
 	return r.text(ctx, a.Filename, fenced("yaml", found), found)
 }
 

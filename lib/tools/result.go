@@ -167,10 +167,11 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		return nil
 	}
 	var text string
+	changed := true
 	if r.page == pageChanges {
-		text, err = t.Changes(ctx)
-	} else {
-		text, err = t.Snapshot(ctx, r.snapshot)
+		text, changed, err = t.Changes(ctx)
+	} else if text, err = t.Snapshot(ctx, r.snapshot); err == nil && r.snapshot == (browse.SnapshotOptions{}) {
+		t.Remember(text)
 	}
 	switch {
 	case err != nil && r.page == pageSnapshot:
@@ -178,8 +179,10 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		return err
 	case err != nil:
 		section("Snapshot", "There is none: "+err.Error())
-	case text == "":
+	case !changed:
 		section("Snapshot", "The page has not changed.")
+	case text == "":
+		section("Snapshot", "The page is empty.")
 	default:
 		section("Snapshot", fenced("yaml", text))
 	}
