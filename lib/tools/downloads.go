@@ -22,7 +22,6 @@ const (
 	downloadsTimeout = 30 * time.Second       // by default
 	downloadsPause   = 100 * time.Millisecond // between two looks at them
 	maxDownloadsList = 4 << 20                // bytes
-	maxShownURL      = 200                    // characters of a download's address
 )
 
 func manageDownloads(ctx context.Context, r *reply, a struct {
@@ -64,11 +63,7 @@ func (r *reply) showDownloads(all []downloads.File) {
 		case downloads.Failed:
 			state = "failed: " + d.Why
 		}
-		from := []rune(oneLine(d.URL))
-		if len(from) > maxShownURL {
-			from = append(from[:maxShownURL], '…')
-		}
-		line := fmt.Sprintf("- %s: %s, %d bytes, from %s", oneLine(d.Name), state, d.Bytes, string(from))
+		line := fmt.Sprintf("- %s: %s, %d bytes, from %s", oneLine(d.Name), state, d.Bytes, address(d.URL))
 		if d.Path != "" {
 			line += ", at " + d.Path
 		}
