@@ -29,11 +29,12 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
 )
 
 // Browser is one Chrome that sessions share.
 type Browser struct {
-	url            string // of its WebSocket
+	upstream       Upstream
 	log            *slog.Logger
 	stall          time.Duration
 	watcher        *link
@@ -84,10 +85,28 @@ type target struct {
 	crashed    bool // its renderer is gone, or is crashing on command
 }
 
+// Upstream is where a Browser gets its connections.
+type Upstream interface {
+	// Dial opens a connection to the browser itself, or to the target with this
+	// ID.
+	Dial(ctx context.Context, target string) (*websocket.Conn, error)
+	// Addr returns the host:port of Chrome's endpoint; "": there is none.
+	Addr() string
+}
+
 // Open connects to the Chrome whose browser WebSocket has this URL.
 func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
+	u, err := url.Parse(wsURL)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
+	}
+	return OpenOn(ctx, endpoint{u}, log)
+}
+
+// OpenOn connects to a browser.
+func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
-		url: wsURL, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
+		upstream: up, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
 		targets: map[string]*target{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
 	}
 	w, err := b.dial(ctx, b.event)
@@ -141,7 +160,7 @@ const maxStarting = 4
 
 // dial opens a link to the browser.
 func (b *Browser) dial(ctx context.Context, tell eventHandler) (*link, error) {
-	return dialLink(ctx, b.url, tell, b.noteActivity)
+	return dialLink(ctx, b.upstream, tell, b.noteActivity)
 }
 
 // noteActivity notes that Chrome has sent a message.
@@ -161,21 +180,15 @@ func (b *Browser) Close() { b.watcher.close() }
 // Version returns Chrome's answer to Browser.getVersion.
 func (b *Browser) Version() json.RawMessage { return b.version }
 
-// Addr returns the host:port of Chrome's endpoint.
-func (b *Browser) Addr() string {
-	u, err := url.Parse(b.url)
-	if err != nil {
-		panic(err) // it was connected to
-	}
-	return u.Host
-}
+// Addr returns the host:port of Chrome's endpoint; "": there is none.
+func (b *Browser) Addr() string { return b.upstream.Addr() }
 
 // end ends all sessions after the browser has ended.
 func (b *Browser) end() {
 	b.mu.Lock()
 	b.over = true
 	for s := range b.sessions {
-		s.stopLocked(ErrBrowserEnded)
+		s.stopLocked(b.watcher.why)
 	}
 	b.mu.Unlock()
 	b.work.Wait()
@@ -184,6 +197,16 @@ func (b *Browser) end() {
 	clear(b.sessions)
 	clear(b.contexts)
 	clear(b.targets)
+}
+
+// errEnded returns the error for a connection to the browser that has failed.
+// It has the reason that the browser gave, if any.
+func errEnded(err error) error {
+	var closed *websocket.CloseError
+	if errors.As(err, &closed) && closed.Reason != "" {
+		return fmt.Errorf("%w: %s", ErrBrowserEnded, closed.Reason)
+	}
+	return ErrBrowserEnded
 }
 
 // Why sessions end.
@@ -197,16 +220,6 @@ var (
 func (b *Browser) sync(ctx context.Context) error {
 	_, err := b.watcher.Call(ctx, "", "Browser.getVersion", nil)
 	return err
-}
-
-// pageURL returns the URL of a target's own WebSocket.
-func (b *Browser) pageURL(target string) (string, error) {
-	u, err := url.Parse(b.url)
-	if err != nil {
-		return "", err
-	}
-	u.Path, u.RawQuery = "/devtools/page/"+target, ""
-	return u.String(), nil
 }
 
 // event handles an event of the watcher.
@@ -347,3 +360,16 @@ func (b *Browser) unblockLocked(t *target, who any) {
 
 // resume lets a target run and detaches the watcher from it.
 func (b *Browser) resume(session string) { b.watcher.resumeAndDetach("", session) }
+
+// endpoint is the WebSocket of a Chrome.
+type endpoint struct{ url *url.URL }
+
+func (e endpoint) Addr() string { return e.url.Host }
+
+func (e endpoint) Dial(ctx context.Context, target string) (*websocket.Conn, error) {
+	u := *e.url
+	if target != "" {
+		u.Path, u.RawQuery = "/devtools/page/"+target, ""
+	}
+	return websocket.Dial(ctx, u.String())
+}

@@ -14,7 +14,7 @@ import (
 
 // closeBrowser ends the session: for its clients, the browser is closed.
 func (k *Client) closeBrowser(c policy.Command, _ *root) {
-	k.toClient.write(policy.Result(c, emptyObject)) // before the connection ends
+	k.toClient.Write(policy.Result(c, emptyObject)) // before the connection ends
 	k.session.stop(ErrClosed)
 }
 

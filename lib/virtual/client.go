@@ -37,7 +37,7 @@ type Client struct {
 	page     string // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
 	up       *websocket.Conn // its own connection to Chrome
-	toClient *outbox
+	toClient *websocket.Outbox
 	calls    *calls
 	ctx      context.Context // ends with the client
 	cancel   context.CancelFunc
@@ -105,22 +105,15 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	if err := s.checkAdmission(); err != nil {
 		return nil, err
 	}
-	url := s.browser.url
-	if target != "" {
-		if !s.Has(ctx, target) {
-			return nil, errNoTarget
-		}
-		var err error
-		if url, err = s.browser.pageURL(target); err != nil {
-			return nil, err
-		}
+	if target != "" && !s.Has(ctx, target) {
+		return nil, errNoTarget
 	}
-	up, err := websocket.Dial(ctx, url)
+	up, err := s.browser.upstream.Dial(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
 	k := &Client{
-		session: s, page: target, up: up, calls: newCalls(newOutbox(up)),
+		session: s, page: target, up: up, calls: newCalls(websocket.NewOutbox(up)),
 		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
 		focusing: map[string]bool{},
@@ -163,7 +156,7 @@ func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
 func (k *Client) Serve(conn *websocket.Conn) error {
 	s, b := k.session, k.session.browser
 	conn.Stall = b.stall
-	k.conn, k.toClient = conn, newOutbox(conn)
+	k.conn, k.toClient = conn, websocket.NewOutbox(conn)
 	b.mu.Lock()
 	over, why := s.over, s.why
 	if !over {
@@ -178,8 +171,8 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	}
 	defer s.work.Done()
 	var work sync.WaitGroup
-	work.Go(func() { k.toClient.run(k.ctx.Done()) })
-	work.Go(func() { k.calls.out.run(k.ctx.Done()) })
+	work.Go(func() { k.toClient.Run(k.ctx.Done()) })
+	work.Go(func() { k.calls.out.Run(k.ctx.Done()) })
 	work.Go(func() { k.disconnect(k.fromChrome()) })
 	k.disconnect(k.fromClient())
 	work.Wait()
@@ -260,26 +253,26 @@ func (k *Client) fromChrome() error {
 	for {
 		m, err := k.up.Next()
 		if err != nil {
-			return ErrBrowserEnded
+			return errEnded(err)
 		}
 		k.session.browser.noteActivity()
 		head, err := m.Peek(headSize)
 		if err != nil {
-			return ErrBrowserEnded
+			return errEnded(err)
 		}
 		id, isAnswer := wire.IDOf(head)
 		if isAnswer && k.unanswered.drop(id) {
 			k.session.Touch()
 		}
 		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
-			if err := k.toClient.relay(m); err != nil {
+			if err := k.toClient.Relay(m); err != nil {
 				return err
 			}
 			continue
 		}
 		whole, err := m.Bytes()
 		if err != nil {
-			return ErrBrowserEnded
+			return errEnded(err)
 		}
 		if isAnswer {
 			k.calls.Answered(id, whole)
@@ -335,9 +328,9 @@ func (k *Client) event(message []byte) {
 		if t := k.targetLocked(session); t != nil {
 			t.crashed = jsonrpc.GetString(message, "method") == "Inspector.targetCrashed"
 		}
-		k.toClient.put(message)
+		k.toClient.Put(message)
 	default:
-		k.toClient.put(message)
+		k.toClient.Put(message)
 	}
 }
 
@@ -372,7 +365,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
 	}
-	k.toClient.put(wire.Event(at, "Target.attachedToTarget", params))
+	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 }
 
 // requestAttachLocked asks Chrome for a session with a target, on behalf of a
@@ -427,7 +420,7 @@ func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 	if a.root != nil && a.root.session != "" {
 		message = wire.Event(a.root.session, "Target.detachedFromTarget", params)
 	}
-	k.toClient.put(message)
+	k.toClient.Put(message)
 }
 
 // forgetLocked forgets a CDP session that has ended, and the sessions below it.
@@ -557,7 +550,7 @@ func (k *Client) noteUse(session string) {
 
 // reply answers a command of the client.
 func (k *Client) reply(c policy.Command, result json.RawMessage) {
-	k.toClient.put(policy.Result(c, result))
+	k.toClient.Put(policy.Result(c, result))
 }
 
 // refuse answers a command of the client with an error.
@@ -566,5 +559,5 @@ func (k *Client) refuse(c policy.Command, err error) {
 	if !errors.As(err, &e) {
 		e = jsonrpc.Errorf(policy.ServerError, "%v", err)
 	}
-	k.toClient.put(policy.Failure(c, e))
+	k.toClient.Put(policy.Failure(c, e))
 }

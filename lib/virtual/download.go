@@ -216,7 +216,7 @@ func (k *Client) putDownloadLocked(message json.RawMessage) {
 func (k *Client) passDownloadsLocked(n int) {
 	e := &k.downloadEvents
 	for len(e.waiting) > 0 && e.last-len(e.waiting) < n {
-		k.toClient.put(e.waiting[0])
+		k.toClient.Put(e.waiting[0])
 		e.waiting = e.waiting[1:]
 	}
 }

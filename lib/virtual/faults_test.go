@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -215,7 +216,7 @@ func TestChromeDies(t *testing.T) {
 	making.Wait()
 	for _, s := range sessions {
 		<-s.Done()
-		if err := s.Err(); err != ErrBrowserEnded {
+		if err := s.Err(); !errors.Is(err, ErrBrowserEnded) {
 			t.Errorf("a session ended: %v", err)
 		}
 		if err := s.End(t.Context()); err != nil {

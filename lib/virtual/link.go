@@ -14,10 +14,10 @@ import (
 // calls are our own commands on a connection to Chrome.
 type calls struct {
 	*wire.Calls
-	out *outbox
+	out *websocket.Outbox
 }
 
-func newCalls(out *outbox) *calls { return &calls{wire.NewCalls(out.put), out} }
+func newCalls(out *websocket.Outbox) *calls { return &calls{wire.NewCalls(out.Put), out} }
 
 // resumeAndDetach resumes a target, and detaches from it once it has answered:
 // a worker whose thread has not started yet would miss the command and stay
@@ -41,18 +41,19 @@ type link struct {
 	*calls
 	conn *websocket.Conn
 	done chan struct{} // closed when the connection has ended
+	why  error         // set before that
 	work sync.WaitGroup
 }
 
 // dialLink opens a link. One goroutine calls tell for the events, in their
 // order, and hear for each message.
-func dialLink(ctx context.Context, url string, tell eventHandler, hear func()) (*link, error) {
-	conn, err := websocket.Dial(ctx, url)
+func dialLink(ctx context.Context, up Upstream, tell eventHandler, hear func()) (*link, error) {
+	conn, err := up.Dial(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	l := &link{calls: newCalls(newOutbox(conn)), conn: conn, done: make(chan struct{})}
-	l.work.Go(func() { l.out.run(l.done) })
+	l := &link{calls: newCalls(websocket.NewOutbox(conn)), conn: conn, done: make(chan struct{})}
+	l.work.Go(func() { l.out.Run(l.done) })
 	l.work.Go(func() { l.read(tell, hear) })
 	return l, nil
 }
@@ -65,11 +66,13 @@ func (l *link) read(tell eventHandler, hear func()) {
 	for {
 		m, err := l.conn.Next()
 		if err != nil {
+			l.why = errEnded(err)
 			return
 		}
 		hear()
 		b, err := m.Bytes()
 		if err != nil {
+			l.why = errEnded(err)
 			return
 		}
 		if id, ok := wire.IDOf(b); ok {

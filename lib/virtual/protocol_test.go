@@ -3,7 +3,6 @@ package virtual
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"testing"
 
@@ -40,11 +39,7 @@ type field struct {
 // references within a domain.
 func readProtocol(t *testing.T, b *Browser) (p protocol) {
 	t.Helper()
-	u, err := url.Parse(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := http.Get("http://" + u.Host + "/json/protocol")
+	got, err := http.Get("http://" + b.Addr() + "/json/protocol")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (s *Session) inStartSlot(ctx context.Context, f func(context.Context) error
 		defer func() { <-s.browser.startSlots }()
 		return f(ctx)
 	case <-s.link.done:
-		return ErrBrowserEnded
+		return s.link.why
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -159,7 +159,7 @@ func (s *Session) run() {
 	select {
 	case <-s.ended:
 	case <-s.link.done:
-		s.stop(ErrBrowserEnded)
+		s.stop(s.link.why)
 	}
 	var clients sync.WaitGroup
 	s.browser.mu.Lock()
@@ -516,7 +516,7 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 	for k := range s.clients {
 		for session, wanted := range k.discover {
 			if wanted.matches(t.typ) {
-				k.toClient.put(wire.Event(session, method, params))
+				k.toClient.Put(wire.Event(session, method, params))
 			}
 		}
 	}

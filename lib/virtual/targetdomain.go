@@ -25,7 +25,7 @@ func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
 	}
 	k.roots[session] = newRoot(session)
 	k.hasMoreRoots.Store(true)
-	k.toClient.put(wire.Event(r.session, "Target.attachedToTarget", map[string]any{
+	k.toClient.Put(wire.Event(r.session, "Target.attachedToTarget", map[string]any{
 		"sessionId": session, "targetInfo": k.session.browserInfo(), "waitingForDebugger": false,
 	}))
 	k.reply(c, objectWith("sessionId", quote(session)))
@@ -205,7 +205,7 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	k.stopAutoAttachLocked(over)
 	b.mu.Unlock()
 	k.reply(c, emptyObject)
-	k.toClient.put(wire.Event(c.Session, "Target.detachedFromTarget",
+	k.toClient.Put(wire.Event(c.Session, "Target.detachedFromTarget",
 		map[string]string{"sessionId": id, "targetId": k.session.id}))
 }
 
@@ -290,12 +290,12 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	if on {
 		k.discover[c.Session] = wanted
 		if wanted.matches("browser") {
-			k.toClient.put(wire.Event(c.Session, "Target.targetCreated",
+			k.toClient.Put(wire.Event(c.Session, "Target.targetCreated",
 				map[string]any{"targetInfo": k.session.browserInfo()}))
 		}
 		for _, t := range k.session.targetsLocked() {
 			if wanted.matches(t.typ) {
-				k.toClient.put(wire.Event(c.Session, "Target.targetCreated",
+				k.toClient.Put(wire.Event(c.Session, "Target.targetCreated",
 					map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
 			}
 		}

@@ -27,8 +27,10 @@ const (
 	Unsupported    = 1003 // a binary message
 	NoStatus       = 1005 // never sent: a close frame came without a code
 	BadText        = 1007
-	TooBig         = 1009
-	InternalError  = 1011
+	// PolicyViolation is for a client that does not read.
+	PolicyViolation = 1008
+	TooBig          = 1009
+	InternalError   = 1011
 )
 
 // Conn is one end of a WebSocket. One goroutine at a time reads: it calls Next,
@@ -68,6 +70,12 @@ func newConn(raw net.Conn, client bool, early []byte) *Conn {
 	c.r = headRoom
 	c.w = c.r + copy(c.buf[c.r:], early)
 	return c
+}
+
+// Pipe returns the two ends of a WebSocket within this process.
+func Pipe() (server, client *Conn) {
+	a, b := net.Pipe()
+	return newConn(a, false, nil), newConn(b, true, nil)
 }
 
 // Received returns how many bytes have been read, including the heads of

@@ -19,24 +19,25 @@ const prefix = "/session/"
 // gets a session that ends with it. With Root, all of these belong to that
 // session instead.
 func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if rest, ok := strings.CutPrefix(r.URL.Path, prefix); ok {
+	path := strings.TrimPrefix(r.URL.Path, g.Base)
+	if rest, ok := strings.CutPrefix(path, prefix); ok {
 		name, rest, _ := strings.Cut(rest, "/")
 		if guid, ok := ParseDownloads(rest); ok {
 			g.serveDownloads(w, r, name, guid)
 			return
 		}
-		g.serve(w, r, Key{Name: name}, prefix+name, rest)
+		g.serve(w, r, Key{Name: name}, g.Base+prefix+name, rest)
 		return
 	}
 	if g.Root != "" {
-		if guid, ok := ParseDownloads(strings.TrimPrefix(r.URL.Path, "/")); ok {
+		if guid, ok := ParseDownloads(strings.TrimPrefix(path, "/")); ok {
 			g.serveDownloads(w, r, g.Root, guid)
 			return
 		}
-		g.serve(w, r, Key{Name: g.Root}, "", strings.TrimPrefix(r.URL.Path, "/"))
+		g.serve(w, r, Key{Name: g.Root}, g.Base, strings.TrimPrefix(path, "/"))
 		return
 	}
-	ep, target := parsePath(r.URL.Path)
+	ep, target := parsePath(path)
 	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
 		return
@@ -47,14 +48,14 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ep == list:
 		writeJSON(w, []targetInfo{})
 	case ep == toBrowser && target == "":
-		g.serve(w, r, Key{rand.Text(), Single}, "", "devtools/browser")
+		g.serve(w, r, Key{rand.Text(), Single}, g.Base, "devtools/browser")
 	case ep == toBrowser:
-		g.serve(w, r, Key{target, Anonymous}, "", "devtools/browser/"+target)
+		g.serve(w, r, Key{target, Anonymous}, g.Base, "devtools/browser/"+target)
 	default:
 		e := control.Errorf(guard.NotFound,
 			"%s belongs to a session: on this port, each client has a browser of its own",
 			r.URL.Path)
-		e.Hint = "request /session/NAME" + r.URL.Path
+		e.Hint = "request " + g.Base + "/session/NAME" + path
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 	}
 }
@@ -101,5 +102,5 @@ func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoi
 		serveProtocol(w, r, b)
 		return
 	}
-	writeJSON(w, versionOf(b, "ws://"+r.Host+"/devtools/browser/"+rand.Text()))
+	writeJSON(w, versionOf(b, "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))
 }

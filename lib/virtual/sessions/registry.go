@@ -52,6 +52,9 @@ type Registry struct {
 	// Root is the name of the session behind the port's own address; "": each
 	// client gets a session of its own there.
 	Root string
+	// Base is the path below which the registry answers requests; "": that of the
+	// port itself.
+	Base string
 
 	events history.Log[Event]
 	create func(context.Context, Key, Settings) (session, func(), error) // set by tests

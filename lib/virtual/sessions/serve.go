@@ -238,6 +238,12 @@ const protocolTimeout = 30 * time.Second
 
 // serveProtocol answers /json/protocol with Chrome's own protocol.
 func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
+	if b.Addr() == "" {
+		e := control.Errorf(guard.NotFound, "this browser cannot describe its protocol")
+		e.Hint = "use the description that comes with your client"
+		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
+		return
+	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+b.Addr()+"/json/protocol", nil)

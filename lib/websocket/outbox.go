@@ -1,27 +1,21 @@
-package virtual
+package websocket
 
 import (
 	"errors"
 	"net"
 	"sync"
-
-	"btools/lib/websocket"
 )
 
 // maxQueued bounds the bytes that wait in an outbox.
 const maxQueued = 16 << 20
 
-// policyViolation is the status code for a client that does not read (RFC
-// 6455).
-const policyViolation = 1008
-
 // errStalled ends a connection whose other side does not read.
 var errStalled = errors.New("it does not read its messages")
 
-// outbox is the sending side of a connection. It sends messages in the order in
-// which they were added, by put or by the methods that wait.
-type outbox struct {
-	conn *websocket.Conn
+// Outbox is the sending side of a connection. It sends messages in the order in
+// which they were added, by Put or by the methods that wait.
+type Outbox struct {
+	conn *Conn
 
 	writing sync.Mutex // held while sending
 
@@ -33,19 +27,20 @@ type outbox struct {
 	work   sync.WaitGroup
 }
 
-func newOutbox(c *websocket.Conn) *outbox {
-	return &outbox{conn: c, wake: make(chan struct{}, 1)}
+// NewOutbox returns the outbox of a connection; Run it.
+func NewOutbox(c *Conn) *Outbox {
+	return &Outbox{conn: c, wake: make(chan struct{}, 1)}
 }
 
-// put queues a message and does not wait. It closes a connection that has too
+// Put queues a message and does not wait. It closes a connection that has too
 // much queued.
-func (o *outbox) put(message []byte) {
+func (o *Outbox) Put(message []byte) {
 	o.mu.Lock()
 	switch {
 	case o.failed != nil:
 	case o.queued+len(message) > maxQueued && o.queued > 0:
 		o.failed, o.queue = errStalled, nil
-		o.work.Go(func() { o.conn.Close(policyViolation, errStalled.Error()) })
+		o.work.Go(func() { o.conn.Close(PolicyViolation, errStalled.Error()) })
 	default:
 		o.queue = append(o.queue, message)
 		o.queued += len(message)
@@ -57,9 +52,9 @@ func (o *outbox) put(message []byte) {
 	}
 }
 
-// run sends queued messages until the channel is closed. After that, the outbox
+// Run sends queued messages until the channel is closed. After that, the outbox
 // accepts none.
-func (o *outbox) run(done <-chan struct{}) {
+func (o *Outbox) Run(done <-chan struct{}) {
 	defer o.work.Wait()
 	defer o.fail(net.ErrClosed)
 	for {
@@ -75,7 +70,7 @@ func (o *outbox) run(done <-chan struct{}) {
 }
 
 // flush sends the queued messages; its caller holds writing.
-func (o *outbox) flush() error {
+func (o *Outbox) flush() error {
 	for {
 		o.mu.Lock()
 		queue, err := o.queue, o.failed
@@ -92,8 +87,8 @@ func (o *outbox) flush() error {
 	}
 }
 
-// write sends a message after the queued ones.
-func (o *outbox) write(message []byte) error {
+// Write sends a message after the queued ones.
+func (o *Outbox) Write(message []byte) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	if err := o.flush(); err != nil {
@@ -102,8 +97,8 @@ func (o *outbox) write(message []byte) error {
 	return o.fail(o.conn.Write(message))
 }
 
-// relay sends a message that is still being received, after the queued ones.
-func (o *outbox) relay(m *websocket.Message) error {
+// Relay sends a message that is still being received, after the queued ones.
+func (o *Outbox) Relay(m *Message) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	if err := o.flush(); err != nil {
@@ -112,7 +107,7 @@ func (o *outbox) relay(m *websocket.Message) error {
 	return o.fail(o.conn.Relay(m))
 }
 
-func (o *outbox) fail(err error) error {
+func (o *Outbox) fail(err error) error {
 	if err == nil {
 		return nil
 	}
