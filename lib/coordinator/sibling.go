@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"btools/lib/held"
 	"btools/lib/launcher"
+	"btools/lib/state"
 	"btools/lib/wait"
 )
 
@@ -16,14 +18,22 @@ import (
 // and again after it has ended.
 type sibling struct {
 	wait.Starter[*launcher.Browser]
-	ctx  context.Context
-	stop context.CancelFunc
+	ctx   context.Context
+	stop  context.CancelFunc
+	store *state.Store
+	work  sync.WaitGroup
 }
 
-func newSibling(run func(context.Context) (*launcher.Browser, error)) *sibling {
-	v := &sibling{}
+func newSibling(store *state.Store, run func(context.Context) (*launcher.Browser, error)) *sibling {
+	v := &sibling{store: store}
 	v.ctx, v.stop = context.WithCancel(context.Background())
-	v.Start = func() (*launcher.Browser, error) { return run(v.ctx) }
+	v.Start = func() (*launcher.Browser, error) {
+		b, err := run(v.ctx)
+		if err == nil {
+			v.work.Go(func() { v.sweepAfter(b) })
+		}
+		return b, err
+	}
 	v.Gone = func(b *launcher.Browser) error {
 		if wait.Closed(b.Ended()) {
 			return errors.New("it has ended")
@@ -41,6 +51,15 @@ func (v *sibling) close() {
 	if b := v.Close(why); b != nil {
 		b.Stop()
 	}
+	v.work.Wait()
+}
+
+// sweepAfter cleans up after a program that was killed. Its browsers may have
+// ended, and their supervisors with them, before it counted as dead: nobody
+// else may be left to do it.
+func (v *sibling) sweepAfter(b *launcher.Browser) {
+	<-b.Ended()
+	v.store.Update(context.WithoutCancel(v.ctx), func(*state.File) error { return nil })
 }
 
 // startSibling runs a program that prints a record and stays.

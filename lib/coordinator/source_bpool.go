@@ -15,6 +15,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/state"
 	"btools/lib/wait"
 )
 
@@ -41,10 +42,10 @@ type pooled struct {
 
 // Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
 // when it is needed and owns.
-func Pooled(log io.Writer, args []string) Browsers {
+func Pooled(store *state.Store, log io.Writer, args []string) Browsers {
 	s := newPooled()
 	s.log = log
-	s.own = newSibling(func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
+	s.own = newSibling(store, func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
 	s.find = func(ctx context.Context) (*control.Client, error) {
 		if _, err := s.own.Get(ctx); err != nil {
 			return nil, err

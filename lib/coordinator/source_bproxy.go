@@ -43,7 +43,7 @@ type single struct {
 // it is needed, and how hosts share it.
 func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
 	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
-	s.proxy = newSibling(s.start)
+	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
 	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
 	s.seats.vacate = func(v *virtual) bool { return v.of.vacate(v) }

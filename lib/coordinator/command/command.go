@@ -421,7 +421,7 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 			}
 			args = append(args, "--config="+abs)
 		}
-		return coordinator.Pooled(c.Messages, args), nil
+		return coordinator.Pooled(store, c.Messages, args), nil
 	}
 	if f, err := store.Read(); err != nil {
 		return nil, state.Explain(err)
