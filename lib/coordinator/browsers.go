@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/coordinator/tasks"
 	"btools/lib/proc"
 )
 
@@ -52,6 +53,8 @@ type lease struct {
 	nap     *nap     // nil: it is never hibernated
 	// restored says, for one call, that it was hibernated before; "": it was not.
 	restored string
+	// lapse returns what is closed when somebody has ended the lease; nil: nobody can.
+	lapse func() <-chan struct{}
 	// renew reports whether the lease still holds, what is closed when its browser
 	// dies now, and the ID of that browser.
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
@@ -71,6 +74,8 @@ type Browsers interface {
 	early() bool
 	// parted returns the one browser if it is shared in parts, else nil.
 	parted() *single
+	// queue is where a session's task waits that asks for a browser.
+	queue(s *Session, w which) tasks.Queue
 	// arguments are the arguments that choose a browser, in tools that need one.
 	arguments() arguments
 	// tools are bmcp's own tools for these browsers, instructions what agents have
@@ -147,8 +152,11 @@ func (n childLaunched) targets(context.Context) ([]Browser, error) { return []Br
 func (n childLaunched) early() bool                                { return false }
 func (n childLaunched) parted() *single                            { return nil }
 func (n childLaunched) arguments() arguments                       { return noArguments }
-func (n childLaunched) tools(*Coordinator) []ownTool               { return nil }
-func (n childLaunched) close()                                     {}
+func (n childLaunched) queue(s *Session, _ which) tasks.Queue {
+	return tasks.Queue{Key: s.name, Slots: 1}
+}
+func (n childLaunched) tools(*Coordinator) []ownTool { return nil }
+func (n childLaunched) close()                       {}
 
 func (n childLaunched) instructions(drives bool) string {
 	if !drives {

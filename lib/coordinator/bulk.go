@@ -13,6 +13,8 @@ import (
 	"btools/lib/jsonrpc"
 )
 
+const bulkName = "browser_execute_bulk"
+
 func bulkTool(c *Coordinator) ownTool {
 	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
 		"commands that ask for them: as MCP results, their images after the text."
@@ -29,7 +31,7 @@ func bulkTool(c *Coordinator) ownTool {
 	for _, p := range places {
 		input = p.appendTo(input)
 	}
-	return ownTool{"browser_execute_bulk", "Run several tools", about,
+	return ownTool{bulkName, "Run several tools", about,
 		input, schemaFile("browser_execute_bulk.output"), false, true, c.bulk}
 }
 
@@ -52,9 +54,12 @@ type bulkResult struct {
 	Results  []json.RawMessage `json:"results"` // a command each; null where none was asked for
 	Errors   []bulkError       `json:"errors"`
 	Stopped  *int              `json:"stopped_at"` // the command that the rest was left out after
+	// States are those of the commands, in a task.
+	States []commandState `json:"states,omitempty"`
 
 	at    *lease            // nil: none was needed
 	items []json.RawMessage // content of the results that is no text
+	fails bool              // the call as such has failed
 }
 
 // bulkRun is a bulk call that is being answered.
@@ -66,20 +71,25 @@ type bulkRun struct {
 
 	shown int // bytes of text that the results have
 
+	task   *task // that executes the call; nil: none does
+	states *commandStates
+
 	watching sync.WaitGroup // the browser
+}
+
+type bulkArgs struct {
+	Commands []bulkCommand `json:"commands"`
+	Stop     *bool         `json:"stop_on_error"`
+	All      bool          `json:"return_all_results"`
+	Pool     string        `json:"browser_pool"`
+	Instance string        `json:"browser_instance"`
+	Session  string        `json:"session_id"`
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
 // them.
 func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	p := struct {
-		Commands []bulkCommand `json:"commands"`
-		Stop     *bool         `json:"stop_on_error"`
-		All      bool          `json:"return_all_results"`
-		Pool     string        `json:"browser_pool"`
-		Instance string        `json:"browser_instance"`
-		Session  string        `json:"session_id"`
-	}{}
+	var p bulkArgs
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errors.New("the arguments are not those of the tool's schema")
 	}
@@ -90,7 +100,8 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: s, asked: which{p.Pool, p.Instance, p.Session}, fail: cancel}
+	run := &bulkRun{Session: s, asked: which{p.Pool, p.Instance, p.Session}, fail: cancel, task: taskOf(ctx)}
+	run.states = newCommandStates(run.task, s, p.Commands)
 	defer func() {
 		cancel(nil)
 		run.watching.Wait()
@@ -100,6 +111,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 	}()
 	out := &bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
 	for i, command := range p.Commands {
+		run.states.begin(i)
 		result, err := run.do(ctx, command)
 		out.at = run.at
 		out.Executed++
@@ -113,6 +125,8 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 			result = json.RawMessage("null")
 		}
 		out.Results = append(out.Results, out.take(result))
+		err = run.disconnected(ctx, err)
+		run.states.end(i, err)
 		if err == nil {
 			continue
 		}
@@ -123,6 +137,8 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 			break
 		}
 	}
+	out.States = run.states.finish()
+	out.fails = run.task != nil && ctx.Err() != nil
 	return out, nil
 }
 
@@ -158,6 +174,8 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := boundCommand(ctx, b.task)
+	defer stop()
 	return child.callTool(ctx, r.rename(m).Params, on)
 }
 
@@ -174,6 +192,9 @@ func (b *bulkRun) hold(ctx context.Context) error {
 		return explain(err)
 	}
 	b.at = at
+	if b.task != nil {
+		return b.holdForTask(ctx)
+	}
 	if at.died != nil {
 		b.watching.Go(func() {
 			select {
@@ -243,6 +264,7 @@ func (r rawContent) MarshalJSON() ([]byte, error) { return r.raw, nil }
 // addTo adds to the call's result what is not in its text: the items, and where
 // it was done.
 func (b *bulkResult) addTo(result *mcp.CallToolResult) {
+	result.IsError = b.fails
 	for _, item := range b.items {
 		result.Content = append(result.Content, rawContent{raw: item})
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/run"
 	"btools/lib/states"
@@ -60,6 +61,7 @@ type Coordinator struct {
 	large    *archive
 	own      *server.MCPServer
 	ownTools []json.RawMessage
+	tasks    taskTable
 
 	mu       sync.Mutex
 	listings map[string]*childCatalog // by the child's name
@@ -103,6 +105,7 @@ func New(o Options) *Coordinator {
 	c := &Coordinator{Options: o, listings: map[string]*childCatalog{}, sessions: map[*Session]bool{}}
 	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
 	c.large = newArchive(c.Large)
+	c.tasks.table.Limits = tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes, TTL: taskTTL}
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {
 		c.npm.dir = filepath.Join(c.CacheDir, "npm")
@@ -139,6 +142,7 @@ func (c *Coordinator) Close() {
 	wg.Wait()
 	c.releasing.Wait()
 	c.Browsers.close()
+	c.tasks.close()
 	c.stopCleaning()
 	c.cleaning.Wait()
 }

@@ -61,19 +61,20 @@ func (s *Session) hasBatches() bool {
 }
 
 // choose gives a request its dialect, by what it says of itself.
-func (c *Coordinator) choose(req *request, m *jsonrpc.Message) {
+func (s *Session) choose(req *request, m *jsonrpc.Message) {
 	if !isStateless(m) {
-		req.dialect, req.Level = handshake{}, allLevels
+		req.dialect, req.Level, req.tasks = handshake{}, allLevels, s.handshakeForm()
 		return
 	}
 	meta := jsonrpc.Get(m.Params, "_meta")
-	req.audience, req.Level = audience(askable(jsonrpc.Get(meta, metaCapabilities))), len(levels)
+	can := jsonrpc.Get(meta, metaCapabilities)
+	req.audience, req.Level, req.tasks = audience(askable(can)), len(levels), taskFormOf(can)
 	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
 		req.Level = i
 	}
 	req.Subject, req.Input = subject(m), jsonrpc.Get(m.Params, "inputResponses")
 	req.MayAsk = slices.Contains(askers, m.Method)
-	req.dialect = &statelessDialect{release: c.Release, refused: checkRequest(m)}
+	req.dialect = &statelessDialect{release: s.c.Release, refused: checkRequest(m)}
 }
 
 // allLevels is the level of a host that wants all log messages.

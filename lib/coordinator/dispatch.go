@@ -127,7 +127,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
-		s.replyList(req, "tools", s.lists.give(req.audience).tools)
+		s.replyList(req, "tools", req.tasks.listed(s.lists.give(req.audience).tools))
 	case "tools/call":
 		s.call(ctx, m, req)
 	case "ping":
@@ -167,6 +167,10 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 			s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
+		if req.tasks.hasMethod(m.Method) {
+			s.serveTasks(ctx, m, req)
+			return
+		}
 		if len(s.c.Children) == 1 && req.dialect.relaysUnknown() {
 			s.toChild(ctx, &s.c.Children[0], m, req)
 			return
@@ -178,7 +182,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 // introduce answers with what bmcp and its children are, and what they can do.
 func (s *Session) introduce(req *request, result json.RawMessage) {
 	all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
-	result = jsonrpc.Set(result, "capabilities", all)
+	form := req.tasks
+	if req.Method == "initialize" {
+		form = s.handshakeForm() // which is known now
+	}
+	result = jsonrpc.Set(result, "capabilities", offerTasks(form, all))
 	said = append([]string{s.c.instructions()}, said...)
 	result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
 	s.result(req, result)

@@ -59,7 +59,8 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 		m = withParams(m, jsonrpc.Set(m.Params, "progressToken", to.Token))
 	}
 	if send {
-		s.send(to.To, false, m.Raw)
+		host, m := related(to.To, m)
+		s.send(host, false, m.Raw)
 	}
 }
 
@@ -131,6 +132,7 @@ func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
 	if a.Token != nil { // children may choose the same tokens
 		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
+	to, m = related(to, m)
 	s.send(to, false, m.WithID(own))
 }
 

@@ -46,6 +46,12 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
 	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep}
+	p.lapse = func() <-chan struct{} {
+		if p.news != nil {
+			return p.news.over
+		}
+		return s.follow(follow, l.ID).over
+	}
 	if i.HTTPURL != "" && (keep || i.PID == 0) { // else its process tells of its end, or there is none
 		p.news = s.follow(follow, l.ID)
 	}
@@ -100,6 +106,7 @@ type news struct {
 	mu   sync.Mutex
 	line string        // the last one that is not read
 	more chan struct{} // closed at the next one
+	over chan struct{} // closed when the lease was ended
 }
 
 // next returns a channel that is closed when there is more news.
@@ -140,7 +147,7 @@ func (n *news) read() string {
 
 // follow reads the news of a lease, until it has ended or the context ends.
 func (s *pooled) follow(ctx context.Context, lease string) *news {
-	n := &news{more: make(chan struct{})}
+	n := &news{more: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -149,7 +156,10 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 	s.work.Go(func() {
 		c, err := s.find(ctx)
 		if err != nil {
-			return // the lease ends with the service
+			if ctx.Err() == nil {
+				close(n.over) // the lease ends with the service
+			}
+			return
 		}
 		defer c.Close()
 		for after, ended := 0, false; !ended; {
@@ -159,11 +169,15 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 				Last  int      `json:"last"`
 			}
 			if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
+				if ctx.Err() == nil { // the service is gone
+					close(n.over)
+				}
 				return
 			}
 			after, ended = got.Last, got.Ended != ""
 			n.tell(got.Lines)
 		}
+		close(n.over)
 	})
 	return n
 }

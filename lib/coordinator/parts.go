@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"btools/lib/coordinator/tasks"
 )
 
 // virtuals are the virtual browsers of a host.
@@ -26,6 +28,7 @@ type virtual struct {
 	idle     *time.Timer
 	nap      *nap          // nil: it is never hibernated
 	gone     chan struct{} // closed when it has ended; nil: it is not to
+	over     chan struct{} // closed when its end begins
 	lost     string        // what has become of the one before, until that is told
 }
 
@@ -136,6 +139,11 @@ func (b partsOf) tryTakeEntered(w which) *lease {
 	return b.leaseOf(v, at)
 }
 
+// queue is where tasks wait for the one browser, or for a part of it.
+func (s *single) queue(session *Session, w which) tasks.Queue {
+	return tasks.Queue{Key: "part " + session.virtualName(w.session), Slots: 1}
+}
+
 // rest notes that a call on a virtual browser with a place has ended.
 func (b partsOf) rest(v *virtual) {
 	b.s.leave(v)
@@ -146,6 +154,7 @@ func (b partsOf) leaseOf(v *virtual, at *lease) *lease {
 	p := *at
 	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
 	p.release = func() { b.rest(v) }
+	p.lapse = func() <-chan struct{} { return v.over }
 	return &p
 }
 
@@ -166,7 +175,7 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 		if err := s.roomLocked(id); err != nil {
 			return nil, nil, err
 		}
-		v = &virtual{of: s, id: id, name: s.virtualName(id)}
+		v = &virtual{of: s, id: id, name: s.virtualName(id), over: make(chan struct{})}
 		v.nap = s.newNap(v)
 		if h.ended[id] {
 			delete(h.ended, id)
@@ -243,6 +252,7 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 	over := !h.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
 	if over {
 		v.gone = make(chan struct{})
+		close(v.over)
 		if len(h.ended) >= maxGiven {
 			clear(h.ended)
 		}
@@ -281,6 +291,7 @@ func (s *Session) endVirtual(id string) {
 	ending := v.gone
 	if ending == nil {
 		v.gone = make(chan struct{})
+		close(v.over)
 		if v.idle != nil {
 			v.idle.Stop()
 		}

@@ -22,6 +22,8 @@ type request struct {
 	expiry   atomic.Pointer[time.Timer] // ends it while it awaits input
 	dialect  dialect
 	audience audience
+	tasks    taskForm
+	task     *task // whose call it is; nil: it is the host's own
 }
 
 type (
@@ -60,6 +62,9 @@ func (s *Session) fault(req *request, err error) { s.finish(req, faultOf(req, er
 
 // faultOf is the answer to a request that has failed.
 func faultOf(req *request, err error) []byte {
+	if req.task != nil && errors.Is(err, errBrowserDied) {
+		err = errDisconnected
+	}
 	if req.Method == "tools/call" {
 		return jsonrpc.Response(req.ID, req.dialect.result(req.Method, faultResult(err)))
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (s *Session) execute(e effect) {
 			m, _ := jsonrpc.Parse(message)
 			message = m.WithID(e.ID)
 		}
-		s.send(e.ID, true, message)
+		s.reply(e.Request.Value, e.ID, message)
 	case pending.Release:
 		s.c.releasing.Go(e.Lease.Release)
 	case pending.Settle:
@@ -72,10 +73,18 @@ func (s *Session) execute(e effect) {
 		req.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
+		if req.task != nil {
+			s.askTask(req.task, e.Key, e.Questions)
+			return
+		}
 		s.send(e.ID, true, jsonrpc.Response(e.ID, req.dialect.inputRequired(req.Method, e.Key, e.Questions)))
 	case pending.Resume:
-		if t := e.Request.Value.expiry.Load(); t != nil {
+		req := e.Request.Value
+		if t := req.expiry.Load(); t != nil {
 			t.Stop()
+		}
+		if req.task != nil {
+			s.resumeTask(req.task)
 		}
 	case pending.Cancel:
 		e.Child.cancel(e.Number, e.Reason)
@@ -84,4 +93,13 @@ func (s *Session) execute(e effect) {
 	case pending.Refuse:
 		e.Child.in.Write(jsonrpc.Failure(e.ID, e.Err), false)
 	}
+}
+
+// reply sends the answer to a request to the host, or to the task whose call it is.
+func (s *Session) reply(req *request, id json.RawMessage, message []byte) {
+	if req.task != nil {
+		s.answerTask(req.task, message)
+		return
+	}
+	s.send(id, true, message)
 }

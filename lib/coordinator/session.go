@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/coordinator/pending"
+	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 )
 
@@ -34,6 +35,7 @@ type Session struct {
 	browsers        claims
 	virtuals        virtuals
 	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
+	version         atomic.Pointer[string]          // of the protocol, as agreed with the host; nil before
 	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
 	initializedOnce sync.Once                       // closes initialized
 
@@ -116,6 +118,7 @@ func (s *Session) Close() {
 	}
 	s.end()
 	s.apply(func(t *table) []effect { return t.ExpireAll() })
+	s.endTasks()
 	var wg sync.WaitGroup
 	for _, sup := range supervisors {
 		wg.Go(sup.stop)
@@ -131,6 +134,7 @@ func (s *Session) Close() {
 	}
 	s.requests.work.Wait()
 	s.c.large.results.Drop(s.name)
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { all.Drop(s.name) })
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)
 	s.c.mu.Unlock()
@@ -165,12 +169,23 @@ func (s *Session) handle(m *jsonrpc.Message, err error) {
 
 // request answers a request of the host, or starts what answers it.
 func (s *Session) request(m *jsonrpc.Message) {
-	req := &request{}
-	req.ID, req.Method, req.Token, req.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), req
-	s.c.choose(req, m)
+	req := s.newRequest(m)
 	req.turn = s.newTurn(m)
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, requestKey{}, req))
 	req.cancel = cancel
+	s.accept(ctx, m, req)
+}
+
+// newRequest is a message as a request that is to be answered.
+func (s *Session) newRequest(m *jsonrpc.Message) *request {
+	req := &request{}
+	req.ID, req.Method, req.Token, req.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), req
+	s.choose(req, m)
+	return req
+}
+
+// accept answers a request, or starts what answers it.
+func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) {
 	var err error
 	s.read(func(t *table) { err = t.Add(&req.Request) })
 	switch {
@@ -181,13 +196,13 @@ func (s *Session) request(m *jsonrpc.Message) {
 	}
 	if err != nil {
 		req.cancel()
-		s.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
+		s.reply(req, m.ID, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
 	if !req.dialect.admit(ctx, s, m, req) {
 		return
 	}
-	if m.Method == "tools/call" && s.fast(m, req) {
+	if m.Method == "tools/call" && (req.task == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
 		return
 	}
 	s.turns.add(req.turn, req.audience)
@@ -211,6 +226,8 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, req *reque
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
+	version := jsonrpc.GetString(result, "protocolVersion")
+	s.version.CompareAndSwap(nil, &version)
 	s.params.CompareAndSwap(nil, &params)
 	s.startAll(ofHandshake, false)
 	s.do(func() {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/coordinator/tasks"
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/state"
@@ -232,6 +234,24 @@ func (p *poolInfo) id(name string) string {
 		}
 	}
 	return name
+}
+
+// queue is where tasks wait for an instance that they name, or for the one that their
+// session keeps. Others take any that is free: as many of them run as there are
+// instances. What is not known yet is known when the task has its browser.
+func (s *pooled) queue(session *Session, w which) tasks.Queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := s.pools[w.pool]
+	key := "pool " + cmp.Or(info.Name, w.pool) + "/" + info.id(w.instance)
+	kept := info.Affinity == affinitySession
+	if w.instance == "" && !kept && len(info.Instances) > 0 {
+		return tasks.Queue{Key: key, Slots: len(info.Instances)}
+	}
+	if w.instance == "" || kept || s.types[info.Name+"/"+info.id(w.instance)].Virtual {
+		key += " " + session.name
+	}
+	return tasks.Queue{Key: key, Slots: 1}
 }
 
 // look updates what is known of pools and instances.

@@ -95,6 +95,9 @@ func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 			return jsonrpc.Errorf(headerMismatch, "%v", err)
 		}
 	}
+	if err := checkTaskHeader(h, m); err != nil {
+		return err
+	}
 	if m.Method != "tools/call" {
 		return nil
 	}
@@ -108,9 +111,23 @@ func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	return nil
 }
 
+// checkTaskHeader returns an error if a request about a task has the ID of another one
+// in its header.
+func checkTaskHeader(h http.Header, m *jsonrpc.Message) error {
+	if !grantedTasks.hasMethod(m.Method) {
+		return nil
+	}
+	said, id := h.Get(mcp.HeaderName), jsonrpc.GetString(m.Params, "taskId")
+	if decoded, ok := mcp.DecodeHeaderValue(said); !ok || decoded != id {
+		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's task is %q", mcp.HeaderName,
+			said, id)
+	}
+	return nil
+}
+
 // subjects are those of a request's parameters that its headers repeat.
 func subjects(params json.RawMessage) (some json.RawMessage) {
-	for _, name := range []string{"name", "uri", "arguments"} {
+	for _, name := range []string{"name", "uri", "arguments", "taskId"} {
 		if v := jsonrpc.Get(params, name); v != nil {
 			some = jsonrpc.Set(some, name, v)
 		}

@@ -121,19 +121,24 @@ func (c *Coordinator) makeOwn() {
 			if result, ok := v.(*mcp.CallToolResult); ok {
 				return result, nil
 			}
-			text, err := json.Marshal(v)
-			if err != nil {
-				return nil, err
-			}
-			result := mcp.NewToolResultStructured(v, string(text))
-			if b, ok := v.(*bulkResult); ok {
-				b.addTo(result)
-			}
-			return result, nil
+			return structured(v)
 		})
 		raw, _ := json.Marshal(tool)
 		c.ownTools = append(c.ownTools, raw)
 	}
+}
+
+// structured is the result of a tool of bmcp's own.
+func structured(v any) (*mcp.CallToolResult, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	result := mcp.NewToolResultStructured(v, string(text))
+	if b, ok := v.(*bulkResult); ok {
+		b.addTo(result)
+	}
+	return result, nil
 }
 
 func (c *Coordinator) isOwn(name string) bool { return c.own.GetTool(name) != nil }

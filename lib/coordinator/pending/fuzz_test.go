@@ -30,6 +30,9 @@ func FuzzEvents(f *testing.F) {
 				case Stop:
 					stopped[e.Request]++
 				case Answer:
+					if e.Request.Detached && e.Request.state != Ended {
+						t.Fatal("a detached request goes on after its answer")
+					}
 					if answered[e.Request]++; e.Message == nil {
 						silent[e.Request] = true
 					}
@@ -53,7 +56,8 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 		newRequest := func(id byte) *request {
-			return &request{ID: json.RawMessage(fmt.Sprint(id)), Method: "tools/call", MayAsk: id%4 != 0}
+			return &request{ID: json.RawMessage(fmt.Sprint(id)), Method: "tools/call", MayAsk: id%4 != 0,
+				Detached: id%7 == 3}
 		}
 		for n := 0; len(events) > 1; events = events[2:] {
 			n++

@@ -49,14 +49,17 @@ type Lease struct {
 // Request is a request of the host. The caller sets the exported fields before
 // Add; they may be read at any time, but for Level.
 type Request[C Child, V any] struct {
-	ID        json.RawMessage
-	Method    string
-	Subject   string          // what the request is about: it stays the same when the request is repeated
-	Token     json.RawMessage // of its progress; nil: the host wants none
-	MayAsk    bool            // the host may be asked by the answer to it
-	Level     int             // of the log messages that the host wants; that of the last repetition
-	Input     json.RawMessage // what the host answers, by key, before it is asked
-	Value     V               // the caller's
+	ID      json.RawMessage
+	Method  string
+	Subject string          // what the request is about: it stays the same when the request is repeated
+	Token   json.RawMessage // of its progress; nil: the host wants none
+	MayAsk  bool            // the host may be asked by the answer to it
+	Level   int             // of the log messages that the host wants; that of the last repetition
+	Input   json.RawMessage // what the host answers, by key, before it is asked
+	// Detached says that the host does not wait for the answer: it is given at once,
+	// also while the request awaits input.
+	Detached  bool
+	Value     V // the caller's
 	state     State
 	age       int // the number of the request in its table
 	child     C

@@ -269,3 +269,31 @@ func TestRepeat(t *testing.T) {
 		t.Errorf("%d are open", all.Len())
 	}
 }
+
+// A request that nobody waits for is answered also while it awaits input, or when it
+// has awaited that for too long.
+func TestDetached(t *testing.T) {
+	for name, end := range map[string]func(*table, *request) []effect{
+		"answered": func(all *table, r *request) []effect { return all.Finish(r, []byte("{}")) },
+		"expired":  func(all *table, r *request) []effect { return all.Expire(r, r.round) },
+	} {
+		all, c := newTable(), &child{alone: true}
+		r := &request{ID: json.RawMessage("1"), Method: "tools/call", MayAsk: true, Detached: true}
+		if err := all.Add(r); err != nil || !all.Relay(r, c, 1) {
+			t.Fatal(err)
+		}
+		kinds(t, name, askIn(all, c, "a"), Settle)
+		kinds(t, name, all.Settle(r), RequireInput)
+		if all.Len() > 0 {
+			t.Errorf("%s: the host waits for it", name)
+		}
+		want := []Kind{Resume, Stop, Answer}
+		if name == "expired" {
+			want = append(want, Cancel)
+		}
+		kinds(t, name, end(all, r), want...)
+		if !all.IsOver(r) {
+			t.Errorf("%s: it goes on", name)
+		}
+	}
+}

@@ -63,7 +63,14 @@ func (t *Table[C, V]) Add(r *Request[C, V]) error {
 }
 
 // Len is the number of requests that the host waits for.
-func (t *Table[C, V]) Len() int { return len(t.open) }
+func (t *Table[C, V]) Len() (n int) {
+	for _, r := range t.open {
+		if !r.Detached {
+			n++
+		}
+	}
+	return n
+}
 
 // Close has no further request added or asked about. It returns the requests
 // that the host waits for, which are to be answered.
@@ -138,6 +145,10 @@ func (t *Table[C, V]) Finish(r *Request[C, V], message []byte) (effects []Effect
 		return nil
 	}
 	switch {
+	case r.state == AwaitingInput && r.Detached:
+		effects = append(t.resume(r), t.effect(Stop, r)...)
+		r.state = Ended
+		effects = append(effects, Effect[C, V]{Kind: Answer, Request: r, ID: r.current(), Message: message})
 	case r.state == AwaitingInput && message != nil:
 		r.state, r.answer = Answered, message
 		effects = t.effect(Stop, r)

@@ -1,0 +1,375 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/coordinator/tasks"
+	"btools/lib/jsonrpc"
+)
+
+// A host can have the call of a tool executed as a task: the answer says only that it
+// has begun, and the result is fetched later. What is executed is the same call, under
+// an ID of its own, whose answer goes to the task instead of the host.
+
+// Bounds of tasks.
+const (
+	maxQueuedTasks = 100 // on one browser
+	maxKeptTasks   = 10_000
+	maxTaskBytes   = 256 << 20 // of the results of one host
+	taskTTL        = time.Hour
+	tasksInPage    = 100
+	pollTasks      = 500 * time.Millisecond // how often a host is to ask for a task
+)
+
+// Errors that end tasks.
+var (
+	errDisconnected = errors.New("INSTANCE_DISCONNECTED: the browser ended, was disconnected, or is not leased any " +
+		"more: a new task gets a new one")
+	errTaskCancelled = errors.New("the task was cancelled")
+	errUnanswered    = errors.New("the task was ended: nobody has answered what it asks")
+)
+
+// task is a call that is executed as a task.
+type task = tasks.Task[*taskCall]
+
+// taskCall is what is executed, and what comes of it. The fields below the first
+// group are under the lock of the coordinator's tasks.
+type taskCall struct {
+	s       *Session
+	call    *jsonrpc.Message // with an ID of its own
+	form    taskForm
+	own     bool          // a tool of bmcp's own
+	done    chan struct{} // closed when the answer is there
+	entered chan struct{} // closed when the browser is for this task alone
+
+	stop      func(error) // ends the execution; nil: it has not begun
+	answer    *jsonrpc.Message
+	questions map[string]json.RawMessage // that the host has to answer
+	key       string                     // of these
+}
+
+// taskTable are the tasks of all sessions: those of several may be for one browser.
+type taskTable struct {
+	mu    sync.Mutex
+	table tasks.Table[*taskCall]
+	timer *time.Timer // forgets old results; nil: there were none
+}
+
+// read reads the tasks, or changes them without consequences.
+func (t *taskTable) read(look func(*tasks.Table[*taskCall])) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	look(&t.table)
+}
+
+// expire forgets old results.
+func (t *taskTable) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.armLocked(t.table.Expire(time.Now()))
+}
+
+// armLocked has old results forgotten at a time; zero: never.
+func (t *taskTable) armLocked(at time.Time) {
+	switch {
+	case at.IsZero():
+	case t.timer == nil:
+		t.timer = time.AfterFunc(time.Until(at), t.expire)
+	default:
+		t.timer.Reset(time.Until(at))
+	}
+}
+
+func (t *taskTable) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// taskID is the ID of a task that a message with this ID of a request belongs to, "":
+// none.
+func taskID(id json.RawMessage) string {
+	const prefix = `"task `
+	if len(id) > len(prefix) && string(id[:len(prefix)]) == prefix {
+		return string(id[len(prefix) : len(id)-1])
+	}
+	return ""
+}
+
+// createTask answers the call of a tool by a task, which it begins or queues.
+func (s *Session) createTask(m *jsonrpc.Message, req *request) {
+	ttl, err := req.tasks.ttl(m.Params)
+	if err != nil {
+		s.fail(req, err)
+		return
+	}
+	name := jsonrpc.GetString(m.Params, "name")
+	t := &task{ID: rand.Text(), Owner: s.name, TTL: ttl}
+	call, err := jsonrpc.Parse(withParams(m, jsonrpc.Delete(m.Params, "task")).
+		WithID(json.RawMessage(`"task ` + t.ID + `"`)))
+	if err != nil {
+		s.fail(req, err)
+		return
+	}
+	t.Value = &taskCall{s: s, call: call, form: req.tasks, own: s.c.isOwn(name), done: make(chan struct{}),
+		entered: make(chan struct{})}
+	if t.Value.own {
+		t.Queue = s.c.Browsers.queue(s, bulkWhich(jsonrpc.Get(m.Params, "arguments")))
+	}
+	var begin bool
+	var created json.RawMessage
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+		if begin, err = all.Add(t, time.Now()); err == nil {
+			created = req.tasks.created(shownLocked(all, t))
+		}
+	})
+	switch {
+	case errors.Is(err, tasks.ErrFull):
+		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "%d tasks wait for this browser, and no more are taken: wait "+
+			"until one has ended, or cancel one", maxQueuedTasks)
+	case errors.Is(err, tasks.ErrTooMany):
+		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "%d tasks of this host are kept, and no more are taken",
+			maxKeptTasks)
+	}
+	if err != nil {
+		s.fail(req, err)
+		return
+	}
+	s.result(req, created)
+	if begin {
+		s.beginTask(t)
+	}
+}
+
+// beginTask begins the execution of a task. It does not wait for it.
+func (s *Session) beginTask(t *task) {
+	if !s.do(func() { s.execTask(t) }) {
+		s.c.endTask(t, faultAnswer(errEnded))
+	}
+}
+
+func (s *Session) execTask(t *task) {
+	v := t.Value
+	req := s.newRequest(v.call)
+	req.task, req.Detached = t, true
+	ctx, cancel := context.WithCancelCause(context.WithValue(s.ctx, requestKey{}, req))
+	req.cancel = func() { cancel(nil) }
+	stop := cancel
+	if !v.own {
+		stop = func(why error) {
+			s.apply(func(open *table) []effect {
+				return open.End(&req.Request, faultOf(req, why), why.Error())
+			})
+		}
+	}
+	var over bool
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+		over = all.State(t).Status.IsTerminal() || v.answer != nil // it was stopped meanwhile
+		v.stop = stop
+	})
+	if over {
+		cancel(nil)
+		s.c.endTask(t, s.neverRun(t, errTaskCancelled))
+		return
+	}
+	s.accept(ctx, v.call, req)
+}
+
+// faultAnswer is the answer to a call that has failed.
+func faultAnswer(err error) *jsonrpc.Message { return resultAnswer(faultResult(err)) }
+
+func resultAnswer(result json.RawMessage) *jsonrpc.Message {
+	m, _ := jsonrpc.Parse(jsonrpc.Response(json.RawMessage("0"), result))
+	return m
+}
+
+// neverRun is the answer to the call of a task that is not executed.
+func (s *Session) neverRun(t *task, why error) *jsonrpc.Message {
+	if t.Value.own {
+		if result := bulkNeverRun(jsonrpc.Get(t.Value.call.Params, "arguments"), why); result != nil {
+			return resultAnswer(s.newRequest(t.Value.call).dialect.result("tools/call", result))
+		}
+	}
+	return faultAnswer(why)
+}
+
+// answerTask ends a task with the answer to its call. A nil message is none.
+func (s *Session) answerTask(t *task, message []byte) {
+	if message == nil {
+		s.c.endTask(t, faultAnswer(errUnanswered))
+		return
+	}
+	if m, err := jsonrpc.Parse(message); err == nil { // it is ours, or was read already
+		s.c.endTask(t, m)
+	}
+}
+
+// endTask ends a task with its answer, and begins others that have waited for that.
+func (c *Coordinator) endTask(t *task, answer *jsonrpc.Message) {
+	status, message := tasks.Completed, ""
+	switch {
+	case answer.Error != nil:
+		status, message = tasks.Failed, jsonrpc.GetString(answer.Error, "message")
+	case string(jsonrpc.Get(answer.Result, "isError")) == "true":
+		status, message = t.Value.form.errorStatus(), firstLine(errorText(answer.Result))
+	}
+	var next tasks.Next[*taskCall]
+	var told bool
+	c.tasks.mu.Lock()
+	all := &c.tasks.table
+	select {
+	case <-t.Value.done: // the session's end was first
+		c.tasks.mu.Unlock()
+		return
+	default:
+	}
+	if told = !all.State(t).Status.IsTerminal(); message == "" {
+		message = all.State(t).Message // what its commands have come to
+	}
+	next = all.End(t, status, message, len(answer.Raw), time.Now())
+	t.Value.answer, t.Value.stop, t.Value.questions = answer, nil, nil
+	close(t.Value.done)
+	for _, other := range next.Enter {
+		close(other.Value.entered)
+	}
+	c.tasks.armLocked(all.Expire(time.Now()))
+	c.tasks.mu.Unlock()
+	if told {
+		t.Value.s.tellTask(t)
+	}
+	for _, other := range next.Begin {
+		other.Value.s.beginTask(other)
+	}
+}
+
+// stopTask gives a task its terminal status, and ends its execution.
+func (c *Coordinator) stopTask(t *task, status tasks.Status, why error) error {
+	var queued bool
+	var err error
+	var stop func(error)
+	c.tasks.read(func(all *tasks.Table[*taskCall]) {
+		queued, err = all.Stop(t, status, why.Error(), time.Now())
+		stop = t.Value.stop
+	})
+	if err != nil {
+		return err
+	}
+	t.Value.s.tellTask(t)
+	switch {
+	case queued:
+		c.endTask(t, t.Value.s.neverRun(t, why))
+	case stop != nil:
+		stop(why)
+	}
+	return nil
+}
+
+// disconnectTask fails the tasks that wait for the browser of one, which has ended.
+func (c *Coordinator) disconnectTask(t *task) {
+	var some []*task
+	c.tasks.read(func(all *tasks.Table[*taskCall]) { some = all.Behind(t) })
+	for _, other := range some {
+		var stop func(error)
+		c.tasks.read(func(*tasks.Table[*taskCall]) { stop = other.Value.stop })
+		if stop != nil {
+			stop(errDisconnected)
+		} else {
+			c.endTask(other, other.Value.s.neverRun(other, errDisconnected))
+		}
+	}
+}
+
+// noteTask changes what a task says of itself.
+func (s *Session) noteTask(t *task, status tasks.Status, message string) {
+	var changed bool
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { changed = all.Note(t, status, message, time.Now()) })
+	if changed {
+		s.tellTask(t)
+	}
+}
+
+// enterTask waits until a task is the only one on its browser.
+func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
+	var first bool
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { first = all.Enter(t, where) })
+	if first {
+		return nil
+	}
+	select {
+	case <-t.Value.entered:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// taskOf is the task that something is done for, nil if it is for none.
+func taskOf(ctx context.Context) *task {
+	if req, ok := ctx.Value(requestKey{}).(*request); ok {
+		return req.task
+	}
+	return nil
+}
+
+// askTask has the host of a task asked what a child asks, in place of the host of a
+// request. The task awaits its answers by tasks/update.
+func (s *Session) askTask(t *task, key string, questions map[string]json.RawMessage) {
+	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.key, t.Value.questions = key, questions })
+	s.noteTask(t, tasks.InputRequired, "")
+}
+
+// resumeTask notes that nothing is asked any more.
+func (s *Session) resumeTask(t *task) {
+	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.questions = nil })
+	s.noteTask(t, tasks.Working, "")
+}
+
+// endTasks ends the tasks of a session that ends. Those that are executed end with
+// their calls.
+func (s *Session) endTasks() {
+	var some []*task
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { some = all.Active(s.name) })
+	for _, t := range some {
+		s.c.endTask(t, faultAnswer(errEnded))
+	}
+}
+
+// errorText is what a result with isError says: what is wrong with the last command,
+// or a text.
+func errorText(result json.RawMessage) string {
+	text := ""
+	for e := range jsonrpc.Elements(jsonrpc.Get(result, "structuredContent", "errors")) {
+		text = jsonrpc.GetString(e, "error")
+	}
+	if text != "" {
+		return text
+	}
+	return firstText(result)
+}
+
+// firstLine is a text as the message of a task.
+func firstLine(text string) string {
+	const most = 500
+	for i, c := range text {
+		if c == '\n' || i > most {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// taskMessage says how many tasks are executed before one that waits.
+func taskMessage(ahead int) string {
+	if ahead == 0 {
+		return ""
+	}
+	return fmt.Sprintf("waits for %d before it on this browser", ahead)
+}
