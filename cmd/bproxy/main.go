@@ -15,7 +15,8 @@ import (
 )
 
 func main() {
-	const listen, browser, shared, lives, safety = "Port:", "Browser:", "Sessions:", "Life:", "Safety:"
+	const listen, browser, shared, joining, lives, safety = "Port:", "Browser:", "Sessions:", "Extension:", "Life:",
+		"Safety:"
 	const port = "[PORT]"
 	proxies := func(category string) []ucli.Flag {
 		return []ucli.Flag{
@@ -75,7 +76,17 @@ func main() {
 					Usage: "keep the downloads of each session in `DIR`/NAME, also after its end"},
 				&ucli.StringFlag{Name: "state", Category: shared,
 					Usage: "start each session with the logins of the state `NAME`"},
-			}, files(shared, "1GiB"), proxies(shared), flags.Owner(lives, ""), []ucli.Flag{
+			}, files(shared, "1GiB"), proxies(shared), []ucli.Flag{
+				&ucli.BoolFlag{Name: "extension", Category: joining,
+					Usage: "serve the browsers that join by the extension, and launch none; listens on port 3300 unless " +
+						"told otherwise"},
+				&ucli.StringFlag{Name: "ports", Category: joining, Value: "3301-3399",
+					Usage: "give each browser that joins the lowest free port of `A-B`"},
+				&ucli.BoolFlag{Name: "all-tabs", Category: joining,
+					Usage: "show clients all tabs of the browser, not only their own and those that the user shares"},
+				&ucli.StringFlag{Name: "pairing-file", Category: joining,
+					Usage: "keep the pairing code in `FILE` (default: in the user's state directory)"},
+			}, flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,
 					Usage: "stop the browser after `DURATION` without traffic from a client, even if one is connected"},
@@ -102,7 +113,15 @@ func main() {
 		About: "Prints its record as soon as it listens, and runs until it is stopped; with -- CMD, runs CMD against " +
 			"the port.",
 		Commands: []*cli.Command{
-			{Name: "list", Usage: "list the running proxies", Do: command.List},
+			{Name: "list", Usage: "list the running proxies, and the browsers that have joined by the extension",
+				Do: command.List},
+			{Name: "extension", Usage: "write the extension to a directory, from which a browser loads it unpacked",
+				ArgsUsage: "DIR", Do: command.Extension, Flags: []ucli.Flag{
+					&ucli.StringFlag{Name: "hub", DefaultText: "http://127.0.0.1:3300",
+						Usage: "have it look for the hub at `URL`"},
+					&ucli.BoolFlag{Name: "paired", Usage: "write the pairing code into it: its user enters none"},
+					&ucli.StringFlag{Name: "pairing-file", Usage: "take the pairing code from `FILE`"},
+				}},
 			{Name: "session", Usage: "list, create or end sessions of proxies with --isolate",
 				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions,
 				Flags: slices.Concat(proxies(""), files("", ""), []ucli.Flag{

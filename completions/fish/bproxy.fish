@@ -64,6 +64,12 @@ complete -c bproxy -l window-size -d 'W,H in pixels' -x
 complete -c bproxy -l env -d 'K=V for the browser' -x
 complete -c bproxy -l sandbox -d 'auto, on or off' -xa 'auto on off'
 complete -c bproxy -l isolate -d 'give each client a virtual browser'
+complete -c bproxy -l extension -d 'serve browsers that join by the extension'
+complete -c bproxy -l ports -d 'ports of the browsers that join' -x
+complete -c bproxy -l all-tabs -d 'show clients all tabs of the browser'
+complete -c bproxy -l pairing-file -d 'file with the pairing code' -rF
+complete -c bproxy -n '__fish_seen_subcommand_from extension' -l hub -d 'URL of the hub' -x
+complete -c bproxy -n '__fish_seen_subcommand_from extension' -l paired -d 'write the pairing code into it'
 complete -c bproxy -l session-grace -d 'time until an anonymous session ends' -x
 complete -c bproxy -l session-idle -d 'time until an unused session ends' -x
 complete -c bproxy -l hibernate -d 'time until a session without connections is hibernated' -x

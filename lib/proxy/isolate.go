@@ -37,23 +37,31 @@ func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
 	began := time.Now()
-	taken := &hijackRecorder{ResponseWriter: w}
+	taken := RecordHijack(w)
 	p.Sessions.ServeHTTP(taken, r)
-	if taken.conn != nil {
-		p.limit.Drop(taken.conn)
+	if conn := taken.Taken(); conn != nil {
+		p.limit.Drop(conn)
 	}
 	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
 
-// hijackRecorder records the connection that a handler hijacks.
-type hijackRecorder struct {
+// HijackRecorder records the connection that a handler hijacks.
+type HijackRecorder struct {
 	http.ResponseWriter
 	conn net.Conn
 }
 
-func (t *hijackRecorder) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+// RecordHijack returns a recorder for a request.
+func RecordHijack(w http.ResponseWriter) *HijackRecorder { return &HijackRecorder{ResponseWriter: w} }
 
-func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// Taken returns the connection that was hijacked; nil: none.
+func (t *HijackRecorder) Taken() net.Conn { return t.conn }
+
+// Unwrap returns the recorded writer.
+func (t *HijackRecorder) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// Hijack takes over the connection.
+func (t *HijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	t.conn = conn
 	return conn, buf, err

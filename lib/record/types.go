@@ -68,6 +68,8 @@ type Proxy struct {
 	Protocol string `json:"protocol,omitempty"`
 	// Isolated says that each client sees a session as its whole browser.
 	Isolated bool `json:"isolated,omitempty"`
+	// Extension says that its browsers join by an extension.
+	Extension bool `json:"extension,omitempty"`
 }
 
 // Lease is the right to an instance of a pool, the member "lease".
@@ -94,5 +96,10 @@ type Instance struct {
 	Headless      bool   `json:"headless"`
 	Sandbox       bool   `json:"sandbox"`         // the browser's own is on
 	Owner         string `json:"owner,omitempty"` // the program that it belongs to, such as "bpool A/0"
-	StartedAt     Time   `json:"started_at"`
+	// Source is "extension" if it has joined by its extension, else "".
+	Source    string `json:"source,omitempty"`
+	StartedAt Time   `json:"started_at"`
 }
+
+// FromExtension is the Source of an instance that has joined by its extension.
+const FromExtension = "extension"

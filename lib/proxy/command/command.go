@@ -40,6 +40,7 @@ var columns = []cli.Column{
 	{Head: "PORT", Field: "proxy.port"}, {Head: "PID", Field: "proxy.pid"}, {Head: "STATE", Field: "status.state"},
 	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"},
 	{Head: "WEBSOCKETS", Field: "status.websockets"},
+	{Head: "JOINED", Field: "joined.port"},
 	{Head: "ENDPOINT", Field: "proxy.http_url"},
 }
 
@@ -47,6 +48,12 @@ func schema() map[string]any { return cli.Schema(map[string]any{"status": proxy.
 
 // Run serves until it is stopped, or as long as a command runs.
 func Run(c *cli.Context) error {
+	if err := checkHub(c); err != nil {
+		return err
+	}
+	if c.Bool("extension") {
+		return runHub(c)
+	}
 	rec, err := c.FirstRecord("the browser will be the one that the options name, else the best that is installed")
 	if err != nil {
 		return err

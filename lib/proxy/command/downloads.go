@@ -58,6 +58,26 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 		}
 		return nil
 	}
+	open, err := openDownloads(c, dir)
+	if err != nil {
+		return err
+	}
+	p.Sessions.OpenDownloads = func(name string, s sessions.Settings, tell func(string, downloads.File),
+	) (*downloads.Files, error) {
+		if p.Foreign && name == p.Sessions.Default {
+			return nil, nil // the user works with that browser, and looks for the files where they always are
+		}
+		return open(name, s, tell)
+	}
+	return nil
+}
+
+// opener opens the downloads of a session.
+type opener func(name string, s sessions.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
+
+// openDownloads returns a function that keeps the downloads of a session in a
+// directory of its own.
+func openDownloads(c *cli.Context, dir *state.Dir) (opener, error) {
 	keep := c.String("downloads")
 	if c.IsSet("downloads") {
 		var err error
@@ -65,14 +85,10 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 			err = os.MkdirAll(keep, 0o700)
 		}
 		if err != nil {
-			return exit.Errorf(exit.Config, "cannot create the directory of the downloads: %v", err)
+			return nil, exit.Errorf(exit.Config, "cannot create the directory of the downloads: %v", err)
 		}
 	}
-	p.Sessions.OpenDownloads = func(name string, s sessions.Settings, tell func(string, downloads.File),
-	) (*downloads.Files, error) {
-		if p.Foreign && name == p.Sessions.Default {
-			return nil, nil // the user works with that browser, and looks for the files where they always are
-		}
+	return func(name string, s sessions.Settings, tell func(string, downloads.File)) (*downloads.Files, error) {
 		at, err := dir.Make(context.Background())
 		if err != nil {
 			return nil, err
@@ -85,8 +101,7 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 			o.Keep = filepath.Join(keep, name)
 		}
 		return downloads.New(o)
-	}
-	return nil
+	}, nil
 }
 
 // isNear reports whether the browser of another program runs on this machine.

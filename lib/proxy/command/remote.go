@@ -58,6 +58,14 @@ func List(c *cli.Context) error {
 		if err := out.Write(r); err != nil {
 			return err
 		}
+		if !isHub(p) {
+			continue
+		}
+		for _, r := range instancesOf(p) {
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
 	}
 	return out.Close()
 }
@@ -80,6 +88,12 @@ func Remote(method string) func(*cli.Context) error {
 				o.Browser = "" // the variable applies to programs that start a proxy
 			}
 			params = o
+		}
+		if r, err := onInstance(c, method); r != nil || err != nil {
+			if err == nil {
+				err = errors.Join(out.Write(r), out.Close())
+			}
+			return err
 		}
 		p, err := pickByArgument(c)
 		if err != nil {

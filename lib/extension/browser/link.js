@@ -1,0 +1,203 @@
+// The connection to the hub: registered, kept alive, made again when it was
+// lost.
+
+import {load, save, forRun} from './settings.js';
+
+const FIRST_RETRY = 500; // milliseconds, doubled after each failure
+const LAST_RETRY = 30_000;
+const SILENCE = 60_000; // the hub pings every 20 s
+const STOPPED = 4002; // the hub does not want the browser back
+
+const BADGES = {
+  connected: ['on', '#1a7f37'], connecting: ['…', '#9a6700'], unpaired: ['?', '#9a6700'], off: ['off', '#6e7781'],
+};
+
+export class Link {
+  state = 'connecting';
+  why = '';
+  #tabs;
+  #socket = null;
+  #retry = FIRST_RETRY;
+  #timer = 0;
+  #connecting = null;
+  #heard = 0;
+
+  constructor(tabs) {
+    this.#tabs = tabs;
+  }
+
+  // connect connects to the hub unless it is connected already.
+  connect() {
+    this.#connecting ??= this.#connect().finally(() => (this.#connecting = null));
+    return this.#connecting;
+  }
+
+  // restart connects with other settings.
+  async restart() {
+    this.#socket?.close(1000, 'the settings have changed');
+    await this.#ended();
+    this.#retry = FIRST_RETRY;
+    await this.connect();
+  }
+
+  // end disconnects until the user connects again.
+  async end(why) {
+    await save({off: true});
+    this.#socket?.close(4000, why);
+    await this.#ended();
+    this.#show('off', why);
+  }
+
+  // tell sends the hub an event.
+  tell(name, args) {
+    this.#send({type: 'event', name, args});
+  }
+
+  async #connect() {
+    if (this.#socket) {
+      if (Date.now() - this.#heard < SILENCE) return;
+      this.#socket.close(4001, 'the hub is silent');
+      await this.#ended();
+    }
+    const settings = await load();
+    if (settings.off) return this.#show('off', this.why);
+    if (!settings.code) return this.#show('unpaired', '');
+    this.#show('connecting', this.why);
+    try {
+      const place = await register(settings);
+      await save({instance: place.instanceId});
+      this.#open(place);
+    } catch (e) {
+      if (e.unpaired) return this.#show('unpaired', e.message);
+      this.#show('connecting', e.message);
+      this.#later();
+    }
+  }
+
+  #open({instanceId, websocketUrl}) {
+    const socket = new WebSocket(websocketUrl);
+    this.#socket = socket;
+    this.#heard = Date.now();
+    socket.onopen = async () => {
+      const hello = {type: 'hello', instanceId, browser: await describe(), tabs: await this.#tabs.count()};
+      socket.send(JSON.stringify(hello));
+    };
+    socket.onmessage = (event) => this.#receive(socket, JSON.parse(event.data));
+    socket.onclose = async (event) => {
+      if (this.#socket !== socket) return;
+      await this.#ended();
+      if (event.code === STOPPED) {
+        await save({off: true});
+        return this.#show('off', event.reason);
+      }
+      if (this.state === 'off') return;
+      this.#show('connecting', event.reason || 'the hub has ended');
+      this.#later();
+    };
+  }
+
+  async #receive(socket, message) {
+    this.#heard = Date.now();
+    switch (message.type) {
+      case 'welcome':
+        this.#retry = FIRST_RETRY;
+        chrome.alarms.create('reconnect', {periodInMinutes: 0.5});
+        this.#show('connected', '');
+        break;
+      case 'ping': // a message that the worker handles keeps it alive
+        socket.send(JSON.stringify({type: 'pong', tabs: await this.#tabs.count()}));
+        break;
+      case 'tool_call': {
+        const {id, name, args} = message;
+        let answer;
+        try {
+          answer = {type: 'tool_result', id, result: (await this.#tabs.call(name, args)) ?? {}};
+        } catch (e) {
+          answer = {type: 'tool_error', id, error: asError(e)};
+        }
+        if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(answer));
+        break;
+      }
+    }
+  }
+
+  #send(message) {
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
+  }
+
+  // ended leaves nothing of the clients behind, who are gone with the hub.
+  async #ended() {
+    this.#socket = null;
+    await this.#tabs.release();
+  }
+
+  #later() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.connect(), this.#retry * (0.5 + Math.random() / 2));
+    this.#retry = Math.min(2 * this.#retry, LAST_RETRY);
+    chrome.alarms.create('reconnect', {periodInMinutes: 0.5}); // the worker may be suspended before
+  }
+
+  #show(state, why) {
+    this.state = state;
+    this.why = why;
+    const [text, color] = BADGES[state];
+    chrome.action.setBadgeText({text});
+    chrome.action.setBadgeBackgroundColor({color});
+    chrome.action.setTitle({title: why ? `btools: ${state} (${why})` : `btools: ${state}`});
+  }
+}
+
+// register asks the hub for a place. Both sides prove that they know the
+// pairing code, without sending it.
+async function register({hub, code, instance, launch}) {
+  const {run} = await forRun();
+  const challenge = `${Date.now()}.${crypto.randomUUID()}`;
+  const window = await chrome.windows.getLastFocused().catch(() => null);
+  let answer;
+  try {
+    answer = await fetch(`${hub}/register`, {
+      method: 'POST',
+      headers: {'Content-Type': 'application/json'},
+      body: JSON.stringify({
+        userAgent: navigator.userAgent, windowId: window?.id ?? 0, instanceId: instance, run, launch, challenge,
+        proof: await prove(code, `register ${challenge}`),
+      }),
+    });
+  } catch {
+    throw new Error(`no hub answers at ${hub}`);
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (answer.status === 403) {
+    throw Object.assign(new Error(body.error?.message ?? 'the hub has another pairing code'), {unpaired: true});
+  }
+  if (!answer.ok) throw new Error(body.error?.message ?? `the hub answered ${answer.status}`);
+  if (body.proof !== (await prove(code, `hub ${challenge}`))) {
+    throw Object.assign(new Error('what answers there does not know the pairing code'), {unpaired: true});
+  }
+  if (new URL(body.websocketUrl).hostname !== '127.0.0.1') throw new Error('the hub names another computer');
+  return body;
+}
+
+async function prove(code, text) {
+  const bytes = new TextEncoder();
+  const key = await crypto.subtle.importKey('raw', bytes.encode(code), {name: 'HMAC', hash: 'SHA-256'}, false, ['sign']);
+  const sum = await crypto.subtle.sign('HMAC', key, bytes.encode(text));
+  return Array.from(new Uint8Array(sum), (b) => b.toString(16).padStart(2, '0')).join('');
+}
+
+async function describe() {
+  const {fullVersionList = []} = (await navigator.userAgentData?.getHighEntropyValues(['fullVersionList'])) ?? {};
+  return {userAgent: navigator.userAgent, versions: fullVersionList};
+}
+
+// asError returns a CDP error: chrome.debugger puts its JSON into the message.
+function asError(e) {
+  try {
+    const {code, message, data} = JSON.parse(e.message);
+    if (typeof code === 'number') return {code, message, data};
+  } catch {
+    // It is plain text.
+  }
+  return {code: -32000, message: e.message};
+}

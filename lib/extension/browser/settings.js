@@ -1,0 +1,35 @@
+// The settings that outlive the worker, and the state that outlives it only
+// within one run of the browser.
+
+// bundled are the settings that came with the extension's files, if a program
+// wrote them for this browser alone.
+let bundled;
+
+// load returns {hub, code, launch, instance, off}: the hub's address, the
+// pairing code, the mark of the program that launched the browser, the
+// instance's ID, and whether the user has disconnected the browser.
+export async function load() {
+  bundled ??= await (await fetch(chrome.runtime.getURL('config.json'))).json();
+  const own = await chrome.storage.local.get(['hub', 'code', 'instance', 'off']);
+  for (const name of Object.keys(own)) if (own[name] === null) delete own[name];
+  return {...bundled, ...own};
+}
+
+export async function save(changes) {
+  await chrome.storage.local.set(changes);
+}
+
+// forRun returns {run, opened}: a mark of this run of the browser, and the tabs
+// that were opened for clients.
+export async function forRun() {
+  let {run, opened} = await chrome.storage.session.get(['run', 'opened']);
+  if (!run) {
+    run = crypto.randomUUID();
+    await chrome.storage.session.set({run});
+  }
+  return {run, opened: opened ?? []};
+}
+
+export async function saveOpened(opened) {
+  await chrome.storage.session.set({opened});
+}

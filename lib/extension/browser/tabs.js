@@ -1,0 +1,219 @@
+// The tabs that clients may use: those that were opened for them, those that
+// these opened, and those that the user shares. All others are out of reach,
+// unless the hub was started with --all-tabs.
+
+import {saveOpened} from './settings.js';
+
+const PROTOCOL = '1.3';
+const SHAREABLE = /^(https?|file|data|blob|view-source):|^about:blank/;
+
+export class Tabs {
+  #opened = new Map(); // the group's key, by tab
+  #shared = new Set();
+  #attached = new Map(); // a promise, by tab
+  #groups = new Map(); // the tab group, by key
+  #all = false;
+  #tell = () => {};
+
+  // listen reports events with tell; cancel is called when the user ends
+  // debugging.
+  listen(tell, cancel) {
+    this.#tell = tell;
+    chrome.debugger.onEvent.addListener(({tabId, sessionId}, method, params) => {
+      this.#tell('cdp', {tabId, sessionId, method, params});
+    });
+    chrome.debugger.onDetach.addListener(({tabId}, reason) => {
+      this.#attached.delete(tabId);
+      if (reason === 'canceled_by_user') cancel();
+      else this.#tell('detached', {tabId, reason});
+    });
+    chrome.webNavigation.onCreatedNavigationTarget.addListener(({sourceTabId, tabId}) => {
+      this.#adopt(tabId, sourceTabId);
+    });
+    chrome.tabs.onCreated.addListener((tab) => {
+      // Not for the empty page of a new tab, which the user has opened.
+      if (tab.openerTabId && !tab.pendingUrl?.startsWith('chrome:')) this.#adopt(tab.id, tab.openerTabId);
+      else if (this.#all) this.#report(tab.id);
+    });
+    chrome.tabs.onUpdated.addListener((tabId, change) => {
+      if ((change.url !== undefined || change.title !== undefined) && this.isUsed(tabId)) this.#report(tabId);
+    });
+    chrome.tabs.onRemoved.addListener((tabId) => {
+      const used = this.isUsed(tabId);
+      this.#shared.delete(tabId);
+      this.#attached.delete(tabId);
+      if (this.#opened.delete(tabId)) this.#saveOpened();
+      if (used) this.#tell('removed', {tabId});
+    });
+    chrome.downloads.onCreated.addListener(({id, url, finalUrl}) => this.#tell('download', {id, url, finalUrl}));
+  }
+
+  isShared(tabId) { return this.#shared.has(tabId); }
+  isUsed(tabId) { return this.#all || this.#opened.has(tabId) || this.#shared.has(tabId); }
+
+  async isShareable(tabId) {
+    const tab = await chrome.tabs.get(tabId).catch(() => null);
+    return SHAREABLE.test(tab?.url ?? '');
+  }
+
+  // count returns the number of tabs that clients may use.
+  async count() {
+    return this.#all ? (await chrome.tabs.query({})).length : this.#opened.size + this.#shared.size;
+  }
+
+  async share(tabId) {
+    if (!(await this.isShareable(tabId))) throw new Error('Chrome keeps this page from extensions');
+    this.#shared.add(tabId);
+    await this.#report(tabId);
+  }
+
+  async unshare(tabId) {
+    if (!this.#shared.delete(tabId)) return;
+    await this.#detach(tabId);
+    this.#tell('removed', {tabId});
+  }
+
+  // release closes what was opened for clients, and detaches from the rest.
+  async release() {
+    const opened = [...this.#opened.keys()];
+    this.#opened.clear();
+    this.#groups.clear();
+    this.#all = false;
+    await Promise.allSettled([...this.#attached.keys()].map((tabId) => this.#detach(tabId)));
+    await this.closeLeft(opened);
+    await this.#saveOpened();
+  }
+
+  async closeLeft(tabIds) {
+    await Promise.allSettled(tabIds.map((tabId) => chrome.tabs.remove(tabId)));
+  }
+
+  // call does what the hub asks for.
+  async call(name, args) {
+    const method = this.#calls[name];
+    if (!method) throw new Error(`there is no call ${name}`);
+    if (args?.tabId !== undefined && !this.isUsed(args.tabId)) throw new Error('No target with given id found');
+    return method.call(this, args ?? {});
+  }
+
+  #calls = {
+    // cdp sends a command to a tab, or to a frame or a worker in it.
+    async cdp({tabId, sessionId, method, params}) {
+      const ready = this.#attached.get(tabId) ?? this.#attach(tabId);
+      await ready;
+      return chrome.debugger.sendCommand(sessionId ? {tabId, sessionId} : {tabId}, method, params);
+    },
+    async list({all}) {
+      this.#all = Boolean(all);
+      const known = (await chrome.tabs.query({})).filter((tab) => this.isUsed(tab.id));
+      const targets = await chrome.debugger.getTargets();
+      return {tabs: known.filter((tab) => SHAREABLE.test(tab.url)).map((tab) => this.#describe(tab, targets))};
+    },
+    async open({group, title}) {
+      const tab = await create();
+      this.#opened.set(tab.id, group);
+      await this.#saveOpened();
+      await Promise.all([this.#attach(tab.id), this.#gather(tab, group, title)]);
+      return this.#describe(await chrome.tabs.get(tab.id), await chrome.debugger.getTargets());
+    },
+    async close({tabId}) {
+      await chrome.tabs.remove(tabId);
+    },
+    async activate({tabId}) {
+      const tab = await chrome.tabs.update(tabId, {active: true});
+      await chrome.windows.update(tab.windowId, {focused: true});
+    },
+    async detach({tabId}) {
+      await this.#detach(tabId);
+    },
+    async window({tabId, windowId, bounds}) {
+      const id = windowId ?? (await chrome.tabs.get(tabId)).windowId;
+      if (bounds) await chrome.windows.update(id, bounds);
+      const {left, top, width, height, state} = await chrome.windows.get(id);
+      return {windowId: id, bounds: {left, top, width, height, windowState: state}};
+    },
+    async downloads({id}) {
+      return {items: await chrome.downloads.search({id})};
+    },
+    async eraseDownload({id}) {
+      await chrome.downloads.removeFile(id).catch(() => {});
+      await chrome.downloads.erase({id});
+    },
+    async cancelDownload({id}) {
+      await chrome.downloads.cancel(id);
+    },
+  };
+
+  // adopt takes over a tab that a page of a client has opened.
+  async #adopt(tabId, openerId) {
+    if (this.#opened.has(tabId)) return;
+    const group = this.#opened.get(openerId);
+    if (group === undefined && !this.#shared.has(openerId) && !this.#all) return;
+    this.#opened.set(tabId, group ?? '');
+    try {
+      await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
+      const tab = await chrome.tabs.get(tabId);
+      this.#tell('tab', {...this.#describe(tab, await chrome.debugger.getTargets()), openerTabId: openerId});
+      if (group !== undefined) await this.#gather(tab, group);
+    } catch {
+      // It is gone already, or Chrome keeps its page from extensions.
+    }
+  }
+
+  // gather puts a tab into the group of its client.
+  async #gather(tab, key, title) {
+    try {
+      const groupId = this.#groups.get(key);
+      if (groupId !== undefined) {
+        await chrome.tabs.group({tabIds: [tab.id], groupId});
+        return;
+      }
+      const made = await chrome.tabs.group({tabIds: [tab.id], createProperties: {windowId: tab.windowId}});
+      this.#groups.set(key, made);
+      await chrome.tabGroups.update(made, {title: title ?? 'btools', color: 'cyan'});
+    } catch {
+      this.#groups.delete(key); // the user has closed it, or the window has no groups
+    }
+  }
+
+  async #report(tabId) {
+    const tab = await chrome.tabs.get(tabId).catch(() => null);
+    if (tab && SHAREABLE.test(tab.url)) {
+      this.#tell('tab', this.#describe(tab, await chrome.debugger.getTargets()));
+    }
+  }
+
+  #describe(tab, targets) {
+    return {
+      tabId: tab.id, targetId: targets.find((t) => t.tabId === tab.id)?.id, url: tab.url, title: tab.title,
+      windowId: tab.windowId, openerTabId: tab.openerTabId, group: this.#opened.get(tab.id),
+      shared: this.#shared.has(tab.id),
+    };
+  }
+
+  #attach(tabId) {
+    const known = this.#attached.get(tabId);
+    if (known) return known;
+    const attached = chrome.debugger.attach({tabId}, PROTOCOL);
+    this.#attached.set(tabId, attached);
+    attached.catch(() => this.#attached.delete(tabId));
+    return attached;
+  }
+
+  async #detach(tabId) {
+    if (this.#attached.delete(tabId)) await chrome.debugger.detach({tabId}).catch(() => {});
+  }
+
+  #saveOpened() {
+    return saveOpened([...this.#opened.keys()]);
+  }
+}
+
+// create opens a blank tab in the background.
+async function create() {
+  const window = await chrome.windows.getLastFocused({windowTypes: ['normal']}).catch(() => null);
+  if (window?.type === 'normal') {
+    return chrome.tabs.create({url: 'about:blank', active: false, windowId: window.id});
+  }
+  return (await chrome.windows.create({url: 'about:blank', focused: false})).tabs[0];
+}

@@ -1,0 +1,251 @@
+package upstream
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"btools/lib/jsonrpc"
+)
+
+// cdpArgs are the arguments of the extension's call cdp.
+func cdpArgs(tab int64, child, method string, params json.RawMessage) json.RawMessage {
+	out := make([]byte, 0, len(params)+len(method)+96)
+	out = strconv.AppendInt(append(out, `{"tabId":`...), tab, 10)
+	if child != "" {
+		out = strconv.AppendQuote(append(out, `,"sessionId":`...), child)
+	}
+	out = strconv.AppendQuote(append(out, `,"method":`...), method)
+	out = append(append(out, `,"params":`...), params...)
+	return append(out, '}')
+}
+
+// commandLocked executes a command on a session with a tab.
+func (s *session) commandLocked(k command) {
+	c, t := s.conn, s.tab
+	domain, verb, _ := strings.Cut(k.method, ".")
+	switch {
+	case k.method == "Target.setAutoAttach":
+		s.autoAttachLocked(k)
+		return
+	case k.method == "Runtime.runIfWaitingForDebugger" && s.child == "":
+		if t.start != "" {
+			raw, _ := json.Marshal(map[string]string{"url": t.start})
+			t.start = ""
+			s.forwardLocked("Page.navigate", raw, nil)
+		}
+		c.reply(k, nil, nil)
+		return
+	case isRootMethod(k.method):
+		c.rootLocked(k, s)
+		return
+	case k.method == "Page.close" && s.child == "":
+		k.method = "Target.closeTarget"
+		c.targetLocked(k, s)
+		return
+	case k.method == "Emulation.setFocusEmulationEnabled" && !t.started && !t.opened:
+		// A tab of the user shows that it is debugged only when it is used.
+		t.later = append(t.later, [2]string{k.method, string(k.params)})
+		c.reply(k, nil, nil)
+		return
+	}
+	p := t.pastLocked(s.child)
+	var then func()
+	switch verb {
+	case "enable":
+		then = s.enableLocked(p, domain)
+	case "disable":
+		if s.enabled[domain] {
+			delete(s.enabled, domain)
+			if p.enabled[domain]--; p.enabled[domain] > 0 {
+				c.reply(k, nil, nil)
+				return
+			}
+			delete(p.enabled, domain)
+		}
+	}
+	s.forwardLocked(k.method, k.params, func(result json.RawMessage, err error) {
+		b := c.browser
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if s.over {
+			return // as Chrome, which answers no session that has ended
+		}
+		if err == nil && then != nil {
+			then()
+		}
+		if err == nil && k.method == "Page.addScriptToEvaluateOnNewDocument" {
+			s.scripts = append(s.scripts, jsonrpc.GetString(result, "identifier"))
+		}
+		c.reply(k, result, err)
+	})
+}
+
+// enableLocked notes that a session wants the events of a domain. It returns
+// what Chrome would have told it before the answer, and does not as another
+// session has enabled the domain before.
+func (s *session) enableLocked(p *past, domain string) func() {
+	if s.enabled[domain] {
+		return nil
+	}
+	s.enabled[domain] = true
+	p.enabled[domain]++
+	if p.enabled[domain] == 1 || domain != "Runtime" {
+		return nil
+	}
+	return func() {
+		for _, id := range p.order {
+			s.conn.event(s.id, "Runtime.executionContextCreated", p.contexts[id])
+		}
+	}
+}
+
+// autoAttachLocked attaches a session to what is below its page, and tells it
+// of what is known already.
+func (s *session) autoAttachLocked(k command) {
+	p := s.tab.pastLocked(s.child)
+	s.auto = string(jsonrpc.Get(k.params, "autoAttach")) == "true"
+	others := false
+	for o := range s.tab.sessions {
+		others = others || o != s && o.auto && o.child == s.child
+	}
+	if others {
+		if s.auto {
+			for child, params := range p.children {
+				s.childLocked(child, params)
+			}
+		}
+		s.conn.reply(k, nil, nil)
+		return
+	}
+	s.forwardLocked(k.method, k.params, func(result json.RawMessage, err error) {
+		b := s.conn.browser
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !s.over {
+			s.conn.reply(k, result, err)
+		}
+	})
+}
+
+// childLocked tells a session about a frame or a worker below its page.
+func (s *session) childLocked(child string, params json.RawMessage) {
+	own := newSession(s.conn, s.tab, child, s.id)
+	own.target = jsonrpc.GetString(params, "targetInfo", "targetId")
+	own.id = child + "." + strconv.Itoa(len(s.conn.sessions)) + "." + s.id
+	s.conn.sessions[own.id] = own
+	params = jsonrpc.Set(params, "sessionId", quote(own.id))
+	info := jsonrpc.Set(jsonrpc.Get(params, "targetInfo"), "browserContextId", quote(s.tab.context))
+	s.conn.event(s.id, "Target.attachedToTarget", jsonrpc.Set(params, "targetInfo", info))
+}
+
+func quote(s string) json.RawMessage {
+	b, _ := json.Marshal(s)
+	return b
+}
+
+func (t *tab) pastLocked(child string) *past {
+	p := t.memory[child]
+	if p == nil {
+		p = newPast()
+		t.memory[child] = p
+	}
+	return p
+}
+
+// forwardLocked sends a command to chrome.debugger. done may be nil.
+func (s *session) forwardLocked(method string, params json.RawMessage, done func(json.RawMessage, error)) {
+	b, t := s.conn.browser, s.tab
+	if done == nil {
+		done = func(json.RawMessage, error) {}
+	}
+	if !t.started {
+		t.started = true
+		for _, l := range t.later {
+			b.link.Begin("cdp", cdpArgs(t.id, "", l[0], json.RawMessage(l[1])), true, func(json.RawMessage, error) {})
+		}
+		t.later = nil
+	}
+	if !t.pages { // downloads are told about with the events of the page
+		t.pages = true
+		b.link.Begin("cdp", cdpArgs(t.id, "", "Page.enable", json.RawMessage("{}")), true,
+			func(json.RawMessage, error) {})
+	}
+	if s.child == "" && method == "Page.disable" {
+		done(nil, nil)
+		return
+	}
+	b.link.Begin("cdp", cdpArgs(t.id, s.child, method, params), true, done)
+}
+
+// cdpLocked handles an event of chrome.debugger.
+func (b *Browser) cdpLocked(args json.RawMessage) {
+	t := b.tabs[number(args, "tabId")]
+	if t == nil {
+		return
+	}
+	child, method, params := jsonrpc.GetString(args, "sessionId"), jsonrpc.GetString(args, "method"),
+		jsonrpc.Get(args, "params")
+	p := t.pastLocked(child)
+	switch method {
+	case "Target.attachedToTarget":
+		t.attachedLocked(p, child, params)
+		return
+	case "Target.detachedFromTarget":
+		t.detachedLocked(p, jsonrpc.GetString(params, "sessionId"))
+		return
+	case "Runtime.executionContextCreated":
+		id := string(jsonrpc.Get(params, "context", "id"))
+		if p.contexts[id] == nil {
+			p.order = append(p.order, id)
+		}
+		p.contexts[id] = params
+	case "Runtime.executionContextDestroyed":
+		p.dropContext(string(jsonrpc.Get(params, "executionContextId")))
+	case "Runtime.executionContextsCleared":
+		clear(p.contexts)
+		p.order = nil
+	case "Page.downloadWillBegin":
+		b.downloadBegunLocked(t, params)
+	case "Page.downloadProgress":
+		b.downloadProgressLocked(params)
+	}
+	domain, _, _ := strings.Cut(method, ".")
+	for s := range t.sessions {
+		if s.child == child && (s.enabled[domain] || p.enabled[domain] == 0 && domain != "Page") {
+			s.conn.event(s.id, method, params)
+		}
+	}
+}
+
+func (p *past) dropContext(id string) {
+	delete(p.contexts, id)
+	for i, o := range p.order {
+		if o == id {
+			p.order = append(p.order[:i:i], p.order[i+1:]...)
+			return
+		}
+	}
+}
+
+// attachedLocked tells all sessions with auto-attach of a new child.
+func (t *tab) attachedLocked(p *past, parent string, params json.RawMessage) {
+	child := jsonrpc.GetString(params, "sessionId")
+	p.children[child] = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("false"))
+	for s := range t.sessions {
+		if s.auto && s.child == parent {
+			s.childLocked(child, params)
+		}
+	}
+}
+
+// detachedLocked ends the sessions with a child that is gone.
+func (t *tab) detachedLocked(p *past, child string) {
+	delete(p.children, child)
+	for s := range t.sessions {
+		if s.child == child {
+			s.endLocked(true)
+		}
+	}
+	delete(t.memory, child)
+}

@@ -1,0 +1,502 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/exit"
+	"btools/lib/extension"
+	"btools/lib/extension/endpoint"
+	"btools/lib/extension/hub"
+	"btools/lib/flags"
+	"btools/lib/guard"
+	"btools/lib/lifetime"
+	"btools/lib/proxy"
+	"btools/lib/record"
+	"btools/lib/run"
+	"btools/lib/state"
+	statecommand "btools/lib/states/command"
+	"btools/lib/systemd"
+	"btools/lib/virtual/sessions"
+)
+
+// Joined is the member "joined" of the record of a browser that has joined by
+// its extension.
+type Joined struct {
+	Port         int         `json:"port"` // of the extension's own connection
+	UserAgent    string      `json:"user_agent"`
+	WindowID     int         `json:"window_id"`
+	ConnectedAt  record.Time `json:"connected_at"`
+	LastActivity record.Time `json:"last_activity"`
+	Tabs         int         `json:"tabs"` // that clients may use
+}
+
+// hubOnly are the flags that need --extension.
+var hubOnly = []string{"ports", "all-tabs", "pairing-file"}
+
+// notForHub are the flags that have no effect on browsers that join.
+var notForHub = []string{"direct", "trace", "launch", "target", "browser", "headless", "no-headless", "profile",
+	"isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass", "state", "eager", "idle",
+	"idle-by", "health-interval", "health-timeout", "timeout"}
+
+// checkHub refuses flags that do not go together.
+func checkHub(c *cli.Context) error {
+	if !c.Bool("extension") {
+		for _, f := range hubOnly {
+			if c.IsSet(f) {
+				return c.UsageError("--%s needs --extension", f)
+			}
+		}
+		return nil
+	}
+	for _, f := range notForHub {
+		if c.Given(f) {
+			return c.UsageError("--%s has no effect on a browser that joins by its extension", f)
+		}
+	}
+	return nil
+}
+
+// extensionHub is a running hub.
+type extensionHub struct {
+	server *endpoint.Server
+	http   *http.Server
+	limit  guard.Limit
+	record *record.Record
+	proxy  record.Proxy
+	dir    *state.Dir
+	log    *slog.Logger
+}
+
+// joinDefault is where the extension looks for a hub.
+var joinDefault = net.JoinHostPort("127.0.0.1", strconv.Itoa(extension.DefaultPort))
+
+// runHub serves browsers that join by the extension until it is stopped, or as
+// long as a command runs.
+func runHub(c *cli.Context) error {
+	out, err := c.Output(columns, schema(), nil)
+	if err != nil {
+		return err
+	}
+	cmd := ""
+	if c.Command != nil {
+		if cmd, err = run.Find(c.Command); err != nil {
+			return err
+		}
+	}
+	h, err := newHub(c)
+	if err != nil {
+		return err
+	}
+	owner, err := flags.ReadOwner(c)
+	if err != nil {
+		return err
+	}
+	addr := c.String("listen")
+	if addr == "" {
+		addr = joinDefault
+	}
+	l, err := flags.Listen(c, "listen", addr)
+	if err != nil {
+		return err
+	}
+	at := l.Addr().(*net.TCPAddr)
+	if !at.IP.IsLoopback() {
+		l.Close()
+		return c.UsageError("--extension listens on loopback addresses only, not on %s", at.IP)
+	}
+	h.server.Hub.Host = at.IP.String()
+	h.record = withProxy(nil, at, record.CDP, false)
+	h.record.Get("proxy", &h.proxy)
+	h.proxy.Extension = true
+	h.record.MustSet("proxy", h.proxy)
+
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	if cmd == "" {
+		lifetime.Signals(stop)
+		signal.Ignore(syscall.SIGPIPE)
+	}
+	owner.Watch(ctx, stop)
+	reg, err := (&service{record: h.record, dir: h.dir}).registration(c, c.State())
+	if err != nil {
+		l.Close()
+		return err
+	}
+	h.server.Start()
+	if err := reg.Open(ctx); err != nil {
+		l.Close()
+		return err
+	}
+	defer func() {
+		for _, err := range []error{h.dir.Remove(), reg.Close()} { // in this order: the entry names the directory
+			if err != nil {
+				c.Log.Warn(err.Error())
+			}
+		}
+	}()
+	reg.Serve(h.handle)
+	served := make(chan error, 1)
+	go func() { served <- h.serve(ctx, l) }()
+	if cmd == "" {
+		notify := systemd.NewNotifier()
+		defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
+		if err = errors.Join(out.Write(h.record), out.Close()); err == nil {
+			notify.Tell("READY=1")
+			return <-served
+		}
+	} else {
+		err = h.runCommand(ctx, c, cmd)
+	}
+	stop(nil)
+	if serveErr := <-served; err == nil {
+		err = serveErr
+	}
+	return err
+}
+
+// newHub returns a hub with the settings of the flags.
+func newHub(c *cli.Context) (*extensionHub, error) {
+	first, last, err := readPorts(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Int("max-sessions") < 1 || c.Int("tab-limit") < 0 || c.Int("max-connections") < 1 {
+		return nil, c.UsageError("--max-sessions and --max-connections must be 1 or more, and --tab-limit 0 or more")
+	}
+	if err := checkDurations(c, "session-grace", "session-idle", "session-throttle", "stop-timeout"); err != nil {
+		return nil, err
+	}
+	code, err := readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	h := &extensionHub{dir: state.NewDir(), log: c.Log}
+	h.limit.Max, h.limit.Flag = c.Int("max-connections"), "max-connections"
+	h.server = &endpoint.Server{
+		Hub:     &hub.Hub{Code: code, First: first, Last: last, Version: cli.Release, Log: c.Log},
+		Guard:   guard.Guard{Origins: c.StringSlice("allow-origin")},
+		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,
+		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
+		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit"),
+			ThrottleMS: milliseconds(c.Duration("session-throttle"))},
+	}
+	if h.server.Guard.Token, err = flags.ReadToken(c); err != nil {
+		return nil, err
+	}
+	if err := readDownloads(c, &h.server.Defaults); err != nil {
+		return nil, err
+	}
+	if h.server.OpenDownloads, err = openDownloads(c, h.dir); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// readPorts reads --ports.
+func readPorts(c *cli.Context) (first, last int, err error) {
+	from, to, _ := strings.Cut(c.String("ports"), "-")
+	first, err1 := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	if err1 != nil || err2 != nil || first < 1 || last > 65535 || first > last {
+		return 0, 0, c.UsageError("--ports must be a range such as 3301-3399, not %q", c.String("ports"))
+	}
+	return first, last, nil
+}
+
+// codePath returns the path of the file with the pairing code.
+func codePath(c *cli.Context) (string, error) {
+	if c.IsSet("pairing-file") {
+		return c.String("pairing-file"), nil
+	}
+	store, err := statecommand.Store(c)
+	if err != nil {
+		return "", exit.Errorf(exit.Config, "there is no place for the pairing code: set HOME, or use --pairing-file")
+	}
+	return filepath.Join(filepath.Dir(store.Dir), "pairing-code"), nil
+}
+
+// readCode reads the pairing code. A new one is printed on standard error, and
+// so is any if somebody starts the hub on a terminal.
+func readCode(c *cli.Context) (extension.Code, error) {
+	path, err := codePath(c)
+	if err != nil {
+		return "", err
+	}
+	code, made, err := extension.LoadCode(path)
+	if err != nil {
+		return "", exit.Errorf(exit.Config, "%v", err)
+	}
+	if made || c.AtTerminal() {
+		fmt.Fprintf(c.Messages, "bproxy: the pairing code is %v (kept in %s)\n", code, path)
+	}
+	return code, nil
+}
+
+// serve serves the port until the context ends. Browsers are told why their
+// connections end.
+func (h *extensionHub) serve(ctx context.Context, l net.Listener) error {
+	h.http = &http.Server{Handler: http.HandlerFunc(h.answer), ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: h.limit.State,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
+	failed := make(chan error, 1)
+	go func() { failed <- h.http.Serve(h.limit.Listener(l)) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	h.server.Close()
+	h.http.Close()
+	return err
+}
+
+// answer answers a request, and counts its connection until a WebSocket on it
+// has ended.
+func (h *extensionHub) answer(w http.ResponseWriter, r *http.Request) {
+	taken := proxy.RecordHijack(w)
+	h.server.ServeHTTP(taken, r)
+	if conn := taken.Taken(); conn != nil {
+		h.limit.Drop(conn)
+	}
+}
+
+// runCommand runs a command with the first browser that joins.
+func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd string) error {
+	patience := time.AfterFunc(2*time.Second, func() {
+		c.Log.Info("waiting for a browser to join by its extension")
+	})
+	l, err := h.server.Hub.Await(ctx, func(hub.Info) bool { return true })
+	patience.Stop()
+	if err != nil {
+		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
+	}
+	i := h.instance(l.Instance.ID, record.Now())
+	return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL,
+		Protocol: i.Protocol}, c.Duration("stop-timeout"), nil)
+}
+
+// instance returns the member "instance" of a browser that has joined.
+func (h *extensionHub) instance(id string, since record.Time) record.Instance {
+	below := "/session/" + id
+	return record.Instance{ID: id, Protocol: record.CDP, Host: h.proxy.Host, Port: h.proxy.Port,
+		HTTPURL: h.proxy.HTTPURL + below,
+		WSURL:   strings.Replace(h.proxy.HTTPURL, "http", "ws", 1) + below + "/devtools/browser",
+		Source:  record.FromExtension, StartedAt: since}
+}
+
+// instances returns the records of the connected browsers.
+func (h *extensionHub) instances() []*record.Record {
+	all := []*record.Record{}
+	for _, i := range h.server.Hub.List() {
+		all = append(all, h.describe(i))
+	}
+	return all
+}
+
+func (h *extensionHub) describe(i hub.Info) *record.Record {
+	r := h.record.Clone()
+	r.MustSet("browser", map[string]any{"type": browserType(i.UserAgent), "version": chromeVersion(i.UserAgent),
+		"protocols": []string{record.CDP}})
+	r.MustSet("instance", h.instance(i.ID, i.ConnectedAt))
+	r.MustSet("joined", Joined{i.Port, i.UserAgent, i.WindowID, i.ConnectedAt, i.LastActivity, i.Tabs})
+	return r
+}
+
+// browserType returns the type of a browser by its user agent. Brave and
+// Chromium name themselves Chrome.
+func browserType(agent string) string {
+	if strings.Contains(agent, " Edg/") {
+		return record.Edge
+	}
+	return record.Chrome
+}
+
+func chromeVersion(agent string) string {
+	_, rest, _ := strings.Cut(agent, "Chrome/")
+	version, _, _ := strings.Cut(rest, " ")
+	return version
+}
+
+// hubStatus is the member "status" of a hub's record.
+func (h *extensionHub) status() *record.Record {
+	r := h.record.Clone()
+	s := proxy.Status{State: proxy.Ready, Connections: h.limit.Count()}
+	for _, i := range h.server.Hub.List() {
+		if g := h.server.Sessions(i.ID); g != nil {
+			for _, one := range g.List() {
+				s.WebSockets += one.Clients
+			}
+		}
+	}
+	r.MustSet("status", s)
+	return r
+}
+
+// handle answers a request on the control socket.
+func (h *extensionHub) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	var p struct {
+		Instance string   `json:"instance"`
+		After    *int64   `json:"after"`
+		Launch   string   `json:"launch"`
+		Except   []string `json:"except"`
+	}
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+		}
+	}
+	switch method {
+	case "status":
+		return h.status(), nil
+	case "instances":
+		return h.instances(), nil
+	case "stop":
+		l := h.server.Hub.Find(p.Instance)
+		if l == nil {
+			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named(p.Instance))
+		}
+		return control.Later(func() (any, error) {
+			l.Disconnect()
+			return h.status(), nil
+		}), nil
+	case "join": // waits for a browser and describes it
+		return control.Later(func() (any, error) {
+			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool {
+				return i.Launch == p.Launch && !slices.Contains(p.Except, i.ID)
+			})
+			if err != nil {
+				return nil, err
+			}
+			return h.describe(l.Info()), nil
+		}), nil
+	case "left": // waits until a browser has left
+		l := h.server.Hub.Find(p.Instance)
+		if l == nil {
+			return map[string]string{"why": "it has left"}, nil
+		}
+		return control.Later(func() (any, error) {
+			select {
+			case <-l.Done():
+				return map[string]string{"why": l.Err().Error()}, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}), nil
+	case "watch":
+		after := int64(-1)
+		if p.After != nil {
+			after = *p.After
+		}
+		return control.Later(func() (any, error) {
+			events, err := h.server.Hub.Events(ctx, after)
+			return map[string]any{"events": events}, err
+		}), nil
+	}
+	return nil, control.Errorf(control.UnknownMethod,
+		"a bproxy with --extension has no method %q: it has status, instances, stop, join, left and watch", method)
+}
+
+func named(instance string) string {
+	if instance == "" {
+		return ""
+	}
+	return fmt.Sprintf(" with the ID or port %q", instance)
+}
+
+// isHub reports whether a proxy's browsers join by the extension.
+func isHub(p state.Proxy) bool {
+	var e record.Proxy
+	p.Record.Get("proxy", &e)
+	return e.Extension
+}
+
+// instancesOf returns the records of the browsers that have joined a hub.
+func instancesOf(p state.Proxy) (rs []*record.Record) {
+	if err := callInto(p, "instances", nil, &rs, statusTimeout); err != nil {
+		return nil // it has just ended
+	}
+	return rs
+}
+
+// onInstance executes status or stop on the browser that the argument names, by
+// its ID or the port of its extension's connection; nil: it names none.
+func onInstance(c *cli.Context, method string) (*record.Record, error) {
+	if len(c.Args()) != 1 {
+		return nil, nil
+	}
+	ps, err := proxies(c)
+	if err != nil || slices.Contains(portsOf(ps), c.Args()[0]) {
+		return nil, err
+	}
+	name := c.Args()[0]
+	for _, p := range ps {
+		if !isHub(p) {
+			continue
+		}
+		for _, r := range instancesOf(p) {
+			var i record.Instance
+			var j Joined
+			r.Get("instance", &i)
+			r.Get("joined", &j)
+			if i.ID != name && strconv.Itoa(j.Port) != name {
+				continue
+			}
+			switch method {
+			case "status":
+				return r, nil
+			case "stop":
+				return r, callInto(p, "stop", map[string]string{"instance": i.ID}, &record.Record{}, 0)
+			}
+			return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)
+		}
+	}
+	if strings.HasPrefix(name, "inst_") {
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser %q has joined", name),
+			Hint: "bproxy list shows those that have"}
+	}
+	return nil, nil
+}
+
+// Extension writes the extension to a directory.
+func Extension(c *cli.Context) error {
+	if len(c.Args()) != 1 {
+		return c.UsageError("expected one directory, into which the extension is written")
+	}
+	dir, err := filepath.Abs(c.Args()[0])
+	if err != nil {
+		return err
+	}
+	config := extension.Config{Hub: "http://" + joinDefault}
+	if c.IsSet("hub") {
+		config.Hub = c.String("hub")
+	}
+	if c.Bool("paired") {
+		path, err := codePath(c)
+		if err != nil {
+			return err
+		}
+		if config.Code, _, err = extension.LoadCode(path); err != nil {
+			return exit.Errorf(exit.Config, "%v", err)
+		}
+	}
+	if err := extension.Write(dir, config); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.Stdout, dir)
+	return nil
+}
