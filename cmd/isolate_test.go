@@ -398,8 +398,9 @@ func TestIsolatedIdleByTraffic(t *testing.T) {
 	silent.lost()
 	waiting.lost()
 	until(t, "the browser ends", func() bool { return p.do("status").Status.State == "stopped" })
+	before := p.do("status").Status.Launches
 	once(t, at+"browser", "Browser.getVersion", `{}`)
-	if s := p.do("status"); s.Status.State != "ready" || s.Status.Launches != 2 {
+	if s := p.do("status"); s.Status.Launches != before+1 {
 		t.Errorf("the next command has launched no other browser: %+v", s)
 	}
 	p.stop()

@@ -78,8 +78,8 @@ func main() {
 					Usage: "start each session with the logins of the state `NAME`"},
 			}, files(shared, "1GiB"), proxies(shared), []ucli.Flag{
 				&ucli.BoolFlag{Name: "extension", Category: joining,
-					Usage: "serve the browsers that join by the extension, and launch none; listens on port 3300 unless " +
-						"told otherwise"},
+					Usage: "serve the browsers that join by the extension, and launch none, on port 3300 unless told " +
+						"otherwise"},
 				&ucli.StringFlag{Name: "ports", Category: joining, Value: "3301-3399",
 					Usage: "give each browser that joins the lowest free port of `A-B`"},
 				&ucli.BoolFlag{Name: "all-tabs", Category: joining,
