@@ -181,7 +181,8 @@ func (h *Hub) ServeRegister(w http.ResponseWriter, r *http.Request) {
 
 func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.Refusal) {
 	if r.Method != http.MethodPost {
-		return nil, guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "/register must be requested with POST")
+		return nil, guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest,
+			"/register must be requested with POST")
 	}
 	var reg registration
 	body := http.MaxBytesReader(w, r.Body, maxRegistration)
