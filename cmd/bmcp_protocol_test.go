@@ -73,6 +73,12 @@ func TestMCPConformance(t *testing.T) {
 		"http-custom-header-server-validation"} {
 		suite(url, "--scenario", pending, "--spec-version", "2026-07-28")
 	}
+	// Those of the extension for tasks; that for notifications has no checks yet.
+	for _, name := range []string{"lifecycle", "capability-negotiation", "wire-fields", "request-state-removal",
+		"mrtr-input", "request-headers", "dispatch-and-envelope", "status-notifications", "required-task-error",
+		"mrtr-composition"} {
+		suite(url, "--scenario", "tasks-"+name, "--timeout", "60000")
+	}
 	stop()
 	w.clean()
 }

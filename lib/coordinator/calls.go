@@ -17,7 +17,7 @@ type call struct {
 }
 
 // askers are the methods during which a child may send requests to the host.
-var askers = []string{"tools/call", "prompts/get", "resources/read"}
+var askers = []string{"tools/call", "tasks/result", "prompts/get", "resources/read"}
 
 // newID returns an ID for a request to the child.
 func (p *process) newID() int64 {

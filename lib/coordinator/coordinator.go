@@ -95,6 +95,7 @@ type childCatalog struct {
 	toolsFresh  chan struct{} // the same, but not closed by the tools of the last run
 	began       time.Time     // when the first caller began to wait for it
 	quiet       bool          // it did not answer our last request in time
+	asks        bool          // it has sent a request to a host of the stateless protocol
 	err         error         // why it could not be started last
 	warned      string        // the last warning about that
 }
@@ -280,6 +281,20 @@ func (c *Coordinator) answers(child *Child, inTime bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listings[child.Name].quiet = !inTime
+}
+
+// noteAsks records that a child has sent a request to a host of the stateless protocol.
+func (c *Coordinator) noteAsks(child *Child) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listings[child.Name].asks = true
+}
+
+// asks reports whether a child is known to do that.
+func (c *Coordinator) asks(child *Child) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listings[child.Name].asks
 }
 
 // late records, also for the next run, that a child has not listed its tools in

@@ -163,7 +163,7 @@ func (d *statelessDialect) toChild(p *process, req *request, m *jsonrpc.Message)
 		meta = jsonrpc.Delete(meta, name)
 	}
 	params = jsonrpc.Set(params, "_meta", meta)
-	for _, name := range []string{"inputResponses", "requestState"} {
+	for _, name := range []string{"inputResponses", "requestState", "task"} {
 		params = jsonrpc.Delete(params, name)
 	}
 	return withParams(m, params)

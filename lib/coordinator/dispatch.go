@@ -30,7 +30,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 	}
 	var p *process
 	if sup := s.supervisor(r.child, at.browser(), req.audience); sup != nil {
-		s.replace(sup)
+		s.replace(sup, isOfChild(req.task()))
 		if s.turns.isFirst(r.group(args), sup) {
 			p = sup.running()
 		}

@@ -41,7 +41,6 @@ type process struct {
 	// may still send requests.
 	forgotten idSet
 	listing   atomic.Int32 // of its tools: notListing, isListing or listChanged
-	asksHosts atomic.Bool  // it has sent a request to a host of the stateless protocol
 	err       error        // why it is useless; nil: it is running
 	ping      time.Time    // when it last answered one
 	stderr    stderrTail

@@ -6,15 +6,15 @@ import "time"
 const replaceEvery = time.Second
 
 // replace gives a child's next calls a new process, if several hosts share the
-// child, it is known to ask them, and all its calls await input (the hosts may
-// never answer) or are cancelled: it would be unclear which host a question is
-// for. The old process runs until its calls have ended.
-func (s *Session) replace(sup *supervisor) {
+// child, it may ask them, and all its calls await input (the hosts may never answer)
+// or are cancelled: it would be unclear which host a question is for. The old process
+// runs until its calls have ended.
+func (s *Session) replace(sup *supervisor, mayAsk bool) {
 	if !s.requests.table.Shared {
 		return
 	}
 	p, _ := sup.proc.Last()
-	if p == nil || !p.asksHosts.Load() || p.gone() != nil {
+	if p == nil || !mayAsk && !s.c.asks(p.child) || p.gone() != nil {
 		return
 	}
 	var calls, awaiting int

@@ -23,7 +23,13 @@ type request struct {
 	dialect  dialect
 	audience audience
 	tasks    taskForm
-	task     *task // whose call it is; nil: it is the host's own
+	execs    atomic.Pointer[task] // whose call it is; nil: it is the host's own
+	// insists says that the child is to make a task of the call, whose result is
+	// kept for ttl.
+	insists bool
+	ttl     time.Duration
+	// childTask is the ID of the task that its child has made of the call; nil: none.
+	childTask atomic.Pointer[string]
 }
 
 type (
@@ -32,6 +38,9 @@ type (
 	effect         = pending.Effect[*process, *request]
 	serverRequest  = pending.ServerRequest[*process]
 )
+
+// task is the task whose call the request is, nil if it is the host's own.
+func (r *request) task() *task { return r.execs.Load() }
 
 // requestKey is the key of the request in the context of its handling.
 type requestKey struct{}
@@ -62,7 +71,7 @@ func (s *Session) fault(req *request, err error) { s.finish(req, faultOf(req, er
 
 // faultOf is the answer to a request that has failed.
 func faultOf(req *request, err error) []byte {
-	if req.task != nil && errors.Is(err, errBrowserDied) {
+	if req.task() != nil && errors.Is(err, errBrowserDied) {
 		err = errDisconnected
 	}
 	if req.Method == "tools/call" {
@@ -77,7 +86,7 @@ func faultResult(err error) json.RawMessage {
 
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
-	m = req.dialect.toChild(p, req, m)
+	m = asChildTask(req, req.dialect.toChild(p, req, m))
 	if req.lease != nil && req.lease.died != nil && wait.Closed(req.lease.died) {
 		s.fault(req, errBrowserDied)
 		return
@@ -87,7 +96,13 @@ func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
 		return
 	}
 	s.bound(req)
-	err := p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(req, got, err) })
+	err := p.relay(n, m, func(got *jsonrpc.Message, err error) {
+		if id := childTaskOf(req, got); id != "" {
+			s.adoptTask(p, req, id)
+			return
+		}
+		s.answerWith(req, got, err)
+	})
 	s.endTurn(req.turn)
 	s.apply(func(t *table) []effect { return t.Relayed(&req.Request) })
 	if err != nil {

@@ -73,8 +73,8 @@ func (s *Session) execute(e effect) {
 		req.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
-		if req.task != nil {
-			s.askTask(req.task, e.Key, e.Questions)
+		if req.task() != nil {
+			s.askTask(req.task(), e.Key, e.Questions)
 			return
 		}
 		s.send(e.ID, true, jsonrpc.Response(e.ID, req.dialect.inputRequired(req.Method, e.Key, e.Questions)))
@@ -83,11 +83,14 @@ func (s *Session) execute(e effect) {
 		if t := req.expiry.Load(); t != nil {
 			t.Stop()
 		}
-		if req.task != nil {
-			s.resumeTask(req.task)
+		if req.task() != nil {
+			s.resumeTask(req.task())
 		}
 	case pending.Cancel:
 		e.Child.cancel(e.Number, e.Reason)
+		if id := e.Request.Value.childTask.Load(); id != nil {
+			e.Child.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", quote(*id)))
+		}
 	case pending.Reply:
 		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
 	case pending.Refuse:
@@ -97,8 +100,8 @@ func (s *Session) execute(e effect) {
 
 // reply sends the answer to a request to the host, or to the task whose call it is.
 func (s *Session) reply(req *request, id json.RawMessage, message []byte) {
-	if req.task != nil {
-		s.answerTask(req.task, message)
+	if req.task() != nil {
+		s.answerTask(req.task(), message)
 		return
 	}
 	s.send(id, true, message)

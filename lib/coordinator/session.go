@@ -202,7 +202,7 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 	if !req.dialect.admit(ctx, s, m, req) {
 		return
 	}
-	if m.Method == "tools/call" && (req.task == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
+	if m.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
 		return
 	}
 	s.turns.add(req.turn, req.audience)

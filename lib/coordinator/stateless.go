@@ -110,7 +110,7 @@ func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))
-	p.asksHosts.Store(true)
+	s.c.noteAsks(p.child)
 	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 

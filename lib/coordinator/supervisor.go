@@ -54,7 +54,7 @@ func (s *Session) slow() (notes []string) {
 
 // get returns the child's process, and starts it if necessary.
 func (sup *supervisor) get(ctx context.Context) (*process, error) {
-	sup.session.replace(sup)
+	sup.session.replace(sup, isOfChild(taskOf(ctx)))
 	return sup.proc.Get(ctx)
 }
 

@@ -104,17 +104,14 @@ func taskID(id json.RawMessage) string {
 	return ""
 }
 
+// requestOf is the ID of the request that is the call of a task.
+func requestOf(id string) json.RawMessage { return quote("task " + id) }
+
 // createTask answers the call of a tool by a task, which it begins or queues.
 func (s *Session) createTask(m *jsonrpc.Message, req *request) {
-	ttl, err := req.tasks.ttl(m.Params)
-	if err != nil {
-		s.fail(req, err)
-		return
-	}
 	name := jsonrpc.GetString(m.Params, "name")
-	t := &task{ID: rand.Text(), Owner: s.name, TTL: ttl}
-	call, err := jsonrpc.Parse(withParams(m, jsonrpc.Delete(m.Params, "task")).
-		WithID(json.RawMessage(`"task ` + t.ID + `"`)))
+	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
+	call, err := jsonrpc.Parse(withParams(m, jsonrpc.Delete(m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
 		s.fail(req, err)
 		return
@@ -124,11 +121,23 @@ func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 	if t.Value.own {
 		t.Queue = s.c.Browsers.queue(s, bulkWhich(jsonrpc.Get(m.Params, "arguments")))
 	}
-	var begin bool
-	var created json.RawMessage
+	created, begin, err := s.addTask(t)
+	if err != nil {
+		s.fail(req, err)
+		return
+	}
+	s.result(req, created)
+	if begin {
+		s.beginTask(t)
+	}
+}
+
+// addTask adds a task. It returns the answer that says so, and whether its execution is
+// to begin.
+func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err error) {
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
 		if begin, err = all.Add(t, time.Now()); err == nil {
-			created = req.tasks.created(shownLocked(all, t))
+			created = t.Value.form.created(shownLocked(all, t))
 		}
 	})
 	switch {
@@ -139,14 +148,7 @@ func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "%d tasks of this host are kept, and no more are taken",
 			maxKeptTasks)
 	}
-	if err != nil {
-		s.fail(req, err)
-		return
-	}
-	s.result(req, created)
-	if begin {
-		s.beginTask(t)
-	}
+	return created, begin, err
 }
 
 // beginTask begins the execution of a task. It does not wait for it.
@@ -159,16 +161,13 @@ func (s *Session) beginTask(t *task) {
 func (s *Session) execTask(t *task) {
 	v := t.Value
 	req := s.newRequest(v.call)
-	req.task, req.Detached = t, true
+	req.execs.Store(t)
+	req.Detached = true
 	ctx, cancel := context.WithCancelCause(context.WithValue(s.ctx, requestKey{}, req))
 	req.cancel = func() { cancel(nil) }
 	stop := cancel
 	if !v.own {
-		stop = func(why error) {
-			s.apply(func(open *table) []effect {
-				return open.End(&req.Request, faultOf(req, why), why.Error())
-			})
-		}
+		stop = s.stopOf(req)
 	}
 	var over bool
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
@@ -181,6 +180,13 @@ func (s *Session) execTask(t *task) {
 		return
 	}
 	s.accept(ctx, v.call, req)
+}
+
+// stopOf ends the call of a child's tool.
+func (s *Session) stopOf(req *request) func(error) {
+	return func(why error) {
+		s.apply(func(open *table) []effect { return open.End(&req.Request, faultOf(req, why), why.Error()) })
+	}
 }
 
 // faultAnswer is the answer to a call that has failed.
@@ -314,10 +320,14 @@ func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
 // taskOf is the task that something is done for, nil if it is for none.
 func taskOf(ctx context.Context) *task {
 	if req, ok := ctx.Value(requestKey{}).(*request); ok {
-		return req.task
+		return req.task()
 	}
 	return nil
 }
+
+// isOfChild reports whether something is done for a task that is the call of a child's
+// tool, which may ask its host.
+func isOfChild(t *task) bool { return t != nil && !t.Value.own }
 
 // askTask has the host of a task asked what a child asks, in place of the host of a
 // request. The task awaits its answers by tasks/update.

@@ -130,6 +130,28 @@ const tools = {
   test_input_required_result_capabilities: [async (args, extra) => told(...await Promise.all([
     extra.can.elicitation && askUser(extra, 'user_name', 'What is your name?', { name: string }),
     extra.can.sampling && askModel(extra, 'greeting', 'Generate a greeting')]))],
+  // Those that run as tasks have a third element; those that run in no other way
+  // return what the task does.
+  greet: [({ name }) => said(text(`Hello, ${name}!`)), object({ name: string })],
+  slow_compute: [async ({ seconds }) => {
+    await sleep(seconds * 1000);
+    return said(text('computed'));
+  }, object({ seconds: { type: 'number' }, label: string }), 'optional'],
+  failing_job: [() => async () => {
+    await sleep(1000);
+    return { ...said(text('it fails')), isError: true };
+  }, object(), 'required'],
+  test_tool_with_task: [async (args, extra) => {
+    const { content } = await askUser(extra, 'user_name', 'What is your name?', { name: string });
+    return async () => said(text(`Hello, ${content.name}!`));
+  }, object(), 'required'],
+  protocol_error_job: [() => { throw new types.McpError(types.ErrorCode.InternalError, 'it breaks'); }, object(), 'optional'],
+  confirm_delete: [async ({ filename }, extra) => {
+    const { content } = await askUser(extra, 'confirm', `Delete ${filename}?`, { confirm: { type: 'boolean' } });
+    return said(text(`deleted: ${content.confirm}`));
+  }, object({ filename: string }), 'optional'],
+  multi_input: [async (args, extra) => told(...await Promise.all(['first', 'second'].map((id) => askUser(extra, id, 'Which?', { name: string })))),
+    object(), 'optional'],
   json_schema_2020_12_tool: [(args) => said(text(JSON.stringify(args))), {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     type: 'object',
@@ -176,6 +198,7 @@ function serve() {
   const server = new Server({ name: 'fixture', version: '1.0.0' }, {
     capabilities: {
       tools: { listChanged: true }, resources: { subscribe: true, listChanged: true }, prompts: { listChanged: true }, logging: {}, completions: {},
+      tasks: { cancel: {}, requests: { tools: { call: {} } } },
     },
   });
   const waiting = {};
@@ -187,9 +210,24 @@ function serve() {
     throw new types.McpError(types.ErrorCode.InvalidParams, `there is no ${what} ${name}`);
   };
   on(types.ListToolsRequestSchema, () => ({
-    tools: Object.entries(tools).map(([name, [, inputSchema = object()]]) => ({ name, description: `The suite's ${name}`, inputSchema })),
+    tools: Object.entries(tools).map(([name, [, inputSchema = object(), taskSupport]]) => ({
+      name, description: `The suite's ${name}`, inputSchema, execution: taskSupport && { taskSupport },
+    })),
   }));
-  on(types.CallToolRequestSchema, ({ params }, extra) => (tools[params.name] ?? unknown('tool', params.name))[0](params.arguments ?? {}, extra));
+  const begun = {}; // the results of tasks
+  on(types.CallToolRequestSchema, async ({ params }, extra) => {
+    const [does, , support] = tools[params.name] ?? unknown('tool', params.name);
+    if (support !== 'required') return does(params.arguments ?? {}, extra);
+    if (!params.task) throw new types.McpError(types.ErrorCode.MethodNotFound, `${params.name} runs as a task only`);
+    const job = await does(params.arguments ?? {}, extra);
+    const taskId = randomUUID();
+    begun[taskId] = job();
+    const now = new Date().toISOString();
+    return { task: { taskId, status: 'working', ttl: params.task.ttl ?? null, createdAt: now, lastUpdatedAt: now } };
+  });
+  on(types.GetTaskPayloadRequestSchema, async ({ params: { taskId } }) => ({
+    ...await (begun[taskId] ?? unknown('task', taskId)), _meta: { 'io.modelcontextprotocol/related-task': { taskId } },
+  }));
   on(types.ListResourcesRequestSchema, () => ({
     resources: Object.entries(resources).map(([uri, { name, mimeType }]) => ({ uri, name, mimeType })),
   }));

@@ -69,43 +69,43 @@ func FuzzEvents(f *testing.F) {
 			}
 			key := fmt.Sprint("q", arg%5)
 			switch {
-			case op%16 == 0:
+			case op%17 == 0:
 				r = newRequest(arg)
 				if all.Add(r) == nil {
 					requests = append(requests, r)
 				}
-			case op%16 == 3:
+			case op%17 == 3:
 				run(all.Ask(c, json.RawMessage(`"`+key+`"`), key, json.RawMessage("{}")))
-			case op%16 == 7:
+			case op%17 == 7:
 				run(all.Cancel(json.RawMessage(fmt.Sprint(arg)), "cancelled"))
-			case op%16 == 8:
+			case op%17 == 8:
 				run(all.Abandon(json.RawMessage(fmt.Sprint(arg))))
-			case op%16 == 10:
+			case op%17 == 10:
 				all.TakeBack(c, json.RawMessage(`"`+key+`"`))
-			case op%16 == 11:
+			case op%17 == 11:
 				all.AskDirectly(ServerRequest[*child]{Child: c, ID: json.RawMessage(key)}, arg%3 > 0, ErrMuted)
-			case op%16 == 12:
+			case op%17 == 12:
 				all.ChildEnded(c)
-			case op%16 == 13 && arg > 250:
+			case op%17 == 13 && arg > 250:
 				all.Mute()
-			case op%16 == 14:
+			case op%17 == 14:
 				for _, lost := range all.Lost(died) {
 					run(all.End(lost, []byte("{}"), "lost"))
 				}
 			case r == nil:
-			case op%16 == 1:
+			case op%17 == 1:
 				if all.Relay(r, c, int64(n)) {
 					run(all.Relayed(r))
 				}
-			case op%16 == 2:
+			case op%17 == 2:
 				held := false
 				_, over := all.Hold(r, Lease{Died: died, Release: func() { released[r]++ }})
 				if held = !over; held && stopped[r] > 0 {
 					t.Fatal("a request that is over holds a lease")
 				}
-			case op%16 == 4:
+			case op%17 == 4:
 				run(all.Settle(r))
-			case op%16 == 5 && len(keys) > 0:
+			case op%17 == 5 && len(keys) > 0:
 				again := newRequest(arg)
 				again.Input = json.RawMessage(`{"q0":{},"q1":{},"q2":1}`)
 				if all.Add(again) != nil {
@@ -115,12 +115,14 @@ func FuzzEvents(f *testing.F) {
 				if run(effects); err != nil {
 					run(all.Finish(again, []byte("{}")))
 				}
-			case op%16 == 6:
+			case op%17 == 6:
 				run(all.Finish(r, []byte("{}")))
-			case op%16 == 9:
+			case op%17 == 9:
 				run(all.Expire(r, r.round))
 				silent[r] = silent[r] || r.state == Ended && answered[r] == 0
-			case op%16 == 15:
+			case op%17 == 16:
+				all.Detach(r, fmt.Appendf(nil, `"d%d"`, n), int64(n))
+			case op%17 == 15:
 				if over, again := all.Late(r); over && again {
 					t.Fatal("a request is over and has as long again")
 				}

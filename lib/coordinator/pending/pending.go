@@ -47,7 +47,7 @@ type Lease struct {
 }
 
 // Request is a request of the host. The caller sets the exported fields before
-// Add; they may be read at any time, but for Level.
+// Add; they may be read at any time, but for Level and Detached.
 type Request[C Child, V any] struct {
 	ID      json.RawMessage
 	Method  string

@@ -34,7 +34,7 @@ func (t *Table[C, V]) AskDirectly(r ServerRequest[C], can bool, refusal *jsonrpc
 	t.lastAsked++
 	t.asked[t.lastAsked] = r
 	if about := t.oldest(r.Child, func(*Request[C, V]) bool { return true }); about != nil {
-		to = about.ID
+		to = about.current()
 	}
 	return t.lastAsked, to, nil
 }

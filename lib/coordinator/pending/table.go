@@ -127,6 +127,23 @@ func (t *Table[C, V]) Relay(r *Request[C, V], child C, number int64) bool {
 	return true
 }
 
+// Detach notes that the child answers a request later, under another number, and that
+// the host does not wait for that: the answer has another ID. It returns the ID that
+// the host waits for, which the caller answers; not open means that it does not.
+func (t *Table[C, V]) Detach(r *Request[C, V], id json.RawMessage, number int64) (was json.RawMessage, open bool) {
+	if r.state != Relayed && r.state != Settling {
+		return nil, false
+	}
+	was = r.current()
+	delete(t.open, string(was))
+	if r.repeated == nil {
+		r.newToken = r.Token
+	}
+	r.repeated, r.number, r.Detached = id, number, true
+	t.open[string(id)] = r
+	return was, true
+}
+
 // Relayed cancels a request that has ended since Relay.
 func (t *Table[C, V]) Relayed(r *Request[C, V]) []Effect[C, V] {
 	if r.state != Ended || !r.cancelled {

@@ -1,0 +1,91 @@
+package coordinator
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+
+	"btools/lib/jsonrpc"
+)
+
+// A child may run a tool as a task only. It is then called so, and its own task, once
+// it has made one, becomes one of bmcp's. Before that it may ask the host, or refuse.
+
+// makesTasks reports whether the child of a tool makes tasks.
+func (s *Session) makesTasks(name string, req *request) bool {
+	r, ok := s.tools(req.audience).routes[name]
+	if !ok {
+		return false
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return jsonrpc.Get(s.c.listings[r.child.Name].Capabilities, "tasks", "requests", "tools", "call") != nil
+}
+
+// asChildTask is a call as one that the child makes a task of, if it insists on that.
+func asChildTask(req *request, m *jsonrpc.Message) *jsonrpc.Message {
+	if !req.insists {
+		return m
+	}
+	return withParams(m, jsonrpc.Set(m.Params, "task", fmt.Appendf(nil, `{"ttl":%d}`, taskTTL.Milliseconds())))
+}
+
+// childTaskOf is the ID of the task that a child has made of a call, "" if it has
+// answered the call.
+func childTaskOf(req *request, got *jsonrpc.Message) string {
+	if !req.insists || got == nil {
+		return ""
+	}
+	return jsonrpc.GetString(got.Result, "task", "taskId")
+}
+
+// adoptTask makes the task that a child has made of a call one of bmcp's, and answers
+// the host with it.
+func (s *Session) adoptTask(p *process, req *request, id string) {
+	cancel := func() { p.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", quote(id))) }
+	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
+	t.Value = &taskCall{s: s, form: req.tasks, done: make(chan struct{}), entered: make(chan struct{}),
+		stop: s.stopOf(req)}
+	created, _, err := s.addTask(t)
+	if err != nil {
+		cancel()
+		s.fail(req, err)
+		return
+	}
+	n := p.newID()
+	var was json.RawMessage
+	var open bool
+	s.read(func(all *table) {
+		if was, open = all.Detach(&req.Request, requestOf(t.ID), n); open {
+			req.childTask.Store(&id)
+			req.execs.Store(t)
+		}
+	})
+	if !open { // the host has cancelled the call
+		cancel()
+		s.c.endTask(t, faultAnswer(errTaskCancelled))
+		return
+	}
+	s.send(was, true, jsonrpc.Response(was, req.dialect.result(req.Method, created)))
+	about := jsonrpc.Set(nil, "taskId", quote(id))
+	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
+	if err == nil {
+		err = p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(req, unrelated(got), err) })
+	}
+	if err != nil {
+		s.answerWith(req, nil, err)
+	}
+}
+
+// unrelated is an answer that does not name the child's task.
+func unrelated(m *jsonrpc.Message) *jsonrpc.Message {
+	if m == nil || jsonrpc.Get(m.Result, "_meta", metaTask) == nil {
+		return m
+	}
+	result := jsonrpc.Set(m.Result, "_meta", jsonrpc.Delete(jsonrpc.Get(m.Result, "_meta"), metaTask))
+	other, err := jsonrpc.Parse(jsonrpc.Response(m.ID, result))
+	if err != nil {
+		return m
+	}
+	return other
+}
