@@ -139,8 +139,15 @@ func TestMCPBulkTasksOfPool(t *testing.T) {
 			w.run("bpool", "release", "--all").wants(t, 0, "")
 			m.says(first, "failed: INSTANCE_DISCONNECTED")
 			m.says(second, "failed: INSTANCE_DISCONNECTED")
-			if got := m.taskStates(m.bulkTask(zero, quick)); got != "success" {
-				t.Errorf("with another lease: %s", got)
+			third := m.bulkTask(zero, quick, silent)
+			m.says(third, "command 2 of 2")
+			for _, o := range w.browsers() {
+				pid, _ := strconv.Atoi(o)
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			m.says(third, "failed: INSTANCE_DISCONNECTED")
+			if got := m.taskStates(third); got != "success error" {
+				t.Errorf("with another lease, and without a browser: %s", got)
 			}
 			m.end()
 		})

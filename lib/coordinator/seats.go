@@ -271,7 +271,11 @@ func (s *Session) tellPlace(ctx context.Context, req *request, b *single, id str
 		before, last = n, time.Now()
 		params := jsonrpc.Set(nil, "message", quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
 		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
-		s.send(req.ID, false, jsonrpc.Request(nil, "notifications/progress",
-			jsonrpc.Set(params, "progressToken", req.Token)))
+		params = jsonrpc.Set(params, "progressToken", req.Token)
+		to := req.ID
+		if id := taskID(to); id != "" {
+			to, params = nil, withTask(params, id)
+		}
+		s.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
 	}
 }

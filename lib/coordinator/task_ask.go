@@ -32,10 +32,12 @@ func (r *route) support() string {
 // asTask answers the call of a tool by a task, if the host asks for that, and reports
 // whether it did, or has refused to.
 func (s *Session) asTask(ctx context.Context, m *jsonrpc.Message, req *request) bool {
+	if req.tasks == noTasks || req.tasks == askedTasks && jsonrpc.Get(m.Params, "task") == nil {
+		return false
+	}
 	name := jsonrpc.GetString(m.Params, "name")
 	support, known := s.support(name, req.audience)
-	wants := req.tasks == grantedTasks || req.tasks == askedTasks && jsonrpc.Get(m.Params, "task") != nil
-	if wants && !known {
+	if !known && req.tasks != undeclaredTasks {
 		s.turns.add(req.turn, req.audience) // it came before those that come while the tool is found
 		s.do(func() { s.findTask(ctx, m, req, name) })
 		return true
@@ -57,9 +59,6 @@ func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) boo
 			return false
 		}
 	case askedTasks:
-		if jsonrpc.Get(m.Params, "task") == nil {
-			return false
-		}
 		if support == "" {
 			s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task",
 				jsonrpc.GetString(m.Params, "name")))

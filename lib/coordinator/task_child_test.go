@@ -73,8 +73,10 @@ func TestTaskOfChildThatInsists(t *testing.T) {
 		}
 		id := create()
 		h.is(id, `"status":"working"`)
+		synctest.Wait()
 		h.latest().say(string(jsonrpc.Response(result, json.RawMessage(
 			`{"content":[{"type":"text","text":"done"}],"_meta":{"`+metaTask+`":{"taskId":"theirs"},"a":1}}`))))
+		synctest.Wait()
 		h.is(id, `"status":"completed"`)
 		if got := h.call("tasks/result", about(id)); !strings.Contains(got, `"text":"done"`) ||
 			!strings.Contains(got, `"a":1`) || strings.Contains(got, "theirs") {

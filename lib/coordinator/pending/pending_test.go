@@ -297,3 +297,32 @@ func TestDetached(t *testing.T) {
 		}
 	}
 }
+
+// A request can be answered at once and go on under another ID, with its progress.
+func TestDetach(t *testing.T) {
+	all, c := newTable(), &child{alone: true}
+	r := &request{ID: json.RawMessage("1"), Method: "tools/call", Token: json.RawMessage(`"p"`)}
+	if err := all.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, open := all.Detach(r, json.RawMessage("2"), 7); open {
+		t.Error("nobody answers it yet")
+	}
+	all.Relay(r, c, 5)
+	if was, open := all.Detach(r, json.RawMessage("2"), 7); string(was) != "1" || !open || all.Len() > 0 {
+		t.Errorf("it was %s, open: %v; the host waits for %d", was, open, all.Len())
+	}
+	kinds(t, "its first ID", all.Cancel(json.RawMessage("1"), ""))
+	to, ok := all.Route(c, false, func(*request) bool { return true })
+	if !ok || string(to.To) != "2" || string(to.Token) != `"p"` {
+		t.Errorf("progress goes to %+v", to)
+	}
+	effects := all.Cancel(json.RawMessage("2"), "enough")
+	kinds(t, "its second ID", effects, Stop, Answer, Cancel)
+	if effects[2].Number != 7 || string(effects[1].ID) != "2" {
+		t.Errorf("%+v", effects)
+	}
+	if _, open := all.Detach(r, json.RawMessage("3"), 8); open {
+		t.Error("it is over")
+	}
+}
