@@ -30,10 +30,8 @@ export class Tabs {
     chrome.webNavigation.onCreatedNavigationTarget.addListener(({sourceTabId, tabId}) => {
       this.#adopt(tabId, sourceTabId);
     });
-    chrome.tabs.onCreated.addListener((tab) => {
-      // Not for the empty page of a new tab, which the user has opened.
-      if (tab.openerTabId && !tab.pendingUrl?.startsWith('chrome:')) this.#adopt(tab.id, tab.openerTabId);
-      else if (this.#all) this.#report(tab.id);
+    chrome.tabs.onCreated.addListener((tab) => { // its openerTabId may be the tab that was opened before it
+      if (this.#all) this.#report(tab.id);
     });
     chrome.tabs.onUpdated.addListener((tabId, change) => {
       if ((change.url !== undefined || change.title !== undefined) && this.isUsed(tabId)) this.#report(tabId);
@@ -186,7 +184,7 @@ export class Tabs {
   #describe(tab, targets) {
     return {
       tabId: tab.id, targetId: targets.find((t) => t.tabId === tab.id)?.id, url: tab.url, title: tab.title,
-      windowId: tab.windowId, openerTabId: tab.openerTabId, group: this.#opened.get(tab.id),
+      windowId: tab.windowId, group: this.#opened.get(tab.id),
       shared: this.#shared.has(tab.id),
     };
   }

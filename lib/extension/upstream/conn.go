@@ -176,13 +176,19 @@ func newSession(c *conn, t *tab, child, parent string) *session {
 	return s
 }
 
-// attachedLocked gives a session its ID and tells the connection.
-func (c *conn) attachedLocked(s *session, on string, paused bool) {
-	s.id = rand.Text()
+// attachLocked attaches the connection to a tab or its page, and tells it, on
+// the session that has asked for it.
+func (c *conn) attachLocked(t *tab, target, on string, paused bool) *session {
+	s := newSession(c, t, "", on)
+	s.target, s.id = target, rand.Text()
 	c.sessions[s.id] = s
-	c.event(on, "Target.attachedToTarget", map[string]any{"sessionId": s.id, "targetInfo": s.tab.info(),
+	c.event(on, "Target.attachedToTarget", map[string]any{"sessionId": s.id, "targetInfo": t.info(target),
 		"waitingForDebugger": paused})
+	return s
 }
+
+// isHolder reports whether a session is with a tab, not with its page.
+func (s *session) isHolder() bool { return s.target == s.tab.holder }
 
 // endLocked ends a session. Its connection is told if it did not ask for it.
 // What nobody else needs is switched off in the browser.
@@ -194,8 +200,8 @@ func (s *session) endLocked(tell bool) {
 	b, t := s.conn.browser, s.tab
 	delete(t.sessions, s)
 	delete(s.conn.sessions, s.id)
-	for below := range t.sessions { // a frame's session ends with its parent's
-		if below.conn == s.conn && below.child != "" && below.parent == s.id && s.id != "" {
+	for below := range t.sessions { // those with what is below it end with it
+		if below.conn == s.conn && (below.child != "" || s.isHolder()) && below.parent == s.id && s.id != "" {
 			below.endLocked(tell)
 		}
 	}

@@ -25,19 +25,23 @@ func (s *session) commandLocked(k command) {
 	c, t := s.conn, s.tab
 	domain, verb, _ := strings.Cut(k.method, ".")
 	switch {
+	case k.method == "Target.setAutoAttach" && s.isHolder():
+		s.holdLocked(k)
+		return
 	case k.method == "Target.setAutoAttach":
 		s.autoAttachLocked(k)
 		return
 	case k.method == "Runtime.runIfWaitingForDebugger" && s.child == "":
-		if t.start != "" {
-			raw, _ := json.Marshal(map[string]string{"url": t.start})
-			t.start = ""
-			s.forwardLocked("Page.navigate", raw, nil)
+		if !s.isHolder() {
+			t.resumeLocked(c.browser)
 		}
 		c.reply(k, nil, nil)
 		return
 	case isRootMethod(k.method):
 		c.rootLocked(k, s)
+		return
+	case s.isHolder():
+		c.reply(k, nil, noMethod(k.method))
 		return
 	case k.method == "Page.close" && s.child == "":
 		k.method = "Target.closeTarget"
@@ -81,6 +85,25 @@ func (s *session) commandLocked(k command) {
 	})
 }
 
+// resumeLocked lets a tab go to the URL for which it was opened.
+func (t *tab) resumeLocked(b *Browser) {
+	if t.start != "" && t.start != "about:blank" {
+		raw, _ := json.Marshal(map[string]string{"url": t.start})
+		b.link.Begin("cdp", cdpArgs(t.id, "", "Page.navigate", raw), true, func(json.RawMessage, error) {})
+	}
+	t.start = ""
+}
+
+// holdLocked attaches a session with a tab to the tab's page.
+func (s *session) holdLocked(k command) {
+	on := string(jsonrpc.Get(k.params, "autoAttach")) == "true"
+	if on && !s.auto {
+		s.conn.attachLocked(s.tab, s.tab.target, s.id, false)
+	}
+	s.auto = on
+	s.conn.reply(k, nil, nil)
+}
+
 // enableLocked notes that a session wants the events of a domain. It returns
 // what Chrome would have told it before the answer, and does not as another
 // session has enabled the domain before.
@@ -107,7 +130,7 @@ func (s *session) autoAttachLocked(k command) {
 	s.auto = string(jsonrpc.Get(k.params, "autoAttach")) == "true"
 	others := false
 	for o := range s.tab.sessions {
-		others = others || o != s && o.auto && o.child == s.child
+		others = others || o != s && o.auto && o.child == s.child && !o.isHolder()
 	}
 	if others {
 		if s.auto {
@@ -210,11 +233,35 @@ func (b *Browser) cdpLocked(args json.RawMessage) {
 	case "Page.downloadProgress":
 		b.downloadProgressLocked(params)
 	}
+	t.tellLocked(p, child, method, params)
+	if method == "Page.frameNavigated" && jsonrpc.GetString(params, "type") == "BackForwardCacheRestore" {
+		t.restoredLocked(p, child, params)
+	}
+}
+
+// tellLocked tells the sessions with a page, a frame or a worker of an event.
+func (t *tab) tellLocked(p *past, child, method string, params json.RawMessage) {
 	domain, _, _ := strings.Cut(method, ".")
 	for s := range t.sessions {
-		if s.child == child && (s.enabled[domain] || p.enabled[domain] == 0 && domain != "Page") {
+		if s.child == child && !s.isHolder() && (s.enabled[domain] || p.enabled[domain] == 0 && domain != "Page") {
 			s.conn.event(s.id, method, params)
 		}
+	}
+}
+
+// restoredLocked tells that a document from the back/forward cache is loaded.
+// Chrome does not, and clients wait for it: they launch their browsers without
+// that cache, which a user's browser has.
+func (t *tab) restoredLocked(p *past, child string, params json.RawMessage) {
+	frame, loader := jsonrpc.Get(params, "frame", "id"), jsonrpc.Get(params, "frame", "loaderId")
+	for _, name := range []string{"commit", "DOMContentLoaded", "load", "networkIdle"} {
+		event := jsonrpc.Set(nil, "frameId", frame)
+		event = jsonrpc.Set(jsonrpc.Set(event, "loaderId", loader), "name", quote(name))
+		t.tellLocked(p, child, "Page.lifecycleEvent", jsonrpc.Set(event, "timestamp", json.RawMessage("0")))
+	}
+	if jsonrpc.Get(params, "frame", "parentId") == nil {
+		t.tellLocked(p, child, "Page.domContentEventFired", json.RawMessage(`{"timestamp":0}`))
+		t.tellLocked(p, child, "Page.loadEventFired", json.RawMessage(`{"timestamp":0}`))
 	}
 }
 
@@ -233,7 +280,7 @@ func (t *tab) attachedLocked(p *past, parent string, params json.RawMessage) {
 	child := jsonrpc.GetString(params, "sessionId")
 	p.children[child] = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("false"))
 	for s := range t.sessions {
-		if s.auto && s.child == parent {
+		if s.auto && s.child == parent && !s.isHolder() {
 			s.childLocked(child, params)
 		}
 	}

@@ -39,8 +39,8 @@ func (c *conn) rootLocked(k command, s *session) {
 	case "Target.setDiscoverTargets":
 		c.discovers = string(jsonrpc.Get(k.params, "discover")) == "true"
 		if c.discovers {
-			for _, t := range b.tabs {
-				c.event("", "Target.targetCreated", map[string]any{"targetInfo": t.info()})
+			for id, t := range b.targets {
+				c.event("", "Target.targetCreated", map[string]any{"targetInfo": t.info(id)})
 			}
 		}
 		c.reply(k, nil, nil)
@@ -49,8 +49,8 @@ func (c *conn) rootLocked(k command, s *session) {
 		c.reply(k, nil, nil)
 	case "Target.getTargets":
 		infos := []any{}
-		for _, t := range b.tabs {
-			infos = append(infos, t.info())
+		for id, t := range b.targets {
+			infos = append(infos, t.info(id))
 		}
 		answer(map[string]any{"targetInfos": infos})
 	case "Target.createTarget":
@@ -104,12 +104,11 @@ func (c *conn) createContextLocked(k command) {
 // session.
 func (c *conn) targetLocked(k command, s *session) {
 	b := c.browser
-	var t *tab
-	if id := jsonrpc.GetString(k.params, "targetId"); id != "" {
-		t = b.targets[id]
-	} else if s != nil {
-		t = s.tab
+	target := jsonrpc.GetString(k.params, "targetId")
+	if target == "" && s != nil {
+		target = s.target
 	}
+	t := b.targets[target]
 	if t == nil {
 		c.reply(k, nil, errNoTarget)
 		return
@@ -117,15 +116,14 @@ func (c *conn) targetLocked(k command, s *session) {
 	done := func(_ json.RawMessage, err error) { c.reply(k, nil, err) }
 	switch k.method {
 	case "Target.getTargetInfo":
-		raw, _ := json.Marshal(map[string]any{"targetInfo": t.info()})
+		raw, _ := json.Marshal(map[string]any{"targetInfo": t.info(target)})
 		c.reply(k, raw, nil)
 	case "Target.attachToTarget":
 		parent := ""
 		if s != nil {
 			parent = s.id
 		}
-		own := newSession(c, t, "", parent)
-		c.attachedLocked(own, parent, false)
+		own := c.attachLocked(t, target, parent, false)
 		raw, _ := json.Marshal(map[string]string{"sessionId": own.id})
 		c.reply(k, raw, nil)
 	case "Target.closeTarget":
@@ -178,18 +176,23 @@ func (b *Browser) openedLocked(raw json.RawMessage, context, url string) *tab {
 		TabID    int64  `json:"tabId"`
 		TargetID string `json:"targetId"`
 	}
-	if json.Unmarshal(raw, &d) != nil || d.TabID == 0 || d.TargetID == "" || b.tabs[d.TabID] != nil {
-		return b.tabs[d.TabID] // an event about it came first
+	if json.Unmarshal(raw, &d) != nil || d.TabID == 0 || d.TargetID == "" {
+		return nil
 	}
-	t := &tab{id: d.TabID, target: d.TargetID, context: context, url: "about:blank", opened: true,
-		sessions: map[*session]bool{}, memory: map[string]*past{}}
+	if t := b.tabs[d.TabID]; t != nil { // an event about it came first
+		t.start = url
+		t.resumeLocked(b)
+		return t
+	}
+	t := newTab(d.TabID, d.TargetID, context)
+	t.url, t.opened = "about:blank", true
 	if context == "" {
 		t.context = b.home
 	}
 	if url != "" && url != "about:blank" {
 		t.start = url
 	}
-	b.tabs[t.id], b.targets[t.target] = t, t
+	b.addLocked(t)
 	if x := b.contexts[context]; x == nil && context != "" && context != b.home { // its client has gone meanwhile
 		b.send("close", map[string]int64{"tabId": t.id})
 	}

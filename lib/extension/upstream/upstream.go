@@ -59,9 +59,10 @@ type browserContext struct {
 // tab is a tab that clients may use.
 type tab struct {
 	id      int64
-	target  string
+	target  string // of its page
+	holder  string // the target of the type tab, which Puppeteer attaches to
 	context string
-	opener  string // its target
+	opener  string // its page's target
 	url     string
 	title   string
 	shared  bool // by the user: it stays when its client ends
@@ -202,21 +203,28 @@ func (b *Browser) tabLocked(raw json.RawMessage) *tab {
 		b.tellLocked("Target.targetInfoChanged", t)
 		return t
 	}
-	t = &tab{id: d.TabID, target: d.TargetID, context: b.home, url: d.URL, title: d.Title, shared: d.Shared,
-		opened: d.Group != nil, sessions: map[*session]bool{}, memory: map[string]*past{}}
+	t = newTab(d.TabID, d.TargetID, b.home)
+	t.url, t.title, t.shared, t.opened = d.URL, d.Title, d.Shared, d.Group != nil
 	if o := b.tabs[d.OpenerTabID]; o != nil && t.opened {
 		t.context, t.opener = o.context, o.target
 	}
 	if d.Group != nil && b.contexts[*d.Group] != nil {
 		t.context = *d.Group
 	}
-	b.tabs[t.id], b.targets[t.target] = t, t
+	b.addLocked(t)
 	if t.shared {
 		b.offerLocked(t)
 	}
 	b.announceLocked(t, false)
 	return t
 }
+
+func newTab(id int64, target, context string) *tab {
+	return &tab{id: id, target: target, holder: rand.Text(), context: context, sessions: map[*session]bool{},
+		memory: map[string]*past{}}
+}
+
+func (b *Browser) addLocked(t *tab) { b.tabs[t.id], b.targets[t.target], b.targets[t.holder] = t, t, t }
 
 // offerLocked gives a tab that the user shares to the client that came last. If
 // there is none, it waits for the next one.
@@ -249,43 +257,49 @@ func (b *Browser) removeLocked(t *tab) {
 	}
 	delete(b.tabs, t.id)
 	delete(b.targets, t.target)
+	delete(b.targets, t.holder)
 	for s := range t.sessions {
 		s.endLocked(true)
 	}
 	b.tellLocked("Target.targetDestroyed", t)
 }
 
-// info is the TargetInfo of a tab.
-func (t *tab) info() map[string]any {
-	info := map[string]any{"targetId": t.target, "type": "page", "title": t.title, "url": t.url,
+// info is the TargetInfo of a tab's page, or of the tab itself.
+func (t *tab) info(target string) map[string]any {
+	info := map[string]any{"targetId": target, "type": "page", "title": t.title, "url": t.url,
 		"attached": len(t.sessions) > 0, "canAccessOpener": t.opener != "", "browserContextId": t.context}
-	if t.opener != "" {
+	switch {
+	case target == t.holder:
+		info["type"], info["embedderData"] = "tab", map[string]any{} // Chrome marks those of the user so
+	case t.opener != "":
 		info["openerId"] = t.opener
 	}
 	return info
 }
 
-// tellLocked tells those who discover targets about a tab.
+// tellLocked tells those who discover targets about a tab and its page.
 func (b *Browser) tellLocked(event string, t *tab) {
-	params := map[string]any{"targetInfo": t.info()}
-	if event == "Target.targetDestroyed" {
-		params = map[string]any{"targetId": t.target}
-	}
 	for c := range b.conns {
-		if c.discovers {
-			c.event("", event, params)
+		for _, target := range []string{t.holder, t.target} {
+			switch {
+			case !c.discovers:
+			case event == "Target.targetDestroyed":
+				c.event("", event, map[string]string{"targetId": target})
+			default:
+				c.event("", event, map[string]any{"targetInfo": t.info(target)})
+			}
 		}
 	}
 }
 
-// announceLocked tells about a new tab, and attaches those that want to be
-// attached to each one. A paused one waits until it is resumed by one of them.
+// announceLocked tells about a new tab, and attaches those to its page that
+// want to be attached to each one. A paused one waits until it is resumed by one
+// of them.
 func (b *Browser) announceLocked(t *tab, paused bool) {
 	b.tellLocked("Target.targetCreated", t)
 	for c := range b.conns {
 		if c.attaches {
-			s := newSession(c, t, "", "")
-			c.attachedLocked(s, "", paused)
+			c.attachLocked(t, t.target, "", paused)
 		}
 	}
 }

@@ -51,7 +51,7 @@ var hubOnly = []string{"ports", "all-tabs", "pairing-file"}
 // notForHub are the flags that have no effect on browsers that join.
 var notForHub = []string{"direct", "trace", "launch", "target", "browser", "headless", "no-headless", "profile",
 	"isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass", "state", "eager", "idle",
-	"idle-by", "health-interval", "health-timeout", "timeout"}
+	"idle-by", "health-interval", "health-timeout"}
 
 // checkHub refuses flags that do not go together.
 func checkHub(c *cli.Context) error {
@@ -280,7 +280,13 @@ func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd strin
 	patience := time.AfterFunc(2*time.Second, func() {
 		c.Log.Info("waiting for a browser to join by its extension")
 	})
-	l, err := h.server.Hub.Await(ctx, func(hub.Info) bool { return true })
+	waiting := ctx
+	if c.IsSet("timeout") {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(ctx, c.Duration("timeout"), errors.New("timed out"))
+		defer cancel()
+	}
+	l, err := h.server.Hub.Await(waiting, func(hub.Info) bool { return true })
 	patience.Stop()
 	if err != nil {
 		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}

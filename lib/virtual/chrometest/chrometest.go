@@ -15,8 +15,9 @@ import (
 
 // Start starts a headless Chromium without a sandbox or background traffic. It
 // returns its DevTools endpoint, ws://HOST:PORT/devtools/browser/ID. The
-// browser and its files are removed when the test ends.
-func Start(t testing.TB) (wsURL string, p *os.Process) {
+// browser and its files are removed when the test ends. It gets these arguments,
+// too.
+func Start(t testing.TB, args ...string) (wsURL string, p *os.Process) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bt-chrome-")
 	if err != nil {
@@ -30,9 +31,9 @@ func Start(t testing.TB) (wsURL string, p *os.Process) {
 			}
 		}
 	})
-	c := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+	c := exec.Command("chromium", append(args, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
-		"--user-data-dir="+dir+"/profile", "about:blank")
+		"--user-data-dir="+dir+"/profile", "about:blank")...)
 	c.Env = append(c.Environ(), "TMPDIR="+dir)
 	c.SysProcAttr = ownGroup()
 	stderr, err := c.StderrPipe()

@@ -1,0 +1,255 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"btools/lib/virtual/chrometest"
+)
+
+// joinedBrowser is the record of a browser that has joined by its extension.
+type joinedBrowser struct {
+	Instance struct {
+		ID, Protocol, Source string
+		HTTPURL              string `json:"http_url"`
+		WSURL                string `json:"ws_url"`
+	}
+	Joined struct {
+		Port, Tabs int
+		UserAgent  string `json:"user_agent"`
+	}
+}
+
+// hub starts a bproxy for browsers that join.
+func (w *world) hub(args ...string) *proxy {
+	w.t.Helper()
+	p := &proxy{t: w.t, w: w}
+	p.cmd = w.cmd("bproxy", append([]string{"--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.dir + "/code"},
+		args...)...)
+	p.start()
+	return p
+}
+
+// extension writes the extension, which knows the hub and its code.
+func (p *proxy) extension() (dir string) {
+	p.t.Helper()
+	dir = p.w.dir + "/extension"
+	p.w.run("bproxy", "extension", "--paired", "--pairing-file", p.w.dir+"/code", "--hub", p.url, dir).
+		wants(p.t, 0, "")
+	return dir
+}
+
+// chromiumWith starts a Chromium with an extension and returns its debugging
+// endpoint, by which a test sees what its user sees.
+func chromiumWith(t *testing.T, dir string) (wsURL string, p *os.Process) {
+	t.Helper()
+	return chrometest.Start(t, "--disable-extensions", "--load-extension="+dir, "--disable-extensions-except="+dir)
+}
+
+// joined lists the browsers that have joined.
+func (p *proxy) joined() (all []joinedBrowser) {
+	p.t.Helper()
+	r := p.w.run("bproxy", "list", "--output=json")
+	r.wants(p.t, 0, "")
+	for d := json.NewDecoder(strings.NewReader(r.out)); d.More(); {
+		var j joinedBrowser
+		if err := d.Decode(&j); err != nil {
+			p.t.Fatal(err)
+		}
+		if j.Instance.ID != "" {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// awaitJoined waits until one browser has joined, in which is reports true.
+func (p *proxy) awaitJoined(what string, is func(joinedBrowser) bool) (j joinedBrowser) {
+	p.t.Helper()
+	until(p.t, what, func() bool {
+		for _, one := range p.joined() {
+			if is(one) {
+				j = one
+				return true
+			}
+		}
+		return false
+	})
+	return j
+}
+
+func anyJoined(joinedBrowser) bool { return true }
+
+// tabs are the pages of a Chromium, as its user sees them.
+func tabs(t *testing.T, wsURL string) (urls []string) {
+	t.Helper()
+	_, body := get(t, "GET", "http://"+strings.Split(strings.TrimPrefix(wsURL, "ws://"), "/")[0]+"/json/list")
+	var all []struct{ Type, URL string }
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if one.Type == "page" {
+			urls = append(urls, one.URL)
+		}
+	}
+	slices.Sort(urls)
+	return urls
+}
+
+// Clients of a browser that has joined: two of each kind at once, none of which
+// sees the tabs of another one or of the user, and none of which leaves a tab.
+func TestExtensionClients(t *testing.T) {
+	t.Parallel()
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.hub("--session-grace", "0s")
+	chrome, _ := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	if i := j.Instance; i.Protocol != "cdp" || i.Source != "extension" || i.HTTPURL != p.url+"/session/"+i.ID ||
+		!strings.Contains(j.Joined.UserAgent, "Chrome/") || j.Joined.Tabs != 0 {
+		t.Errorf("the record is %+v", j)
+	}
+	before := tabs(t, chrome)
+	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
+		twice("extension-playwright.mjs", "extension-puppeteer.mjs")...)
+	until(t, "the tabs of the clients are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
+	p.stop()
+	w.clean()
+}
+
+// The hub is killed and started again: what clients had opened is closed, and
+// the browser comes back with its ID.
+func TestExtensionHubDies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.hub()
+	chrome, _ := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	before := tabs(t, chrome)
+	c := dial(t, j.Instance.WSURL)
+	c.ask("Target.createTarget", `{"url":"about:blank"}`)
+	if got := tabs(t, chrome); len(got) != len(before)+2 {
+		t.Errorf("with a client there are the tabs %v", got)
+	}
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	c.lost()
+	until(t, "the tabs of the client are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
+	again := &proxy{t: t, w: w, cmd: w.cmd("bproxy", "--extension", "--listen", p.addr, "--pairing-file", w.dir+"/code")}
+	again.start()
+	back := again.awaitJoined("the browser is back", anyJoined)
+	if back.Instance.ID != j.Instance.ID {
+		t.Errorf("the browser came back as %s, and was %s", back.Instance.ID, j.Instance.ID)
+	}
+	again.stop()
+	w.clean()
+}
+
+// The browser is killed while a client waits: it is told at once, and the
+// instance and its port are gone. So it is when a user closes a tab.
+func TestExtensionBrowserDies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.hub()
+	chrome, process := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	browser := dial(t, j.Instance.WSURL)
+	target := func() string {
+		var got struct{ Result struct{ TargetID string } }
+		json.Unmarshal([]byte(browser.ask("Target.createTarget", `{"url":"about:blank"}`)), &got)
+		return got.Result.TargetID
+	}
+	browser.ask("Target.setDiscoverTargets", `{"discover":true}`)
+	id := target()
+	_, answer := get(t, "GET", "http"+strings.TrimPrefix(strings.Split(chrome, "/devtools")[0], "ws")+"/json/close/"+id)
+	if !strings.Contains(answer, "closing") {
+		t.Fatalf("the user cannot close the tab: %s", answer)
+	}
+	browser.askUntilTold("Target.targetDestroyed")
+	process.Signal(syscall.SIGKILL)
+	browser.lost()
+	until(t, "the instance is gone", func() bool { return len(p.joined()) == 0 })
+	if code, body := get(t, "GET", j.Instance.HTTPURL+"/json/version"); code != 404 ||
+		!strings.Contains(body, "no browser") {
+		t.Errorf("the address of a browser that has left answers %d %s", code, body)
+	}
+	p.stop()
+	w.clean()
+}
+
+// What the extension's own page says and does.
+func TestExtensionPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.hub()
+	dir := filepath.Join(w.dir, "plain")
+	w.run("bproxy", "extension", "--hub", p.url, dir).wants(t, 0, "")
+	chrome, _ := chromiumWith(t, dir)
+	code, err := os.ReadFile(w.dir + "/code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs("../scripts/clients/extension-page.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.cmd("node", script, chrome, p.url, strings.TrimSpace(string(code)), w.dir)
+	c.Env = append(c.Env, "HOME="+w.dir)
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "done\n" {
+		t.Errorf("the page: %v\n%s", err, out)
+	}
+	p.stop()
+	w.clean()
+}
+
+// Whoever is not the extension gets nothing from the hub.
+func TestExtensionStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.hub()
+	body := `{"userAgent":"x","windowId":1}`
+	for name, test := range map[string]struct {
+		header, value string
+	}{
+		"a program without the code": {"X", "x"},
+		"a web page":                 {"Origin", "http://evil.example"},
+		"another extension":          {"Origin", "chrome-extension://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
+		"a page without an origin":   {"Sec-Fetch-Site", "cross-site"},
+		"a wrong code":               {"Authorization", "Bearer AAAAA-BBBBB-CCCCC-DDDDD"},
+	} {
+		if code, _, answer := post(t, p.url+"/register", map[string]string{test.header: test.value}, body); code != 403 {
+			t.Errorf("%s: %d %s", name, code, answer)
+		}
+	}
+	for path, want := range map[string]int{"/json/version": 503, "/session/inst_1706234567890_abc123/json/version": 404,
+		"/session/3301/json/list": 404, "/register": 405} {
+		if code, answer := get(t, "GET", p.url+path); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, answer, want)
+		}
+	}
+	p.stop()
+	w.clean()
+}
+
+func TestExtensionUsage(t *testing.T) {
+	w := newWorld(t)
+	w.run("bproxy", "--extension", "--target", "http://127.0.0.1:1").wants(t, 64, "--target has no effect")
+	w.run("bproxy", "--ports", "1-2").wants(t, 64, "--ports needs --extension")
+	w.run("bproxy", "--extension", "--ports", "5").wants(t, 64, "a range such as 3301-3399")
+	w.run("bproxy", "--extension", "--listen", "0.0.0.0:0").wants(t, 64, "")
+	w.run("bproxy", "extension").wants(t, 64, "one directory")
+	write(t, w.dir+"/other/file", "x")
+	w.run("bproxy", "extension", w.dir+"/other").wants(t, 1, "is not the extension")
+	w.run("bproxy", "extension", w.dir+"/new").wants(t, 0, "")
+	w.run("bproxy", "extension", w.dir+"/new").wants(t, 0, "") // a later version over it
+	write(t, w.dir+"/short", "ABC")
+	w.run("bproxy", "--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.dir+"/short").
+		wants(t, 78, "has no pairing code")
+	w.run("bproxy", "stop", "inst_1706234567890_abc123").wants(t, 69, "has joined")
+}

@@ -1,0 +1,53 @@
+// extension-puppeteer.mjs: puppeteer-core on a browser that has joined by its
+// extension. It drops the path of a browserURL, so it gets the WebSocket.
+import puppeteer from 'puppeteer-core';
+import { directory, downloaded, equal, inPage, otherSite, own, page, rounds, site, step, who, wsURL } from './isolated.mjs';
+
+await rounds(async (n) => {
+  step('connect');
+  const browser = await puppeteer.connect({ browserWSEndpoint: wsURL, defaultViewport: null });
+  const [first, ...more] = await browser.pages();
+  equal([browser.browserContexts().length, more.length], [1, 0], 'contexts and more pages at first');
+  const base = browser.defaultBrowserContext();
+  step('goto');
+  const answer = await first.goto(page('/page'));
+  equal([answer.status(), await first.title()], [200, '/page'], 'the page');
+  equal(await first.evaluate(inPage.state), 'true visible', 'focus and visibility');
+  step('cookies');
+  await base.setCookie({ name: who, value: '1', domain: '127.0.0.1', path: '/', expires: Date.now() / 1000 + 3600 });
+  equal((await base.cookies()).filter((c) => c.name === who).length, 1, 'the cookie');
+  step('frame of another site');
+  const frame = first.frames().find((f) => f.url() === page('/frame', otherSite));
+  equal(await frame.title(), '/frame', 'the frame');
+  step('pop-up');
+  const [popup] = await Promise.all([new Promise((done) => first.once('popup', done)), first.click('#popup')]);
+  await popup.waitForSelector('h1');
+  equal(await popup.title(), '/popup', 'the pop-up');
+  step('interception');
+  await first.setRequestInterception(true);
+  first.on('request', (r) => (r.url().includes('routed') ? r.respond({ body: 'routed' }) : r.continue()));
+  equal(await first.evaluate(async () => (await fetch('/routed')).text()), 'routed', 'an intercepted request');
+  step('context');
+  const refused = await browser.createBrowserContext().then(() => '', (e) => e.message);
+  if (!refused.includes('no further browser contexts')) throw new Error(`a further context: ${refused}`);
+  step('download');
+  const downloads = directory(n);
+  const cdp = await browser.target().createCDPSession();
+  await cdp.send('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: downloads });
+  await first.click('#download');
+  await downloaded(downloads);
+  step('worker');
+  const second = await browser.newPage();
+  await second.goto(page('/page'));
+  equal(await second.evaluate(inPage.worker, who), '?' + who, 'the worker');
+  equal(second.workers().map((w) => w.url()), [page('/worker.js')], 'workers');
+  step('targets');
+  own(browser.targets().map((t) => t.url()), 'targets');
+  own((await cdp.send('Target.getTargets')).targetInfos.map((t) => t.url), 'Target.getTargets');
+  step('screenshot');
+  if ((await second.screenshot()).length < 1000) throw new Error('an empty screenshot');
+  step('close');
+  await popup.close();
+  await second.close();
+  await browser.close();
+});
