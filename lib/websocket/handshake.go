@@ -109,6 +109,20 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 	return c, nil
 }
 
+// RefusedError says how a server answered a request to upgrade other than with a
+// WebSocket.
+type RefusedError struct {
+	Status string // such as 403 Forbidden
+	Text   string // the beginning of the answer's body
+}
+
+func (e *RefusedError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("it answered %q", e.Status)
+	}
+	return fmt.Sprintf("it answered %q: %q", e.Status, e.Text)
+}
+
 func dial(ctx context.Context, u *url.URL) (*Conn, error) {
 	port := u.Port()
 	if port == "" {
@@ -149,10 +163,7 @@ func sendUpgrade(raw net.Conn, u *url.URL) (early []byte, err error) {
 	switch h := resp.Header; {
 	case resp.StatusCode != http.StatusSwitchingProtocols:
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
-		if text := strings.TrimSpace(string(body)); text != "" {
-			return nil, fmt.Errorf("it answered %q: %q", resp.Status, text)
-		}
-		return nil, fmt.Errorf("it answered %q", resp.Status)
+		return nil, &RefusedError{resp.Status, strings.TrimSpace(string(body))}
 	case !hasToken(h, "Upgrade", "websocket"), !hasToken(h, "Connection", "Upgrade"),
 		h.Get("Sec-WebSocket-Accept") != acceptKey(key):
 		return nil, errors.New("its answer to the upgrade is not a WebSocket handshake")

@@ -19,15 +19,26 @@ type Command struct {
 	Params  json.RawMessage // an object; nil: none
 }
 
-// Parse decodes a message as Chrome does, or refuses it, so that Chrome
+// Parse is Decode, and checks the params: if the table or a rule inspects those
+// of a method, no object in them has the same name twice.
+func Parse(message []byte) (Command, *Error) {
+	c, refused := Decode(message)
+	if refused == nil && c.Params != nil && isInspected(c.Method) {
+		if err := checkUnique(c.Params, 0); err != nil {
+			refused = invalidParams("Invalid parameters: " + err.Error())
+		}
+	}
+	return c, refused
+}
+
+// Decode decodes a message as Chrome does, or refuses it, so that Chrome
 // executes exactly what was checked. It accepts less than Chrome: only a plain
 // integer as id (Chrome accepts 1e3, and answers 1000), no array as params, no
-// \v or \f between members. If the table or a rule inspects the params of a
-// method, no object in them has the same name twice. Params may be malformed in
-// a way that makes Chrome refuse the whole message.
+// \v or \f between members. Params may be malformed in a way that makes Chrome
+// refuse the whole message.
 //
 // If there is an error, the command has an ID if Chrome's answer would have it.
-func Parse(message []byte) (Command, *Error) {
+func Decode(message []byte) (Command, *Error) {
 	var c Command
 	var method, session, params, id json.RawMessage
 	var refused *Error
@@ -82,11 +93,6 @@ func Parse(message []byte) (Command, *Error) {
 	}
 	if beginsWith(params, '{') {
 		c.Params = params
-	}
-	if c.Params != nil && isInspected(c.Method) {
-		if err := checkUnique(c.Params, 0); err != nil {
-			return c, invalidParams("Invalid parameters: " + err.Error())
-		}
 	}
 	return c, nil
 }
