@@ -50,6 +50,8 @@ func main() {
 					Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 						"(default: blaunch --wait)"},
 				&ucli.StringFlag{Name: "target", Category: browser, Usage: "use the browser at `URL` and launch none"},
+				&ucli.BoolFlag{Name: "one-connection", Category: browser,
+					Usage: "serve all clients over one WebSocket to the browser of --target, which asks its user once"},
 			}, flags.Browser(browser), []ucli.Flag{
 				&ucli.BoolFlag{Name: "isolate", Category: shared,
 					Usage: "give each client a virtual browser of its own on one shared browser"},
@@ -87,7 +89,8 @@ func main() {
 				&ucli.StringFlag{Name: "pairing-file", Category: joining,
 					Usage: "keep the pairing code in `FILE` (default: in the user's state directory)"},
 			}, flags.Owner(lives, ""), []ucli.Flag{
-				&ucli.BoolFlag{Name: "eager", Category: lives, Usage: "launch the browser at once"},
+				&ucli.BoolFlag{Name: "eager", Category: lives,
+					Usage: "launch the browser, or connect with --one-connection, at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,
 					Usage: "stop the browser after `DURATION` without traffic from a client, even if one is connected"},
 				&ucli.StringFlag{Name: "idle-by", Category: lives, Value: "traffic",

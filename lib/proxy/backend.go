@@ -28,8 +28,9 @@ type backend struct {
 	// byConnections says that open WebSockets and sessions are use.
 	byConnections bool
 
-	overlap bool         // two browsers with different profiles may run at the same time
-	state   *state.Store // the browsers of this machine; nil: not known
+	overlap bool           // two browsers with different profiles may run at the same time
+	one     *OneConnection // to the browser; nil: there may be any number
+	state   *state.Store   // the browsers of this machine; nil: not known
 	log     *slog.Logger
 	changed func() // called at each launch and end
 	// unconnected is called when the last WebSocket of a browser has closed.

@@ -20,6 +20,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/wait"
+	"btools/lib/websocket"
 )
 
 const (
@@ -71,6 +72,16 @@ func writeUnavailable(w http.ResponseWriter, r *http.Request, err error) {
 	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
 }
 
+// noAnswer returns the error for a client whose browser does not answer, or has
+// refused to.
+func noAnswer(err error) error {
+	var refused *websocket.RefusedError
+	if errors.As(err, &refused) {
+		return err
+	}
+	return fmt.Errorf("the browser does not answer: %w", err)
+}
+
 // errNoJSON is the error for /json requests to a browser without CDP, which
 // itself answers only 404.
 func errNoJSON(r *http.Request) error {
@@ -84,7 +95,7 @@ func errNoJSON(r *http.Request) error {
 func (p *Proxy) reverse() *httputil.ReverseProxy {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
 		ResponseHeaderTimeout: p.answerTimeout,
-		DialContext:           (&net.Dialer{Timeout: p.answerTimeout}).DialContext}
+		DialContext:           p.dial}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the library has dropped parts of a URL in it
@@ -143,7 +154,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		}
 		cancel(nil)
 		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
-			return nil, fmt.Errorf("the browser does not answer: %w", err)
+			return nil, noAnswer(err)
 		}
 	}
 }
@@ -255,7 +266,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
-			writeUnavailable(w, r, fmt.Errorf("the browser does not answer: %w", err))
+			writeUnavailable(w, r, noAnswer(err))
 			return
 		}
 	}
@@ -281,9 +292,7 @@ func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{
 	if err != nil {
 		return nil, err
 	}
-	addr := launcher.Addr(i)
-	d := net.Dialer{Timeout: p.answerTimeout}
-	c, err := d.DialContext(r.Context(), "tcp", addr)
+	c, err := p.dial(r.Context(), "tcp", launcher.Addr(i))
 	if err != nil {
 		return nil, err
 	}
@@ -302,6 +311,14 @@ func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{
 	}
 	c.SetDeadline(time.Time{})
 	return &upgraded{conn: c, in: in, resp: resp}, nil
+}
+
+// dial connects to the browser's endpoint.
+func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if p.One != nil {
+		return p.One.dial(ctx)
+	}
+	return (&net.Dialer{Timeout: p.answerTimeout}).DialContext(ctx, network, addr)
 }
 
 // path returns the browser's path for the one that the client requests.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -96,7 +95,7 @@ func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release f
 		}
 		b.release(g)
 		if try == attempts || ctx.Err() != nil || !b.reportUnreachable(g, stopReason(err)) {
-			return nil, nil, fmt.Errorf("the browser does not answer: %w", err)
+			return nil, nil, noAnswer(err)
 		}
 	}
 }
@@ -131,6 +130,9 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 }
 
 func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser, error) {
+	if b.one != nil {
+		return b.one.open(ctx, b.log)
+	}
 	path, err := socketPath(ctx, i)
 	var browser *virtual.Browser
 	if err == nil {

@@ -31,6 +31,9 @@ type Proxy struct {
 	// Foreign says that another program owns the browser, and Launch only finds
 	// it.
 	Foreign bool
+	// One, if not nil, is the only connection to the browser, which is Foreign and
+	// has the address of One.At. Start takes it over.
+	One *OneConnection
 	// Overlap says that Launch can launch a browser while another one with a
 	// different profile is running. A browser that is replaced is then stopped
 	// only once the new one is ready.
@@ -40,7 +43,8 @@ type Proxy struct {
 	State *state.Store
 	// Options are the options of the first launch.
 	Options options.Options
-	// Eager launches the browser at once instead of at the first connection.
+	// Eager launches the browser, or connects to it by One, at once instead of at
+	// the first connection.
 	Eager bool
 	// Idle is how long a browser is kept without use; 0: for ever. Use is what
 	// clients send, a running download, or, with IdleByConnections, each open
@@ -88,7 +92,10 @@ func (p *Proxy) Start() {
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
 		health: p.Health, overlap: p.Overlap,
 		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, opts: p.Options,
-		epoch: make(chan struct{})}
+		epoch: make(chan struct{}), one: p.One}
+	if p.One != nil {
+		p.One.start()
+	}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -122,7 +129,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	if p.Eager {
 		wg.Go(func() {
-			if err := p.Relaunch(ctx, options.Options{}, false); err != nil && ctx.Err() == nil {
+			if err := p.begin(ctx); err != nil && ctx.Err() == nil {
 				logFailure(p.Log, err)
 			}
 		})
@@ -141,8 +148,19 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if p.Sessions != nil {
 		p.Sessions.Close()
 	}
+	if p.One != nil {
+		p.One.close()
+	}
 	wg.Wait()
 	return err
+}
+
+// begin launches the browser, or connects to it, before the first client.
+func (p *Proxy) begin(ctx context.Context) error {
+	if p.One != nil {
+		return p.One.browser.Await(ctx)
+	}
+	return p.Relaunch(ctx, options.Options{}, false)
 }
 
 // Relaunch launches the browser with these options on top of the last ones,

@@ -26,9 +26,12 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 		case <-tick.C:
 		}
 		began := time.Now()
-		err := Ping(ctx, g.browser.Instance, b.health.Timeout)
+		err := b.ping(ctx, g)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errNotAsked) {
+			continue
 		}
 		if errors.Is(err, ErrNotChecked) {
 			b.log.Warn(err.Error())
@@ -53,6 +56,14 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 			b.log.Warn("the browser does not answer; this proxy does not own it and leaves it running", "why", err)
 		}
 	}
+}
+
+// ping checks a browser's health: by a connection of its own, or by the only one.
+func (b *backend) ping(ctx context.Context, g *generation) error {
+	if b.one != nil {
+		return b.one.check(ctx, b.health.Timeout)
+	}
+	return Ping(ctx, g.browser.Instance, b.health.Timeout)
 }
 
 // endDelay is how long a browser without an endpoint may take until it is seen

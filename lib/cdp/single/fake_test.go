@@ -123,9 +123,10 @@ func (c *chrome) say(message string) {
 
 // peer is a client in a test.
 type peer struct {
-	t    *testing.T
-	conn *websocket.Conn
-	last int
+	t      testing.TB
+	conn   *websocket.Conn
+	last   int
+	events []string
 }
 
 func dial(t *testing.T, b *Browser, target string) *peer {

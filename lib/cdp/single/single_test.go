@@ -2,15 +2,19 @@ package single
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
 
@@ -249,4 +253,40 @@ func TestSessionOf(t *testing.T) {
 			t.Errorf("%s: %q, %s", message, session, own)
 		}
 	}
+}
+
+// The short way to find the session of a message finds the one that is there.
+func FuzzSessionOf(f *testing.F) {
+	f.Add([]byte(`{"id":1,"result":{},"sessionId":"A"}`))
+	f.Add([]byte(`{"method":"A.b","params":{"sessionId":"B"},"sessionId":"A"}`))
+	f.Add([]byte(`{"id":1,"result":"\",\"sessionId\":\"A"}`))
+	f.Add([]byte(`{"sessionId":"A","result":[{"a":1,"sessionId":"B"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(b, &object) != nil || !utf8.Valid(b) {
+			return
+		}
+		names := 0
+		jsonrpc.Members(b, func(name, _ json.RawMessage) error { names++; return nil })
+		if names != len(object) { // one is there twice
+			return
+		}
+		var want string
+		json.Unmarshal(object["sessionId"], &want)
+		session, at := sessionOf(b)
+		if session != want {
+			t.Fatalf("%q has the session %q, not %q", b, want, session)
+		}
+		if session == "" {
+			return
+		}
+		var left map[string]json.RawMessage
+		if err := json.Unmarshal(withoutSession(b, at), &left); err != nil {
+			t.Fatalf("without its session: %q: %v", b, err)
+		}
+		delete(object, "sessionId")
+		if !maps.EqualFunc(object, left, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
+			t.Fatalf("without its session: %q, want %q", left, object)
+		}
+	})
 }

@@ -198,9 +198,12 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if foreign == nil && c.Bool("one-connection") {
+		return nil, c.UsageError("--one-connection needs --target, or a record with a running browser on standard input")
+	}
 	if foreign != nil {
 		for _, f := range []string{"launch", "idle", "idle-by", "eager"} {
-			if c.IsSet(f) {
+			if c.IsSet(f) && (f != "eager" || !c.Bool("one-connection")) {
 				return nil, c.UsageError("--%s applies to a browser that bproxy launches, not to one that is "+
 					"already running", f)
 			}
@@ -208,6 +211,9 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		b, err := launcher.Foreign(foreign)
 		if err != nil {
 			return nil, exit.Errorf(exit.Data, "cannot use the record: %v", err)
+		}
+		if err := takeOneConnection(c, p, b); err != nil {
+			return nil, err
 		}
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
@@ -223,6 +229,23 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Trace = &proxy.Trace{Out: f, Log: c.Log}
 	}
 	return p, nil
+}
+
+// takeOneConnection has all clients of a running browser share one connection to
+// it, if the flags say so.
+func takeOneConnection(c *cli.Context, p *proxy.Proxy, b *launcher.Browser) error {
+	switch {
+	case !c.Bool("one-connection"):
+		return nil
+	case b.Instance.Protocol == record.BiDi:
+		return c.UsageError("--one-connection needs a browser that speaks CDP, not WebDriver BiDi")
+	case c.Bool("direct"):
+		return c.UsageError("--direct has clients connect to the browser themselves: it cannot be used with " +
+			"--one-connection")
+	}
+	p.One = proxy.NewOneConnection(b.Instance)
+	b.Instance = p.One.At(b.Instance)
+	return nil
 }
 
 // checkDurations refuses negative durations.

@@ -102,5 +102,5 @@ func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoi
 		serveProtocol(w, r, b)
 		return
 	}
-	writeJSON(w, versionOf(b, "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))
+	writeJSON(w, versionOf(b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))
 }

@@ -105,7 +105,7 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 		if base != "" {
 			id = path.Base(base)
 		}
-		writeJSON(w, versionOf(s.Browser(), at+"browser/"+id))
+		writeJSON(w, versionOf(s.Browser().Version(), at+"browser/"+id))
 	case list:
 		infos := []targetInfo{}
 		for _, info := range s.Targets() {
@@ -156,9 +156,9 @@ func died(ctx context.Context, s *virtual.Session) bool {
 	return false
 }
 
-// versionOf returns the content of /json/version.
-func versionOf(b *virtual.Browser, ws string) any {
-	v := b.Version()
+// versionOf returns the content of /json/version, given Chrome's answer to
+// Browser.getVersion.
+func versionOf(v json.RawMessage, ws string) any {
 	agent := jsonrpc.GetString(v, "userAgent")
 	_, webKit, _ := strings.Cut(agent, "AppleWebKit/")
 	webKit, _, _ = strings.Cut(webKit, " ")
@@ -195,12 +195,18 @@ func newTargetInfo(info json.RawMessage, at string) targetInfo {
 		WSURL: at + "page/" + id}
 }
 
-// serveNewPage answers /json/new.
-func serveNewPage(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string) {
+// newPageURL returns the URL of a request to /json/new.
+func newPageURL(r *http.Request) string {
 	address, err := url.PathUnescape(r.URL.RawQuery)
 	if err != nil || address == "" {
-		address = "about:blank"
+		return "about:blank"
 	}
+	return address
+}
+
+// serveNewPage answers /json/new.
+func serveNewPage(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string) {
+	address := newPageURL(r)
 	if err := policy.URL(address); err != nil {
 		guard.Refuse(http.StatusForbidden, guard.Forbidden, "%v", err).WriteResponse(w)
 		return
@@ -239,9 +245,7 @@ const protocolTimeout = 30 * time.Second
 // serveProtocol answers /json/protocol with Chrome's own protocol.
 func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 	if b.Addr() == "" {
-		e := control.Errorf(guard.NotFound, "this browser cannot describe its protocol")
-		e.Hint = "use the description that comes with your client"
-		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
+		writeNoProtocol(w)
 		return
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -258,6 +262,13 @@ func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
 		}
 	}
 	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
+}
+
+// writeNoProtocol answers /json/protocol for a browser without an endpoint.
+func writeNoProtocol(w http.ResponseWriter) {
+	e := control.Errorf(guard.NotFound, "this browser cannot describe its protocol")
+	e.Hint = "use the description that comes with your client"
+	(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 }
 
 // writeJSON answers with JSON, formatted as Chrome does.

@@ -1,0 +1,56 @@
+package single
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"btools/lib/virtual/chrometest"
+	"btools/lib/websocket"
+)
+
+// BenchmarkEvaluate is Runtime.evaluate on as many connections at once, each
+// with a page of its own: directly, and over one WebSocket.
+func BenchmarkEvaluate(b *testing.B) {
+	url, _ := chrometest.Start(b)
+	shared := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
+	b.Cleanup(shared.Close)
+	for _, x := range []struct {
+		name string
+		dial func(ctx context.Context) (*websocket.Conn, error)
+	}{
+		{"direct", func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) }},
+		{"shared", func(ctx context.Context) (*websocket.Conn, error) { return shared.Dial(ctx, "") }},
+	} {
+		for _, clients := range []int{1, 20} {
+			b.Run(fmt.Sprintf("%s/%d", x.name, clients), func(b *testing.B) { evaluate(b, x.dial, clients) })
+		}
+	}
+}
+
+func evaluate(b *testing.B, dial func(ctx context.Context) (*websocket.Conn, error), clients int) {
+	type tab struct {
+		*peer
+		session string
+	}
+	tabs := make(chan tab, clients)
+	for range clients {
+		conn, err := dial(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close(websocket.Normal, "")
+		p := &peer{t: b, conn: conn}
+		_, session := p.newTab(p.newContext())
+		tabs <- tab{p, session}
+	}
+	b.SetParallelism(clients)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			p := <-tabs // more goroutines than clients wait their turn
+			p.call(p.session, "Runtime.evaluate", `{"expression":"1"}`)
+			tabs <- p
+		}
+	})
+}
