@@ -232,6 +232,32 @@ func TestOneConnectionRefused(t *testing.T) {
 	}
 }
 
+// The browser says in a file where it is. The next one is elsewhere.
+func TestOneConnectionByFile(t *testing.T) {
+	w := newWorld(t)
+	file := w.dir + "/DevToolsActivePort"
+	w.run("bproxy", "--one-connection", "--target", file).wants(t, 69, "no such file")
+	point := func(c *consent) {
+		u, _ := url.Parse(c.wsURL)
+		write(t, file, u.Port()+"\n"+u.Path)
+	}
+	first, second := w.consent(), w.consent()
+	point(first)
+	p := w.proxy("--one-connection", "--target", file)
+	c := dial(t, "ws://"+p.addr)
+	c.ask("Browser.getVersion", "{}")
+	point(second)
+	once(t, "ws://"+p.addr, "Browser.getVersion", "{}")
+	first.asked(t, 1, 0)
+	second.asked(t, 0, 0)
+	syscall.Kill(first.pid, syscall.SIGKILL)
+	c.lost()
+	once(t, "ws://"+p.addr, "Browser.getVersion", "{}")
+	first.asked(t, 1, 0)
+	second.asked(t, 1, 0)
+	p.stop()
+}
+
 // The browser is another one at the same address, and asks again.
 func TestOneConnectionAgain(t *testing.T) {
 	w := newWorld(t)

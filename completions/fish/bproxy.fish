@@ -53,7 +53,7 @@ complete -c bproxy -l listen -d 'HOST:PORT' -x
 complete -c bproxy -l direct -d 'show the browser\'s own address'
 complete -c bproxy -l trace -d 'append every message to this file' -rF
 complete -c bproxy -l launch -d 'launch with this command line' -x
-complete -c bproxy -l target -d 'URL of a running browser' -x
+complete -c bproxy -l target -d 'URL of a running browser, or its DevToolsActivePort' -rF
 complete -c bproxy -l one-connection -d 'one WebSocket to that browser for all clients'
 complete -c bproxy -l browser -d 'type or path' -rFa 'chrome edge chromium brave chrome-headless-shell firefox'
 complete -c bproxy -l headless -d 'without a window'

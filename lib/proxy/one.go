@@ -33,16 +33,21 @@ type OneConnection struct {
 // answerTimeout, so that the client learns the reason.
 const consentWait = answerTimeout - 5*time.Second
 
-// NewOneConnection returns the browser of an instance. Nothing is asked of it
-// before the first client comes.
-func NewOneConnection(i record.Instance) *OneConnection {
+// NewOneConnection returns the browser that find finds, at each attempt to
+// connect. Nothing is asked of it before the first client comes.
+func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
 	o := &OneConnection{conns: newHandover()}
 	o.browser = single.New(func(ctx context.Context) (*websocket.Conn, error) {
+		i, err := find()
+		if err != nil {
+			return nil, err
+		}
 		path, err := socketPath(ctx, i)
 		if err != nil {
 			return nil, &exit.Error{Code: exit.Unavailable,
-				Err:  fmt.Errorf("it does not tell the address of its WebSocket: %w", err),
-				Hint: "a Chrome that asks its user has it in the file DevToolsActivePort of its profile: ws://HOST:PORT/PATH"}
+				Err: fmt.Errorf("it does not tell the address of its WebSocket: %w", err),
+				Hint: "a Chrome that asks its user has it in the file DevToolsActivePort beside its profiles, " +
+					"which --target takes, too"}
 		}
 		return websocket.Dial(ctx, "ws://"+launcher.Addr(i)+path)
 	})

@@ -173,22 +173,51 @@ func TestChromeResumesTargets(t *testing.T) {
 
 // A connection to a page works as one of Chrome's, up to the end of the page.
 func TestChromePage(t *testing.T) {
-	b, _ := real(t)
+	url, _ := chrometest.Start(t)
+	b := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
+	t.Cleanup(b.Close)
 	p := dial(t, b, "")
 	target, _ := p.newTab(p.newContext())
-	page := dial(t, b, target)
-	page.call("", "Page.enable", "{}")
+	at, _, _ := strings.Cut(url, "browser/")
+	conn, err := websocket.Dial(t.Context(), at+"page/"+target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, page := &peer{t: t, conn: conn}, dial(t, b, target)
+	for _, p := range []*peer{direct, page} {
+		p.call("", "Page.enable", "{}")
+	}
 	page.call("", "Page.navigate", `{"url":"data:text/html,<title>page</title>"}`)
-	page.event("Page.loadEventFired")
-	if got := page.call("", "Runtime.evaluate", `{"expression":"document.title"}`); jsonrpc.GetString(got, "result",
-		"value") != "page" {
-		t.Errorf("the title: %s", got)
+	for _, p := range []*peer{direct, page} {
+		p.event("Page.loadEventFired")
+		if got := p.call("", "Runtime.evaluate", `{"expression":"document.title"}`); jsonrpc.GetString(got, "result",
+			"value") != "page" {
+			t.Errorf("the title: %s", got)
+		}
 	}
 	p.call("", "Target.closeTarget", fmt.Sprintf(`{"targetId":%q}`, target))
-	if got := page.event("Inspector.detached"); string(got) != `{"reason":"target_closed"}` {
-		t.Errorf("at its end: %s", got)
+	if a, b := direct.rest(), page.rest(); a != b {
+		t.Errorf("at its end\nby Chrome: %s\nshared:    %s", a, b)
 	}
-	page.lost()
+}
+
+// rest returns what comes until the end of the connection, other than about
+// frames.
+func (p *peer) rest() (all string) {
+	late := time.AfterFunc(patience, func() { p.conn.Close(websocket.Normal, "") })
+	for {
+		m, err := p.conn.Next()
+		if err != nil {
+			if !late.Stop() {
+				p.t.Fatal("the connection does not end")
+			}
+			return all
+		}
+		b, _ := m.Bytes()
+		if !strings.HasPrefix(string(b), `{"method":"Page.`) {
+			all += string(b) + "\n"
+		}
+	}
 }
 
 // Chrome itself answers as the connection does for a session of another one, so

@@ -3,7 +3,6 @@ package single
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 
 	"btools/lib/jsonrpc"
@@ -20,13 +19,8 @@ type Client struct {
 
 	// Under the link's lock:
 	below map[string]string // the CDP sessions that it has caused, and the parent of each
-	ended []string          // the latest of them that have ended
 	gone  bool              // it has ended
 }
-
-// maxEnded is how many ended CDP sessions a connection remembers: Chrome may
-// answer commands that were on their way.
-const maxEnded = 64
 
 // Connect opens a connection to the browser, or to the target with this ID.
 // Serve or Close it.
@@ -97,9 +91,6 @@ func (c *Client) leaveLocked() {
 	for session := range c.below {
 		delete(c.link.sessions, session)
 	}
-	for _, session := range c.ended {
-		delete(c.link.sessions, session)
-	}
 }
 
 // Serve relays messages between a WebSocket and the browser until one of them
@@ -137,7 +128,7 @@ func (c *Client) command(message []byte) error {
 		session, _ := json.Marshal(c.session)
 		message = jsonrpc.Set(message, "sessionId", session)
 	case !c.owns(cmd.Session):
-		refused = policy.NoSession()
+		cmd.Session, refused = "", policy.NoSession() // as Chrome, whose answer names no session
 	}
 	if refused != nil {
 		c.queue.put(policy.Failure(cmd, refused))
@@ -175,10 +166,7 @@ func (c *Client) forgetLocked(session string) {
 		return
 	}
 	delete(c.below, session)
-	if c.ended = append(c.ended, session); len(c.ended) > maxEnded {
-		delete(c.link.sessions, c.ended[0])
-		c.ended = slices.Delete(c.ended, 0, 1)
-	}
+	delete(c.link.sessions, session)
 	for child, parent := range c.below {
 		if parent == session {
 			c.forgetLocked(child)

@@ -80,8 +80,8 @@ func (c *chrome) answers(b []byte) [][]byte {
 	}
 	result := func(json string) []byte { return fmt.Appendf(nil, `{"id":%s,"result":%s%s`, id, json, tail) }
 	if session != "" && !c.sessions[session] {
-		return [][]byte{fmt.Appendf(nil, `{"id":%s,"error":{"code":-32001,"message":"Session with given id not found."}%s`,
-			id, tail)}
+		return [][]byte{fmt.Appendf(nil, `{"id":%s,"error":{"code":-32001,"message":"Session with given id not found."}}`,
+			id)}
 	}
 	switch method := jsonrpc.GetString(b, "method"); method {
 	case "Target.attachToBrowserTarget", "Target.attachToTarget":

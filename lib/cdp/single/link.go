@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
 	"btools/lib/websocket"
 )
 
@@ -24,7 +26,7 @@ type link struct {
 	work    sync.WaitGroup
 
 	mu       sync.Mutex
-	sessions map[string]*Client // by CDP session: their own, those below it, and the latest that have ended
+	sessions map[string]*Client // by CDP session: their own, and those below it
 }
 
 // newLink serves a WebSocket until it ends, or until close.
@@ -110,7 +112,9 @@ var targetEvent = []byte(`{"method":"Target.`)
 // receive handles a message for ourselves.
 func (l *link) receive(message []byte) {
 	if id, ok := wire.IDOf(message); ok {
-		l.calls.Answered(id, message)
+		if !isNotFound(message) {
+			l.calls.Answered(id, message)
+		}
 		return
 	}
 	if jsonrpc.GetString(message, "method") != "Target.detachedFromTarget" {
@@ -131,8 +135,17 @@ func (l *link) receive(message []byte) {
 	c.queue.finish(websocket.Normal, "")
 }
 
+// isNotFound reports whether Chrome did not find the CDP session of a command.
+// It is a client's, and has met the end of the session, of which the client is
+// told: ours name none. The answer does not, so it may seem to be for ours.
+func isNotFound(answer []byte) bool {
+	return string(jsonrpc.Get(answer, "error", "code")) == sessionNotFound
+}
+
 // targetClosed is Chrome's last message on a connection to a target.
 const targetClosed = `{"method":"Inspector.detached","params":{"reason":"target_closed"}}`
+
+var sessionNotFound = strconv.Itoa(policy.SessionNotFound)
 
 var sessionMember = []byte(`,"sessionId":"`)
 

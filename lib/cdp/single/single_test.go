@@ -60,16 +60,13 @@ func TestSessionsOfOthers(t *testing.T) {
 	echo := func(session string) string {
 		return fmt.Sprintf(`{"id":7,"method":"Fake.echo","sessionId":%q}`, session)
 	}
-	none := func(session string) string {
-		return fmt.Sprintf(`{"id":7,"error":{"code":-32001,"message":"Session with given id not found."},"sessionId":%q}`,
-			session)
-	}
+	const none = `{"id":7,"error":{"code":-32001,"message":"Session with given id not found."}}`
 	yes := `{"id":7,"result":{},"sessionId":"` + child + `"}`
 	if got := owner.ask(echo(child)); got != yes {
 		t.Errorf("the owner's: %s", got)
 	}
 	for _, s := range []string{child, strings.Repeat("0", 31) + "1", strings.Repeat("0", 31) + "2", "x"} {
-		if got := other.ask(echo(s)); got != none(s) {
+		if got := other.ask(echo(s)); got != none {
 			t.Errorf("another one's: %s", got)
 		}
 	}
@@ -88,7 +85,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	owner.say(`{"id":8,"method":"Target.detachFromTarget","params":{"sessionId":"` + child + `"}}`)
 	owner.hear()
 	owner.hear()
-	if got := owner.ask(echo(child)); got != none(child) {
+	if got := owner.ask(echo(child)); got != none {
 		t.Errorf("after its end: %s", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/flags"
 	"btools/lib/guard"
@@ -212,7 +214,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		if err != nil {
 			return nil, exit.Errorf(exit.Data, "cannot use the record: %v", err)
 		}
-		if err := takeOneConnection(c, p, b); err != nil {
+		if err := takeOneConnection(c, rec, p, b); err != nil {
 			return nil, err
 		}
 		p.Foreign = true
@@ -233,7 +235,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 
 // takeOneConnection has all clients of a running browser share one connection to
 // it, if the flags say so.
-func takeOneConnection(c *cli.Context, p *proxy.Proxy, b *launcher.Browser) error {
+func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, b *launcher.Browser) error {
 	switch {
 	case !c.Bool("one-connection"):
 		return nil
@@ -243,7 +245,13 @@ func takeOneConnection(c *cli.Context, p *proxy.Proxy, b *launcher.Browser) erro
 		return c.UsageError("--direct has clients connect to the browser themselves: it cannot be used with " +
 			"--one-connection")
 	}
-	p.One = proxy.NewOneConnection(b.Instance)
+	p.One = proxy.NewOneConnection(func() (record.Instance, error) {
+		r, err := target(c, rec) // another Chrome may have written the file
+		if err != nil {
+			return record.Instance{}, err
+		}
+		return launcher.Endpoint(r)
+	})
 	b.Instance = p.One.At(b.Instance)
 	return nil
 }
@@ -273,9 +281,17 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 		}
 		return nil, nil
 	}
+	if filepath.Base(t) == devtools.ActivePort {
+		var err error
+		if t, err = devtools.ReadActivePort(t); err != nil {
+			return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot find the browser: %w", err),
+				Hint: "Chrome writes the file once remote debugging is allowed in chrome://inspect/#remote-debugging"}
+		}
+	}
 	u, err := url.Parse(t)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "ws" {
-		return nil, c.UsageError("--target must be http://HOST:PORT or ws://HOST:PORT/PATH, not %q", t)
+		return nil, c.UsageError("--target must be http://HOST:PORT, ws://HOST:PORT/PATH or the file "+
+			devtools.ActivePort+", not %q", t)
 	}
 	// All that is known of it.
 	i := map[string]string{"protocol": record.CDP, u.Scheme + "_url": t}
