@@ -47,8 +47,13 @@ func (t *tunnel) half(to, from net.Conn, in io.Reader, early []byte, tap io.Writ
 	if tap != nil {
 		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{in}
 	}
-	k, err := out.Write(early)
-	n := int64(k)
+	var n int64
+	var err error
+	if len(early) > 0 { // an end within this process would pass on that there is nothing
+		var k int
+		k, err = out.Write(early)
+		n = int64(k)
+	}
 	if err == nil {
 		k, _ := io.Copy(out, in)
 		n += k
