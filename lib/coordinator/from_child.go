@@ -23,9 +23,11 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 	switch m.Method {
 	case "notifications/cancelled":
 		var n int64
+		var of json.RawMessage
 		var sent bool
-		s.read(func(t *table) { n, sent = t.TakeBack(p, jsonrpc.Get(m.Params, "requestId")) })
+		s.read(func(t *table) { n, of, sent = t.TakeBack(p, jsonrpc.Get(m.Params, "requestId")) })
 		if sent {
+			s.noteAsked(of)
 			s.send(nil, false, jsonrpc.Request(nil, m.Method,
 				jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
 		}
@@ -132,6 +134,7 @@ func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
 	if a.Token != nil { // children may choose the same tokens
 		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
+	s.noteAsked(to)
 	to, m = related(to, m)
 	s.send(to, false, m.WithID(own))
 }

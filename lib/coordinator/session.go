@@ -332,6 +332,7 @@ func (s *Session) relayAnswer(m *jsonrpc.Message) {
 	var a serverRequest
 	var ok bool
 	if s.read(func(t *table) { a, ok = t.Reply(n) }); ok {
+		s.noteAsked(a.Of)
 		a.Child.in.Write(m.WithID(a.ID), false)
 	}
 }

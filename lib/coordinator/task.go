@@ -329,19 +329,6 @@ func taskOf(ctx context.Context) *task {
 // tool, which may ask its host.
 func isOfChild(t *task) bool { return t != nil && !t.Value.own }
 
-// askTask has the host of a task asked what a child asks, in place of the host of a
-// request. The task awaits its answers by tasks/update.
-func (s *Session) askTask(t *task, key string, questions map[string]json.RawMessage) {
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.key, t.Value.questions = key, questions })
-	s.noteTask(t, tasks.InputRequired, "")
-}
-
-// resumeTask notes that nothing is asked any more.
-func (s *Session) resumeTask(t *task) {
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.questions = nil })
-	s.noteTask(t, tasks.Working, "")
-}
-
 // endTasks ends the tasks of a session that ends. Those that are executed end with
 // their calls.
 func (s *Session) endTasks() {

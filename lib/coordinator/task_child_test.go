@@ -28,6 +28,7 @@ func TestTaskOfChild(t *testing.T) {
 		if question == nil || jsonrpc.GetString(question.Params, "_meta", metaTask, "taskId") != id {
 			t.Fatalf("%v, want a question of task %s", question, id)
 		}
+		h.is(id, `"status":"input_required"`)
 		h.ask(`{"jsonrpc":"2.0","id":` + string(question.ID) + `,"result":{"action":"accept"}}`)
 		h.is(id, `"status":"completed"`)
 		if got := h.call("tasks/result", about(id)); !strings.Contains(got, "it says accept") {

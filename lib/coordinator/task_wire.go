@@ -153,22 +153,6 @@ func (s *Session) tellTask(t *task) {
 	}
 }
 
-// related marks a message to the host as one of a task, if it belongs to the call of
-// one. It returns the request whose messages it is to be with.
-func related(to json.RawMessage, m *jsonrpc.Message) (json.RawMessage, *jsonrpc.Message) {
-	id := taskID(to)
-	if id == "" {
-		return to, m
-	}
-	return nil, withParams(m, withTask(m.Params, id))
-}
-
-// withTask names a task in the _meta of an object.
-func withTask(object json.RawMessage, id string) json.RawMessage {
-	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), metaTask, jsonrpc.Set(nil, "taskId", quote(id)))
-	return jsonrpc.Set(object, "_meta", meta)
-}
-
 // hasMethod reports whether the form has a method.
 func (f taskForm) hasMethod(method string) bool {
 	switch method {
@@ -284,30 +268,4 @@ func (s *Session) listTasks(m *jsonrpc.Message, req *request) {
 		result = jsonrpc.Set(result, "nextCursor", quote(next))
 	}
 	s.result(req, result)
-}
-
-// updateTask goes on with a task that awaits input. What it has not asked is ignored.
-func (s *Session) updateTask(t *task, input json.RawMessage) {
-	var key string
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) {
-		if t.Value.questions != nil {
-			key = t.Value.key
-		}
-	})
-	if key == "" {
-		return
-	}
-	again := s.newRequest(t.Value.call)
-	again.ID, again.Input, again.cancel = quote("task "+t.ID+" "+key), input, func() {}
-	var err error
-	s.read(func(open *table) { err = open.Add(&again.Request) })
-	if err != nil {
-		return // another answer was first
-	}
-	s.apply(func(open *table) (effects []effect) {
-		if effects, err = open.Repeat(&again.Request, key); err != nil {
-			effects = append(effects, open.Finish(&again.Request, nil)...)
-		}
-		return effects
-	})
 }

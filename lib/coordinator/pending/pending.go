@@ -90,6 +90,7 @@ type ServerRequest[C Child] struct {
 	Child C
 	ID    json.RawMessage // of the child
 	Token json.RawMessage // of its progress; nil: the child wants none
+	Of    json.RawMessage // the ID of the host's request that it belongs to, set by the table; nil: none
 }
 
 // Kind says what an effect is.

@@ -192,7 +192,7 @@ func TestLate(t *testing.T) {
 	if _, ok := all.Asked(number); !ok {
 		t.Error("the server request is unknown")
 	}
-	if n, sent := all.TakeBack(c, json.RawMessage("7")); n != number || !sent {
+	if n, _, sent := all.TakeBack(c, json.RawMessage("7")); n != number || !sent {
 		t.Error("the server request is not taken back")
 	}
 	askIn(all, c, "q")

@@ -31,12 +31,22 @@ func (t *Table[C, V]) AskDirectly(r ServerRequest[C], can bool, refusal *jsonrpc
 	if t.asked == nil {
 		t.asked = map[int64]ServerRequest[C]{}
 	}
+	if about := t.oldest(r.Child, func(*Request[C, V]) bool { return true }); about != nil {
+		r.Of = about.current()
+	}
 	t.lastAsked++
 	t.asked[t.lastAsked] = r
-	if about := t.oldest(r.Child, func(*Request[C, V]) bool { return true }); about != nil {
-		to = about.current()
+	return t.lastAsked, r.Of, nil
+}
+
+// Asks reports whether a server request is open that belongs to the host's request.
+func (t *Table[C, V]) Asks(of json.RawMessage) bool {
+	for _, r := range t.asked {
+		if string(r.Of) == string(of) {
+			return true
+		}
 	}
-	return t.lastAsked, to, nil
+	return false
 }
 
 // Asked is the server request with the number.
@@ -53,8 +63,9 @@ func (t *Table[C, V]) Reply(number int64) (ServerRequest[C], bool) {
 }
 
 // TakeBack forgets what a child does not ask any more. It returns the number of
-// the server request that the host has been sent, if there is one.
-func (t *Table[C, V]) TakeBack(child C, id json.RawMessage) (number int64, sent bool) {
+// the server request that the host has been sent, if there is one, and the ID of the
+// host's request that it belongs to.
+func (t *Table[C, V]) TakeBack(child C, id json.RawMessage) (number int64, of json.RawMessage, sent bool) {
 	for r := range t.all {
 		for key, q := range r.asked {
 			if q.child == child && string(q.id) == string(id) {
@@ -65,10 +76,10 @@ func (t *Table[C, V]) TakeBack(child C, id json.RawMessage) (number int64, sent 
 	for number, r := range t.asked {
 		if r.Child == child && string(r.ID) == string(id) {
 			delete(t.asked, number)
-			return number, true
+			return number, r.Of, true
 		}
 	}
-	return 0, false
+	return 0, nil, false
 }
 
 // ChildEnded forgets the server requests of a child and returns their numbers.

@@ -1,0 +1,88 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"time"
+
+	"btools/lib/coordinator/tasks"
+	"btools/lib/jsonrpc"
+)
+
+// What a child asks while it answers the call of a task reaches the host of the
+// handshake as any other question does. Others find it at the task, and answer it by
+// tasks/update.
+
+// related marks a message to the host as one of a task, if it belongs to the call of
+// one. It returns the request whose messages it is to be with.
+func related(to json.RawMessage, m *jsonrpc.Message) (json.RawMessage, *jsonrpc.Message) {
+	id := taskID(to)
+	if id == "" {
+		return to, m
+	}
+	return nil, withParams(m, withTask(m.Params, id))
+}
+
+// withTask names a task in the _meta of an object.
+func withTask(object json.RawMessage, id string) json.RawMessage {
+	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), metaTask, jsonrpc.Set(nil, "taskId", quote(id)))
+	return jsonrpc.Set(object, "_meta", meta)
+}
+
+// askTask has the host of a task asked what a child asks, in place of the host of a
+// request. The task awaits its answers by tasks/update.
+func (s *Session) askTask(t *task, key string, questions map[string]json.RawMessage) {
+	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.key, t.Value.questions = key, questions })
+	s.noteTask(t, tasks.InputRequired, "")
+}
+
+// noteAsked notes whether the host is asked something by a request of the child that
+// answers a request, if that is the call of a task.
+func (s *Session) noteAsked(of json.RawMessage) {
+	id := taskID(of)
+	if id == "" {
+		return
+	}
+	status := tasks.Working
+	s.read(func(open *table) {
+		if open.Asks(of) {
+			status = tasks.InputRequired
+		}
+	})
+	var t *task
+	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, _ = all.Get(s.name, id, time.Now()) })
+	if t != nil {
+		s.noteTask(t, status, "")
+	}
+}
+
+// resumeTask notes that nothing is asked any more.
+func (s *Session) resumeTask(t *task) {
+	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.questions = nil })
+	s.noteTask(t, tasks.Working, "")
+}
+
+// updateTask goes on with a task that awaits input. What it has not asked is ignored.
+func (s *Session) updateTask(t *task, input json.RawMessage) {
+	var key string
+	s.c.tasks.read(func(*tasks.Table[*taskCall]) {
+		if t.Value.questions != nil {
+			key = t.Value.key
+		}
+	})
+	if key == "" {
+		return
+	}
+	again := s.newRequest(t.Value.call)
+	again.ID, again.Input, again.cancel = quote("task "+t.ID+" "+key), input, func() {}
+	var err error
+	s.read(func(open *table) { err = open.Add(&again.Request) })
+	if err != nil {
+		return // another answer was first
+	}
+	s.apply(func(open *table) (effects []effect) {
+		if effects, err = open.Repeat(&again.Request, key); err != nil {
+			effects = append(effects, open.Finish(&again.Request, nil)...)
+		}
+		return effects
+	})
+}
