@@ -232,6 +232,27 @@ func TestOneConnectionRefused(t *testing.T) {
 	}
 }
 
+// The one connection may be to a session of another bproxy.
+func TestOneConnectionToSession(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy("--isolate")
+	q := w.proxy("--one-connection", "--target", p.url+"/session/one")
+	one, two := dial(t, "ws://"+q.addr), dial(t, "ws://"+q.addr)
+	target := jsonrpc.GetString([]byte(one.ask("Target.createTarget", `{"url":"about:blank#one"}`)), "result", "targetId")
+	if got := two.ask("Target.getTargets", "{}"); !strings.Contains(got, target) {
+		t.Errorf("the other client does not see the page: %s", got)
+	}
+	page := dial(t, "ws://"+q.addr+"/devtools/page/"+target)
+	if got := page.ask("Runtime.evaluate", `{"expression":"location.hash"}`); !strings.Contains(got, "#one") {
+		t.Errorf("the page: %s", got)
+	}
+	if s := p.do("status"); s.Status.WebSockets != 1 {
+		t.Errorf("the session has %d clients", s.Status.WebSockets)
+	}
+	q.stop()
+	p.stop()
+}
+
 // The browser says in a file where it is. The next one is elsewhere.
 func TestOneConnectionByFile(t *testing.T) {
 	w := newWorld(t)
@@ -286,6 +307,7 @@ func TestOneConnectionRefuses(t *testing.T) {
 	}{
 		{[]string{"--one-connection"}, "--one-connection needs --target"},
 		{[]string{"--one-connection", "--isolate"}, "--one-connection needs --target"},
+		{[]string{"--one-connection", "--extension"}, "--one-connection has no effect"},
 		{[]string{"--one-connection", "--target", "ws://127.0.0.1:1/session"}, "WebDriver BiDi"},
 		{[]string{"--one-connection", "--target", "http://127.0.0.1:1", "--direct"}, "--direct"},
 		{[]string{"--one-connection", "--target", "http://127.0.0.1:1", "--idle", "1s"}, "--idle applies to"},

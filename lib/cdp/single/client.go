@@ -128,7 +128,7 @@ func (c *Client) command(message []byte) error {
 		session, _ := json.Marshal(c.session)
 		message = jsonrpc.Set(message, "sessionId", session)
 	case !c.owns(cmd.Session):
-		cmd.Session, refused = "", policy.NoSession() // as Chrome, whose answer names no session
+		refused = policy.NoSession()
 	}
 	if refused != nil {
 		c.queue.put(policy.Failure(cmd, refused))

@@ -49,8 +49,8 @@ type Joined struct {
 var hubOnly = []string{"ports", "all-tabs", "pairing-file"}
 
 // notForHub are the flags that have no effect on browsers that join.
-var notForHub = []string{"direct", "trace", "launch", "target", "browser", "headless", "no-headless", "profile",
-	"isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass", "state", "eager", "idle",
+var notForHub = []string{"direct", "trace", "launch", "target", "one-connection", "browser", "headless",
+	"no-headless", "profile", "isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass", "state", "eager", "idle",
 	"idle-by", "health-interval", "health-timeout"}
 
 // checkHub refuses flags that do not go together.

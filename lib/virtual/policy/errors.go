@@ -29,7 +29,7 @@ func NoMethod(method string) *Error {
 	return &Error{Code: jsonrpc.MethodNotFound, Message: "'" + method + "' wasn't found"}
 }
 
-// NoSession answers a message with an unknown sessionId.
+// NoSession answers a message with an unknown sessionId, without that.
 func NoSession() *Error {
 	return &Error{Code: SessionNotFound, Message: "Session with given id not found."}
 }
@@ -86,6 +86,9 @@ func Failure(c Command, e *Error) []byte {
 	out = strconv.AppendInt(out, int64(e.Code), 10)
 	text, _ := json.Marshal(e.Message)
 	out = slices.Concat(out, []byte(`,"message":`), text, []byte("}"))
+	if e.Code == SessionNotFound {
+		c.Session = ""
+	}
 	return closeMessage(out, c)
 }
 
