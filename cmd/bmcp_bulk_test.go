@@ -154,6 +154,23 @@ func TestMCPBulkTasksOfPool(t *testing.T) {
 	}
 }
 
+// asks sends a request of a host by HTTP, and returns the answer as text.
+func (h *webHost) asks(method, params string) string {
+	h.t.Helper()
+	_, _, body := post(h.t, h.url, map[string]string{"Mcp-Session-Id": h.session},
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":%s}`, method, method, params))
+	return body
+}
+
+// bulkTask has a command executed as a task, and returns what names it in requests.
+func (h *webHost) bulkTask(command string) (about string) {
+	h.t.Helper()
+	body := h.asks("tools/call", `{"name":"browser_execute_bulk","arguments":{"commands":[`+command+`]},"task":{}}`)
+	_, rest, _ := strings.Cut(body, `"taskId":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	return `{"taskId":"` + id + `"}`
+}
+
 // Another host does not see a task, and a task ends with its host's session.
 func TestMCPBulkTasksOfHosts(t *testing.T) {
 	t.Parallel()
@@ -161,31 +178,46 @@ func TestMCPBulkTasksOfHosts(t *testing.T) {
 	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--mcp", "kid="+fake())
 	one, two := newWebHost(t, url), newWebHost(t, url)
 	one.lists("echo")
-	ask := func(h *webHost, method, params string) string {
-		t.Helper()
-		_, _, body := post(t, url, map[string]string{"Mcp-Session-Id": h.session},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":%s}`, method, method, params))
-		return body
-	}
-	body := ask(one, "tools/call", `{"name":"browser_execute_bulk","arguments":{"commands":[`+silent+`]},"task":{}}`)
-	_, rest, _ := strings.Cut(body, `"taskId":"`)
-	id, _, _ := strings.Cut(rest, `"`)
-	about := `{"taskId":"` + id + `"}`
+	about := one.bulkTask(silent)
 	for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-		if body := ask(two, method, about); !strings.Contains(body, "-32602") ||
+		if body := two.asks(method, about); !strings.Contains(body, "-32602") ||
 			!strings.Contains(body, "there is no task") {
 			t.Errorf("%s of another host: %s", method, body)
 		}
 	}
-	if body := ask(one, "tasks/get", about); !strings.Contains(body, `"status":"working"`) {
+	if body := one.asks("tasks/get", about); !strings.Contains(body, `"status":"working"`) {
 		t.Errorf("its own host is told %s", body)
 	}
+	if body := two.asks("tasks/result", two.bulkTask(quick)); !strings.Contains(body, `"states":["success"]`) {
+		t.Errorf("on the browser of the other host: %s", body)
+	}
 	ended := make(chan string)
-	go func() { ended <- ask(one, "tasks/result", about) }()
-	until(t, "the command runs", func() bool { return strings.Contains(ask(one, "tasks/get", about), "1 running") })
+	go func() { ended <- one.asks("tasks/result", about) }()
+	until(t, "the command runs", func() bool { return strings.Contains(one.asks("tasks/get", about), "1 running") })
 	one.leaves()
 	if body := <-ended; !strings.Contains(body, "the session has ended") && !strings.Contains(body, "no such session") {
 		t.Errorf("the result after the end of the session: %s", body)
+	}
+	stop()
+	w.clean()
+}
+
+// Hosts that have one browser together wait for each other's tasks.
+func TestMCPBulkTasksOfSharedBrowser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url, stop := w.serveMCP([]string{"BTOOLS_BROWSER=" + bin + "/fakebrowser"}, "--shared", "--mcp", "kid="+fake())
+	one, two := newWebHost(t, url), newWebHost(t, url)
+	one.lists("echo")
+	first := one.bulkTask(silent)
+	until(t, "the command runs", func() bool { return strings.Contains(one.asks("tasks/get", first), "1 running") })
+	second := two.bulkTask(quick)
+	if body := two.asks("tasks/get", second); !strings.Contains(body, "waits for 1 before it") {
+		t.Errorf("%s, want that it waits", body)
+	}
+	one.leaves()
+	if body := two.asks("tasks/result", second); !strings.Contains(body, `"states":["success"]`) {
+		t.Errorf("after the end of the other host: %s", body)
 	}
 	stop()
 	w.clean()
