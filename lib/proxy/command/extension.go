@@ -50,8 +50,8 @@ var hubOnly = []string{"ports", "all-tabs", "pairing-file"}
 
 // notForHub are the flags that have no effect on browsers that join.
 var notForHub = []string{"direct", "trace", "launch", "target", "one-connection", "browser", "headless",
-	"no-headless", "profile", "isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass", "state", "eager", "idle",
-	"idle-by", "health-interval", "health-timeout"}
+	"no-headless", "profile", "isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass",
+	"state", "eager", "idle", "idle-by", "health-interval", "health-timeout"}
 
 // checkHub refuses flags that do not go together.
 func checkHub(c *cli.Context) error {
