@@ -25,7 +25,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
 		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch",
-			"state", "extension"},
+			"state", "extension", "join"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
 			"watch", "state", "downloads"},
 		"bmcp": {"config"},

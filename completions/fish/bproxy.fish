@@ -24,6 +24,8 @@ complete -c bproxy -n __fish_use_subcommand -a status -d 'show the state of a pr
 complete -c bproxy -n __fish_use_subcommand -a launch -d 'launch or replace its browser'
 complete -c bproxy -n __fish_use_subcommand -a stop -d 'stop its browser'
 complete -c bproxy -n __fish_use_subcommand -a restart -d 'replace its browser'
+complete -c bproxy -n __fish_use_subcommand -a join -d 'hold a browser that has joined a hub'
+complete -c bproxy -n '__fish_seen_subcommand_from join' -l session -d 'hold a session that ends with this command'
 complete -c bproxy -n __fish_use_subcommand -a cast -d 'record a page as Motion JPEG'
 complete -c bproxy -n '__fish_seen_subcommand_from cast' -F
 complete -c bproxy -n '__fish_seen_subcommand_from cast' -l page -d 'target of the page' -x

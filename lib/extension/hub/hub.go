@@ -86,6 +86,7 @@ type Info struct {
 	ConnectedAt  record.Time `json:"connected_at"`
 	LastActivity record.Time `json:"last_activity"` // the latest call or event
 	Tabs         int         `json:"tabs"`          // that clients may use
+	Claimed      bool        `json:"claimed"`       // a program holds it
 	// Launch is the mark of the program that launched the browser; "": none.
 	Launch string `json:"-"`
 }
@@ -109,6 +110,7 @@ type Instance struct {
 	link  *Link // nil: it has not said hello
 	since time.Time
 	over  bool
+	claim *claim        // nil: nobody has claimed it
 	gone  chan struct{} // closed when it is over
 	why   error
 }
@@ -373,13 +375,13 @@ func (h *Hub) List() []Info {
 	return infos
 }
 
-// Find returns the link of a connected instance, by its ID or port; of the
-// first connected one if name is "".
+// Find returns the link of a connected instance, by its ID or port, or the name
+// of a claim; of the first connected one if name is "".
 func (h *Hub) Find(name string) *Link {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, i := range h.connectedLocked() {
-		if name == "" || i.ID == name || strconv.Itoa(i.Port) == name {
+		if name == "" || i.ID == name || strconv.Itoa(i.Port) == name || i.claimedAsLocked(name) {
 			return i.link
 		}
 	}

@@ -42,7 +42,8 @@ type Joined struct {
 	WindowID     int         `json:"window_id"`
 	ConnectedAt  record.Time `json:"connected_at"`
 	LastActivity record.Time `json:"last_activity"`
-	Tabs         int         `json:"tabs"` // that clients may use
+	Tabs         int         `json:"tabs"`    // that clients may use
+	Claimed      bool        `json:"claimed"` // a program holds it
 }
 
 // hubOnly are the flags that need --extension.
@@ -298,7 +299,12 @@ func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd strin
 
 // instance returns the member "instance" of a browser that has joined.
 func (h *extensionHub) instance(id string, since record.Time) record.Instance {
-	below := "/session/" + id
+	return h.instanceAt(id, id, since)
+}
+
+// instanceAt returns the same for one that is found by another name, too.
+func (h *extensionHub) instanceAt(id, name string, since record.Time) record.Instance {
+	below := "/session/" + name
 	return record.Instance{ID: id, Protocol: record.CDP, Host: h.proxy.Host, Port: h.proxy.Port,
 		HTTPURL: h.proxy.HTTPURL + below,
 		WSURL:   strings.Replace(h.proxy.HTTPURL, "http", "ws", 1) + below + "/devtools/browser",
@@ -319,7 +325,7 @@ func (h *extensionHub) describe(i hub.Info) *record.Record {
 	r.MustSet("browser", map[string]any{"type": browserType(i.UserAgent), "version": chromeVersion(i.UserAgent),
 		"protocols": []string{record.CDP}})
 	r.MustSet("instance", h.instance(i.ID, i.ConnectedAt))
-	r.MustSet("joined", Joined{i.Port, i.UserAgent, i.WindowID, i.ConnectedAt, i.LastActivity, i.Tabs})
+	r.MustSet("joined", Joined{i.Port, i.UserAgent, i.WindowID, i.ConnectedAt, i.LastActivity, i.Tabs, i.Claimed})
 	return r
 }
 
@@ -390,6 +396,8 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 			}
 			return h.describe(l.Info()), nil
 		}), nil
+	case "claim":
+		return h.claim(ctx, params)
 	case "left": // waits until a browser has left
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
@@ -414,7 +422,7 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 		}), nil
 	}
 	return nil, control.Errorf(control.UnknownMethod,
-		"a bproxy with --extension has no method %q: it has status, instances, stop, join, left and watch", method)
+		"a bproxy with --extension has no method %q: it has status, instances, stop, join, claim, left and watch", method)
 }
 
 func named(instance string) string {

@@ -135,6 +135,25 @@ func (g *Registry) New(ctx context.Context, name string, settings Settings) (Inf
 	return infoOf(k, e.creation), nil
 }
 
+// Hold creates a named session that lasts until release ends it, however long
+// nobody uses it. It fails if there is one with this name.
+func (g *Registry) Hold(ctx context.Context, name string) (release func(), err error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	e, err := g.use(ctx, Key{Name: name}, &g.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	e.held = true
+	g.mu.Unlock()
+	return func() {
+		g.leave(e)
+		g.endEntries(context.Background(), []*entry{e})
+	}, nil
+}
+
 // use waits for a session. With settings, it must be new.
 func (g *Registry) use(ctx context.Context, k Key, settings *Settings) (*entry, error) {
 	e, c, err := g.enter(k, settings)

@@ -63,6 +63,7 @@ type entry struct {
 	// since that began.
 	asleep, saving, visited bool
 	tried                   time.Time // when it could not be hibernated
+	held                    bool      // it ends with its holder, however long it is not used
 	isProfile               bool      // it has the browser's own profile
 
 	// used returns when a client last sent something; nil while it is created.
@@ -143,7 +144,7 @@ func (t *table) drop(e *entry) bool {
 // known.
 func (t *table) deadline(e *entry) (time.Time, bool) {
 	switch {
-	case e.used == nil:
+	case e.used == nil, e.held:
 		return time.Time{}, false
 	case e.key.Kind == Named:
 		return e.used().Add(t.idle), t.idle > 0

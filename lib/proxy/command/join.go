@@ -1,0 +1,210 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/exit"
+	"btools/lib/extension/hub"
+	"btools/lib/flags"
+	"btools/lib/lifetime"
+	"btools/lib/record"
+	"btools/lib/state"
+	"btools/lib/virtual/sessions"
+)
+
+// claimRequest are the parameters of claim.
+type claimRequest struct {
+	Instance string `json:"instance,omitempty"` // an ID or port; "": any that nobody has launched for itself
+	As       string `json:"as,omitempty"`       // finds the browser below /session/, while it is claimed
+	Session  bool   `json:"session,omitempty"`  // give the holder a session, which ends with the claim
+}
+
+// claim waits for a browser that nobody has claimed, and describes it. The claim
+// ends with the connection, whose end cancels the context.
+func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, error) {
+	var p claimRequest
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+	}
+	if p.As != "" {
+		if err := sessions.CheckName(p.As); err != nil {
+			return nil, err
+		}
+	}
+	return control.Later(func() (any, error) {
+		for {
+			l, err := h.server.Hub.Claim(ctx, p.As, func(i hub.Info) bool {
+				if p.Instance == "" {
+					return i.Launch == ""
+				}
+				return i.ID == p.Instance || strconv.Itoa(i.Port) == p.Instance
+			})
+			if err != nil {
+				return nil, err
+			}
+			r := h.describe(l.Info())
+			if p.As != "" {
+				r.MustSet("instance", h.instanceAt(l.Instance.ID, p.As, l.Info().ConnectedAt))
+			}
+			if !p.Session {
+				return r, nil
+			}
+			if err = h.hold(ctx, l, r); err == nil {
+				return r, nil
+			}
+			select {
+			case <-l.Done(): // the next one may stay
+			default:
+				return nil, err
+			}
+		}
+	}), nil
+}
+
+// hold gives the holder of a browser a session of its own. It ends with the
+// context.
+func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) error {
+	g := h.server.Sessions(l.Instance.ID)
+	if g == nil {
+		return errors.New("the browser has left")
+	}
+	name := "held-" + strings.ToLower(rand.Text()[:12])
+	release, err := g.Hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, release)
+	var i record.Instance
+	r.Get("instance", &i)
+	i.HTTPURL += "/session/" + name
+	i.WSURL = strings.Replace(i.HTTPURL, "http", "ws", 1) + "/devtools/browser"
+	r.MustSet("instance", i)
+	return nil
+}
+
+// Join claims a browser that has joined a hub, prints its record, and runs until
+// the browser leaves.
+func Join(c *cli.Context) error {
+	out, err := c.Output(columns, schema(), nil)
+	if err != nil {
+		return err
+	}
+	if len(c.Args()) > 1 {
+		return c.UsageError("expected one browser, by its ID or port, not %d", len(c.Args()))
+	}
+	if err := checkDurations(c, "timeout"); err != nil {
+		return err
+	}
+	owner, err := flags.ReadOwner(c)
+	if err != nil {
+		return err
+	}
+	p, err := pickHub(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	signal.Ignore(syscall.SIGPIPE)
+	owner.Watch(ctx, stop)
+	client, err := control.Dial(ctx, p.Control)
+	if err != nil {
+		return &exit.Error{Code: exit.Unavailable,
+			Err: fmt.Errorf("the hub with pid %d has no control socket: %w", p.Process.PID, err)}
+	}
+	defer client.Close() // which ends the claim
+	r, err := awaitClaim(ctx, c, client)
+	if err == nil {
+		if err = errors.Join(out.Write(r), out.Close()); err != nil {
+			return err
+		}
+		err = awaitLeft(ctx, client, r)
+	}
+	if why := context.Cause(ctx); errors.Is(why, lifetime.Stopped) || errors.Is(why, lifetime.OwnerGone) {
+		return nil
+	}
+	return err
+}
+
+// errNoBrowser means that no browser has joined in time.
+var errNoBrowser = &exit.Error{Code: exit.TryAgain,
+	Err:  errors.New("no browser that is free has joined in time"),
+	Hint: "open the browser that has the extension, and look at the extension's button"}
+
+// awaitClaim claims a browser, and waits for one as long as --timeout says.
+func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*record.Record, error) {
+	patience := time.AfterFunc(2*time.Second, func() {
+		c.Log.Info("waiting for a browser to join by its extension")
+	})
+	defer patience.Stop()
+	if d := c.Duration("timeout"); d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d, errNoBrowser)
+		defer cancel()
+	}
+	q := claimRequest{Session: c.Bool("session")}
+	if len(c.Args()) == 1 {
+		q.Instance = c.Args()[0]
+	}
+	r := &record.Record{}
+	return r, hubError(client.Call(ctx, "claim", q, r))
+}
+
+// awaitLeft waits until the browser has left, and returns why.
+func awaitLeft(ctx context.Context, client *control.Client, r *record.Record) error {
+	var i record.Instance
+	r.Get("instance", &i)
+	var left struct {
+		Why string `json:"why"`
+	}
+	if err := client.Call(ctx, "left", map[string]string{"instance": i.ID}, &left); err != nil {
+		return hubError(err)
+	}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the browser has left: %s", left.Why)}
+}
+
+// hubError returns the error of a request to a hub with its exit code.
+func hubError(err error) error {
+	var own *control.Error
+	switch {
+	case err == nil || errors.As(err, new(*exit.Error)):
+		return err
+	case errors.As(err, &own):
+		return own.Exit()
+	}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the hub has ended: %w", err)}
+}
+
+// pickHub returns the hub of --port, or the only one.
+func pickHub(c *cli.Context) (state.Proxy, error) {
+	f, err := c.State().Read()
+	if err != nil {
+		return state.Proxy{}, state.Explain(err)
+	}
+	hubs := hub.Running(f)
+	if c.IsSet("port") {
+		return pick(c, hubs, []string{strconv.Itoa(c.Int("port"))})
+	}
+	switch len(hubs) {
+	case 0:
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
+			Err:  fmt.Errorf("no bproxy --extension is running (looked in %s)", c.State().Path()),
+			Hint: "start one with: bproxy --extension"}
+	case 1:
+		return hubs[0], nil
+	}
+	return state.Proxy{}, c.UsageError("several hubs are running; choose one with --port: %s",
+		strings.Join(portsOf(hubs), ", "))
+}
