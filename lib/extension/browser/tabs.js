@@ -11,7 +11,7 @@ export class Tabs {
   #opened = new Map(); // the group's key, by tab
   #shared = new Set();
   #attached = new Map(); // a promise, by tab
-  #groups = new Map(); // the tab group, by key
+  #groups = new Map(); // {windowId, made}: the window and the promise of the tab group, by key
   #all = false;
   #tell = () => {};
 
@@ -108,7 +108,7 @@ export class Tabs {
       return {tabs: known.filter((tab) => SHAREABLE.test(tab.url)).map((tab) => this.#describe(tab, targets))};
     },
     async open({group, title}) {
-      const tab = await create();
+      const tab = await this.#create(group);
       this.#opened.set(tab.id, group);
       await this.#saveOpened();
       await Promise.all([this.#attach(tab.id), this.#gather(tab, group, title)]);
@@ -158,19 +158,36 @@ export class Tabs {
     }
   }
 
+  // create opens a blank tab in the window of a group, which it makes for the
+  // first one. A tab that is never in front of its window is not drawn: Chrome
+  // leaves every second screenshot of it unanswered. In a window of their own,
+  // tabs of clients are in front without taking the place of a user's tab.
+  async #create(key) {
+    const known = this.#groups.get(key);
+    if (known) {
+      const tab = await chrome.tabs.create({url: 'about:blank', windowId: known.windowId}).catch(() => null);
+      if (tab) return tab;
+      this.#groups.delete(key); // the user has closed it
+    }
+    const window = await chrome.windows.create({url: 'about:blank', focused: false});
+    this.#groups.set(key, {windowId: window.id});
+    return window.tabs[0];
+  }
+
   // gather puts a tab into the group of its client.
   async #gather(tab, key, title) {
+    const group = this.#groups.get(key) ?? {windowId: tab.windowId};
+    this.#groups.set(key, group);
+    const made = group.made ?? chrome.tabs.group({tabIds: [tab.id], createProperties: {windowId: tab.windowId}});
     try {
-      const groupId = this.#groups.get(key);
-      if (groupId !== undefined) {
-        await chrome.tabs.group({tabIds: [tab.id], groupId});
+      if (group.made) {
+        await chrome.tabs.group({tabIds: [tab.id], groupId: await made});
         return;
       }
-      const made = await chrome.tabs.group({tabIds: [tab.id], createProperties: {windowId: tab.windowId}});
-      this.#groups.set(key, made);
-      await chrome.tabGroups.update(made, {title: title ?? 'btools', color: 'cyan'});
+      group.made = made;
+      await chrome.tabGroups.update(await made, {title: title ?? 'btools', color: 'cyan'});
     } catch {
-      this.#groups.delete(key); // the user has closed it, or the window has no groups
+      group.made = undefined; // the user has dissolved it, or the window has no groups
     }
   }
 
@@ -205,13 +222,4 @@ export class Tabs {
   #saveOpened() {
     return saveOpened([...this.#opened.keys()]);
   }
-}
-
-// create opens a blank tab in the background.
-async function create() {
-  const window = await chrome.windows.getLastFocused({windowTypes: ['normal']}).catch(() => null);
-  if (window?.type === 'normal') {
-    return chrome.tabs.create({url: 'about:blank', active: false, windowId: window.id});
-  }
-  return (await chrome.windows.create({url: 'about:blank', focused: false})).tabs[0];
 }

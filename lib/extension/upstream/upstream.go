@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"btools/lib/extension/hub"
 	"btools/lib/jsonrpc"
@@ -331,9 +330,6 @@ func number(object json.RawMessage, name string) int64 {
 	json.Unmarshal(jsonrpc.Get(object, name), &n)
 	return n
 }
-
-// callBound bounds the wait for the extension where no client waits.
-const callBound = 10 * time.Second
 
 // send sends the extension a call whose failure concerns nobody.
 func (b *Browser) send(name string, args any) {
