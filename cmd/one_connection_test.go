@@ -155,7 +155,7 @@ func TestOneConnectionIsVerbatim(t *testing.T) {
 		t.Errorf("the page is not in the browser: %s", got)
 	}
 	page := dial(t, "ws://"+p.addr+"/devtools/page/"+id)
-	if got := page.ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, "about:blank#made") {
+	if got := page.ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, "blank#made") {
 		t.Errorf("the page: %s", got)
 	}
 	for path, want := range map[string]int{"/json/activate/" + id: 200, "/json/activate/none": 404,
@@ -241,7 +241,8 @@ func TestOneConnectionToSession(t *testing.T) {
 	p := w.proxy("--isolate")
 	q := w.proxy("--one-connection", "--target", p.url+"/session/one")
 	one, two := dial(t, "ws://"+q.addr), dial(t, "ws://"+q.addr)
-	target := jsonrpc.GetString([]byte(one.ask("Target.createTarget", `{"url":"about:blank#one"}`)), "result", "targetId")
+	made := one.ask("Target.createTarget", `{"url":"about:blank#one"}`)
+	target := jsonrpc.GetString([]byte(made), "result", "targetId")
 	if got := two.ask("Target.getTargets", "{}"); !strings.Contains(got, target) {
 		t.Errorf("the other client does not see the page: %s", got)
 	}

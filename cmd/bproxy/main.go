@@ -49,7 +49,8 @@ func main() {
 				&ucli.StringFlag{Name: "launch", Category: browser,
 					Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 						"(default: blaunch --wait)"},
-				&ucli.StringFlag{Name: "target", Category: browser, Usage: "use the browser at `URL`, or that of a file DevToolsActivePort, and launch none"},
+				&ucli.StringFlag{Name: "target", Category: browser,
+					Usage: "use the browser at `URL`, or that of a file DevToolsActivePort, and launch none"},
 				&ucli.BoolFlag{Name: "one-connection", Category: browser,
 					Usage: "serve all clients over one WebSocket to the browser of --target, which asks its user once"},
 			}, flags.Browser(browser), []ucli.Flag{

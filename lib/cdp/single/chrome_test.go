@@ -132,8 +132,9 @@ func TestChromeResumesTargets(t *testing.T) {
 	p := dial(t, b, "")
 	p.call("", "Target.setAutoAttach", `{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}`)
 	var made struct{ TargetID string }
-	if err := beside.Call(t.Context(), "", "Target.createTarget", map[string]any{"url": "data:text/html,<title>ran</title>",
-		"newWindow": true}, &made); err != nil {
+	const page = "data:text/html,<title>ran</title>"
+	err := beside.Call(t.Context(), "", "Target.createTarget", map[string]any{"url": page, "newWindow": true}, &made)
+	if err != nil {
 		t.Fatal(err)
 	}
 	title := func(target string) string {
@@ -164,8 +165,8 @@ func TestChromeResumesTargets(t *testing.T) {
 	}
 	p.conn.Close(websocket.Normal, "")
 	until(t, "the page runs", func() bool { return title(made.TargetID) == "ran" })
-	if err := beside.Call(t.Context(), "", "Target.createTarget", map[string]any{"url": "data:text/html,<title>ran</title>"},
-		&made); err != nil {
+	err = beside.Call(t.Context(), "", "Target.createTarget", map[string]any{"url": page}, &made)
+	if err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the next page runs", func() bool { return title(made.TargetID) == "ran" })

@@ -86,19 +86,19 @@ func (c *chrome) answers(b []byte) [][]byte {
 	switch method := jsonrpc.GetString(b, "method"); method {
 	case "Target.attachToBrowserTarget", "Target.attachToTarget":
 		if jsonrpc.GetString(params, "targetId") == "none" {
-			return [][]byte{fmt.Appendf(nil, `{"id":%s,"error":{"code":-32602,"message":"No target with given id found"}%s`,
-				id, tail)}
+			return [][]byte{fmt.Appendf(nil,
+				`{"id":%s,"error":{"code":-32602,"message":"No target with given id found"}%s`, id, tail)}
 		}
 		own := fmt.Sprintf("%032X", len(c.sessions)+1)
 		c.sessions[own] = true
-		return [][]byte{fmt.Appendf(nil, `{"method":"Target.attachedToTarget","params":{"sessionId":%q,"targetInfo":`+
-			`{}}%s`, own, tail), result(fmt.Sprintf(`{"sessionId":%q}`, own))}
+		return [][]byte{fmt.Appendf(nil,
+			`{"method":"Target.attachedToTarget","params":{"sessionId":%q,"targetInfo":{}}%s`, own, tail), result(fmt.Sprintf(`{"sessionId":%q}`, own))}
 	case "Target.detachFromTarget":
 		gone := jsonrpc.GetString(params, "sessionId")
 		delete(c.sessions, gone)
 		c.detached = append(c.detached, gone)
-		return [][]byte{fmt.Appendf(nil, `{"method":"Target.detachedFromTarget","params":{"sessionId":%q}%s`, gone, tail),
-			result("{}")}
+		return [][]byte{fmt.Appendf(nil,
+			`{"method":"Target.detachedFromTarget","params":{"sessionId":%q}%s`, gone, tail), result("{}")}
 	case "Fake.long":
 		var n int
 		json.Unmarshal(jsonrpc.Get(params, "length"), &n)

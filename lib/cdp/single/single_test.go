@@ -136,7 +136,8 @@ func TestBrowserEnds(t *testing.T) {
 	}
 	c.conn.Close(websocket.GoingAway, "enough")
 	var closed *websocket.CloseError
-	if err := whole.lost(); !errors.As(err, &closed) || closed.Code != websocket.GoingAway || closed.Reason != "enough" {
+	if err := whole.lost(); !errors.As(err, &closed) || *closed != (websocket.CloseError{
+		Code: websocket.GoingAway, Reason: "enough"}) {
 		t.Errorf("at the end of the browser: %v", err)
 	}
 	if asked, err := b.Check(t.Context()); !asked || err != errEnded {
@@ -240,13 +241,14 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func TestSessionOf(t *testing.T) {
+	long := `{"id":1,"a":"` + strings.Repeat("x", 200) + `","b":1}`
 	for message, want := range map[string][2]string{
-		`{"id":1,"result":{},"sessionId":"A"}`:                  {"A", `{"id":1,"result":{}}`},
-		`{"id":1,"sessionId":"A","result":{}}`:                  {"A", `{"id":1,"result":{}}`},
-		`{"id":1,"result":{"a":1,"sessionId":"A"}}`:             {"", `{"id":1,"result":{"a":1,"sessionId":"A"}}`},
-		`{"id":1,"result":"\",\"sessionId\":\"A"}`:              {"", `{"id":1,"result":"\",\"sessionId\":\"A"}`},
-		`{"id":1,"a":"x,","sessionId":"A\u0041"}`:               {"AA", `{"id":1,"a":"x,"}`},
-		`{"id":1,"a":"` + strings.Repeat("x", 200) + `","b":1}`: {"", `{"id":1,"a":"` + strings.Repeat("x", 200) + `","b":1}`},
+		long:                                        {"", long},
+		`{"id":1,"result":{},"sessionId":"A"}`:      {"A", `{"id":1,"result":{}}`},
+		`{"id":1,"sessionId":"A","result":{}}`:      {"A", `{"id":1,"result":{}}`},
+		`{"id":1,"result":{"a":1,"sessionId":"A"}}`: {"", `{"id":1,"result":{"a":1,"sessionId":"A"}}`},
+		`{"id":1,"result":"\",\"sessionId\":\"A"}`:  {"", `{"id":1,"result":"\",\"sessionId\":\"A"}`},
+		`{"id":1,"a":"x,","sessionId":"A\u0041"}`:   {"AA", `{"id":1,"a":"x,"}`},
 		`{}`: {"", `{}`},
 	} {
 		b := []byte(message)

@@ -201,7 +201,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, err
 	}
 	if foreign == nil && c.Bool("one-connection") {
-		return nil, c.UsageError("--one-connection needs --target, or a record with a running browser on standard input")
+		return nil, c.UsageError("--one-connection needs --target, or the record of a running browser on standard " +
+			"input")
 	}
 	if foreign != nil {
 		for _, f := range []string{"launch", "idle", "idle-by", "eager"} {
