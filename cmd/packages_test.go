@@ -55,7 +55,7 @@ var modules = map[string][]string{
 var never = map[string][]string{
 	"bfind":   {"net/http", "btools/lib/launch", "btools/lib/control"},
 	"bport":   {"net/http", "btools/lib/launch", "btools/lib/control", "btools/lib/find"},
-	"blaunch": {"net/http", "btools/lib/control"},
+	"blaunch": {"net/http"},
 	"bproxy":  {"btools/lib/find", "btools/lib/launch", "btools/lib/pool"},
 	"bpool":   {"btools/lib/launch", "btools/lib/coordinator"},
 	"bmcp":    {"btools/lib/launch", "btools/lib/proxy", "btools/lib/pool", "btools/lib/virtual"},

@@ -31,6 +31,8 @@ function __blaunch_states
 	end
 end
 complete -c blaunch -l state-save -d 'save the logins of the window under this name' -xa '(__blaunch_states)'
+complete -c blaunch -l extension -d 'load the extension, and join a hub by it'
+complete -c blaunch -l hub -d 'port or URL of the hub' -x
 complete -c blaunch -l window-size -d 'W,H in pixels' -x
 complete -c blaunch -l port -d 'of the endpoint' -x
 complete -c blaunch -l env -d 'K=V for the browser' -x

@@ -8,7 +8,7 @@ import (
 // Schema lists the members that records can have, for --field.
 func Schema(also map[string]any) map[string]any {
 	s := map[string]any{"v": nil, "port": nil, "browser": record.Browser{}, "instance": record.Instance{},
-		"proxy": record.Proxy{}, "lease": record.Lease{}}
+		"proxy": record.Proxy{}, "lease": record.Lease{}, "joined": record.Joined{}}
 	for k, v := range also {
 		s[k] = v
 	}

@@ -165,16 +165,8 @@ func (c Code) Verify(text, proof string) bool {
 // LoadCode returns the code in a file. If there is no file, it makes a code and
 // writes it there, and made is true.
 func LoadCode(path string) (c Code, made bool, err error) {
-	b, err := private.ReadFile(path)
-	switch {
-	case err == nil:
-		c, ok := ReadCode(string(b))
-		if !ok {
-			return "", false, fmt.Errorf("%s has no pairing code, which is 16 or more letters and digits", path)
-		}
-		return c, false, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", false, fmt.Errorf("cannot read the pairing code: %w", err)
+	if c, err = ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
+		return c, false, err
 	}
 	c = NewCode()
 	if err = private.MakeDir(filepath.Dir(path)); err == nil {
@@ -184,4 +176,17 @@ func LoadCode(path string) (c Code, made bool, err error) {
 		return "", false, fmt.Errorf("cannot keep the pairing code: %w", err)
 	}
 	return c, true, nil
+}
+
+// ReadFile returns the code in a file.
+func ReadFile(path string) (Code, error) {
+	b, err := private.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the pairing code: %w", err)
+	}
+	c, ok := ReadCode(string(b))
+	if !ok {
+		return "", fmt.Errorf("%s has no pairing code, which is 16 or more letters and digits", path)
+	}
+	return c, nil
 }

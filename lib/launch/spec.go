@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/extension/locate"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 )
@@ -33,9 +34,12 @@ type Spec struct {
 	// SaveState is where the state of the browser is saved when its last page is
 	// closed or it is stopped; nil: nowhere.
 	SaveState *SaveState `json:"save_state,omitempty"`
-	OwnedBy   string     `json:"owned_by"` // the program that the browser belongs to; "": to nobody
-	LogLevel  string     `json:"log_level"`
-	LogFormat string     `json:"log_format"`
+	// Hub is the hub that the browser joins by the extension that it gets; nil: it
+	// gets none.
+	Hub       *locate.Hub `json:"hub,omitempty"`
+	OwnedBy   string      `json:"owned_by"` // the program that the browser belongs to; "": to nobody
+	LogLevel  string      `json:"log_level"`
+	LogFormat string      `json:"log_format"`
 }
 
 // SaveState names a state of package states.

@@ -47,6 +47,8 @@ type Supervisor struct {
 	child *child
 	log   *browserLog
 	login *login.Watcher // nil: its state is not saved
+
+	joining *joining // nil: it gets no extension
 }
 
 // Run launches the browser, holds it until the context ends (its cause is the
@@ -95,6 +97,11 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 		}
 		defer plock.Close()
 	}
+	if s.Spec.Hub != nil {
+		if err := s.writeExtension(); err != nil {
+			return err
+		}
+	}
 	os.Remove(filepath.Join(profile, "DevToolsActivePort"))       // an earlier browser's, which
 	os.Remove(filepath.Join(profile, "WebDriverBiDiServer.json")) // some leave behind
 
@@ -103,6 +110,8 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 	if err := s.start(profile, temp); err != nil {
 		return err
 	}
+	s.beginJoin(ctx)
+	defer s.endJoin()
 	if err := s.untilReady(ctx, deadline, profile); err != nil {
 		// A profile that is the user's may be open by now.
 		s.stop(s.entry.KeepProfile)
@@ -155,6 +164,9 @@ func (s *Supervisor) untilReady(ctx, deadline context.Context, profile string) e
 		}
 		return &browserError{err}
 	}
+	if err := s.awaitJoin(ctx); err != nil {
+		return err
+	}
 	return s.Ready(rec)
 }
 
@@ -172,6 +184,9 @@ func (s *Supervisor) start(profile, temp string) error {
 		ready, args = firefoxReady, s.Spec.firefoxCommand(profile)
 	} else {
 		args = s.Spec.chromeCommand(profile, smallShm())
+	}
+	if s.joining != nil {
+		args, s.joining.byPipe = s.Spec.withExtension(args, s.joining.dir)
 	}
 	path := s.Spec.Browser.Path
 	env := append(os.Environ(), s.Spec.Env...)
@@ -200,6 +215,7 @@ func (s *Supervisor) start(profile, temp string) error {
 	if id, err := proc.Of(s.child.pid); err == nil {
 		s.entry.Browser = &id
 	}
+	s.joining.connectPipe(s.child)
 	return nil
 }
 
@@ -457,6 +473,7 @@ func (s *Supervisor) cleanUp(ctx context.Context, why error) error {
 		if s.login != nil {
 			s.login.Wait()
 		}
+		s.joining.wait()
 		exit.PID = c.pid
 		exit.Code, exit.Signal, exit.Reason = c.ending()
 	}

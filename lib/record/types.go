@@ -70,6 +70,9 @@ type Proxy struct {
 	Isolated bool `json:"isolated,omitempty"`
 	// Extension says that its browsers join by an extension.
 	Extension bool `json:"extension,omitempty"`
+	// PairingFile is the file with the pairing code of the extension, which only
+	// its user can read; "": it has none.
+	PairingFile string `json:"pairing_file,omitempty"`
 }
 
 // Lease is the right to an instance of a pool, the member "lease".
@@ -103,3 +106,18 @@ type Instance struct {
 
 // FromExtension is the Source of an instance that has joined by its extension.
 const FromExtension = "extension"
+
+// Joined is the member "joined" of the record of a browser that has joined a hub
+// by its extension.
+type Joined struct {
+	ID           string `json:"id"`       // of the instance that it is at the hub
+	HTTPURL      string `json:"http_url"` // its endpoint at the hub
+	WSURL        string `json:"ws_url"`
+	Port         int    `json:"port"` // of the extension's own connection
+	UserAgent    string `json:"user_agent"`
+	WindowID     int    `json:"window_id"`
+	ConnectedAt  Time   `json:"connected_at"`
+	LastActivity Time   `json:"last_activity"`
+	Tabs         int    `json:"tabs"`    // that clients may use
+	Claimed      bool   `json:"claimed"` // a program holds it
+}

@@ -5,18 +5,30 @@
 // wrote them for this browser alone.
 let bundled;
 
+async function files() {
+  return (bundled ??= await (await fetch(chrome.runtime.getURL('config.json'))).json());
+}
+
+// place returns where hub, code and off are kept. In a browser that a program has
+// launched, they last as long as the browser: its profile may be a person's, who
+// has chosen others.
+async function place() {
+  return (await files()).launch ? chrome.storage.session : chrome.storage.local;
+}
+
 // load returns {hub, code, launch, instance, off}: the hub's address, the
 // pairing code, the mark of the program that launched the browser, the
 // instance's ID, and whether the user has disconnected the browser.
 export async function load() {
-  bundled ??= await (await fetch(chrome.runtime.getURL('config.json'))).json();
-  const own = await chrome.storage.local.get(['hub', 'code', 'instance', 'off']);
+  const given = await files();
+  const own = await (await place()).get(['hub', 'code', 'off']);
   for (const name of Object.keys(own)) if (own[name] === null) delete own[name];
-  return {...bundled, ...own};
+  return {...given, ...own, ...(await chrome.storage.local.get('instance'))};
 }
 
-export async function save(changes) {
-  await chrome.storage.local.set(changes);
+export async function save({instance, ...others}) {
+  if (instance !== undefined) await chrome.storage.local.set({instance});
+  await (await place()).set(others);
 }
 
 // forRun returns {run, opened}: a mark of this run of the browser, and the tabs

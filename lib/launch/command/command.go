@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/extension/locate"
 	"btools/lib/find"
 	"btools/lib/flags"
 	"btools/lib/launch"
@@ -236,6 +237,9 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	if s.SaveState, err = saveState(c, s.Headless); err != nil {
 		return nil, err
 	}
+	if s.Hub, err = readHub(c); err != nil {
+		return nil, err
+	}
 	if s.Owner, err = flags.ReadOwner(c); err != nil {
 		return nil, err
 	}
@@ -248,6 +252,24 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		}
 	}
 	return s, nil
+}
+
+// readHub returns the hub that the browser joins with --extension, nil without it.
+func readHub(c *cli.Context) (*locate.Hub, error) {
+	if !c.Bool("extension") {
+		if c.IsSet("hub") {
+			return nil, c.UsageError("--hub needs --extension")
+		}
+		return nil, nil
+	}
+	if c.IsSet("state-save") {
+		return nil, c.UsageError("--extension and --state-save exclude each other")
+	}
+	hub, err := locate.Find(c.State(), c.String("hub"))
+	if err != nil {
+		return nil, err
+	}
+	return &hub, nil
 }
 
 // saveState returns where --state-save saves the state, nil without it. What would
@@ -285,6 +307,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	}
 	if s.SaveState != nil && (b.Type == record.Firefox || b.Type == record.HeadlessShell) {
 		return c.UsageError("--state-save needs a browser based on Chromium that has windows, not %s", b.Type)
+	}
+	if s.Hub != nil && (b.Type == record.Firefox || b.Type == record.HeadlessShell) {
+		return c.UsageError("--extension needs a browser based on Chromium that has extensions, not %s", b.Type)
 	}
 	if err := run.Check(c.Command, b.Type == record.Firefox); err != nil {
 		return err

@@ -34,18 +34,6 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// Joined is the member "joined" of the record of a browser that has joined by
-// its extension.
-type Joined struct {
-	Port         int         `json:"port"` // of the extension's own connection
-	UserAgent    string      `json:"user_agent"`
-	WindowID     int         `json:"window_id"`
-	ConnectedAt  record.Time `json:"connected_at"`
-	LastActivity record.Time `json:"last_activity"`
-	Tabs         int         `json:"tabs"`    // that clients may use
-	Claimed      bool        `json:"claimed"` // a program holds it
-}
-
 // hubOnly are the flags that need --extension.
 var hubOnly = []string{"ports", "all-tabs", "pairing-file"}
 
@@ -81,6 +69,8 @@ type extensionHub struct {
 	proxy  record.Proxy
 	dir    *state.Dir
 	log    *slog.Logger
+
+	codeFile string
 }
 
 // joinDefault is where the extension looks for a hub.
@@ -123,7 +113,7 @@ func runHub(c *cli.Context) error {
 	h.server.Hub.Host = at.IP.String()
 	h.record = withProxy(nil, at, record.CDP, false)
 	h.record.Get("proxy", &h.proxy)
-	h.proxy.Extension = true
+	h.proxy.Extension, h.proxy.PairingFile = true, h.codeFile
 	h.record.MustSet("proxy", h.proxy)
 
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -182,11 +172,15 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if err := checkDurations(c, "session-grace", "session-idle", "session-throttle", "stop-timeout"); err != nil {
 		return nil, err
 	}
-	code, err := readCode(c)
+	path, err := codePath(c)
 	if err != nil {
 		return nil, err
 	}
-	h := &extensionHub{dir: state.NewDir(), log: c.Log}
+	code, err := readCode(c, path)
+	if err != nil {
+		return nil, err
+	}
+	h := &extensionHub{dir: state.NewDir(), log: c.Log, codeFile: path}
 	h.limit.Max, h.limit.Flag = c.Int("max-connections"), "max-connections"
 	h.server = &endpoint.Server{
 		Hub:     &hub.Hub{Code: code, First: first, Last: last, Version: cli.Release, Log: c.Log},
@@ -222,7 +216,7 @@ func readPorts(c *cli.Context) (first, last int, err error) {
 // codePath returns the path of the file with the pairing code.
 func codePath(c *cli.Context) (string, error) {
 	if c.IsSet("pairing-file") {
-		return c.String("pairing-file"), nil
+		return filepath.Abs(c.String("pairing-file"))
 	}
 	store, err := statecommand.Store(c)
 	if err != nil {
@@ -233,11 +227,7 @@ func codePath(c *cli.Context) (string, error) {
 
 // readCode reads the pairing code. A new one is printed on standard error, and
 // so is any if somebody starts the hub on a terminal.
-func readCode(c *cli.Context) (extension.Code, error) {
-	path, err := codePath(c)
-	if err != nil {
-		return "", err
-	}
+func readCode(c *cli.Context, path string) (extension.Code, error) {
 	code, made, err := extension.LoadCode(path)
 	if err != nil {
 		return "", exit.Errorf(exit.Config, "%v", err)
@@ -324,8 +314,11 @@ func (h *extensionHub) describe(i hub.Info) *record.Record {
 	r := h.record.Clone()
 	r.MustSet("browser", map[string]any{"type": browserType(i.UserAgent), "version": chromeVersion(i.UserAgent),
 		"protocols": []string{record.CDP}})
-	r.MustSet("instance", h.instance(i.ID, i.ConnectedAt))
-	r.MustSet("joined", Joined{i.Port, i.UserAgent, i.WindowID, i.ConnectedAt, i.LastActivity, i.Tabs, i.Claimed})
+	at := h.instance(i.ID, i.ConnectedAt)
+	r.MustSet("instance", at)
+	r.MustSet("joined", record.Joined{ID: i.ID, HTTPURL: at.HTTPURL, WSURL: at.WSURL, Port: i.Port,
+		UserAgent: i.UserAgent, WindowID: i.WindowID, ConnectedAt: i.ConnectedAt, LastActivity: i.LastActivity,
+		Tabs: i.Tabs, Claimed: i.Claimed})
 	return r
 }
 
@@ -464,7 +457,7 @@ func onInstance(c *cli.Context, method string) (*record.Record, error) {
 		}
 		for _, r := range instancesOf(p) {
 			var i record.Instance
-			var j Joined
+			var j record.Joined
 			r.Get("instance", &i)
 			r.Get("joined", &j)
 			if i.ID != name && strconv.Itoa(j.Port) != name {

@@ -1,0 +1,64 @@
+package locate
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"btools/lib/exit"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/state"
+)
+
+// Every program finds the same hub: the only one that is running, or the one
+// that is named.
+func TestFind(t *testing.T) {
+	t.Setenv("BTOOLS_STATE", t.TempDir()+"/state.json")
+	store := state.Open(os.Getenv)
+	list := func(port int, extension bool, process proc.Identity) {
+		t.Helper()
+		r := record.New()
+		r.MustSet("proxy", record.Proxy{Host: "127.0.0.1", Port: port, Extension: extension,
+			HTTPURL: "http://hub", PairingFile: "/code"})
+		err := store.Update(t.Context(), func(f *state.File) error {
+			f.Proxies = append(f.Proxies, state.Proxy{Process: process, Control: "/none/control.sock", Record: r})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	finds := func(name string) {
+		t.Helper()
+		want := Hub{"http://hub", "/none/control.sock", "/code"}
+		if h, err := Find(store, name); err != nil || h != want {
+			t.Errorf("Find(%q): %+v, %v", name, h, err)
+		}
+	}
+	fails := func(name string, code int, message string) {
+		t.Helper()
+		h, err := Find(store, name)
+		var e *exit.Error
+		if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error()+" "+e.Hint, message) {
+			t.Errorf("Find(%q): %+v, %v; want %q", name, h, err, message)
+		}
+	}
+	self := proc.Self()
+	list(3000, false, self)
+	fails("", exit.Unavailable, "start one with bproxy --extension")
+	list(3300, true, self)
+	for _, name := range []string{"", "3300", "http://127.0.0.1:3300", "http://localhost:3300/"} {
+		finds(name)
+	}
+	list(3301, true, self)
+	fails("", exit.Usage, "several hubs are running: name one with --hub 3300 or 3301")
+	finds("3301")
+	for _, name := range []string{"3000", "3302", "http://127.0.0.2:3300"} {
+		fails(name, exit.Unavailable, "no hub is running at "+name)
+	}
+	for _, name := range []string{"x", "ws://127.0.0.1:3300", "99999", "-1"} {
+		fails(name, exit.Usage, "--hub must be a port or an address")
+	}
+}
