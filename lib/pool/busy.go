@@ -13,7 +13,7 @@ import (
 // have failed, and why. It returns "" if there is nothing to report.
 func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 	var leased, failed []InstanceStatus
-	total, starting, draining := 0, 0, 0
+	total, starting, awaiting, draining := 0, 0, 0, 0
 	for _, i := range p.Instances {
 		if instance != "" && i.ID != instance && (i.Alias == nil || *i.Alias != instance) {
 			continue
@@ -26,6 +26,8 @@ func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 			failed = append(failed, i)
 		case i.Status == Starting:
 			starting++
+		case i.Status == Awaiting:
+			awaiting++
 		case i.Status == Draining:
 			draining++
 		}
@@ -36,6 +38,10 @@ func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 	}
 	if starting > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d of %d starting", starting, total))
+	}
+	if awaiting > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d of %d waiting for a browser to join by its extension", awaiting,
+			total))
 	}
 	if n := len(failed); n > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d of %d failed: %s", n, total, failures(failed, now)))

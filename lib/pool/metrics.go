@@ -70,7 +70,7 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 		for _, i := range p.Instances {
 			states[i.Status]++
 		}
-		for _, state := range []string{Starting, Healthy, Failed, Draining} {
+		for _, state := range []string{Starting, Awaiting, Healthy, Failed, Draining} {
 			gauge(instancesDesc, states[state], p.Name, state)
 		}
 		gauge(leasesDesc, p.Leased, p.Name)

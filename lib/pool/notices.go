@@ -49,6 +49,8 @@ func endReason(event string, ttl time.Duration) string {
 	switch {
 	case event == "released":
 		return "the lease was released"
+	case event == left:
+		return "the lease has ended: its browser has left"
 	case ttl == 0: // no longer known
 		return "the lease has expired"
 	}

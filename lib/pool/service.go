@@ -299,8 +299,8 @@ func (v *Service) poolNamed(name string) *pool {
 // newSlot creates an instance and opens its endpoint.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set,
-		state:  Starting,
 		wakeup: make(chan struct{}, 1), retry: newRetry()}
+	s.state = s.startState()
 	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil
@@ -509,7 +509,7 @@ type PoolStatus struct {
 type InstanceStatus struct {
 	ID            string       `json:"id"`
 	Alias         *string      `json:"alias"`
-	Status        string       `json:"status"` // starting, healthy, failed or draining
+	Status        string       `json:"status"` // starting, waiting, healthy, failed or draining
 	Leased        bool         `json:"leased"`
 	LeaseDuration *int64       `json:"lease_duration_ms"`
 	LeaseStarted  *record.Time `json:"lease_started_at"`

@@ -22,6 +22,7 @@ import (
 // States of an instance.
 const (
 	Starting = "starting"
+	Awaiting = "waiting" // for a browser to join by its extension
 	Healthy  = "healthy"
 	Failed   = "failed"
 	Draining = "draining"
@@ -259,9 +260,15 @@ func (s *slot) runBrowser(ctx context.Context, launch bool, started func()) reas
 	fresh := s.replace // the holder's connection may have launched one meanwhile
 	s.replace, s.forceReplace = false, false
 	if launch {
-		s.setLocked(Starting)
+		s.setLocked(s.startState())
+	}
+	if s.set.Extension {
+		s.check = check{} // of the last one
 	}
 	v.mu.Unlock()
+	if s.set.Extension {
+		started() // nobody knows when a browser joins
+	}
 	s.began = time.Now()
 	var err error
 	if launch {
@@ -385,6 +392,9 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
 			v.mu.Unlock()
 			return replaced // not by this function
+		case running && s.set.Extension && st.LastError == "":
+			s.endLeaseOfJoined(st.LastExit)
+			return replaced // by the next one that joins
 		default:
 			why := endedPrefix + st.LastExit
 			if st.LastError != "" {
@@ -399,7 +409,7 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 		if replace {
 			v.mu.Lock()
 			s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
-			s.setLocked(Starting) // stopping takes time
+			s.setLocked(s.startState()) // stopping takes time
 			v.mu.Unlock()
 			s.proxy.Stop(ctx)
 			return replaced
@@ -419,6 +429,9 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 					"why", err)
 				s.recordFailure(err, true)
 				s.proxy.Stop(ctx)
+				if s.set.Extension {
+					s.endLeaseOfJoined(err.Error())
+				}
 				return crashed
 			}
 			heavy := s.memoryExcess()

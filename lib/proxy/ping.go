@@ -117,7 +117,8 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 }
 
 // sessionPath returns /session/NAME if the browser is a session on the port of
-// another program, or "" if it has a port to itself.
+// another program, or "" if it has a port to itself. The session of a browser
+// that has joined by its extension is /session/INSTANCE/session/NAME.
 func sessionPath(i record.Instance) string {
 	if i.Protocol == record.BiDi {
 		return ""
@@ -127,8 +128,8 @@ func sessionPath(i record.Instance) string {
 		if err != nil || !strings.HasPrefix(u.Path, "/session/") {
 			continue
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/session/"), "/")
-		return "/session/" + name
+		path, _, _ := strings.Cut(strings.TrimSuffix(u.EscapedPath(), "/"), "/devtools/")
+		return path
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/envfile"
 	"btools/lib/exit"
+	"btools/lib/extension/keep"
 	"btools/lib/flags"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
@@ -111,7 +112,9 @@ func Serve(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 
 	v := pool.New(cfg, c.Log)
-	v.Launch, v.State, v.Dir = launch(c, force), c.State(), state.NewDir()
+	hubs := newHubs(c)
+	defer hubs.Close()
+	v.Launch, v.State, v.Dir = launch(c, hubs, force), c.State(), state.NewDir()
 	if store, err := statecommand.Store(c); err == nil { // else a lease with a state says why not
 		v.StateDir = store.Dir
 	}
@@ -252,7 +255,11 @@ func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-
 	}
 	for _, p := range st.Pools {
 		if p.Healthy == 0 { // it grants no leases, and its browsers' messages may go unread
-			c.Log.Warn("pool " + p.Name + ": " + p.WhyNoLease("", time.Now()) + "; see bpool status " + p.Name)
+			log := c.Log.Warn
+			if p.AllAwait() {
+				log = c.Log.Info // as it is meant to be
+			}
+			log("pool " + p.Name + ": " + p.WhyNoLease("", time.Now()) + "; see bpool status " + p.Name)
 		}
 	}
 	return nil
@@ -304,10 +311,14 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 // launchFunc is the type of pool.Service's Launch.
 type launchFunc = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error)
 
-// launch returns a function that launches an instance's browser with blaunch.
-func launch(c *cli.Context, now <-chan struct{}) launchFunc {
+// launch returns a function that launches an instance's browser with blaunch, or
+// waits for one that joins.
+func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
 	return func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error) {
+		if set.Extension {
+			return joined(ctx, c, hubs, now)
+		}
 		blaunch := launcher.Blaunch
 		if set.WSLWindows {
 			blaunch = launcher.WindowsBlaunch

@@ -62,6 +62,7 @@ type Settings struct {
 	WSLWindows  bool
 	Timeout     time.Duration // of a launch, and in bmcp of a tool call; 0: no limit
 	Launch      bool          // false: bpool launches no browser for it
+	Extension   bool          // with Launch: its browser is one that joins by its extension
 	Args        []string
 	UserDataDir string // "": a temporary profile
 	Sandbox     string // auto, on or off

@@ -30,7 +30,8 @@ func (c *Config) checkIsolation(bad *Error) {
 // checkProxy reports a proxy of an instance whose browser cannot have one. An
 // instance must not use the network directly when a proxy is configured for it.
 func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *Error) {
-	if e := p.layers.lookup(p.Name, i.ID, "PROXY"); i.Proxy != "" && !reported[p.Name+e.source] {
+	e := p.layers.lookup(p.Name, i.ID, "PROXY")
+	if i.Proxy != "" && !c.reportedAsJoined(e) && !reported[p.Name+e.source] {
 		reported[p.Name+e.source] = true
 		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
 			"isolation = \"context\"", e.name(), p.Name, i.ID)
@@ -39,7 +40,8 @@ func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *E
 
 // checkState reports a state of an instance whose leases cannot start with one.
 func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *Error) {
-	if e := p.layers.lookup(p.Name, i.ID, "STATE"); i.State != "" && !reported[p.Name+e.source] {
+	e := p.layers.lookup(p.Name, i.ID, "STATE")
+	if i.State != "" && !c.reportedAsJoined(e) && !reported[p.Name+e.source] {
 		reported[p.Name+e.source] = true
 		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
 			"isolation = \"context\"", e.name(), p.Name, i.ID)
@@ -49,6 +51,9 @@ func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *E
 // checkUnused reports values that have no effect.
 func (s *layers) checkUnused(c *Config, bad *Error) {
 	for _, e := range s.entries {
+		if c.checkJoined(&e, bad) {
+			continue
+		}
 		switch e.key.name {
 		case "DOWNLOADS", "DOWNLOAD_LIMIT":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.WhyNoDownloads() == "" }) {
@@ -65,7 +70,7 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 			case runtime.GOOS != "linux":
 				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(),
 					runtime.GOOS)
-			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows }):
+			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows && !i.Extension }):
 				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux",
 					e.name())
 			}
@@ -79,6 +84,8 @@ func (i *Settings) WhyNoDownloads() string {
 	switch {
 	case !i.Launch:
 		return "bpool does not launch that browser"
+	case i.Extension:
+		return "that browser has joined by its extension: its hub has them"
 	case i.WSLWindows:
 		return "it is a browser of Windows"
 	case i.otherBrowser() != "":

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -119,7 +120,16 @@ var keys = []key{
 		s.Timeout = d
 		return nil
 	}},
-	{"LAUNCH", anywhere, "true or false", "true", boolKey(func(s *Settings) *bool { return &s.Launch })},
+	{"LAUNCH", anywhere, "true, false or extension", "true", func(s *Settings, v string) (err error) {
+		if s.Extension = v == "extension"; s.Extension {
+			s.Launch = true
+			return nil
+		}
+		if s.Launch, err = parseBool(v); err != nil {
+			err = errors.New("must be true, false or extension")
+		}
+		return err
+	}},
 	{"ARGS", anywhere, "words", "", func(s *Settings, v string) (err error) {
 		if s.Args, err = shellwords.Split(v); err != nil {
 			return err

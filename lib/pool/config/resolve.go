@@ -186,6 +186,9 @@ func (s *layers) settingsOf(pool, id string) Settings {
 			k.read(&set, s.text(pool, id, &k, v)) // checked when it was added
 		}
 	}
+	if set.Extension {
+		return set.asJoined()
+	}
 	return set
 }
 
@@ -205,6 +208,9 @@ func (s *layers) value(pool, id string, k *key) Value {
 	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
 	if k.name == "BROWSER" && s.noPools {
 		v.Text, v.Source = "", "default: the best installed browser" // nobody has chosen another
+	}
+	if e := s.lookup(pool, id, "LAUNCH"); k.name == "BROWSER" && e != nil && e.text == "extension" {
+		v.Text, v.Source = "", "the one that joins" // whichever that is
 	}
 	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // DevTools cannot drive it

@@ -1,0 +1,168 @@
+// Package keep finds the hub that runs on this machine, or else runs one, bound
+// to this program, for as long as somebody here uses it.
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/extension/hub"
+	"btools/lib/held"
+	"btools/lib/launcher"
+	"btools/lib/record"
+	"btools/lib/state"
+	"btools/lib/wait"
+)
+
+// Keeper keeps a hub. Set its fields before use, and Close it.
+type Keeper struct {
+	Store  *state.Store
+	Stderr io.Writer // gets the messages of a hub that it runs
+	Args   []string  // of that hub, besides --extension
+	// Linger is how long an own hub runs after its last user, who may be back:
+	// with it, all browsers leave.
+	Linger time.Duration
+
+	mu     sync.Mutex
+	own    *launcher.Browser // nil: there is none
+	users  int
+	timer  *time.Timer
+	closed bool
+}
+
+// Hub is a hub that runs.
+type Hub struct {
+	Port    int
+	HTTPURL string
+	Control string // the path of its control socket
+	Own     bool   // it runs for this program
+}
+
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 10 * time.Second
+)
+
+// errClosed means that this program is stopping.
+var errClosed = errors.New("the program is stopping")
+
+// Use returns a hub that runs, and starts one if there is none. An own one runs
+// on until release was called.
+func (k *Keeper) Use(ctx context.Context) (h Hub, release func(), err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return h, nil, errClosed
+	}
+	if h, err = k.findLocked(ctx); err != nil {
+		return h, nil, err
+	}
+	k.users++
+	return h, sync.OnceFunc(k.release), nil
+}
+
+func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
+	h, err := k.running()
+	switch {
+	case err != nil:
+		return Hub{}, err
+	case h != nil:
+		return *h, nil
+	}
+	if old := k.own; old != nil { // it has ended, or is not listed any more
+		old.Stop()
+		k.own = nil
+	}
+	path, err := launcher.Sibling("bproxy")
+	if err != nil {
+		return Hub{}, err
+	}
+	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, held.BindArgs())
+	own, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout, Stderr: k.Stderr,
+		Service: true})
+	if err != nil {
+		if h, _ := k.running(); h != nil { // another program was first
+			return *h, nil
+		}
+		return Hub{}, fmt.Errorf("cannot start bproxy --extension: %w", err)
+	}
+	k.own = own
+	if h, err = k.running(); h == nil && err == nil {
+		err = errors.New("bproxy --extension is not listed where it was started")
+	}
+	if err != nil {
+		own.Stop()
+		k.own = nil
+		return Hub{}, err
+	}
+	return *h, nil
+}
+
+// running returns the hub that runs, nil if there is none.
+func (k *Keeper) running() (*Hub, error) {
+	f, err := k.Store.Read()
+	if err != nil {
+		return nil, state.Explain(err)
+	}
+	for _, p := range hub.Running(f) {
+		var e record.Proxy
+		p.Record.Get("proxy", &e)
+		c, err := control.Dial(context.Background(), p.Control)
+		if err != nil {
+			continue // it is about to end
+		}
+		c.Close()
+		own := k.own != nil && !wait.Closed(k.own.Ended()) && k.owns(e)
+		return &Hub{Port: e.Port, HTTPURL: e.HTTPURL, Control: p.Control, Own: own}, nil
+	}
+	return nil, nil
+}
+
+// owns reports whether a hub is the own one.
+func (k *Keeper) owns(e record.Proxy) bool {
+	var own record.Proxy
+	k.own.Record.Get("proxy", &own)
+	return own.PID == e.PID
+}
+
+func (k *Keeper) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.users--; k.users > 0 || k.own == nil || k.closed {
+		return
+	}
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.timer = time.AfterFunc(k.Linger, k.stopUnused)
+}
+
+// stopUnused stops the own hub if nobody uses it.
+func (k *Keeper) stopUnused() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.users == 0 && k.own != nil {
+		k.own.Stop()
+		k.own = nil
+	}
+}
+
+// Close stops the own hub.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	if k.own != nil {
+		k.own.Stop()
+		k.own = nil
+	}
+}

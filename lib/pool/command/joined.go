@@ -1,0 +1,61 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/exit"
+	"btools/lib/extension/keep"
+	"btools/lib/held"
+	"btools/lib/launcher"
+)
+
+// hubLinger is how long an own hub runs while no instance needs it: between two
+// leases, none may.
+const hubLinger = 10 * time.Second
+
+// forever is the time that a browser may take to join.
+const forever = 100 * 365 * 24 * time.Hour
+
+// newHubs returns the keeper of the hub for instances whose browsers join.
+func newHubs(c *cli.Context) *keep.Keeper {
+	return &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: hubLinger,
+		Args: []string{"--log-level=" + quieter(c), "--log-format=" + c.String("log-format")}}
+}
+
+// quieter returns the log level for programs whose usual words are of no interest
+// here.
+func quieter(c *cli.Context) string {
+	if level := c.String("log-level"); level != "info" {
+		return level
+	}
+	return "warn"
+}
+
+// joined waits for a browser that joins, and holds it with "bproxy join".
+func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) (*launcher.Browser, error) {
+	h, release, err := hubs.Use(ctx)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser can join: %w", err)}
+	}
+	path, err := launcher.Sibling("bproxy")
+	if err != nil {
+		release()
+		return nil, err
+	}
+	argv := append([]string{path, "join", "--session", "--output=json", "--log-level=" + quieter(c),
+		"--log-format=" + c.String("log-format"), fmt.Sprintf("--port=%d", h.Port)}, held.BindArgs()...)
+	b, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: forever, Grace: c.Duration("stop-timeout"),
+		Stderr: c.Messages, Now: now, Once: true})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	go func() {
+		<-b.Ended()
+		release()
+	}()
+	return b, nil
+}

@@ -1,0 +1,44 @@
+package pool
+
+import (
+	"slices"
+	"strings"
+)
+
+// The browser of an instance with LAUNCH=extension is one that a person uses and
+// that joins by its extension: "bproxy join" takes the place of blaunch. A lease
+// has that browser, and not another person's after it: it ends when the browser
+// leaves.
+
+// left is the event of a lease that ends because its browser has left.
+const left = "left"
+
+// startState returns the state of an instance whose browser is not there yet.
+func (s *slot) startState() string {
+	if s.set.Extension {
+		return Awaiting
+	}
+	return Starting
+}
+
+// endLeaseOfJoined ends the instance's lease after its browser has left.
+func (s *slot) endLeaseOfJoined(why string) {
+	v := s.service
+	why = strings.TrimPrefix(why, "the browser has left: ")
+	v.mu.Lock()
+	if s.state == Healthy {
+		s.setLocked(Awaiting)
+	}
+	s.notifyHolderLocked("has left: %s", why)
+	id := ""
+	if s.lease != nil {
+		id = s.lease.id
+	}
+	v.mu.Unlock()
+	v.end(id, left, false)
+}
+
+// AllAwait reports whether all instances of the pool wait for a browser to join.
+func (p *PoolStatus) AllAwait() bool {
+	return !slices.ContainsFunc(p.Instances, func(i InstanceStatus) bool { return i.Status != Awaiting })
+}
