@@ -85,7 +85,6 @@ func (s *Server) add(l *hub.Link) {
 	s.joined[l.Instance.ID] = j
 	s.running.Go(func() {
 		<-l.Done()
-		j.sessions.Close()
 		j.close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -110,13 +109,15 @@ func (j *joined) chrome(context.Context) (*virtual.Browser, func(), error) {
 	return j.browser, func() {}, j.err
 }
 
-// close ends the browser after its link has ended.
+// close ends the browser after its link has ended. Its clients learn why from
+// the connections of the upstream.
 func (j *joined) close() {
 	j.once.Do(func() { j.err = j.link.Err() })
+	j.upstream.Wait()
 	if j.browser != nil {
 		j.browser.Close()
 	}
-	j.upstream.Wait()
+	j.sessions.Close()
 }
 
 // find returns a browser by its ID or port, the first connected one if name is

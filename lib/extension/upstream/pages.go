@@ -210,12 +210,15 @@ func (b *Browser) cdpLocked(args json.RawMessage) {
 	child, method, params := jsonrpc.GetString(args, "sessionId"), jsonrpc.GetString(args, "method"),
 		jsonrpc.Get(args, "params")
 	p := t.pastLocked(child)
-	switch method {
-	case "Target.attachedToTarget":
-		t.attachedLocked(p, child, params)
-		return
-	case "Target.detachedFromTarget":
-		t.detachedLocked(p, jsonrpc.GetString(params, "sessionId"))
+	switch below := jsonrpc.GetString(params, "sessionId"); method {
+	case "Target.attachedToTarget", "Target.detachedFromTarget":
+		switch {
+		case below == "": // not from Chrome
+		case method == "Target.attachedToTarget":
+			t.attachedLocked(p, child, params)
+		default:
+			t.detachedLocked(p, below)
+		}
 		return
 	case "Runtime.executionContextCreated":
 		id := string(jsonrpc.Get(params, "context", "id"))

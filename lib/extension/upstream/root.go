@@ -3,6 +3,8 @@ package upstream
 import (
 	"crypto/rand"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"btools/lib/jsonrpc"
@@ -48,9 +50,11 @@ func (c *conn) rootLocked(k command, s *session) {
 		c.attaches = string(jsonrpc.Get(k.params, "autoAttach")) == "true"
 		c.reply(k, nil, nil)
 	case "Target.getTargets":
-		infos := []any{}
-		for id, t := range b.targets {
-			infos = append(infos, t.info(id))
+		infos, wanted := []any{}, wantedTypes(jsonrpc.Get(k.params, "filter"))
+		for _, id := range slices.Sorted(maps.Keys(b.targets)) {
+			if info := b.targets[id].info(id); wanted(info["type"].(string)) {
+				infos = append(infos, info)
+			}
 		}
 		answer(map[string]any{"targetInfos": infos})
 	case "Target.createTarget":
@@ -80,6 +84,27 @@ func (c *conn) rootLocked(k command, s *session) {
 		c.reply(k, nil, nil)
 	default:
 		c.reply(k, nil, noMethod(k.method))
+	}
+}
+
+// wantedTypes returns which types of targets a filter selects: its first entry
+// that matches decides. Without one, those of the type tab are left out.
+func wantedTypes(raw json.RawMessage) func(typ string) bool {
+	if raw == nil {
+		raw = json.RawMessage(`[{"type":"tab","exclude":true},{}]`)
+	}
+	var filter []struct {
+		Type    string `json:"type"`
+		Exclude bool   `json:"exclude"`
+	}
+	json.Unmarshal(raw, &filter)
+	return func(typ string) bool {
+		for _, e := range filter {
+			if e.Type == "" || e.Type == typ {
+				return !e.Exclude
+			}
+		}
+		return false
 	}
 }
 

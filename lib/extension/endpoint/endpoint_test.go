@@ -1,0 +1,274 @@
+package endpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"btools/lib/extension"
+	"btools/lib/extension/hub"
+	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
+)
+
+// world is a server, and an extension that is played: what a real one does only
+// when a person clicks.
+type world struct {
+	*testing.T
+	url  string
+	conn *websocket.Conn
+	id   string
+	tabs atomic.Int64
+	hold atomic.Bool // commands to tabs are not answered
+	held chan struct{}
+}
+
+const code = "ABCDEFGHIJKLMNOPQRST"
+
+func start(t *testing.T) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{Hub: &hub.Hub{Code: code, Host: "127.0.0.1", First: 33100, Last: 33199, Log: log}, Group: "g",
+		Grace: time.Second, Max: 10, Log: log}
+	s.Start()
+	server := httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.Close()
+		server.Close()
+	})
+	w := &world{T: t, url: server.URL, held: make(chan struct{}, 100)}
+	w.join("")
+	return w
+}
+
+// join registers the played extension and answers the hub's calls.
+func (w *world) join(id string) {
+	w.Helper()
+	challenge := fmt.Sprintf("%d.x", time.Now().UnixMilli())
+	body, _ := json.Marshal(map[string]any{"userAgent": "Mozilla/5.0 Chrome/156.0.0.0", "windowId": 1,
+		"instanceId": id, "run": "r", "challenge": challenge,
+		"proof": extension.Code(code).Prove("register " + challenge)})
+	req, _ := http.NewRequest(http.MethodPost, w.url+"/register", bytes.NewReader(body))
+	req.Header.Set("Origin", extension.Origin)
+	req.Header.Set("Sec-Fetch-Site", "none")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var p hub.Place
+	if b, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || json.Unmarshal(b, &p) != nil {
+		w.Fatalf("%s %s", resp.Status, b)
+	}
+	conn, err := websocket.Dial(w.Context(), p.WebSocketURL)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(websocket.Normal, "") })
+	w.conn, w.id = conn, p.InstanceID
+	conn.Write(fmt.Appendf(nil, `{"type":"hello","instanceId":%q,"browser":{"userAgent":"Chrome/156.0.0.0"}}`, w.id))
+	welcome, err := conn.Next()
+	if err != nil {
+		w.Fatal(err)
+	}
+	welcome.Bytes()
+	go w.play(conn)
+}
+
+// play answers calls until the connection ends.
+func (w *world) play(conn *websocket.Conn) {
+	for {
+		m, err := conn.Next()
+		if err != nil {
+			return
+		}
+		b, err := m.Bytes()
+		if err != nil {
+			return
+		}
+		result := "{}"
+		switch jsonrpc.GetString(b, "name") {
+		case "list":
+			result = `{"tabs":[]}`
+		case "open":
+			n := w.tabs.Add(1)
+			result = fmt.Sprintf(`{"tabId":%d,"targetId":"T%d","url":"about:blank","group":%q}`, n, n,
+				jsonrpc.GetString(b, "args", "group"))
+		case "cdp":
+			if w.hold.Load() && jsonrpc.GetString(b, "args", "method") == "Runtime.evaluate" {
+				w.held <- struct{}{}
+				continue
+			}
+		}
+		conn.Write(fmt.Appendf(nil, `{"type":"tool_result","id":%q,"result":%s}`, jsonrpc.GetString(b, "id"), result))
+	}
+}
+
+// client is a client of the browser that has joined.
+type client struct {
+	*world
+	conn *websocket.Conn
+	last int
+}
+
+func (w *world) client() *client {
+	w.Helper()
+	conn, err := websocket.Dial(w.Context(), "ws"+strings.TrimPrefix(w.url, "http")+"/session/"+w.id+"/devtools/browser")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(websocket.Normal, "") })
+	return &client{w, conn, 0}
+}
+
+func (c *client) send(session, method, params string) int {
+	c.last++
+	m := fmt.Sprintf(`{"id":%d,"method":%q,"params":%s`, c.last, method, params)
+	if session != "" {
+		m += fmt.Sprintf(`,"sessionId":%q`, session)
+	}
+	c.conn.Write([]byte(m + "}"))
+	return c.last
+}
+
+// ask returns the result of a command, or its error.
+func (c *client) ask(session, method, params string) json.RawMessage {
+	c.Helper()
+	id := c.send(session, method, params)
+	for {
+		m, err := c.conn.Next()
+		if err != nil {
+			c.Fatalf("%s: %v", method, err)
+		}
+		b, err := m.Bytes()
+		if err != nil {
+			c.Fatal(err)
+		}
+		if string(jsonrpc.Get(b, "id")) == fmt.Sprint(id) {
+			if e := jsonrpc.Get(b, "error"); e != nil {
+				return e
+			}
+			return jsonrpc.Get(b, "result")
+		}
+	}
+}
+
+// page attaches the client to its first page.
+func (c *client) page() (session string) {
+	c.Helper()
+	for info := range jsonrpc.Elements(jsonrpc.Get(c.ask("", "Target.getTargets", "{}"), "targetInfos")) {
+		got := c.ask("", "Target.attachToTarget", fmt.Sprintf(`{"targetId":%q,"flatten":true}`,
+			jsonrpc.GetString(info, "targetId")))
+		return jsonrpc.GetString(got, "sessionId")
+	}
+	c.Fatal("the client has no page")
+	return ""
+}
+
+// reason returns with which reason the connection of the client is closed.
+func (c *client) reason() string {
+	c.Helper()
+	for {
+		if _, err := c.conn.Next(); err != nil {
+			var closed *websocket.CloseError
+			if !errors.As(err, &closed) {
+				c.Fatalf("the connection ended with %v", err)
+			}
+			return closed.Reason
+		}
+	}
+}
+
+// The user cancels Chrome's bar while a command waits: the clients are told why
+// their connections end.
+func TestUserEndsDebugging(t *testing.T) {
+	w := start(t)
+	c, other := w.client(), w.client()
+	page := c.page()
+	other.page()
+	w.hold.Store(true)
+	c.send(page, "Runtime.evaluate", `{"expression":"1"}`)
+	<-w.held
+	w.conn.Close(4000, "the user has ended debugging in the browser")
+	for _, one := range []*client{c, other} {
+		if got := one.reason(); !strings.Contains(got, "the user has ended debugging in the browser") {
+			t.Errorf("a client was told %q", got)
+		}
+	}
+	w.hold.Store(false)
+	w.join(w.id) // its user connects it again
+	again := w.client()
+	again.ask(again.page(), "Runtime.evaluate", `{"expression":"1"}`)
+}
+
+// Clients see tabs of their own only, and one that the user shares goes to the
+// client that came last, until it is taken back.
+func TestTabsOfClients(t *testing.T) {
+	w := start(t)
+	c, other := w.client(), w.client()
+	c.page()
+	other.page()
+	own := func(c *client) string { return string(c.ask("", "Target.getTargets", "{}")) }
+	w.conn.Write([]byte(`{"type":"event","name":"tab","args":{"tabId":77,"targetId":"SHARED","url":"http://a/",` +
+		`"title":"a","shared":true}}`))
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(own(c), "SHARED") && !strings.Contains(own(other), "SHARED") {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody sees the tab that the user shares")
+		}
+	}
+	if strings.Contains(own(c), "SHARED") == strings.Contains(own(other), "SHARED") {
+		t.Error("two clients see the tab that the user shares")
+	}
+	if strings.Contains(own(c), `"T2"`) == strings.Contains(own(c), `"T1"`) {
+		t.Errorf("a client sees %s", own(c))
+	}
+	holder := c
+	if strings.Contains(own(other), "SHARED") {
+		holder = other
+	}
+	w.conn.Write([]byte(`{"type":"event","name":"removed","args":{"tabId":77}}`))
+	for strings.Contains(own(holder), "SHARED") {
+		if time.Now().After(deadline) {
+			t.Fatal("a client still sees the tab that the user has taken back")
+		}
+	}
+}
+
+// Nothing that the extension sends stops the hub.
+func TestOddEvents(t *testing.T) {
+	w := start(t)
+	c := w.client()
+	page := c.page()
+	for _, e := range []string{
+		`{"type":"event","name":"cdp"}`, `{"type":"event","name":"cdp","args":{"tabId":1}}`,
+		`{"type":"event","name":"cdp","args":{"tabId":1,"method":"Target.attachedToTarget"}}`,
+		`{"type":"event","name":"cdp","args":{"tabId":1,"method":"Target.detachedFromTarget","params":{}}}`,
+		`{"type":"event","name":"cdp","args":{"tabId":99,"method":"Page.x"}}`,
+		`{"type":"event","name":"tab","args":{"tabId":"x"}}`, `{"type":"event","name":"tab","args":[]}`, `{"type":"event","name":"removed"}`,
+		`{"type":"event","name":"detached","args":{"tabId":-1}}`, `{"type":"event","name":"download","args":null}`,
+		`{"type":"event","name":"cdp","args":{"tabId":2,"method":"Page.downloadProgress","params":{"guid":"x"}}}`,
+	} {
+		w.conn.Write([]byte(e))
+	}
+	c.ask(page, "Runtime.evaluate", `{"expression":"1"}`)
+	c.ask("", "Target.createTarget", `{"url":"about:blank"}`)
+	for _, refused := range []string{"Target.createBrowserContext", "Browser.crash", "Tracing.start",
+		"Extensions.loadUnpacked", "Browser.cancelDownload"} {
+		if got := c.ask("", refused, "{}"); jsonrpc.Get(got, "message") == nil {
+			t.Errorf("%s is answered %s", refused, got)
+		}
+	}
+	if v := c.ask("", "Browser.getVersion", "{}"); jsonrpc.GetString(v, "product") != "Chrome/156.0.0.0" {
+		t.Errorf("the version is %s", v)
+	}
+}
