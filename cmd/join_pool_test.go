@@ -13,7 +13,7 @@ import (
 func (w *world) joinedPool(vars ...string) *pool {
 	w.t.Helper()
 	p := &pool{t: w.t, w: w, cmd: w.cmd("bpool", "serve", "--stop-timeout", "5s", "--drain-timeout", "0s")}
-	for _, v := range append([]string{"_P_INSTANCES=2", "_P_LAUNCH=extension"}, vars...) {
+	for _, v := range append([]string{"_P_INSTANCES=2", "_P_LAUNCH=extension", "HEALTH_INTERVAL=200ms"}, vars...) {
 		p.cmd.Env = append(p.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
 	p.start()
@@ -73,6 +73,9 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	}
 	chromiumWith(t, hub.extension())
 	until(t, "the next browser that joins is an instance", func() bool { return p.states() == "healthy waiting" })
+	if list := w.run("bproxy", "list").out; strings.Count(list, `"tabs":0`) != 1 {
+		t.Errorf("an instance that nobody has leased has tabs: %s", list)
+	}
 	p.stop()
 	hub.stop()
 	for _, noise := range []string{"does not answer", "no browser", "failed"} {
@@ -82,15 +85,22 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	}
 }
 
-// A pool whose hub is not running runs one, and again after that was killed.
-func TestPoolRunsItsHub(t *testing.T) {
+// ownHub prepares for programs that run a hub themselves. Such tests follow each
+// other, as there is one port for that.
+func (w *world) ownHub() {
+	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:3300")
 	if err != nil {
-		t.Skip("another program has the port of the hub")
+		w.t.Skip("another program has the port of the hub")
 	}
 	l.Close()
-	w := newWorld(t)
 	w.env = append(w.env, "XDG_STATE_HOME="+w.dir+"/xdg")
+}
+
+// A pool whose hub is not running runs one, and again after that was killed.
+func TestPoolRunsItsHub(t *testing.T) {
+	w := newWorld(t)
+	w.ownHub()
 	p := w.joinedPool()
 	hubs := func() string { return w.run("bproxy", "list", "--field=proxy.pid").out }
 	until(t, "the pool runs a hub", func() bool { return hubs() != "" })

@@ -81,6 +81,9 @@ func TestJoin(t *testing.T) {
 		i.WSURL != strings.Replace(i.HTTPURL, "http", "ws", 1)+"/devtools/browser" {
 		t.Errorf("the record has %+v, want a session below %s", i, p.url)
 	}
+	if got := tabs(t, chrome); !slices.Equal(got, before) {
+		t.Errorf("a holder without a client has opened the tabs %v", got)
+	}
 	newTab(t, i.HTTPURL)
 	if got := tabs(t, chrome); len(got) <= len(before) {
 		t.Errorf("the session has opened none of the tabs %v", got)

@@ -14,6 +14,7 @@ complete -c bmcp -l max-results -d 'how many of them are kept' -x
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
 complete -c bmcp -l session-throttle -d 'until the pages of an unused one are hidden' -x
+complete -c bmcp -l extension -d 'use a browser that joins by its extension'
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated' -x
 complete -c bmcp -l max-browsers -d 'virtual browsers that have pages at a time' -x

@@ -48,6 +48,7 @@ type lease struct {
 	several bool     // the next call may get another browser
 	fresh   bool     // each call gets a new browser
 	ended   string   // why the previous browser ended; "": unknown
+	joined  bool     // it has joined by its extension, and is not launched
 	news    *news    // nil: none arrive
 	virtual *virtual // nil: it is a whole browser
 	nap     *nap     // nil: it is never hibernated

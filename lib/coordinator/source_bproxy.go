@@ -25,6 +25,7 @@ type single struct {
 	store *state.Store
 	log   io.Writer
 	flags []string // of bproxy
+	joins *joining // nil: it is launched by bproxy
 
 	sessions Sessions
 
@@ -52,6 +53,9 @@ func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Bro
 
 func (s *single) close() {
 	s.seats.close()
+	if s.joins != nil {
+		s.joins.close()
+	}
 	s.proxy.close()
 	s.idle.close()
 	s.watching.Wait()
@@ -90,6 +94,9 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 }
 
 func (s *single) target(ctx context.Context) (Browser, error) {
+	if s.joins != nil {
+		return s.joins.target(ctx)
+	}
 	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
@@ -109,6 +116,9 @@ func (s *single) browserLocked() Browser {
 
 // up returns the browser if it is running, else nil.
 func (s *single) up() *lease {
+	if s.joins != nil {
+		return s.joins.up()
+	}
 	if s.proxy.Running() == nil {
 		return nil
 	}
@@ -122,6 +132,9 @@ func (s *single) up() *lease {
 
 // acquire returns the browser, and launches it if necessary.
 func (s *single) acquire(ctx context.Context) (*lease, error) {
+	if s.joins != nil {
+		return s.joins.acquire(ctx)
+	}
 	if p := s.up(); p != nil {
 		return p, nil
 	}
@@ -211,6 +224,9 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 
 // status returns the proxy's record, nil while there is none.
 func (s *single) status(ctx context.Context) (*record.Record, error) {
+	if s.joins != nil {
+		return s.joins.status(), nil
+	}
 	if s.proxy.Running() == nil {
 		return nil, nil
 	}
@@ -222,11 +238,18 @@ const endBound = 5 * time.Second
 
 // end ends a session of the proxy, if there is one.
 func (s *single) end(name string) {
+	if s.joins != nil {
+		s.joins.call(context.Background(), "session_end", name)
+		return
+	}
 	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
 }
 
 // list returns the records of the proxy's sessions.
 func (s *single) list(ctx context.Context) json.RawMessage {
+	if s.joins != nil {
+		return s.joins.call(ctx, "session_list", "")
+	}
 	return s.call(ctx, "session_list", nil)
 }
 

@@ -31,6 +31,10 @@ func (b *single) arguments() arguments {
 
 func (b *single) instructions(drives bool) string {
 	switch {
+	case b.joins != nil && !drives:
+		return bareHubInstructions
+	case b.joins != nil:
+		return hubInstructions + sessionInstructions
 	case !drives:
 		return bareInstructions
 	case b.sessions.Sharing == Apart:
@@ -47,6 +51,9 @@ func (b *single) describe(ctx context.Context, s *Session, st *status) {
 		st.Notes = append(st.Notes, err.Error())
 	}
 	st.proxied(rec)
+	if b.joins != nil && b.up() == nil {
+		st.Notes = append(st.Notes, b.joins.missing())
+	}
 	st.Sessions = s.virtualsOf(ctx)
 	if n, places := b.seats.waiting(); n > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-browsers "+
@@ -96,6 +103,11 @@ func (b *single) tools(c *Coordinator) []ownTool {
 		restartInput, nil, false, true, t.restart}
 	if how == Whole {
 		stop.description = strings.Replace(stop.description, "browser which", "browser, which", 1)
+	}
+	if b.joins != nil {
+		stop.description = "Close the tabs of this session, or of that of a session_id. The browser itself stays with " +
+			"its user. Not needed when done: they close with the session."
+		return []ownTool{stop}
 	}
 	if how == Apart {
 		return []ownTool{stop, restart}

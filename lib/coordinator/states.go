@@ -44,8 +44,14 @@ func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) 
 // others.
 var errNoLogins = errors.New("this browser is not a session of its own: only the login of a session can be saved")
 
+// errUsersLogins is the error of a browser that has joined by its extension.
+var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
+	"are not saved")
+
 func (s *single) saveState(ctx context.Context, b Browser, r stateRequest) (answer json.RawMessage, err error) {
 	switch r.Session = b.Session; {
+	case s.joins != nil:
+		return nil, errUsersLogins
 	case s.sessions.Sharing == Whole:
 		return nil, errNoLogins
 	case r.Session == "":

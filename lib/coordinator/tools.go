@@ -27,6 +27,12 @@ const (
 	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and ` +
 		`show a browser that is this session's own. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
+	hubInstructions = `The browser tools use the browser of a person, with its logins, which has joined by an ` +
+		`extension. They see the tabs that they have opened, and those that the person shares. If no browser has ` +
+		`joined, a call says what the person has to do. ` +
+		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
+	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that has ` +
+		`joined by an extension, and its address for programs that speak DevTools.`
 	bareInstructions = `There are no browser tools here. coordinator_launch_browser launches a browser that programs ` +
 		`can drive by DevTools, ` +
 		`at the port that coordinator_status shows.`

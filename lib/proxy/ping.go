@@ -44,6 +44,9 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 }
 
 func ping(ctx context.Context, i record.Instance) error {
+	if i.Source == record.FromExtension {
+		return pingJoined(ctx, i)
+	}
 	path, err := socketPath(ctx, i)
 	if err != nil {
 		return err
@@ -89,6 +92,29 @@ func ping(ctx context.Context, i record.Instance) error {
 	}
 	if !strings.Contains(answer, `"id":1`) {
 		return fmt.Errorf("it answered %.100q", answer)
+	}
+	return nil
+}
+
+// pingJoined asks the hub for a browser that has joined by its extension: the hub
+// pings the browser itself. A connection would open a tab in it.
+func pingJoined(ctx context.Context, i record.Instance) error {
+	path := sessionPath(i)
+	if parts := strings.SplitN(path, "/", 4); len(parts) == 4 { // a session of the browser
+		path = "/session/" + parts[2]
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+launcher.Addr(i)+path+"/json/version", nil)
+	if err != nil {
+		return err
+	}
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %q", launcher.Addr(i), resp.Status)
 	}
 	return nil
 }

@@ -329,6 +329,8 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	path := c.String("pool-config")
 	ch.configured = !ch.service && (path != "" || config.Configures(environ, ch.vars...))
 	switch b := c.String("browser"); {
+	case c.Bool("extension"):
+		err = checkExtension(c, ch)
 	case ch.service:
 		err = without(c, "the browsers of the service are as its configuration says")
 	case ch.configured:
@@ -389,6 +391,9 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
+	}
+	if c.Bool("extension") {
+		return ofHub(c)
 	}
 	if ch.service {
 		return served(c)

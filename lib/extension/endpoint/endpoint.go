@@ -41,6 +41,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	joined  map[string]*joined // by the instance's ID
+	owned   owned
 	closed  bool
 	running sync.WaitGroup
 }
@@ -162,6 +163,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if j == nil {
 		refuse(w, r, absent(name))
 		return
+	}
+	if s.Hub.IsClaim(name) {
+		s.own(name, rest)
 	}
 	if r.ContentLength != 0 { // the request is refused, and its body may never come
 		http.NewResponseController(w).SetReadDeadline(time.Now())

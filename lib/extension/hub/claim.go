@@ -65,3 +65,15 @@ func (h *Hub) unclaim(i *Instance) {
 func (i *Instance) claimedAsLocked(name string) bool {
 	return i.claim != nil && i.claim.as == name
 }
+
+// IsClaim reports whether a name is that of a claim.
+func (h *Hub) IsClaim(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, i := range h.instances {
+		if name != "" && i.claimedAsLocked(name) {
+			return true
+		}
+	}
+	return false
+}

@@ -389,6 +389,8 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 			}
 			return h.describe(l.Info()), nil
 		}), nil
+	case "session_list", "session_end":
+		return h.handleSessions(ctx, method, params)
 	case "claim":
 		return h.claim(ctx, params)
 	case "left": // waits until a browser has left
@@ -415,7 +417,8 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 		}), nil
 	}
 	return nil, control.Errorf(control.UnknownMethod,
-		"a bproxy with --extension has no method %q: it has status, instances, stop, join, claim, left and watch", method)
+		"a bproxy with --extension has no method %q: it has status, instances, stop, join, claim, left, "+
+			"session_list, session_end and watch", method)
 }
 
 func named(instance string) string {

@@ -54,7 +54,8 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 				return nil, err
 			}
 			r := h.describe(l.Info())
-			if p.As != "" {
+			if id := l.Instance.ID; p.As != "" {
+				context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
 				r.MustSet("instance", h.instanceAt(l.Instance.ID, p.As, l.Info().ConnectedAt))
 			}
 			if !p.Session {
@@ -80,7 +81,7 @@ func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) 
 		return errors.New("the browser has left")
 	}
 	name := "held-" + strings.ToLower(rand.Text()[:12])
-	release, err := g.Hold(ctx, name)
+	release, err := g.Hold(name)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	table   table
+	holds   map[string]bool // names of sessions that are held
 	timer   *time.Timer
 	closed  bool
 	running sync.WaitGroup
@@ -135,22 +136,31 @@ func (g *Registry) New(ctx context.Context, name string, settings Settings) (Inf
 	return infoOf(k, e.creation), nil
 }
 
-// Hold creates a named session that lasts until release ends it, however long
-// nobody uses it. It fails if there is one with this name.
-func (g *Registry) Hold(ctx context.Context, name string) (release func(), err error) {
+// Hold reserves a named session for a holder: once a client has created it, it
+// lasts until release ends it, however long nobody uses it. It fails if there is
+// one with this name.
+func (g *Registry) Hold(name string) (release func(), err error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	e, err := g.use(ctx, Key{Name: name}, &g.Defaults)
-	if err != nil {
-		return nil, err
-	}
+	k := Key{Name: name}
 	g.mu.Lock()
-	e.held = true
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	if g.table.entries[k] != nil || g.holds[name] {
+		return nil, control.Errorf(control.SessionExists, "there is already a session %q", name)
+	}
+	if g.holds == nil {
+		g.holds = map[string]bool{}
+	}
+	g.holds[name] = true
 	return func() {
-		g.leave(e)
-		g.endEntries(context.Background(), []*entry{e})
+		g.mu.Lock()
+		delete(g.holds, name)
+		e := g.table.entries[k]
+		g.mu.Unlock()
+		if e != nil {
+			g.endEntries(context.Background(), []*entry{e})
+		}
 	}, nil
 }
 
@@ -207,6 +217,7 @@ func (g *Registry) enter(k Key, settings *Settings) (*entry, *creation, error) {
 		e.hibernate, e.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 		e.saved = make(chan struct{})
 		e.isProfile = k.Kind == Named && k.Name == g.Default
+		e.held = k.Kind == Named && g.holds[k.Name]
 		if settings == nil {
 			settings = &g.Defaults
 		}

@@ -161,6 +161,35 @@ func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
 	})
 }
 
+// A session that is held ends with its holder, whenever it was used last.
+func TestHeldSessionsEndWithTheirHolder(t *testing.T) {
+	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+		release, err := g.Hold("a")
+		if err != nil || len(f.made) != 0 {
+			t.Fatalf("%v; %d sessions are there before the first client", err, len(f.made))
+		}
+		if _, err := g.Hold("a"); err == nil {
+			t.Error("two hold one session")
+		}
+		s, done := use(t, g, Key{Name: "a"})
+		done()
+		sleep(time.Hour)
+		if s.over.Load() {
+			t.Error("it has ended without use, and its holder is there")
+		}
+		release()
+		if !s.over.Load() {
+			t.Error("it is there, and its holder is not")
+		}
+		s, done = use(t, g, Key{Name: "a"})
+		done()
+		sleep(2 * time.Minute)
+		if !s.over.Load() {
+			t.Error("another one with its name does not end without use")
+		}
+	})
+}
+
 func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		k := Key{"id", Anonymous}

@@ -1,0 +1,252 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/extension/keep"
+	"btools/lib/record"
+	"btools/lib/wait"
+)
+
+// Joined says how a browser that joins by its extension is used in the place of
+// one that is launched.
+type Joined struct {
+	Hubs *keep.Keeper
+	// As is the name by which the hub knows the browser that bmcp holds: its
+	// address stays the same, whichever browser that is.
+	As string
+	// Advice says what a person has to do so that a browser joins.
+	Advice string
+}
+
+// hubPatience is how long a call waits for a browser to join: hosts give up after
+// a minute or less.
+const hubPatience = 20 * time.Second
+
+// joining holds one browser at a time of those that have joined a hub.
+type joining struct {
+	Joined
+	ctx  context.Context
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	running bool     // follow runs
+	hub     keep.Hub // the last one; its HTTPURL is "" before
+	cur     *lease   // nil: there is no browser
+	record  *record.Record
+	count   int    // browsers so far
+	left    string // why the last one left
+	err     error  // why follow has ended
+	changed chan struct{}
+}
+
+// OfHub is one browser that has joined by its extension. Each host, and each
+// session_id, has tabs of its own in it.
+func OfHub(how Joined, idle time.Duration) Browsers {
+	j := &joining{Joined: how, changed: make(chan struct{})}
+	j.ctx, j.stop = context.WithCancel(context.Background())
+	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Sharing: Apart, Idle: idle}).(*single)
+	s.joins = j
+	return s
+}
+
+// change changes what is known under the lock, and wakes those that wait.
+func (j *joining) change(f func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f()
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// follow holds one browser after the other.
+func (j *joining) follow() {
+	for {
+		err := j.followOne()
+		if j.ctx.Err() != nil {
+			err = context.Cause(j.ctx)
+		}
+		if err != nil {
+			j.change(func() { j.running, j.err = false, err })
+			return
+		}
+	}
+}
+
+// hubPause is the time until the next try after a hub has ended.
+const hubPause = 200 * time.Millisecond
+
+// followOne holds a browser until it has left. Only an error that will come again
+// is returned.
+func (j *joining) followOne() error {
+	h, release, err := j.Hubs.Use(j.ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := control.Dial(j.ctx, h.Control)
+	if err == nil {
+		defer c.Close() // which ends the claim
+		j.change(func() { j.hub = h })
+		r := &record.Record{}
+		if err = c.Call(j.ctx, "claim", map[string]string{"as": j.As}, r); err == nil {
+			return j.hold(c, r)
+		}
+	}
+	if errors.As(err, new(*control.Error)) {
+		return err
+	}
+	select { // the hub has ended
+	case <-time.After(hubPause):
+	case <-j.ctx.Done():
+	}
+	return nil
+}
+
+// hold makes a browser the current one until it has left.
+func (j *joining) hold(c *control.Client, r *record.Record) error {
+	var i record.Instance
+	if _, err := r.Get("instance", &i); err != nil {
+		return err
+	}
+	died := make(chan struct{})
+	j.change(func() {
+		j.count++
+		b := j.browser()
+		b.ID = fmt.Sprintf("%s/%d", i.ID, j.count) // one that comes back has lost its pages
+		j.cur, j.record = &lease{Browser: b, died: died, release: func() {}, ended: j.left, joined: true}, r
+	})
+	var left struct {
+		Why string `json:"why"`
+	}
+	if c.Call(j.ctx, "left", map[string]string{"instance": i.ID}, &left) != nil {
+		left.Why = "its hub has ended"
+	}
+	j.change(func() { j.cur, j.record, j.left = nil, nil, left.Why })
+	close(died)
+	return nil
+}
+
+// browser is the browser at its address.
+func (j *joining) browser() Browser {
+	at := j.hub.HTTPURL + "/session/" + j.As
+	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
+}
+
+func (j *joining) up() *lease {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.cur == nil || wait.Closed(j.cur.died) {
+		return nil
+	}
+	return j.cur
+}
+
+// await waits until is returns true, which it calls with the lock, or no browser
+// can join.
+func (j *joining) await(ctx context.Context, is func() bool) error {
+	for started := false; ; {
+		j.mu.Lock()
+		if is() {
+			j.mu.Unlock()
+			return nil
+		}
+		if !j.running && started {
+			defer j.mu.Unlock()
+			return j.err
+		}
+		if !j.running && j.ctx.Err() == nil {
+			j.running, started = true, true
+			j.work.Go(j.follow)
+		}
+		changed := j.changed
+		j.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-j.ctx.Done():
+			return errEnded
+		}
+	}
+}
+
+// acquire returns the browser, and waits for one for a while.
+func (j *joining) acquire(ctx context.Context) (at *lease, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
+	defer cancel()
+	err = j.await(ctx, func() bool { at = j.cur; return at != nil })
+	if errors.Is(err, errNotJoined) {
+		err = errors.New(j.missing())
+	}
+	return at, err
+}
+
+// errNotJoined means that no browser has joined in time.
+var errNotJoined = errors.New("no browser has joined in time")
+
+// missing says that there is no browser, and what to do about it.
+func (j *joining) missing() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	what := "No browser has joined by its extension"
+	if j.left != "" {
+		what = fmt.Sprintf("The browser has left (%s), and none has joined since", j.left)
+	}
+	return what + ". " + j.Advice
+}
+
+// target is the address of the browser, whether there is one or not.
+func (j *joining) target(ctx context.Context) (b Browser, err error) {
+	err = j.await(ctx, func() bool {
+		b = j.browser()
+		return j.hub.HTTPURL != ""
+	})
+	return b, err
+}
+
+// status is the record of the hub and the browser.
+func (j *joining) status() *record.Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.hub.HTTPURL == "" {
+		return nil
+	}
+	r, now := record.New(), proxyStatus{State: "stopped", LastExit: j.left}
+	if j.record != nil {
+		r, now.State = j.record.Clone(), "ready"
+	}
+	r.MustSet("proxy", record.Proxy{Port: j.hub.Port, HTTPURL: j.hub.HTTPURL})
+	r.MustSet("status", now)
+	return r
+}
+
+// call sends the hub a request about a session of the browser.
+func (j *joining) call(ctx context.Context, method, session string) (result json.RawMessage) {
+	j.mu.Lock()
+	path, there := j.hub.Control, j.cur != nil
+	j.mu.Unlock()
+	if !there {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	if control.Call(ctx, path, method, map[string]string{"instance": j.As, "name": session}, &result) != nil {
+		return nil
+	}
+	return result
+}
+
+func (j *joining) close() {
+	j.stop()
+	j.work.Wait()
+	j.Hubs.Close()
+}
