@@ -183,6 +183,62 @@ func TestExtensionBrowserDies(t *testing.T) {
 	w.clean()
 }
 
+// The worker of the extension is stopped during a call: the client is told at
+// once, its tabs are closed, and the browser comes back with its ID.
+func TestExtensionWorkerStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.hub()
+	chrome, _ := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	before := tabs(t, chrome)
+	c := dial(t, j.Instance.WSURL)
+	var page struct {
+		Result struct{ TargetID, SessionID string }
+	}
+	json.Unmarshal([]byte(c.ask("Target.createTarget", `{"url":"about:blank"}`)), &page)
+	json.Unmarshal([]byte(c.ask("Target.attachToTarget", `{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
+	c.conn.Write([]byte(`{"id":99,"method":"Runtime.evaluate","sessionId":"` + page.Result.SessionID +
+		`","params":{"expression":"new Promise(() => {})","awaitPromise":true}}`))
+	user := dial(t, chrome)
+	var targets struct {
+		Result struct {
+			TargetInfos []struct{ TargetID, Type, URL string }
+		}
+	}
+	json.Unmarshal([]byte(user.ask("Target.getTargets", `{}`)), &targets)
+	for _, x := range targets.Result.TargetInfos {
+		if x.Type == "service_worker" && strings.HasPrefix(x.URL, "chrome-extension://") {
+			user.ask("Target.closeTarget", `{"targetId":"`+x.TargetID+`"}`)
+		}
+	}
+	c.lost()
+	// An alarm wakes the worker every 30 s.
+	until(t, "the browser is back, and the tabs of the client are closed", func() bool {
+		all := p.joined()
+		return len(all) == 1 && all[0].Instance.ID == j.Instance.ID && slices.Equal(tabs(t, chrome), before)
+	})
+	p.stop()
+	w.clean()
+}
+
+// The same browser in a window.
+func TestExtensionInWindow(t *testing.T) {
+	t.Parallel()
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.hub("--session-grace", "0s")
+	w.env = append(w.env, "DISPLAY="+display(t))
+	w.run("blaunch", "--no-input", "--browser", "chromium", "--no-headless", "--extension").wants(t, 0, "")
+	j := p.awaitJoined("the browser joins", anyJoined)
+	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
+		"extension-playwright.mjs", "extension-puppeteer.mjs")
+	w.run("blaunch", "stop", "--all").wants(t, 0, "")
+	until(t, "the instance is gone", func() bool { return len(p.joined()) == 0 })
+	p.stop()
+	w.clean()
+}
+
 // What the extension's own page says and does.
 func TestExtensionPage(t *testing.T) {
 	t.Parallel()

@@ -151,17 +151,17 @@ export class Link {
 // register asks the hub for a place. Both sides prove that they know the
 // pairing code, without sending it.
 async function register({hub, code, instance, launch}) {
-  const {run} = await forRun();
   const challenge = `${Date.now()}.${crypto.randomUUID()}`;
-  const window = await chrome.windows.getLastFocused().catch(() => null);
+  const [{run}, window, proof] = await Promise.all([
+    forRun(), chrome.windows.getLastFocused().catch(() => null), prove(code, `register ${challenge}`),
+  ]);
   let answer;
   try {
     answer = await fetch(`${hub}/register`, {
       method: 'POST',
       headers: {'Content-Type': 'application/json'},
       body: JSON.stringify({
-        userAgent: navigator.userAgent, windowId: window?.id ?? 0, instanceId: instance, run, launch, challenge,
-        proof: await prove(code, `register ${challenge}`),
+        userAgent: navigator.userAgent, windowId: window?.id ?? 0, instanceId: instance, run, launch, challenge, proof,
       }),
     });
   } catch {

@@ -1,8 +1,8 @@
 // The settings that outlive the worker, and the state that outlives it only
 // within one run of the browser.
 
-// bundled are the settings that came with the extension's files, if a program
-// wrote them for this browser alone.
+// bundled is a promise of the settings that came with the extension's files, if
+// a program wrote them for this browser alone.
 let bundled;
 
 async function files() {
