@@ -157,6 +157,13 @@ func TestExtensionBrowserDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.hub()
+	watch := w.cmd("bproxy", "watch", "-f", "event.event,event.instance,event.why")
+	var events syncBuffer
+	watch.Stdout = &events
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Wait()
 	chrome, process := chromiumWith(t, p.extension())
 	j := p.awaitJoined("the browser joins", anyJoined)
 	browser := dial(t, j.Instance.WSURL)
@@ -175,6 +182,9 @@ func TestExtensionBrowserDies(t *testing.T) {
 	process.Signal(syscall.SIGKILL)
 	browser.lost()
 	until(t, "the instance is gone", func() bool { return len(p.joined()) == 0 })
+	until(t, "the watcher is told", func() bool {
+		return strings.Contains(events.String(), "disconnected\t"+j.Instance.ID+"\tthe connection to the browser was lost")
+	})
 	if code, body := get(t, "GET", j.Instance.HTTPURL+"/json/version"); code != 404 ||
 		!strings.Contains(body, "no browser") {
 		t.Errorf("the address of a browser that has left answers %d %s", code, body)

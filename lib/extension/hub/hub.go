@@ -69,7 +69,7 @@ type Event struct {
 	Time     record.Time `json:"time"`
 	Event    string      `json:"event"` // "connected" or "disconnected"
 	Instance string      `json:"instance"`
-	Reason   string      `json:"reason,omitempty"`
+	Why      string      `json:"why,omitempty"` // it has disconnected
 }
 
 // Events returns the events after the given number, as history.Log.After does.
@@ -323,8 +323,8 @@ func (h *Hub) tellLocked(event string, i *Instance, why error) {
 	e := Event{Event: event, Instance: i.ID}
 	args := []any{"instance", i.ID, "port", i.Port}
 	if why != nil {
-		e.Reason = why.Error()
-		args = append(args, "why", e.Reason)
+		e.Why = why.Error()
+		args = append(args, "why", e.Why)
 	}
 	h.events.Add(func(number int64, at record.Time) Event {
 		e.Number, e.Time = number, at

@@ -14,11 +14,13 @@ import (
 	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
+	"btools/lib/extension/hub"
 	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/proxy"
+	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
@@ -163,18 +165,26 @@ func Downloads(c *cli.Context) error {
 
 // Watch prints events of sessions as they happen.
 func Watch(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{
-		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
-		{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
-		{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
-	}, cli.Schema(map[string]any{"event": sessions.Event{}}), nil)
-	if err != nil {
-		return err
-	}
 	if len(c.Args()) != 0 {
 		return c.UsageError("watch has no arguments; --port chooses a proxy")
 	}
-	p, err := isolatedProxy(c)
+	p, err := chosen(c, func(p record.Proxy) bool { return p.Isolated || p.Extension },
+		"bproxy with --isolate or --extension")
+	if err != nil {
+		return err
+	}
+	cols, schema := []cli.Column{
+		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
+		{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
+		{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
+	}, map[string]any{"event": sessions.Event{}}
+	if isHub(p) {
+		cols, schema = []cli.Column{
+			{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
+			{Head: "INSTANCE", Field: "event.instance"}, {Head: "WHY", Field: "event.why", Below: true},
+		}, map[string]any{"event": hub.Event{}}
+	}
+	out, err := c.Output(cols, cli.Schema(schema), nil)
 	if err != nil {
 		return err
 	}
@@ -184,6 +194,9 @@ func Watch(c *cli.Context) error {
 		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the proxy does not answer: %w", err)}
 	}
 	defer cl.Close()
+	if isHub(p) {
+		return historycommand.Print(ctx, cl, out, "proxy", func(e hub.Event) int64 { return e.Number })
+	}
 	return historycommand.Print(ctx, cl, out, "proxy", func(e sessions.Event) int64 { return e.Number })
 }
 

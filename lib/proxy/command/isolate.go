@@ -385,13 +385,21 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 
 // isolatedProxy returns the proxy of --port, or the only one with sessions.
 func isolatedProxy(c *cli.Context) (state.Proxy, error) {
-	ps, err := isolatedProxies(c)
+	return chosen(c, isIsolated, "bproxy --isolate")
+}
+
+func isIsolated(p record.Proxy) bool { return p.Isolated }
+
+// chosen returns the proxy of --port, or the only one for which is returns
+// true; what names those.
+func chosen(c *cli.Context, is func(record.Proxy) bool, what string) (state.Proxy, error) {
+	ps, err := chosenProxies(c, is)
 	switch {
 	case err != nil:
 		return state.Proxy{}, err
 	case len(ps) == 0:
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("no bproxy --isolate is running (looked in %s)", c.State().Path()), Hint: otherStateHint}
+			Err: fmt.Errorf("no %s is running (looked in %s)", what, c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
 		return state.Proxy{}, c.UsageError("several proxies are running; choose one with --port: %s",
 			strings.Join(portsOf(ps), ", "))
@@ -400,7 +408,9 @@ func isolatedProxy(c *cli.Context) (state.Proxy, error) {
 }
 
 // isolatedProxies returns the proxies with sessions: the one of --port, or all.
-func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
+func isolatedProxies(c *cli.Context) ([]state.Proxy, error) { return chosenProxies(c, isIsolated) }
+
+func chosenProxies(c *cli.Context, is func(record.Proxy) bool) ([]state.Proxy, error) {
 	ps, err := proxies(c)
 	if err != nil {
 		return nil, err
@@ -412,7 +422,7 @@ func isolatedProxies(c *cli.Context) ([]state.Proxy, error) {
 	return slices.DeleteFunc(ps, func(p state.Proxy) bool {
 		var e record.Proxy
 		p.Record.Get("proxy", &e)
-		return !e.Isolated
+		return !is(e)
 	}), nil
 }
 
