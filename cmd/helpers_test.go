@@ -549,6 +549,7 @@ func (p *pool) status() (s poolStatus) {
 
 type leased struct {
 	Instance struct {
+		ID      string
 		PID     int
 		HTTPURL string `json:"http_url"`
 		WSURL   string `json:"ws_url"`

@@ -114,7 +114,7 @@ func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	m := w.startMCP(nil, "--extension")
 	m.greet("{}")
 	got := m.tool("browser_snapshot", "{}").text(t)
-	for _, want := range []string{"No browser has joined", "bproxy extension DIR", "pairing-code"} {
+	for _, want := range []string{"No browser has joined", "bproxy extension DIR", w.dir + "/code"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("without a browser a call is answered %s", got)
 		}

@@ -85,6 +85,42 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	}
 }
 
+// A pool of browsers that join is scaled and drained as any other, and has no
+// browser that another program holds.
+func TestPoolOfJoinedBrowsersChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hub := w.hub()
+	p := w.joinedPool()
+	w.run("bpool", "scale", "P", "1")
+	if got := p.states(); got != "waiting" {
+		t.Errorf("scaled to one, the instances are %s", got)
+	}
+	w.run("bpool", "scale", "P", "2")
+	w.run("bpool", "drain", "P")
+	chromiumWith(t, hub.extension())
+	chromiumWith(t, hub.extension())
+	until(t, "both browsers are instances", func() bool { return p.states() == "draining draining" })
+	w.run("bpool", "drain", "--off", "P")
+	a, b := p.lease("--timeout="+patience.String()), p.lease("--timeout="+patience.String())
+	if a.Instance.HTTPURL == b.Instance.HTTPURL || a.Instance.ID == b.Instance.ID {
+		t.Errorf("two leases have the same browser: %+v and %+v", a, b)
+	}
+	w.run("bpool", "restart", "P")
+	until(t, "the leases have browsers again", func() bool { return p.states() == "healthy healthy" })
+	if code, answer := get(t, "GET", a.Instance.HTTPURL+"/json/version"); code != 200 {
+		t.Errorf("after a restart the lease's address answers %d %s", code, answer)
+	}
+	w.run("bpool", "scale", "P", "1")
+	w.run("bpool", "release", "--all")
+	free := w.join()
+	until(t, "the instance that is left has the other browser", func() bool { return p.states() == "healthy" })
+	free.cmd.Process.Signal(syscall.SIGTERM)
+	free.code(t)
+	p.stop()
+	hub.stop()
+}
+
 // ownHub prepares for programs that run a hub themselves. Such tests follow each
 // other, as there is one port for that.
 func (w *world) ownHub() {

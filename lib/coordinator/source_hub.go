@@ -22,8 +22,6 @@ type Joined struct {
 	// As is the name by which the hub knows the browser that bmcp holds: its
 	// address stays the same, whichever browser that is.
 	As string
-	// Advice says what a person has to do so that a browser joins.
-	Advice string
 }
 
 // hubPatience is how long a call waits for a browser to join: hosts give up after
@@ -201,7 +199,13 @@ func (j *joining) missing() string {
 	if j.left != "" {
 		what = fmt.Sprintf("The browser has left (%s), and none has joined since", j.left)
 	}
-	return what + ". " + j.Advice
+	code := ""
+	if j.hub.CodeFile != "" {
+		code = ", which is in " + j.hub.CodeFile
+	}
+	return what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
+		`extension's button. If no browser has it yet: "bproxy extension DIR" writes it to a directory, which is ` +
+		`loaded unpacked at chrome://extensions; a click on its button asks for the pairing code` + code
 }
 
 // target is the address of the browser, whether there is one or not.

@@ -1,8 +1,12 @@
 package pool
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
+
+	"btools/lib/proxy"
 )
 
 // The browser of an instance with LAUNCH=extension is one that a person uses and
@@ -36,6 +40,28 @@ func (s *slot) endLeaseOfJoined(why string) {
 	}
 	v.mu.Unlock()
 	v.end(id, left, false)
+}
+
+// leaveDelay is how long "bproxy join" may take to end after its browser has left.
+const leaveDelay = 2 * time.Second
+
+// leaves reports whether the browser, which has failed a health check, has just
+// left.
+func (s *slot) leaves(ctx context.Context) bool {
+	late := time.NewTimer(leaveDelay)
+	defer late.Stop()
+	for {
+		if st, _ := s.proxy.Status(); st.State != proxy.Ready {
+			return true
+		}
+		select {
+		case <-s.wakeup:
+		case <-late.C:
+			return false
+		case <-ctx.Done():
+			return true
+		}
+	}
 }
 
 // AllAwait reports whether all instances of the pool wait for a browser to join.

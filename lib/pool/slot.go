@@ -424,6 +424,9 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 				v.Log.Warn(err.Error(), "pool", s.poolName, "instance", s.set.ID)
 				err = nil // the check failed, not the browser
 			}
+			if err != nil && s.set.Extension && s.leaves(ctx) {
+				continue
+			}
 			if err != nil && ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", s.poolName, "instance", s.set.ID,
 					"why", err)

@@ -266,7 +266,7 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 	}
 	if len(all) == 0 {
 		spec := coordinator.BuiltinChild
-		if b := c.String("browser"); b == record.Firefox || b == record.WebKit {
+		if b := c.String("browser"); (b == record.Firefox || b == record.WebKit) && !c.Bool("extension") {
 			spec = coordinator.PlaywrightChild // which launches them
 		}
 		child, err := coordinator.ParseChild(spec)

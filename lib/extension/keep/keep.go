@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/extension/hub"
+	"btools/lib/extension/locate"
 	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/state"
-	"btools/lib/wait"
 )
 
 // Keeper keeps a hub. Set its fields before use, and Close it.
@@ -41,12 +40,15 @@ type Hub struct {
 	Port    int
 	HTTPURL string
 	Control string // the path of its control socket
-	Own     bool   // it runs for this program
+	// CodeFile has its pairing code.
+	CodeFile string
 }
 
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
+	// listedWithin is how long a hub that listens may take to be listed.
+	listedWithin = time.Second
 )
 
 // errClosed means that this program is stopping.
@@ -84,10 +86,10 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 		return Hub{}, err
 	}
 	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, held.BindArgs())
-	own, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout, Stderr: k.Stderr,
-		Service: true})
+	own, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
+		Stderr: k.Stderr, Service: true, Once: true})
 	if err != nil {
-		if h, _ := k.running(); h != nil { // another program was first
+		if h := k.awaitOther(ctx); h != nil {
 			return *h, nil
 		}
 		return Hub{}, fmt.Errorf("cannot start bproxy --extension: %w", err)
@@ -104,13 +106,28 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 	return *h, nil
 }
 
+// awaitOther returns the hub of another program, which has the port and may not
+// be listed yet; nil: there is none.
+func (k *Keeper) awaitOther(ctx context.Context) *Hub {
+	for end := time.Now().Add(listedWithin); ; {
+		if h, err := k.running(); h != nil || err != nil || time.Now().After(end) {
+			return h
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // running returns the hub that runs, nil if there is none.
 func (k *Keeper) running() (*Hub, error) {
 	f, err := k.Store.Read()
 	if err != nil {
 		return nil, state.Explain(err)
 	}
-	for _, p := range hub.Running(f) {
+	for _, p := range locate.Running(f) {
 		var e record.Proxy
 		p.Record.Get("proxy", &e)
 		c, err := control.Dial(context.Background(), p.Control)
@@ -118,17 +135,9 @@ func (k *Keeper) running() (*Hub, error) {
 			continue // it is about to end
 		}
 		c.Close()
-		own := k.own != nil && !wait.Closed(k.own.Ended()) && k.owns(e)
-		return &Hub{Port: e.Port, HTTPURL: e.HTTPURL, Control: p.Control, Own: own}, nil
+		return &Hub{Port: e.Port, HTTPURL: e.HTTPURL, Control: p.Control, CodeFile: e.PairingFile}, nil
 	}
 	return nil, nil
-}
-
-// owns reports whether a hub is the own one.
-func (k *Keeper) owns(e record.Proxy) bool {
-	var own record.Proxy
-	k.own.Record.Get("proxy", &own)
-	return own.PID == e.PID
 }
 
 func (k *Keeper) release() {

@@ -93,7 +93,7 @@ func warnMissing(c *cli.Context, cfg *config.Config) {
 		missing := map[string][]string{} // IDs of instances by browser
 		var browsers []string
 		for _, i := range p.Instances {
-			if !i.Launch || i.WSLWindows || has(i.Browser) { // browsers on Windows are not checked
+			if !i.Launch || i.Extension || i.WSLWindows || has(i.Browser) { // browsers on Windows are not checked
 				continue
 			}
 			if missing[i.Browser] == nil {

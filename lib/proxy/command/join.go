@@ -16,6 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
+	"btools/lib/extension/locate"
 	"btools/lib/flags"
 	"btools/lib/lifetime"
 	"btools/lib/record"
@@ -194,7 +195,7 @@ func pickHub(c *cli.Context) (state.Proxy, error) {
 	if err != nil {
 		return state.Proxy{}, state.Explain(err)
 	}
-	hubs := hub.Running(f)
+	hubs := locate.Running(f)
 	if c.IsSet("port") {
 		return pick(c, hubs, []string{strconv.Itoa(c.Int("port"))})
 	}
