@@ -21,6 +21,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"btools/lib/coordinator/instances"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/run"
@@ -46,8 +47,12 @@ type Options struct {
 	States *states.Store
 	// Tools are the names of the built-in child's tools; nil: all. Dir is the directory
 	// whose files they use if the host names no roots; "": none.
-	Tools  []string
-	Dir    string
+	Tools []string
+	Dir   string
+	// Instances are the browsers that browser_instance launches; nil: there is no
+	// such tool.
+	Instances *instances.Set
+
 	Stderr io.Writer
 	Log    *slog.Logger
 }
@@ -142,6 +147,9 @@ func (c *Coordinator) Close() {
 	}
 	wg.Wait()
 	c.releasing.Wait()
+	if c.Instances != nil {
+		c.Instances.Close()
+	}
 	c.Browsers.close()
 	c.tasks.close()
 	c.stopCleaning()

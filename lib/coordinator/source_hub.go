@@ -56,6 +56,15 @@ func OfHub(how Joined, idle time.Duration) Browsers {
 	return s
 }
 
+// HubsOf returns the keeper of the hub of browsers that join; nil: they do not
+// join.
+func HubsOf(b Browsers) *keep.Keeper {
+	if s, ok := b.(*single); ok && s.joins != nil {
+		return s.joins.Hubs
+	}
+	return nil
+}
+
 // change changes what is known under the lock, and wakes those that wait.
 func (j *joining) change(f func()) {
 	j.mu.Lock()

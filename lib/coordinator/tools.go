@@ -29,7 +29,8 @@ const (
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
 	hubInstructions = `The browser tools use the browser of a person, with its logins, which has joined by an ` +
 		`extension. They see the tabs that they have opened, and those that the person shares. If no browser has ` +
-		`joined, a call says what the person has to do. ` +
+		`joined, a call says what the person has to do. browser_instance launches other browsers, for programs that ` +
+		`speak DevTools. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
 	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that has ` +
 		`joined by an extension, and its address for programs that speak DevTools.`
@@ -83,6 +84,7 @@ func (c *Coordinator) ownList() []ownTool {
 			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
 	all = append(all, c.Browsers.tools(c)...)
+	all = append(all, c.instanceTools()...)
 	all = append(all, c.statsTools()...)
 	if c.keeps() {
 		all = append(all, largeToolList(c)...)

@@ -101,7 +101,8 @@ func Run(c *cli.Context) error {
 	co := coordinator.New(coordinator.Options{
 		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release,
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
-		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
+		Instances: launches(c, coordinator.HubsOf(browsers)),
+		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }
 	if web != nil {

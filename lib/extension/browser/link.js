@@ -34,6 +34,7 @@ export class Link {
 
   // restart connects with other settings.
   async restart() {
+    await this.#connecting; // with the settings of before
     this.#socket?.close(1000, 'the settings have changed');
     await this.#ended();
     this.#retry = FIRST_RETRY;
@@ -179,7 +180,8 @@ async function register({hub, code, instance, launch}) {
   return body;
 }
 
-async function prove(code, text) {
+// prove returns a proof that its maker knows the code.
+export async function prove(code, text) {
   const bytes = new TextEncoder();
   const key = await crypto.subtle.importKey('raw', bytes.encode(code), {name: 'HMAC', hash: 'SHA-256'}, false, ['sign']);
   const sum = await crypto.subtle.sign('HMAC', key, bytes.encode(text));

@@ -23,12 +23,19 @@ export async function load() {
   const given = await files();
   const own = await (await place()).get(['hub', 'code', 'off']);
   for (const name of Object.keys(own)) if (own[name] === null) delete own[name];
-  return {...given, ...own, ...(await chrome.storage.local.get('instance'))};
+  const {launch = given.launch} = await chrome.storage.session.get('launch');
+  return {...given, ...own, launch, ...(await chrome.storage.local.get('instance'))};
 }
 
 export async function save({instance, ...others}) {
   if (instance !== undefined) await chrome.storage.local.set({instance});
   await (await place()).set(others);
+}
+
+// saveLaunch keeps the mark of the program that has launched this run of the
+// browser.
+export async function saveLaunch(launch) {
+  await chrome.storage.session.set({launch});
 }
 
 // forRun returns {run, opened}: a mark of this run of the browser, and the tabs

@@ -4,6 +4,7 @@
 import {Link} from './link.js';
 import {Tabs} from './tabs.js';
 import {load, save, forRun} from './settings.js';
+import {readLaunch} from './launch.js';
 
 const tabs = new Tabs();
 const link = new Link(tabs);
@@ -23,6 +24,9 @@ chrome.runtime.onMessage.addListener((message, sender, answer) => {
 // act does what the page of the extension asks for, and returns what it shows.
 async function act({action, hub, code, tabId}) {
   switch (action) {
+    case 'launched':
+      await noteLaunch();
+      break;
     case 'pair':
       await save({hub: hubAddress(hub), code: normalCode(code), off: false});
       await link.restart();
@@ -52,6 +56,14 @@ async function act({action, hub, code, tabId}) {
   };
 }
 
+// noteLaunch connects again if the browser shows the page of the program that has
+// launched it, one time after the other.
+let noting = Promise.resolve();
+function noteLaunch() {
+  noting = noting.then(readLaunch).then((found) => found && link.restart(), (e) => console.warn(e));
+  return noting;
+}
+
 function hubAddress(text) {
   const url = new URL(text.includes('://') ? text : `http://${text}`);
   if (url.protocol !== 'http:' || url.hostname !== '127.0.0.1') {
@@ -69,5 +81,6 @@ function normalCode(text) {
 // What a worker that was killed had opened is closed before anything else.
 forRun().then(async ({opened}) => {
   await tabs.closeLeft(opened);
+  await noteLaunch();
   await link.connect();
 });

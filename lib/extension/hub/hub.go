@@ -234,7 +234,10 @@ func (h *Hub) admit(reg registration) (*Instance, *guard.Refusal) {
 	if validID.MatchString(reg.InstanceID) {
 		id = reg.InstanceID
 		if old := h.instances[id]; old != nil && reg.Run != "" && old.run == reg.Run {
-			return old, nil
+			if old.Launch == reg.Launch {
+				return old, nil
+			}
+			h.dropLocked(old, errReplaced) // the browser has learnt who has launched it
 		} else if old != nil { // a copy of the profile
 			id = ""
 		}

@@ -1,0 +1,150 @@
+package instances
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/extension"
+	"btools/lib/extension/keep"
+	"btools/lib/extension/locate"
+	"btools/lib/held"
+	"btools/lib/record"
+	"btools/lib/tail"
+	"btools/lib/wait"
+)
+
+// Chrome opens no debugging endpoint on the profile of a user, and loads no
+// extension from the command line: the user has installed the extension in the
+// profile. It learns the mark of the launch from the address of its own page,
+// which is the first one.
+
+// openProfile starts a browser of the user's with a profile, and holds it.
+func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launched, error) {
+	p, err := s.profile(r.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if p.InUse {
+		return nil, fmt.Errorf("the profile %s of %s is in use: close that browser, or have it join by its extension",
+			p.Directory, p.Browser)
+	}
+	path, err := s.executable(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	mark := rand.Text()
+	first, err := s.firstPage(hub, mark, r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, "--user-data-dir="+p.userData, "--profile-directory="+p.Directory, "--no-first-run",
+		"--no-default-browser-check", first)
+	var said tail.Tail
+	cmd.Stderr = &said
+	process, err := held.Start(cmd, false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", path, err)
+	}
+	l := &launched{Mode: Chrome, Profile: p.Browser + "/" + p.Directory}
+	l.ended, l.stop = hold(process, p.userData)
+	if err := l.awaitJoin(ctx, hub, mark); err != nil {
+		if lines := said.Lines(); wait.Closed(l.ended) && len(lines) > 0 {
+			err = fmt.Errorf("%w (its last words: %s)", err, lines[len(lines)-1])
+		}
+		l.stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+// firstPage returns the address of the extension's page that tells it the mark. It
+// is proved to be from a program that knows the pairing code.
+func (s *Set) firstPage(hub keep.Hub, mark string, r Request) (string, error) {
+	at, err := locate.Find(s.Hubs.Store, hub.HTTPURL)
+	if err != nil {
+		return "", err
+	}
+	code, err := extension.ReadFile(at.CodeFile)
+	if err != nil {
+		return "", err
+	}
+	q := url.Values{"mark": {mark}, "at": {strconv.FormatInt(time.Now().UnixMilli(), 10)}}
+	if r.URL != "" {
+		q.Set("url", r.URL)
+	}
+	if r.CloseOtherTabs {
+		q.Set("only", "true")
+	}
+	text := q.Encode()
+	return extension.Origin + "/launch.html#" + text + "&proof=" + code.Prove("launch "+text), nil
+}
+
+// executable returns the installed browser whose profile it is.
+func (s *Set) executable(ctx context.Context, p Profile) (string, error) {
+	all, err := s.Detect(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, raw := range all {
+		var b record.Browser
+		if json.Unmarshal(raw, &b) == nil && b.Type == p.Browser && b.Channel == "stable" && filepath.IsAbs(b.Path) {
+			return b.Path, nil
+		}
+	}
+	return "", fmt.Errorf("%s, whose profile %s is, is not installed", p.Browser, p.Directory)
+}
+
+// hold returns what is closed when a browser and its group have ended, and a
+// function that stops them: by TERM, by KILL after stopBound.
+func hold(p *held.Process, userData string) (ended <-chan struct{}, stop func()) {
+	done := make(chan struct{})
+	go func() {
+		<-p.Ended
+		if p.GroupLives() {
+			p.Kill() // what it has left has nothing to save
+		}
+		p.Release()
+		removeLock(userData, p.PID())
+		close(done)
+	}()
+	return done, func() {
+		if wait.Closed(done) { // and its number may be somebody else's
+			return
+		}
+		held.End(done, held.Step{Do: p.Terminate, Wait: stopBound}, held.Step{Do: p.Kill, Wait: stopBound})
+	}
+}
+
+// awaitJoin waits until the browser's own extension has joined the hub.
+func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, joinBound, fmt.Errorf("it has not joined the hub %s within %v; its "+
+		"profile must have the extension that bproxy extension writes, paired with that hub", hub.HTTPURL, joinBound))
+	defer cancel()
+	rec := &record.Record{}
+	joined := make(chan error, 1)
+	go func() { joined <- control.Call(ctx, hub.Control, "join", map[string]string{"launch": mark}, rec) }()
+	var err error
+	select {
+	case err = <-joined:
+	case <-l.ended:
+		cancel()
+		<-joined
+		err = errors.New("the browser has ended, or another one has the profile open")
+	}
+	if err == nil {
+		_, err = rec.Get("joined", &l.joined)
+	}
+	if err != nil {
+		return fmt.Errorf("Extension failed to connect: %w", err)
+	}
+	return nil
+}

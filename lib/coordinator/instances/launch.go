@@ -1,0 +1,175 @@
+package instances
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/extension/keep"
+	"btools/lib/launcher"
+	"btools/lib/record"
+)
+
+const (
+	startBound = 15 * time.Second // until the debugging endpoint answers
+	joinBound  = 30 * time.Second // until the extension has connected
+	stopBound  = 5 * time.Second  // from TERM to KILL
+	tabsBound  = 10 * time.Second // for closing other tabs
+)
+
+// schemes are those of the pages that an agent may have opened. Others, such as
+// file, are for its user.
+var schemes = []string{"http", "https", "about", "data", "blob"}
+
+// checkURL refuses an address that a browser may take for something else.
+func checkURL(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || !slices.Contains(schemes, u.Scheme) {
+		return fmt.Errorf("url must be an address such as https://example.com/, not %q", address)
+	}
+	return nil
+}
+
+// launch launches a browser of its own by blaunch, and holds it.
+func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, error) {
+	browser, err := s.installed(ctx, r.Mode)
+	if err != nil {
+		return nil, err
+	}
+	headless := r.Mode == Chromium && (r.Headless == nil || *r.Headless)
+	args := []string{"--extension", "--hub=" + hub.HTTPURL, "--owner=bmcp"}
+	if !headless {
+		args = append(args, "--no-headless")
+	}
+	if r.URL != "" && !r.CloseOtherTabs {
+		args = append(args, "--url="+r.URL)
+	}
+	for _, e := range r.Extensions {
+		dir, err := s.extension(e)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--arg=--load-extension="+dir)
+	}
+	spec, err := launcher.Blaunch(startBound, stopBound, s.Stderr, "info", "text", args)
+	if err != nil {
+		return nil, err
+	}
+	spec.Timeout += joinBound
+	spec.Input = record.New()
+	spec.Input.SetRaw("browser", browser)
+	b, err := launcher.Launch(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	l := &launched{Mode: r.Mode, Headless: headless, ended: b.Ended(), stop: b.Stop}
+	if ok, err := b.Record.Get("joined", &l.joined); err != nil || !ok {
+		b.Stop()
+		return nil, errors.Join(errors.New("blaunch has not said what has joined"), err)
+	}
+	if r.CloseOtherTabs {
+		if err := closeOtherTabs(ctx, b.Instance.HTTPURL, r.URL); err != nil {
+			b.Stop()
+			return nil, fmt.Errorf("cannot close the other tabs: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// installed returns the browser of a mode.
+func (s *Set) installed(ctx context.Context, mode string) (json.RawMessage, error) {
+	all, err := s.Detect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, raw := range all {
+		var b record.Browser
+		if json.Unmarshal(raw, &b) != nil {
+			continue
+		}
+		if mode == Testing && b.Type == record.Chrome && b.Channel == "testing" ||
+			mode == Chromium && b.Type == record.Chromium {
+			return raw, nil
+		}
+	}
+	if mode == Testing {
+		return nil, errors.New("no Chrome for Testing is installed")
+	}
+	return nil, errors.New("no Chromium is installed")
+}
+
+// extension returns the directory of an extension that an agent names.
+func (s *Set) extension(name string) (string, error) {
+	if s.Dir == "" {
+		return "", errors.New("extensions are loaded from the directory in which bmcp was started, unless that is " +
+			"or holds the home directory")
+	}
+	dir := name
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(s.Dir, dir)
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("there is no extension %s", name)
+	}
+	if rel, err := filepath.Rel(s.Dir, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("the extension %s is not in %s", name, s.Dir)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil || strings.Contains(dir, ",") {
+		return "", fmt.Errorf("%s is not the directory of an extension: it has no manifest.json", name)
+	}
+	return dir, nil
+}
+
+// closeOtherTabs opens a page and closes all others, such as those that
+// extensions have opened.
+func closeOtherTabs(ctx context.Context, endpoint, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, tabsBound)
+	defer cancel()
+	if address == "" {
+		address = "about:blank"
+	}
+	var own struct{ ID string }
+	var all []struct{ ID, Type string }
+	err := ask(ctx, http.MethodPut, endpoint+"/json/new?"+url.QueryEscape(address), &own)
+	if err == nil {
+		err = ask(ctx, http.MethodGet, endpoint+"/json/list", &all)
+	}
+	for _, t := range all {
+		if err == nil && t.Type == "page" && t.ID != own.ID {
+			err = ask(ctx, http.MethodGet, endpoint+"/json/close/"+t.ID, nil)
+		}
+	}
+	return err
+}
+
+// ask sends a request to a debugging endpoint.
+func ask(ctx context.Context, method, address string, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the browser has answered %s", resp.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
+}

@@ -1,0 +1,2 @@
+// The page has been opened while the extension runs.
+chrome.runtime.sendMessage({action: 'launched'});
