@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -321,4 +322,83 @@ func TestExtensionUsage(t *testing.T) {
 	w.run("bproxy", "--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.dir+"/short").
 		wants(t, 78, "has no pairing code")
 	w.run("bproxy", "stop", "inst_1706234567890_abc123").wants(t, 69, "has joined")
+}
+
+// With --all-tabs, clients share all tabs of the browser, the user's too; chromedp
+// and @playwright/mcp work on the address as well, and so does a command.
+func TestExtensionAllTabs(t *testing.T) {
+	t.Parallel()
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.hub("--all-tabs")
+	chrome, _ := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	user := dial(t, chrome)
+	user.ask("Target.createTarget", `{"url":"`+site+`/page?user"}`)
+	until(t, "a client sees the tab of the user", func() bool {
+		return strings.Contains(once(t, j.Instance.WSURL, "Target.getTargets", "{}"), "/page?user")
+	})
+	before := tabs(t, chrome)
+	once(t, j.Instance.WSURL, "Browser.close", "{}")
+	if got := tabs(t, chrome); !slices.Equal(got, before) {
+		t.Errorf("a client that closes the browser leaves the tabs %v of %v", got, before)
+	}
+	p.stop()
+	w.clean()
+}
+
+func TestExtensionOtherClients(t *testing.T) {
+	t.Parallel()
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.hub("--session-grace", "0s")
+	chrome, _ := chromiumWith(t, p.extension())
+	j := p.awaitJoined("the browser joins", anyJoined)
+	before := tabs(t, chrome)
+	chromedpSession(t, j.Instance.WSURL+"/chromedp", site, "chromedp")
+	node, err := filepath.Abs("../scripts/clients/node_modules/.bin/playwright-mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.cmd(node, "--cdp-endpoint", j.Instance.HTTPURL)
+	m.Stdin = strings.NewReader(greeting("2025-06-18") + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"browser_navigate","arguments":{"url":"` + site +
+		`/page?mcp"}}}` + "\n")
+	in := m.Stdin
+	m.Stdin = nil
+	stdin, err := m.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out syncBuffer
+	m.Stdout = &out
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(stdin, in)
+	until(t, "@playwright/mcp opens a page", func() bool { return strings.Contains(out.String(), "Page Title: /page") })
+	stdin.Close()
+	m.Wait()
+	until(t, "the tabs of the clients are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
+	p.stop()
+	w.clean()
+}
+
+// A command gets the first browser that joins.
+func TestExtensionCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := w.dir + "/extension"
+	port := strings.TrimSpace(w.run("bport", "-f", "port").out)
+	w.run("bproxy", "extension", "--paired", "--pairing-file", w.dir+"/code", "--hub", "http://127.0.0.1:"+port, dir).
+		wants(t, 0, "")
+	chromiumWith(t, dir)
+	r := w.run("bproxy", "--extension", "--listen", port, "--pairing-file", w.dir+"/code", "--timeout", "1m", "--",
+		"sh", "-c", "echo {cdp_endpoint} $BTOOLS_CDP_URL; exit 7")
+	at, env, _ := strings.Cut(strings.TrimSpace(r.out), " ")
+	if r.code != 7 || at != env || !strings.HasPrefix(at, "http://127.0.0.1:"+port+"/session/inst_") {
+		t.Errorf("exit %d, %s, %s", r.code, r.out, r.err)
+	}
+	w.clean()
 }
