@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -106,6 +107,60 @@ func TestMCPChildOnAJoinedBrowser(t *testing.T) {
 	}
 }
 
+// The child servers that agents use drive a browser that has joined, each
+// session_id in tabs of its own.
+func TestMCPRealChildrenOnAJoinedBrowser(t *testing.T) {
+	t.Parallel()
+	w, site := newWorld(t), titled(t)
+	hub := w.hub()
+	chromiumWith(t, hub.extension())
+	clients, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for child, tool := range map[string]string{"playwright-mcp": "browser_navigate",
+		"chrome-devtools-mcp": "new_page"} {
+		m := w.startMCP([]string{"HOME=" + w.dir}, "--extension", "--mcp", clients+"/"+child)
+		m.greet("{}")
+		for _, id := range []string{"one", "two"} {
+			got := m.tool(tool, fmt.Sprintf(`{"url":"%s/%s","session_id":%q}`, site, id, id)).text(t)
+			if !strings.Contains(got, "/"+id) {
+				t.Errorf("%s, session_id %s: %s", child, id, got)
+			}
+		}
+		m.end()
+	}
+	hub.stop()
+}
+
+// An agent leases a browser that joins from a pool. After that has left, the next
+// call leases another one, and says so.
+func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {
+	t.Parallel()
+	w, site := newWorld(t), titled(t)
+	hub := w.hub()
+	w.joinedPool()
+	clients, err := filepath.Abs("../scripts/clients/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, process := chromiumWith(t, hub.extension())
+	m := w.startMCP([]string{"HOME=" + w.dir}, "--pool", "--mcp", clients+"/playwright-mcp")
+	m.greet("{}")
+	if got := m.tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site)).text(t); !strings.Contains(got, "of /x") {
+		t.Errorf("a call on a leased browser is answered %s", got)
+	}
+	process.Signal(syscall.SIGKILL)
+	until(t, "the browser has left", func() bool { return len(hub.joined()) == 0 })
+	chromiumWith(t, hub.extension())
+	got := m.tool("browser_navigate", fmt.Sprintf(`{"url":"%s/again"}`, site)).text(t)
+	if !strings.Contains(got, "of /again") || !strings.Contains(got, "had been ended") {
+		t.Errorf("the first call on the next browser is answered %s", got)
+	}
+	m.end()
+	hub.stop()
+}
+
 // Without a browser a call says what the user has to do.
 func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	t.Parallel()
@@ -140,6 +195,33 @@ func TestMCPRunsItsHub(t *testing.T) {
 	m.end()
 	if got := w.run("bproxy", "list").out; got != "" {
 		t.Errorf("bmcp has left the hub %s", got)
+	}
+}
+
+// Programs that need a hub at once have one together. When the one that runs it
+// ends, another one takes its place, and the browser is back.
+func TestProgramsShareAHub(t *testing.T) {
+	w := newWorld(t)
+	w.ownHub()
+	p := w.joinedPool("_P_INSTANCES=1")
+	m := w.startMCP(nil, "--extension")
+	m.greet("{}")
+	id := m.startTool("browser_snapshot", "{}")
+	until(t, "both use a hub", func() bool { return strings.Count(w.run("bproxy", "list").out, `"extension":true`) == 1 })
+	w.run("bproxy", "extension", "--paired", w.dir+"/extension").wants(t, 0, "")
+	chromiumWith(t, w.dir+"/extension")
+	chromiumWith(t, w.dir+"/extension")
+	if got := m.answer(id).text(t); !strings.Contains(got, "about:blank") {
+		t.Errorf("a call of bmcp is answered %s", got)
+	}
+	until(t, "the pool has a browser, too", func() bool { return p.states() == "healthy" })
+	p.stop()
+	until(t, "bmcp has a browser again", func() bool {
+		return strings.Contains(m.tool("browser_snapshot", "{}").text(t), "about:blank")
+	})
+	m.end()
+	if got := w.run("bproxy", "list").out; got != "" {
+		t.Errorf("somebody has left the hub %s", got)
 	}
 }
 
