@@ -21,7 +21,7 @@ function show(s) {
   at('why').textContent = s.why ?? '';
   at('hub').textContent = s.hub ?? '';
   at('instance').textContent = s.state === 'connected' ? `This browser is ${s.instance}.` : '';
-  at('connection').hidden = !s.paired;
+  at('connection').hidden = !s.paired || s.state === 'unpaired';
   at('pair').hidden = s.paired && s.state !== 'unpaired';
   at('pause').hidden = s.state === 'off';
   at('resume').hidden = s.state !== 'off';
