@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +161,14 @@ func TestBrowserInstance(t *testing.T) {
 		}
 	})
 
+	t.Run("testing", func(t *testing.T) {
+		i := m.instances(t, `{"action":"new","mode":"testing"}`).Instance
+		if i.Mode != "testing" || i.Headless {
+			t.Errorf("launched %+v", i)
+		}
+		m.instances(t, `{"action":"close","instanceId":"`+i.InstanceID+`"}`)
+	})
+
 	t.Run("refused", func(t *testing.T) {
 		for args, want := range map[string]string{
 			`{"action":"new","profile":"Default"}`:              "Profile option is only valid with chrome mode.",
@@ -187,16 +196,35 @@ func TestBrowserInstance(t *testing.T) {
 		until(t, "its browsers have left", func() bool { return len(w.joinedIDs()) == 0 })
 		until(t, "its browsers have ended", func() bool { return len(w.browsers()) == 0 })
 	})
+
+	t.Run("killed", func(t *testing.T) {
+		m := w.startMCP(nil, "--extension")
+		m.greet("{}")
+		m.instances(t, `{"action":"new"}`)
+		m.instances(t, `{"action":"new","mode":"chrome"}`)
+		m.cmd.Process.Kill()
+		m.cmd.Wait()
+		until(t, "its browsers have left", func() bool { return len(w.joinedIDs()) == 0 })
+		until(t, "its browsers have ended", func() bool { return len(w.browsers()) == 0 })
+		// Nobody is left to remove the socket of the user's browser.
+		sockets, _ := filepath.Glob(w.dir + "/org.chromium*")
+		for _, dir := range sockets {
+			os.RemoveAll(dir)
+		}
+	})
 }
 
 // usersChrome makes a Chrome that a user has installed, with a profile that has the
-// extension, paired with a hub.
+// extension, paired with a hub; and a Chrome for Testing.
 func (w *world) usersChrome(home string, hub *proxy) {
 	w.t.Helper()
 	dir := home + "/extension"
 	w.run("bproxy", "extension", "--paired", "--hub", hub.url, dir).wants(w.t, 0, "")
 	write(w.t, w.dir+"/bin/google-chrome", `#!/bin/sh
 exec chromium --no-sandbox --load-extension=`+dir+` --disable-extensions-except=`+dir+` "$@"
+`)
+	write(w.t, home+"/.cache/puppeteer/chrome/linux-156.0.8078.79/chrome-linux64/chrome", `#!/bin/sh
+exec chromium "$@"
 `)
 	write(w.t, home+"/.config/google-chrome/Local State",
 		`{"profile":{"info_cache":{"Default":{"name":"Ann"}},"last_used":"Default"}}`)

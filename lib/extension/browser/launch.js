@@ -3,7 +3,7 @@
 // on to. Chrome blocks it if the extension is not loaded yet, but shows its
 // address.
 
-import {load, saveLaunch} from './settings.js';
+import {isLaunched, load, saveLaunch} from './settings.js';
 import {prove} from './link.js';
 
 const PAGE = chrome.runtime.getURL('launch.html#');
@@ -14,6 +14,7 @@ const FRESH = 2 * 60_000; // milliseconds
 // one. The address proves that its maker knows the pairing code: it is not from a
 // web page.
 export async function readLaunch() {
+  if (await isLaunched()) return false;
   const all = await chrome.tabs.query({});
   const own = all.find((tab) => (tab.pendingUrl || tab.url)?.startsWith(PAGE));
   if (!own) return false;

@@ -13,7 +13,12 @@ async function files() {
 // launched, they last as long as the browser: its profile may be a person's, who
 // has chosen others.
 async function place() {
-  return (await files()).launch ? chrome.storage.session : chrome.storage.local;
+  return (await isLaunched()) ? chrome.storage.session : chrome.storage.local;
+}
+
+// isLaunched reports whether a program has written the files for this browser.
+export async function isLaunched() {
+  return Boolean((await files()).launch);
 }
 
 // load returns {hub, code, launch, instance, off}: the hub's address, the
@@ -21,10 +26,12 @@ async function place() {
 // instance's ID, and whether the user has disconnected the browser.
 export async function load() {
   const given = await files();
-  const own = await (await place()).get(['hub', 'code', 'off']);
-  for (const name of Object.keys(own)) if (own[name] === null) delete own[name];
-  const {launch = given.launch} = await chrome.storage.session.get('launch');
-  return {...given, ...own, launch, ...(await chrome.storage.local.get('instance'))};
+  const own = await place();
+  const [kept, {launch = given.launch}, {instance}] = await Promise.all([
+    own.get(['hub', 'code', 'off']), chrome.storage.session.get('launch'), chrome.storage.local.get('instance'),
+  ]);
+  for (const name of Object.keys(kept)) if (kept[name] === null) delete kept[name];
+  return {...given, ...kept, launch, instance};
 }
 
 export async function save({instance, ...others}) {

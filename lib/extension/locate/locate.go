@@ -33,16 +33,12 @@ func Find(store *state.Store, name string) (Hub, error) {
 	}
 	var found []Hub
 	var ports []string
-	for _, p := range f.Proxies {
+	for _, p := range Running(f) {
 		var at record.Proxy
-		if p.Record == nil || !p.Process.Alive() {
-			continue
+		if _, err := p.Record.Get("proxy", &at); err == nil && wanted(at) {
+			found = append(found, Hub{at.HTTPURL, p.Control, at.PairingFile})
+			ports = append(ports, strconv.Itoa(at.Port))
 		}
-		if _, err := p.Record.Get("proxy", &at); err != nil || !at.Extension || !wanted(at) {
-			continue
-		}
-		found = append(found, Hub{at.HTTPURL, p.Control, at.PairingFile})
-		ports = append(ports, strconv.Itoa(at.Port))
 	}
 	switch {
 	case len(found) == 1:
