@@ -1,3 +1,5 @@
+//go:build linux
+
 package cmd_test
 
 import (
@@ -30,8 +32,8 @@ type joinedBrowser struct {
 func (w *world) hub(args ...string) *proxy {
 	w.t.Helper()
 	p := &proxy{t: w.t, w: w}
-	p.cmd = w.cmd("bproxy", append([]string{"--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.dir + "/code"},
-		args...)...)
+	p.cmd = w.cmd("bproxy", append([]string{"--extension", "--listen", "127.0.0.1:0",
+		"--pairing-file", w.dir + "/code"}, args...)...)
 	p.start()
 	return p
 }
@@ -142,7 +144,8 @@ func TestExtensionHubDies(t *testing.T) {
 	p.cmd.Wait()
 	c.lost()
 	until(t, "the tabs of the client are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
-	again := &proxy{t: t, w: w, cmd: w.cmd("bproxy", "--extension", "--listen", p.addr, "--pairing-file", w.dir+"/code")}
+	again := &proxy{t: t, w: w, cmd: w.cmd("bproxy", "--extension", "--listen", p.addr,
+		"--pairing-file", w.dir+"/code")}
 	again.start()
 	back := again.awaitJoined("the browser is back", anyJoined)
 	if back.Instance.ID != j.Instance.ID {
@@ -211,7 +214,8 @@ func TestExtensionWorkerStops(t *testing.T) {
 		Result struct{ TargetID, SessionID string }
 	}
 	json.Unmarshal([]byte(c.ask("Target.createTarget", `{"url":"about:blank"}`)), &page)
-	json.Unmarshal([]byte(c.ask("Target.attachToTarget", `{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
+	json.Unmarshal([]byte(c.ask("Target.attachToTarget",
+		`{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
 	c.conn.Write([]byte(`{"id":99,"method":"Runtime.evaluate","sessionId":"` + page.Result.SessionID +
 		`","params":{"expression":"new Promise(() => {})","awaitPromise":true}}`))
 	user := dial(t, chrome)
@@ -293,7 +297,8 @@ func TestExtensionStrangers(t *testing.T) {
 		"a page without an origin":   {"Sec-Fetch-Site", "cross-site"},
 		"a wrong code":               {"Authorization", "Bearer AAAAA-BBBBB-CCCCC-DDDDD"},
 	} {
-		if code, _, answer := post(t, p.url+"/register", map[string]string{test.header: test.value}, body); code != 403 {
+		code, _, answer := post(t, p.url+"/register", map[string]string{test.header: test.value}, body)
+		if code != 403 {
 			t.Errorf("%s: %d %s", name, code, answer)
 		}
 	}
@@ -363,8 +368,8 @@ func TestExtensionOtherClients(t *testing.T) {
 	m := w.cmd(node, "--cdp-endpoint", j.Instance.HTTPURL)
 	m.Stdin = strings.NewReader(greeting("2025-06-18") + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"browser_navigate","arguments":{"url":"` + site +
-		`/page?mcp"}}}` + "\n")
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"browser_navigate",` +
+		`"arguments":{"url":"` + site + `/page?mcp"}}}` + "\n")
 	in := m.Stdin
 	m.Stdin = nil
 	stdin, err := m.StdinPipe()

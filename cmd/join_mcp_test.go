@@ -1,3 +1,5 @@
+//go:build linux
+
 package cmd_test
 
 import (
@@ -207,7 +209,9 @@ func TestProgramsShareAHub(t *testing.T) {
 	m := w.startMCP(nil, "--extension")
 	m.greet("{}")
 	id := m.startTool("browser_snapshot", "{}")
-	until(t, "both use a hub", func() bool { return strings.Count(w.run("bproxy", "list").out, `"extension":true`) == 1 })
+	until(t, "both use a hub", func() bool {
+		return strings.Count(w.run("bproxy", "list").out, `"extension":true`) == 1
+	})
 	w.run("bproxy", "extension", "--paired", w.dir+"/extension").wants(t, 0, "")
 	chromiumWith(t, w.dir+"/extension")
 	chromiumWith(t, w.dir+"/extension")

@@ -85,7 +85,8 @@ func TestLaunchWithExtension(t *testing.T) {
 			if _, list := get(t, "GET", j.Instance.HTTPURL+"/json/list"); !ok || !strings.Contains(list, target) {
 				t.Errorf("%s is not in the browser itself: %s", answer, list)
 			}
-			if files, _ := filepath.Glob(w.dir + "/btools-" + j.Instance.ID + "/extension/config.json"); len(files) == 0 {
+			files, _ := filepath.Glob(w.dir + "/btools-" + j.Instance.ID + "/extension/config.json")
+			if len(files) == 0 {
 				t.Error("the extension is not in the browser's own directory")
 			}
 			syscall.Kill(j.Instance.PID, syscall.SIGKILL)

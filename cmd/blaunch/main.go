@@ -36,7 +36,8 @@ func main() {
 				&ucli.BoolFlag{Name: "extension", Category: browser,
 					Usage: "load the btools extension, and wait until the browser has joined the hub by it"},
 				&ucli.StringFlag{Name: "hub", Category: browser,
-					Usage: "with --extension: join the hub with this `PORT|URL` (default: the only one that is running)"},
+					Usage: "with --extension: join the hub with this `PORT|URL` (default: the only one that is " +
+						"running)"},
 				&ucli.BoolFlag{Name: "wait", Category: lives, Usage: "stay in the foreground until told to stop"},
 				&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second,
 					Usage: "give up if the endpoint doesn't answer within `DURATION`"},

@@ -73,8 +73,8 @@ func main() {
 					Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
 			}, browserFlags(browser), []ucli.Flag{
 				&ucli.BoolFlag{Name: "extension", Category: browser,
-					Usage: "use a browser that joins by its extension, such as the one that a person uses, and launch " +
-						"none"},
+					Usage: "use a browser that joins by its extension, such as the one that a person uses, and " +
+						"launch none"},
 				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
 					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
 						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 is never"},

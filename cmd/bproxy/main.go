@@ -126,11 +126,11 @@ func main() {
 					&ucli.BoolFlag{Name: "paired", Usage: "write the pairing code into it: its user enters none"},
 					&ucli.StringFlag{Name: "pairing-file", Usage: "take the pairing code from `FILE`"},
 				}},
-			{Name: "join", Usage: "hold a browser that has joined a hub: wait for one that is free, print its record, " +
-				"and run until it leaves",
+			{Name: "join", Usage: "hold a browser that has joined a hub: wait for one that is free, print its " +
+				"record, and run until it leaves",
 				ArgsUsage: "[INSTANCE|PORT]", Do: command.Join, Flags: slices.Concat([]ucli.Flag{
-					&ucli.BoolFlag{Name: "session", Usage: "give the holder a session that ends with this command, and " +
-						"print its address"},
+					&ucli.BoolFlag{Name: "session", Usage: "give the holder a session that ends with this command, " +
+						"and print its address"},
 					&ucli.DurationFlag{Name: "timeout", DefaultText: "0, never",
 						Usage: "give up after `DURATION` without a browser"},
 					&ucli.IntFlag{Name: "port", Usage: "use the hub on `PORT`"},

@@ -18,10 +18,10 @@ func (c *Coordinator) instanceTools() []ownTool {
 	if c.Instances == nil {
 		return nil
 	}
-	return []ownTool{{instanceTool, "Browser instances", "List the browsers that have joined by the extension, launch " +
-		"another one (new), close one that was launched here, or list the profiles of the user's own browsers. In " +
-		"mode chromium (the default) and testing the browser has a new profile; in mode chrome it is the user's " +
-		"browser with one of their profiles, and their logins.",
+	return []ownTool{{instanceTool, "Browser instances", "List the browsers that have joined by the extension, " +
+		"launch another one (new), close one that was launched here, or list the profiles of the user's own " +
+		"browsers. In mode chromium (the default) and testing the browser has a new profile; in mode chrome it is " +
+		"the user's browser with one of their profiles, and their logins.",
 		schemaFile(instanceTool + ".input"), schemaFile(instanceTool + ".output"), false, true, c.instanceAct}}
 }
 

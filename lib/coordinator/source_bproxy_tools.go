@@ -105,8 +105,8 @@ func (b *single) tools(c *Coordinator) []ownTool {
 		stop.description = strings.Replace(stop.description, "browser which", "browser, which", 1)
 	}
 	if b.joins != nil {
-		stop.description = "Close the tabs of this session, or of that of a session_id. The browser itself stays with " +
-			"its user. Not needed when done: they close with the session."
+		stop.description = "Close the tabs of this session, or of that of a session_id. The browser itself stays " +
+			"with its user. Not needed when done: they close with the session."
 		return []ownTool{stop}
 	}
 	if how == Apart {

@@ -32,8 +32,8 @@ const (
 		`joined, a call says what the person has to do. browser_instance launches other browsers, for programs that ` +
 		`speak DevTools. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
-	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that has ` +
-		`joined by an extension, and its address for programs that speak DevTools.`
+	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that ` +
+		`has joined by an extension, and its address for programs that speak DevTools.`
 	bareInstructions = `There are no browser tools here. coordinator_launch_browser launches a browser that programs ` +
 		`can drive by DevTools, ` +
 		`at the port that coordinator_status shows.`

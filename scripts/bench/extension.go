@@ -32,7 +32,8 @@ func joinedLaunches() {
 	var plain, joined []float64
 	launch := func(args ...string) float64 {
 		t := time.Now()
-		id := output(bin+"blaunch", append([]string{"--no-input", "--browser", "chromium", "-f", "instance.id"}, args...)...)
+		args = append([]string{"--no-input", "--browser", "chromium", "-f", "instance.id"}, args...)
+		id := output(bin+"blaunch", args...)
 		took := time.Since(t).Seconds() * 1000
 		output(bin+"blaunch", "stop", id)
 		return took
@@ -70,7 +71,7 @@ type joiner struct{ url, code string }
 
 // join registers a browser and says hello. The connection has been welcomed.
 func (h *joiner) join() (*websocket.Conn, int) {
-	req, _ := http.NewRequest(http.MethodPost, h.url+"/register", bytes.NewReader([]byte(`{"userAgent":"x","windowId":1}`)))
+	req, _ := http.NewRequest(http.MethodPost, h.url+"/register", strings.NewReader(`{"userAgent":"x","windowId":1}`))
 	req.Header.Set("Authorization", "Bearer "+h.code)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

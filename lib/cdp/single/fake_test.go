@@ -80,8 +80,8 @@ func (c *chrome) answers(b []byte) [][]byte {
 	}
 	result := func(json string) []byte { return fmt.Appendf(nil, `{"id":%s,"result":%s%s`, id, json, tail) }
 	if session != "" && !c.sessions[session] {
-		return [][]byte{fmt.Appendf(nil, `{"id":%s,"error":{"code":-32001,"message":"Session with given id not found."}}`,
-			id)}
+		return [][]byte{fmt.Appendf(nil,
+			`{"id":%s,"error":{"code":-32001,"message":"Session with given id not found."}}`, id)}
 	}
 	switch method := jsonrpc.GetString(b, "method"); method {
 	case "Target.attachToBrowserTarget", "Target.attachToTarget":
@@ -92,7 +92,8 @@ func (c *chrome) answers(b []byte) [][]byte {
 		own := fmt.Sprintf("%032X", len(c.sessions)+1)
 		c.sessions[own] = true
 		return [][]byte{fmt.Appendf(nil,
-			`{"method":"Target.attachedToTarget","params":{"sessionId":%q,"targetInfo":{}}%s`, own, tail), result(fmt.Sprintf(`{"sessionId":%q}`, own))}
+			`{"method":"Target.attachedToTarget","params":{"sessionId":%q,"targetInfo":{}}%s`, own, tail),
+			result(fmt.Sprintf(`{"sessionId":%q}`, own))}
 	case "Target.detachFromTarget":
 		gone := jsonrpc.GetString(params, "sessionId")
 		delete(c.sessions, gone)

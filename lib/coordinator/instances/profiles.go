@@ -32,7 +32,8 @@ type Profile struct {
 var userData = []struct{ browser, linux, darwin, windows string }{
 	{record.Chrome, "google-chrome", "Google/Chrome", "Google/Chrome/User Data"},
 	{record.Edge, "microsoft-edge", "Microsoft Edge", "Microsoft/Edge/User Data"},
-	{record.Brave, "BraveSoftware/Brave-Browser", "BraveSoftware/Brave-Browser", "BraveSoftware/Brave-Browser/User Data"},
+	{record.Brave, "BraveSoftware/Brave-Browser", "BraveSoftware/Brave-Browser",
+		"BraveSoftware/Brave-Browser/User Data"},
 	{record.Chromium, "chromium", "Chromium", "Chromium/User Data"},
 }
 

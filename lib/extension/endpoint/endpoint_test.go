@@ -122,7 +122,8 @@ type client struct {
 
 func (w *world) client() *client {
 	w.Helper()
-	conn, err := websocket.Dial(w.Context(), "ws"+strings.TrimPrefix(w.url, "http")+"/session/"+w.id+"/devtools/browser")
+	at := "ws" + strings.TrimPrefix(w.url, "http") + "/session/" + w.id
+	conn, err := websocket.Dial(w.Context(), at+"/devtools/browser")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -254,7 +255,8 @@ func TestOddEvents(t *testing.T) {
 		`{"type":"event","name":"cdp","args":{"tabId":1,"method":"Target.attachedToTarget"}}`,
 		`{"type":"event","name":"cdp","args":{"tabId":1,"method":"Target.detachedFromTarget","params":{}}}`,
 		`{"type":"event","name":"cdp","args":{"tabId":99,"method":"Page.x"}}`,
-		`{"type":"event","name":"tab","args":{"tabId":"x"}}`, `{"type":"event","name":"tab","args":[]}`, `{"type":"event","name":"removed"}`,
+		`{"type":"event","name":"tab","args":{"tabId":"x"}}`, `{"type":"event","name":"tab","args":[]}`,
+		`{"type":"event","name":"removed"}`,
 		`{"type":"event","name":"detached","args":{"tabId":-1}}`, `{"type":"event","name":"download","args":null}`,
 		`{"type":"event","name":"cdp","args":{"tabId":2,"method":"Page.downloadProgress","params":{"guid":"x"}}}`,
 	} {

@@ -218,7 +218,8 @@ func TestRegistrationNeedsTheCode(t *testing.T) {
 func TestNoHello(t *testing.T) {
 	h, url := testHub(t, quick(func(l *limits) { l.hello = 50 * time.Millisecond }))
 	for range 3 * 20 {
-		if _, status, text := register(url, anyone()); status != http.StatusOK && status != http.StatusServiceUnavailable {
+		_, status, text := register(url, anyone())
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
 			t.Fatalf("%d: %s", status, text)
 		}
 	}
@@ -245,7 +246,8 @@ func TestWebSocket(t *testing.T) {
 		t.Fatal(text)
 	}
 	at := strings.Replace(p.WebSocketURL, "ws:", "http:", 1)
-	for name, origin := range map[string]string{"a web page": "http://evil.example", "another extension": "chrome-extension://x"} {
+	for name, origin := range map[string]string{"a web page": "http://evil.example",
+		"another extension": "chrome-extension://x"} {
 		req, _ := http.NewRequest(http.MethodGet, at, nil)
 		req.Header.Set("Origin", origin)
 		if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusForbidden {
@@ -261,7 +263,8 @@ func TestWebSocket(t *testing.T) {
 	one := hello(t, p, p.InstanceID).welcomed()
 	l := link(t, h, p.InstanceID)
 	two := hello(t, p, p.InstanceID).welcomed()
-	if code, reason := one.closedWith(); code != websocket.GoingAway || !strings.Contains(reason, "another connection") {
+	code, reason := one.closedWith()
+	if code != websocket.GoingAway || !strings.Contains(reason, "another connection") {
 		t.Errorf("the first connection was closed with %d %q", code, reason)
 	}
 	<-l.Done()
@@ -312,7 +315,9 @@ func TestCalls(t *testing.T) {
 	}
 	begin := func(patient bool) chan answer {
 		got := make(chan answer, 2)
-		l.Begin("cdp", map[string]int{"tabId": 1}, patient, func(r json.RawMessage, err error) { got <- answer{string(r), err} })
+		l.Begin("cdp", map[string]int{"tabId": 1}, patient, func(r json.RawMessage, err error) {
+			got <- answer{string(r), err}
+		})
 		return got
 	}
 	call := begin(true)
@@ -332,7 +337,8 @@ func TestCalls(t *testing.T) {
 	e.next()
 	call = begin(true)
 	m, _ = e.next()
-	e.send(map[string]any{"type": "tool_error", "id": m["id"], "error": map[string]any{"code": -32601, "message": "no"}})
+	e.send(map[string]any{"type": "tool_error", "id": m["id"],
+		"error": map[string]any{"code": -32601, "message": "no"}})
 	var cdp *CallError
 	if got := <-call; !errors.As(got.err, &cdp) || cdp.Code != -32601 || cdp.Message != "no" {
 		t.Errorf("a call that failed returned %v", got.err)
@@ -380,7 +386,8 @@ func TestSilenceAndGarbage(t *testing.T) {
 	p, e = join(t, url, anyone())
 	e.welcomed()
 	l = link(t, h, p.InstanceID)
-	for _, odd := range []string{`{"type":"tool_result"}`, `{"type":5}`, `[]`, `null`, `{"type":"event","name":"no"}`, `{}`} {
+	for _, odd := range []string{`{"type":"tool_result"}`, `{"type":5}`, `[]`, `null`, `{}`,
+		`{"type":"event","name":"no"}`} {
 		e.send(odd)
 	}
 	e.send(`{"type":"pong","tabs":7}`)

@@ -38,7 +38,8 @@ instances = 1
 		vars []string
 		says string
 	}{
-		{append(joined, "_A_BROWSER=chrome"), `BROWSER has no effect with launch = "extension": the browser is its user's`},
+		{append(joined, "_A_BROWSER=chrome"),
+			`BROWSER has no effect with launch = "extension": the browser is its user's`},
 		{append(joined, "HEADLESS=false"), "HEADLESS has no effect"},
 		{append(joined, "_A_ISOLATION=context"), "each lease has a browser that no other lease has"},
 		{append(joined, "_A__0_MAX_USES=5"), "bpool neither launches the browser nor stops it"},
