@@ -22,6 +22,7 @@ type instanceOf struct {
 	HTTPURL    string
 	Launched   bool
 	Headless   bool
+	Claimed    bool
 	Mode       string
 	Profile    string
 }
@@ -158,6 +159,31 @@ func TestBrowserInstance(t *testing.T) {
 		}
 		if m.instances(t, `{"action":"profiles"}`).Profiles[0].InUse {
 			t.Error("the profile is in use after the end")
+		}
+	})
+
+	// The browser tools use one that was launched, as no person's has joined.
+	t.Run("tools", func(t *testing.T) {
+		i := m.instances(t, `{"action":"new"}`).Instance
+		for _, path := range []string{"/tool", "/again"} {
+			if r := m.tool("browser_navigate", `{"url":"`+site.URL+path+`"}`).tool(t); r.IsError {
+				t.Fatal(r.text())
+			}
+			visited(t, path)
+		}
+		all := m.instances(t, `{"action":"list"}`).Instances
+		if len(all) != 1 || !all[0].Claimed {
+			t.Errorf("there are %+v, want one that is in use", all)
+		}
+		m.instances(t, `{"action":"close","instanceId":"`+i.InstanceID+`"}`)
+		m.instances(t, `{"action":"new"}`)
+		r := m.tool("browser_navigate", `{"url":"`+site.URL+`/other"}`).tool(t)
+		if r.IsError || !strings.Contains(r.text(), "one has joined since") {
+			t.Errorf("after another was launched: %s", r.text())
+		}
+		visited(t, "/other")
+		for _, i := range m.instances(t, `{"action":"list"}`).Instances {
+			m.instances(t, `{"action":"close","instanceId":"`+i.InstanceID+`"}`)
 		}
 	})
 

@@ -131,6 +131,9 @@ func New(o Options) *Coordinator {
 			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
 		}
 	}
+	if s, ok := c.Browsers.(*single); ok && s.joins != nil && c.Instances != nil {
+		c.Instances.Joined, c.Instances.Left = s.joins.offer, s.joins.withdraw
+	}
 	c.makeOwn()
 	c.keepClean()
 	return c

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +43,11 @@ type joining struct {
 	record  *record.Record
 	count   int    // browsers so far
 	left    string // why the last one left
-	err     error  // why follow has ended
+	// offers are the browsers that an agent has launched, the last one first. Nobody
+	// else claims them.
+	offers  []string
+	again   context.CancelFunc // ends the claim that waits; nil: none does
+	err     error              // why follow has ended
 	changed chan struct{}
 }
 
@@ -63,6 +68,47 @@ func HubsOf(b Browsers) *keep.Keeper {
 		return s.joins.Hubs
 	}
 	return nil
+}
+
+// offer has a browser used that an agent has launched, unless there is one.
+func (j *joining) offer(id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.offers = append([]string{id}, j.offers...)
+	j.claimAgainLocked()
+}
+
+// withdraw ends the offer of a browser that has ended.
+func (j *joining) withdraw(id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.offers = slices.DeleteFunc(j.offers, func(o string) bool { return o == id })
+	j.claimAgainLocked()
+}
+
+func (j *joining) claimAgainLocked() {
+	if j.again != nil {
+		j.again()
+	}
+}
+
+// claim waits for a browser, and returns its record.
+func (j *joining) claim(c *control.Client) (*record.Record, error) {
+	ctx, again := context.WithCancel(j.ctx)
+	defer again()
+	params := map[string]string{"as": j.As}
+	j.mu.Lock()
+	if len(j.offers) > 0 {
+		params["instance"] = j.offers[0]
+	}
+	j.again = again
+	j.mu.Unlock()
+	r := &record.Record{}
+	err := c.Call(ctx, "claim", params, r)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.again = nil
+	return r, err
 }
 
 // change changes what is known under the lock, and wakes those that wait.
@@ -103,15 +149,15 @@ func (j *joining) followOne() error {
 	if err == nil {
 		defer c.Close() // which ends the claim
 		j.change(func() { j.hub = h })
-		r := &record.Record{}
-		if err = c.Call(j.ctx, "claim", map[string]string{"as": j.As}, r); err == nil {
+		var r *record.Record
+		if r, err = j.claim(c); err == nil {
 			return j.hold(c, r)
 		}
 	}
 	if errors.As(err, new(*control.Error)) {
 		return err
 	}
-	select { // the hub has ended
+	select { // the hub has ended, or another browser is to be claimed
 	case <-time.After(hubPause):
 	case <-j.ctx.Done():
 	}
@@ -214,7 +260,8 @@ func (j *joining) missing() string {
 	}
 	return what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
 		`extension's button. If no browser has it yet: "bproxy extension DIR" writes it to a directory, which is ` +
-		`loaded unpacked at chrome://extensions; a click on its button asks for the pairing code` + code
+		`loaded unpacked at chrome://extensions; a click on its button asks for the pairing code` + code +
+		`. Without a person, browser_instance launches a browser.`
 }
 
 // target is the address of the browser, whether there is one or not.

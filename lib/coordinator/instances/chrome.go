@@ -15,7 +15,6 @@ import (
 	"btools/lib/control"
 	"btools/lib/extension"
 	"btools/lib/extension/keep"
-	"btools/lib/extension/locate"
 	"btools/lib/held"
 	"btools/lib/record"
 	"btools/lib/tail"
@@ -42,7 +41,7 @@ func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launch
 		return nil, err
 	}
 	mark := rand.Text()
-	first, err := s.firstPage(hub, mark, r)
+	first, err := firstPage(hub, mark, r)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +67,8 @@ func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launch
 
 // firstPage returns the address of the extension's page that tells it the mark. It
 // is proved to be from a program that knows the pairing code.
-func (s *Set) firstPage(hub keep.Hub, mark string, r Request) (string, error) {
-	at, err := locate.Find(s.Hubs.Store, hub.HTTPURL)
-	if err != nil {
-		return "", err
-	}
-	code, err := extension.ReadFile(at.CodeFile)
+func firstPage(hub keep.Hub, mark string, r Request) (string, error) {
+	code, err := extension.ReadFile(hub.CodeFile)
 	if err != nil {
 		return "", err
 	}

@@ -41,6 +41,9 @@ type Set struct {
 	Home   string // of the user
 	Getenv func(string) string
 	Stderr io.Writer // gets the messages of browsers, and must not block
+	// Joined is called for each browser that was launched and has joined, and Left
+	// when it has ended; nil: nobody is told.
+	Joined, Left func(id string)
 
 	mu       sync.Mutex
 	launched map[string]*launched // by the ID at the hub
@@ -213,7 +216,13 @@ func (s *Set) keepLocked(l *launched) {
 	}
 	s.launched[l.joined.ID] = l
 	s.work.Go(func() {
+		if s.Joined != nil {
+			s.Joined(l.joined.ID)
+		}
 		<-l.ended
+		if s.Left != nil {
+			s.Left(l.joined.ID)
+		}
 		l.release()
 		s.mu.Lock()
 		defer s.mu.Unlock()
