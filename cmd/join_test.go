@@ -90,6 +90,11 @@ func TestJoin(t *testing.T) {
 	if got := tabs(t, chrome); len(got) <= len(before) {
 		t.Errorf("the session has opened none of the tabs %v", got)
 	}
+	name := i.HTTPURL[strings.LastIndex(i.HTTPURL, "/")+1:]
+	port := p.url[strings.LastIndex(p.url, ":")+1:]
+	if got := w.run("bproxy", "session", "list", "--port="+port).out; !strings.Contains(got, `"name":"`+name+`"`) {
+		t.Errorf("the sessions of the hub are %s", got)
+	}
 	w.run("bproxy", "join", "--timeout=200ms").wants(t, 75, "no browser that is free has joined in time")
 
 	first.cmd.Process.Signal(syscall.SIGTERM)

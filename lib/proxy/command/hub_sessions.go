@@ -3,9 +3,11 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"btools/lib/control"
 	"btools/lib/record"
+	"btools/lib/virtual/sessions"
 )
 
 // handleSessions answers session_list and session_end: of one browser, or of all
@@ -20,34 +22,47 @@ func (h *extensionHub) handleSessions(ctx context.Context, method string, params
 			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
 		}
 	}
-	all := []*record.Record{}
-	for _, i := range h.server.Hub.List() {
-		g := h.server.Sessions(i.ID)
-		l := h.server.Hub.Find(p.Instance)
-		if g == nil || p.Instance != "" && (l == nil || l.Instance.ID != i.ID) {
+	end := method == "session_end"
+	if end && p.Name == "" {
+		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session")
+	}
+	found, of := []*record.Record{}, []*sessions.Registry{}
+	for _, id := range h.idsOf(p.Instance) {
+		g := h.server.Sessions(id)
+		if g == nil {
 			continue
 		}
 		e := h.proxy
-		e.HTTPURL += "/session/" + i.ID
+		e.HTTPURL += "/session/" + id
 		for _, s := range g.List() {
-			if method == "session_list" || s.Name == p.Name {
-				all = append(all, sessionRecord(s, e))
+			if !end || s.Name == p.Name {
+				found, of = append(found, sessionRecord(s, e)), append(of, g)
 			}
 		}
 	}
-	if method == "session_list" {
-		return all, nil
+	if !end {
+		return found, nil
 	}
-	l := h.server.Hub.Find(p.Instance)
-	if l == nil || p.Name == "" || p.Instance == "" {
-		return nil, control.Errorf(control.BadRequest, "session_end takes a browser that has joined and the name of a "+
-			"session")
-	}
-	g := h.server.Sessions(l.Instance.ID)
 	return control.Later(func() (any, error) {
-		if g == nil {
-			return all, nil
+		var errs []error
+		for _, g := range of {
+			errs = append(errs, g.End(ctx, p.Name))
 		}
-		return all, g.End(ctx, p.Name)
+		return found, errors.Join(errs...)
 	}), nil
+}
+
+// idsOf returns the ID of the browser that has a name, or those of all that have
+// joined if it is "".
+func (h *extensionHub) idsOf(name string) (ids []string) {
+	if name != "" {
+		if l := h.server.Hub.Find(name); l != nil {
+			ids = append(ids, l.Instance.ID)
+		}
+		return ids
+	}
+	for _, i := range h.server.Hub.List() {
+		ids = append(ids, i.ID)
+	}
+	return ids
 }
