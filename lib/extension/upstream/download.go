@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"btools/lib/jsonrpc"
 )
@@ -13,14 +15,21 @@ import (
 // downloads matches what the page says of downloads, which has the GUID, with
 // what chrome.downloads says, which has the file.
 type downloads struct {
-	items map[string][]int64   // the IDs of chrome.downloads that no page has told of, by URL
+	items []item               // that no page has told of, the oldest first
 	known map[string]*download // by GUID
+}
+
+// item is a download of chrome.downloads.
+type item struct {
+	id            int64
+	url, finalURL string
+	at            time.Time // when the extension told of it
 }
 
 // download is a download of a tab.
 type download struct {
 	guid, url string
-	tab       *tab
+	begun     time.Time
 	id        int64 // of chrome.downloads; 0: unknown
 	dir       string
 	canceled  bool
@@ -30,26 +39,39 @@ type download struct {
 // are the user's own.
 const maxItems = 64
 
+// maxApart is how long after each other the page and chrome.downloads may tell
+// of one download. An older item with its URL is another one, such as the
+// user's, whose file must stay.
+const maxApart = 10 * time.Second
+
 // startedLocked notes a download of the browser.
-func (d *downloads) startedLocked(args json.RawMessage) {
-	if d.items == nil {
-		d.items, d.known = map[string][]int64{}, map[string]*download{}
-	}
-	id := number(args, "id")
-	for _, name := range []string{"url", "finalUrl"} {
-		url := jsonrpc.GetString(args, name)
-		for _, f := range d.known {
-			if f.id == 0 && f.url == url {
-				f.id = id
-				return
-			}
+func (d *downloads) startedLocked(args json.RawMessage, now time.Time) {
+	i := item{number(args, "id"), jsonrpc.GetString(args, "url"), jsonrpc.GetString(args, "finalUrl"), now}
+	for _, f := range d.known {
+		if f.id == 0 && i.is(f.url) && now.Sub(f.begun) < maxApart {
+			f.id = i.id
+			return
 		}
 	}
 	if len(d.items) >= maxItems {
-		clear(d.items)
+		d.items = slices.Delete(d.items, 0, 1)
 	}
-	url := jsonrpc.GetString(args, "url")
-	d.items[url] = append(d.items[url], id)
+	d.items = append(d.items, i)
+}
+
+func (i item) is(url string) bool { return i.url == url || i.finalURL == url }
+
+// begunLocked notes a download of a page.
+func (d *downloads) begunLocked(f *download) {
+	if d.known == nil {
+		d.known = map[string]*download{}
+	}
+	d.known[f.guid] = f
+	d.items = slices.DeleteFunc(d.items, func(i item) bool { return f.begun.Sub(i.at) >= maxApart })
+	if n := slices.IndexFunc(d.items, func(i item) bool { return i.is(f.url) }); n >= 0 {
+		f.id = d.items[n].id
+		d.items = slices.Delete(d.items, n, n+1)
+	}
 }
 
 // downloadBehaviorLocked executes Browser.setDownloadBehavior.
@@ -64,20 +86,13 @@ func (b *Browser) downloadBehaviorLocked(c *conn, k command) {
 
 // downloadBegunLocked tells about a download that a tab has begun.
 func (b *Browser) downloadBegunLocked(t *tab, params json.RawMessage) {
-	if b.files.items == nil {
-		b.files.items, b.files.known = map[string][]int64{}, map[string]*download{}
-	}
-	f := &download{guid: jsonrpc.GetString(params, "guid"), url: jsonrpc.GetString(params, "url"), tab: t}
+	f := &download{guid: jsonrpc.GetString(params, "guid"), url: jsonrpc.GetString(params, "url"), begun: time.Now()}
 	if x := b.contexts[t.context]; x != nil && x.behavior == "allowAndName" {
 		f.dir = x.path
 	} else if x != nil && x.behavior == "deny" {
 		f.canceled = true
 	}
-	if ids := b.files.items[f.url]; len(ids) > 0 {
-		f.id = ids[0]
-		b.files.items[f.url] = ids[1:]
-	}
-	b.files.known[f.guid] = f
+	b.files.begunLocked(f)
 	b.tellDownloadLocked("Browser.downloadWillBegin", params)
 }
 
@@ -144,7 +159,14 @@ func (b *Browser) move(f *download) (path string, err error) {
 	return path, nil
 }
 
+// copyFile copies a file. What is not one, such as a named pipe, could be read
+// without an end.
 func copyFile(from, to string) error {
+	if st, err := os.Lstat(from); err != nil {
+		return err
+	} else if !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", from)
+	}
 	in, err := os.Open(from)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"btools/lib/extension/hub"
 	"btools/lib/jsonrpc"
@@ -321,7 +322,7 @@ func (b *Browser) event(name string, args json.RawMessage) {
 			b.removeLocked(t) // it shows a page that Chrome keeps from extensions, or is closing
 		}
 	case "download":
-		b.files.startedLocked(args)
+		b.files.startedLocked(args, time.Now())
 	}
 }
 
