@@ -30,6 +30,10 @@ type world struct {
 	tabs atomic.Int64
 	hold atomic.Bool // commands to tabs are not answered
 	held chan struct{}
+
+	opens  atomic.Bool // tabs are opened when the test says so
+	late   chan func() // opens one of them
+	closed chan string // the IDs of tabs that were closed
 }
 
 const code = "ABCDEFGHIJKLMNOPQRST"
@@ -45,7 +49,8 @@ func start(t *testing.T) *world {
 		s.Close()
 		server.Close()
 	})
-	w := &world{T: t, url: server.URL, held: make(chan struct{}, 100)}
+	w := &world{T: t, url: server.URL, held: make(chan struct{}, 100), late: make(chan func(), 100),
+		closed: make(chan string, 100)}
 	w.join("")
 	return w
 }
@@ -103,6 +108,18 @@ func (w *world) play(conn *websocket.Conn) {
 			n := w.tabs.Add(1)
 			result = fmt.Sprintf(`{"tabId":%d,"targetId":"T%d","url":"about:blank","group":%q}`, n, n,
 				jsonrpc.GetString(b, "args", "group"))
+			if w.opens.Load() {
+				id, group := jsonrpc.GetString(b, "id"), jsonrpc.GetString(b, "args", "group")
+				w.late <- func() {
+					conn.Write(fmt.Appendf(nil, `{"type":"event","name":"tab","args":{"tabId":50,"targetId":"T50",`+
+						`"url":"http://a/","group":%q,"openerTabId":1}}`, group)) // a pop-up
+					conn.Write(fmt.Appendf(nil, `{"type":"event","name":"tab","args":%s}`, result))
+					conn.Write(fmt.Appendf(nil, `{"type":"tool_result","id":%q,"result":%s}`, id, result))
+				}
+				continue
+			}
+		case "close":
+			w.closed <- string(jsonrpc.Get(b, "args", "tabId"))
 		case "cdp":
 			if w.hold.Load() && jsonrpc.GetString(b, "args", "method") == "Runtime.evaluate" {
 				w.held <- struct{}{}
@@ -241,6 +258,31 @@ func TestTabsOfClients(t *testing.T) {
 	for strings.Contains(own(holder), "SHARED") {
 		if time.Now().After(deadline) {
 			t.Fatal("a client still sees the tab that the user has taken back")
+		}
+	}
+}
+
+// A client leaves while a tab is being opened for it, and while its page opens
+// one: both are closed when they are there.
+func TestClientLeavesEarly(t *testing.T) {
+	w := start(t)
+	c := w.client()
+	c.page()
+	w.opens.Store(true)
+	c.send("", "Target.createTarget", `{"url":"about:blank"}`)
+	open := <-w.late
+	c.conn.Close(websocket.Normal, "")
+	if got := <-w.closed; got != "1" { // its context has ended
+		t.Errorf("the tab %s was closed first", got)
+	}
+	open()
+	left := map[string]bool{"2": true, "50": true}
+	for len(left) > 0 {
+		select {
+		case id := <-w.closed:
+			delete(left, id)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("tabs are left: %v", left)
 		}
 	}
 }

@@ -292,6 +292,11 @@ func (t *tab) attachedLocked(p *past, parent string, params json.RawMessage) {
 // detachedLocked ends the sessions with a child that is gone.
 func (t *tab) detachedLocked(p *past, child string) {
 	delete(p.children, child)
+	if below := t.memory[child]; below != nil { // Chrome does not tell of these
+		for grandchild := range below.children {
+			t.detachedLocked(below, grandchild)
+		}
+	}
 	for s := range t.sessions {
 		if s.child == child {
 			s.endLocked(true)

@@ -177,7 +177,8 @@ func (b *Browser) createTabLocked(c *conn, k command) {
 		}
 	}
 	url := jsonrpc.GetString(k.params, "url")
-	b.link.Begin("open", map[string]string{"group": context, "title": b.name}, false,
+	// Chrome has no bound either: a tab that is opened late is noted, and closed if its client has left meanwhile.
+	b.link.Begin("open", map[string]string{"group": context, "title": b.name}, true,
 		func(result json.RawMessage, err error) {
 			if err != nil {
 				c.reply(k, nil, err)
@@ -218,7 +219,7 @@ func (b *Browser) openedLocked(raw json.RawMessage, context, url string) *tab {
 		t.start = url
 	}
 	b.addLocked(t)
-	if x := b.contexts[context]; x == nil && context != "" && context != b.home { // its client has gone meanwhile
+	if b.hasLeftLocked(context) {
 		b.send("close", map[string]int64{"tabId": t.id})
 	}
 	b.announceLocked(t, true)

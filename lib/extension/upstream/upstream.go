@@ -212,11 +212,19 @@ func (b *Browser) tabLocked(raw json.RawMessage) *tab {
 		t.context = *d.Group
 	}
 	b.addLocked(t)
+	if t.opened && (b.hasLeftLocked(t.context) || b.hasLeftLocked(*d.Group)) {
+		b.send("close", map[string]int64{"tabId": t.id})
+	}
 	if t.shared {
 		b.offerLocked(t)
 	}
 	b.announceLocked(t, false)
 	return t
+}
+
+// hasLeftLocked reports whether a context is that of a client that has left.
+func (b *Browser) hasLeftLocked(context string) bool {
+	return context != "" && context != b.home && b.contexts[context] == nil
 }
 
 func newTab(id int64, target, context string) *tab {
