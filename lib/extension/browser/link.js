@@ -6,6 +6,7 @@ import {load, save, forRun} from './settings.js';
 const FIRST_RETRY = 500; // milliseconds, doubled after each failure
 const LAST_RETRY = 30_000;
 const SILENCE = 60_000; // the hub pings every 20 s
+const ANSWER = 10_000; // for the hub's answer to a registration
 const STOPPED = 4002; // the hub does not want the browser back
 
 const BADGES = {
@@ -20,6 +21,7 @@ export class Link {
   #retry = FIRST_RETRY;
   #timer = 0;
   #connecting = null;
+  #turn = 0; // counts what the user has changed: a connection made before does not count
   #heard = 0;
 
   constructor(tabs) {
@@ -34,6 +36,7 @@ export class Link {
 
   // restart connects with other settings.
   async restart() {
+    this.#turn++;
     await this.#connecting; // with the settings of before
     this.#socket?.close(1000, 'the settings have changed');
     await this.#ended();
@@ -44,6 +47,7 @@ export class Link {
   // end disconnects until the user connects again.
   async end(why) {
     await save({off: true});
+    this.#turn++;
     this.#socket?.close(4000, why);
     await this.#ended();
     this.#show('off', why);
@@ -60,15 +64,18 @@ export class Link {
       this.#socket.close(4001, 'the hub is silent');
       await this.#ended();
     }
+    const turn = this.#turn;
     const settings = await load();
+    if (turn !== this.#turn) return;
     if (settings.off) return this.#show('off', this.why);
     if (!settings.code) return this.#show('unpaired', '');
     this.#show('connecting', this.why);
     try {
       const place = await register(settings);
       await save({instance: place.instanceId});
-      this.#open(place);
+      if (turn === this.#turn) this.#open(place);
     } catch (e) {
+      if (turn !== this.#turn) return;
       if (e.unpaired) return this.#show('unpaired', e.message);
       this.#show('connecting', e.message);
       this.#later();
@@ -86,18 +93,17 @@ export class Link {
     socket.onmessage = (event) => this.#receive(socket, JSON.parse(event.data));
     socket.onclose = async (event) => {
       if (this.#socket !== socket) return;
+      if (event.code === STOPPED) return this.end(event.reason);
+      const turn = this.#turn;
       await this.#ended();
-      if (event.code === STOPPED) {
-        await save({off: true});
-        return this.#show('off', event.reason);
-      }
-      if (this.state === 'off') return;
+      if (this.#socket || turn !== this.#turn) return; // another connection has been made meanwhile
       this.#show('connecting', event.reason || 'the hub has ended');
       this.#later();
     };
   }
 
   async #receive(socket, message) {
+    if (socket !== this.#socket) return; // it is being closed, and its clients are gone
     this.#heard = Date.now();
     switch (message.type) {
       case 'welcome':
@@ -160,6 +166,7 @@ async function register({hub, code, instance, launch}) {
   try {
     answer = await fetch(`${hub}/register`, {
       method: 'POST',
+      signal: AbortSignal.timeout(ANSWER),
       headers: {'Content-Type': 'application/json'},
       body: JSON.stringify({
         userAgent: navigator.userAgent, windowId: window?.id ?? 0, instanceId: instance, run, launch, challenge, proof,
