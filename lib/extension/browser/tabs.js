@@ -13,6 +13,7 @@ export class Tabs {
   #attached = new Map(); // a promise, by tab
   #groups = new Map(); // {windowId, made}: the window and the promise of the tab group, by key
   #all = false;
+  #released = 0; // counts releases
   #tell = () => {};
 
   // listen reports events with tell; cancel is called when the user ends
@@ -40,7 +41,7 @@ export class Tabs {
       const used = this.isUsed(tabId);
       this.#shared.delete(tabId);
       this.#attached.delete(tabId);
-      if (this.#opened.delete(tabId)) this.#saveOpened();
+      if (this.#opened.has(tabId)) this.#forget(tabId);
       if (used) this.#tell('removed', {tabId});
     });
     chrome.downloads.onCreated.addListener(({id, url, finalUrl}) => this.#tell('download', {id, url, finalUrl}));
@@ -74,6 +75,7 @@ export class Tabs {
   // release closes what was opened for clients, and detaches from the rest.
   async release() {
     const opened = [...this.#opened.keys()];
+    this.#released++;
     this.#opened.clear();
     this.#groups.clear();
     this.#all = false;
@@ -108,7 +110,13 @@ export class Tabs {
       return {tabs: known.filter((tab) => SHAREABLE.test(tab.url)).map((tab) => this.#describe(tab, targets))};
     },
     async open({group, title}) {
+      const released = this.#released;
       const tab = await this.#create(group);
+      if (released !== this.#released) { // its client is gone
+        this.#groups.delete(group);
+        await this.closeLeft([tab.id]);
+        throw new Error('the hub has ended');
+      }
       this.#opened.set(tab.id, group);
       await this.#saveOpened();
       await Promise.all([this.#attach(tab.id), this.#gather(tab, group, title)]);
@@ -141,6 +149,14 @@ export class Tabs {
       await chrome.downloads.cancel(id);
     },
   };
+
+  // forget forgets a tab that is gone, and the window of a client without tabs.
+  #forget(tabId) {
+    const group = this.#opened.get(tabId);
+    this.#opened.delete(tabId);
+    if (![...this.#opened.values()].includes(group)) this.#groups.delete(group);
+    this.#saveOpened();
+  }
 
   // adopt takes over a tab that a page of a client has opened.
   async #adopt(tabId, openerId) {
