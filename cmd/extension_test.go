@@ -407,3 +407,19 @@ func TestExtensionCommand(t *testing.T) {
 	}
 	w.clean()
 }
+
+// A tab that a client opens goes to its address.
+func TestExtensionTabWithAddress(t *testing.T) {
+	t.Parallel()
+	site := isolatedSite(t)
+	w := newWorld(t)
+	p := w.hub()
+	chromiumWith(t, p.extension())
+	c := dial(t, p.awaitJoined("the browser joins", anyJoined).Instance.WSURL)
+	c.ask("Target.createTarget", `{"url":"`+site+`/page?x"}`)
+	until(t, "the tab is at its address", func() bool {
+		return strings.Contains(c.ask("Target.getTargets", "{}"), site+"/page?x")
+	})
+	p.stop()
+	w.clean()
+}
