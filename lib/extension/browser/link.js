@@ -180,7 +180,7 @@ async function register({hub, code, instance, launch}) {
     throw Object.assign(new Error(body.error?.message ?? 'the hub has another pairing code'), {unpaired: true});
   }
   if (!answer.ok) throw new Error(body.error?.message ?? `the hub answered ${answer.status}`);
-  if (body.proof !== (await prove(code, `hub ${challenge}`))) {
+  if (body.proof !== (await prove(code, `hub ${challenge} ${body.websocketUrl}`))) {
     throw Object.assign(new Error('what answers there does not know the pairing code'), {unpaired: true});
   }
   if (new URL(body.websocketUrl).hostname !== '127.0.0.1') throw new Error('the hub names another computer');

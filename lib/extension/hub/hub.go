@@ -201,7 +201,8 @@ func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.R
 	p := &Place{InstanceID: i.ID, Port: i.Port,
 		WebSocketURL: "ws://" + net.JoinHostPort(h.Host, strconv.Itoa(i.Port)) + i.key}
 	if reg.Challenge != "" {
-		p.Proof = h.Code.Prove("hub " + reg.Challenge)
+		// With the address: else whoever relays the registration could change it.
+		p.Proof = h.Code.Prove("hub " + reg.Challenge + " " + p.WebSocketURL)
 	}
 	return p, nil
 }

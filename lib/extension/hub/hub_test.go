@@ -209,7 +209,7 @@ func TestRegistrationNeedsTheCode(t *testing.T) {
 	defer resp.Body.Close()
 	var p Place
 	json.NewDecoder(resp.Body).Decode(&p)
-	if !h.Code.Verify("hub "+challenge, p.Proof) {
+	if !h.Code.Verify("hub "+challenge+" "+p.WebSocketURL, p.Proof) {
 		t.Errorf("the hub does not prove that it has the code: %+v", p)
 	}
 }

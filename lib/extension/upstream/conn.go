@@ -220,6 +220,10 @@ func (s *session) endLocked(tell bool) {
 		b.forgetLocked(t)
 		return
 	}
+	if s.auto && !s.isHolder() && !s.othersAttach() { // else new frames wait for nobody
+		s.forwardLocked("Target.setAutoAttach",
+			json.RawMessage(`{"autoAttach":false,"waitForDebuggerOnStart":false,"flatten":true}`), nil)
+	}
 	for domain := range s.enabled {
 		if p.enabled[domain]--; p.enabled[domain] <= 0 {
 			delete(p.enabled, domain)

@@ -127,13 +127,10 @@ func (s *session) enableLocked(p *past, domain string) func() {
 // of what is known already.
 func (s *session) autoAttachLocked(k command) {
 	p := s.tab.pastLocked(s.child)
+	was := s.auto
 	s.auto = string(jsonrpc.Get(k.params, "autoAttach")) == "true"
-	others := false
-	for o := range s.tab.sessions {
-		others = others || o != s && o.auto && o.child == s.child && !o.isHolder()
-	}
-	if others {
-		if s.auto {
+	if s.othersAttach() {
+		if s.auto && !was {
 			for child, params := range p.children {
 				s.childLocked(child, params)
 			}
@@ -149,6 +146,17 @@ func (s *session) autoAttachLocked(k command) {
 			s.conn.reply(k, result, err)
 		}
 	})
+}
+
+// othersAttach reports whether another session attaches to what is below the
+// same page.
+func (s *session) othersAttach() bool {
+	for o := range s.tab.sessions {
+		if o != s && o.auto && o.child == s.child && !o.isHolder() {
+			return true
+		}
+	}
+	return false
 }
 
 // childLocked tells a session about a frame or a worker below its page.
