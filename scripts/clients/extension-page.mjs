@@ -46,6 +46,9 @@ await tab.evaluate(() => { document.title = 'changed'; });
 await shared.waitForFunction(() => document.title === 'changed');
 await tab.evaluate(() => { document.title = 'mine'; });
 await shared.waitForFunction(() => document.title === 'mine');
+// What a page of the user's opens is the user's, too.
+const [popup] = await Promise.all([mine.waitForEvent('page'), tab.evaluate(() => void window.open('about:blank#popup'))]);
+if (!popup.url().endsWith('#popup')) throw new Error(`the client got the pop-up ${popup.url()}`);
 const gone = tab.waitForEvent('close');
 await ask('unshare');
 await gone;
@@ -55,6 +58,7 @@ const lost = new Promise((done) => client.once('disconnected', done));
 await page.getByRole('button', { name: 'Disconnect' }).click();
 await lost;
 await shows('disconnected');
+if (!user.pages().some((p) => p.url().endsWith('#popup'))) throw new Error('the pop-up of the user is gone');
 await page.locator('#resume').click();
 await shows('connected');
 await browser.close();

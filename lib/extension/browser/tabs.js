@@ -5,6 +5,7 @@
 import {saveOpened} from './settings.js';
 
 const PROTOCOL = '1.3';
+const SETTLE = 100; // milliseconds in which Chrome says which page has opened a tab
 const SHAREABLE = /^(https?|file|data|blob|view-source):|^about:blank/;
 
 export class Tabs {
@@ -32,7 +33,7 @@ export class Tabs {
       this.#adopt(tabId, sourceTabId);
     });
     chrome.tabs.onCreated.addListener((tab) => { // its openerTabId may be the tab that was opened before it
-      if (this.#all) this.#report(tab.id);
+      if (this.#all) setTimeout(() => this.#report(tab.id), SETTLE);
     });
     chrome.tabs.onUpdated.addListener((tabId, change) => {
       if ((change.url !== undefined || change.title !== undefined) && this.isUsed(tabId)) this.#report(tabId);
@@ -158,14 +159,15 @@ export class Tabs {
     this.#saveOpened();
   }
 
-  // adopt takes over a tab that a page of a client has opened.
+  // adopt takes over a tab that a page of a client has opened. One that the page
+  // of a user's tab has opened stays the user's: nobody closes it.
   async #adopt(tabId, openerId) {
-    if (this.#opened.has(tabId)) return;
+    if (this.#opened.has(tabId) || !this.isUsed(openerId)) return;
     const group = this.#opened.get(openerId);
-    if (group === undefined && !this.#shared.has(openerId) && !this.#all) return;
-    this.#opened.set(tabId, group ?? '');
+    if (group !== undefined) this.#opened.set(tabId, group);
+    else if (this.#shared.has(openerId)) this.#shared.add(tabId);
     try {
-      await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
+      if (group !== undefined) await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
       const tab = await chrome.tabs.get(tabId);
       this.#tell('tab', {...this.#describe(tab, await chrome.debugger.getTargets()), openerTabId: openerId});
       if (group !== undefined) await this.#gather(tab, group);

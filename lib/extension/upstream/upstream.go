@@ -205,8 +205,10 @@ func (b *Browser) tabLocked(raw json.RawMessage) *tab {
 	}
 	t = newTab(d.TabID, d.TargetID, b.home)
 	t.url, t.title, t.shared, t.opened = d.URL, d.Title, d.Shared, d.Group != nil
-	if o := b.tabs[d.OpenerTabID]; o != nil && t.opened {
-		t.context, t.opener = o.context, o.target
+	if o := b.tabs[d.OpenerTabID]; o != nil {
+		if t.opener = o.target; t.opened || t.shared {
+			t.context = o.context
+		}
 	}
 	if d.Group != nil && b.contexts[*d.Group] != nil {
 		t.context = *d.Group
