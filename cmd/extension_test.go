@@ -242,6 +242,7 @@ func TestExtensionWorkerStops(t *testing.T) {
 
 // The same browser in a window.
 func TestExtensionInWindow(t *testing.T) {
+	long(t)
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)

@@ -567,6 +567,16 @@ func (p *pool) lease(args ...string) (l leased) {
 	return l
 }
 
+// long skips a test that shows with other clients or in another place what a
+// shorter one shows; make test LONG=1 runs it. The whole suite has to fit into
+// the time of CI.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LONG") == "" {
+		t.Skip("make test LONG=1 runs it")
+	}
+}
+
 // wire is a client of a browser, or of what passes for one.
 type wire struct {
 	t    *testing.T

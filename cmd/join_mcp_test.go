@@ -112,6 +112,7 @@ func TestMCPChildOnAJoinedBrowser(t *testing.T) {
 // The child servers that agents use drive a browser that has joined, each
 // session_id in tabs of its own.
 func TestMCPRealChildrenOnAJoinedBrowser(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w, site := newWorld(t), titled(t)
 	hub := w.hub()
@@ -138,6 +139,7 @@ func TestMCPRealChildrenOnAJoinedBrowser(t *testing.T) {
 // An agent leases a browser that joins from a pool. After that has left, the next
 // call leases another one, and says so.
 func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w, site := newWorld(t), titled(t)
 	hub := w.hub()

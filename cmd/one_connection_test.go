@@ -323,6 +323,7 @@ func TestOneConnectionRefuses(t *testing.T) {
 
 // Many clients at once, some of which leave in the middle.
 func TestOneConnectionCrowd(t *testing.T) {
+	long(t)
 	w := newWorld(t)
 	chrome := w.consent()
 	p := w.proxy("--one-connection", "--target", chrome.wsURL)

@@ -89,4 +89,4 @@ await rounds(async () => {
   equal(base.pages().length, 2, 'pages that are left');
   await second.close();
   await browser.close();
-});
+}, 1);

@@ -50,4 +50,4 @@ await rounds(async (n) => {
   await popup.close();
   await second.close();
   await browser.close();
-});
+}, 1);

@@ -1,6 +1,6 @@
 // isolated.mjs: what the clients of bproxy --isolate share. cmd/isolate_test.go
 // calls each as NAME.mjs HTTP_URL WS_URL SITE WHO DIR, several at once. Each
-// does the same three times over, on pages whose addresses end in ?WHO, and sees
+// does the same twice over, on pages whose addresses end in ?WHO, and sees
 // pages of nobody else. It leaves as it came, and says "done".
 import { existsSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
 
@@ -23,9 +23,9 @@ export function step(what) {
   doing = what;
 }
 
-// rounds does it three times.
-export async function rounds(round) {
-  for (let n = 1; n <= 3; n++) {
+// rounds does it several times.
+export async function rounds(round, times = 2) {
+  for (let n = 1; n <= times; n++) {
     try {
       await round(n);
     } catch (e) {

@@ -6,19 +6,19 @@ const [tab] = await chrome.tabs.query({active: true, currentWindow: true});
 
 const STATES = {connected: 'connected', connecting: 'looking for the hub', unpaired: 'not paired', off: 'disconnected'};
 
+let failure = ''; // of the last action, until the next one
+
 async function ask(action, more) {
   const s = await chrome.runtime.sendMessage({action, tabId: tab?.id, ...more});
-  if (s.error) {
-    at('why').textContent = s.error;
-    return;
-  }
-  show(s);
+  if (action !== 'show') failure = s.error ?? '';
+  if (s.error) at('why').textContent = s.error;
+  else show(s);
 }
 
 function show(s) {
   at('state').textContent = STATES[s.state];
   at('state').dataset.state = s.state;
-  at('why').textContent = s.why ?? '';
+  at('why').textContent = failure || (s.why ?? '');
   at('hub').textContent = s.hub ?? '';
   at('instance').textContent = s.state === 'connected' ? `This browser is ${s.instance}.` : '';
   at('connection').hidden = !s.paired || s.state === 'unpaired';

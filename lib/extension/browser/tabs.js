@@ -11,6 +11,7 @@ const SHAREABLE = /^(https?|file|data|blob|view-source):|^about:blank/;
 export class Tabs {
   #opened = new Map(); // the group's key, by tab
   #shared = new Set();
+  #adopting = new Set(); // told about once it is known which page has opened them
   #attached = new Map(); // a promise, by tab
   #groups = new Map(); // {windowId, made}: the window and the promise of the tab group, by key
   #all = false;
@@ -163,6 +164,7 @@ export class Tabs {
   // of a user's tab has opened stays the user's: nobody closes it.
   async #adopt(tabId, openerId) {
     if (this.#opened.has(tabId) || !this.isUsed(openerId)) return;
+    this.#adopting.add(tabId);
     const group = this.#opened.get(openerId);
     if (group !== undefined) this.#opened.set(tabId, group);
     else if (this.#shared.has(openerId)) this.#shared.add(tabId);
@@ -170,9 +172,12 @@ export class Tabs {
       if (group !== undefined) await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
       const tab = await chrome.tabs.get(tabId);
       this.#tell('tab', {...this.#describe(tab, await chrome.debugger.getTargets()), openerTabId: openerId});
+      this.#adopting.delete(tabId);
       if (group !== undefined) await this.#gather(tab, group);
     } catch {
       // It is gone already, or Chrome keeps its page from extensions.
+    } finally {
+      this.#adopting.delete(tabId);
     }
   }
 
@@ -210,6 +215,7 @@ export class Tabs {
   }
 
   async #report(tabId) {
+    if (this.#adopting.has(tabId)) return;
     const tab = await chrome.tabs.get(tabId).catch(() => null);
     if (tab && SHAREABLE.test(tab.url)) {
       this.#tell('tab', this.#describe(tab, await chrome.debugger.getTargets()));
