@@ -58,9 +58,8 @@ type joined struct {
 	upstream *upstream.Browser
 	sessions *sessions.Registry
 
-	once    sync.Once
+	opening sync.Mutex // held while the browser is opened
 	browser *virtual.Browser
-	err     error
 }
 
 // Start connects the server with its hub.
@@ -98,22 +97,32 @@ func (s *Server) add(l *hub.Link) {
 // openBound bounds the first questions to a browser.
 const openBound = 15 * time.Second
 
-// chrome returns the browser for sessions.
+// chrome returns the browser for sessions. It is opened for the first, and for
+// the next one if that has failed.
 func (j *joined) chrome(context.Context) (*virtual.Browser, func(), error) {
-	j.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), openBound)
-		defer cancel()
-		if j.err = j.upstream.Open(ctx); j.err == nil {
-			j.browser, j.err = virtual.OpenOn(ctx, j.upstream, j.sessions.Log)
-		}
-	})
-	return j.browser, func() {}, j.err
+	j.opening.Lock()
+	defer j.opening.Unlock()
+	if j.browser != nil {
+		return j.browser, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openBound)
+	defer cancel()
+	if err := j.upstream.Open(ctx); err != nil {
+		return nil, nil, err
+	}
+	browser, err := virtual.OpenOn(ctx, j.upstream, j.sessions.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.browser = browser
+	return browser, func() {}, nil
 }
 
 // close ends the browser after its link has ended. Its clients learn why from
 // the connections of the upstream.
 func (j *joined) close() {
-	j.once.Do(func() { j.err = j.link.Err() })
+	j.opening.Lock() // the link has ended: nobody opens it any more
+	defer j.opening.Unlock()
 	j.upstream.Wait()
 	if j.browser != nil {
 		j.browser.Close()

@@ -304,7 +304,12 @@ func TestOddEvents(t *testing.T) {
 	} {
 		w.conn.Write([]byte(e))
 	}
-	c.ask(page, "Runtime.evaluate", `{"expression":"1"}`)
+	for _, method := range []string{"Page.enable", "Page.disable", "Page.disable", "Runtime.enable", "Runtime.disable",
+		"Runtime.disable", "Runtime.evaluate"} {
+		if got := c.ask(page, method, "{}"); jsonrpc.Get(got, "message") != nil {
+			t.Errorf("%s is answered %s", method, got)
+		}
+	}
 	c.ask("", "Target.createTarget", `{"url":"about:blank"}`)
 	for _, refused := range []string{"Target.createBrowserContext", "Browser.crash", "Tracing.start",
 		"Extensions.loadUnpacked", "Browser.cancelDownload"} {

@@ -15,44 +15,19 @@ type claim struct {
 // The claim ends with the context, or with the instance. A holder that gives a
 // name finds the instance by it, too. wanted must not wait.
 func (h *Hub) Claim(ctx context.Context, as string, wanted func(Info) bool) (*Link, error) {
-	for {
-		l, changed, err := h.tryClaim(ctx, as, wanted)
-		if l != nil || err != nil {
-			return l, err
+	return h.await(ctx, func() (*Link, error) {
+		for _, i := range h.connectedLocked() {
+			if as != "" && i.claimedAsLocked(as) {
+				return nil, fmt.Errorf("the name %q is in use", as)
+			}
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		l := h.firstLocked(func(i Info) bool { return !i.Claimed && wanted(i) })
+		if l != nil {
+			l.Instance.claim = &claim{as}
+			context.AfterFunc(ctx, func() { h.unclaim(l.Instance) })
 		}
-	}
-}
-
-// tryClaim claims an instance that is there. If there is none, it returns what
-// is closed when that may have changed.
-func (h *Hub) tryClaim(ctx context.Context, as string, wanted func(Info) bool) (*Link, <-chan struct{}, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return nil, nil, errStopping
-	}
-	for _, i := range h.connectedLocked() {
-		if as != "" && i.claimedAsLocked(as) {
-			return nil, nil, fmt.Errorf("the name %q is in use", as)
-		}
-	}
-	for _, i := range h.connectedLocked() {
-		if i.claim != nil || !wanted(i.link.infoLocked()) {
-			continue
-		}
-		i.claim = &claim{as}
-		context.AfterFunc(ctx, func() { h.unclaim(i) })
-		return i.link, nil, nil
-	}
-	if h.changed == nil {
-		h.changed = make(chan struct{})
-	}
-	return nil, h.changed, nil
+		return l, nil
+	})
 }
 
 func (h *Hub) unclaim(i *Instance) {

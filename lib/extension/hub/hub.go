@@ -392,25 +392,42 @@ func (h *Hub) Find(name string) *Link {
 	return nil
 }
 
-// Await returns the link of the first instance for which wanted is true, and
-// waits for one until the context ends. wanted must not wait.
+// Await returns the link of the first connected instance for which wanted is
+// true, and waits for one until the context ends. wanted must not wait.
 func (h *Hub) Await(ctx context.Context, wanted func(Info) bool) (*Link, error) {
+	return h.await(ctx, func() (*Link, error) { return h.firstLocked(wanted), nil })
+}
+
+// firstLocked returns the link of the first connected instance for which wanted
+// is true; nil: there is none.
+func (h *Hub) firstLocked(wanted func(Info) bool) *Link {
+	for _, i := range h.connectedLocked() {
+		if wanted(i.link.infoLocked()) {
+			return i.link
+		}
+	}
+	return nil
+}
+
+// await calls find, with the lock, at each change of the instances, until it
+// returns a link or an error, or the context ends.
+func (h *Hub) await(ctx context.Context, find func() (*Link, error)) (*Link, error) {
 	for {
 		h.mu.Lock()
+		var l *Link
+		err := context.Cause(ctx)
+		if h.closed {
+			err = errStopping
+		} else if err == nil {
+			l, err = find()
+		}
 		if h.changed == nil {
 			h.changed = make(chan struct{})
 		}
-		changed, closed := h.changed, h.closed
+		changed := h.changed
 		h.mu.Unlock()
-		if closed {
-			return nil, errStopping
-		}
-		for _, i := range h.List() {
-			if wanted(i) {
-				if l := h.Find(i.ID); l != nil {
-					return l, nil
-				}
-			}
+		if l != nil || err != nil {
+			return l, err
 		}
 		select {
 		case <-changed:

@@ -23,7 +23,6 @@ type conn struct {
 	attaches  bool // it is attached to new ones
 	downloads bool // it is told about downloads
 	sessions  map[string]*session
-	over      bool
 }
 
 // command is a command of a client.
@@ -69,7 +68,6 @@ func (c *conn) release() {
 	b := c.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.over = true
 	delete(b.conns, c)
 	for _, s := range c.sessions {
 		s.endLocked(false)
@@ -225,8 +223,7 @@ func (s *session) endLocked(tell bool) {
 			json.RawMessage(`{"autoAttach":false,"waitForDebuggerOnStart":false,"flatten":true}`), nil)
 	}
 	for domain := range s.enabled {
-		if p.enabled[domain]--; p.enabled[domain] <= 0 {
-			delete(p.enabled, domain)
+		if s.disableLocked(p, domain); p.enabled[domain] == 0 && !s.keepsLocked(domain) {
 			s.forwardLocked(domain+".disable", json.RawMessage("{}"), nil)
 		}
 	}
@@ -236,7 +233,8 @@ func (s *session) endLocked(tell bool) {
 	}
 }
 
-// usedLocked reports whether a session has sent a tab commands.
+// usedLocked reports whether a session has enabled a domain of a tab, as clients
+// do that use it.
 func (t *tab) usedLocked() bool {
 	for s := range t.sessions {
 		if len(s.enabled) > 0 {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -132,20 +133,12 @@ func (b *Browser) downloadProgressLocked(params json.RawMessage) {
 
 // move moves the file of a download into the directory for its GUIDs.
 func (b *Browser) move(f *download) (path string, err error) {
-	type answer struct {
-		result json.RawMessage
-		err    error
-	}
-	got := make(chan answer, 1)
-	b.link.Begin("downloads", map[string]int64{"id": f.id}, false, func(r json.RawMessage, err error) {
-		got <- answer{r, err}
-	})
-	a := <-got
-	if a.err != nil {
-		return "", a.err
+	got, err := b.link.Call(context.Background(), "downloads", map[string]int64{"id": f.id})
+	if err != nil {
+		return "", err
 	}
 	from := ""
-	for item := range jsonrpc.Elements(jsonrpc.Get(a.result, "items")) {
+	for item := range jsonrpc.Elements(jsonrpc.Get(got, "items")) {
 		from = jsonrpc.GetString(item, "filename")
 	}
 	if from == "" {

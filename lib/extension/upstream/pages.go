@@ -60,12 +60,11 @@ func (s *session) commandLocked(k command) {
 		then = s.enableLocked(p, domain)
 	case "disable":
 		if s.enabled[domain] {
-			delete(s.enabled, domain)
-			if p.enabled[domain]--; p.enabled[domain] > 0 {
-				c.reply(k, nil, nil)
-				return
-			}
-			delete(p.enabled, domain)
+			s.disableLocked(p, domain)
+		}
+		if p.enabled[domain] > 0 || s.keepsLocked(domain) {
+			c.reply(k, nil, nil)
+			return
 		}
 	}
 	s.forwardLocked(k.method, k.params, func(result json.RawMessage, err error) {
@@ -122,6 +121,18 @@ func (s *session) enableLocked(p *past, domain string) func() {
 		}
 	}
 }
+
+// disableLocked notes that a session wants no more events of a domain.
+func (s *session) disableLocked(p *past, domain string) {
+	delete(s.enabled, domain)
+	if p.enabled[domain]--; p.enabled[domain] <= 0 {
+		delete(p.enabled, domain)
+	}
+}
+
+// keepsLocked reports whether a domain stays enabled although no session wants
+// its events: downloads are told about with those of the page.
+func (s *session) keepsLocked(domain string) bool { return s.child == "" && domain == "Page" }
 
 // autoAttachLocked attaches a session to what is below its page, and tells it
 // of what is known already.
@@ -201,10 +212,6 @@ func (s *session) forwardLocked(method string, params json.RawMessage, done func
 		t.pages = true
 		b.link.Begin("cdp", cdpArgs(t.id, "", "Page.enable", json.RawMessage("{}")), true,
 			func(json.RawMessage, error) {})
-	}
-	if s.child == "" && method == "Page.disable" {
-		done(nil, nil)
-		return
 	}
 	b.link.Begin("cdp", cdpArgs(t.id, s.child, method, params), true, done)
 }

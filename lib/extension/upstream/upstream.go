@@ -90,16 +90,16 @@ func newPast() *past {
 }
 
 // New returns the browser at the other end of a link, and takes over the link's
-// events. Its clients see its tabs in groups with this name.
+// events. It ends with the link; Wait for it then. Its clients see its tabs in groups with this name.
 func New(link *hub.Link, name string, log *slog.Logger) *Browser {
 	b := &Browser{link: link, name: name, log: log, home: rand.Text(), conns: map[*conn]bool{}, tabs: map[int64]*tab{},
 		targets: map[string]*tab{}, contexts: map[string]*browserContext{}}
 	link.Event = b.event
+	b.work.Go(b.end)
 	return b
 }
 
-// Open reads which tabs there are, and returns when the browser can be used. It
-// ends with the link; Wait for it then.
+// Open reads which tabs there are, and returns when the browser can be used.
 func (b *Browser) Open(ctx context.Context) error {
 	got, err := b.link.Call(ctx, "list", map[string]bool{"all": b.AllTabs})
 	if err != nil {
@@ -110,7 +110,6 @@ func (b *Browser) Open(ctx context.Context) error {
 	for raw := range jsonrpc.Elements(jsonrpc.Get(got, "tabs")) {
 		b.tabLocked(raw)
 	}
-	b.work.Go(b.end)
 	return nil
 }
 

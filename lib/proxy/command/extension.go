@@ -337,7 +337,7 @@ func chromeVersion(agent string) string {
 	return version
 }
 
-// hubStatus is the member "status" of a hub's record.
+// status returns the record of the hub.
 func (h *extensionHub) status() *record.Record {
 	r := h.record.Clone()
 	s := proxy.Status{State: proxy.Ready, Connections: h.limit.Count()}
@@ -355,10 +355,9 @@ func (h *extensionHub) status() *record.Record {
 // handle answers a request on the control socket.
 func (h *extensionHub) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	var p struct {
-		Instance string   `json:"instance"`
-		After    *int64   `json:"after"`
-		Launch   string   `json:"launch"`
-		Except   []string `json:"except"`
+		Instance string `json:"instance"`
+		After    *int64 `json:"after"`
+		Launch   string `json:"launch"`
 	}
 	if len(params) > 0 {
 		if err := json.Unmarshal(params, &p); err != nil {
@@ -381,9 +380,7 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 		}), nil
 	case "join": // waits for a browser and describes it
 		return control.Later(func() (any, error) {
-			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool {
-				return i.Launch == p.Launch && !slices.Contains(p.Except, i.ID)
-			})
+			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
 			if err != nil {
 				return nil, err
 			}
