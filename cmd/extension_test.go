@@ -88,6 +88,14 @@ func (p *proxy) awaitJoined(what string, is func(joinedBrowser) bool) (j joinedB
 
 func anyJoined(joinedBrowser) bool { return true }
 
+// withJoined starts a hub and a Chromium that joins it.
+func (w *world) withJoined(args ...string) (p *proxy, chrome string, process *os.Process, j joinedBrowser) {
+	w.t.Helper()
+	p = w.hub(args...)
+	chrome, process = chromiumWith(w.t, p.extension())
+	return p, chrome, process, p.awaitJoined("the browser joins", anyJoined)
+}
+
 // tabs are the pages of a Chromium, as its user sees them.
 func tabs(t *testing.T, wsURL string) (urls []string) {
 	t.Helper()
@@ -111,9 +119,7 @@ func TestExtensionClients(t *testing.T) {
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
-	p := w.hub("--session-grace", "0s")
-	chrome, _ := chromiumWith(t, p.extension())
-	j := p.awaitJoined("the browser joins", anyJoined)
+	p, chrome, _, j := w.withJoined("--session-grace", "0s")
 	if i := j.Instance; i.Protocol != "cdp" || i.Source != "extension" || i.HTTPURL != p.url+"/session/"+i.ID ||
 		!strings.Contains(j.Joined.UserAgent, "Chrome/") || j.Joined.Tabs != 0 {
 		t.Errorf("the record is %+v", j)
@@ -122,8 +128,6 @@ func TestExtensionClients(t *testing.T) {
 	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
 		twice("extension-playwright.mjs", "extension-puppeteer.mjs")...)
 	until(t, "the tabs of the clients are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
-	p.stop()
-	w.clean()
 }
 
 // The hub is killed and started again: what clients had opened is closed, and
@@ -131,9 +135,7 @@ func TestExtensionClients(t *testing.T) {
 func TestExtensionHubDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.hub()
-	chrome, _ := chromiumWith(t, p.extension())
-	j := p.awaitJoined("the browser joins", anyJoined)
+	p, chrome, _, j := w.withJoined()
 	before := tabs(t, chrome)
 	c := dial(t, j.Instance.WSURL)
 	c.ask("Target.createTarget", `{"url":"about:blank"}`)
@@ -151,8 +153,6 @@ func TestExtensionHubDies(t *testing.T) {
 	if back.Instance.ID != j.Instance.ID {
 		t.Errorf("the browser came back as %s, and was %s", back.Instance.ID, j.Instance.ID)
 	}
-	again.stop()
-	w.clean()
 }
 
 // The browser is killed while a client waits: it is told at once, and the
@@ -196,8 +196,6 @@ func TestExtensionBrowserDies(t *testing.T) {
 		!strings.Contains(body, "no browser") {
 		t.Errorf("the address of a browser that has left answers %d %s", code, body)
 	}
-	p.stop()
-	w.clean()
 }
 
 // The worker of the extension is stopped during a call: the client is told at
@@ -205,9 +203,7 @@ func TestExtensionBrowserDies(t *testing.T) {
 func TestExtensionWorkerStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.hub()
-	chrome, _ := chromiumWith(t, p.extension())
-	j := p.awaitJoined("the browser joins", anyJoined)
+	p, chrome, _, j := w.withJoined()
 	before := tabs(t, chrome)
 	c := dial(t, j.Instance.WSURL)
 	var page struct {
@@ -236,8 +232,6 @@ func TestExtensionWorkerStops(t *testing.T) {
 		all := p.joined()
 		return len(all) == 1 && all[0].Instance.ID == j.Instance.ID && slices.Equal(tabs(t, chrome), before)
 	})
-	p.stop()
-	w.clean()
 }
 
 // The same browser in a window.
@@ -254,8 +248,6 @@ func TestExtensionInWindow(t *testing.T) {
 		"extension-playwright.mjs", "extension-puppeteer.mjs")
 	w.run("blaunch", "stop", "--all").wants(t, 0, "")
 	until(t, "the instance is gone", func() bool { return len(p.joined()) == 0 })
-	p.stop()
-	w.clean()
 }
 
 // What the extension's own page says and does.
@@ -279,8 +271,6 @@ func TestExtensionPage(t *testing.T) {
 	if out, err := c.CombinedOutput(); err != nil || string(out) != "done\n" {
 		t.Errorf("the page: %v\n%s", err, out)
 	}
-	p.stop()
-	w.clean()
 }
 
 // Whoever is not the extension gets nothing from the hub.
@@ -309,8 +299,6 @@ func TestExtensionStrangers(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", path, code, answer, want)
 		}
 	}
-	p.stop()
-	w.clean()
 }
 
 func TestExtensionUsage(t *testing.T) {
@@ -336,9 +324,7 @@ func TestExtensionAllTabs(t *testing.T) {
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
-	p := w.hub("--all-tabs")
-	chrome, _ := chromiumWith(t, p.extension())
-	j := p.awaitJoined("the browser joins", anyJoined)
+	_, chrome, _, j := w.withJoined("--all-tabs")
 	user := dial(t, chrome)
 	user.ask("Target.createTarget", `{"url":"`+site+`/page?user"}`)
 	until(t, "a client sees the tab of the user", func() bool {
@@ -349,17 +335,13 @@ func TestExtensionAllTabs(t *testing.T) {
 	if got := tabs(t, chrome); !slices.Equal(got, before) {
 		t.Errorf("a client that closes the browser leaves the tabs %v of %v", got, before)
 	}
-	p.stop()
-	w.clean()
 }
 
 func TestExtensionOtherClients(t *testing.T) {
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
-	p := w.hub("--session-grace", "0s")
-	chrome, _ := chromiumWith(t, p.extension())
-	j := p.awaitJoined("the browser joins", anyJoined)
+	p, chrome, _, j := w.withJoined("--session-grace", "0s")
 	before := tabs(t, chrome)
 	chromedpSession(t, j.Instance.WSURL+"/chromedp", site, "chromedp")
 	node, err := filepath.Abs("../scripts/clients/node_modules/.bin/playwright-mcp")
@@ -387,8 +369,6 @@ func TestExtensionOtherClients(t *testing.T) {
 	stdin.Close()
 	m.Wait()
 	until(t, "the tabs of the clients are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
-	p.stop()
-	w.clean()
 }
 
 // A command gets the first browser that joins.
@@ -406,7 +386,6 @@ func TestExtensionCommand(t *testing.T) {
 	if r.code != 7 || at != env || !strings.HasPrefix(at, "http://127.0.0.1:"+port+"/session/inst_") {
 		t.Errorf("exit %d, %s, %s", r.code, r.out, r.err)
 	}
-	w.clean()
 }
 
 // A tab that a client opens goes to its address.
@@ -414,13 +393,10 @@ func TestExtensionTabWithAddress(t *testing.T) {
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
-	p := w.hub()
-	chromiumWith(t, p.extension())
-	c := dial(t, p.awaitJoined("the browser joins", anyJoined).Instance.WSURL)
+	_, _, _, j := w.withJoined()
+	c := dial(t, j.Instance.WSURL)
 	c.ask("Target.createTarget", `{"url":"`+site+`/page?x"}`)
 	until(t, "the tab is at its address", func() bool {
 		return strings.Contains(c.ask("Target.getTargets", "{}"), site+"/page?x")
 	})
-	p.stop()
-	w.clean()
 }

@@ -73,9 +73,7 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run("bproxy", "join").wants(t, 69, "no bproxy --extension is running")
-	p := w.hub()
-	chrome, process := chromiumWith(t, p.extension())
-	p.awaitJoined("the browser joins", anyJoined)
+	p, chrome, process, _ := w.withJoined()
 	before := tabs(t, chrome)
 	first := w.join("--session")
 	i := first.Instance
