@@ -28,7 +28,7 @@ demo: build ## find a browser, launch it, ask it for its version, stop it
 deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
 
-test: build deps ## install what the tests need and run them all, on real browsers
+test: build deps ## install what the tests need and run them, on real browsers; LONG=1: all
 	@scripts/test
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)

@@ -341,7 +341,7 @@ func TestExtensionOtherClients(t *testing.T) {
 	t.Parallel()
 	site := isolatedSite(t)
 	w := newWorld(t)
-	p, chrome, _, j := w.withJoined("--session-grace", "0s")
+	_, chrome, _, j := w.withJoined("--session-grace", "0s")
 	before := tabs(t, chrome)
 	chromedpSession(t, j.Instance.WSURL+"/chromedp", site, "chromedp")
 	node, err := filepath.Abs("../scripts/clients/node_modules/.bin/playwright-mcp")
