@@ -74,6 +74,7 @@ type Session struct {
 	recorded  atomic.Int64 // when a client last took a frame of a screencast, in Unix nanoseconds
 	throttled atomic.Bool  // some of its pages are; see throttle.go
 	waking    sync.Mutex
+	isWaking  bool // a command waits until they are visible
 
 	in, out atomic.Int64 // bytes from and to clients that have disconnected
 

@@ -53,10 +53,10 @@ func (s *Session) throttleUnused(since time.Time) {
 }
 
 // isUnusedLocked reports whether the session has not been used since then, nor
-// recorded.
+// recorded, and no command waits for its pages.
 func (s *Session) isUnusedLocked(since time.Time) bool {
 	last := max(s.used.Load(), s.recorded.Load())
-	return last < since.UnixNano() && !s.isBusyLocked()
+	return last < since.UnixNano() && !s.isWaking && !s.isBusyLocked()
 }
 
 // throttle hides the session's pages that do not play anything.
@@ -159,6 +159,18 @@ func (s *Session) focusingLocked(t *target) func(yield func(*Client, string) boo
 // wakeTimeout bounds how long a command waits until the pages are visible.
 const wakeTimeout = 2 * time.Second
 
+// becomesVisible is a promise of a page that is kept when the page is visible: the
+// answer to the emulation of focus may come earlier.
+const becomesVisible = `new Promise(visible => {
+	const look = () => {
+		if (document.hidden) return;
+		document.removeEventListener("visibilitychange", look);
+		visible();
+	};
+	document.addEventListener("visibilitychange", look);
+	look();
+})`
+
 // wake shows the pages that are throttled, and returns when they are visible.
 func (s *Session) wake(ctx context.Context) {
 	if !s.throttled.Load() {
@@ -168,22 +180,26 @@ func (s *Session) wake(ctx context.Context) {
 	defer s.waking.Unlock()
 	b := s.browser
 	var answers []chan struct{}
-	show := func(c *calls, session string) {
+	begin := func(c *calls, session, method string, params any) {
 		answered := make(chan struct{})
 		answers = append(answers, answered)
-		c.Begin(session, focusEmulation, map[string]bool{"enabled": true},
-			func(json.RawMessage, error) { close(answered) })
+		c.Begin(session, method, params, func(json.RawMessage, error) { close(answered) })
 	}
+	focus := map[string]bool{"enabled": true}
 	b.mu.Lock()
+	s.isWaking = true
 	for _, t := range b.targets {
 		if t.session != s || !t.throttled {
 			continue
 		}
 		t.throttled = false
-		show(s.link.calls, s.ownSessions[t.id])
+		own := s.ownSessions[t.id]
+		begin(s.link.calls, own, focusEmulation, focus)
 		for k, session := range s.focusingLocked(t) {
-			show(k.calls, session)
+			begin(k.calls, session, focusEmulation, focus)
 		}
+		begin(s.link.calls, own, "Runtime.evaluate",
+			map[string]any{"expression": becomesVisible, "awaitPromise": true, "silent": true})
 	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout) // a page that has crashed does not answer
@@ -194,6 +210,10 @@ func (s *Session) wake(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Touch() // the command is about to be sent
+	s.isWaking = false
 	s.throttled.Store(false)
 }
 

@@ -124,3 +124,25 @@ func TestThrottle(t *testing.T) {
 		t.Error("a page that a client has frozen is throttled")
 	}
 }
+
+// A command finds the page visible however soon the session is throttled again.
+func TestThrottleSoon(t *testing.T) {
+	b := openChrome(t)
+	s := newSession(t, b, Options{Throttle: 2 * time.Millisecond})
+	p, page := attached(t, s)
+	p.must(page, "Page.enable", nil)
+	p.must(page, focusEmulation, map[string]bool{"enabled": true})
+	p.must(page, "Page.navigate", map[string]string{"url": "data:text/html,<title>soon</title>"})
+	p.event("Page.loadEventFired", "")
+	for range 100 {
+		for end := time.Now().Add(patience); !s.throttled.Load(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the session is not throttled within %v", patience)
+			}
+		}
+		got := p.must(page, "Runtime.evaluate", map[string]any{"expression": "document.visibilityState"})
+		if value := jsonrpc.GetString(got, "result", "value"); value != "visible" {
+			t.Fatalf("a command finds the page %s, want visible", value)
+		}
+	}
+}
