@@ -566,7 +566,28 @@ func (s *Session) enforceTabLimitLocked(new *target) {
 	}
 	if open > s.options.TabLimit && oldest != nil {
 		oldest.closing = true
-		s.link.Send("", "Target.closeTarget", map[string]string{"targetId": oldest.id})
+		s.work.Go(func() { s.closeForGood(oldest) })
+	}
+}
+
+// closeAgain is how long a page may take to close until Chrome is told again.
+const closeAgain = 250 * time.Millisecond
+
+// closeForGood closes a page and returns when it is gone. Chrome forgets the command
+// if the page is replaced at that moment.
+func (s *Session) closeForGood(t *target) {
+	again := time.NewTicker(closeAgain)
+	defer again.Stop()
+	for gone := false; !gone; {
+		s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
+		select {
+		case <-again.C:
+		case <-s.ended:
+			return
+		}
+		s.browser.mu.Lock()
+		gone = s.browser.targets[t.id] != t
+		s.browser.mu.Unlock()
 	}
 }
 

@@ -116,3 +116,22 @@ func TestTabsThatDoNotLoad(t *testing.T) {
 		}
 	}
 }
+
+// A page that replaces itself for ever counts as a tab as long as it is open.
+func TestTabLimitOfLastingPages(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		fmt.Fprint(w, `<script>setTimeout(() => location.replace('/?' + Math.random()))</script>`)
+	}))
+	t.Cleanup(site.Close)
+	s := newSession(t, openChrome(t), Options{TabLimit: 1})
+	p := connect(t, s, "")
+	for range 8 {
+		p.must("", "Target.createTarget", map[string]string{"url": site.URL})
+	}
+	for end := time.Now().Add(patience); len(p.pages()) > 1; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d pages are open, want 1", len(p.pages()))
+		}
+	}
+}
