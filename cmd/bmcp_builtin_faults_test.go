@@ -165,6 +165,7 @@ func TestBuiltinFaults(t *testing.T) {
 		{"a page that replaces itself for ever", func(a agent) {
 			a.call("browser_navigate", `{"url":%q}`, site+"/turns")
 			a.call("browser_snapshot", "{}")
+			a.wants(false, "", "browser_close", "{}") // it can replace even the next page
 		}},
 		{"a picture of 10,000 × 10,000", func(a agent) {
 			a.open(site + "/canvas")

@@ -75,7 +75,7 @@ func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
 	closeTab := func() {
 		long, cancel := lasting(ctx, closeTimeout)
 		defer cancel()
-		b.conn.Call(long, "", "Target.closeTarget", map[string]string{"targetId": t.main.id}, nil)
+		b.closeTab(long, t)
 		b.hide(t.main.id, false)
 	}
 	if ctx.Err() != nil {
