@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/virtual/chrometest"
+	"btools/lib/websocket"
 )
 
 // joinedBrowser is the record of a browser that has joined by its extension.
@@ -369,6 +371,36 @@ func TestExtensionOtherClients(t *testing.T) {
 	stdin.Close()
 	m.Wait()
 	until(t, "the tabs of the clients are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
+}
+
+// Tabs are closed with their client, also those whose page replaces itself for ever
+// or asks before it is left.
+func TestExtensionTabsThatStay(t *testing.T) {
+	t.Parallel()
+	site := faultySite(t)
+	w := newWorld(t)
+	_, chrome, _, j := w.withJoined("--session-grace", "0s")
+	before := tabs(t, chrome)
+	c := dial(t, j.Instance.WSURL)
+	for range 6 {
+		c.ask("Target.createTarget", `{"url":"`+site+`/turns"}`)
+	}
+	target := resultOf(t, c.ask("Target.createTarget", `{"url":"`+site+`/unsaved"}`))
+	id := jsonrpc.GetString(target, "targetId")
+	session := jsonrpc.GetString(resultOf(t, c.ask("Target.attachToTarget", `{"targetId":"`+id+`","flatten":true}`)),
+		"sessionId")
+	until(t, "the page takes a key", func() bool {
+		of := `,"sessionId":"` + session + `"`
+		c.ask("Runtime.evaluate", `{"expression":"document.querySelector('input').focus()"}`+of)
+		c.ask("Input.dispatchKeyEvent", `{"type":"char","text":"x"}`+of)
+		got := c.ask("Runtime.evaluate", `{"expression":"document.querySelector('input').value"}`+of)
+		return strings.Contains(got, `"x`)
+	})
+	until(t, "the pages turn", func() bool {
+		return strings.Count(strings.Join(tabs(t, chrome), "\n"), "/turns?") == 6
+	})
+	c.conn.Close(websocket.Normal, "")
+	until(t, "the tabs of the client are closed", func() bool { return slices.Equal(tabs(t, chrome), before) })
 }
 
 // A command gets the first browser that joins.
