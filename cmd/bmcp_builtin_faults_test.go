@@ -165,7 +165,11 @@ func TestBuiltinFaults(t *testing.T) {
 		{"a page that replaces itself for ever", func(a agent) {
 			a.call("browser_navigate", `{"url":%q}`, site+"/turns")
 			a.call("browser_snapshot", "{}")
-			a.wants(false, "", "browser_close", "{}") // it can replace even the next page
+			x := a.call("browser_navigate", `{"url":%q}`, site+"/") // it can replace even the next page
+			if !x.IsError && strings.Contains(x.text(), "Page URL: "+site+"/turns") {
+				a.t.Errorf("a page that is not there was opened: %s", x.text())
+			}
+			a.wants(false, "", "browser_close", "{}")
 		}},
 		{"a picture of 10,000 × 10,000", func(a agent) {
 			a.open(site + "/canvas")

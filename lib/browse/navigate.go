@@ -80,9 +80,18 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	case got.LoaderID == "": // within the document
 		return address, t.settle(ctx, since)
 	}
-	return address, t.awaitLoad(ctx, func() bool {
-		return slices.Contains(t.loaders, got.LoaderID) || t.navigations-since.navigations > maxLoaders/2
+	came := false
+	err = t.awaitLoad(ctx, func() bool {
+		came = came || slices.Contains(t.loaders, got.LoaderID)
+		return came || t.navigations-since.navigations > maxLoaders/2
 	})
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if err == nil && !came && t.navigations-since.navigations > maxLoaders/2 {
+		err = fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
+			"browser_close closes it", address)
+	}
+	return address, err
 }
 
 // leavePatience is how long a page has to let another one take its place.
