@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"btools/lib/tail"
 )
 
 // mcp is a bmcp whose host is the test.
@@ -299,7 +301,9 @@ func (w *world) serveMCP(env []string, args ...string) (url string, stop func())
 	url, s := w.webMCP(env, args...)
 	return url, func() {
 		s.Process.Signal(syscall.SIGTERM)
-		s.Wait()
+		if err := s.Wait(); err != nil {
+			w.t.Errorf("bmcp has ended: %v", err)
+		}
 	}
 }
 
@@ -309,6 +313,8 @@ func (w *world) webMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 	s = w.cmd("bmcp", append([]string{"--http", "0", "-f", "mcp.url"}, args...)...)
 	s.Env, s.Dir = slices.Concat(w.env, []string{"XDG_CACHE_HOME=" + w.dir + "/cache", "HOME=" + w.dir}, env), w.dir
 	out, _ := s.StdoutPipe()
+	said := &tail.Tail{Max: 16 << 10}
+	s.Stderr = said
 	if err := s.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -316,6 +322,9 @@ func (w *world) webMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 		if s.ProcessState == nil {
 			s.Process.Signal(syscall.SIGTERM)
 			s.Wait()
+		}
+		if w.t.Failed() {
+			w.t.Logf("bmcp, %v, says:\n%s", s.ProcessState, said)
 		}
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
