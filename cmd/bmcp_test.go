@@ -513,14 +513,15 @@ func TestMCPCachedList(t *testing.T) {
 	m.wait()
 	m = w.mcp([]string{"FAKE=many"}, "--mcp", "a="+fake())
 	m.tools()
-	id := m.startTool("tool_999", "{}") // which only the child knows
-	for told := false; ; {
-		r := m.next()
-		if told = told || r.Method == "notifications/tools/list_changed"; string(r.ID) == id {
-			if !told || r.Error != nil {
-				t.Errorf("told: %v, %s", told, r.line)
+	id := m.startTool("tool_999", "{}")                       // which only the child knows
+	for told, answered := false, false; !told || !answered; { // in either order
+		switch r := m.next(); {
+		case r.Method == "notifications/tools/list_changed":
+			told = true
+		case string(r.ID) == id:
+			if answered = true; r.Error != nil {
+				t.Error(r.line)
 			}
-			break
 		}
 	}
 	if names := m.tools(); len(names) < 1000 {
