@@ -90,7 +90,8 @@ func newPast() *past {
 }
 
 // New returns the browser at the other end of a link, and takes over the link's
-// events. It ends with the link; Wait for it then. Its clients see its tabs in groups with this name.
+// events. It ends with the link; Wait for it then. Its clients see its tabs in groups
+// with this name.
 func New(link *hub.Link, name string, log *slog.Logger) *Browser {
 	b := &Browser{link: link, name: name, log: log, home: rand.Text(), conns: map[*conn]bool{}, tabs: map[int64]*tab{},
 		targets: map[string]*tab{}, contexts: map[string]*browserContext{}}
