@@ -21,7 +21,10 @@ await rounds(async (n) => {
   const frame = first.frames().find((f) => f.url() === page('/frame', otherSite));
   equal(await frame.title(), '/frame', 'the frame');
   step('pop-up');
-  const [popup] = await Promise.all([new Promise((done) => first.once('popup', done)), first.click('#popup')]);
+  const opened = new Promise((done) => first.once('popup', done));
+  await first.click('#popup');
+  step('the event of the pop-up');
+  const popup = await opened;
   await popup.waitForSelector('h1');
   equal(await popup.title(), '/popup', 'the pop-up');
   step('context');

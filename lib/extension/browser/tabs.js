@@ -11,6 +11,7 @@ const SHAREABLE = /^(https?|file|data|blob|view-source):|^about:blank/;
 export class Tabs {
   #opened = new Map(); // the group's key, by tab
   #shared = new Set();
+  #openers = new Map(); // the tab whose page has opened it, by tab
   #adopting = new Set(); // told about once it is known which page has opened them
   #attached = new Map(); // a promise, by tab
   #groups = new Map(); // {windowId, made}: the window and the promise of the tab group, by key
@@ -42,6 +43,7 @@ export class Tabs {
     chrome.tabs.onRemoved.addListener((tabId) => {
       const used = this.isUsed(tabId);
       this.#shared.delete(tabId);
+      this.#openers.delete(tabId);
       this.#attached.delete(tabId);
       if (this.#opened.has(tabId)) this.#forget(tabId);
       if (used) this.#tell('removed', {tabId});
@@ -165,13 +167,14 @@ export class Tabs {
   async #adopt(tabId, openerId) {
     if (this.#opened.has(tabId) || !this.isUsed(openerId)) return;
     this.#adopting.add(tabId);
+    this.#openers.set(tabId, openerId);
     const group = this.#opened.get(openerId);
     if (group !== undefined) this.#opened.set(tabId, group);
     else if (this.#shared.has(openerId)) this.#shared.add(tabId);
     try {
       if (group !== undefined) await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
       const tab = await chrome.tabs.get(tabId);
-      this.#tell('tab', {...this.#describe(tab, await chrome.debugger.getTargets()), openerTabId: openerId});
+      this.#tell('tab', this.#describe(tab, await chrome.debugger.getTargets()));
       this.#adopting.delete(tabId);
       if (group !== undefined) await this.#gather(tab, group);
     } catch {
@@ -225,7 +228,7 @@ export class Tabs {
   #describe(tab, targets) {
     return {
       tabId: tab.id, targetId: targets.find((t) => t.tabId === tab.id)?.id, url: tab.url, title: tab.title,
-      windowId: tab.windowId, group: this.#opened.get(tab.id),
+      windowId: tab.windowId, group: this.#opened.get(tab.id), openerTabId: this.#openers.get(tab.id),
       shared: this.#shared.has(tab.id),
     };
   }
