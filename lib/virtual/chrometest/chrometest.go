@@ -48,7 +48,9 @@ func Start(t testing.TB, args ...string) (wsURL string, p *os.Process) {
 		// What a test has done to it may keep it from ending by itself.
 		kill := time.AfterFunc(5*time.Second, func() { c.Process.Kill() })
 		defer kill.Stop()
-		c.Wait()
+		if err := c.Wait(); err != nil && t.Failed() {
+			t.Logf("Chromium ended with %v", err) // a crash, or what it was stopped by
+		}
 		killGroup(c.Process.Pid)
 	})
 	lines := bufio.NewScanner(stderr)
