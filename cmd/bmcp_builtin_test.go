@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -104,14 +102,12 @@ func TestBuiltinSessions(t *testing.T) {
 func TestBuiltinInspector(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	clients, _ := filepath.Abs("../scripts/clients/node_modules")
 	for _, pools := range []string{"1", "3"} {
-		c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
-			"--cli", bin+"/bmcp", "--protocol-era", "modern", "--method", "tools/list", "--strict", "--format", "json")
-		c.Env = append(slices.Clone(w.env), "HOME="+w.dir, "XDG_CACHE_HOME="+w.dir+"/cache")
+		var env []string
 		if pools != "1" {
-			c.Env = append(c.Env, "PW_MCP_PROXY__P_INSTANCES="+pools)
+			env = append(env, "PW_MCP_PROXY__P_INSTANCES="+pools)
 		}
+		c := w.inspector(env, "--protocol-era", "modern", "--method", "tools/list", "--strict", "--format", "json")
 		var errs bytes.Buffer
 		c.Stderr = &errs
 		out, err := c.Output()

@@ -96,15 +96,13 @@ func TestMCPInspector(t *testing.T) {
 	m.end()
 	for _, pools := range []string{"1", "3"} {
 		for _, era := range []string{"legacy", "modern"} {
-			c := exec.Command(node(t), clients+"/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
-				"--cli", bin+"/bmcp",
-				"--mcp", clients+"/.bin/playwright-mcp", "--mcp",
+			var env []string
+			if pools != "1" {
+				env = append(env, "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES="+pools)
+			}
+			c := w.inspector(env, "--mcp", clients+"/.bin/playwright-mcp", "--mcp",
 				clients+"/.bin/chrome-devtools-mcp --no-usage-statistics --no-performance-crux",
 				"--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
-			c.Env = append(slices.Clone(w.env), "HOME="+w.dir, "XDG_CACHE_HOME="+w.dir+"/cache")
-			if pools != "1" {
-				c.Env = append(c.Env, "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES="+pools)
-			}
 			var errs bytes.Buffer
 			c.Stderr = &errs
 			out, err := c.Output()
@@ -119,6 +117,23 @@ func TestMCPInspector(t *testing.T) {
 		}
 	}
 	w.clean()
+}
+
+// inspector is Inspector's command line on a bmcp with these arguments and
+// variables. It gives its server no variables but those that it is told.
+func (w *world) inspector(env []string, args ...string) *exec.Cmd {
+	w.t.Helper()
+	clients, _ := filepath.Abs("../scripts/clients/node_modules")
+	argv := []string{clients + "/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli"}
+	for _, kv := range slices.Concat(w.env, []string{"HOME=" + w.dir, "XDG_CACHE_HOME=" + w.dir + "/cache"}, env) {
+		if name, _, _ := strings.Cut(kv, "="); name == "HOME" || name == "TMPDIR" || name == "PATH" ||
+			strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "BTOOLS_") || slices.Contains(env, kv) {
+			argv = append(argv, "-e", kv)
+		}
+	}
+	c := exec.Command(node(w.t), slices.Concat(argv, []string{bin + "/bmcp"}, args)...)
+	c.Env = slices.Concat(w.env, []string{"HOME=" + w.dir})
+	return c
 }
 
 // node is a newer one than Debian has, for those that want it.

@@ -42,7 +42,9 @@ func largeToolList(c *Coordinator) []ownTool {
 	case sessionArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
 	case poolArguments:
-		places = []argument{{"browser_pool", json.RawMessage("{}")}, {"browser_instance", json.RawMessage("{}")}}
+		// As nameIn reads it.
+		name := json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
+		places = []argument{{"browser_pool", name}, {"browser_instance", name}}
 	}
 	for _, p := range places {
 		result, blob = p.appendTo(result), p.appendTo(blob)
