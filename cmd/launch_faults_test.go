@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"btools/lib/lifetime"
 )
 
 // fakeArgs are the arguments that launch the fake browser.
@@ -98,14 +100,44 @@ func TestCommandIsToldOnce(t *testing.T) {
 	}
 }
 
-// A terminal's Ctrl-C is the command's alone.
+// A command that has heard a signal still ends with its owner.
+func TestOwnerAfterSignal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := exec.Command("sleep", "1000")
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := w.cmd("blaunch", append(fakeArgs("", "--bind-pid", strconv.Itoa(owner.Process.Pid)), "--", "sh", "-c",
+		`trap "echo INT" INT; trap "echo TERM; exit" TERM; echo ready; while :; do sleep 0.05; done`)...)
+	var out syncBuffer
+	c.Stdout = &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
+	c.Process.Signal(syscall.SIGINT)
+	until(t, "the command was told", func() bool { return strings.Contains(out.String(), "INT") })
+	owner.Process.Kill()
+	owner.Wait()
+	c.Wait()
+	if want := "ready\nINT\nTERM\n"; out.String() != want {
+		t.Errorf("the command printed %q, want %q", out.String(), want)
+	}
+	w.clean()
+}
+
+// A terminal's Ctrl-C is the command's alone, however often it comes: the
+// browser has its time to save.
 func TestCtrlC(t *testing.T) {
 	w := newWorld(t)
 	// Not bash: it can lose a signal that comes just as a child has ended.
-	line := "exec blaunch " + strings.Join(fakeArgs(""), " ") +
+	line := "exec blaunch " + strings.Join(fakeArgs("save", "--env", "FAKE_LOG="+w.dir+"/log",
+		"--profile", w.dir+"/profile"), " ") +
 		` -- sh -c 'trap "echo INT" INT; trap "echo TERM" TERM; echo ready
-		for i in $(seq 20); do sleep 0.05; done; echo end'`
+		while [ ! -e go ]; do sleep 0.05; done; echo end'`
 	c := w.cmd("script", "-qec", line, "/dev/null")
+	c.Dir = w.dir
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -116,11 +148,20 @@ func TestCtrlC(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
-	in.Write([]byte{3})
+	for n := 1; n <= 2; n++ {
+		in.Write([]byte{3})
+		until(t, "the command was told", func() bool { return strings.Count(out.String(), "INT") == n })
+		time.Sleep(lifetime.Burst)
+	}
+	os.WriteFile(w.dir+"/go", nil, 0o600)
 	err = c.Wait()
 	got := strings.ReplaceAll(out.String(), "\r", "")
-	if _, after, _ := strings.Cut(got, "ready\n"); err != nil || strings.ReplaceAll(after, "^C", "") != "INT\nend\n" {
+	if _, after, _ := strings.Cut(got, "ready\n"); err != nil ||
+		strings.ReplaceAll(after, "^C", "") != "INT\nINT\nend\n" {
 		t.Errorf("%v, the command printed %q", err, got)
+	}
+	if b, _ := os.ReadFile(w.dir + "/log"); !strings.HasSuffix(string(b), "saving\nsaved\n") {
+		t.Errorf("the browser noted %q, want saving, saved", b)
 	}
 	w.clean()
 }
@@ -515,5 +556,10 @@ func TestNohup(t *testing.T) {
 	}
 	c.Process.Signal(syscall.SIGTERM)
 	c.Wait()
+	r := w.run("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", bin + "/blaunch"},
+		append(fakeArgs(""), "--", "sh", "-c", "kill -HUP $PPID $$; echo alive")...)...)
+	if r.code != 0 || r.out != "alive\n" {
+		t.Errorf("a HUP that nohup ignores reached the command: %+v", r)
+	}
 	w.clean()
 }

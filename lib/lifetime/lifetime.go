@@ -34,29 +34,65 @@ func (i *Interrupted) Is(target error) bool { return target == Stopped }
 // for a moment while they die, one after the other.
 const Burst = 200 * time.Millisecond
 
-// Signals has the first INT, TERM or HUP stop with the cause Interrupted, and
-// closes the channel at the second. A HUP that nohup has ignored stays so.
-func Signals(stop context.CancelCauseFunc) <-chan struct{} {
-	now := make(chan struct{})
-	sig := make(chan os.Signal, 4)
-	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
+// Catch returns the INT, TERM and HUP that come from now on. A HUP that nohup
+// has ignored stays so.
+func Catch() chan os.Signal {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(sig, syscall.SIGHUP)
+		signal.Notify(signals, syscall.SIGHUP)
 	}
+	return signals
+}
+
+// Signals has the first INT, TERM or HUP stop with the cause Interrupted, and
+// closes the channel at the second.
+func Signals(stop context.CancelCauseFunc) <-chan struct{} { return Listen(stop).Now() }
+
+// Listener does what Signals does, and can leave the signals to others for a while.
+type Listener struct {
+	stop    context.CancelCauseFunc
+	now     chan struct{}
+	signals chan os.Signal
+	told    chan struct{} // closed when all that came has been told
+	first   time.Time
+	again   bool // a second has come
+}
+
+// Listen returns a Listener that listens.
+func Listen(stop context.CancelCauseFunc) *Listener {
+	l := &Listener{stop: stop, now: make(chan struct{})}
+	l.Resume()
+	return l
+}
+
+// Now is closed at the second signal.
+func (l *Listener) Now() <-chan struct{} { return l.now }
+
+// Resume listens again after Pause.
+func (l *Listener) Resume() {
+	l.signals, l.told = Catch(), make(chan struct{})
 	go func() {
-		s := <-sig
-		stop(&Interrupted{s.(syscall.Signal)})
-		first := time.Now()
-		for range sig {
-			if time.Since(first) > Burst {
-				break
+		defer close(l.told)
+		for s := range l.signals {
+			switch {
+			case l.first.IsZero():
+				l.first = time.Now()
+				l.stop(&Interrupted{s.(syscall.Signal)})
+			case !l.again && time.Since(l.first) > Burst:
+				l.again = true
+				close(l.now)
 			}
 		}
-		close(now)
-		for range sig {
-		}
 	}()
-	return now
+}
+
+// Pause leaves the signals from now on to those who have called Catch. What
+// came before has stopped its context when Pause returns.
+func (l *Listener) Pause() {
+	signal.Stop(l.signals)
+	close(l.signals)
+	<-l.told
 }
 
 // After calls f once the time has passed, the machine's sleep included, and

@@ -111,26 +111,39 @@ func Find(argv []string) (string, error) {
 	return "", exit.Errorf(exit.CannotRun, "cannot run %s: %v", argv[0], err)
 }
 
-// Command runs argv with the endpoint until it ends. INT, TERM and HUP are
-// forwarded; after one of them that was meant for us, or when the context
-// ends (TERM is sent then), the command has the grace to end before it is
-// killed. A second one kills it at once. The result is nil or an exit.Status with
-// the command's code. Started, if not nil, is called once it runs.
-func Command(ctx context.Context, path string, argv []string, e Endpoint, grace time.Duration, started func()) error {
-	if err := Check(argv, e.Protocol == record.BiDi); err != nil {
+// Command is a command that is run with a browser.
+type Command struct {
+	Path     string   // from Find
+	Argv     []string // its name and its arguments, which Endpoint fills in
+	Endpoint Endpoint
+	Grace    time.Duration    // from a signal that was meant for us to the kill
+	Signals  <-chan os.Signal // those from lifetime.Catch; nil for those from now on
+	Started  func()           // called once it runs, if not nil
+}
+
+// Run runs the command until it ends. INT, TERM and HUP are forwarded; after
+// one of them that was meant for us, or when the context ends (TERM is sent
+// then), the command has the grace to end before it is killed. A second one
+// kills it at once. The result is nil or an exit.Status with the command's code.
+func (c *Command) Run(ctx context.Context) error {
+	if err := Check(c.Argv, c.Endpoint.Protocol == record.BiDi); err != nil {
 		return err
 	}
-	cmd := &exec.Cmd{Path: path, Args: e.Expand(argv), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	cmd.Env = append(os.Environ(), e.Environ()...)
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	cmd := &exec.Cmd{Path: c.Path, Args: c.Endpoint.Expand(c.Argv),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd.Env = append(os.Environ(), c.Endpoint.Environ()...)
+	signals := c.Signals
+	if signals == nil {
+		caught := lifetime.Catch()
+		defer signal.Stop(caught)
+		signals = caught
+	}
 	ended, err := proc.StartTied(cmd, syscall.SIGTERM) // told when we are killed
 	if err != nil {
-		return exit.Errorf(exit.CannotRun, "cannot run %s: %v", argv[0], err)
+		return exit.Errorf(exit.CannotRun, "cannot run %s: %v", c.Argv[0], err)
 	}
-	if started != nil {
-		started()
+	if c.Started != nil {
+		c.Started()
 	}
 	var kill <-chan time.Time
 	var told time.Time
@@ -138,11 +151,11 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 	for {
 		select {
 		case err := <-ended:
-			return exitOf(argv[0], err)
+			return exitOf(c.Argv[0], err)
 		case <-done:
 			done = nil
 			cmd.Process.Signal(syscall.SIGTERM)
-			kill = time.After(grace)
+			kill = time.After(c.Grace)
 		case <-kill:
 			cmd.Process.Kill()
 			kill = nil
@@ -160,7 +173,7 @@ func Command(ctx context.Context, path string, argv []string, e Endpoint, grace 
 			}
 			told = time.Now()
 			cmd.Process.Signal(s)
-			kill = time.After(grace)
+			kill = time.After(c.Grace)
 		}
 	}
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"btools/lib/cli"
 	"btools/lib/flags"
+	"btools/lib/lifetime"
 	"btools/lib/proc"
 	"btools/lib/run"
 )
@@ -34,13 +33,15 @@ func Hold(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	owner.Watch(ctx, stop)
-	// None is to end us before all is done, not even after the child has ended.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	// The arguments and the environment have the browser already.
-	err = run.Command(ctx, path, c.Command, run.Endpoint{}, c.Duration("stop-timeout"), func() {
-		os.Stdin.Close() // the child's alone: their ends are to be seen
-		os.Stdout.Close()
-	})
+	child := run.Command{Path: path, Argv: c.Command, Grace: c.Duration("stop-timeout"),
+		// None is to end us before all is done, not even after the child has ended.
+		Signals: lifetime.Catch(),
+		Started: func() {
+			os.Stdin.Close() // the child's alone: their ends are to be seen
+			os.Stdout.Close()
+		}}
+	err = child.Run(ctx)
 	for end := time.Now().Add(5 * time.Second); len(proc.KillDescendants()) > 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.Join(err, errors.New("what the child has started does not end"))

@@ -61,7 +61,7 @@ func Launch(c *cli.Context) error {
 	inherited := proc.HideInherited()
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	now := lifetime.Signals(stop)
+	signals := lifetime.Listen(stop)
 	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
 	// Without a command, whoever saves a state waits until it is saved.
 	stays := c.Bool("wait") || spec.SaveState != nil && cmd == ""
@@ -70,12 +70,12 @@ func Launch(c *cli.Context) error {
 		if err := setBrowser(c, spec); err != nil {
 			return err
 		}
-		return wait(ctx, c, spec, stop, now, print)
+		return wait(ctx, c, spec, stop, signals.Now(), print)
 	case stays:
 		// A shell that became us by exec has left us its children. They are
 		// not ours to reap: let the supervisor be a process of its own.
 		service := systemd.NewNotifier()
-		return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+		return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 			if err := print(r); err != nil {
 				return err
 			}
@@ -88,9 +88,9 @@ func Launch(c *cli.Context) error {
 			return nil
 		})
 	case cmd != "":
-		return withCommand(ctx, c, spec, stop, now, cmd, inherited)
+		return withCommand(ctx, c, spec, stop, signals, cmd, inherited)
 	}
-	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		if err := print(r); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 	case failed != nil && spec.SaveState != nil: // the code is that of the command
 		c.Log.Error(failed.Error())
 	}
-	return errors.Join(err, left)
+	return interrupted(err, left)
 }
 
 // interrupted gives a launch that a signal ended that signal's exit code; left
@@ -167,7 +167,7 @@ func interrupted(err, left error) error {
 // signals are its own: it ends when it likes to, when the owner does, or when
 // the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
-	now <-chan struct{}, path string, inherited proc.Inherited) error {
+	signals *lifetime.Listener, path string, inherited proc.Inherited) error {
 	running, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	spec.Owner.Watch(ctx, func(why error) {
@@ -177,7 +177,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 	ttl := spec.TTL
 	spec.Owner, spec.TTL = lifetime.Owner{}, 0
 	name := filepath.Base(c.Command[0])
-	return held(ctx, c, spec, now, func(h *launch.Handle, r *record.Record) error {
+	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		var i record.Instance
 		if _, err := r.Get("instance", &i); err != nil {
 			return err
@@ -197,10 +197,16 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 			case <-done:
 			}
 		}()
-		// A signal that came before the command could hear it ends it too.
-		unheard := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+		its := lifetime.Catch()
+		signals.Pause()
+		defer signals.Resume()
+		if ctx.Err() != nil { // before the command could hear it
+			return context.Cause(ctx)
+		}
 		inherited.Show()
-		return run.Command(running, path, c.Command, run.EndpointOf(i), spec.StopTimeout, func() { unheard() })
+		command := run.Command{Path: path, Argv: c.Command, Endpoint: run.EndpointOf(i), Grace: spec.StopTimeout,
+			Signals: its}
+		return command.Run(running)
 	})
 }
 

@@ -316,7 +316,9 @@ func Lease(c *cli.Context) error {
 			c.Log.Warn(why + ": stopping " + filepath.Base(c.Command[0]))
 			stop(errors.New(why))
 		}()
-		return run.Command(ctx, cmd, c.Command, run.EndpointOf(i), c.Duration("stop-timeout"), nil)
+		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: run.EndpointOf(i),
+			Grace: c.Duration("stop-timeout")}
+		return command.Run(ctx)
 	}
 	// The lease ends with this process until it is confirmed. If the process is
 	// killed before the record is printed, no unknown lease remains.

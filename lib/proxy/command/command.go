@@ -147,7 +147,8 @@ func Run(c *cli.Context) error {
 			e.WSURL = sessionOf(sessions.Info{Name: cmdSession}, e).WSURL
 		}
 		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
-		err = run.Command(ctx, cmd, c.Command, at, c.Duration("stop-timeout"), nil)
+		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
+		err = command.Run(ctx)
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {

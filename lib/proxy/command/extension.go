@@ -283,8 +283,9 @@ func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd strin
 		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
 	}
 	i := h.instance(l.Instance.ID, record.Now())
-	return run.Command(ctx, cmd, c.Command, run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL,
-		Protocol: i.Protocol}, c.Duration("stop-timeout"), nil)
+	at := run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Protocol: i.Protocol}
+	command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
+	return command.Run(ctx)
 }
 
 // instance returns the member "instance" of a browser that has joined.
