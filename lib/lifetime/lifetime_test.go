@@ -18,7 +18,7 @@ func TestPause(t *testing.T) {
 		l := Listen(stop)
 		sent := make(chan struct{})
 		go func() {
-			syscall.Kill(syscall.Getpid(), syscall.SIGHUP)
+			syscall.Kill(syscall.Getpid(), syscall.SIGTERM)
 			close(sent)
 		}()
 		next := Catch()
@@ -35,7 +35,7 @@ func TestPause(t *testing.T) {
 			}
 		}
 		l.Resume()
-		syscall.Kill(syscall.Getpid(), syscall.SIGHUP)
+		syscall.Kill(syscall.Getpid(), syscall.SIGTERM)
 		<-ctx.Done()
 		signal.Stop(next)
 	}
