@@ -7,18 +7,22 @@ function refOf(el, state) {
   let n = numbers.get(el)
   if (n === undefined) {
     n = state.next++
-    if (refs.size > mostRefs) forget()
+    if (refs.size >= forgetAt) forget()
     numbers.set(el, n)
     refs.set(n, new WeakRef(el))
   }
   return state.prefix + 'e' + n
 }
 
-const mostRefs = 50000
+const fewRefs = 50000
+let forgetAt = fewRefs
 
-// forget drops the refs of elements that are not in the page any more.
+// forget drops the refs of elements that are not in the page any more. It looks
+// again when there are twice as many as it kept: of a page with more elements than
+// that, each new ref would cost a look at all of them else.
 function forget() {
   for (const [n, ref] of refs) if (!ref.deref()?.isConnected) refs.delete(n)
+  forgetAt = Math.max(fewRefs, 2 * refs.size)
 }
 
 // elementOf is the element of a ref.
