@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	// A signal that nohup has ignored is ignored by what we start as well; one
 	// that is caught is not.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	args := []string{"build", "-tags", "urfave_cli_no_docs", "-o", dir}
+	args := []string{"build", "-ldflags=-w", "-tags", "urfave_cli_no_docs", "-o", dir}
 	if race {
 		args = append(args, "-race")
 	}
