@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -136,6 +137,39 @@ func TestExtraInfo(t *testing.T) {
 				e.Response.Headers[1].Value != "b="+want) {
 				t.Errorf("response %d: %+v", i, e.Response)
 			}
+		}
+	}
+}
+
+// Of two connections that report a request the second is the first to end it: the
+// headers of a redirect that the first has written stay those of the redirect.
+func TestRedirectOfTwoConnections(t *testing.T) {
+	extra := func(status int) []string {
+		return []string{event("requestWillBeSentExtraInfo", fmt.Sprintf(`{"requestId":"1","headers":{"N":"%d"}}`, status)),
+			event("responseReceivedExtraInfo", fmt.Sprintf(`{"requestId":"1","statusCode":%d,"headers":{"N":"%d"}}`,
+				status, status))}
+	}
+	begin := append(extra(302), sent("1", 1, "http://x/1", ""), sent("1", 2, "http://x/2",
+		`,"redirectHasExtraInfo":true,"redirectResponse":{"status":302,"headers":{"location":"/2"}}`))
+	end := append(extra(200), received("1", 4, `},"hasExtraInfo":true`), finished("1", 5))
+	var lines []string
+	for _, part := range []struct {
+		connection string
+		messages   []string
+	}{{"1", begin}, {"2", begin}, {"2", end}, {"1", end}} {
+		for _, m := range part.messages {
+			lines = append(lines, part.connection+" - "+m)
+		}
+	}
+	entries, _, _ := convert(t, traceOf(lines...))
+	if got := urls(entries); !slices.Equal(got, []string{"http://x/1", "http://x/2"}) {
+		t.Fatal(got)
+	}
+	for i, want := range []string{"302", "200"} {
+		e := entries[i]
+		asked, answered := headers(e.Request.Headers).get("N"), headers(e.Response.Headers).get("N")
+		if asked != want || answered != want || strconv.Itoa(e.Response.Status) != want {
+			t.Errorf("%s: headers of %s and %s, status %d, want %s", e.Request.URL, asked, answered, e.Response.Status, want)
 		}
 	}
 }

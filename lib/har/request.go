@@ -149,11 +149,13 @@ func (c *converter) sent(l line, key requestKey, session string, params json.Raw
 			}
 		}
 	}
-	if c.seen[identity{key.id, e.Timestamp}] {
-		return // of another connection
-	}
 	r = c.hold(key)
-	h := &hop{sent: e, session: l.session, page: c.pageOf(l, session, e), at: l.at.at, extra: r.withExtra}
+	h := &hop{sent: e, session: l.session, at: l.at.at, extra: r.withExtra}
+	// What another connection has reported is held all the same, but not
+	// written: extra information is counted by hops.
+	if !c.seen[identity{key.id, e.Timestamp}] {
+		h.page = c.pageOf(l, session, e)
+	}
 	r.hops = append(r.hops, h)
 	c.grow(r, len(params))
 	c.advance(r)
