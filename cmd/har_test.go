@@ -148,6 +148,9 @@ func (a archive) visited(t *testing.T, site, who string, started time.Time) {
 		if e.FromCache != "" {
 			name += " " + e.FromCache
 		}
+		if _, twice := entries[name]; twice && strings.HasPrefix(name, "/ws?") {
+			t.Errorf("%s has two entries", name)
+		}
 		got = append(got, name)
 		entries[name] = e
 		sum := 0.0

@@ -174,6 +174,26 @@ func TestRedirectOfTwoConnections(t *testing.T) {
 	}
 }
 
+// Each session has its own times of a WebSocket. It is one entry all the same; its
+// identifier is another WebSocket's in another run of the browser.
+func TestWebSocketOfTwoConnections(t *testing.T) {
+	socket := func(connection string, at float64) (lines []string) {
+		for _, m := range []string{
+			event("webSocketCreated", `{"requestId":"1","url":"ws://x"}`),
+			event("webSocketWillSendHandshakeRequest", fmt.Sprintf(`{"requestId":"1","timestamp":%v}`, at)),
+			event("webSocketClosed", fmt.Sprintf(`{"requestId":"1","timestamp":%v}`, at+1)),
+		} {
+			lines = append(lines, connection+" - "+m)
+		}
+		return lines
+	}
+	trace := traceOf(slices.Concat(socket("1", 19.9999), socket("2", 20.0001), socket("3", 100))...)
+	entries, _, _ := convert(t, trace)
+	if got := urls(entries); !slices.Equal(got, []string{"ws://x", "ws://x"}) {
+		t.Errorf("there are %v, want one for each run", got)
+	}
+}
+
 func TestTimings(t *testing.T) {
 	timing := `,"timing":{"requestTime":1.010,"dnsStart":5,"dnsEnd":7,"connectStart":7,"connectEnd":27,"sslStart":12,` +
 		`"sslEnd":26,"sendStart":28,"sendEnd":29,"receiveHeadersEnd":59}}`

@@ -3,6 +3,7 @@ package har
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"btools/lib/jsonrpc"
 )
@@ -215,11 +216,23 @@ func (r *request) isComplete(h *hop) bool {
 	return len(r.requests) > h.extra && len(r.responses) > h.extra
 }
 
+// sameSocket is by how much the times may differ that two sessions tell of the
+// handshake of one WebSocket, in seconds. The same identifier at another time is
+// that of another run of the browser.
+const sameSocket = 10
+
 // write writes the first hop of a request.
 func (c *converter) write(r *request) {
 	h := r.hops[0]
 	r.hops = r.hops[1:]
-	if !c.isNew(identity{r.key.id, h.sent.Timestamp}) {
+	id := identity{r.key.id, h.sent.Timestamp}
+	if r.ws != nil { // of which each session has a time of its own
+		id.time = math.Floor(id.time / sameSocket)
+		if c.seen[identity{id.id, id.time - 1}] || c.seen[identity{id.id, id.time + 1}] {
+			return
+		}
+	}
+	if !c.isNew(id) {
 		return
 	}
 	h.lastInRow = len(r.hops) == 0
