@@ -145,9 +145,9 @@ func TestExtraInfo(t *testing.T) {
 // headers of a redirect that the first has written stay those of the redirect.
 func TestRedirectOfTwoConnections(t *testing.T) {
 	extra := func(status int) []string {
-		return []string{event("requestWillBeSentExtraInfo", fmt.Sprintf(`{"requestId":"1","headers":{"N":"%d"}}`, status)),
-			event("responseReceivedExtraInfo", fmt.Sprintf(`{"requestId":"1","statusCode":%d,"headers":{"N":"%d"}}`,
-				status, status))}
+		headers := fmt.Sprintf(`"headers":{"N":"%d"}}`, status)
+		return []string{event("requestWillBeSentExtraInfo", `{"requestId":"1",`+headers),
+			event("responseReceivedExtraInfo", fmt.Sprintf(`{"requestId":"1","statusCode":%d,`, status)+headers)}
 	}
 	begin := append(extra(302), sent("1", 1, "http://x/1", ""), sent("1", 2, "http://x/2",
 		`,"redirectHasExtraInfo":true,"redirectResponse":{"status":302,"headers":{"location":"/2"}}`))
@@ -169,7 +169,8 @@ func TestRedirectOfTwoConnections(t *testing.T) {
 		e := entries[i]
 		asked, answered := headers(e.Request.Headers).get("N"), headers(e.Response.Headers).get("N")
 		if asked != want || answered != want || strconv.Itoa(e.Response.Status) != want {
-			t.Errorf("%s: headers of %s and %s, status %d, want %s", e.Request.URL, asked, answered, e.Response.Status, want)
+			t.Errorf("%s: headers of %s and %s, status %d, want %s", e.Request.URL, asked, answered,
+				e.Response.Status, want)
 		}
 	}
 }
