@@ -167,8 +167,10 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rec != nil && rec.Raw("browser") != nil && !c.Given("browser") {
-		o.Browser = "" // the record's browser overrides that of the variable
+	if !c.Given("browser") && (rec != nil && rec.Raw("browser") != nil || c.IsSet("launch")) {
+		// The record's browser overrides that of the variable. A launcher has the
+		// variable itself, and may have no such option.
+		o.Browser = ""
 	}
 	p := &proxy.Proxy{
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
