@@ -60,6 +60,9 @@ func OpenPage(ctx context.Context, c Conn, browserContext string) (*Page, error)
 	return p, nil
 }
 
+// Target returns the ID of the page's target.
+func (p *Page) Target() string { return p.target }
+
 // Close closes the page and does not wait.
 func (p *Page) Close() {
 	if p.target != "" {

@@ -50,8 +50,9 @@ type Browser struct {
 	targets  map[string]*target
 	contexts map[string]*Session
 	sessions map[*Session]bool
-	gone     []*target // the latest that were destroyed, for downloads that they began
-	created  int       // number of targets so far
+	disowned map[string]bool // IDs of pages that are not their clients'
+	gone     []*target       // the latest that were destroyed, for downloads that they began
+	created  int             // number of targets so far
 	over     bool
 	used     time.Time // when a session that has ended was used last
 
@@ -107,7 +108,7 @@ func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error)
 func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
 		upstream: up, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
-		targets: map[string]*target{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
+		targets: map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
 	}
 	w, err := b.dial(ctx, b.event)
 	if err != nil {
@@ -282,7 +283,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 // ownerLocked returns the session that sees a target; nil: none does.
 func (b *Browser) ownerLocked(info json.RawMessage) *Session {
 	typ := jsonrpc.GetString(info, "type")
-	if !visibleTypes[typ] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
+	if !visibleTypes[typ] || b.disowned[jsonrpc.GetString(info, "targetId")] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
 		return nil
 	}
 	return b.contexts[jsonrpc.GetString(info, "browserContextId")]
@@ -299,11 +300,15 @@ func (b *Browser) forgetContextLocked(context string) {
 }
 
 func (b *Browser) targetDestroyedLocked(id string) {
-	t := b.targets[id]
-	if t == nil {
-		return
+	delete(b.disowned, id)
+	if t := b.targets[id]; t != nil {
+		b.removeLocked(t)
 	}
-	delete(b.targets, id)
+}
+
+// removeLocked removes a target from its session.
+func (b *Browser) removeLocked(t *target) {
+	delete(b.targets, t.id)
 	if b.gone = append(b.gone, t); len(b.gone) > maxGone {
 		b.gone = slices.Delete(b.gone, 0, 1)
 	}

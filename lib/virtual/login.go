@@ -210,7 +210,8 @@ func (s *Session) bind(ctx context.Context, cancel context.CancelFunc) context.C
 // with which it ends.
 type hidden struct {
 	*storage.Page
-	link *link
+	session *Session
+	link    *link
 }
 
 func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
@@ -225,16 +226,40 @@ func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.session = s
 	if h.Page, err = storage.OpenPage(ctx, l, s.base); err != nil {
 		l.close()
 		return nil, err
 	}
+	s.disown(ctx, h.Target())
 	return h, nil
 }
 
+// close closes the page. In Chromium it ends with its connection; a
+// chrome-headless-shell leaves it open.
 func (h *hidden) close() {
 	if h != nil {
+		h.session.link.Send("", "Target.closeTarget", map[string]string{"targetId": h.Target()})
 		h.link.close()
+	}
+}
+
+// disown takes a page from the session that is not its clients': in a
+// chrome-headless-shell a hidden target is a page as any other (seen in 156). What
+// holds up the session's documents would hold up those of this page for ever.
+func (s *Session) disown(ctx context.Context, id string) {
+	b := s.browser
+	b.mu.Lock()
+	b.disowned[id] = true
+	own := s.ownSessions[id]
+	if t := b.targets[id]; t != nil {
+		t.blockers = nil
+		b.unblockLocked(t, nil)
+		b.removeLocked(t)
+	}
+	b.mu.Unlock()
+	if own != "" {
+		s.link.Call(ctx, "", "Target.detachFromTarget", map[string]string{"sessionId": own})
 	}
 }
 
