@@ -38,13 +38,21 @@ func note(line string) {
 	f.Close()
 }
 
+// forever does not return. It sleeps: a program whose goroutines all wait for
+// each other is ended by Go.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
 func play(what, port string) {
 	switch what {
 	case "exit": // at once, with a reason
 		fmt.Fprintln(os.Stderr, "fake: I would rather not")
 		os.Exit(3)
 	case "hang": // never announces anything
-		select {}
+		forever()
 	case "slow": // to start
 		time.Sleep(time.Second)
 	case "nodisplay":
@@ -52,7 +60,7 @@ func play(what, port string) {
 		os.Exit(1)
 	case "noserver": // as Chrome does when it can listen nowhere
 		fmt.Fprintln(os.Stderr, "Cannot start http server for devtools.")
-		select {}
+		forever()
 	case "forks": // leaves a process in a session of its own, and exits
 		cmd := exec.Command(os.Args[0], os.Args[1:]...)
 		cmd.Env = append(os.Environ(), "FAKE=hang")
@@ -70,7 +78,7 @@ func play(what, port string) {
 		}
 	case "stubborn-hang":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		select {}
+		forever()
 	case "stubborn": // ignores SIGTERM and the pipe
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 	case "flood": // never stops to print
@@ -100,7 +108,7 @@ func play(what, port string) {
 		}()
 		if what == "saveslow" { // and has no endpoint
 			note("started")
-			select {}
+			forever()
 		}
 		defer save()
 	case "floodline": // one line without an end
@@ -144,7 +152,7 @@ func play(what, port string) {
 	}
 	fmt.Fprintf(os.Stderr, "\nDevTools listening on ws://%s/devtools/browser/%s\n", addr, guid)
 	if what == "stubborn" {
-		select {}
+		forever()
 	}
 	io.Copy(io.Discard, os.NewFile(3, "pipe")) // as Chrome does with --remote-debugging-pipe
 }
