@@ -62,6 +62,7 @@ func try(t *testing.T, do func(*Context) error, input string, args ...string) (c
 
 // The commonest slips are told in words that say what to do.
 func TestSlips(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string
@@ -97,6 +98,7 @@ func TestSlips(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	ran := false
 	code, _, errs := try(t, func(c *Context) error {
 		ran = true
@@ -119,6 +121,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}} {
 		code, out, _ := try(t, nil, "", args...)
 		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)",
@@ -150,6 +153,7 @@ func TestHelp(t *testing.T) {
 
 // An input without a record is told; "-" demands one.
 func TestEmptyInput(t *testing.T) {
+	t.Parallel()
 	read := func(c *Context) error {
 		_, err := c.FirstRecord("doing without")
 		return err
@@ -165,6 +169,7 @@ func TestEmptyInput(t *testing.T) {
 }
 
 func TestInputIDs(t *testing.T) {
+	t.Parallel()
 	var got []string
 	read := func(c *Context) (err error) {
 		got, err = c.InputIDs("instance", "name them")
@@ -183,6 +188,7 @@ func TestInputIDs(t *testing.T) {
 
 // A table fits where it is shown: spare columns go first, the end is cut last.
 func TestTableFits(t *testing.T) {
+	t.Parallel()
 	cols := []Column{{Head: "ID", Field: "id"}, {Head: "NOTE", Field: "note", Spare: 1}, {Head: "PATH", Field: "path"}}
 	var b strings.Builder
 	tab := &table{w: &b, cols: cols}
@@ -209,6 +215,7 @@ func TestTableFits(t *testing.T) {
 
 // What is long and rare has a line of its own, below its row.
 func TestTableBelow(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	tab := &table{w: &b, width: 20, cols: []Column{{Head: "ID", Field: "id"},
 		{Head: "ERROR", Field: "error", Below: true},
@@ -222,6 +229,7 @@ func TestTableBelow(t *testing.T) {
 
 // Nobody who does not read standard error holds a program up.
 func TestUnreadMessages(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

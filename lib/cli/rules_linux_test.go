@@ -107,6 +107,7 @@ func runWith(t *testing.T, stdin, stdout *os.File, do func(*Context) error, args
 }
 
 func TestWhatInputIsRead(t *testing.T) {
+	t.Parallel()
 	null := func(t *testing.T) *os.File { return open(t, os.DevNull, os.O_RDWR) }
 	tty := func(t *testing.T) *os.File { _, tty := openPTY(t); return tty }
 	for name, c := range map[string]struct {
@@ -226,6 +227,7 @@ const (
 // Standard output is a table on a terminal and records elsewhere, unless
 // --output or --field say what it is.
 func TestFormOfTheOutput(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		terminal bool
 		args     string
@@ -272,6 +274,7 @@ func TestFormOfTheOutput(t *testing.T) {
 
 // A field that no record can have is an error before anything is done.
 func TestFieldsAreCheckedFirst(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"nonsense", "instance.nonsense", "port.x", "instance.", "", "v,,port", "instance.ID"} {
 		done := false
 		code, out, errs := try(t, func(c *Context) error {
@@ -304,6 +307,7 @@ func TestFieldsAreCheckedFirst(t *testing.T) {
 
 // A result that cannot be written is an error, in each of its forms.
 func TestFullOutput(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{nil, {"-f", "v"}, {"--output", "table"}} {
 		code, errs := runWith(t, open(t, os.DevNull, os.O_RDONLY), open(t, "/dev/full", os.O_WRONLY), write, args...)
 		if code != 1 || !strings.Contains(errs, "cannot write the result: ") {
@@ -315,6 +319,7 @@ func TestFullOutput(t *testing.T) {
 // An error is told once, in a line with the program's name, and carries its
 // exit code through whatever context is added to it.
 func TestErrorsAndCodes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err  error
 		code int
@@ -337,6 +342,7 @@ func TestErrorsAndCodes(t *testing.T) {
 }
 
 func TestLogLevelAndFormat(t *testing.T) {
+	t.Parallel()
 	do := func(c *Context) error {
 		c.Log.Debug("one")
 		c.Log.Info("two", "key", "a value", "empty", "", "plain", 7)
@@ -383,6 +389,7 @@ func TestPrecedence(t *testing.T) {
 
 // --help and --version do nothing else, wherever they are.
 func TestHelpAndVersionDoNothing(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{"--help", "-h", "help", "version", "--version", "list --help", "help config",
 		"list --version", "--log-level loud --help", "unexpected --help", "--help -- cmd"} {
 		done := false
@@ -396,6 +403,7 @@ func TestHelpAndVersionDoNothing(t *testing.T) {
 // What a program is to be started with later is checked now, and nothing of
 // it happens.
 func TestParse(t *testing.T) {
+	t.Parallel()
 	for words, want := range map[string]string{
 		"--port 7": "", "--port x": "--port is a number", "--prot 7": "did you mean --port?",
 		"list": "unexpected argument", "--help": "only prints something", "--port 8": "eight is too many",
@@ -420,6 +428,7 @@ func TestParse(t *testing.T) {
 
 // Paths that travel as JSON must survive that.
 func TestPathsAreUTF8(t *testing.T) {
+	t.Parallel()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -440,6 +449,7 @@ func TestPathsAreUTF8(t *testing.T) {
 }
 
 func TestAge(t *testing.T) {
+	t.Parallel()
 	for ago, want := range map[time.Duration]string{
 		5500 * time.Millisecond: "5s", 119 * time.Second: "1m", 3*time.Hour + 59*time.Minute: "3h",
 		47 * time.Hour: "47h", 49 * time.Hour: "2d",

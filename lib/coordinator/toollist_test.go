@@ -28,7 +28,7 @@ func withChildren(t *testing.T, names ...string) *Coordinator {
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
 	for _, name := range names {
-		o.Children = append(o.Children, Child{Name: name, Argv: []string{"/nonexistent/" + name}})
+		o.Children = append(o.Children, Child{Name: name, Argv: []string{"./none/" + name}})
 	}
 	c := New(o)
 	t.Cleanup(c.Close)

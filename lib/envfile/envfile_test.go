@@ -68,8 +68,9 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := Read("/nonexistent/.env"); err == nil ||
-		err.Error() != "cannot read the variables in /nonexistent/.env: no such file or directory" {
+	none := t.TempDir() + "/.env"
+	if _, err := Read(none); err == nil ||
+		err.Error() != "cannot read the variables in "+none+": no such file or directory" {
 		t.Error(err)
 	}
 }

@@ -60,6 +60,7 @@ func list(t *testing.T, root string, env map[string]string, o Options) []string 
 const elf = "\x7fELF"
 
 func TestOrderLinksAndWrappers(t *testing.T) {
+	t.Parallel()
 	root := tree(t, map[string]string{
 		"usr/bin/firefox-esr":                  "-> ../lib/firefox-esr/firefox-esr",
 		"usr/bin/firefox":                      "#!/bin/sh\nexec firefox-esr \"$@\"\n",
@@ -97,7 +98,7 @@ func TestOrderLinksAndWrappers(t *testing.T) {
 		t.Errorf("preferred by type: %v", got)
 	}
 	got = list(t, root, map[string]string{
-		"BTOOLS_BROWSER": "ROOT/opt/brave.com/brave/brave", "CHROME_PATH": "/nonexistent",
+		"BTOOLS_BROWSER": "ROOT/opt/brave.com/brave/brave", "CHROME_PATH": "ROOT/none",
 	}, Options{})
 	if !strings.HasPrefix(got[0], "brave") {
 		t.Errorf("preferred by path: %v", got)
@@ -105,6 +106,7 @@ func TestOrderLinksAndWrappers(t *testing.T) {
 }
 
 func TestCaches(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{}
 	for _, name := range []string{
 		"ms-playwright/chromium-1100/chrome-linux/chrome",
@@ -135,7 +137,8 @@ firefox testing /home/.cache/selenium/firefox/linux64/129.0/firefox 129.0`
 }
 
 func TestNamedInVain(t *testing.T) {
-	for _, env := range []string{"/nonexistent/chrome", "brave"} {
+	t.Parallel()
+	for _, env := range []string{t.TempDir() + "/chrome", "brave"} {
 		_, _, err := Browsers(context.Background(), Options{Root: t.TempDir(), Getenv: func(k string) string {
 			if k == "BTOOLS_BROWSER" {
 				return env
@@ -149,6 +152,7 @@ func TestNamedInVain(t *testing.T) {
 }
 
 func TestProbeIsBounded(t *testing.T) {
+	t.Parallel()
 	root := tree(t, map[string]string{
 		"usr/lib/chromium/chromium": "#!/bin/sh\nsleep 1000\n",
 		"opt/google/chrome/chrome":  "#!/bin/sh\necho Google Chrome 1.2.3.4\n",

@@ -99,6 +99,7 @@ func codeOf(err error) (code int, hint string) {
 // A launch that fails has the exit code and the words of the program that
 // failed, and leaves nothing running.
 func TestFailedLaunch(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		script, message, hint string
 		code                  int
@@ -109,7 +110,7 @@ func TestFailedLaunch(t *testing.T) {
 		"try again":       {"exit 75", "75", "", 75},
 		"configuration":   {"exit 78", "78", "", 78},
 		"wrong usage":     {"exit 64", "64", "", 64},
-		"not found":       {"exec /nonexistent/program", "not found", "", 69},
+		"not found":       {"exec " + t.TempDir() + "/none", "not found", "", 69},
 		"killed":          {"kill -9 $$", "killed", "", 1},
 		"not JSON":        {"echo garbage; exec sleep 1000", "garbage", "", 1},
 		"not a browser":   {`echo '{"port":9222}'; exec sleep 1000`, "it has no instance", "", 1},
@@ -134,8 +135,9 @@ func TestFailedLaunch(t *testing.T) {
 		})
 	}
 	t.Run("no program", func(t *testing.T) {
-		_, err := Launch(t.Context(), Spec{Argv: []string{"/nonexistent/program"}, Timeout: time.Minute})
-		if code, _ := codeOf(err); code != 69 || !strings.Contains(err.Error(), "/nonexistent/program") {
+		none := t.TempDir() + "/none"
+		_, err := Launch(t.Context(), Spec{Argv: []string{none}, Timeout: time.Minute})
+		if code, _ := codeOf(err); code != 69 || !strings.Contains(err.Error(), none) {
 			t.Errorf("code %d, %v; want 69 and its name", code, err)
 		}
 	})
@@ -143,6 +145,7 @@ func TestFailedLaunch(t *testing.T) {
 
 // Who waits for a record does so within a bound, and may think better of it.
 func TestLaunchWithoutEnd(t *testing.T) {
+	t.Parallel()
 	const script = "echo $$ >$1/pid; echo here >&2; exec sleep 1000"
 	t.Run("the time is over", func(t *testing.T) {
 		t.Parallel()
@@ -216,6 +219,7 @@ func TestRecordOfTheProgram(t *testing.T) {
 }
 
 func TestServiceNeedsNoBrowser(t *testing.T) {
+	t.Parallel()
 	spec := shell(t, `echo '{"service":{"socket":"/s"}}'; exec sleep 1000`)
 	spec.Service = true
 	if b := launch(t, spec); b.Record.Raw("service") == nil {
@@ -252,6 +256,7 @@ const ready = `echo '{"instance":{"port":9222}}'; `
 
 // Stop asks first, and lets nobody stay.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	t.Run("one that ends by itself", func(t *testing.T) {
 		t.Parallel()
 		b := launch(t, shell(t, `trap 'exit 0' TERM; `+ready+`while :; do sleep 0.01; done`))
@@ -322,6 +327,7 @@ func TestEndOfTheProgram(t *testing.T) {
 
 // Nobody's browser is stopped by who only uses it.
 func TestForeignBrowserStays(t *testing.T) {
+	t.Parallel()
 	rec := &record.Record{}
 	if _, err := Foreign(rec); err == nil {
 		t.Error("a record without an instance is taken for a browser's")
@@ -344,6 +350,7 @@ func TestForeignBrowserStays(t *testing.T) {
 
 // An instance of others need not say all of it: the address has the rest.
 func TestEndpoint(t *testing.T) {
+	t.Parallel()
 	for instance, want := range map[string]string{
 		`{"port":9222}`:                                          "cdp 127.0.0.1:9222",
 		`{"port":9222,"host":"::1"}`:                             "cdp [::1]:9222",

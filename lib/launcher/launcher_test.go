@@ -9,6 +9,7 @@ import (
 // The reason is what the program itself said last, however much of the
 // browser's words it gives after that.
 func TestReason(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ said, reason, hint string }{
 		{"", "", ""},
 		{"I would rather not\n", "I would rather not", ""},

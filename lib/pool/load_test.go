@@ -143,6 +143,7 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 // These settings do not concern an instance, so a change must not cost its
 // browser.
 func TestReloadOfThePoolsOwnSettingsKeepsItsInstances(t *testing.T) {
+	t.Parallel()
 	for _, changed := range []string{"LEASE_TIMEOUT=3s", "_A_LEASE_TTL=3s", "_A_QUEUE_LIMIT=3", "_A_DESCRIPTION=mine"} {
 		t.Run(changed, func(t *testing.T) {
 			v := start(t, one...)
@@ -170,6 +171,7 @@ func TestWhoWaitsForAnInstanceIsToldWhenItIsGone(t *testing.T) {
 }
 
 func TestScalesOfTwoPoolsAreBothDone(t *testing.T) {
+	t.Parallel()
 	v := start(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_B_INSTANCES=1")
 	for round := range 3000 {
 		n := 1 + round%2
@@ -325,6 +327,7 @@ func TestNoLeaseBeginsOnceItIsDrained(t *testing.T) {
 
 // A very large number of hours does not overflow.
 func TestVeryLongIntervals(t *testing.T) {
+	t.Parallel()
 	cfg, err := config.Load("", []string{config.Prefix + "HEALTH_INTERVAL=876000h",
 		config.Prefix + "HEALTH_TIMEOUT=876000h", config.Prefix + "START=lazy"})
 	if err != nil {
@@ -386,6 +389,7 @@ func TestReleaseAtTheMomentOfExpiry(t *testing.T) {
 // In a synctest bubble the expiry always wins at that moment, so this test
 // takes a little real time.
 func TestRenewAtTheMomentOfExpiry(t *testing.T) {
+	t.Parallel()
 	v := start(t, one...)
 	renewed := 0
 	for round := range 500 {
@@ -500,6 +504,7 @@ func (r *replay) read(ctx context.Context, v *pool.Service) (wrong []string) {
 }
 
 func TestUnderLoad(t *testing.T) {
+	t.Parallel()
 	shape := []string{"_A_INSTANCES=8", "_A_IS_DEFAULT=1", "_A__2_ALIAS=main"}
 	drain := func(v *pool.Service) {
 		v.Drain("A", true)
@@ -609,6 +614,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 }
 
 func TestAsManyInstancesAsThereMayBe(t *testing.T) {
+	t.Parallel()
 	v := start(t, "_A_INSTANCES="+strconv.Itoa(config.MaxInstances), "_A_IS_DEFAULT=1")
 	had := map[string]bool{}
 	for range config.MaxInstances {
@@ -645,6 +651,7 @@ func (s stuck) Write(b []byte) (int, error) {
 
 // A log that blocks holds up one browser at most.
 func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
+	t.Parallel()
 	cfg, err := config.Load("", []string{config.Prefix + "_A_INSTANCES=1", config.Prefix + "_A_IS_DEFAULT=1",
 		config.Prefix + "_B_INSTANCES=1", config.Prefix + "_B_LAUNCH=false"})
 	if err != nil {

@@ -379,6 +379,7 @@ func TestAnIDAndItsAliasAreOneInstance(t *testing.T) {
 }
 
 func TestReleaseOfWhatIsNoLeaseChangesNothing(t *testing.T) {
+	t.Parallel()
 	v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	l, other := take(t, v, ""), take(t, v, "")
 	if !v.Release(l.id) {

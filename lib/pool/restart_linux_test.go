@@ -78,6 +78,7 @@ func kill(t *testing.T, v *pool.Service, n int) bool {
 // A request with enough time gets a lease, because a browser that has ended is
 // replaced in time, however often that happens.
 func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
+	t.Parallel()
 	v, _ := startFarm(t, false, "_A_INSTANCES=4", "_A_IS_DEFAULT=1")
 	ctx, enough := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -110,6 +111,7 @@ func TestLeasesWhileBrowsersAreKilled(t *testing.T) {
 
 // With RESTART=never no browser comes back, so no request waits for one.
 func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
+	t.Parallel()
 	v, _ := startFarm(t, false, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
 	held := take(t, v, "0")
 	waits := leaseAsync(t.Context(), v, pool.Request{Instance: "0"})
@@ -148,6 +150,7 @@ func TestNobodyWaitsForWhatIsNotRestarted(t *testing.T) {
 
 // A failed launch is retried, and a request that can wait for that does.
 func TestWaitingForTheNextTry(t *testing.T) {
+	t.Parallel()
 	v, f := startFarm(t, true, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	const lost = "Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. " +
 		"(2 of 2 failed: there is no display to open a window on, next try in "
@@ -232,6 +235,7 @@ func TestWhoHoldsWhatIsNotFree(t *testing.T) {
 // A profile belongs to its browser until that has ended, however often the
 // configuration is reloaded.
 func TestAProfileAfterSeveralReloads(t *testing.T) {
+	t.Parallel()
 	vars := []string{"HEALTH_INTERVAL=1h", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=" + t.TempDir()}
 	v, _ := startFarm(t, false, vars...)
 	held := take(t, v, "")
@@ -264,6 +268,7 @@ func TestAProfileAfterSeveralReloads(t *testing.T) {
 
 // A holder learns at once what happens to its browser, and how its lease ends.
 func TestNewsOfALease(t *testing.T) {
+	t.Parallel()
 	v, f := startFarm(t, false, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	l := lease(t.Context(), v, pool.Request{Held: true, TTL: time.Hour})
 	if l.err != nil {

@@ -37,6 +37,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // A Firefox that is stopped because a client's session cannot be ended is
 // replaced. Nobody requested the stop, but the browser did not fail either.
 func TestStoppedBrowserIsReplaced(t *testing.T) {
+	t.Parallel()
 	firefox := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
 		if err != nil {

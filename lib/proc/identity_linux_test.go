@@ -215,7 +215,7 @@ func TestStartTied(t *testing.T) {
 	if err := id.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := StartTied(exec.Command("/nonexistent/program"), syscall.SIGKILL); err == nil {
+	if _, err := StartTied(exec.Command(t.TempDir()+"/none"), syscall.SIGKILL); err == nil {
 		t.Error("what does not exist was started")
 	}
 }

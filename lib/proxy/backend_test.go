@@ -30,6 +30,7 @@ func (h probe) Handle(context.Context, slog.Record) error {
 
 // A log may block, so nothing is logged under the lock.
 func TestLogsWithoutLock(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t)
 	fail := make(chan bool, 10)
 	p := &Proxy{
@@ -70,6 +71,7 @@ func send(t testing.TB, addr, path string) (int, string) {
 // A request that waits for a browser when all connections are closed does not
 // get a later one, which may belong to another user by then.
 func TestCutWhileWaiting(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t)
 	launched := make(chan struct{})
 	p := &Proxy{Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser, error) {
@@ -120,6 +122,7 @@ func TestCutWhileWaiting(t *testing.T) {
 // A request waits for a browser that does not answer completely no longer than
 // the bound, whatever the request is.
 func TestBrowserWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	const bound = 100 * time.Millisecond
 	accepting := func(answer string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -214,6 +217,7 @@ func alive(t *testing.T, c net.Conn, in *bufio.Reader) bool {
 // A browser that is being replaced serves until the new one is ready. If that
 // cannot be launched, it keeps serving.
 func TestReplaceBeside(t *testing.T) {
+	t.Parallel()
 	r := newReplacing(t)
 	first := r.relaunch(options.Options{})
 	<-r.launched
@@ -259,6 +263,7 @@ func TestReplaceBeside(t *testing.T) {
 
 // Two browsers never use the same profile at the same time.
 func TestReplaceWithProfile(t *testing.T) {
+	t.Parallel()
 	r := newReplacing(t)
 	first := r.relaunch(options.Options{Profile: "/a"})
 	<-r.launched

@@ -114,6 +114,7 @@ func (c bidiClient) do(method string) string {
 // A session of Firefox whose client is disconnected is ended, and the browser
 // serves the next client.
 func TestCutEndsSession(t *testing.T) {
+	t.Parallel()
 	f := newFirefox(t)
 	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
 	addr := serve(t, p)
@@ -136,6 +137,7 @@ func TestCutEndsSession(t *testing.T) {
 
 // If a session cannot be ended, the browser is stopped; the last exit says why.
 func TestSessionThatStays(t *testing.T) {
+	t.Parallel()
 	f := newFirefox(t)
 	f.hangUp = true
 	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
@@ -148,6 +150,7 @@ func TestSessionThatStays(t *testing.T) {
 
 // Firefox has no /json; a client that requests it is told what to do instead.
 func TestNoJSON(t *testing.T) {
+	t.Parallel()
 	p := &Proxy{Launch: launches(browserAt(t, newFirefox(t).addr, record.BiDi))}
 	code, body := send(t, serve(t, p), "/json/version")
 	if code != 404 || !strings.Contains(body, "WebDriver BiDi, not CDP") || !strings.Contains(body, "/session") {

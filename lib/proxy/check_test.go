@@ -21,6 +21,7 @@ func request(t *testing.T, head string) *http.Request {
 const ws = "\nConnection: keep-alive, Upgrade\nUpgrade: websocket"
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		status int
 		head   string

@@ -38,6 +38,7 @@ func frame(final bool, opcode byte, payload []byte, masked bool) []byte {
 
 // Messages are assembled however the bytes are split.
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	long := bytes.Repeat([]byte("0123456789"), 7000)
 	want := []string{"a", "", "in three parts", string(long), string(long[:200])}
 	for _, masked := range []bool{false, true} {
@@ -77,6 +78,7 @@ func TestFrames(t *testing.T) {
 // A client's frames pass unchanged, up to the close frame; a frame that has
 // begun is completed.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	first, second := frame(true, 1, []byte("first"), true), frame(true, 1, bytes.Repeat([]byte("x"), 300), true)
 	var to bytes.Buffer
 	g := &frameWriter{to: &to}

@@ -47,6 +47,7 @@ func (b *backend) ended(g *generation) bool {
 }
 
 func TestIdleByTraffic(t *testing.T) {
+	t.Parallel()
 	idle(t, false, func(b *backend, g *generation, sleep func(time.Duration)) {
 		sleep(50 * time.Second)
 		send, end := open(t, b, g)
@@ -70,6 +71,7 @@ func TestIdleByTraffic(t *testing.T) {
 }
 
 func TestIdleByConnections(t *testing.T) {
+	t.Parallel()
 	idle(t, true, func(b *backend, g *generation, sleep func(time.Duration)) {
 		_, end := open(t, b, g)
 		sleep(10*time.Minute + 30*time.Second)
@@ -94,6 +96,7 @@ func TestIdleByConnections(t *testing.T) {
 // The time of the client's last bytes is known although the kernel splices
 // them; what the browser sends does not change it.
 func TestObserved(t *testing.T) {
+	t.Parallel()
 	pair := func() (near, far net.Conn) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

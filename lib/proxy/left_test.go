@@ -21,6 +21,7 @@ import (
 // A launcher that has ended leaves a record. Its browser is stopped only if it
 // runs on this machine, was started by this launch, and is not leased.
 func TestLauncherHasLeft(t *testing.T) {
+	t.Parallel()
 	const id = "inst_1_a"
 	for _, c := range []struct {
 		name    string

@@ -11,6 +11,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t)
 	f := newFirefox(t)
 	for _, c := range []struct{ addr, protocol, want string }{
@@ -35,6 +36,7 @@ func TestPing(t *testing.T) {
 // A browser that hangs is stopped if the proxy owns it; if not, the status says
 // so.
 func TestBrowserHangs(t *testing.T) {
+	t.Parallel()
 	health := Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
 	e := newEndpoint(t)
 	p := &Proxy{Launch: launches(e.browser(t, record.CDP)), Health: health}

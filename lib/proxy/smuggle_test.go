@@ -14,6 +14,7 @@ import (
 // However a client's bytes are split into requests, the browser gets only
 // requests that the proxy has checked.
 func TestSmuggling(t *testing.T) {
+	t.Parallel()
 	const (
 		first  = "GET /json/version HTTP/1.1\nHost: 127.0.0.1\n"
 		second = "GET /json/list HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n\n"
@@ -111,6 +112,7 @@ func TestSmuggling(t *testing.T) {
 
 // A browser that switches to another protocol is not joined to the client.
 func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
 	addr := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -27,6 +27,7 @@ func (d *disk) Close() error { return nil }
 
 // A line that a full disk has cut off damages no other line, and is said once.
 func TestTraceOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	var said bytes.Buffer
 	d := &disk{}
 	trace := &Trace{Out: d, Log: slog.New(slog.NewTextHandler(&said, nil))}

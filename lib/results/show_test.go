@@ -38,6 +38,7 @@ func show(t *testing.T, text string, r Request) string {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	text := strings.Repeat("日本語\n", 40) + "end"
 	for _, limit := range []int{1, 3, 7, 50, 1000} {
 		var all strings.Builder
@@ -65,6 +66,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestPattern(t *testing.T) {
+	t.Parallel()
 	text := "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"
 	for _, one := range []struct {
 		r    Request
@@ -89,6 +91,7 @@ func TestPattern(t *testing.T) {
 
 // A search that would take minutes ends with the call.
 func TestPatternEnds(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Show(ctx, strings.Repeat("a", 8<<20), Request{Pattern: "(.{0,30}){30}b"})
@@ -98,6 +101,7 @@ func TestPatternEnds(t *testing.T) {
 }
 
 func TestQuery(t *testing.T) {
+	t.Parallel()
 	list := `[{"a":1,"b":"<x>"},{"a":2,"b":"y"}]`
 	for _, one := range []struct{ text, query, want string }{
 		{list, "[?a>`1`].b", "[\n\"y\"\n]"},
@@ -122,6 +126,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestFlatten(t *testing.T) {
+	t.Parallel()
 	got := show(t, saved, Request{Flatten: true})
 	want := `{"_index":0,"_depth":0,"role":"navigation","name":"Main: top","ref":"e2"}
 {"_index":1,"_depth":1,"_parent_role":"navigation","role":"link","name":"Home","ref":"e3","url":"/home"}
@@ -151,6 +156,7 @@ func TestFlatten(t *testing.T) {
 
 // What is wrong is said with the argument's name.
 func TestWrongRequests(t *testing.T) {
+	t.Parallel()
 	for _, one := range []struct {
 		text string
 		r    Request
@@ -176,6 +182,7 @@ func TestWrongRequests(t *testing.T) {
 
 // A short expression may not make gigabytes of a result.
 func TestQueryBombs(t *testing.T) {
+	t.Parallel()
 	data, _ := json.Marshal(strings.Split(strings.Repeat(`"`, 1000), ""))
 	for _, bomb := range []string{
 		strings.Repeat("[@,@][]|", 60) + "@",

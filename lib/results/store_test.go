@@ -22,6 +22,7 @@ func put(t *testing.T, s *Store, scope Scope, text string) string {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	s := New(Limits{})
 	seen := map[string]bool{}
 	for range 500 {
@@ -65,6 +66,7 @@ func TestExpiry(t *testing.T) {
 
 // Nobody reads the results of another host, or of another part of a host.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	s := New(Limits{})
 	key := put(t, s, Scope{"a", "1"}, "secret")
 	for _, other := range []Scope{{"b", "1"}, {"a", "2"}, {"a", ""}, {}} {
@@ -84,6 +86,7 @@ func TestScopes(t *testing.T) {
 
 // The least recently used result goes, and that of the host with the most.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	s := New(Limits{Entries: 3})
 	other := put(t, s, Scope{Host: "quiet"}, "x")
 	first, second := put(t, s, host, "1"), put(t, s, host, "2")
@@ -119,6 +122,7 @@ func TestLimits(t *testing.T) {
 
 // A text comes back as it was, whatever it is, and the store counts its own bytes.
 func TestPacked(t *testing.T) {
+	t.Parallel()
 	s := New(Limits{})
 	for _, text := range []string{"", "x", strings.Repeat("- link \"a\" [ref=e1]\n", 10_000), "ä\x00\n€"} {
 		_, before := s.Len()

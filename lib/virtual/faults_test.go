@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
 )
 
 // attached is a client with a CDP session with its session's page.
@@ -40,40 +41,45 @@ func (p *peer) median(page string, n int) time.Duration {
 // A client that floods, or does not read, is disconnected, and the clients of
 // other sessions are served as before.
 func TestFloodsAreBounded(t *testing.T) {
-	b := openChrome(t)
+	t.Parallel()
+	b := openShell(t)
 	b.stall = time.Second
 	calm, page := attached(t, newSession(t, b, Options{}))
 	alone := calm.median(page, 100)
 	for _, flood := range []struct {
 		what  string
+		long  bool // a client reads until its bound is reached
 		begin func(p *peer, page string)
 		more  func(p *peer, page string) error
 	}{
-		{"page commands", nil, func(p *peer, page string) error {
+		{"page commands", true, nil, func(p *peer, page string) error {
 			return p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "'" + strings.Repeat("x", 1000) + "'"}))
 		}},
-		{"commands answered here", nil, func(p *peer, _ string) error {
+		{"commands answered here", false, nil, func(p *peer, _ string) error {
 			return p.conn.Write(wire.Command("5", "", "Target.getTargets", nil))
 		}},
-		{"pages without an answer", func(p *peer, page string) {
+		{"pages without an answer", false, func(p *peer, page string) {
 			p.conn.Write(wire.Command("5", page, "Runtime.evaluate", map[string]any{"expression": "for (;;) {}"}))
 		}, func(p *peer, page string) error {
 			return p.conn.Write(wire.Command("5", page, "Input.dispatchKeyEvent",
 				map[string]any{"type": "keyDown", "nativeVirtualKeyCode": 65}))
 		}},
-		{"console messages", func(p *peer, page string) {
+		{"console messages", false, func(p *peer, page string) {
 			p.must(page, "Runtime.enable", nil)
 			p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "setInterval(() => { " +
 					"for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000)) }, 1)"}))
 		}, nil},
-		{"results of 4 MiB", nil, func(p *peer, page string) error {
+		{"results of 4 MiB", true, nil, func(p *peer, page string) error {
 			return p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "'x'.repeat(4 << 20)"}))
 		}},
 	} {
 		t.Run(flood.what, func(t *testing.T) {
+			if flood.long && !long {
+				t.Skip("make test LONG=1 runs it")
+			}
 			s := newSession(t, b, Options{})
 			p, own := attached(t, s)
 			if flood.begin != nil {
@@ -138,6 +144,7 @@ func workers(t *testing.T) (url string, ran func(path string) bool) {
 
 // Workers start whichever clients are connected.
 func TestWorkersStart(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	url, ran := workers(t)
 	wait := func(t *testing.T, query string) {
@@ -167,7 +174,8 @@ func TestWorkersStart(t *testing.T) {
 // When Chrome dies, every client is disconnected at once, and sessions that are
 // being created fail.
 func TestChromeDies(t *testing.T) {
-	b, process := openProcess(t)
+	t.Parallel()
+	b, process := openProcess(t, chrometest.StartShell)
 	var sessions []*Session
 	var clients []*peer
 	for range 5 {

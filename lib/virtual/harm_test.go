@@ -12,6 +12,7 @@ import (
 
 // Each of these crashes Chromium 156, and with it the pages of all sessions.
 func TestChromeSurvivesWhatEndsIt(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	s := newSession(t, b, Options{})
 	p := connect(t, s, "")

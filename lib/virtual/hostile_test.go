@@ -289,6 +289,10 @@ func attack(t *testing.T, a *Session, d domain, s samples, secrets []string, sit
 // and from a page, with each id of the other session wherever it can stand, the
 // hostile one learns nothing and the other one notices nothing.
 func TestHostileClients(t *testing.T) {
+	if !long {
+		t.Skip("make test LONG=1 runs it")
+	}
+	t.Parallel()
 	b := openChrome(t)
 	until := make(chan struct{})
 	end := sync.OnceFunc(func() { close(until) })

@@ -113,8 +113,9 @@ const wantDatabase = `"3 {\"id\":1,\"name\":\"plain\",\"list\":[1,{\"two\":2}]} 
 // A session that starts with a state is logged in; nothing that it does changes
 // the state, and no client sees how its storage was filled.
 func TestState(t *testing.T) {
+	t.Parallel()
 	site, also := member(t)
-	url, _ := chrometest.Start(t)
+	url, _ := chrometest.StartShell(t)
 	log := &syncBuffer{}
 	b, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
@@ -214,8 +215,9 @@ func TestState(t *testing.T) {
 
 // What cannot be restored is reported, and the pages load.
 func TestStateFaults(t *testing.T) {
+	t.Parallel()
 	site, also := member(t)
-	url, _ := chrometest.Start(t)
+	url, _ := chrometest.StartShell(t)
 	log := &syncBuffer{}
 	b, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
@@ -272,6 +274,7 @@ func TestStateFaults(t *testing.T) {
 // To read the storage of an origin, no request of it is answered by its server,
 // nor by its service worker, which would start the application a second time.
 func TestStateOfServiceWorker(t *testing.T) {
+	t.Parallel()
 	var root atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -288,7 +291,7 @@ func TestStateOfServiceWorker(t *testing.T) {
 		io.WriteString(w, `<script>localStorage.setItem('visits', 1 + Number(localStorage.getItem('visits')))</script>`)
 	}))
 	defer server.Close()
-	b := openChrome(t)
+	b := openShell(t)
 	s := newSession(t, b, Options{})
 	p := connect(t, s, "")
 	page := p.enter(server.URL + "/app")

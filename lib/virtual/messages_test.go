@@ -39,7 +39,8 @@ func dialRaw(t *testing.T, s *Session) *coder.Conn {
 // a target of another session, to which each message tries to attach, or which
 // it tries to list.
 func TestMessagesOfEachForm(t *testing.T) {
-	b := openChrome(t)
+	t.Parallel()
+	b := openShell(t)
 	other := newSession(t, b, Options{})
 	q := connect(t, other, "")
 	foreign := q.pages()[0]

@@ -43,6 +43,7 @@ func (p *peer) popUp(page, url string) (session string) {
 }
 
 func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
 	q := connect(t, two, "")
@@ -116,6 +117,7 @@ func hasPaused(s *Session) bool {
 // Two clients of one session both set up a pop-up before it runs, whichever
 // lets it go first, and whether they ask for pages or for tabs.
 func TestAllClientsSetUpAPopUp(t *testing.T) {
+	t.Parallel()
 	tabs := []map[string]any{{"type": "page", "exclude": true}, {"type": "browser", "exclude": true}, {}}
 	b := openChrome(t)
 	until := make(chan struct{})
@@ -186,6 +188,7 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 
 // Targets outside all sessions resume at once.
 func TestPopUpsOfOthersGoOn(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	newSession(t, b, Options{})
 	l, err := b.dial(t.Context(), func(string, string, json.RawMessage) {})
@@ -217,6 +220,10 @@ func TestPopUpsOfOthersGoOn(t *testing.T) {
 
 // Sessions and clients leave nothing behind.
 func TestNothingIsLeft(t *testing.T) {
+	rounds := 8
+	if long {
+		rounds = 50
+	}
 	b := openChrome(t)
 	one := func(t *testing.T) {
 		s := newSession(t, b, Options{})
@@ -237,7 +244,7 @@ func TestNothingIsLeft(t *testing.T) {
 	t.Run("first", one)
 	before := runtime.NumGoroutine()
 	t.Run("more", func(t *testing.T) {
-		for range 50 {
+		for range rounds {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				one(t)

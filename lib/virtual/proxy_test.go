@@ -61,12 +61,13 @@ func (p *peer) visit(context, url string) string {
 }
 
 func TestProxies(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "this is "+r.Host)
 	}))
 	defer server.Close()
 	direct := server.Listener.Addr().String()
-	url, _ := chrometest.Start(t)
+	url, _ := chrometest.StartShell(t)
 	log := &syncBuffer{}
 	b, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {

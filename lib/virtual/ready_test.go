@@ -10,12 +10,13 @@ import (
 // A client may navigate at once: the session has prepared the new page by then.
 // Otherwise the renderer crashed.
 func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 		_ *http.Request) {
 		w.Write([]byte("<html>"))
 	}))
 	defer site.Close()
-	b := openChrome(t)
+	b := openShell(t)
 	for range 8 {
 		p, page := attached(t, newSession(t, b, Options{}))
 		p.must(page, "Page.navigate", map[string]any{"url": site.URL})

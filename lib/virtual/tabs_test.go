@@ -15,6 +15,7 @@ import (
 // A session goes on in another context as it was: logins, pages, what reloading
 // these would lose.
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
 		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
@@ -96,6 +97,7 @@ func decoded(t *testing.T, text string) (s string) {
 // A server that does not answer, and pages that are not of the web, do not keep
 // a session from starting.
 func TestTabsThatDoNotLoad(t *testing.T) {
+	t.Parallel()
 	hang := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(func() {
 		hang.CloseClientConnections()
@@ -119,6 +121,7 @@ func TestTabsThatDoNotLoad(t *testing.T) {
 
 // A page that replaces itself for ever counts as a tab as long as it is open.
 func TestTabLimitOfLastingPages(t *testing.T) {
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
 		fmt.Fprint(w, `<script>setTimeout(() => location.replace('/?' + Math.random()))</script>`)

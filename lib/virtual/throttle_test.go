@@ -30,6 +30,7 @@ func silence() string {
 // Pages of an unused session are hidden, also those whose focus a client
 // emulates, until its next command; pages that play something are not.
 func TestThrottle(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -127,6 +128,7 @@ func TestThrottle(t *testing.T) {
 
 // A command finds the page visible however soon the session is throttled again.
 func TestThrottleSoon(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	s := newSession(t, b, Options{Throttle: 2 * time.Millisecond})
 	p, page := attached(t, s)

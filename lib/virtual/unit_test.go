@@ -7,6 +7,7 @@ import (
 )
 
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ filter, wants, not string }{
 		{"", "page iframe worker service_worker", "tab browser"},
 		{"null", "page", "tab"},
@@ -44,6 +45,7 @@ func TestFilter(t *testing.T) {
 }
 
 func TestObjectWith(t *testing.T) {
+	t.Parallel()
 	odd := "a\"\\\n\u2028<é"
 	if object := objectWith(odd, quote(odd)); !json.Valid(object) {
 		t.Errorf("%s", object)

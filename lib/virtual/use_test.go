@@ -16,6 +16,7 @@ import (
 // A session is in use while a client waits for an answer or a download runs;
 // what a page does by itself is no use.
 func TestUse(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -110,6 +111,7 @@ func TestUse(t *testing.T) {
 }
 
 func TestUnanswered(t *testing.T) {
+	t.Parallel()
 	var u unanswered
 	for id, session := range map[string]string{"1": "", "2": "a", "3": "a"} {
 		u.add(policy.Command{ID: []byte(id), Session: session})

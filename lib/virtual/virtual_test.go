@@ -22,17 +22,27 @@ import (
 // machine is slow.
 const patience = time.Minute
 
+// long says that what takes long by its nature is tested as well.
+var long = os.Getenv("LONG") != ""
+
 // openChrome starts a Chromium for the test and opens it.
 func openChrome(t *testing.T) *Browser {
 	t.Helper()
-	b, _ := openProcess(t)
+	b, _ := openProcess(t, func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) })
 	return b
 }
 
-// openProcess is openChrome, and returns its process as well.
-func openProcess(t *testing.T) (*Browser, *os.Process) {
+// openShell starts a chrome-headless-shell for the test and opens it.
+func openShell(t *testing.T) *Browser {
 	t.Helper()
-	url, process := chrometest.Start(t)
+	b, _ := openProcess(t, chrometest.StartShell)
+	return b
+}
+
+// openProcess opens a browser, and returns its process as well.
+func openProcess(t *testing.T, start func(testing.TB) (string, *os.Process)) (*Browser, *os.Process) {
+	t.Helper()
+	url, process := start(t)
 	b, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +180,7 @@ func (p *peer) pages() (ids []string) {
 }
 
 func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
 	p, q := connect(t, one, ""), connect(t, two, "")
@@ -200,6 +211,7 @@ func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 }
 
 func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	p := connect(t, newSession(t, b, Options{}), "")
 	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
@@ -223,6 +235,7 @@ func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 }
 
 func TestTabLimit(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	p := connect(t, newSession(t, b, Options{TabLimit: 2}), "")
 	first := p.pages()[0]
@@ -239,6 +252,7 @@ func TestTabLimit(t *testing.T) {
 }
 
 func TestClosingTheBrowserEndsTheSession(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	s, other := newSession(t, b, Options{}), newSession(t, b, Options{})
 	p := connect(t, s, "")
@@ -262,6 +276,7 @@ func TestClosingTheBrowserEndsTheSession(t *testing.T) {
 // Clients find the browser itself among the targets, and discover targets on a
 // page's session, too.
 func TestBrowserIsATarget(t *testing.T) {
+	t.Parallel()
 	b := openChrome(t)
 	one := newSession(t, b, Options{})
 	p, q := connect(t, one, ""), connect(t, newSession(t, b, Options{}), "")

@@ -62,6 +62,7 @@ func frame(first byte, masked bool, payload string) []byte {
 
 // TestPeer speaks with another implementation, in both roles.
 func TestPeer(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	sizes := []int{0, 1, 125, 126, 4095, 65535, 65536, 70000, 5 << 20}
 	t.Run("client", func(t *testing.T) {
@@ -138,6 +139,7 @@ func TestPeer(t *testing.T) {
 
 // TestViolations has a mistake of the peer answered with the code for it.
 func TestViolations(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		server bool // this end is one
 		sent   []byte
@@ -212,6 +214,7 @@ func sent(raw net.Conn, client bool) error {
 // TestFragments reads and relays a message in fragments, with control frames
 // and empty ones between them.
 func TestFragments(t *testing.T) {
+	t.Parallel()
 	stream := bytes.Join([][]byte{
 		frame(0x01, false, "he"), frame(0x89, false, "ping"), frame(0x00, false, ""), frame(0x00, false, "ll"),
 		frame(0x8a, false, "pong"), frame(0x80, false, "o"), frame(0x81, false, "next"),
@@ -263,6 +266,7 @@ func TestFragments(t *testing.T) {
 
 // TestMessage reads messages in the ways there are.
 func TestMessage(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	texts := [][]byte{[]byte("short"), nil, long(3 << 20), []byte("skipped"), long(10000), []byte("last")}
 	written := make(chan error, 1)
@@ -298,6 +302,7 @@ func TestMessage(t *testing.T) {
 // TestStall has a peer that doesn't read. Progress of any kind keeps a write:
 // the bound is far longer than a reader is kept off a busy machine's processors.
 func TestStall(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	server.Stall = 2 * time.Second
 	big := long(32 << 20)
@@ -327,6 +332,7 @@ func TestStall(t *testing.T) {
 
 // TestCloseWhileWriting closes a connection whose writer is stuck.
 func TestCloseWhileWriting(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	result := make(chan error, 2)
 	for range 2 {
@@ -355,6 +361,7 @@ func TestCloseWhileWriting(t *testing.T) {
 // TestClose closes with unread messages on the way, and with a reader waiting:
 // the peer gets the close frame, not a reset.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	go func() {
 		for client.Write(long(1000)) == nil {
@@ -384,6 +391,7 @@ func TestClose(t *testing.T) {
 // TestCloseWhileReading closes a connection whose peer says nothing, not even
 // when it is told: the reader leaves before Close stops waiting for the peer.
 func TestCloseWhileReading(t *testing.T) {
+	t.Parallel()
 	server, _ := ends(t)
 	reader, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -403,6 +411,7 @@ func TestCloseWhileReading(t *testing.T) {
 
 // TestNothingAfterClose has a message behind a close frame.
 func TestNothingAfterClose(t *testing.T) {
+	t.Parallel()
 	raw, other := pair(t)
 	c := newConn(other, true, nil)
 	raw.Write(append(frame(0x88, false, "\x03\xe8"), frame(0x81, false, "x")...))
@@ -421,6 +430,7 @@ func TestNothingAfterClose(t *testing.T) {
 // TestPongDuringMessage has a ping answered after the message that is being
 // written, and what comes behind the ping read before that.
 func TestPongDuringMessage(t *testing.T) {
+	t.Parallel()
 	chrome, toChrome := ends(t)
 	toClient, client := ends(t)
 	go chrome.raw.Write(append(appendHead(nil, head{final: true, opcode: opText, size: 4}), 'h', 'a'))
@@ -459,6 +469,7 @@ func TestPongDuringMessage(t *testing.T) {
 
 // TestBrokenSource has the source of a relay fail in the middle, and before.
 func TestBrokenSource(t *testing.T) {
+	t.Parallel()
 	chrome, toChrome := ends(t)
 	toClient, client := ends(t)
 	go func() {
@@ -486,6 +497,7 @@ func TestBrokenSource(t *testing.T) {
 
 // TestBrokenTarget has a relay's target fail: the source is read on.
 func TestBrokenTarget(t *testing.T) {
+	t.Parallel()
 	chrome, toChrome := ends(t)
 	toClient, client := ends(t)
 	go chrome.WriteAll(long(20<<20), []byte("next"))
@@ -508,6 +520,7 @@ func TestBrokenTarget(t *testing.T) {
 // TestRelayBothWays relays long and short messages between real connections,
 // with writers of its own in between.
 func TestRelayBothWays(t *testing.T) {
+	t.Parallel()
 	chrome := serve(t, echo)
 	proxy := serve(t, func(client *Conn) {
 		up, err := Dial(context.Background(), chrome)
@@ -528,7 +541,7 @@ func TestRelayBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	var texts [][]byte
-	for n := range 200 {
+	for n := range 100 {
 		texts = append(texts, long(n*n*n/4))
 	}
 	go func() {
@@ -567,6 +580,7 @@ func relay(to, from *Conn) {
 
 // TestWriters has whole messages of many goroutines.
 func TestWriters(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	const writers, each = 8, 200
 	for w := range writers {

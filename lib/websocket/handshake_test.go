@@ -14,6 +14,7 @@ import (
 
 // TestRefusals has requests refused that ask for a WebSocket wrongly.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	const key = "dGhlIHNhbXBsZSBub25jZQ=="
 	url := serve(t, func(c *Conn) { c.Close(Normal, "") })
 	for name, c := range map[string]struct {
@@ -70,6 +71,7 @@ func TestRefusals(t *testing.T) {
 
 // TestEarly has messages come together with the request, and with its answer.
 func TestEarly(t *testing.T) {
+	t.Parallel()
 	url := serve(t, func(c *Conn) {
 		m, err := c.Next()
 		if err == nil {
@@ -96,6 +98,7 @@ func TestEarly(t *testing.T) {
 
 // TestDialRefused has servers that don't answer as they should.
 func TestDialRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ answer, want string }{
 		"404": {"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nno target", `"404 Not Found": "no target"`},
 		"no key": {"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
@@ -145,6 +148,7 @@ func answer(t *testing.T, text string) (addr string) {
 
 // TestDialBound has a server that doesn't answer at all.
 func TestDialBound(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 // What is put leaves in its order, also between what is written.
 func TestOutboxKeepsTheOrder(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	o := NewOutbox(server)
 	done, gone := make(chan struct{}), make(chan struct{})
@@ -41,6 +42,7 @@ func TestOutboxKeepsTheOrder(t *testing.T) {
 
 // A connection whose other side does not read is closed when too much waits.
 func TestOutboxIsBounded(t *testing.T) {
+	t.Parallel()
 	server, client := ends(t)
 	o := NewOutbox(server)
 	done, gone := make(chan struct{}), make(chan struct{})

@@ -20,6 +20,7 @@ func read(t testing.TB, name string) string {
 }
 
 func TestMarkdown(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, html, want string }{
 		{"headings and paragraphs", "<h1>One</h1><p>Two <b>bold</b>\n words.</p><h2>Three</h2>",
 			"# One\n\nTwo **bold** words.\n\n## Three"},
@@ -55,6 +56,7 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestMain(t *testing.T) {
+	t.Parallel()
 	a := Main(read(t, "article.html"), address)
 	if a.Title != "How ferries keep their timetable in winter" || a.Byline != "Ada Lindqvist" ||
 		a.Site != "The Harbour Post" || !a.Published.Equal(time.Date(2025, 1, 14, 8, 30, 0, 0, time.UTC)) || a.Whole {
@@ -76,6 +78,7 @@ func TestMain(t *testing.T) {
 
 // A page without an article is read as a whole.
 func TestMainOfOtherPages(t *testing.T) {
+	t.Parallel()
 	list := "<title>Boats</title><ul>" + strings.Repeat(`<li><a href="/b">A boat</a></li>`, 300) + "</ul>"
 	for _, c := range []struct{ name, html, title, text string }{
 		{"a list of links", list, "Boats", "[A boat](https://harbour.example/b)"},
@@ -92,6 +95,7 @@ func TestMainOfOtherPages(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
+	t.Parallel()
 	got := Images(`<meta property="og:image" content="https://cdn.example/big.jpg">
 		<img src="/a.png" alt=" A
 		boat " width="640" height="480px"><img src="/a.png"><img src="/pixel.gif" width=1 height=1>
@@ -111,6 +115,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text string
 		max  int
@@ -133,6 +138,7 @@ func TestCut(t *testing.T) {
 // Pages that would keep a converter busy for hours, or fill the memory. Each takes
 // a fraction of a second; with a minute a machine that is slow and busy passes, too.
 func TestHostilePages(t *testing.T) {
+	t.Parallel()
 	many := strings.Repeat("x<p>", 10_000)
 	for _, c := range []struct{ name, html string }{
 		{"quotes in quotes", strings.Repeat("<blockquote>", 400) + many},

@@ -12,7 +12,7 @@ import (
 // BenchmarkEvaluate is Runtime.evaluate on as many connections at once, each
 // with a page of its own: directly, and over one WebSocket.
 func BenchmarkEvaluate(b *testing.B) {
-	url, _ := chrometest.Start(b)
+	url, _ := chrometest.StartShell(b)
 	shared := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
 	b.Cleanup(shared.Close)
 	for _, x := range []struct {

@@ -19,7 +19,7 @@ import (
 // that sees what is left of it.
 func real(t *testing.T) (*Browser, *cdp.Conn) {
 	t.Helper()
-	url, _ := chrometest.Start(t)
+	url, _ := chrometest.StartShell(t)
 	b := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
 	t.Cleanup(b.Close)
 	beside, err := cdp.Dial(t.Context(), url, func(cdp.Event) {})
@@ -103,6 +103,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // Chrome frees what it keeps for a connection when that ends, and nothing of
 // another one.
 func TestChromeFreesConnections(t *testing.T) {
+	t.Parallel()
 	b, beside := real(t)
 	one, two := dial(t, b, ""), dial(t, b, "")
 	mine, others := one.newContext(), two.newContext()
@@ -128,6 +129,7 @@ func TestChromeFreesConnections(t *testing.T) {
 // A target that waits for a client resumes when that is gone, and new ones wait
 // no more.
 func TestChromeResumesTargets(t *testing.T) {
+	t.Parallel()
 	b, beside := real(t)
 	p := dial(t, b, "")
 	p.call("", "Target.setAutoAttach", `{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}`)
@@ -174,7 +176,8 @@ func TestChromeResumesTargets(t *testing.T) {
 
 // A connection to a page works as one of Chrome's, up to the end of the page.
 func TestChromePage(t *testing.T) {
-	url, _ := chrometest.Start(t)
+	t.Parallel()
+	url, _ := chrometest.StartShell(t)
 	b := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
 	t.Cleanup(b.Close)
 	p := dial(t, b, "")
@@ -225,7 +228,8 @@ func (p *peer) rest() (all string) {
 // that nobody sees the difference; and a command that meets the end of its
 // session is answered or the end is told.
 func TestChromeSessionNotFound(t *testing.T) {
-	url, _ := chrometest.Start(t)
+	t.Parallel()
+	url, _ := chrometest.StartShell(t)
 	conn, err := websocket.Dial(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -250,6 +254,7 @@ func TestChromeSessionNotFound(t *testing.T) {
 // Results of 20 MB of several pages at once arrive whole and in order, and short
 // ones of another page are not held up for long.
 func TestChromeLargeResults(t *testing.T) {
+	t.Parallel()
 	b, _ := real(t)
 	var work sync.WaitGroup
 	for range 3 {

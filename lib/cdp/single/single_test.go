@@ -20,6 +20,7 @@ import (
 
 // Clients see their messages as on a connection of their own, over one.
 func TestConnectionsShareOne(t *testing.T) {
+	t.Parallel()
 	c, b := newChrome(t)
 	var all sync.WaitGroup
 	for n := range 20 {
@@ -46,6 +47,7 @@ func TestConnectionsShareOne(t *testing.T) {
 
 // A connection has the CDP sessions that it began, and no others.
 func TestSessionsOfOthers(t *testing.T) {
+	t.Parallel()
 	_, b := newChrome(t)
 	owner, other := dial(t, b, ""), dial(t, b, "")
 	owner.say(`{"id":1,"method":"Target.attachToTarget","params":{"targetId":"a","flatten":true}}`)
@@ -92,6 +94,7 @@ func TestSessionsOfOthers(t *testing.T) {
 
 // The end of a client ends its session, and no other client.
 func TestClientsEnd(t *testing.T) {
+	t.Parallel()
 	c, b := newChrome(t)
 	one, two := dial(t, b, ""), dial(t, b, "")
 	one.ask(`{"id":1,"method":"Fake.echo"}`)
@@ -120,6 +123,7 @@ func TestClientsEnd(t *testing.T) {
 // Chrome may end a session, such as that with a page that is closed, or the
 // WebSocket.
 func TestBrowserEnds(t *testing.T) {
+	t.Parallel()
 	c, b := newChrome(t)
 	page, whole := dial(t, b, "page"), dial(t, b, "")
 	c.say(`{"method":"Target.detachedFromTarget","params":{"sessionId":"00000000000000000000000000000001"}}`)
@@ -183,6 +187,7 @@ func TestRefusals(t *testing.T) {
 
 // Who waits leaves; the question stays, and its answer counts for the next.
 func TestQuestionOutlivesClient(t *testing.T) {
+	t.Parallel()
 	c, _ := newChrome(t)
 	allow := make(chan struct{})
 	b := New(func(ctx context.Context) (*websocket.Conn, error) {
@@ -206,6 +211,7 @@ func TestQuestionOutlivesClient(t *testing.T) {
 // Large messages keep their place, and a client that does not read them is
 // dropped; the others go on.
 func TestLargeMessages(t *testing.T) {
+	t.Parallel()
 	_, b := newChrome(t)
 	deaf, reader, other := dial(t, b, ""), dial(t, b, ""), dial(t, b, "")
 	length := func(i int) int { // less than maxUnread in all: a slow reader is not dropped
@@ -241,6 +247,7 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func TestSessionOf(t *testing.T) {
+	t.Parallel()
 	long := `{"id":1,"a":"` + strings.Repeat("x", 200) + `","b":1}`
 	for message, want := range map[string][2]string{
 		long:                                        {"", long},

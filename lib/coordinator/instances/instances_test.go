@@ -27,7 +27,7 @@ func write(t *testing.T, path, text string) {
 // newSet returns a set for a user whose home directory is new and short.
 func newSet(t *testing.T) *Set {
 	t.Helper()
-	home, err := os.MkdirTemp("/tmp", "bt-")
+	home, err := os.MkdirTemp("", "b")
 	if err != nil {
 		t.Fatal(err)
 	}

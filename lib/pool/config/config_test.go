@@ -270,7 +270,7 @@ func TestProblems(t *testing.T) {
 		!strings.Contains(e.Problems[0].What, `"main" is not a valid pool name: did you mean MAIN?`) {
 		t.Error(err)
 	}
-	if _, err := Load("/nonexistent/pool.toml", nil); err == nil ||
+	if _, err := Load(t.TempDir()+"/pool.toml", nil); err == nil ||
 		!strings.Contains(err.Error(), "cannot read the configuration: no such file") {
 		t.Error(err)
 	}

@@ -50,7 +50,7 @@ func list(t *testing.T, store *state.Store, p state.PoolService) {
 // Every program finds the same service: the only shared one that is running,
 // whatever else is listed.
 func TestRunningPools(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "bt-")
+	dir, err := os.MkdirTemp("", "b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,9 +98,9 @@ func TestParseIsFast(t *testing.T) {
 		t.Errorf("a small message allocates %v times", n)
 	}
 	for name, params := range map[string]string{
-		"text":    `{"a":"` + strings.Repeat(`\"`, 4<<20) + `"}`,
-		"slashes": `{"a":"` + strings.Repeat(`\\`, 4<<20) + `"}`,
-		"names":   `{` + strings.Repeat(`"a":1,`, 1<<20) + `"b":1}`,
+		"text":    `{"a":"` + strings.Repeat(`\"`, 1<<18) + `"}`,
+		"slashes": `{"a":"` + strings.Repeat(`\\`, 1<<18) + `"}`,
+		"names":   `{` + strings.Repeat(`"a":1,`, 1<<16) + `"b":1}`,
 	} {
 		for _, method := range []string{"Runtime.evaluate", "Storage.setCookies"} {
 			b := bytes.Replace(message(params), []byte("Runtime.evaluate"), []byte(method), 1)

@@ -39,6 +39,7 @@ func listed(t *testing.T, g *Registry, name string) Info {
 }
 
 func TestHibernatedSessionComesBack(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)
@@ -70,6 +71,7 @@ func TestHibernatedSessionComesBack(t *testing.T) {
 }
 
 func TestHibernatedSessionsAreNotCounted(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		for _, name := range []string{"a", "b", "c"} {
 			_, done := use(t, g, Key{Name: name})
@@ -93,6 +95,7 @@ func TestHibernatedSessionsAreNotCounted(t *testing.T) {
 }
 
 func TestHibernatedSessionsEnd(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		for _, name := range []string{"a", "b"} {
 			_, done := use(t, g, Key{Name: name})
@@ -113,6 +116,7 @@ func TestHibernatedSessionsEnd(t *testing.T) {
 }
 
 func TestConnectionDuringHibernation(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		f.saves = 5 * time.Second
 		s, done := use(t, g, Key{Name: "a"})
@@ -133,6 +137,7 @@ func TestConnectionDuringHibernation(t *testing.T) {
 
 // A client that comes and leaves while its session is saved may have changed it.
 func TestVisitDuringHibernation(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		f.saves = 5 * time.Second
 		s, done := use(t, g, Key{Name: "a"})
@@ -154,6 +159,7 @@ func TestVisitDuringHibernation(t *testing.T) {
 
 // An open connection is not use, but its end leaves time for another one.
 func TestConnectionWithoutUse(t *testing.T) {
+	t.Parallel()
 	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)

@@ -95,6 +95,7 @@ func sleep(d time.Duration) {
 }
 
 func TestOneCreationHoweverManyWait(t *testing.T) {
+	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		got := make(chan session, 5)
 		for range 5 {
@@ -119,6 +120,7 @@ func TestOneCreationHoweverManyWait(t *testing.T) {
 }
 
 func TestNewSessionsAreNew(t *testing.T) {
+	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		g.Defaults.TabLimit = 7
 		e, err := g.use(t.Context(), Key{Name: "a"}, &Settings{TabLimit: 1})
@@ -140,6 +142,7 @@ func TestNewSessionsAreNew(t *testing.T) {
 }
 
 func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
+	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(50 * time.Second)
@@ -163,6 +166,7 @@ func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
 
 // A session that is held ends with its holder, whenever it was used last.
 func TestHeldSessionsEndWithTheirHolder(t *testing.T) {
+	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		release, err := g.Hold("a")
 		if err != nil || len(f.made) != 0 {
@@ -222,6 +226,7 @@ func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
 }
 
 func TestNoMoreSessionsThanAllowed(t *testing.T) {
+	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		for i := range 3 {
 			_, done := use(t, g, Key{Name: fmt.Sprint(i)})
@@ -293,6 +298,7 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a", "A.b_c-9", strings.Repeat("x", 64), "..."} {
 		if err := CheckName(name); err != nil {
 			t.Error(err)

@@ -19,7 +19,7 @@ import (
 // openChrome starts a Chromium for the test and opens it.
 func openChrome(t *testing.T) *virtual.Browser {
 	t.Helper()
-	url, _ := chrometest.Start(t)
+	url, _ := chrometest.StartShell(t)
 	b, err := virtual.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +91,7 @@ func dial(t *testing.T, url, command string) (*websocket.Conn, string) {
 }
 
 func TestSessionsAddresses(t *testing.T) {
+	t.Parallel()
 	g, at := serve(t)
 	var v map[string]string
 	get(t, "GET", at+"/session/a/json/version/", &v)
@@ -174,6 +175,7 @@ func names(g *Registry) string {
 }
 
 func TestAnonymousAddresses(t *testing.T) {
+	t.Parallel()
 	g, at := serve(t)
 	var v, w map[string]string
 	get(t, "GET", at+"/json/version", &v)
