@@ -9,7 +9,7 @@ TAGS     = urfave_cli_no_docs
 export CGO_ENABLED ?= 0
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo deps test fuzz bench install lint clean
+.PHONY: help build windows demo deps test cover fuzz bench install lint cross clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -28,8 +28,11 @@ demo: build ## find a browser, launch it, ask it for its version, stop it
 deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
 
-test: build deps ## install what the tests need and run them, on real browsers; LONG=1: all
-	@scripts/test
+test: deps ## install what the tests need and run them, on real browsers; LONG=1: all; RACE=1
+	@$(GO) run -tags $(TAGS) ./scripts/suite
+
+cover: deps ## the coverage of each package by the tests, programs included
+	@COVER=1 $(GO) run -tags $(TAGS) ./scripts/suite
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz
@@ -37,9 +40,14 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 bench: build deps ## measure against peers, one table
 	@scripts/bench/run
 
-lint: ## formatting, lengths of lines, vet on three systems, scripts, man pages, completions
+lint: ## formatting, lengths of lines, vet, scripts, man pages, completions
 	@scripts/install-deps lint
 	@scripts/lint
+
+cross: ## build and vet for macOS and Windows
+	@for os in darwin windows; do \
+	  GOOS=$$os $(GO) vet -trimpath -tags $(TAGS) ./... || exit 1; \
+	done
 
 # A user's units go where systemd looks with PREFIX=/usr, /usr/local and ~/.local:
 # in the last one it looks in no lib/systemd/user.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"btools/lib/cmdtest"
 )
 
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
@@ -21,7 +23,8 @@ var examples = regexp.MustCompile(`(?m)^\.Dl .*`)
 
 // Pages and completions name exactly the flags that the programs have.
 func TestDocumentsNameTheFlags(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := cmdtest.New(t)
 	for p, commands := range map[string][]string{
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
 		"bproxy": {"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch",
@@ -30,9 +33,9 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			"watch", "state", "downloads"},
 		"bmcp": {"config"},
 	} {
-		help := w.run(p, "--help").out
+		help := w.Run(p, "--help").Out
 		for _, c := range commands {
-			help += w.run(p, c, "--help").out
+			help += w.Run(p, c, "--help").Out
 		}
 		var has []string
 		common := false // whose lines name many
@@ -52,7 +55,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			}
 		}
 		read := func(path string) string {
-			b, err := os.ReadFile("../" + path)
+			b, err := os.ReadFile(cmdtest.Root + "/" + path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,8 +91,9 @@ var readsVariable = regexp.MustCompile(`(?:[gG]etenv\(|EnvVars: +\[\]string\{|\.
 // The ENVIRONMENT of a program's page, or that of btools(7), has each variable
 // that the program reads.
 func TestDocumentsNameTheVariables(t *testing.T) {
+	t.Parallel()
 	section := func(page string) string {
-		b, err := os.ReadFile("../man/" + page)
+		b, err := os.ReadFile(cmdtest.Root + "/man/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,11 +124,12 @@ func TestDocumentsNameTheVariables(t *testing.T) {
 
 // Bash offers the instances that run.
 func TestCompletionOfInstances(t *testing.T) {
-	w := newWorld(t)
-	x := parse(t, w.fake(""))
+	t.Parallel()
+	w := cmdtest.New(t)
+	x := cmdtest.Parse(t, w.Fake(""))
 	script := `source ../completions/bash/blaunch; COMP_WORDS=(blaunch stop inst); COMP_CWORD=2; _blaunch
 		echo "${COMPREPLY[@]}"`
-	if r := w.run("bash", "-c", script); strings.TrimSpace(r.out) != x.Instance.ID {
+	if r := w.Run("bash", "-c", script); strings.TrimSpace(r.Out) != x.Instance.ID {
 		t.Errorf("%+v", r)
 	}
 }
@@ -151,7 +156,7 @@ end`,
 	"zsh": `export OUT=$TMPDIR/offers OFFER=${(F)@} ZDOTDIR=$TMPDIR/zsh
 mkdir -p $ZDOTDIR && : >$OUT && cat >$ZDOTDIR/.zshrc <<'END'
 fpath=($PWD/../completions/zsh $fpath)
-autoload -Uz compinit && compinit -D -u
+autoload -Uz compinit && compinit -u -d $TMPDIR/zcompdump
 compadd() {
 	local -a added
 	if [[ ${@[1,(i)(-|--)]} != *-[OAD]\ * ]]; then
@@ -176,18 +181,18 @@ cat $OUT`,
 
 // offers checks what each shell offers at the end of command lines, flags
 // aside, which are another test's.
-func (w *world) offers(lines map[string][]string) {
-	w.t.Helper()
+func offers(w *cmdtest.World, lines map[string][]string) {
+	w.T.Helper()
 	for shell, script := range offering {
 		if _, err := exec.LookPath(shell); err != nil {
-			w.t.Logf("not tested: %v", err)
+			w.T.Logf("not tested: %v", err)
 			continue
 		}
 		order := slices.Sorted(maps.Keys(lines))
-		r := w.run(shell, append([]string{"-c", script, shell}, order...)...)
-		got := strings.Split(r.out, "=\n")
-		if r.code != 0 || r.err != "" || len(got) != len(order)+1 {
-			w.t.Fatalf("%s: %+v", shell, r)
+		r := w.Run(shell, append([]string{"-c", script, shell}, order...)...)
+		got := strings.Split(r.Out, "=\n")
+		if r.Code != 0 || r.Err != "" || len(got) != len(order)+1 {
+			w.T.Fatalf("%s: %+v", shell, r)
 		}
 		for n, line := range order {
 			want := lines[line]
@@ -197,7 +202,7 @@ func (w *world) offers(lines map[string][]string) {
 			slices.Sort(have)
 			slices.Sort(want)
 			if !slices.Equal(have, want) {
-				w.t.Errorf("%s: %q offers %q, not %q", shell, line, have, want)
+				w.T.Errorf("%s: %q offers %q, not %q", shell, line, have, want)
 			}
 		}
 	}
@@ -206,18 +211,19 @@ func (w *world) offers(lines map[string][]string) {
 // Behind -- it is the command's turn. Commands are offered where they may
 // stand: not all that there are, and no words of the shell.
 func TestCompletionOfCommands(t *testing.T) {
-	w := newWorld(t)
-	os.WriteFile(w.dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
-	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
+	t.Parallel()
+	w := cmdtest.New(t)
+	os.WriteFile(w.Dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
+	w.Env = append(slices.Clone(w.Env), "PATH="+w.Dir+":"+os.Getenv("PATH")+":"+cmdtest.Bin)
 	mine := []string{"mycommand"}
-	w.offers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
+	offers(w, map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
 		"bmcp --eager -- mycomm": mine})
 	for line, want := range map[string]string{"bmcp --mcp ": "builtin @playwright/mcp chrome-devtools-mcp ",
 		"bmcp --mcp mycomm": "mycommand ", "bmcp --mcp whil": "", "bproxy --launch ": "",
 		"bproxy --launch mycomm": "mycommand "} {
-		r := w.run("bash", "-c", offering["bash"], "bash", line)
-		if got := strings.ReplaceAll(strings.TrimSuffix(r.out, "=\n"), "\n", " "); got != want || r.err != "" {
-			t.Errorf("%q offers %q, not %q (%s)", line, got, want, r.err)
+		r := w.Run("bash", "-c", offering["bash"], "bash", line)
+		if got := strings.ReplaceAll(strings.TrimSuffix(r.Out, "=\n"), "\n", " "); got != want || r.Err != "" {
+			t.Errorf("%q offers %q, not %q (%s)", line, got, want, r.Err)
 		}
 	}
 }
@@ -225,11 +231,11 @@ func TestCompletionOfCommands(t *testing.T) {
 // Bash, zsh and fish offer what a running service has, and start none.
 func TestCompletionOfPools(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	p := w.pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
+	w := cmdtest.New(t)
+	p := w.Pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
 		"_B__0_ALIAS=it's $(touch hacked)")
-	offers := w.offers
-	a, b := p.lease("--instance", "second").Lease.ID, p.lease("B").Lease.ID
+	offers := func(lines map[string][]string) { offers(w, lines) }
+	a, b := p.Lease("--instance", "second").Lease.ID, p.Lease("B").Lease.ID
 	odd := "it's $(touch hacked)"
 	offers(map[string][]string{
 		"bpool status ": {"A", "B"}, "bpool drain --off ": {"A", "B"}, "bpool scale ": {"A", "B"},
@@ -248,50 +254,50 @@ func TestCompletionOfPools(t *testing.T) {
 		"bpool renew ": {a, b}, "bpool renew " + a + " ": nil,
 		"bpool release lease_": {a, b}, "bpool release " + a + " lease_": {b},
 
-		"bpool status --socket " + p.sock + " ": {"A", "B"}, "bpool renew --socket=" + p.sock + " ": {a, b},
-		"bpool status --socket " + w.dir + "/none.sock ": nil, "bpool lease --socket=/ --instance ": nil,
+		"bpool status --socket " + p.Socket + " ": {"A", "B"}, "bpool renew --socket=" + p.Socket + " ": {a, b},
+		"bpool status --socket " + w.Dir + "/none.sock ": nil, "bpool lease --socket=/ --instance ": nil,
 	})
 	// After -- it is the command's turn, and names come before options.
-	os.WriteFile(w.dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
-	path := w.env
-	w.env = append(slices.Clone(w.env), "PATH="+w.dir+":"+os.Getenv("PATH")+":"+bin)
+	os.WriteFile(w.Dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
+	path := w.Env
+	w.Env = append(slices.Clone(w.Env), "PATH="+w.Dir+":"+os.Getenv("PATH")+":"+cmdtest.Bin)
 	offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"},
 		"bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
-	w.env = path
-	r := w.run("bash", "-c",
+	w.Env = path
+	r := w.Run("bash", "-c",
 		`source ../completions/bash/bpool; for w in "" -; do COMP_WORDS=(bpool lease "$w") COMP_CWORD=2 COMPREPLY=()
 		_bpool; echo "${COMPREPLY[@]}"; done`)
-	if names, flags, _ := strings.Cut(r.out, "\n"); names != "A B" || !strings.HasPrefix(flags, "--socket ") {
+	if names, flags, _ := strings.Cut(r.Out, "\n"); names != "A B" || !strings.HasPrefix(flags, "--socket ") {
 		t.Errorf("%+v, want the pools without a word, and the flags after -", r)
 	}
 	if _, err := os.Stat("hacked"); err == nil {
 		t.Error("an alias is executed")
 		os.Remove("hacked")
 	}
-	if s := p.status().Summary; s.Leased != 2 {
+	if s := p.Status().Summary; s.Leased != 2 {
 		t.Errorf("after the completions: %+v, want 2 leased as before", s)
 	}
 
 	// One beside another state file, and two of which neither is named.
 	other := *w
-	other.env = append(slices.Clone(w.env), "BTOOLS_STATE="+w.dir+"/other/state.json")
-	o := other.pool("LAUNCH=false", "_O_INSTANCES=1", "_O_IS_DEFAULT=1")
-	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": {"A", "B"}})
-	o.stop()
-	o = &pool{t: t, w: w, cmd: w.cmd("bpool", "serve", "--socket", w.dir+"/o")}
-	o.cmd.Env = append(o.cmd.Env, "PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__O_INSTANCES=1",
+	other.Env = append(slices.Clone(w.Env), "BTOOLS_STATE="+w.Dir+"/other/state.json")
+	o := other.Pool("LAUNCH=false", "_O_INSTANCES=1", "_O_IS_DEFAULT=1")
+	offers(map[string][]string{"bpool status --socket " + o.Socket + " ": {"O"}, "bpool status ": {"A", "B"}})
+	o.Stop()
+	o = &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--socket", w.Dir+"/o")}
+	o.Cmd.Env = append(o.Cmd.Env, "PW_MCP_PROXY_LAUNCH=false", "PW_MCP_PROXY__O_INSTANCES=1",
 		"PW_MCP_PROXY__O_IS_DEFAULT=1")
-	o.start()
-	offers(map[string][]string{"bpool status --socket " + o.sock + " ": {"O"}, "bpool status ": nil})
-	o.stop()
+	o.Start()
+	offers(map[string][]string{"bpool status --socket " + o.Socket + " ": {"O"}, "bpool status ": nil})
+	o.Stop()
 
 	// One that was killed, at whose socket systemd listens.
-	state, _ := os.ReadFile(w.dir + "/state/state.json")
-	p.stop()
-	if err := os.WriteFile(w.dir+"/state/state.json", state, 0o600); err != nil {
+	state, _ := os.ReadFile(w.Dir + "/state/state.json")
+	p.Stop()
+	if err := os.WriteFile(w.Dir+"/state/state.json", state, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", p.sock)
+	l, err := net.Listen("unix", p.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,12 +308,12 @@ func TestCompletionOfPools(t *testing.T) {
 			c.Close()
 		}
 	}()
-	offers(map[string][]string{"bpool status ": nil, "bpool renew --socket " + p.sock + " ": nil})
-	os.RemoveAll(w.dir + "/state")
+	offers(map[string][]string{"bpool status ": nil, "bpool renew --socket " + p.Socket + " ": nil})
+	os.RemoveAll(w.Dir + "/state")
 	offers(map[string][]string{
-		"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.sock + " ": nil,
+		"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.Socket + " ": nil,
 	})
-	if _, err := os.Stat(w.dir + "/state"); err == nil {
+	if _, err := os.Stat(w.Dir + "/state"); err == nil {
 		t.Error("a completion writes a state")
 	}
 }

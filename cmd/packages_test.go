@@ -1,19 +1,54 @@
 //go:build linux
 
+// Package cmd_test holds the project to its own order: what packages import and
+// link, what pages and completions name. The tests of a program are beside it.
 package cmd_test
 
 import (
+	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"btools/lib/cmdtest"
 )
+
+// golist is what go list prints of the programs' build, a line each.
+func golist(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-tags", "urfave_cli_no_docs"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// programs are the names of the programs, each of which has its lists.
+func programs(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, path := range golist(t, "./...") {
+		if name, ok := strings.CutPrefix(path, "btools/cmd/"); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for what, list := range map[string]map[string][]string{"modules": modules, "never": never} {
+		if have := slices.Sorted(maps.Keys(list)); !slices.Equal(have, names) {
+			t.Errorf("%s are of %v, the programs are %v", what, have, names)
+		}
+	}
+	return names
+}
 
 // Every package says what it is for.
 func TestPackages(t *testing.T) {
-	for _, line := range golist(t, "-f", "{{.ImportPath}}\t{{.Doc}}", "../...") {
-		if path, doc, _ := strings.Cut(line, "\t"); doc == "" && path != "btools/cmd" {
+	t.Parallel()
+	for _, line := range golist(t, "-f", "{{if .GoFiles}}{{.ImportPath}}\t{{.Doc}}{{end}}", "../...") {
+		if path, doc, _ := strings.Cut(line, "\t"); doc == "" && path != "" {
 			t.Errorf("package %s has no comment", path)
 		}
 	}
@@ -63,6 +98,7 @@ var never = map[string][]string{
 
 // A program links what it needs and nothing else.
 func TestLinkedPackages(t *testing.T) {
+	t.Parallel()
 	for _, program := range programs(t) {
 		var links []string
 		for _, line := range golist(t, "-deps", "-f", "{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}",
@@ -86,6 +122,7 @@ func TestLinkedPackages(t *testing.T) {
 // The command line is for commands: other packages give their errors an exit
 // code by lib/exit.
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, line := range golist(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "../lib/...") {
 		imports := strings.Fields(line)
 		name := strings.TrimPrefix(imports[0], "btools/lib/")
@@ -105,7 +142,8 @@ var mapped = regexp.MustCompile("(?m)^\\|[^|]*\\| ((?:`[a-z/]+` )+)\\|")
 
 // The map of lib/ has each package, after those that it imports.
 func TestMapOfLib(t *testing.T) {
-	text, err := os.ReadFile("../lib/README.md")
+	t.Parallel()
+	text, err := os.ReadFile(cmdtest.Root + "/lib/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

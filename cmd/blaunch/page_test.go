@@ -1,0 +1,46 @@
+//go:build linux
+
+package main_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// A page is really loaded over the network, and no part of the browser
+// crashes meanwhile.
+func TestPageLoads(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "<title>it is loaded</title>")
+	}))
+	defer site.Close()
+	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
+		w := cmdtest.New(t)
+		c := w.Cmd("blaunch", "--wait", "--log-level", "debug", "--browser", typ, "--url", site.URL)
+		var errs strings.Builder
+		c.Stderr = &errs
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmdtest.Until(t, "the page is loaded", func() bool {
+			r := w.Run("blaunch", "list", "-f", "instance.http_url")
+			if r.Out == "" {
+				return false
+			}
+			_, pages := cmdtest.Get(t, "GET", strings.TrimSpace(r.Out)+"/json/list")
+			return strings.Contains(pages, "it is loaded")
+		})
+		w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+		c.Wait()
+		if strings.Contains(errs.String(), "rash") {
+			t.Errorf("%s:\n%s", typ, errs.String())
+		}
+		w.Clean()
+	}
+}

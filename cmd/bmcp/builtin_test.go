@@ -1,0 +1,100 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// buttonSite serves pages with a button that says when it was clicked, and a link to
+// the next page.
+func buttonSite(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><title>%[1]s</title><h1>Page %[1]s</h1>
+			<button onclick="document.querySelector('output').textContent = 'clicked'">Go</button><output></output>
+			<a href="%[1]sx">next</a>`, r.URL.Path)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// bmcp and a browser are all that an agent needs: no Node.js, no other program on
+// PATH, no list of an earlier run, and no child process.
+func TestBuiltinAlone(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := buttonSite(t)
+	empty := w.Dir + "/empty"
+	os.Mkdir(empty, 0o755)
+	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell")
+	c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
+	m := w.Attach(c)
+	m.Greet("{}")
+	m.Lists("browser_navigate", "browser_snapshot", "browser_click", "coordinator_status")
+	for _, step := range []struct{ tool, args, want string }{
+		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
+		{"browser_click", `{"target":"text=Go"}`, "status"},
+		{"browser_evaluate", `{"function":"() => document.querySelector('output').textContent"}`, `"clicked"`},
+		{"browser_click", `{"element":"the link","target":"role=link"}`, "- Page URL: " + site + "/ax"},
+		{"browser_navigate_back", `{}`, "- Page Title: /a"},
+		// What an agent has not been given counts as changed, though it was searched.
+		{"browser_evaluate", `{"function":"() => { document.querySelector('output').textContent = 'unseen' }"}`, ""},
+		{"browser_find", `{"text":"Go"}`, "Lines that match: 1"},
+		{"browser_hover", `{"target":"h1"}`, "unseen"},
+		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
+		{"browser_navigate", `{"url":"about:blank"}`, "The page is empty."},
+		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
+	} {
+		if got := m.Tool(step.tool, step.args).Text(t); !strings.Contains(got, step.want) {
+			t.Errorf("%s: %s\nwant %s", step.tool, got, step.want)
+		}
+	}
+	for _, bad := range []struct{ tool, args, want string }{
+		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
+		{"browser_click", `{}`, "the argument target is missing"},
+		{"browser_click", `{"target":"e9999"}`, "take a new browser_snapshot"},
+		{"browser_click", `{"target":"f9e1"}`, "take a new browser_snapshot"},
+		{"browser_click", `{"target":"h1, button"}`, "matches 2 elements"},
+		{"browser_click", `{"target":"Go","button":"up"}`, "button must be one of left, right, middle"},
+		{"browser_resize", `{"width":0,"height":1}`, "width must be at least 1"},
+		{"browser_file_upload", `{"paths":["/etc/passwd"]}`, "may not be used"},
+		{"browser_handle_dialog", `{"accept":true}`, "no dialog is open"},
+	} {
+		r := m.Tool(bad.tool, bad.args).Tool(t)
+		if !r.IsError || !strings.Contains(r.Text(), bad.want) {
+			t.Errorf("%s %s: %s\nwant %s", bad.tool, bad.args, r.Text(), bad.want)
+		}
+	}
+	m.End()
+	w.Clean()
+}
+
+// Agents that work side by side each see a browser of their own.
+func TestBuiltinSessions(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := buttonSite(t)
+	m := w.StartMCP(nil, "--browser", "chrome-headless-shell")
+	m.Greet("{}")
+	for _, who := range []string{"a", "b"} {
+		m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+"/"+who, who)).Text(t)
+	}
+	for _, who := range []string{"b", "a"} {
+		got := m.Tool("browser_snapshot", fmt.Sprintf(`{"session_id":%q}`, who)).Text(t)
+		if !strings.Contains(got, "Page /"+who+`"`) {
+			t.Errorf("%s sees %s", who, got)
+		}
+	}
+	m.End()
+	w.Clean()
+}

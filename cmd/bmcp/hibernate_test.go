@@ -1,0 +1,95 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+func TestMCPHibernationFlags(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	for args, want := range map[string]string{
+		"--shared":                      "none of with --shared",
+		"--session-idle 10m":            "shorter than --session-idle (10m0s)",
+		"--idle 5m":                     "shorter than --idle (5m0s)",
+		"--browser webkit":              "launched by the child",
+		"--pool-config " + w.Dir + "/p": "bpool.toml(5)",
+	} {
+		w.Run("bmcp", append([]string{"--hibernate", "10m"}, strings.Fields(args)...)...).Wants(t, 64, want)
+	}
+	w.Run("bmcp", "--hibernate", "-1s").Wants(t, 64, "0 or more")
+}
+
+// The children of a browser that no call uses are stopped, so that it is
+// hibernated, and the next call gets it back and says so.
+func TestMCPHibernation(t *testing.T) {
+	t.Parallel()
+	clients := cmdtest.Clients(t) + "/node_modules/.bin"
+	const title = `"function":"() => document.title"`
+	for _, c := range []struct {
+		name, session, status string // the arguments that choose the browser, the tool that shows it
+		env, args             []string
+	}{
+		{"a session_id", `,"session_id":"agent"`, "coordinator_status", nil,
+			[]string{"--browser=chrome-headless-shell", "--hibernate=500ms", "--mcp=" + clients + "/playwright-mcp"}},
+		{"a session_id, tools of bmcp", `,"session_id":"agent"`, "coordinator_status", nil,
+			[]string{"--browser=chrome-headless-shell", "--hibernate=500ms"}},
+		{"an instance of a pool", "", "browser_pool_status",
+			[]string{"PW_MCP_PROXY__A_INSTANCES=1", "PW_MCP_PROXY_BROWSER=chrome-headless-shell",
+				"PW_MCP_PROXY_ISOLATION=context", "PW_MCP_PROXY_HIBERNATE=500ms"},
+			[]string{"--mcp=" + clients + "/playwright-mcp"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.name == "a session_id" {
+				cmdtest.Long(t) // the children of a pool are stopped in the same way
+			}
+			site := cmdtest.Members(t)
+			w := cmdtest.New(t)
+			m := w.StartMCP(append(c.env, "HOME="+w.Dir), c.args...)
+			m.Greet("{}")
+			m.Lists("browser_navigate")
+			call := func(tool, args string) *cmdtest.RPC { return m.Tool(tool, "{"+args+c.session+"}") }
+			const hibernated = `hibernated; its pages were reloaded`
+			shows := func(want string) {
+				t.Helper()
+				cmdtest.Until(t, want, func() bool {
+					return strings.Contains(call("browser_evaluate", title).Text(t),
+						want)
+				})
+			}
+			call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/login"))
+			shows("logged in")
+			r := call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/inbox"))
+			if strings.Contains(r.Line, hibernated) {
+				t.Errorf("a result of a browser that is in use says %s", r.Line)
+			}
+			for n := range 2 {
+				cmdtest.Until(t, "the browser is hibernated", func() bool {
+					text := strings.ReplaceAll(m.Tool(c.status, "{}").Text(t), " ", "")
+					return strings.Contains(text, `"hibernated":true`)
+				})
+				r := call("browser_evaluate", title)
+				if why := fmt.Sprint(r.Tool(t).Meta["btools/restored"]); !strings.Contains(r.Text(t), hibernated) ||
+					!strings.Contains(why, "had not been used for 500ms and was "+hibernated) {
+					t.Errorf("result %d does not say that the browser was hibernated: %s", n, r.Line)
+				}
+				if strings.Contains(r.Line, "btools/replaced") {
+					t.Errorf("result %d says that the browser was replaced: %s", n, r.Line)
+				}
+				shows("shows ann, s3cret-token, s3cret-key")
+			}
+			if r := call("browser_tabs", `"action":"list"`); !strings.Contains(r.Text(t), "/inbox") ||
+				strings.Contains(r.Text(t), hibernated) {
+				t.Errorf("got %s, want a tab at /inbox, and nothing of hibernation", r.Line)
+			}
+			m.End()
+			w.Clean()
+		})
+	}
+}

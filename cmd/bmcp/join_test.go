@@ -1,0 +1,222 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// The browser of an agent is one that has joined: each session_id has tabs of its
+// own, which close with the host, and the first result from the next browser says
+// that it is another one.
+func TestMCPOnAJoinedBrowser(t *testing.T) {
+	t.Parallel()
+	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	hub := w.Hub()
+	chrome, process := cmdtest.ChromiumWith(t, hub.Extension())
+	before := cmdtest.Tabs(t, chrome)
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	if names := m.Tools(); slices.Contains(names, "coordinator_launch_browser") ||
+		!slices.Contains(names, "coordinator_stop_browser") {
+		t.Errorf("the tools are %v", names)
+	}
+	for _, id := range []string{"", "one", "two"} {
+		args := fmt.Sprintf(`{"url":"%s/%s","session_id":%q}`, site, "x"+id, id)
+		if id == "" {
+			args = fmt.Sprintf(`{"url":"%s/x"}`, site)
+		}
+		if got := m.Tool("browser_navigate", args).Text(t); !strings.Contains(got, "of /x"+id) {
+			t.Errorf("session_id %q: %s", id, got)
+		}
+	}
+	for _, id := range []string{"one", "two"} {
+		got := m.Tool("browser_tabs", fmt.Sprintf(`{"action":"list","session_id":%q}`, id)).Text(t)
+		if !strings.Contains(got, "/x"+id) || strings.Count(got, site) != 1 {
+			t.Errorf("session_id %q has the tabs %s", id, got)
+		}
+	}
+	if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+3 {
+		t.Errorf("the user sees the tabs %v", got)
+	}
+	m.Tool("coordinator_stop_browser", `{"session_id":"two"}`)
+	cmdtest.Until(t, "the tab of a session_id is closed", func() bool {
+		return len(cmdtest.Tabs(t,
+			chrome)) == len(before)+2
+	})
+	if got := m.Tool("coordinator_status", "{}").Text(t); !strings.Contains(got, `"source":"extension"`) ||
+		!strings.Contains(got, `"session_id":"one"`) {
+		t.Errorf("the status is %s", got)
+	}
+
+	process.Signal(syscall.SIGKILL)
+	cmdtest.Until(t, "the browser has left", func() bool { return len(hub.Joined()) == 0 })
+	next, _ := cmdtest.ChromiumWith(t, hub.Extension())
+	before = cmdtest.Tabs(t, next)
+	r := m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/again"}`, site))
+	if got := r.Text(t); !strings.Contains(got, "of /again") || !strings.Contains(got, "the browser had left (") {
+		t.Errorf("the first result from the next browser is %s", got)
+	}
+	m.End()
+	cmdtest.Until(t, "the tabs of the host are closed", func() bool {
+		return slices.Equal(cmdtest.Tabs(t, next),
+			before)
+	})
+	hub.Stop()
+}
+
+// A host that is killed leaves no tabs.
+func TestMCPOnAJoinedBrowserKilled(t *testing.T) {
+	t.Parallel()
+	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	hub := w.Hub()
+	chrome, _ := cmdtest.ChromiumWith(t, hub.Extension())
+	before := cmdtest.Tabs(t, chrome)
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site))
+	if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+1 {
+		t.Errorf("the user sees the tabs %v", got)
+	}
+	m.Cmd.Process.Kill()
+	m.Wait()
+	cmdtest.Until(t, "the tabs of the host are closed", func() bool {
+		return slices.Equal(cmdtest.Tabs(t, chrome),
+			before)
+	})
+	hub.Stop()
+}
+
+// A child server gets the address of the browser, which stays the same.
+func TestMCPChildOnAJoinedBrowser(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	hub := w.Hub()
+	cmdtest.ChromiumWith(t, hub.Extension())
+	m := w.StartMCP(nil, "--extension", "--mcp", cmdtest.Bin+"/fakechild {ws_endpoint}")
+	m.Greet("{}")
+	if got := m.Tool("env", "{}").Text(t); !strings.Contains(got, "ws://"+hub.Addr+"/session/bmcp-") {
+		t.Errorf("the child was given %s", got)
+	}
+}
+
+// An agent leases a browser that joins from a pool. After that has left, the next
+// call leases another one, and says so.
+func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {
+	t.Parallel()
+	cmdtest.Long(t)
+	t.Parallel()
+	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	hub := w.Hub()
+	w.JoinedPool()
+	clients := cmdtest.Clients(t) + "/node_modules/.bin"
+	_, process := cmdtest.ChromiumWith(t, hub.Extension())
+	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", clients+"/playwright-mcp")
+	m.Greet("{}")
+	if got := m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site)).Text(t); !strings.Contains(got, "of /x") {
+		t.Errorf("a call on a leased browser is answered %s", got)
+	}
+	process.Signal(syscall.SIGKILL)
+	cmdtest.Until(t, "the browser has left", func() bool { return len(hub.Joined()) == 0 })
+	cmdtest.ChromiumWith(t, hub.Extension())
+	got := m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/again"}`, site)).Text(t)
+	if !strings.Contains(got, "of /again") || !strings.Contains(got, "had been ended") {
+		t.Errorf("the first call on the next browser is answered %s", got)
+	}
+	m.End()
+	hub.Stop()
+}
+
+// Without a browser a call says what the user has to do.
+func TestMCPWithoutAJoinedBrowser(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.Hub()
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	got := m.Tool("browser_snapshot", "{}").Text(t)
+	for _, want := range []string{"No browser has joined", "bproxy extension DIR", w.Dir + "/code"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("without a browser a call is answered %s", got)
+		}
+	}
+	if got := m.Tool("coordinator_status", "{}").Text(t); !strings.Contains(got, "No browser has joined") {
+		t.Errorf("the status is %s", got)
+	}
+}
+
+// bmcp runs a hub if none is running, and ends it.
+func TestMCPRunsItsHub(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.OwnHub()
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	id := m.StartTool("browser_snapshot", "{}")
+	cmdtest.Until(t, "bmcp runs a hub", func() bool { return w.Run("bproxy", "list").Out != "" })
+	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
+	cmdtest.ChromiumWith(t, w.Dir+"/extension")
+	if got := m.Answer(id).Text(t); !strings.Contains(got, "about:blank") {
+		t.Errorf("a call that has waited for a browser is answered %s", got)
+	}
+	m.End()
+	if got := w.Run("bproxy", "list").Out; got != "" {
+		t.Errorf("bmcp has left the hub %s", got)
+	}
+}
+
+// Programs that need a hub at once have one together. When the one that runs it
+// ends, another one takes its place, and the browser is back.
+func TestProgramsShareAHub(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.OwnHub()
+	p := w.JoinedPool("_P_INSTANCES=1")
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	id := m.StartTool("browser_snapshot", "{}")
+	cmdtest.Until(t, "both use a hub", func() bool {
+		return strings.Count(w.Run("bproxy", "list").Out, `"extension":true`) == 1
+	})
+	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
+	cmdtest.ChromiumWith(t, w.Dir+"/extension")
+	cmdtest.ChromiumWith(t, w.Dir+"/extension")
+	if got := m.Answer(id).Text(t); !strings.Contains(got, "about:blank") {
+		t.Errorf("a call of bmcp is answered %s", got)
+	}
+	cmdtest.Until(t, "the pool has a browser, too", func() bool { return p.States() == "healthy" })
+	p.Stop()
+	cmdtest.Until(t, "bmcp has a browser again", func() bool {
+		return strings.Contains(m.Tool("browser_snapshot", "{}").Text(t), "about:blank")
+	})
+	m.End()
+	if got := w.Run("bproxy", "list").Out; got != "" {
+		t.Errorf("somebody has left the hub %s", got)
+	}
+}
+
+func TestMCPExtensionRefuses(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	for flag, why := range map[string]string{
+		"--headless":         "is its user's",
+		"--browser=chrome":   "is its user's",
+		"--shared":           "is its user's",
+		"--idle=5m":          "is its user's",
+		"--hibernate=5m":     "is its user's",
+		"--max-browsers=2":   "is its user's",
+		"--upload-root=/":    "is its user's",
+		"--state=shop":       "the logins of its user",
+		"--pool":             "LAUNCH=extension makes a pool",
+		"--pool-config=/x":   "LAUNCH=extension makes a pool",
+		"--session-idle=-1s": "0 or more",
+	} {
+		w.Run("bmcp", "--extension", flag).Wants(t, 64, why)
+	}
+}

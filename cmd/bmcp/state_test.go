@@ -1,0 +1,38 @@
+//go:build linux
+
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+func TestMCPStates(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := cmdtest.Members(t)
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
+	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"sid","value":"s3cret-cookie","url":"`+site+`"}],
+		"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"s3cret-token"}]}]}`)
+	w.Run("bproxy", "state", "import", w.Dir+"/ann.json").Wants(t, 0, "")
+	for args, want := range map[string]string{"--shared": "none with --shared",
+		"--profile p": "the place of the profile", "--browser firefox": "based on Chromium"} {
+		w.Run("bmcp", append([]string{"--state", "ann"}, strings.Fields(args)...)...).Wants(t, 64, want)
+	}
+	w.Run("bmcp", "--state", "nobody").Wants(t, 69, `there is no state "nobody"`)
+	clients := cmdtest.Clients(t) + "/node_modules/.bin"
+	w.Shared("_A_INSTANCES=1")
+	for _, kind := range []string{"--browser=chrome-headless-shell", "--pool"} {
+		m := w.StartMCP([]string{"HOME=" + w.Dir}, kind, "--state", "ann", "--mcp", clients+"/playwright-mcp")
+		m.Greet("{}")
+		m.Lists("browser_navigate")
+		m.Tool("browser_navigate", `{"url":"`+site+`"}`)
+		const want = "shows ann, s3cret-token, nothing"
+		cmdtest.Until(t, kind+" "+want, func() bool {
+			return strings.Contains(m.Tool("browser_evaluate", `{"function":"() => document.title"}`).Line, want)
+		})
+		m.End()
+	}
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// An agent saves the login of its session, and sees of logins no value.
+func TestMCPStatesOfAgents(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := cmdtest.Members(t)
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
+	w.Shared("_A_INSTANCES=1")
+	const tool = "browser_state"
+	for i, kind := range []string{"--headless", "--pool"} {
+		name := fmt.Sprint("login-", i)
+		t.Run(kind, func(t *testing.T) {
+			m := w.Builtin(kind)
+			m.Refused("name is missing", tool, `{"action":"save"}`)
+			m.Refused("not the name of a state", tool, `{"action":"save","name":"../x"}`)
+			m.Did("browser_navigate", `{"url":"%s/login"}`, site)
+			m.Title("logged in")
+			var said strings.Builder
+			keep := func(r cmdtest.ToolResult) string {
+				said.WriteString(r.Text())
+				return r.Text()
+			}
+			want := `Saved the login "` + name + `": 1 cookies of 127.0.0.1, storage of ` + site
+			if r := keep(m.Did(tool, `{"action":"save","name":%q}`, name)); !strings.Contains(r, want) {
+				t.Errorf("%s, want %s", r, want)
+			}
+			m.Refused("overwrite replaces it", tool, `{"action":"save","name":%q}`, name)
+			keep(m.Did(tool, `{"action":"save","name":%q,"overwrite":true}`, name))
+			want = "- " + name + ": 1 cookies of 127.0.0.1"
+			if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, want) || strings.Contains(r, "other") {
+				t.Errorf("%s, want %s", r, want)
+			}
+			if kind != "--pool" { // another session has another login
+				keep(m.Did(tool, `{"action":"save","name":"other","session_id":"b"}`))
+				if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, "- other: 0 cookies, saved at") {
+					t.Errorf("%s", r)
+				}
+			}
+			if strings.Contains(said.String(), "s3cret") {
+				t.Errorf("a value is shown: %s", said.String())
+			}
+			m.End()
+			m = w.Builtin(kind, "--state", name)
+			m.Did("browser_navigate", `{"url":%q}`, site)
+			m.Title("shows ann, s3cret-token, s3cret-key")
+			m.End()
+			w.Run("bproxy", "state", "delete", "other")
+		})
+	}
+	t.Run("shared", func(t *testing.T) {
+		m := w.Builtin("--headless", "--shared")
+		m.Refused("not a session of its own", tool, `{"action":"save","name":"x"}`)
+		m.Did(tool, `{"action":"list"}`)
+		m.End()
+	})
+}

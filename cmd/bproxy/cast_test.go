@@ -1,0 +1,186 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"image/jpeg"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"btools/lib/cmdtest"
+	"btools/lib/jsonrpc"
+)
+
+// frames returns the frames of a recording, each of which must be whole.
+func frames(t *testing.T, path string) (n int) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := multipart.NewReader(bufio.NewReader(bytes.NewReader(append(b, "--frame--\r\n"...))), "frame")
+	for {
+		p, err := parts.NextRawPart()
+		if err == io.EOF {
+			return n
+		}
+		if err != nil {
+			t.Fatalf("%s, after %d frames: %v", path, n, err)
+		}
+		image, err := io.ReadAll(p)
+		if err == nil {
+			_, err = jpeg.Decode(bytes.NewReader(image))
+		}
+		if h := textproto.MIMEHeader(p.Header); err != nil || h.Get("Content-Length") != fmt.Sprint(len(image)) ||
+			h.Get("X-Timestamp") == "" {
+			t.Fatalf("%s, frame %d: %v, %v", path, n, err, h)
+		}
+		n++
+	}
+}
+
+// A recording of a page that moves: its frames are whole however it ends, and
+// the page and its client notice nothing.
+func TestCast(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `<!doctype html><title>moves</title><h1>0</h1><script>
+			let n = 0, resized = 0;
+			setInterval(() => { document.querySelector("h1").textContent = ++n }, 20);
+			onresize = () => resized++;
+			const state = () => [innerWidth, innerHeight, devicePixelRatio, resized, document.visibilityState,
+				document.hasFocus()].join()</script>`)
+	}))
+	t.Cleanup(site.Close)
+	w := cmdtest.New(t)
+	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy --isolate is running")
+	p := w.Proxy("--isolate")
+	session := "ws://" + p.Addr + "/session/one/devtools/browser/one"
+	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, `no named session "one"`)
+	c := cmdtest.Dial(t, session)
+	id := jsonrpc.GetString([]byte(c.Ask("Target.createTarget", `{"url":"`+site.URL+`"}`)), "result", "targetId")
+	page := cmdtest.Dial(t, "ws://"+p.Addr+"/session/one/devtools/page/"+id)
+	state := func() string {
+		got := page.Ask("Runtime.evaluate", `{"expression":"state()"}`)
+		return jsonrpc.GetString([]byte(got), "result", "result", "value")
+	}
+	cmdtest.Until(t, "the page is loaded", func() bool { return strings.Contains(state(), "true") })
+	before, targets := state(), c.Ask("Target.getTargets", `{}`)
+	count := func() int { return strings.Count(c.Ask("Target.getTargets", `{}`), `"targetId"`) }
+	pages := strings.Count(targets, `"targetId"`)
+	start := func(t *testing.T, args ...string) *exec.Cmd {
+		t.Helper()
+		cmd := w.Cmd("bproxy", append([]string{"cast"}, args...)...)
+		cmd.Stderr = &cmdtest.SyncBuffer{}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	said := func(cmd *exec.Cmd) string { return cmd.Stderr.(*cmdtest.SyncBuffer).String() }
+	recorded := func(path string, n int) func() bool {
+		return func() bool {
+			b, _ := os.ReadFile(path)
+			return bytes.Count(b, []byte("--frame\r\n")) >= n
+		}
+	}
+	t.Run("until it is interrupted, at the default pace, unseen by the page", func(t *testing.T) {
+		file := w.Dir + "/a.mjpeg"
+		began := time.Now()
+		cast := start(t, "one", file)
+		cmdtest.Until(t, "there are frames", recorded(file, 6))
+		if got, n := state(), count(); got != before || n != pages {
+			t.Errorf("while it is recorded, the page is %s and not %s, and there are %d targets, not %d", got, before,
+				n,
+				pages)
+		}
+		cast.Process.Signal(syscall.SIGINT)
+		if err := cast.Wait(); err != nil {
+			t.Errorf("interrupted: %v, %s", err, said(cast))
+		}
+		if n, most := frames(t, file), int(time.Since(began).Seconds()*5)+2; n < 6 || n > most {
+			t.Errorf("%d frames in %v, want 6 to %d", n, time.Since(began), most)
+		}
+		if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
+			t.Errorf("the recording has the mode %v, want 0600", info.Mode())
+		}
+
+	})
+	t.Run("of a given length, into a directory", func(t *testing.T) {
+		dir := w.Dir + "/frames"
+		w.Run("bproxy", "cast", "one", "--page", id, "--fps", "2", "--duration", "2s", dir).Wants(t, 0, "frames in")
+		list, _ := os.ReadFile(dir + "/frames.ffconcat")
+		images, _ := filepath.Glob(dir + "/*.jpg")
+		if n := len(images); n == 0 || n > 6 || strings.Count(string(list), "\nfile ") != n ||
+			strings.Count(string(list), "\nduration ") != n {
+			t.Errorf("%v, want 1 to 6 images, all in the list\n%s", images, list)
+		}
+		for _, path := range images {
+			b, _ := os.ReadFile(path)
+			if _, err := jpeg.Decode(bytes.NewReader(b)); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		w.Run("bproxy", "cast", "one", dir).Wants(t, 1, "already has a recording")
+
+	})
+	t.Run("of a browser without sessions, and on a full disk", func(t *testing.T) {
+		alone := w.Proxy("--target", p.URL+"/session/one")
+		port := strings.TrimPrefix(alone.Addr, "127.0.0.1:")
+		w.Run("bproxy", "cast", "--port", port, "--duration", "1s", w.Dir+"/b.mjpeg").Wants(t, 0, "frames in")
+		if frames(t, w.Dir+"/b.mjpeg") == 0 {
+			t.Error("no frames of a browser without sessions")
+		}
+		os.Symlink("/dev/full", w.Dir+"/full.mjpeg")
+		w.Run("bproxy", "cast", "--port", port, w.Dir+"/full.mjpeg").Wants(t, 1, "no space left")
+		alone.Stop()
+
+	})
+	t.Run("of one of several pages, which goes elsewhere and is closed", func(t *testing.T) {
+		c.Ask("Target.createTarget", `{"url":"`+site.URL+`/2"}`)
+		w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 64, "several pages; choose one with --page:\n  ")
+		w.Run("bproxy", "cast", "one", "--page", "x", w.Dir+"/x.mjpeg").Wants(t, 69, "no page x; there are:\n  ")
+		if _, err := os.Stat(w.Dir + "/x.mjpeg"); err == nil {
+			t.Error("a recording that did not begin has a file")
+		}
+		file := w.Dir + "/c.mjpeg"
+		cast := start(t, "one", "--page", id, file)
+		cmdtest.Until(t, "there are frames", recorded(file, 2))
+		n := frames(t, file)
+		page.Ask("Page.navigate", `{"url":"`+strings.Replace(site.URL, "127.0.0.1", "localhost", 1)+`"}`)
+		cmdtest.Until(t, "there are frames of another site", recorded(file, n+8))
+		c.Ask("Target.closeTarget", `{"targetId":"`+id+`"}`)
+		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "ended with the page") {
+			t.Errorf("after the end of its page: %v, %s", err, said(cast))
+		}
+		frames(t, file)
+
+	})
+	t.Run("until the session ends", func(t *testing.T) {
+		file := w.Dir + "/d.mjpeg"
+		cast := start(t, "one", file)
+		cmdtest.Until(t, "there are frames", recorded(file, 1))
+		w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
+		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "the session has ended") {
+			t.Errorf("after the end of its session: %v, %s", err, said(cast))
+		}
+		frames(t, file)
+	})
+	w.Run("bproxy", "cast", "one").Wants(t, 64, "has sessions: name one")
+	w.Run("bproxy", "cast", "one", "--fps", "0", "x").Wants(t, 64, "1 to 60")
+	p.Stop()
+	w.Clean()
+}

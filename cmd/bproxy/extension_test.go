@@ -1,0 +1,252 @@
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"btools/lib/cmdtest"
+	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
+)
+
+// The hub is killed and started again: what clients had opened is closed, and
+// the browser comes back with its ID.
+func TestExtensionHubDies(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p, chrome, _, j := w.WithJoined()
+	before := cmdtest.Tabs(t, chrome)
+	c := cmdtest.Dial(t, j.Instance.WSURL)
+	c.Ask("Target.createTarget", `{"url":"about:blank"}`)
+	if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+2 {
+		t.Errorf("with a client there are the tabs %v", got)
+	}
+	p.Cmd.Process.Kill()
+	p.Cmd.Wait()
+	c.Lost()
+	cmdtest.Until(t, "the tabs of the client are closed", func() bool {
+		return slices.Equal(cmdtest.Tabs(t, chrome),
+			before)
+	})
+	again := &cmdtest.Proxy{T: t, W: w, Cmd: w.Cmd("bproxy", "--extension", "--listen", p.Addr,
+		"--pairing-file", w.Dir+"/code")}
+	again.Start()
+	back := again.AwaitJoined("the browser is back", cmdtest.AnyJoined)
+	if back.Instance.ID != j.Instance.ID {
+		t.Errorf("the browser came back as %s, and was %s", back.Instance.ID, j.Instance.ID)
+	}
+}
+
+// The browser is killed while a client waits: it is told at once, and the
+// instance and its port are gone. So it is when a user closes a tab.
+func TestExtensionBrowserDies(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p := w.Hub()
+	watch := w.Cmd("bproxy", "watch", "-f", "event.event,event.instance,event.why")
+	var events cmdtest.SyncBuffer
+	watch.Stdout = &events
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		watch.Process.Kill()
+		watch.Wait()
+	}()
+	chrome, process := cmdtest.ChromiumWith(t, p.Extension())
+	j := p.AwaitJoined("the browser joins", cmdtest.AnyJoined)
+	browser := cmdtest.Dial(t, j.Instance.WSURL)
+	target := func() string {
+		var got struct{ Result struct{ TargetID string } }
+		json.Unmarshal([]byte(browser.Ask("Target.createTarget", `{"url":"about:blank"}`)), &got)
+		return got.Result.TargetID
+	}
+	browser.Ask("Target.setDiscoverTargets", `{"discover":true}`)
+	id := target()
+	_, answer := cmdtest.Get(t, "GET", "http"+strings.TrimPrefix(strings.Split(chrome, "/devtools")[0],
+		"ws")+"/json/close/"+id)
+	if !strings.Contains(answer, "closing") {
+		t.Fatalf("the user cannot close the tab: %s", answer)
+	}
+	browser.AskUntilTold("Target.targetDestroyed")
+	process.Signal(syscall.SIGKILL)
+	browser.Lost()
+	cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
+	cmdtest.Until(t, "the watcher is told", func() bool {
+		return strings.Contains(events.String(), "disconnected\t"+j.Instance.ID)
+	})
+	if code, body := cmdtest.Get(t, "GET", j.Instance.HTTPURL+"/json/version"); code != 404 ||
+		!strings.Contains(body, "no browser") {
+		t.Errorf("the address of a browser that has left answers %d %s", code, body)
+	}
+}
+
+// The worker of the extension is stopped during a call: the client is told at
+// once, its tabs are closed, and the browser comes back with its ID.
+func TestExtensionWorkerStops(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p, chrome, _, j := w.WithJoined()
+	before := cmdtest.Tabs(t, chrome)
+	c := cmdtest.Dial(t, j.Instance.WSURL)
+	var page struct {
+		Result struct{ TargetID, SessionID string }
+	}
+	json.Unmarshal([]byte(c.Ask("Target.createTarget", `{"url":"about:blank"}`)), &page)
+	json.Unmarshal([]byte(c.Ask("Target.attachToTarget",
+		`{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
+	c.Conn.Write([]byte(`{"id":99,"method":"Runtime.evaluate","sessionId":"` + page.Result.SessionID +
+		`","params":{"expression":"new Promise(() => {})","awaitPromise":true}}`))
+	user := cmdtest.Dial(t, chrome)
+	var targets struct {
+		Result struct {
+			TargetInfos []struct{ TargetID, Type, URL string }
+		}
+	}
+	json.Unmarshal([]byte(user.Ask("Target.getTargets", `{}`)), &targets)
+	for _, x := range targets.Result.TargetInfos {
+		if x.Type == "service_worker" && strings.HasPrefix(x.URL, "chrome-extension://") {
+			user.Ask("Target.closeTarget", `{"targetId":"`+x.TargetID+`"}`)
+		}
+	}
+	c.Lost()
+	// An alarm wakes the worker every 30 s.
+	cmdtest.Until(t, "the browser is back, and the tabs of the client are closed", func() bool {
+		all := p.Joined()
+		return len(all) == 1 && all[0].Instance.ID == j.Instance.ID && slices.Equal(cmdtest.Tabs(t, chrome), before)
+	})
+}
+
+// Whoever is not the extension gets nothing from the hub.
+func TestExtensionStrangers(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p := w.Hub()
+	body := `{"userAgent":"x","windowId":1}`
+	for name, test := range map[string]struct {
+		header, value string
+	}{
+		"a program without the code": {"X", "x"},
+		"a web page":                 {"Origin", "http://evil.example"},
+		"another extension":          {"Origin", "chrome-extension://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"},
+		"a page without an origin":   {"Sec-Fetch-Site", "cross-site"},
+		"a wrong code":               {"Authorization", "Bearer AAAAA-BBBBB-CCCCC-DDDDD"},
+	} {
+		code, _, answer := cmdtest.Post(t, p.URL+"/register", map[string]string{test.header: test.value}, body)
+		if code != 403 {
+			t.Errorf("%s: %d %s", name, code, answer)
+		}
+	}
+	for path, want := range map[string]int{"/json/version": 503, "/session/inst_1706234567890_abc123/json/version": 404,
+		"/session/3301/json/list": 404, "/register": 405} {
+		if code, answer := cmdtest.Get(t, "GET", p.URL+path); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, answer, want)
+		}
+	}
+}
+
+func TestExtensionUsage(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.Run("bproxy", "--extension", "--target", "http://127.0.0.1:1").Wants(t, 64, "--target has no effect")
+	w.Run("bproxy", "--ports", "1-2").Wants(t, 64, "--ports needs --extension")
+	w.Run("bproxy", "--extension", "--ports", "5").Wants(t, 64, "a range such as 3301-3399")
+	w.Run("bproxy", "--extension", "--listen", "0.0.0.0:0").Wants(t, 64, "")
+	w.Run("bproxy", "extension").Wants(t, 64, "one directory")
+	cmdtest.WriteFile(t, w.Dir+"/other/file", "x")
+	w.Run("bproxy", "extension", w.Dir+"/other").Wants(t, 1, "is not the extension")
+	w.Run("bproxy", "extension", w.Dir+"/new").Wants(t, 0, "")
+	w.Run("bproxy", "extension", w.Dir+"/new").Wants(t, 0, "") // a later version over it
+	cmdtest.WriteFile(t, w.Dir+"/short", "ABC")
+	w.Run("bproxy", "--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.Dir+"/short").
+		Wants(t, 78, "has no pairing code")
+	w.Run("bproxy", "stop", "inst_1706234567890_abc123").Wants(t, 69, "has joined")
+}
+
+// With --all-tabs, clients share all tabs of the browser, the user's too; chromedp
+// and @playwright/mcp work on the address as well, and so does a command.
+func TestExtensionAllTabs(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.IsolatedSite(t)
+	w := cmdtest.New(t)
+	_, chrome, _, j := w.WithJoined("--all-tabs")
+	user := cmdtest.Dial(t, chrome)
+	user.Ask("Target.createTarget", `{"url":"`+site+`/page?user"}`)
+	cmdtest.Until(t, "a client sees the tab of the user", func() bool {
+		return strings.Contains(cmdtest.Once(t, j.Instance.WSURL, "Target.getTargets", "{}"), "/page?user")
+	})
+	before := cmdtest.Tabs(t, chrome)
+	cmdtest.Once(t, j.Instance.WSURL, "Browser.close", "{}")
+	if got := cmdtest.Tabs(t, chrome); !slices.Equal(got, before) {
+		t.Errorf("a client that closes the browser leaves the tabs %v of %v", got, before)
+	}
+}
+
+// Tabs are closed with their client, also those whose page replaces itself for ever
+// or asks before it is left.
+func TestExtensionTabsThatStay(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.FaultySite(t)
+	w := cmdtest.New(t)
+	_, chrome, _, j := w.WithJoined("--session-grace", "0s")
+	before := cmdtest.Tabs(t, chrome)
+	c := cmdtest.Dial(t, j.Instance.WSURL)
+	for range 6 {
+		c.Ask("Target.createTarget", `{"url":"`+site+`/turns"}`)
+	}
+	target := cmdtest.ResultOf(t, c.Ask("Target.createTarget", `{"url":"`+site+`/unsaved"}`))
+	id := jsonrpc.GetString(target, "targetId")
+	session := jsonrpc.GetString(cmdtest.ResultOf(t, c.Ask("Target.attachToTarget",
+		`{"targetId":"`+id+`","flatten":true}`)),
+		"sessionId")
+	cmdtest.Until(t, "the page takes a key", func() bool {
+		of := `,"sessionId":"` + session + `"`
+		c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').focus()"}`+of)
+		c.Ask("Input.dispatchKeyEvent", `{"type":"char","text":"x"}`+of)
+		got := c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').value"}`+of)
+		return strings.Contains(got, `"x`)
+	})
+	cmdtest.Until(t, "the pages turn", func() bool {
+		return strings.Count(strings.Join(cmdtest.Tabs(t, chrome), "\n"), "/turns?") == 6
+	})
+	c.Conn.Close(websocket.Normal, "")
+	cmdtest.Until(t, "the tabs of the client are closed", func() bool {
+		return slices.Equal(cmdtest.Tabs(t, chrome),
+			before)
+	})
+}
+
+// A command gets the first browser that joins.
+func TestExtensionCommand(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	dir := w.Dir + "/extension"
+	port := strings.TrimSpace(w.Run("bport", "-f", "port").Out)
+	w.Run("bproxy", "extension", "--paired", "--pairing-file", w.Dir+"/code", "--hub", "http://127.0.0.1:"+port, dir).
+		Wants(t, 0, "")
+	cmdtest.ChromiumWith(t, dir)
+	r := w.Run("bproxy", "--extension", "--listen", port, "--pairing-file", w.Dir+"/code", "--timeout", "1m", "--",
+		"sh", "-c", "echo {cdp_endpoint} $BTOOLS_CDP_URL; exit 7")
+	at, env, _ := strings.Cut(strings.TrimSpace(r.Out), " ")
+	if r.Code != 7 || at != env || !strings.HasPrefix(at, "http://127.0.0.1:"+port+"/session/inst_") {
+		t.Errorf("exit %d, %s, %s", r.Code, r.Out, r.Err)
+	}
+}
+
+// A tab that a client opens goes to its address.
+func TestExtensionTabWithAddress(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.IsolatedSite(t)
+	w := cmdtest.New(t)
+	_, _, _, j := w.WithJoined()
+	c := cmdtest.Dial(t, j.Instance.WSURL)
+	c.Ask("Target.createTarget", `{"url":"`+site+`/page?x"}`)
+	cmdtest.Until(t, "the tab is at its address", func() bool {
+		return strings.Contains(c.Ask("Target.getTargets", "{}"), site+"/page?x")
+	})
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// A named session without clients frees its part of the browser, and its next
+// client gets it back: the login, the page and the downloads.
+func TestHibernation(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.Members(t)
+	w := cmdtest.New(t)
+	changed := w.Visitor(site)
+	p := w.Proxy("--isolate", "--hibernate", "200ms", "--state", "visitor")
+	base := p.URL + "/session/agent"
+	c := cmdtest.FirstPage(t, base)
+	c.Open(site)
+	c.Shows("shows nobody, visitor, nothing")
+	c.Open(site + "/login")
+	c.Shows("logged in")
+	c.Open(site + "/inbox")
+	c.Shows("shows ann, s3cret-token, s3cret-key")
+	asleep := func() bool { return w.Run("bproxy", "session", "list", "-f", "session.hibernated").Out == "true\n" }
+	if asleep() {
+		t.Error("a session with a client was hibernated")
+	}
+	c.Conn.Close(1000, "")
+	cmdtest.Until(t, "the session is hibernated", asleep)
+	w.Run("bproxy", "downloads", "agent").Wants(t, 0, "")
+	w.Run("bproxy", "session", "new", "agent").Wants(t, 64, "already")
+
+	c = cmdtest.FirstPage(t, base)
+	c.Shows("shows ann, s3cret-token, s3cret-key")
+	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
+		t.Errorf("the page is at %s, want %s/inbox", got, site)
+	}
+	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) == "" {
+		t.Error("session list does not say that the session was restored")
+	}
+	if changed() {
+		t.Error("the state with which the session has started was changed")
+	}
+	c.Conn.Close(1000, "")
+	cmdtest.Until(t, "the session is hibernated again", asleep)
+
+	w.Killed(p.Cmd)
+}
+
+func TestHibernationNeedsSessions(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.Run("bproxy", "--hibernate", "1m").Wants(t, 64, "--isolate")
+	w.Run("bproxy", "--isolate", "--hibernate", "1h", "--session-idle", "30m").Wants(t, 64,
+		"shorter than --session-idle")
+	w.Run("bproxy", "--isolate", "--hibernate", "-1s").Wants(t, 64, "--hibernate")
+}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package main_test
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// A browser has one holder at a time. The holder learns that it has left; who
+// lets it go leaves it to the next one, without the tabs of its session.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.Run("bproxy", "join").Wants(t, 69, "no bproxy --extension is running")
+	p, chrome, process, _ := w.WithJoined()
+	before := cmdtest.Tabs(t, chrome)
+	first := w.Join("--session")
+	i := first.Instance
+	if i.Source != "extension" || !strings.HasPrefix(i.HTTPURL, p.URL+"/session/"+i.ID+"/session/") ||
+		i.WSURL != strings.Replace(i.HTTPURL, "http", "ws", 1)+"/devtools/browser" {
+		t.Errorf("the record has %+v, want a session below %s", i, p.URL)
+	}
+	if got := cmdtest.Tabs(t, chrome); !slices.Equal(got, before) {
+		t.Errorf("a holder without a client has opened the tabs %v", got)
+	}
+	cmdtest.NewTab(t, i.HTTPURL)
+	if got := cmdtest.Tabs(t, chrome); len(got) <= len(before) {
+		t.Errorf("the session has opened none of the tabs %v", got)
+	}
+	name := i.HTTPURL[strings.LastIndex(i.HTTPURL, "/")+1:]
+	port := p.URL[strings.LastIndex(p.URL, ":")+1:]
+	if got := w.Run("bproxy", "session", "list", "--port="+port).Out; !strings.Contains(got, `"name":"`+name+`"`) {
+		t.Errorf("the sessions of the hub are %s", got)
+	}
+	w.Run("bproxy", "join", "--timeout=200ms").Wants(t, 75, "no browser that is free has joined in time")
+
+	first.Cmd.Process.Signal(syscall.SIGTERM)
+	if code := first.Code(t); code != 0 {
+		t.Errorf("it was told to end, and ended with %d: %s", code, first.Errs.String())
+	}
+	cmdtest.Until(t, "the tabs of the first holder are closed", func() bool {
+		return slices.Equal(cmdtest.Tabs(t,
+			chrome), before)
+	})
+	second := w.Join(i.ID)
+	if second.Instance.ID != i.ID || second.Instance.HTTPURL != p.URL+"/session/"+i.ID {
+		t.Errorf("the record has %+v, want the browser %s", second.Instance, i.ID)
+	}
+	w.Run("bproxy", "join", "--timeout=200ms", i.ID).Wants(t, 75, "no browser that is free has joined in time")
+	process.Signal(syscall.SIGKILL)
+	if code := second.Code(t); code != 69 || !strings.Contains(second.Errs.String(), "the browser has left") {
+		t.Errorf("the browser left, and it ended with %d: %s", code, second.Errs.String())
+	}
+	p.Stop()
+}
+
+// Who waits for a browser gets the one that joins, and learns of the hub's end.
+func TestJoinLater(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p := w.Hub()
+	cmdtest.ChromiumWith(t, p.Extension())
+	j := w.Join()
+	p.Stop()
+	if code := j.Code(t); code != 69 {
+		t.Errorf("the hub has ended, and it ended with %d: %s", code, j.Errs.String())
+	}
+}

@@ -1,5 +1,0 @@
-//go:build linux && race
-
-package cmd_test
-
-const race = true

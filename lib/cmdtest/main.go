@@ -1,0 +1,67 @@
+//go:build linux
+
+package cmdtest
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Bin is a directory with the built programs, the fake browser and the fake
+// child server.
+var Bin string
+
+// Race says that the programs are built for -race, which costs memory and time.
+var Race = os.Getenv("RACE") != ""
+
+// Root is the directory of the project.
+var Root = root()
+
+func root() string {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir + "/go.mod"); err == nil {
+			return dir
+		}
+	}
+	panic("tests run in a directory of the project")
+}
+
+// Main runs the tests of a package on the programs in $BTOOLS_TEST_BIN, or
+// builds them first. It returns the exit code.
+func Main(m *testing.M) int {
+	// A signal that nohup has ignored is ignored by what we start as well; one
+	// that is caught is not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if Bin = os.Getenv("BTOOLS_TEST_BIN"); Bin != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "bt-bin-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	Bin = dir
+	args := []string{"build", "-ldflags=-w", "-tags", "urfave_cli_no_docs", "-o", dir}
+	if Race {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "./cmd/...", "./scripts/fakebrowser", "./scripts/fakechild")...)
+	build.Dir, build.Stderr = Root, os.Stderr
+	if err := build.Run(); err != nil {
+		return 1
+	}
+	return m.Run()
+}
+
+// Clients is the directory of the clients of others, in which npm has
+// installed them.
+func Clients(t testing.TB) string {
+	t.Helper()
+	dir := Root + "/scripts/clients"
+	return dir
+}

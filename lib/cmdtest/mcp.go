@@ -1,0 +1,375 @@
+//go:build linux
+
+package cmdtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// MCP is a bmcp whose host is the test.
+type MCP struct {
+	T     *testing.T
+	W     *World
+	Cmd   *exec.Cmd
+	In    io.WriteCloser
+	Lines chan string
+	Errs  SyncBuffer
+	last  int
+}
+
+// StartMCP starts a bmcp with variables of its own.
+func (w *World) StartMCP(env []string, args ...string) *MCP {
+	w.T.Helper()
+	c := w.Cmd("bmcp", args...)
+	c.Env = slices.Concat(w.Env, []string{"XDG_CACHE_HOME=" + w.Dir + "/cache"}, env)
+	c.Dir = w.Dir
+	return w.Attach(c)
+}
+
+// Attach starts a bmcp that is set up, and is its host.
+func (w *World) Attach(c *exec.Cmd) *MCP {
+	w.T.Helper()
+	m := &MCP{T: w.T, W: w, Cmd: c, Lines: make(chan string, 10000)}
+	if _, ours := c.Stderr.(*os.File); ours || c.Stderr == nil {
+		c.Stderr = &m.Errs
+	}
+	m.In, _ = m.Cmd.StdinPipe()
+	out, err := m.Cmd.StdoutPipe()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	if err := m.Cmd.Start(); err != nil {
+		w.T.Fatal(err)
+	}
+	go m.read(out)
+	w.T.Cleanup(func() {
+		m.In.Close()
+		if m.Cmd.ProcessState == nil {
+			m.Cmd.Process.Signal(syscall.SIGTERM)
+			m.Wait()
+		}
+		if w.T.Failed() {
+			w.T.Logf("bmcp says:\n%s", m.Errs.String())
+		}
+	})
+	return m
+}
+
+func (m *MCP) read(out io.Reader) {
+	defer close(m.Lines)
+	for r := bufio.NewReaderSize(out, 1<<20); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		m.Lines <- line
+	}
+}
+
+// MCP starts a bmcp and greets it; its browser is fake.
+func (w *World) MCP(env []string, args ...string) *MCP {
+	w.T.Helper()
+	m := w.StartMCP(slices.Concat([]string{"BTOOLS_BROWSER=" + Bin + "/fakebrowser"}, env), args...)
+	m.Greet(`{"roots":{},"sampling":{},"elicitation":{}}`)
+	return m
+}
+
+// FakeChild is the command of a child that takes an endpoint.
+func FakeChild() string { return Bin + "/fakechild {cdp_endpoint}" }
+
+// Greet is the start of a session, with these capabilities of the host.
+func (m *MCP) Greet(capabilities string) *RPC {
+	m.T.Helper()
+	r := m.Call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"test","version":"1"}}`)
+	m.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return r
+}
+
+// Send sends a message.
+func (m *MCP) Send(line string) {
+	m.T.Helper()
+	if _, err := io.WriteString(m.In, line+"\n"); err != nil {
+		m.T.Fatalf("cannot send: %v", err)
+	}
+}
+
+// End ends the host's messages, and waits for bmcp to end.
+func (m *MCP) End() {
+	m.In.Close()
+	m.Wait()
+}
+
+// Wait waits for the end of bmcp.
+func (m *MCP) Wait() {
+	done := make(chan error, 1)
+	go func() { done <- m.Cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(2 * Patience):
+		m.T.Error("bmcp does not end")
+		m.Cmd.Process.Kill()
+		<-done
+	}
+}
+
+// Next is the next message.
+func (m *MCP) Next() *RPC {
+	m.T.Helper()
+	select {
+	case line, ok := <-m.Lines:
+		r := &RPC{Line: line}
+		if !ok {
+			m.T.Fatal("bmcp says nothing any more")
+		}
+		if err := json.Unmarshal([]byte(line), r); err != nil {
+			m.T.Fatalf("no message: %v: %.200q", err, line)
+		}
+		return r
+	case <-time.After(Patience):
+		m.T.Fatal("no message came")
+		return nil
+	}
+}
+
+// Answer is the answer to a request; notifications that come before it are
+// skipped.
+func (m *MCP) Answer(id string) *RPC {
+	m.T.Helper()
+	for {
+		if r := m.Next(); r.Method == "" && string(r.ID) == id {
+			return r
+		} else if r.Method == "" {
+			m.T.Fatalf("an answer to %s, not to %s: %.300s", r.ID, id, r.Line)
+		}
+	}
+}
+
+// Start sends a request and returns its ID.
+func (m *MCP) Start(method, params string) (id string) {
+	m.T.Helper()
+	m.last++
+	id = fmt.Sprintf(`"r%d"`, m.last)
+	m.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
+	return id
+}
+
+// Call sends a request and returns its answer.
+func (m *MCP) Call(method, params string) *RPC {
+	m.T.Helper()
+	return m.Answer(m.Start(method, params))
+}
+
+// StartTool calls a tool and returns the ID of the request.
+func (m *MCP) StartTool(name, args string) string {
+	m.T.Helper()
+	return m.Start("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
+}
+
+// Tool calls a tool and returns its answer.
+func (m *MCP) Tool(name, args string) *RPC {
+	m.T.Helper()
+	return m.Answer(m.StartTool(name, args))
+}
+
+// Tools are the names of the tools that are listed.
+func (m *MCP) Tools() (names []string) {
+	m.T.Helper()
+	return m.Call("tools/list", "{}").toolNames(m.T)
+}
+
+// Lists waits until tools are listed. What a child is has to be started, and
+// perhaps to be fetched, which on a busy machine takes longer than bmcp's first
+// list waits for it; a tool that is not known yet could not be called.
+func (m *MCP) Lists(tools ...string) {
+	m.T.Helper()
+	listed(m.T, tools, m.Tools)
+}
+
+// listed asks for the tools until all of these are among them.
+func listed(t *testing.T, tools []string, list func() []string) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		got := list()
+		missing := slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(got, name) })
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%q are not listed after two minutes, only %q", missing, got)
+		}
+	}
+}
+
+// RPC is a message.
+type RPC struct {
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+		Data    json.RawMessage
+	}
+	Line string
+}
+
+// Into reads a result.
+func (r *RPC) Into(t *testing.T, v any) {
+	t.Helper()
+	if r.Error != nil || json.Unmarshal(r.Result, v) != nil {
+		t.Fatalf("no such result: %.500s", r.Line)
+	}
+}
+
+// Tool reads the result of a tool.
+func (r *RPC) Tool(t *testing.T) (x ToolResult) {
+	t.Helper()
+	r.Into(t, &x)
+	return x
+}
+
+// toolNames are those of a list.
+func (r *RPC) toolNames(t *testing.T) (names []string) {
+	t.Helper()
+	var x struct{ Tools []struct{ Name string } }
+	r.Into(t, &x)
+	for _, tool := range x.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// Text is the text in the result of a tool.
+func (r *RPC) Text(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, c := range r.Tool(t).Content {
+		all = append(all, c.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// ToolResult is what a tool says.
+type ToolResult struct {
+	Content []struct{ Text string }
+	IsError bool
+	Meta    map[string]any `json:"_meta"`
+	Struct  map[string]any `json:"structuredContent"`
+}
+
+// Text is all text of the result.
+func (x ToolResult) Text() string {
+	var all []string
+	for _, c := range x.Content {
+		all = append(all, c.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// Stateless is what a request of the stateless protocol says of itself.
+const Stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
+
+// WithMeta is stateless with another member.
+func WithMeta(member string) string {
+	return strings.Replace(Stateless, "{", "{"+member+",", 1)
+}
+
+// Required is a result that asks the host.
+type Required struct {
+	Type     string `json:"resultType"`
+	State    string `json:"requestState"`
+	Requests map[string]struct {
+		Method string
+		Params struct{ Message string }
+	} `json:"inputRequests"`
+}
+
+// Key is that of the only question.
+func (q Required) Key() (key string) {
+	for key = range q.Requests {
+	}
+	return key
+}
+
+// Builtin starts a bmcp with its own tools and Chromium, in the directory files; its
+// host names no roots.
+func (w *World) Builtin(args ...string) *MCP {
+	w.T.Helper()
+	c := w.Cmd("bmcp", args...)
+	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER=chrome-headless-shell")
+	if c.Dir = w.Dir + "/files"; os.MkdirAll(c.Dir, 0o700) != nil {
+		w.T.Fatal("there is no directory for files")
+	}
+	m := w.Attach(c)
+	m.Greet(`{}`)
+	return m
+}
+
+// Did calls a tool that is to succeed.
+func (m *MCP) Did(tool, format string, args ...any) ToolResult {
+	m.T.Helper()
+	r := m.Tool(tool, fmt.Sprintf(format, args...)).Tool(m.T)
+	if r.IsError {
+		m.T.Fatalf("%s: %s", tool, r.Text())
+	}
+	return r
+}
+
+// Refused calls a tool that is to fail, and looks for a part of its error.
+func (m *MCP) Refused(want, tool, format string, args ...any) {
+	m.T.Helper()
+	if r := m.Tool(tool, fmt.Sprintf(format, args...)).Tool(m.T); !r.IsError || !strings.Contains(r.Text(), want) {
+		m.T.Errorf("%s: %s, want %s", tool, r.Text(), want)
+	}
+}
+
+// BrowserChildren are the arguments for both browser servers.
+func BrowserChildren(t *testing.T) []string {
+	t.Helper()
+	bin := Clients(t) + "/node_modules/.bin"
+	return []string{"--mcp", bin + "/playwright-mcp", "--mcp", bin +
+		"/chrome-devtools-mcp --no-usage-statistics --no-performance-crux"}
+}
+
+// Title waits until the page of an agent has a title.
+func (m *MCP) Title(want string) {
+	m.T.Helper()
+	Until(m.T, "the title is "+want, func() bool {
+		return strings.Contains(m.Tool("browser_evaluate", `{"function":"() => document.title"}`).Line, want)
+	})
+}
+
+// Result calls a tool and returns its result, as MCP has it.
+func (m *MCP) Result(name, args string) (json.RawMessage, error) {
+	id := m.StartTool(name, args)
+	for late := time.After(2 * Patience); ; {
+		select {
+		case line, ok := <-m.Lines:
+			var r RPC
+			if !ok || json.Unmarshal([]byte(line), &r) != nil {
+				return nil, fmt.Errorf("bmcp has ended or writes no JSON: %.200q", line)
+			}
+			switch {
+			case r.Method == "" && string(r.ID) == id && r.Error != nil:
+				return nil, fmt.Errorf("error %d: %s", r.Error.Code, r.Error.Message)
+			case r.Method == "" && string(r.ID) == id:
+				return r.Result, nil
+			}
+		case <-late:
+			return nil, fmt.Errorf("no answer within %v", 2*Patience)
+		}
+	}
+}

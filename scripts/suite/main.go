@@ -1,0 +1,291 @@
+//go:build linux
+
+// Suite builds the programs and the tests, runs the tests, and says what they
+// cost and what they left behind.
+//
+//	suite [PACKAGE…]   runs the tests of these packages (./...)
+//	suite hold …       is what runs the tests of one package: see hold.go
+//
+// The tests of lib/ are built with the race detector, the programs and what
+// drives them are not: RACE=1 builds them with it. COVER=1 measures coverage
+// instead. Suite fails if a test fails, if a package leaves a process or a file,
+// or if the tests take more than maxCPU of processor time.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxCPU bounds the processor time of the tests with all that they start, not
+// counting what builds them. It is no bound of wall time: machines are shared.
+// LONG=1, RACE=1 and COVER=1 lift it.
+const maxCPU = 600 * time.Second
+
+const tags = "urfave_cli_no_docs"
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "hold" {
+		os.Exit(hold(os.Args[2:]))
+	}
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(1)
+	}
+}
+
+// suite is one run.
+type suite struct {
+	dir         string // its own
+	race, cover bool
+	tests       []test
+	failed      []string // packages
+	ran         int
+}
+
+// test is a test that has run.
+type test struct {
+	name string // with its package
+	took time.Duration
+}
+
+func run(patterns []string) error {
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	dir := fmt.Sprintf("/tmp/bt%d", os.Getpid()) // short: sockets lie below it; some tests run as another user
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return err
+	}
+	if os.Getenv("KEEP") == "" {
+		defer os.RemoveAll(dir)
+	}
+	s := &suite{dir: dir, race: os.Getenv("RACE") != "", cover: os.Getenv("COVER") != ""}
+	programs, libs, err := split(patterns)
+	if err != nil {
+		return err
+	}
+	before := strays()
+	began := time.Now()
+	if err := s.build(); err != nil {
+		return err
+	}
+	built := time.Now()
+	// Those that drive programs wait most of the time, those of lib/ compute.
+	s.test(libs, !s.cover, "-p=2", "-parallel=4")
+	libsDone := time.Now()
+	s.test(programs, s.race, "-p=2", "-parallel=4")
+	return s.report(before, fmt.Sprintf("programs built in %.0f s, lib %.0f s, programs %.0f s",
+		built.Sub(began).Seconds(),
+		libsDone.Sub(built).Seconds(), time.Since(libsDone).Seconds()), time.Since(began))
+}
+
+// split lists packages with tests: those that drive programs, and those of lib/.
+func split(patterns []string) (programs, libs []string, err error) {
+	c := exec.Command("go", append([]string{"list", "-tags", tags, "-f",
+		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)...)
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if strings.HasPrefix(path, "btools/lib/") {
+			libs = append(libs, path)
+		} else {
+			programs = append(programs, path)
+		}
+	}
+	return programs, libs, nil
+}
+
+// build builds the programs, once for all tests.
+func (s *suite) build() error {
+	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", s.dir + "/bin/"}
+	if s.race {
+		args = append(args, "-race")
+	}
+	if s.cover {
+		args = append(args, coverFlags...)
+	}
+	c := exec.Command("go", append(args, "./cmd/...", "./scripts/fakebrowser", "./scripts/fakechild")...)
+	c.Env = append(os.Environ(), cgo(s.race))
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("cannot build the programs: %w", err)
+	}
+	return nil
+}
+
+var coverFlags = []string{"-cover", "-covermode=atomic", "-coverpkg=btools/lib/...,btools/cmd/..."}
+
+// cgo is what a build needs: only the race detector has C in it.
+func cgo(race bool) string {
+	if race {
+		return "CGO_ENABLED=1"
+	}
+	return "CGO_ENABLED=0"
+}
+
+// test runs the tests of packages, each under suite hold.
+func (s *suite) test(packages []string, race bool, flags ...string) {
+	if len(packages) == 0 {
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	// Vet is lint's; without tables for a debugger the tests are linked faster.
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-w", "-tags", tags, "-timeout=10m",
+		"-exec", self + " hold " + s.dir}, flags...)
+	if race {
+		args = append(args, "-race")
+	} else {
+		args = append(args, "-trimpath")
+	}
+	if s.cover {
+		args = append(args, coverFlags...)
+	}
+	args = append(args, packages...)
+	env := append(os.Environ(), "BTOOLS_TEST_BIN="+s.dir+"/bin", cgo(race))
+	if s.cover {
+		os.Mkdir(s.dir+"/cover", 0o700)
+		env = append(env, "BTOOLS_TEST_COVER="+s.dir+"/cover") // GOCOVERDIR is go test's own
+		args = append(args, "-args", "-test.gocoverdir="+s.dir+"/cover")
+	}
+	c := exec.Command("go", args...)
+	c.Env, c.Stderr = env, os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		panic(err)
+	}
+	if err := c.Start(); err != nil {
+		s.failed = append(s.failed, fmt.Sprintf("go test: %v", err))
+		return
+	}
+	s.read(out)
+	if err := c.Wait(); err != nil && len(s.failed) == 0 {
+		s.failed = append(s.failed, fmt.Sprintf("go test: %v", err))
+	}
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+// read prints what failed, and a line a package.
+func (s *suite) read(r io.Reader) {
+	said := map[string][]string{} // by package and test
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			os.Stdout.Write(line)
+			continue
+		}
+		key := e.Package + " " + e.Test
+		switch e.Action {
+		case "build-output":
+			fmt.Print(e.Output)
+		case "output":
+			if !strings.HasPrefix(e.Output, "=== ") {
+				said[key] = append(said[key], e.Output)
+			}
+		case "pass", "skip":
+			delete(said, key)
+			s.done(e)
+		case "fail":
+			for _, text := range said[key] {
+				fmt.Print(text)
+			}
+			delete(said, key)
+			s.done(e)
+		}
+	}
+}
+
+// done notes the end of a test or a package.
+func (s *suite) done(e event) {
+	took := time.Duration(e.Elapsed * float64(time.Second))
+	switch {
+	case e.Test == "":
+		word := map[string]string{"pass": "ok", "skip": "--", "fail": "FAIL"}[e.Action]
+		fmt.Printf("%-4s %-32s %6.1f s\n", word, strings.TrimPrefix(e.Package, "btools/"), e.Elapsed)
+		if e.Action == "fail" {
+			s.failed = append(s.failed, e.Package)
+		}
+	case e.Action == "fail":
+		s.failed = append(s.failed, e.Package+" "+e.Test)
+	}
+	if e.Test != "" && !strings.Contains(e.Test, "/") && e.Action != "skip" {
+		s.ran++
+		s.tests = append(s.tests, test{strings.TrimPrefix(e.Package, "btools/") + " " + e.Test, took})
+	}
+}
+
+// report says what the run cost, and returns why it has failed.
+func (s *suite) report(before []string, parts string, took time.Duration) error {
+	slices.SortFunc(s.tests, func(a, b test) int { return int(b.took - a.took) })
+	fmt.Println("\nThe slowest tests:")
+	for _, t := range s.tests[:min(10, len(s.tests))] {
+		fmt.Printf("  %6.1f s  %s\n", t.took.Seconds(), t.name)
+	}
+	costs := readCosts(s.dir)
+	var cpu time.Duration
+	for _, c := range costs {
+		cpu += c.CPU
+	}
+	slices.SortFunc(costs, func(a, b cost) int { return int(b.CPU - a.CPU) })
+	fmt.Println("The packages with most processor time:")
+	for _, c := range costs[:min(10, len(costs))] {
+		fmt.Printf("  %6.1f s  in %5.1f s  %s\n", c.CPU.Seconds(), c.Wall.Seconds(), c.Package)
+	}
+	fmt.Printf("%d tests, wall time %.0f s (%s), processor time of the tests %.0f s\n", s.ran, took.Seconds(), parts,
+		cpu.Seconds())
+	if s.cover {
+		if err := coverage(s.dir + "/cover"); err != nil {
+			return err
+		}
+	}
+	for _, path := range strays() {
+		if !slices.Contains(before, path) {
+			s.failed = append(s.failed, "a test has left "+path)
+		}
+	}
+	if len(s.failed) > 0 {
+		return errors.New("failed:\n  " + strings.Join(s.failed, "\n  "))
+	}
+	if s.ran == 0 {
+		return errors.New("there are no such tests")
+	}
+	if bound := maxCPU; cpu > bound && os.Getenv("LONG") == "" && !s.race && !s.cover {
+		return fmt.Errorf("the tests took %.0f s of processor time, %.0f s are allowed", cpu.Seconds(), bound.Seconds())
+	}
+	return nil
+}
+
+// strays are files outside the directories of tests that programs have made
+// there for want of a shorter name, or browsers on their own.
+func strays() (paths []string) {
+	for _, pattern := range []string{"/tmp/btools*", "/tmp/*org.chromium*", "/dev/shm/*org.chromium*"} {
+		found, _ := filepath.Glob(pattern)
+		paths = append(paths, found...)
+	}
+	return paths
+}
