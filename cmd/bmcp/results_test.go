@@ -213,7 +213,8 @@ func TestLargeResultsOfPools(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	m := w.MCP(append(giver(), "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1",
-		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"), "--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")
+		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"), "--mcp", "a="+cmdtest.FakeChild(),
+		"--max-inline", "2KiB")
 	m.Lists("big", "browser_result")
 	kept := keptOf(t, m.Tool("big", `{"n":5000,"browser_pool":"B"}`))
 	if len(kept) != 1 {
@@ -238,8 +239,8 @@ func TestLargeResultsOfHosts(t *testing.T) {
 	defer stop()
 	key := regexp.MustCompile(`nav_[0-9a-f]{8}`)
 	call := func(headers map[string]string, tool, args, meta string) string {
-		_, _, body := cmdtest.Post(t, url, headers, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+
-			`{"name":%q,"arguments":%s%s}}`, tool, args, meta))
+		_, _, body := cmdtest.Post(t, url, headers, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call",`+
+			`"params":{"name":%q,"arguments":%s%s}}`, tool, args, meta))
 		return body
 	}
 	host := func() map[string]string {

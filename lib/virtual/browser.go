@@ -108,7 +108,8 @@ func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error)
 func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
 		upstream: up, log: log, stall: defaultStall, startSlots: make(chan struct{}, maxStarting),
-		targets: map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{}, sessions: map[*Session]bool{},
+		targets: map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{},
+		sessions: map[*Session]bool{},
 	}
 	w, err := b.dial(ctx, b.event)
 	if err != nil {
@@ -283,7 +284,8 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 // ownerLocked returns the session that sees a target; nil: none does.
 func (b *Browser) ownerLocked(info json.RawMessage) *Session {
 	typ := jsonrpc.GetString(info, "type")
-	if !visibleTypes[typ] || b.disowned[jsonrpc.GetString(info, "targetId")] || typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil {
+	ofItsOwn := typ == "tab" && b.tabsAreMarked && jsonrpc.Get(info, "embedderData") == nil
+	if !visibleTypes[typ] || ofItsOwn || b.disowned[jsonrpc.GetString(info, "targetId")] {
 		return nil
 	}
 	return b.contexts[jsonrpc.GetString(info, "browserContextId")]
