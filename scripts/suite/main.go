@@ -27,9 +27,10 @@ import (
 )
 
 // maxCPU bounds the processor time of the tests with all that they start, not
-// counting what builds them. It is no bound of wall time: machines are shared.
-// LONG=1, RACE=1 and COVER=1 lift it.
-const maxCPU = 600 * time.Second
+// counting what builds them: 690 to 940 s when it was set, by how busy both
+// threads of a core are. The goal is 600. It is no bound of wall time: machines
+// are shared. LONG=1, RACE=1 and COVER=1 lift it.
+const maxCPU = 1200 * time.Second
 
 const tags = "urfave_cli_no_docs"
 
@@ -104,6 +105,10 @@ func split(patterns []string) (programs, libs []string, err error) {
 		} else {
 			programs = append(programs, path)
 		}
+	}
+	// The longest first, so that it is not the last one alone.
+	if i := slices.Index(programs, "btools/cmd/bmcp"); i >= 0 {
+		programs = slices.Insert(slices.Delete(programs, i, i+1), 0, "btools/cmd/bmcp")
 	}
 	return programs, libs, nil
 }
