@@ -44,7 +44,7 @@ func (p *peer) popUp(page, url string) (session string) {
 
 func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
 	q := connect(t, two, "")
 	qpage := q.autoAttach()
@@ -119,7 +119,7 @@ func hasPaused(s *Session) bool {
 func TestAllClientsSetUpAPopUp(t *testing.T) {
 	t.Parallel()
 	tabs := []map[string]any{{"type": "page", "exclude": true}, {"type": "browser", "exclude": true}, {}}
-	b := openChrome(t)
+	b := sharedChrome(t)
 	until := make(chan struct{})
 	defer close(until)
 	url := site(t, until)
@@ -189,7 +189,7 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 // Targets outside all sessions resume at once.
 func TestPopUpsOfOthersGoOn(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	newSession(t, b, Options{})
 	l, err := b.dial(t.Context(), func(string, string, json.RawMessage) {})
 	if err != nil {
@@ -220,11 +220,11 @@ func TestPopUpsOfOthersGoOn(t *testing.T) {
 
 // Sessions and clients leave nothing behind.
 func TestNothingIsLeft(t *testing.T) {
-	rounds := 8
+	rounds := 4
 	if long {
 		rounds = 50
 	}
-	b := openChrome(t)
+	b := openShell(t)
 	one := func(t *testing.T) {
 		s := newSession(t, b, Options{})
 		p := connect(t, s, "")
@@ -257,9 +257,9 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
 	}
-	for range 5 {
+	for range 2 {
 		var work sync.WaitGroup
-		for range 10 {
+		for range 2 * rounds {
 			work.Go(func() {
 				s, err := b.NewSession(t.Context(), Options{})
 				if err != nil {

@@ -31,7 +31,7 @@ func silence() string {
 // emulates, until its next command; pages that play something are not.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, `<!doctype html><script>n = 0; (function f() { n++; requestAnimationFrame(f) })()</script>`)
@@ -129,14 +129,14 @@ func TestThrottle(t *testing.T) {
 // A command finds the page visible however soon the session is throttled again.
 func TestThrottleSoon(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	s := newSession(t, b, Options{Throttle: 2 * time.Millisecond})
 	p, page := attached(t, s)
 	p.must(page, "Page.enable", nil)
 	p.must(page, focusEmulation, map[string]bool{"enabled": true})
 	p.must(page, "Page.navigate", map[string]string{"url": "data:text/html,<title>soon</title>"})
 	p.event("Page.loadEventFired", "")
-	for range 100 {
+	for range 40 {
 		for end := time.Now().Add(patience); !s.throttled.Load(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the session is not throttled within %v", patience)

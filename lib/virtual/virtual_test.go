@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,46 @@ const patience = time.Minute
 
 // long says that what takes long by its nature is tested as well.
 var long = os.Getenv("LONG") != ""
+
+// sharedChrome is one Chromium for all tests that neither end it nor count all that
+// it has: each has sessions of its own.
+func sharedChrome(t *testing.T) *Browser {
+	t.Helper()
+	shared.once.Do(func() {
+		url, _ := chrometest.Start(lasting{t})
+		if b, err := Open(context.Background(), url, slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
+		} else {
+			lasting{}.Cleanup(b.Close)
+			shared.browser = b
+		}
+	})
+	if shared.browser == nil {
+		t.Fatal("the shared Chromium has not started")
+	}
+	return shared.browser
+}
+
+var shared struct {
+	once    sync.Once
+	browser *Browser
+	atEnd   []func()
+}
+
+// lasting starts what all tests use: it ends with the last one.
+type lasting struct{ testing.TB }
+
+func (lasting) Cleanup(f func()) { shared.atEnd = append(shared.atEnd, f) }
+
+func (lasting) Failed() bool { return false }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, f := range slices.Backward(shared.atEnd) {
+		f()
+	}
+	os.Exit(code)
+}
 
 // openChrome starts a Chromium for the test and opens it.
 func openChrome(t *testing.T) *Browser {
@@ -57,6 +98,7 @@ func newSession(t *testing.T, b *Browser, o Options) *Session {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.End(context.Background()) })
 	return s
 }
 
@@ -181,7 +223,7 @@ func (p *peer) pages() (ids []string) {
 
 func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
 	p, q := connect(t, one, ""), connect(t, two, "")
 	mine, theirs := p.pages(), q.pages()
@@ -212,7 +254,7 @@ func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 
 func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	p := connect(t, newSession(t, b, Options{}), "")
 	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
 		"flatten": true})
@@ -236,7 +278,7 @@ func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 
 func TestTabLimit(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	p := connect(t, newSession(t, b, Options{TabLimit: 2}), "")
 	first := p.pages()[0]
 	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
@@ -253,7 +295,7 @@ func TestTabLimit(t *testing.T) {
 
 func TestClosingTheBrowserEndsTheSession(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	s, other := newSession(t, b, Options{}), newSession(t, b, Options{})
 	p := connect(t, s, "")
 	p.must("", "Browser.close", nil)
@@ -277,7 +319,7 @@ func TestClosingTheBrowserEndsTheSession(t *testing.T) {
 // page's session, too.
 func TestBrowserIsATarget(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := sharedChrome(t)
 	one := newSession(t, b, Options{})
 	p, q := connect(t, one, ""), connect(t, newSession(t, b, Options{}), "")
 	foreign := q.pages()[0]
