@@ -29,7 +29,7 @@ func TestLaunchWithExtension(t *testing.T) {
 	hub := w.HubHere()
 
 	t.Run("several at once", func(t *testing.T) {
-		var all [3]cmdtest.Result
+		var all [2]cmdtest.Result
 		var wg sync.WaitGroup
 		for n := range all {
 			wg.Go(func() { all[n] = w.Run("blaunch", "--browser", "chromium", "--extension") })

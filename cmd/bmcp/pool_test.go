@@ -356,8 +356,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Pool("_A_INSTANCES=2", "_A_BROWSER=chrome-headless-shell", "_A_ISOLATED=true")
-	clients := cmdtest.Clients(t) + "/node_modules/.bin"
-	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", clients+"/playwright-mcp")
+	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", "builtin")
 	m.Greet("{}")
 	m.Lists("browser_navigate")
 	for _, args := range []string{"", `"browser_instance":"1",`} {
@@ -373,7 +372,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 		}
 	}
 	m.End()
-	m = w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", clients+"/playwright-mcp")
+	m = w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", "builtin")
 	m.Greet("{}")
 	m.Lists("browser_navigate")
 	r := m.Tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`)

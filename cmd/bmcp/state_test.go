@@ -22,10 +22,9 @@ func TestMCPStates(t *testing.T) {
 		w.Run("bmcp", append([]string{"--state", "ann"}, strings.Fields(args)...)...).Wants(t, 64, want)
 	}
 	w.Run("bmcp", "--state", "nobody").Wants(t, 69, `there is no state "nobody"`)
-	clients := cmdtest.Clients(t) + "/node_modules/.bin"
 	w.Shared("_A_INSTANCES=1")
 	for _, kind := range []string{"--browser=chrome-headless-shell", "--pool"} {
-		m := w.StartMCP([]string{"HOME=" + w.Dir}, kind, "--state", "ann", "--mcp", clients+"/playwright-mcp")
+		m := w.StartMCP([]string{"HOME=" + w.Dir}, kind, "--state", "ann", "--mcp", "builtin")
 		m.Greet("{}")
 		m.Lists("browser_navigate")
 		m.Tool("browser_navigate", `{"url":"`+site+`"}`)

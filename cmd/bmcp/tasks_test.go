@@ -47,16 +47,18 @@ func (a agent) wants(isError bool, text, name, format string, args ...any) cmdte
 	return x
 }
 
-// The tools do all tasks of the suite.
+// The tools do the tasks of the suite: all of them with LONG=1, else each third one.
 func TestBuiltinTasks(t *testing.T) {
-	cmdtest.Long(t)
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := tasks.Serve()
 	defer site.Close()
 	m := w.Builtin()
-	for _, task := range tasks.All() {
+	for n, task := range tasks.All() {
 		t.Run(task.Name, func(t *testing.T) {
+			if n%3 > 0 {
+				cmdtest.Long(t)
+			}
 			if err := site.Solve(task, m.Result, m.Cmd.Dir); err != nil {
 				t.Errorf("%s\n%v", task.About, err)
 				m.End() // what it has open is not for the next task

@@ -14,9 +14,8 @@ func TestMCPThrottle(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site, hidden := cmdtest.Observed(t)
-	clients := cmdtest.Clients(t) + "/node_modules/.bin"
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--browser=chrome-headless-shell", "--session-throttle", "100ms",
-		"--mcp", clients+"/playwright-mcp")
+		"--mcp", "builtin")
 	m.Greet("{}")
 	m.Lists("browser_navigate")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site))

@@ -369,7 +369,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const shared = "browser = \"chromium\"\nhealth_interval = \"1h\"\n" +
+	const shared = "browser = \"chrome-headless-shell\"\nhealth_interval = \"1h\"\n" +
 		"[pool.A]\ninstances = 2\nper_browser = 2\nisolation = \"context\"\n"
 	write(shared)
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--config", config, "--stop-timeout", "300ms",

@@ -196,7 +196,7 @@ func TestExtensionTabsThatStay(t *testing.T) {
 	_, chrome, _, j := w.WithJoined("--session-grace", "0s")
 	before := cmdtest.Tabs(t, chrome)
 	c := cmdtest.Dial(t, j.Instance.WSURL)
-	for range 6 {
+	for range 3 {
 		c.Ask("Target.createTarget", `{"url":"`+site+`/turns"}`)
 	}
 	target := cmdtest.ResultOf(t, c.Ask("Target.createTarget", `{"url":"`+site+`/unsaved"}`))
@@ -212,7 +212,7 @@ func TestExtensionTabsThatStay(t *testing.T) {
 		return strings.Contains(got, `"x`)
 	})
 	cmdtest.Until(t, "the pages turn", func() bool {
-		return strings.Count(strings.Join(cmdtest.Tabs(t, chrome), "\n"), "/turns?") == 6
+		return strings.Count(strings.Join(cmdtest.Tabs(t, chrome), "\n"), "/turns?") == 3
 	})
 	c.Conn.Close(websocket.Normal, "")
 	cmdtest.Until(t, "the tabs of the client are closed", func() bool {

@@ -29,7 +29,7 @@ type Consent struct {
 // Consent launches a Chromium that asks its user for each connection.
 func (w *World) Consent() *Consent {
 	w.T.Helper()
-	x := Parse(w.T, w.Run("blaunch", "--browser", "chromium"))
+	x := Parse(w.T, w.Run("blaunch", "--browser", "chrome-headless-shell"))
 	target, err := url.Parse(x.Instance.HTTPURL)
 	if err != nil {
 		w.T.Fatal(err)

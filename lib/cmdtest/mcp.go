@@ -336,12 +336,12 @@ func (m *MCP) Refused(want, tool, format string, args ...any) {
 	}
 }
 
-// BrowserChildren are the arguments for both browser servers.
+// BrowserChildren are the arguments for two servers that drive one browser: the
+// built-in one, and a program.
 func BrowserChildren(t *testing.T) []string {
 	t.Helper()
-	bin := Clients(t) + "/node_modules/.bin"
-	return []string{"--mcp", bin + "/playwright-mcp", "--mcp", bin +
-		"/chrome-devtools-mcp --no-usage-statistics --no-performance-crux"}
+	return []string{"--mcp", "builtin", "--mcp", Clients(t) + "/node_modules/.bin/chrome-devtools-mcp " +
+		"--no-usage-statistics --no-performance-crux"}
 }
 
 // Title waits until the page of an agent has a title.

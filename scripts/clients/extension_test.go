@@ -13,8 +13,8 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// Clients of a browser that has joined: two of each kind at once, none of which
-// sees the tabs of another one or of the user, and none of which leaves a tab.
+// Clients of a browser that has joined: one of each kind at once, neither of which
+// sees the tabs of another one or of the user, and neither of which leaves a tab.
 func TestExtensionClients(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.IsolatedSite(t)
@@ -26,7 +26,7 @@ func TestExtensionClients(t *testing.T) {
 	}
 	before := cmdtest.Tabs(t, chrome)
 	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
-		twice("extension-playwright.mjs", "extension-puppeteer.mjs")...)
+		"extension-playwright.mjs", "extension-puppeteer.mjs")
 	cmdtest.Until(t, "the tabs of the clients are closed", func() bool {
 		return slices.Equal(cmdtest.Tabs(t, chrome),
 			before)

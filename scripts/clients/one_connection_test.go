@@ -14,16 +14,19 @@ import (
 // besides, cost one question. One of them is killed; the others stay.
 func TestOneConnection(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"--isolate"}} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
+	for _, c := range []struct{ args, scripts []string }{
+		{nil, []string{"playwright.mjs", "puppeteer.mjs"}},
+		{[]string{"--isolate"}, []string{"playwright.mjs", "playwright.mjs"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			site := cmdtest.ClientSite(t)
 			w := cmdtest.New(t)
 			chrome := w.Consent()
 			chrome.NoJSON = true
-			p := w.Proxy(append(args, "--one-connection", "--target", chrome.WSURL, "--health-interval", "50ms")...)
+			p := w.Proxy(append(c.args, "--one-connection", "--target", chrome.WSURL, "--health-interval", "50ms")...)
 			chrome.Asked(t, 0, 0)
 			var cs []*client
-			for _, script := range []string{"playwright.mjs", "playwright.mjs", "puppeteer.mjs"} {
+			for _, script := range c.scripts {
 				cs = append(cs, startClient(p, script, site))
 			}
 			for _, c := range cs {
@@ -36,7 +39,7 @@ func TestOneConnection(t *testing.T) {
 			}
 			cs[0].cmd.Process.Kill()
 			cs[0].cmd.Wait()
-			cmdtest.Until(t, "the killed client is gone", func() bool { return p.Do("status").Status.WebSockets == 2 })
+			cmdtest.Until(t, "the killed client is gone", func() bool { return p.Do("status").Status.WebSockets == 1 })
 			chrome.Asked(t, 1, 0)
 			syscall.Kill(chrome.PID, syscall.SIGKILL)
 			for _, c := range cs[1:] {
