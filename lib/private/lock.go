@@ -20,26 +20,19 @@ const lockBound = 10 * time.Second
 func TryLock(f *os.File) error { return tryLock(f) }
 
 // Lock is TryLock that waits, until the context ends (its cause is the error)
-// but not for longer than 10 s (ErrLocked).
+// but not for longer than 10 s (ErrLocked). On Unix those that wait get the lock
+// in the order in which they came. Close f after an error.
 func Lock(ctx context.Context, f *os.File) error {
-	const first, most = 200 * time.Microsecond, 10 * time.Millisecond
-	var late <-chan time.Time
-	for pause := first; ; pause = min(2*pause, most) {
-		err := TryLock(f)
-		if !errors.Is(err, ErrLocked) {
-			return err
-		}
-		if late == nil {
-			late = time.After(lockBound)
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-late:
-			return err
-		case <-time.After(pause):
-		}
+	err := TryLock(f)
+	if !errors.Is(err, ErrLocked) {
+		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lockBound, ErrLocked)
+	defer cancel()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return waitLock(ctx, f)
 }
 
 // LockFile opens the file, which it makes if need be, and locks it. It makes

@@ -3,10 +3,13 @@
 package private
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // CheckDir refuses a directory that another user owns, or in which others can
@@ -73,12 +76,37 @@ func Open(path string, flag int) (*os.File, error) {
 }
 
 func tryLock(f *os.File) error {
+	err := flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK {
+		return ErrLocked
+	}
+	return err
+}
+
+// waitLock waits in the kernel, which wakes one process after the other. Nothing
+// wakes it earlier: after the context's end a thread and a descriptor of this
+// process wait on until the holder gives the lock back, and give it back, too.
+func waitLock(ctx context.Context, f *os.File) error {
+	own, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	locked := make(chan error, 1)
+	go func() {
+		defer unix.Close(own)
+		locked <- flock(own, syscall.LOCK_EX)
+	}()
+	select {
+	case err := <-locked:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func flock(fd, how int) error {
 	for {
-		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err {
-		case syscall.EINTR:
-		case syscall.EWOULDBLOCK:
-			return ErrLocked
-		default:
+		if err := syscall.Flock(fd, how); err != syscall.EINTR {
 			return err
 		}
 	}

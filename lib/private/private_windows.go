@@ -1,7 +1,10 @@
 package private
 
 import (
+	"context"
+	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -28,4 +31,19 @@ func tryLock(f *os.File) error {
 		return ErrLocked
 	}
 	return err
+}
+
+// waitLock asks again and again: a wait in the kernel could not be ended.
+func waitLock(ctx context.Context, f *os.File) error {
+	const first, most = 200 * time.Microsecond, 10 * time.Millisecond
+	for pause := first; ; pause = min(2*pause, most) {
+		if err := tryLock(f); !errors.Is(err, ErrLocked) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
 }
