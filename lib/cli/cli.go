@@ -151,9 +151,16 @@ func Main(p *Program) {
 
 // Run runs a program and returns its exit code.
 func Run(env *Env, p *Program) int {
+	if err := checkFiles(); err != nil {
+		return tell(env.Stderr, p, err) // without a timer, for which Go opens files
+	}
 	messages := NewDroppingWriter(env.Stderr)
 	defer messages.Flush(flushBound)
-	err := run(env, p, messages)
+	return tell(messages, p, run(env, p, messages))
+}
+
+// tell prints why a program failed and returns its exit code.
+func tell(messages io.Writer, p *Program, err error) int {
 	var status exit.Status
 	if err == nil {
 		return 0
