@@ -25,8 +25,11 @@ func HAR(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the trace: %w", err)
 	}
-	if !info.Mode().IsRegular() {
-		return exit.Errorf(exit.Data, "cannot read the trace %s: it is not a file, and is read twice", path)
+	switch {
+	case info.IsDir():
+		return exit.Errorf(exit.Data, "cannot read the trace %s: it is a directory", path)
+	case !info.Mode().IsRegular():
+		return exit.Errorf(exit.Data, "cannot read the trace %s: it is read twice, which only a regular file can be", path)
 	}
 	sum, err := har.Convert(f, info.Size(), har.Creator{Name: "bproxy", Version: cli.Release}, c.Stdout)
 	if sum.Damaged > 0 {
