@@ -294,6 +294,9 @@ func TestBadInput(t *testing.T) {
 	w.Run("blaunch", "--bind-pid", "999999999").Wants(t, 64, "no such process")
 	w.Run("bfind", "--path", w.Dir+"/none").Wants(t, 69, "no such file")
 	w.Run("bport", "--range", "9-1").Wants(t, 64, "--range")
+	w.Run("bport", "--reserve", "25h").Wants(t, 64, "--reserve is 0s to 24h")
+	w.Run("sh", "-c", "ulimit -n 5; exec bport").Wants(t, 1, "hint: allow more open files")
+	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "it is a directory")
 	w.Clean()
 }
 
@@ -330,14 +333,19 @@ func TestStateFaults(t *testing.T) {
 	file := w.Dir + "/state/state.json"
 	x := cmdtest.Parse(t, w.Fake(""))
 	for _, bad := range []string{"garbage", `{"v":1,"instances":[{"id`, "", "\x00"} {
-		os.WriteFile(file, []byte(bad), 0o600)
-		w.Run("bport").Wants(t, 0, "is damaged")
-		if l := cmdtest.Parse(t, w.Run("blaunch", "list")); l.Instance != x.Instance {
-			t.Errorf("the browser is lost with the file %q", bad)
+		for _, do := range []func(){
+			func() { os.WriteFile(file, []byte(bad), 0o600) },
+			func() { w.Run("bport").Wants(t, 0, "is damaged") },
+			func() { os.RemoveAll(w.Dir + "/state") },
+		} {
+			do()
+			if l := cmdtest.Parse(t, w.Run("blaunch", "list")); l.Instance != x.Instance {
+				t.Errorf("the browser is lost with the file %q", bad)
+			}
 		}
+		w.Run("bport").Wants(t, 0, "")
 	}
 	os.RemoveAll(w.Dir + "/state")
-	w.Run("bport").Wants(t, 0, "")
 	w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
 	w.Clean()
 	os.WriteFile(file, []byte(`{"v":2}`), 0o600)

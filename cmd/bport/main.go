@@ -27,7 +27,7 @@ func main() {
 				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the " +
 					"system chooses)"},
 				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "choose ports that are free on `ADDRESS`"},
-				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "reserve the ports for `DURATION`"},
+				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "reserve the ports for `DURATION`, at most 24h"},
 			},
 			Do: run,
 		},
@@ -99,6 +99,9 @@ func take(c *cli.Context, req port.Request) ([]int, error) {
 		return nil, &exit.Error{Code: exit.TryAgain, Err: err,
 			Hint: "ask for fewer or another --range, or wait until reservations run out"}
 	}
+	if errors.Is(err, port.ErrDescriptors) {
+		return nil, &exit.Error{Code: exit.Failed, Err: err, Hint: "ask for fewer, or allow more open files (ulimit -n)"}
+	}
 	return ports, state.Explain(err)
 }
 
@@ -107,8 +110,8 @@ func request(c *cli.Context) (port.Request, error) {
 	if r.N < 1 || r.N > 10000 {
 		return r, c.UsageError("--count is 1 to 10000, not %d", r.N)
 	}
-	if r.Reserve < 0 {
-		return r, c.UsageError("--reserve must not be negative")
+	if r.Reserve < 0 || r.Reserve > state.MaxReserve {
+		return r, c.UsageError("--reserve is 0s to 24h, not %v", r.Reserve)
 	}
 	if r.Host != "localhost" && net.ParseIP(r.Host) == nil {
 		return r, c.UsageError("--host is an IP address or localhost, not %q", r.Host)

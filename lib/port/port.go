@@ -25,99 +25,164 @@ type Request struct {
 // ErrExhausted says that the range has not as many free ports.
 var ErrExhausted = errors.New("no free port left")
 
-// Take finds and reserves N distinct ports.
+// ErrDescriptors says that the system chose fewer ports than were asked for,
+// because each is held open until all are found.
+var ErrDescriptors = errors.New("too many open files")
+
+// Take finds and reserves N distinct ports. The ports are looked for without
+// the state's lock: those that somebody else reserves meanwhile are replaced.
 func Take(ctx context.Context, s *state.Store, r Request) ([]int, error) {
 	if r.Host == "" {
 		r.Host = "127.0.0.1"
 	}
-	var got []int
-	err := s.Update(ctx, func(f *state.File) error {
-		taken := make(map[int]bool, len(f.Ports))
+	f, err := s.Read()
+	if err != nil {
+		return nil, err
+	}
+	taken := map[int]bool{}
+	note := func(f *state.File) {
 		for _, p := range f.Ports {
-			taken[p.Port] = true
+			taken[p.Port] = taken[p.Port] || p.Reserved(time.Now())
 		}
-		var err error
-		if got, err = r.find(taken); err != nil {
-			return err
+	}
+	note(f)
+	for {
+		got, release, err := r.find(ctx, taken)
+		if err != nil {
+			return nil, err
 		}
-		until := record.Time{Time: time.Now().Add(r.Reserve)}
-		for _, p := range got {
-			if r.Reserve > 0 {
+		lost := false
+		err = s.Update(ctx, func(f *state.File) error {
+			note(f)
+			for _, p := range got {
+				lost = lost || taken[p]
+			}
+			if lost || r.Reserve <= 0 {
+				return nil
+			}
+			until := record.Time{Time: time.Now().Add(r.Reserve)}
+			for _, p := range got {
 				f.Ports = append(f.Ports, state.Port{Host: r.Host, Port: p, Until: until})
 			}
+			return nil
+		})
+		release()
+		if err != nil || !lost {
+			return got, err
 		}
-		return nil
-	})
-	return got, err
+	}
 }
 
-func (r Request) find(taken map[int]bool) ([]int, error) {
-	var got []int
+// find finds ports that are not taken. Release closes what holds them.
+func (r Request) find(ctx context.Context, taken map[int]bool) (got []int, release func(), err error) {
 	if r.Low > 0 {
-		for p := r.Low; p <= r.Hi && len(got) < r.N; p++ {
-			if !taken[p] && free(r.Host, p) {
-				got = append(got, p)
-			}
-		}
-		if len(got) < r.N {
-			return nil, fmt.Errorf("%w in %d-%d on %s: %d asked for, %d free", ErrExhausted, r.Low, r.Hi, r.Host, r.N,
-				len(got))
-		}
-		return got, nil
+		got, err = r.findInRange(ctx, taken)
+		return got, func() {}, err
 	}
 	// The listeners stay open until all are found: the system then gives a
 	// new port each time.
 	var open []net.Listener
-	defer func() {
+	closeAll := func() {
 		for _, l := range open {
 			l.Close()
 		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
 	}()
 	for tries := 0; len(got) < r.N; tries++ {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
 		if tries > 2*r.N+len(taken)+1000 {
-			return nil, fmt.Errorf("%w on %s: %d asked for, %d found", ErrExhausted, r.Host, r.N, len(got))
+			return nil, nil, fmt.Errorf("%w on %s: %d asked for, %d found", ErrExhausted, r.Host, r.N, len(got))
 		}
 		l, err := net.Listen("tcp", net.JoinHostPort(r.Host, "0"))
 		if err != nil {
-			if len(open) > 0 {
-				return nil, fmt.Errorf("%w on %s: %v", ErrExhausted, r.Host, err)
-			}
-			return nil, fmt.Errorf("cannot listen on %s: %w", r.Host, err)
+			return nil, nil, r.explain(err, len(open))
 		}
 		open = append(open, l)
 		p := l.Addr().(*net.TCPAddr).Port
-		if !taken[p] && freeOther(r.Host, p) {
+		free, err := isFreeOther(r.Host, p)
+		if err != nil {
+			return nil, nil, r.explain(err, len(open))
+		}
+		if free && !taken[p] {
 			got = append(got, p)
 		}
+	}
+	return got, closeAll, nil
+}
+
+func (r Request) findInRange(ctx context.Context, taken map[int]bool) (got []int, err error) {
+	for p := r.Low; p <= r.Hi && len(got) < r.N; p++ {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if taken[p] {
+			continue
+		}
+		free, err := isFree(r.Host, p)
+		if err != nil {
+			return nil, r.explain(err, 0)
+		}
+		if free {
+			got = append(got, p)
+		}
+	}
+	if len(got) < r.N {
+		return nil, fmt.Errorf("%w in %d-%d on %s: %d asked for, %d free", ErrExhausted, r.Low, r.Hi, r.Host, r.N,
+			len(got))
 	}
 	return got, nil
 }
 
-func free(host string, port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
-		return false
+// explain says why no further port could be looked for, of those that are open
+// already.
+func (r Request) explain(err error, open int) error {
+	switch {
+	case isTooMany(err):
+		return fmt.Errorf("cannot look for %d ports at once: %w", r.N, ErrDescriptors)
+	case open > 0:
+		return fmt.Errorf("%w on %s: %v", ErrExhausted, r.Host, err)
 	}
-	l.Close()
-	return freeOther(host, port)
+	return fmt.Errorf("cannot listen on %s: %w", r.Host, err)
 }
 
-// freeOther asks for the port on the loopback's other family too: Chrome
+// isFree reports whether one can listen on the port. The error is that the process
+// has too many open files to tell.
+func isFree(host string, port int) (bool, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		if !isTooMany(err) {
+			err = nil
+		}
+		return false, err
+	}
+	l.Close()
+	return isFreeOther(host, port)
+}
+
+// isFreeOther asks for the port on the loopback's other family too: Chrome
 // falls back to [::1] silently, and clients that resolve localhost may try
 // that first. A machine without IPv6 has nobody there.
-func freeOther(host string, port int) bool {
+func isFreeOther(host string, port int) (bool, error) {
 	other := "::1"
 	switch host {
 	case "127.0.0.1", "localhost":
 	case "::1":
 		other = "127.0.0.1"
 	default:
-		return true
+		return true, nil
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(other, strconv.Itoa(port)))
-	if err != nil {
-		return !inUse(err)
+	switch {
+	case err == nil:
+		l.Close()
+	case isTooMany(err):
+		return false, err
 	}
-	l.Close()
-	return true
+	return err == nil || !inUse(err), nil
 }

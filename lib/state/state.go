@@ -68,6 +68,15 @@ type Port struct {
 	Until record.Time `json:"until"`
 }
 
+// MaxReserve is for how long a port can be reserved.
+const MaxReserve = 24 * time.Hour
+
+// Reserved reports whether the port is reserved at a time. One that would be for
+// longer than MaxReserve is not: it was reserved while the clock was wrong.
+func (p Port) Reserved(now time.Time) bool {
+	return p.Until.After(now) && !p.Until.After(now.Add(MaxReserve))
+}
+
 // Exit tells how an instance ended.
 type Exit struct {
 	ID       string      `json:"id"`
@@ -119,22 +128,22 @@ func Open(getenv func(string) string) *Store {
 // Path is the file's path.
 func (s *Store) Path() string { return s.path }
 
-// Read returns the file's content without a lock; an empty one if there is
-// no file. A damaged file reads as empty: the next writer mends it.
+// Read returns the file's content without a lock. If there is no file, or a
+// damaged one, it has the instances that live, as the next writer finds them.
 func (s *Store) Read() (*File, error) {
-	if err := private.CheckDir(filepath.Dir(s.path)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return &File{V: Version}, nil
-		}
-		return nil, s.fail("read", err)
+	f, err := &File{V: Version}, private.CheckDir(filepath.Dir(s.path))
+	if err == nil {
+		f, err = s.load()
 	}
-	f, err := s.load()
 	var bad *damaged
-	if errors.As(err, &bad) {
-		return &File{V: Version}, nil
+	if errors.As(err, &bad) || errors.Is(err, fs.ErrNotExist) {
+		f, err = &File{V: Version}, nil
 	}
 	if err != nil {
 		return nil, s.fail("read", err)
+	}
+	if f.other == nil {
+		s.recoverInstances(f)
 	}
 	return f, nil
 }
@@ -247,7 +256,7 @@ func (s *Store) UpdateWithin(bound time.Duration, change func(*File) error) erro
 // is killed loses nothing.
 func (f *File) tidy() (dead []Instance) {
 	now := time.Now()
-	f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return !p.Until.After(now) })
+	f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return !p.Reserved(now) })
 	f.tidyServices()
 	for _, i := range f.Instances {
 		if !i.Alive() {
