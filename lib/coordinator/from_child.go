@@ -34,8 +34,9 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 	case "notifications/tools/list_changed":
 		s.relist(p)
 	case "notifications/progress":
-		token := jsonrpc.Get(m.Params, "progressToken")
-		s.pass(p, m, false, func(r *pendingRequest) bool { return string(r.Token) == string(token) })
+		if token := jsonrpc.Get(m.Params, "progressToken"); token != nil {
+			s.pass(p, m, false, func(r *pendingRequest) bool { return sameToken(r.Token, token) })
+		}
 	case "notifications/message":
 		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
 		s.pass(p, m, true, func(r *pendingRequest) bool { return level >= r.Level })
@@ -45,9 +46,20 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 	}
 }
 
+// sameToken reports whether two tokens of progress are the same: a child may write a
+// text in another form.
+func sameToken(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 || a[0] != '"' || b[0] != '"' {
+		return string(a) == string(b)
+	}
+	var s, t string
+	return json.Unmarshal(a, &s) == nil && json.Unmarshal(b, &t) == nil && s == t
+}
+
 // pass sends the host a notification as one of the request that it belongs to. A
-// host of the stateless protocol gets no others. Guessed says that the
-// notification does not name its request.
+// host of the stateless protocol gets no others, and no host progress of a request
+// that the child has not. Guessed says that the notification does not name its
+// request.
 func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
 	if !wait.Closed(s.initialized) {
 		return
@@ -55,7 +67,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	var to pending.Route
 	var found bool
 	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || p.audience.hears(s)
+	send := found || guessed && p.audience.hears(s)
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = withParams(m, jsonrpc.Set(m.Params, "progressToken", to.Token))

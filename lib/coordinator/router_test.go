@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -142,4 +143,52 @@ func FuzzChild(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The host gets a child's progress of the child's own calls only.
+func TestProgressOfOwnCalls(t *testing.T) {
+	s, said := testSession(t)
+	s.Handle([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize",` +
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{}}}`))
+	s.Handle([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	good, bad := &process{child: &Child{Name: "good"}, host: s}, &process{child: &Child{Name: "bad"}, host: s}
+	for i, c := range []struct {
+		token string
+		of    *process
+	}{{`"good"`, good}, {"7", good}, {`"b\u0061d"`, bad}} {
+		m, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call",`+
+			`"params":{"_meta":{"progressToken":%s}}}`, i, c.token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := s.newRequest(m)
+		req.cancel = func() {}
+		s.read(func(t *table) {
+			t.Add(&req.Request)
+			t.Relay(&req.Request, c.of, int64(i))
+		})
+	}
+	progress := func(p *process, params string) (told bool) {
+		before := len(said())
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":` + params + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.fromChild(p, m)
+		return len(said()) > before
+	}
+	for _, c := range []struct {
+		of     *process
+		params string
+		told   bool
+	}{
+		{good, `{"progressToken":"good"}`, true}, {good, `{"progressToken":7}`, true},
+		{bad, `{"progressToken":"bad"}`, true}, // however it is written
+		{bad, `{"progressToken":"good"}`, false}, {bad, `{"progressToken":7}`, false},
+		{bad, `{"progressToken":1}`, false}, {bad, `{}`, false}, {good, `{"progressToken":"7"}`, false},
+	} {
+		if told := progress(c.of, c.params); told != c.told {
+			t.Errorf("the host is told of the progress %s of %s: %v, want %v", c.params, c.of.child.Name, told, c.told)
+		}
+	}
 }
