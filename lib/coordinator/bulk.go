@@ -261,23 +261,15 @@ type rawContent struct {
 
 func (r rawContent) MarshalJSON() ([]byte, error) { return r.raw, nil }
 
-// addTo adds to the call's result what is not in its text: the items, and where
-// it was done.
-func (b *bulkResult) addTo(result *mcp.CallToolResult) {
+// addTo adds to the call's result what is not in its text: the items, and what
+// its reader has to know of where it comes from.
+func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
 	result.IsError = b.fails
 	for _, item := range b.items {
 		result.Content = append(result.Content, rawContent{raw: item})
 	}
-	if b.at != nil && b.at.Pool != "" {
-		result.Meta = &mcp.Meta{AdditionalFields: map[string]any{metaPool: b.at.Pool, metaInstance: b.at.Instance}}
-	}
-}
-
-// remarkedBulk adds to a result what its reader has to know of where it comes
-// from.
-func remarkedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.CallToolResult {
 	if s == nil || b.at == nil {
-		return result
+		return
 	}
 	s.learnRestored(b.at)
 	r := s.remark(b.at)
@@ -294,5 +286,4 @@ func remarkedBulk(s *Session, b *bulkResult, result *mcp.CallToolResult) *mcp.Ca
 	if text := r.text(); text != "" {
 		result.Content = append(result.Content, mcp.NewTextContent(text))
 	}
-	return result
 }

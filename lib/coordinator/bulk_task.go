@@ -114,7 +114,7 @@ func bulkNeverRun(args json.RawMessage, why error) json.RawMessage {
 	for range p.Commands {
 		out.States = append(out.States, commandSkipped)
 	}
-	result, err := structured(out)
+	result, err := structured(nil, out)
 	if err != nil {
 		return nil
 	}

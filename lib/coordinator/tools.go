@@ -62,8 +62,11 @@ func (c *Coordinator) instructions() string {
 // statusTool is the tool that says what is wrong.
 const statusTool = "coordinator_status"
 
-// sessionKey is the session's place in a context.
-type sessionKey struct{}
+// Places in the context of a call of a tool of bmcp's own.
+type (
+	sessionKey   struct{}
+	argumentsKey struct{} // which mcp-go, with numbers as floats, does not keep as they are
+)
 
 // ownTool is a tool that bmcp answers itself.
 type ownTool struct {
@@ -113,12 +116,10 @@ func (c *Coordinator) makeOwn() {
 		}
 		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: destroys,
 			OpenWorldHint: &closed}
-		c.own.AddTool(tool, func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			args, err := json.Marshal(r.GetRawArguments())
-			if err != nil {
-				return nil, err
-			}
+		c.own.AddTool(tool, func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			s, _ := ctx.Value(sessionKey{}).(*Session)
+			args, _ := ctx.Value(argumentsKey{}).(json.RawMessage)
+			args = orEmpty(args)
 			if err := input.Check(args); err != nil {
 				return mcp.NewToolResultError(err.Error()), nil
 			}
@@ -129,7 +130,7 @@ func (c *Coordinator) makeOwn() {
 			if result, ok := v.(*mcp.CallToolResult); ok {
 				return result, nil
 			}
-			return structured(v)
+			return structured(s, v)
 		})
 		raw, _ := json.Marshal(tool)
 		c.ownTools = append(c.ownTools, raw)
@@ -137,14 +138,14 @@ func (c *Coordinator) makeOwn() {
 }
 
 // structured is the result of a tool of bmcp's own.
-func structured(v any) (*mcp.CallToolResult, error) {
+func structured(s *Session, v any) (*mcp.CallToolResult, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	result := mcp.NewToolResultStructured(v, string(text))
 	if b, ok := v.(*bulkResult); ok {
-		b.addTo(result)
+		b.addTo(s, result)
 	}
 	return result, nil
 }
@@ -153,9 +154,13 @@ func (c *Coordinator) isOwn(name string) bool { return c.own.GetTool(name) != ni
 
 // ourAnswer is our own answer to a request.
 func (s *Session) ourAnswer(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+	ctx = context.WithValue(ctx, sessionKey{}, s)
+	if args := jsonrpc.Get(m.Params, "arguments"); args != nil {
+		ctx = context.WithValue(ctx, argumentsKey{}, args)
+		m = withParams(m, jsonrpc.Delete(m.Params, "arguments"))
+	}
 	// mcp-go does not take each ID that a host may use.
-	b, err := json.Marshal(s.c.own.HandleMessage(context.WithValue(ctx, sessionKey{}, s),
-		m.WithID(json.RawMessage("0"))))
+	b, err := json.Marshal(s.c.own.HandleMessage(ctx, m.WithID(json.RawMessage("0"))))
 	if err != nil {
 		return nil, err
 	}
