@@ -388,7 +388,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 func TestMCPChildThatHangs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=4s")
+	p := w.Pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=1s")
 	m := w.MCP(nil, "--pool", "--mcp", "kid="+cmdtest.FakeChild())
 	// One that ends again is not started at once.
 	starts := func() bool { return !m.Tool("echo", "{}").Tool(t).IsError }
@@ -406,13 +406,13 @@ func TestMCPChildThatHangs(t *testing.T) {
 		}
 		id := m.StartTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
-		const late = "child kid did not answer a ping within 4s (HEALTH_TIMEOUT of pool A)"
+		const late = "child kid did not answer two pings, each within 1s or more (HEALTH_TIMEOUT of pool A)"
 		if r := m.Answer(id).Tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, late) {
 			t.Errorf("got %+v, want an error with %q", r, late)
 		}
 		cmdtest.Until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
 	}
-	if !strings.Contains(m.Errs.String(), "did not answer a ping") {
+	if !strings.Contains(m.Errs.String(), "did not answer two pings") {
 		t.Error("it is not logged")
 	}
 	cmdtest.Until(t, "the child is started a third time", starts)

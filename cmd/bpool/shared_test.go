@@ -184,7 +184,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 func TestSharedPoolHangs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=5s")
+	p := w.Shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=1s")
 	l := p.Lease()
 	cmdtest.Dial(t, l.Instance.WSURL).Ask(cmdtest.NewPage, blank("old"))
 	syscall.Kill(l.Instance.PID, syscall.SIGSTOP)

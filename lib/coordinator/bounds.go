@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/liveness"
 )
 
 // What bounds the children of pools: TIMEOUT each call of a tool, and
@@ -72,23 +73,35 @@ func (s *Session) watchHealth(p *process) {
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		_, err := p.call(ctx, "ping", nil)
-		cancel()
-		if err == nil || errors.As(err, new(*jsonrpc.Error)) { // which is an answer
+		err := liveness.Check(context.Background(), timeout, liveness.Load, p.ask)
+		if err == nil {
 			p.mu.Lock()
 			p.ping = time.Now()
 			p.mu.Unlock()
 			continue
 		}
 		if p.gone() == nil {
-			err = fmt.Errorf("child %s did not answer a ping within %v (HEALTH_TIMEOUT of pool %s): it was stopped",
-				p.child.Name, timeout, p.browser.Pool)
+			err = fmt.Errorf("child %s did not answer two pings, each within %v or more (HEALTH_TIMEOUT of pool %s): "+
+				"it was stopped", p.child.Name, timeout, p.browser.Pool)
 			s.c.Log.Warn(err.Error())
 			p.abort(err)
 		}
 		return
 	}
+}
+
+// ask has the child answer a ping.
+func (p *process) ask(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := p.call(ctx, "ping", nil)
+	switch {
+	case errors.As(err, new(*jsonrpc.Error)): // which is an answer
+		return nil
+	case err != nil && p.gone() != nil:
+		return liveness.ErrNotChecked
+	}
+	return err
 }
 
 // abort answers the open calls with an error and stops the child.

@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/forward"
+	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
 	"btools/lib/proc"
@@ -245,10 +246,12 @@ func (g *group) watch(c *share.Chrome) reason {
 	defer tick.Stop()
 	var next *successor
 	var ready <-chan struct{} // of next
+	var asking *checking      // of c
 	defer func() {
 		if next != nil {
 			next.discard()
 		}
+		asking.stop()
 	}()
 	for tried := false; ; {
 		v.mu.Lock()
@@ -285,6 +288,8 @@ func (g *group) watch(c *share.Chrome) reason {
 			if next.err != nil {
 				g.logFailure("cannot replace the browser, which "+reason+": ", next.err)
 			} else {
+				asking.stop()
+				asking = nil
 				g.drain(c)
 				c = next.chrome
 				g.activate(c)
@@ -293,7 +298,17 @@ func (g *group) watch(c *share.Chrome) reason {
 		case <-g.wakeup:
 		case <-tick.C:
 			tried = false
-			if err := g.checkHealth(c); err != nil && g.ctx.Err() == nil {
+			if asking == nil {
+				i := c.Browser.Instance
+				asking = startCheck(g.ctx, func(ctx context.Context) error {
+					return liveness.Check(ctx, g.set.HealthTimeout, liveness.Load,
+						func(ctx context.Context, within time.Duration) error { return proxy.Ping(ctx, i, within) })
+				})
+			}
+		case err := <-asking.done():
+			asking.stop()
+			asking = nil
+			if err := g.checked(c, err); err != nil && g.ctx.Err() == nil {
 				v.Log.Warn("the browser does not answer: stopping it", "pool", g.poolName, "why", err)
 				g.recordFailure(c, err, true)
 				c.Close()
@@ -316,11 +331,10 @@ func (g *group) replaceReasonLocked() string {
 	return ""
 }
 
-// checkHealth checks the health and the memory of a browser.
-func (g *group) checkHealth(c *share.Chrome) error {
+// checked takes in the result of a browser's health check, and checks its memory.
+func (g *group) checked(c *share.Chrome, err error) error {
 	v := g.service
-	err := proxy.Ping(g.ctx, c.Browser.Instance, g.set.HealthTimeout)
-	if errors.Is(err, proxy.ErrNotChecked) {
+	if errors.Is(err, liveness.ErrNotChecked) {
 		v.Log.Warn(err.Error(), "pool", g.poolName)
 		err = nil // the check failed, not the browser
 	}

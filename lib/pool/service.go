@@ -21,6 +21,7 @@ import (
 	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
+	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/pool/queue"
 	"btools/lib/proc"
@@ -377,7 +378,7 @@ func (v *Service) StalledCheck() string {
 		for _, s := range p.slots {
 			// A third of the time, because three intervals may overflow a Duration.
 			if s.state == Healthy && s.hasHealthCheckLocked() &&
-				time.Since(s.check.at)/3 > s.set.HealthInterval+s.set.HealthTimeout {
+				time.Since(s.check.at)/3 > s.set.HealthInterval+liveness.Longest(s.set.HealthTimeout) {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
+	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -378,6 +379,8 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 	s.hadBrowser = s.hadBrowser || running
 	interval := time.NewTicker(s.set.HealthInterval)
 	defer interval.Stop()
+	var asking *checking
+	defer func() { asking.stop() }()
 	for {
 		st, _ := s.proxy.Status()
 		switch {
@@ -419,8 +422,15 @@ func (s *slot) watch(ctx context.Context, running bool) reason {
 			return crashed
 		case <-s.wakeup:
 		case <-interval.C:
-			err := s.ping(ctx)
-			if errors.Is(err, proxy.ErrNotChecked) {
+			if asking == nil {
+				asking = startCheck(ctx, func(ctx context.Context) error {
+					return liveness.Check(ctx, s.set.HealthTimeout, liveness.Load, s.ping)
+				})
+			}
+		case err := <-asking.done():
+			asking.stop()
+			asking = nil
+			if errors.Is(err, liveness.ErrNotChecked) {
 				v.Log.Warn(err.Error(), "pool", s.poolName, "instance", s.set.ID)
 				err = nil // the check failed, not the browser
 			}
@@ -465,8 +475,8 @@ func (s *slot) memoryExcess() string {
 	return ""
 }
 
-// ping checks whether the browser answers.
-func (s *slot) ping(ctx context.Context) error {
+// ping asks the browser for an answer.
+func (s *slot) ping(ctx context.Context, within time.Duration) error {
 	_, rec := s.proxy.Status()
 	if rec == nil {
 		return nil // between two browsers: watch notices the end of the last one
@@ -475,7 +485,7 @@ func (s *slot) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return proxy.Ping(ctx, i, s.set.HealthTimeout)
+	return proxy.Ping(ctx, i, within)
 }
 
 // hasBrowser reports whether there is a browser, or one is starting or

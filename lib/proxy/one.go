@@ -13,6 +13,7 @@ import (
 	"btools/lib/cdp/single"
 	"btools/lib/exit"
 	"btools/lib/launcher"
+	"btools/lib/liveness"
 	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
@@ -152,7 +153,7 @@ func (h *handover) Close() error {
 func (h *handover) Addr() net.Addr { return &net.TCPAddr{} }
 
 // errNotAsked means that a browser was not asked for its health.
-var errNotAsked = errors.New("nothing is connected to the browser")
+var errNotAsked = fmt.Errorf("%w: nothing is connected to it", liveness.ErrNotChecked)
 
 // check asks the browser for an answer over the WebSocket, without opening one.
 func (o *OneConnection) check(ctx context.Context, within time.Duration) error {

@@ -15,19 +15,17 @@ import (
 
 	"btools/lib/devtools"
 	"btools/lib/launcher"
+	"btools/lib/liveness"
 	"btools/lib/record"
 )
-
-// ErrNotChecked means that a browser's health could not be checked because this
-// process lacks resources. The browser may be well.
-var ErrNotChecked = errors.New("cannot check the browser's health")
 
 // maxPong bounds how many bytes of the answer to a ping are read. A real one
 // has some hundred.
 const maxPong = 64 << 10
 
 // Ping sends the browser a command that needs its main thread, on a connection
-// of its own. The error says why no answer came in time.
+// of its own. The error says why no answer came in time. It is liveness.ErrNotChecked
+// if this process lacks resources: the browser may be well.
 func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
 	defer cancel()
@@ -36,7 +34,7 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return fmt.Errorf("%w: %w", ErrNotChecked, err)
+		return fmt.Errorf("%w: %w", liveness.ErrNotChecked, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}

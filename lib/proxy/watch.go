@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"btools/lib/launcher"
+	"btools/lib/liveness"
 	"btools/lib/record"
 )
 
@@ -26,14 +27,15 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 		case <-tick.C:
 		}
 		began := time.Now()
-		err := b.ping(ctx, g)
+		err := liveness.Check(ctx, b.health.Timeout, liveness.Load,
+			func(ctx context.Context, within time.Duration) error { return b.ping(ctx, g, within) })
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, errNotAsked) {
 			continue
 		}
-		if errors.Is(err, ErrNotChecked) {
+		if errors.Is(err, liveness.ErrNotChecked) {
 			b.log.Warn(err.Error())
 			continue
 		}
@@ -58,12 +60,12 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 	}
 }
 
-// ping checks a browser's health: by a connection of its own, or by the only one.
-func (b *backend) ping(ctx context.Context, g *generation) error {
+// ping asks a browser for an answer: by a connection of its own, or by the only one.
+func (b *backend) ping(ctx context.Context, g *generation, within time.Duration) error {
 	if b.one != nil {
-		return b.one.check(ctx, b.health.Timeout)
+		return b.one.check(ctx, within)
 	}
-	return Ping(ctx, g.browser.Instance, b.health.Timeout)
+	return Ping(ctx, g.browser.Instance, within)
 }
 
 // endDelay is how long a browser without an endpoint may take until it is seen
