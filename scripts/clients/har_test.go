@@ -278,7 +278,7 @@ func TestHAR(t *testing.T) {
 		t.Errorf("it has printed %q", r.Out)
 	}
 	w.Run("bproxy", "har", w.Dir+"/none").Wants(t, 65, "no such file")
-	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "not a file")
+	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "it is a directory")
 	w.Run("bproxy", "har").Wants(t, 64, "one trace")
 	w.Clean()
 }

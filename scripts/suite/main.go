@@ -106,11 +106,16 @@ func split(patterns []string) (programs, libs []string, err error) {
 			programs = append(programs, path)
 		}
 	}
-	// The longest first, so that it is not the last one alone.
-	if i := slices.Index(programs, "btools/cmd/bmcp"); i >= 0 {
-		programs = slices.Insert(slices.Delete(programs, i, i+1), 0, "btools/cmd/bmcp")
+	// The longest first, so that they are not the last ones alone.
+	return first(programs, "btools/cmd/bmcp"), first(libs, "btools/lib/virtual"), nil
+}
+
+// first puts a package before the others.
+func first(packages []string, path string) []string {
+	if i := slices.Index(packages, path); i >= 0 {
+		packages = slices.Insert(slices.Delete(packages, i, i+1), 0, path)
 	}
-	return programs, libs, nil
+	return packages
 }
 
 // build builds the programs, once for all tests.
