@@ -95,7 +95,7 @@ func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Br
 	if err := o.await(ctx); err != nil {
 		return nil, err
 	}
-	return virtual.OpenOn(ctx, o.browser, log)
+	return virtual.OpenOn(ctx, virtual.Over(o.browser), log)
 }
 
 // dial connects a client to the endpoint.

@@ -86,22 +86,13 @@ type target struct {
 	crashed    bool // its renderer is gone, or is crashing on command
 }
 
-// Upstream is where a Browser gets its connections.
-type Upstream interface {
-	// Dial opens a connection to the browser itself, or to the target with this
-	// ID.
-	Dial(ctx context.Context, target string) (*websocket.Conn, error)
-	// Addr returns the host:port of Chrome's endpoint; "": there is none.
-	Addr() string
-}
-
 // Open connects to the Chrome whose browser WebSocket has this URL.
 func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
 	u, err := url.Parse(wsURL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	return OpenOn(ctx, endpoint{u}, log)
+	return OpenOn(ctx, BySockets(endpoint{u}), log)
 }
 
 // OpenOn connects to a browser.
@@ -205,10 +196,13 @@ func (b *Browser) end() {
 // It has the reason that the browser gave, if any.
 func errEnded(err error) error {
 	var closed *websocket.CloseError
-	if errors.As(err, &closed) && closed.Reason != "" {
-		return fmt.Errorf("%w: %s", ErrBrowserEnded, closed.Reason)
+	switch {
+	case !errors.As(err, &closed) || closed.Reason == "":
+		return ErrBrowserEnded
+	case closed.Code == websocket.PolicyViolation, closed.Code == websocket.TooBig: // it was one client's fault
+		return errors.New(closed.Reason)
 	}
-	return ErrBrowserEnded
+	return fmt.Errorf("%w: %s", ErrBrowserEnded, closed.Reason)
 }
 
 // Why sessions end.
@@ -367,16 +361,3 @@ func (b *Browser) unblockLocked(t *target, who any) {
 
 // resume lets a target run and detaches the watcher from it.
 func (b *Browser) resume(session string) { b.watcher.resumeAndDetach("", session) }
-
-// endpoint is the WebSocket of a Chrome.
-type endpoint struct{ url *url.URL }
-
-func (e endpoint) Addr() string { return e.url.Host }
-
-func (e endpoint) Dial(ctx context.Context, target string) (*websocket.Conn, error) {
-	u := *e.url
-	if target != "" {
-		u.Path, u.RawQuery = "/devtools/page/"+target, ""
-	}
-	return websocket.Dial(ctx, u.String())
-}

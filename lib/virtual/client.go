@@ -36,7 +36,7 @@ type Client struct {
 	session  *Session
 	page     string // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
-	up       *websocket.Conn // its own connection to Chrome
+	up       Conn // its own connection to Chrome
 	toClient *websocket.Outbox
 	calls    *calls
 	ctx      context.Context // ends with the client
@@ -113,7 +113,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
 	k := &Client{
-		session: s, page: target, up: up, calls: newCalls(websocket.NewOutbox(up)),
+		session: s, page: target, up: up, calls: newCalls(up),
 		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
 		focusing: map[string]bool{},
@@ -172,12 +172,23 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	defer s.work.Done()
 	var work sync.WaitGroup
 	work.Go(func() { k.toClient.Run(k.ctx.Done()) })
-	work.Go(func() { k.calls.out.Run(k.ctx.Done()) })
+	work.Go(k.watchUpstream)
 	work.Go(func() { k.disconnect(k.fromChrome()) })
 	k.disconnect(k.fromClient())
 	work.Wait()
 	k.calls.End()
 	return k.why
+}
+
+// watchUpstream disconnects a client that has left too many of Chrome's messages
+// unread: what relays them may wait for it.
+func (k *Client) watchUpstream() {
+	select {
+	case <-k.up.Done():
+		_, err := k.up.Next()
+		k.disconnect(errEnded(err))
+	case <-k.ctx.Done():
+	}
 }
 
 // disconnect closes both connections, once.
@@ -195,7 +206,7 @@ func (k *Client) disconnect(why error) {
 			reason = why.Error()
 		}
 		var up sync.WaitGroup
-		up.Go(func() { k.up.Close(websocket.Normal, "") })
+		up.Go(k.up.Close)
 		if k.conn != nil {
 			k.conn.Close(code, reason)
 		}
@@ -265,7 +276,7 @@ func (k *Client) fromChrome() error {
 			k.session.Touch()
 		}
 		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
-			if err := k.toClient.Relay(m); err != nil {
+			if err := m.relay(k.toClient); err != nil {
 				return err
 			}
 			continue

@@ -91,7 +91,7 @@ func (k *Client) command(message []byte) error {
 	if isUse {
 		k.unanswered.add(c)
 	}
-	return k.calls.out.Write(message)
+	return k.up.Write(c, message)
 }
 
 // targetLocked returns the target of a CDP session, nil if the session is the

@@ -8,16 +8,14 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
-	"btools/lib/websocket"
 )
 
 // calls are our own commands on a connection to Chrome.
 type calls struct {
 	*wire.Calls
-	out *websocket.Outbox
 }
 
-func newCalls(out *websocket.Outbox) *calls { return &calls{wire.NewCalls(out.Put), out} }
+func newCalls(conn Conn) *calls { return &calls{wire.NewCalls(conn.Put)} }
 
 // resumeAndDetach resumes a target, and detaches from it once it has answered:
 // a worker whose thread has not started yet would miss the command and stay
@@ -39,7 +37,7 @@ type eventHandler func(method, session string, params json.RawMessage)
 // link is a connection to Chrome for our own commands only.
 type link struct {
 	*calls
-	conn *websocket.Conn
+	conn Conn
 	done chan struct{} // closed when the connection has ended
 	why  error         // set before that
 	work sync.WaitGroup
@@ -52,8 +50,7 @@ func dialLink(ctx context.Context, up Upstream, tell eventHandler, hear func()) 
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	l := &link{calls: newCalls(websocket.NewOutbox(conn)), conn: conn, done: make(chan struct{})}
-	l.work.Go(func() { l.out.Run(l.done) })
+	l := &link{calls: newCalls(conn), conn: conn, done: make(chan struct{})}
 	l.work.Go(func() { l.read(tell, hear) })
 	return l, nil
 }
@@ -62,7 +59,7 @@ func dialLink(ctx context.Context, up Upstream, tell eventHandler, hear func()) 
 func (l *link) read(tell eventHandler, hear func()) {
 	defer l.End()
 	defer close(l.done)
-	defer l.conn.Close(websocket.Normal, "")
+	defer l.conn.Close()
 	for {
 		m, err := l.conn.Next()
 		if err != nil {
@@ -89,6 +86,6 @@ func (l *link) read(tell eventHandler, hear func()) {
 
 // close ends the link and waits for its goroutines.
 func (l *link) close() {
-	l.conn.Close(websocket.Normal, "")
+	l.conn.Close()
 	l.work.Wait()
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/single"
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/chrometest"
@@ -30,22 +31,14 @@ var long = os.Getenv("LONG") != ""
 // it has: each has sessions of its own.
 func sharedChrome(t *testing.T) *Browser {
 	t.Helper()
-	shared.once.Do(func() {
-		url, _ := chrometest.Start(lasting{t})
-		if b, err := Open(context.Background(), url, slog.New(slog.DiscardHandler)); err != nil {
-			t.Error(err)
-		} else {
-			lasting{}.Cleanup(b.Close)
-			shared.browser = b
-		}
-	})
-	if shared.browser == nil {
+	lastingChrome.once.Do(func() { lastingChrome.browser = openPipe(lasting{t}, chrometest.StartOnPipe) })
+	if lastingChrome.browser == nil {
 		t.Fatal("the shared Chromium has not started")
 	}
-	return shared.browser
+	return lastingChrome.browser
 }
 
-var shared struct {
+var lastingChrome struct {
 	once    sync.Once
 	browser *Browser
 	atEnd   []func()
@@ -54,33 +47,46 @@ var shared struct {
 // lasting starts what all tests use: it ends with the last one.
 type lasting struct{ testing.TB }
 
-func (lasting) Cleanup(f func()) { shared.atEnd = append(shared.atEnd, f) }
+func (lasting) Cleanup(f func()) { lastingChrome.atEnd = append(lastingChrome.atEnd, f) }
+
+func (lasting) Context() context.Context { return context.Background() }
 
 func (lasting) Failed() bool { return false }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, f := range slices.Backward(shared.atEnd) {
+	for _, f := range slices.Backward(lastingChrome.atEnd) {
 		f()
 	}
 	os.Exit(code)
 }
 
-// openChrome starts a Chromium for the test and opens it.
+// openChrome starts a Chromium for the test and opens it, by its pipe.
 func openChrome(t *testing.T) *Browser {
 	t.Helper()
-	b, _ := openProcess(t, func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) })
-	return b
+	return openPipe(t, chrometest.StartOnPipe)
 }
 
-// openShell starts a chrome-headless-shell for the test and opens it.
+// openShell starts a chrome-headless-shell for the test and opens it, by its pipe.
 func openShell(t *testing.T) *Browser {
 	t.Helper()
-	b, _ := openProcess(t, chrometest.StartShell)
+	return openPipe(t, chrometest.StartShellOnPipe)
+}
+
+func openPipe(t testing.TB, start func(testing.TB) (in, out *os.File, p *os.Process)) *Browser {
+	t.Helper()
+	in, out, _ := start(t)
+	m := single.NewPipe(in, out)
+	t.Cleanup(m.Close)
+	b, err := OpenOn(t.Context(), Over(m), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
 	return b
 }
 
-// openProcess opens a browser, and returns its process as well.
+// openProcess opens a browser by its port, and returns its process as well.
 func openProcess(t *testing.T, start func(testing.TB) (string, *os.Process)) (*Browser, *os.Process) {
 	t.Helper()
 	url, process := start(t)

@@ -130,6 +130,17 @@ type peer struct {
 	events []string
 }
 
+// Dial opens a connection that is a WebSocket within this process.
+func (b *Browser) Dial(ctx context.Context, target string) (*websocket.Conn, error) {
+	c, err := b.Connect(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	server, client := websocket.Pipe()
+	go c.Serve(server)
+	return client, nil
+}
+
 func dial(t *testing.T, b *Browser, target string) *peer {
 	t.Helper()
 	conn, err := b.Dial(t.Context(), target)

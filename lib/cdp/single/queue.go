@@ -2,26 +2,13 @@ package single
 
 import (
 	"sync"
-	"time"
 
 	"btools/lib/websocket"
 )
 
-const (
-	// maxUnread bounds the bytes that wait for a client. All clients share the
-	// WebSocket: while one of them has more, the others wait with it, for at most
-	// maxWait at a time; then its connection is closed. A single message may be
-	// longer.
-	maxUnread = 64 << 20
-	maxWait   = 2 * time.Second
-
-	// maxBatch bounds the bytes that are sent at a time, unless a message is
-	// longer.
-	maxBatch = 64 << 10
-
-	// stall is how long a client may leave its messages unread.
-	stall = 15 * time.Second
-)
+// maxUnread bounds the bytes that wait for a client. A client that has more is
+// disconnected: nobody waits for it. A single message may be longer.
+const maxUnread = 64 << 20
 
 // notReading is why the connection of a client is closed.
 const notReading = "it does not read its messages"
@@ -30,58 +17,42 @@ const notReading = "it does not read its messages"
 type queue struct {
 	mu       sync.Mutex
 	messages [][]byte
-	unread   int // bytes, those included that are being sent
-	over     bool
-	code     int // with which the client's WebSocket is closed
-	reason   string
+	unread   int // bytes, including the message that was returned last
+	last     int // bytes of that
+	end      *websocket.CloseError
 
 	wake    chan struct{} // of one element: there are messages, or it is over
-	room    chan struct{} // of one element: messages have been sent
 	stopped chan struct{} // closed when what is left is not sent any more
 }
 
 func newQueue() *queue {
-	return &queue{wake: make(chan struct{}, 1), room: make(chan struct{}, 1), stopped: make(chan struct{})}
+	return &queue{wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
-// put adds a message. It waits for a client that has too much to read.
+// put adds a message and does not wait. A client that has too much to read is
+// disconnected.
 func (q *queue) put(message []byte) {
-	var late <-chan time.Time
-	for {
-		q.mu.Lock()
-		if q.over || q.unread == 0 || q.unread+len(message) <= maxUnread {
-			if !q.over {
-				q.messages = append(q.messages, message)
-				q.unread += len(message)
-			}
-			q.mu.Unlock()
-			signal(q.wake)
-			return
-		}
-		q.mu.Unlock()
-		if late == nil {
-			t := time.NewTimer(maxWait)
-			defer t.Stop()
-			late = t.C
-		}
-		select {
-		case <-q.room:
-		case <-q.stopped:
-		case <-late:
-			q.stop(websocket.PolicyViolation, notReading)
-		}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.end != nil:
+	case q.unread > 0 && q.unread+len(message) > maxUnread:
+		q.stopLocked(websocket.PolicyViolation, notReading)
+	default:
+		q.messages = append(q.messages, message)
+		q.unread += len(message)
+		q.signal()
 	}
 }
 
-// signal sends to a channel of one element unless that is full.
-func signal(c chan struct{}) {
+func (q *queue) signal() {
 	select {
-	case c <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// finish has the client's WebSocket closed once it has got all messages so far.
+// finish ends the queue after the messages so far.
 func (q *queue) finish(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,17 +60,22 @@ func (q *queue) finish(code int, reason string) {
 }
 
 func (q *queue) finishLocked(code int, reason string) {
-	if !q.over {
-		q.over, q.code, q.reason = true, code, reason
-		signal(q.wake)
+	if q.end == nil {
+		q.end = &websocket.CloseError{Code: code, Reason: reason}
+		q.signal()
 	}
 }
 
-// stop has the client's WebSocket closed at once.
+// stop ends the queue at once.
 func (q *queue) stop(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.stopLocked(code, reason)
+}
+
+func (q *queue) stopLocked(code int, reason string) {
 	q.finishLocked(code, reason)
+	q.messages = nil
 	select {
 	case <-q.stopped:
 	default:
@@ -107,63 +83,31 @@ func (q *queue) stop(code int, reason string) {
 	}
 }
 
-// run sends messages to a client until it is over, and closes the WebSocket.
-func (q *queue) run(conn *websocket.Conn) {
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		for {
-			batch, over := q.take()
-			if len(batch) == 0 && over {
-				return
+// next waits for the next message. At the end it returns a *websocket.CloseError.
+// One goroutine calls it.
+func (q *queue) next() ([]byte, error) {
+	for {
+		q.mu.Lock()
+		q.unread -= q.last
+		q.last = 0
+		if len(q.messages) > 0 {
+			m := q.messages[0]
+			q.messages[0] = nil
+			if q.messages = q.messages[1:]; len(q.messages) == 0 {
+				q.messages = nil
 			}
-			if len(batch) > 0 {
-				if conn.WriteAll(batch...) != nil {
-					return // which its reader sees, too
-				}
-				q.taken(batch)
-				continue
-			}
-			select {
-			case <-q.wake:
-			case <-q.stopped:
-				return
-			}
+			q.last = len(m)
+			q.mu.Unlock()
+			return m, nil
 		}
-	}()
-	select {
-	case <-sent:
-	case <-q.stopped:
+		end := q.end
+		q.mu.Unlock()
+		if end != nil {
+			return nil, end
+		}
+		select {
+		case <-q.wake:
+		case <-q.stopped:
+		}
 	}
-	q.mu.Lock()
-	code, reason := q.code, q.reason
-	q.mu.Unlock()
-	if code == 0 {
-		code = websocket.Normal
-	}
-	conn.Close(code, reason)
-	<-sent
-}
-
-// take takes the next messages, which count as unread until taken.
-func (q *queue) take() (batch [][]byte, over bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	size := 0
-	for len(q.messages) > 0 && (size == 0 || size+len(q.messages[0]) <= maxBatch) {
-		size += len(q.messages[0])
-		batch = append(batch, q.messages[0])
-		q.messages[0] = nil
-		q.messages = q.messages[1:]
-	}
-	return batch, q.over
-}
-
-func (q *queue) taken(batch [][]byte) {
-	q.mu.Lock()
-	for _, m := range batch {
-		q.unread -= len(m)
-	}
-	q.mu.Unlock()
-	signal(q.room)
 }

@@ -1,5 +1,6 @@
-// Package single carries many connections to a Chrome over one WebSocket, for a
-// Chrome that asks its user to allow each WebSocket.
+// Package single carries many connections to a Chrome over one: the pipe of a Chrome
+// that listens on no port, or a WebSocket, for a Chrome that asks its user to allow
+// each.
 //
 // Each connection is a CDP session: with the browser target, which is as good as
 // a connection of its own, or with one target. A message of Chrome names the
@@ -39,7 +40,7 @@ type Browser struct {
 // attempt is the WebSocket, from the decision to open it.
 type attempt struct {
 	ready chan struct{} // closed when it is open or could not be opened
-	link  *link         // nil: it could not
+	mux   *Mux          // nil: it could not
 	err   error
 	at    time.Time // of the error
 }
@@ -78,7 +79,7 @@ func (a *attempt) isOver() bool {
 	if a.err != nil {
 		return !errors.As(a.err, &refused) || time.Since(a.at) > refusalHolds
 	}
-	return wait.Closed(a.link.done)
+	return wait.Closed(a.mux.done)
 }
 
 // Await opens the WebSocket, unless it is open, or waits until it is. The
@@ -88,7 +89,7 @@ func (b *Browser) Await(ctx context.Context) error {
 	return err
 }
 
-func (b *Browser) await(ctx context.Context) (*link, error) {
+func (b *Browser) await(ctx context.Context) (*Mux, error) {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -103,7 +104,7 @@ func (b *Browser) await(ctx context.Context) (*link, error) {
 	b.mu.Unlock()
 	select {
 	case <-a.ready:
-		return a.link, a.err
+		return a.mux, a.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -113,7 +114,7 @@ func (b *Browser) await(ctx context.Context) (*link, error) {
 func (b *Browser) try(a *attempt) {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, consentTimeout, errLate)
 	defer cancel()
-	l, err := b.dial(ctx)
+	m, err := b.dial(ctx)
 	if err != nil {
 		var refused *websocket.RefusedError
 		switch {
@@ -126,26 +127,26 @@ func (b *Browser) try(a *attempt) {
 		close(a.ready)
 		return
 	}
-	a.link = l
+	a.mux = m
 	close(a.ready)
 	select {
-	case <-l.done:
+	case <-m.done:
 	case <-b.ctx.Done():
 	}
-	l.close()
+	m.Close()
 }
 
-func (b *Browser) dial(ctx context.Context) (*link, error) {
+func (b *Browser) dial(ctx context.Context) (*Mux, error) {
 	conn, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(conn)
-	if l.version, err = l.calls.Call(ctx, "", "Browser.getVersion", nil); err != nil {
-		l.close()
-		return nil, fmt.Errorf("cannot ask the browser for its version: %w", err)
+	m := newMux(socket{conn})
+	if _, err = m.Version(ctx); err != nil {
+		m.Close()
+		return nil, err
 	}
-	return l, nil
+	return m, nil
 }
 
 // Close ends the WebSocket and all connections, and waits for them.
@@ -157,42 +158,32 @@ func (b *Browser) Close() {
 	b.work.Wait()
 }
 
-// Dial opens a connection to the browser, or to the target with this ID.
-func (b *Browser) Dial(ctx context.Context, target string) (*websocket.Conn, error) {
-	c, err := b.Connect(ctx, target)
+// Connect opens a connection to the browser, or to the target with this ID. Serve
+// or Close it.
+func (b *Browser) Connect(ctx context.Context, target string) (*Client, error) {
+	m, err := b.await(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		c.Close()
-		return nil, errClosed
-	}
-	server, client := websocket.Pipe()
-	b.work.Go(func() { c.Serve(server) })
-	return client, nil
+	return m.Connect(ctx, target)
 }
-
-// Addr returns "": nothing but connections can be had from the browser.
-func (b *Browser) Addr() string { return "" }
 
 // Version returns Chrome's answer to Browser.getVersion.
 func (b *Browser) Version(ctx context.Context) (json.RawMessage, error) {
-	l, err := b.await(ctx)
+	m, err := b.await(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.version, nil
+	return m.Version(ctx)
 }
 
 // Call sends a command to the browser and waits for its answer.
 func (b *Browser) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	l, err := b.await(ctx)
+	m, err := b.await(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.calls.Call(ctx, "", method, params)
+	return m.Call(ctx, method, params)
 }
 
 // Check asks the browser for an answer, over the WebSocket that there is. It
@@ -207,13 +198,6 @@ func (b *Browser) Check(ctx context.Context) (asked bool, err error) {
 		return false, nil
 	case a.err != nil:
 		return true, a.err
-	case wait.Closed(a.link.done):
-		return true, errEnded
 	}
-	began := time.Now()
-	_, err = a.link.calls.Call(ctx, "", "Browser.getVersion", nil)
-	if err != nil && a.link.heardSince(began) {
-		err = nil // it is busy
-	}
-	return true, err
+	return true, a.mux.Check(ctx)
 }

@@ -110,7 +110,7 @@ func (j *joined) chrome(context.Context) (*virtual.Browser, func(), error) {
 	if err := j.upstream.Open(ctx); err != nil {
 		return nil, nil, err
 	}
-	browser, err := virtual.OpenOn(ctx, j.upstream, j.sessions.Log)
+	browser, err := virtual.OpenOn(ctx, virtual.BySockets(j.upstream), j.sessions.Log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,12 +24,51 @@ func Start(t testing.TB, args ...string) (wsURL string, p *os.Process) {
 // other sites are no targets of their own.
 func StartShell(t testing.TB) (wsURL string, p *os.Process) {
 	t.Helper()
+	return start(t, shell())
+}
+
+func shell() string {
 	name := "chromium-headless-shell"
 	// Debian's command is a script that stays as the parent of the browser.
 	if program := "/usr/lib/chromium/" + name; exists(program) {
 		name = program
 	}
-	return start(t, name)
+	return name
+}
+
+// StartOnPipe starts a headless Chromium without a port. What it says comes from in,
+// and it ends with out.
+func StartOnPipe(t testing.TB) (in, out *os.File, p *os.Process) {
+	t.Helper()
+	return startOnPipe(t, "chromium", "--headless=new")
+}
+
+// StartShellOnPipe starts a chrome-headless-shell without a port.
+func StartShellOnPipe(t testing.TB) (in, out *os.File, p *os.Process) {
+	t.Helper()
+	return startOnPipe(t, shell())
+}
+
+func startOnPipe(t testing.TB, name string, args ...string) (in, out *os.File, p *os.Process) {
+	t.Helper()
+	commands, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, answers, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		out.Close()
+	})
+	c := command(t, name, append(args, "--remote-debugging-pipe")...)
+	c.ExtraFiles = []*os.File{commands, answers}
+	run(t, c)
+	commands.Close()
+	answers.Close()
+	return in, out, c.Process
 }
 
 func exists(path string) bool {
@@ -42,38 +81,12 @@ func exists(path string) bool {
 // files are removed when the test ends.
 func start(t testing.TB, name string, args ...string) (wsURL string, p *os.Process) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "bt-chrome-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // what a killed one leaves running writes on for a moment
-		for end := time.Now().Add(time.Minute); os.RemoveAll(dir) != nil; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Errorf("cannot remove %s", dir)
-				return
-			}
-		}
-	})
-	c := exec.Command(name, append(args, "--no-sandbox", "--disable-gpu", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
-		"--user-data-dir="+dir+"/profile", "about:blank")...)
-	c.Env = append(c.Environ(), "TMPDIR="+dir)
-	c.SysProcAttr = ownGroup()
+	c := command(t, name, append(args, "--remote-debugging-port=0")...)
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatalf("cannot start %s (make deps installs it): %v", name, err)
-	}
-	t.Cleanup(func() {
-		// Its profile is deleted: it need not save anything.
-		c.Process.Kill()
-		killGroup(c.Process.Pid)
-		if err := c.Wait(); err != nil && t.Failed() {
-			t.Logf("%s ended with %v", name, err) // a crash, or the signal above
-		}
-	})
+	run(t, c)
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if _, url, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
@@ -98,4 +111,44 @@ func start(t testing.TB, name string, args ...string) (wsURL string, p *os.Proce
 	}
 	t.Fatalf("%s has ended without an endpoint", name)
 	return "", nil
+}
+
+// command returns the command of a browser without a sandbox or background traffic,
+// whose files are removed when the test ends.
+func command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bt-chrome-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what a killed one leaves running writes on for a moment
+		for end := time.Now().Add(time.Minute); os.RemoveAll(dir) != nil; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("cannot remove %s", dir)
+				return
+			}
+		}
+	})
+	c := exec.Command(name, append(args, "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--user-data-dir="+dir+"/profile", "about:blank")...)
+	c.Env = append(c.Environ(), "TMPDIR="+dir)
+	c.SysProcAttr = ownGroup()
+	return c
+}
+
+// run starts a browser, which ends with the test.
+func run(t testing.TB, c *exec.Cmd) {
+	t.Helper()
+	if err := c.Start(); err != nil {
+		t.Fatalf("cannot start %s (make deps installs it): %v", c.Path, err)
+	}
+	t.Cleanup(func() {
+		// Its profile is deleted: it need not save anything.
+		c.Process.Kill()
+		killGroup(c.Process.Pid)
+		if err := c.Wait(); err != nil && t.Failed() {
+			t.Logf("%s ended with %v", c.Path, err) // a crash, or the signal above
+		}
+	})
 }

@@ -2,8 +2,10 @@ package single
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,92 +14,133 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 	"btools/lib/websocket"
 )
 
-// link is the WebSocket to Chrome.
-type link struct {
-	conn    *websocket.Conn
-	out     *websocket.Outbox
-	calls   *wire.Calls     // our own commands, on the connection's own session
-	version json.RawMessage // the answer to Browser.getVersion
-	heard   atomic.Int64    // when Chrome last sent anything, in Unix nanoseconds
-	done    chan struct{}   // closed when it has ended
-	work    sync.WaitGroup
+// Mux is a connection to Chrome that many share.
+type Mux struct {
+	to    transport
+	out   *sender
+	calls *wire.Calls   // our own commands, on the connection's own session
+	heard atomic.Int64  // when Chrome last sent anything, in Unix nanoseconds
+	done  chan struct{} // closed when it has ended
+	work  sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions map[string]*Client // by CDP session: their own, and those below it
+	over     bool               // no client is added any more
+	version  json.RawMessage    // the answer to Browser.getVersion; nil: not known yet
 }
 
-// newLink serves a WebSocket until it ends, or until close.
-func newLink(conn *websocket.Conn) *link {
-	l := &link{conn: conn, out: websocket.NewOutbox(conn), done: make(chan struct{}), sessions: map[string]*Client{}}
-	l.calls = wire.NewClient(l.out.Put)
-	l.work.Go(func() { l.out.Run(l.done) })
-	l.work.Go(l.read)
-	return l
+// newMux serves a connection until it ends, or until Close.
+func newMux(to transport) *Mux {
+	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{}}
+	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
+	m.work.Go(func() { m.out.run(m.done) })
+	m.work.Go(m.read)
+	return m
 }
 
-// close ends the WebSocket, and waits until nothing of it is left.
-func (l *link) close() {
-	l.conn.Close(websocket.Normal, "")
-	l.work.Wait()
+// Close ends the connection to Chrome, and waits until nothing of it is left.
+func (m *Mux) Close() {
+	m.to.close()
+	m.work.Wait()
 }
 
-func (l *link) heardSince(then time.Time) bool { return l.heard.Load() > then.UnixNano() }
+// Done is closed when the connection to Chrome has ended.
+func (m *Mux) Done() <-chan struct{} { return m.done }
 
-// read hands out Chrome's messages until the WebSocket ends.
-func (l *link) read() {
+// Call sends a command to the browser and waits for its answer.
+func (m *Mux) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	return m.calls.Call(ctx, "", method, params)
+}
+
+// Version returns Chrome's answer to Browser.getVersion.
+func (m *Mux) Version(ctx context.Context) (json.RawMessage, error) {
+	m.mu.Lock()
+	v := m.version
+	m.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	v, err := m.Call(ctx, "Browser.getVersion", nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the browser for its version: %w", err)
+	}
+	m.mu.Lock()
+	m.version = v
+	m.mu.Unlock()
+	return v, nil
+}
+
+// Check asks the browser for an answer. A browser that sends anything else
+// meanwhile is busy, not hung.
+func (m *Mux) Check(ctx context.Context) error {
+	if wait.Closed(m.done) {
+		return errEnded
+	}
+	began := time.Now()
+	_, err := m.Call(ctx, "Browser.getVersion", nil)
+	if err != nil && m.heard.Load() > began.UnixNano() {
+		return nil
+	}
+	return err
+}
+
+// read hands out Chrome's messages until the connection ends.
+func (m *Mux) read() {
 	for {
-		var b []byte
-		m, err := l.conn.Next()
-		if err == nil {
-			l.heard.Store(time.Now().UnixNano())
-			b, err = m.Bytes()
-		}
+		b, cut, err := m.to.read()
 		if err != nil {
-			l.end(err)
+			m.end(err)
 			return
 		}
-		l.route(b)
+		m.heard.Store(time.Now().UnixNano())
+		m.route(b, cut)
 	}
 }
 
 // end ends all connections.
-func (l *link) end(why error) {
+func (m *Mux) end(why error) {
 	reason := ""
 	var closed *websocket.CloseError
 	if errors.As(why, &closed) {
 		reason = closed.Reason
 	}
-	l.conn.Close(websocket.Normal, "")
-	close(l.done)
-	l.calls.End()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.sessions {
+	m.to.close()
+	close(m.done)
+	m.calls.End()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
+	for _, c := range m.sessions {
 		c.gone = true
 		c.queue.finish(websocket.GoingAway, reason)
 	}
-	clear(l.sessions)
+	clear(m.sessions)
 }
 
 // route hands a message to the connection that it belongs to. Chrome may take
 // a moment to learn that a connection has ended: messages for it are dropped.
-func (l *link) route(message []byte) {
+func (m *Mux) route(message []byte, cut bool) {
 	session, at := sessionOf(message)
 	if session == "" {
-		l.receive(message)
+		if !cut {
+			m.receive(message)
+		}
 		return
 	}
-	l.mu.Lock()
-	c := l.sessions[session]
+	m.mu.Lock()
+	c := m.sessions[session]
 	if c != nil && bytes.HasPrefix(message, targetEvent) {
 		c.noteLocked(session, message)
 	}
-	l.mu.Unlock()
+	m.mu.Unlock()
 	switch {
 	case c == nil:
+	case cut:
+		c.queue.stop(websocket.TooBig, fmt.Sprintf("a message is longer than %d bytes", maxAnswer))
 	case session == c.session:
 		c.queue.put(withoutSession(message, at))
 	default:
@@ -110,22 +153,22 @@ func (l *link) route(message []byte) {
 var targetEvent = []byte(`{"method":"Target.`)
 
 // receive handles a message for ourselves.
-func (l *link) receive(message []byte) {
+func (m *Mux) receive(message []byte) {
 	if id, ok := wire.IDOf(message); ok {
 		if !isNotFound(message) {
-			l.calls.Answered(id, message)
+			m.calls.Answered(id, message)
 		}
 		return
 	}
 	if jsonrpc.GetString(message, "method") != "Target.detachedFromTarget" {
 		return
 	}
-	l.mu.Lock()
-	c := l.sessions[jsonrpc.GetString(message, "params", "sessionId")]
+	m.mu.Lock()
+	c := m.sessions[jsonrpc.GetString(message, "params", "sessionId")]
 	if c != nil {
 		c.leaveLocked()
 	}
-	l.mu.Unlock()
+	m.mu.Unlock()
 	if c == nil {
 		return
 	}

@@ -1,0 +1,103 @@
+package single
+
+import (
+	"bytes"
+	"os"
+	"syscall"
+)
+
+// NewPipe serves the debugging pipe of a Chrome, whose messages end with a byte 0,
+// until it ends, or until Close, which closes both files: Chrome ends then.
+func NewPipe(in, out *os.File) *Mux { return newMux(newPipe(in, out, maxAnswer)) }
+
+func newPipe(in, out *os.File, limit int) *pipe {
+	p := &pipe{in: in, out: out, limit: limit, buf: make([]byte, firstBuffer)}
+	p.raw, _ = out.SyscallConn() // it fails for a nil file only
+	return p
+}
+
+const (
+	// firstBuffer is enough for most of Chrome's messages.
+	firstBuffer = 64 << 10
+
+	// keptBuffer is the largest buffer that is read into again: a longer message is
+	// handed on in the buffer itself.
+	keptBuffer = 32 << 10
+
+	// cutEnd is how much of the end of a message that is too long is kept: the
+	// member sessionId, which has 48 bytes.
+	cutEnd = 256
+)
+
+// pipe is the transport of a Chrome without a port.
+type pipe struct {
+	in, out *os.File
+	raw     syscall.RawConn // of out
+	limit   int             // of a message, in bytes
+
+	buf     []byte // buf[r:w] has been read
+	r, w    int
+	scanned int // no byte 0 is before it
+}
+
+func (p *pipe) read() (message []byte, cut bool, err error) {
+	for {
+		if i := bytes.IndexByte(p.buf[p.scanned:p.w], 0); i >= 0 {
+			return p.take(p.scanned + i), cut, nil
+		}
+		p.scanned = p.w
+		if p.w-p.r > p.limit { // the last bytes take the place of those before them
+			cut = true
+			p.w = p.r + cutEnd + copy(p.buf[p.r+cutEnd:], p.buf[p.w-cutEnd:p.w])
+			p.scanned = p.w
+		}
+		p.makeRoom()
+		n, err := p.in.Read(p.buf[p.w:])
+		p.w += n
+		if err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// take returns the message that ends before buf[end].
+func (p *pipe) take(end int) []byte {
+	message := p.buf[p.r:end:end]
+	rest := p.buf[end+1 : p.w]
+	if len(message) <= keptBuffer {
+		message = bytes.Clone(message)
+		if p.r = end + 1; p.r == p.w {
+			p.r, p.w = 0, 0
+		}
+		p.scanned = p.r
+		return message
+	}
+	p.buf = make([]byte, max(firstBuffer, 2*len(rest)))
+	p.r, p.scanned, p.w = 0, 0, copy(p.buf, rest)
+	return message
+}
+
+// makeRoom makes room for more of the message that has begun.
+func (p *pipe) makeRoom() {
+	if p.w < len(p.buf) {
+		return
+	}
+	to := p.buf
+	if p.w-p.r > len(p.buf)/2 {
+		to = make([]byte, 2*len(p.buf))
+	}
+	n := copy(to, p.buf[p.r:p.w])
+	p.buf, p.r, p.scanned, p.w = to, 0, p.scanned-p.r, n
+}
+
+func (p *pipe) frame(message []byte) []byte { return append(message, 0) }
+
+func (p *pipe) write(rest []byte) error {
+	_, err := p.out.Write(rest)
+	return err
+}
+
+func (p *pipe) close() {
+	p.out.Close()
+	p.in.Close()
+}
