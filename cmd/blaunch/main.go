@@ -45,6 +45,8 @@ func main() {
 				&ucli.DurationFlag{Name: "ttl", Category: lives,
 					Usage: "stop the browser, and CMD, `DURATION` after the browser is ready (default: no limit)"},
 			}, flags.Owner(lives, "the browser "), []ucli.Flag{
+				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
+					Usage: "with --wait: open no port; the browser reads commands from descriptor `N`, and writes to N+1"},
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),

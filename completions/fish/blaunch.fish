@@ -41,6 +41,7 @@ complete -c blaunch -l timeout -d 'until it answers' -x
 complete -c blaunch -l stop-timeout -d 'until it is killed' -x
 complete -c blaunch -l ttl -d 'stop the browser after this time' -x
 complete -c blaunch -l bind-pid -d 'stop with this process' -x
+complete -c blaunch -l pipe-fd -d 'hand the debugging pipe on, from this descriptor' -x
 complete -c blaunch -l bind-fd -d 'stop at end of file' -x
 complete -c blaunch -l owner -d 'the program that it belongs to' -x
 complete -c blaunch -l wait -d 'stay in the foreground'

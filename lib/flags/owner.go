@@ -3,6 +3,7 @@ package flags
 import (
 	"io/fs"
 	"os"
+	"runtime"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -10,6 +11,23 @@ import (
 	"btools/lib/lifetime"
 	"btools/lib/proc"
 )
+
+// Pipe returns an end of the pipe of --pipe-fd. What is started from here does not
+// inherit it.
+func Pipe(c *cli.Context, n int) (*os.File, error) {
+	if runtime.GOOS == "windows" {
+		return nil, c.UsageError("--pipe-fd is not supported on Windows")
+	}
+	if n < 3 {
+		return nil, c.UsageError("--pipe-fd is 3 or more, not %d", n)
+	}
+	f := os.NewFile(uintptr(n), "pipe-fd")
+	if st, err := f.Stat(); err != nil || st.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) == 0 {
+		return nil, c.UsageError("--pipe-fd: descriptor %d is not a pipe", n)
+	}
+	closeOnExec(n)
+	return f, nil
+}
 
 // Owner are the flags that name the owner of a program.
 func Owner(category, what string) []ucli.Flag {

@@ -25,7 +25,7 @@ type Process struct {
 
 // Start starts a command. Its descriptor 3, or its standard input if asInput
 // says so, is a pipe that ends with us; BindArgs have a program of this project
-// watch it. Where the kernel can, it sends TERM then, too.
+// watch it. The command's ExtraFiles follow it. Where the kernel can, it sends TERM then, too.
 func Start(cmd *exec.Cmd, asInput bool) (*Process, error) {
 	read, bind, err := os.Pipe()
 	if err != nil {

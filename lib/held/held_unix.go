@@ -24,4 +24,4 @@ func (p *Process) GroupLives() bool { return syscall.Kill(-p.PID(), 0) != syscal
 // owner.
 func BindArgs() []string { return []string{"--bind-fd=3"} }
 
-func inherit(c *exec.Cmd, bind *os.File) { c.ExtraFiles = []*os.File{bind} }
+func inherit(c *exec.Cmd, bind *os.File) { c.ExtraFiles = append([]*os.File{bind}, c.ExtraFiles...) }

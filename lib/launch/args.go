@@ -67,7 +67,10 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 		}
 	}
 	args = append(args, s.hold()...)
-	args = append(args, "--remote-debugging-port="+strconv.Itoa(s.Port), "--user-data-dir="+profile)
+	if !s.handsOver() {
+		args = append(args, "--remote-debugging-port="+strconv.Itoa(s.Port))
+	}
+	args = append(args, "--user-data-dir="+profile)
 	if s.Headless {
 		args = append(args, "--headless=new")
 	}
@@ -82,7 +85,7 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 		args = mergeFeatures(args)
 	}
 	switch {
-	case s.pageLater():
+	case s.pageLater() && !(s.handsOver() && s.URL != ""):
 		args = append(args, "--no-startup-window")
 	case s.firstPage() != "":
 		args = append(args, s.firstPage())
@@ -102,7 +105,8 @@ func (s *Spec) firstPage() string {
 // not on the command line: the endpoint answers only when a page that the
 // browser starts with is made, 150 to 200 ms later. With a window, the first
 // one is the browser's to make, unless its state is saved: a browser that starts
-// without one stays when its last window is closed, and its state can be read.
+// without one stays when its last window is closed, and its state can be read. Whoever
+// has the browser's pipe asks for the pages that it needs, and for no other.
 func (s *Spec) pageLater() bool {
 	return s.SaveState != nil || s.Headless && !s.NoDefaultArgs && s.Browser.Type != record.HeadlessShell
 }

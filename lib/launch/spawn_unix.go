@@ -13,8 +13,9 @@ import (
 // child is the browser's main process and everything below it.
 type child struct {
 	pid    int
-	pipe   *os.File      // the browser ends when this is closed; nil without
+	pipe   *os.File      // the browser ends when this is closed; nil: it has none, or another program's
 	answer *os.File      // the other direction, which nobody uses
+	theirs bool          // the pipe is another program's
 	exited chan struct{} // closed when the main process has been reaped
 	gone   chan struct{} // closed when nothing of it is left
 	status syscall.WaitStatus
@@ -35,7 +36,13 @@ func spawn(s *Spec, argv, env []string, dir string, out *os.File) (*child, error
 	}
 	defer null.Close()
 	files := []uintptr{null.Fd(), out.Fd(), out.Fd()}
-	if !s.firefox() {
+	switch {
+	case s.Pipe != nil:
+		defer s.Pipe.Close() // the browser alone has them from now on
+		if c.theirs = s.handsOver(); c.theirs {
+			files = append(files, s.Pipe.Commands.Fd(), s.Pipe.Answers.Fd())
+		}
+	case !s.firefox():
 		r, w, err := os.Pipe()
 		if err != nil {
 			return nil, err
@@ -52,7 +59,7 @@ func spawn(s *Spec, argv, env []string, dir string, out *os.File) (*child, error
 		files = append(files, r.Fd(), w2.Fd())
 	}
 	started := make(chan error, 1)
-	sys := groupOfItsOwn(s.Profile == "", c.pipe != nil)
+	sys := groupOfItsOwn(s.Profile == "", c.pipe != nil || c.theirs)
 	c.handle.ask(sys)
 	go c.run(argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys}, started)
 	if err := <-started; err != nil {
@@ -114,14 +121,16 @@ func (c *child) close() {
 func (c *child) ask(keep bool, timeout time.Duration) {
 	if c.pipe != nil {
 		c.pipe.Close()
-		if keep {
-			// Chromium takes 0.3 to 0.4 s to end by the pipe and then leaves
-			// nothing in the profile; by SIGTERM it leaves its lock.
-			select {
-			case <-c.exited:
-				return
-			case <-time.After(min(2*time.Second, timeout/2)):
-			}
+	} else if c.theirs && keep {
+		c.signal(syscall.SIGINT)
+	}
+	if keep && (c.pipe != nil || c.theirs) {
+		// Chromium takes 0.2 to 0.4 s to end by the pipe or by SIGINT and then leaves
+		// nothing in the profile; by SIGTERM it leaves its lock.
+		select {
+		case <-c.exited:
+			return
+		case <-time.After(min(2*time.Second, timeout/2)):
 		}
 	}
 	c.signal(syscall.SIGTERM)

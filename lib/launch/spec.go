@@ -7,6 +7,7 @@ package launch
 import (
 	"crypto/rand"
 	"fmt"
+	"os"
 	"time"
 
 	"btools/lib/extension/locate"
@@ -31,6 +32,10 @@ type Spec struct {
 	StopTimeout   time.Duration  `json:"stop_timeout"` // from asking the browser to end to SIGKILL
 	TTL           time.Duration  `json:"ttl"`          // 0: no end
 	Owner         lifetime.Owner `json:"owner"`        // stop when it is gone; its descriptor does not travel
+	// Pipe has the browser's ends of its debugging pipe, if another program has the
+	// other ends and drives the browser by them: it opens no port then. A Firefox has
+	// no such pipe. It does not travel.
+	Pipe *Pipe `json:"-"`
 	// SaveState is where the state of the browser is saved when its last page is
 	// closed or it is stopped; nil: nowhere.
 	SaveState *SaveState `json:"save_state,omitempty"`
@@ -41,6 +46,18 @@ type Spec struct {
 	LogLevel  string      `json:"log_level"`
 	LogFormat string      `json:"log_format"`
 }
+
+// Pipe are the browser's ends of its debugging pipe.
+type Pipe struct{ Commands, Answers *os.File }
+
+// Close closes them in this process.
+func (p *Pipe) Close() {
+	p.Commands.Close()
+	p.Answers.Close()
+}
+
+// handsOver reports whether another program drives the browser by its pipe.
+func (s *Spec) handsOver() bool { return s.Pipe != nil && !s.firefox() }
 
 // SaveState names a state of package states.
 type SaveState struct {

@@ -122,7 +122,7 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 		return err
 	}
 	cancel()
-	return s.hold(ctx)
+	return s.hold(ctx, profile)
 }
 
 // browserError is an error of the browser's, not of what is around it.
@@ -131,6 +131,13 @@ type browserError struct{ error }
 // untilReady waits until the browser is registered and answers, and hands its
 // record over.
 func (s *Supervisor) untilReady(ctx, deadline context.Context, profile string) error {
+	if s.Spec.handsOver() {
+		s.entry.Record = s.record(profile)
+		if err := s.register(deadline); err != nil {
+			return err
+		}
+		return s.Ready(s.entry.Record)
+	}
 	// The time in which the browser starts is free, and that in which it
 	// answers.
 	if err := s.register(deadline); err != nil {
@@ -326,7 +333,14 @@ func (s *Supervisor) announced(ctx context.Context, profile string) (*url.URL, e
 		// A port that is taken is not an error to Chrome: it falls back to [::1].
 		return nil, s.portTaken(fmt.Sprintf("the browser opened %s instead", u.Host))
 	}
-	s.entry.Record = s.record(u, host, port, profile)
+	s.entry.Record = s.record(profile)
+	var i record.Instance
+	s.entry.Record.Get("instance", &i)
+	i.Host, i.Port, i.HTTPURL, i.WSURL = host, port, "http://"+u.Host, u.String()
+	if s.Spec.firefox() {
+		i.Protocol, i.WSURL = record.BiDi, strings.TrimSuffix(u.String(), "/")+"/session"
+	}
+	s.entry.Record.MustSet("instance", i)
 	return u, nil
 }
 
@@ -376,27 +390,25 @@ func (s *Supervisor) verify(ctx context.Context, u *url.URL, profile string) err
 	return nil
 }
 
-func (s *Supervisor) record(u *url.URL, host string, port int, profile string) *record.Record {
+// record returns the browser's record, without an endpoint.
+func (s *Supervisor) record(profile string) *record.Record {
 	rec := record.New()
 	if s.Spec.Input != nil {
 		rec = s.Spec.Input.Clone()
 	}
 	rec.MustSet("browser", s.Spec.Browser)
 	i := record.Instance{
-		ID: s.entry.ID, PID: s.child.pid, SupervisorPID: os.Getpid(), Protocol: record.CDP,
-		Host: host, Port: port, HTTPURL: "http://" + u.Host, WSURL: u.String(), UserDataDir: profile,
+		ID: s.entry.ID, PID: s.child.pid, SupervisorPID: os.Getpid(), Protocol: record.CDP, UserDataDir: profile,
 		Temporary: s.Spec.Profile == "", Headless: s.Spec.Headless, Sandbox: !s.Spec.NoSandbox, Owner: s.Spec.OwnedBy,
 		StartedAt: record.Now(),
-	}
-	if s.Spec.firefox() {
-		i.Protocol, i.WSURL = record.BiDi, strings.TrimSuffix(u.String(), "/")+"/session"
 	}
 	rec.MustSet("instance", i)
 	return rec
 }
 
 // hold waits for an end.
-func (s *Supervisor) hold(ctx context.Context) error {
+func (s *Supervisor) hold(ctx context.Context, profile string) error {
+	began := time.Now()
 	if s.Spec.TTL > 0 {
 		var end context.CancelCauseFunc
 		ctx, end = context.WithCancelCause(ctx)
@@ -407,6 +419,9 @@ func (s *Supervisor) hold(ctx context.Context) error {
 		s.stop(false) // of what it left
 		saved := s.saveState()
 		code, _, words := s.child.ending()
+		if s.Spec.handsOver() && code > 0 && time.Since(began) < s.Spec.Timeout { // it may never have been ready
+			return s.explain(ctx, errExited, profile)
+		}
 		if code == 0 {
 			s.Log.Info("the browser ended by itself")
 			return saved

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,9 @@ type Spec struct {
 	// passed on.
 	Once    bool
 	Windows bool // it is a program of Windows, started from WSL: see WindowsBlaunch
+	// Pipe has blaunch hand over the debugging pipe of the browser, which opens no
+	// port then; see HasPipes. A Firefox keeps its port.
+	Pipe bool
 }
 
 // killBound is how long SIGKILL may take to be seen to work.
@@ -57,7 +61,26 @@ type Browser struct {
 	ended    chan struct{} // closed when the program has ended
 	err      error         // how, valid then
 	messages tail.Tail
+	pipe     *Pipe // nil: it has a port
 }
+
+// Pipe are our ends of the debugging pipe of a browser without a port, whose messages
+// end with a byte 0. It ends when Commands is closed.
+type Pipe struct{ Answers, Commands *os.File }
+
+func (p *Pipe) close() {
+	if p != nil {
+		p.Answers.Close()
+		p.Commands.Close()
+	}
+}
+
+// Pipe returns the pipe of a browser without a port, nil if it has a port. It is
+// closed when the browser ends.
+func (b *Browser) Pipe() *Pipe { return b.pipe }
+
+// HasPipes reports whether browsers can be driven by pipes on this system.
+const HasPipes = runtime.GOOS != "windows"
 
 // Sibling finds a program of this project: beside this one, else on PATH.
 func Sibling(name string) (string, error) {
@@ -115,7 +138,18 @@ func Foreign(rec *record.Record) (*Browser, error) {
 // fails, the time is over, or the context ends, the program is stopped first.
 func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	b := &Browser{spec: spec, ended: make(chan struct{})}
+	var pipe *Pipe
+	var theirs []*os.File
+	if spec.Pipe {
+		var err error
+		if pipe, theirs, err = openPipe(); err != nil {
+			return nil, err
+		}
+		spec.Argv = append(slices.Clone(spec.Argv), "--pipe-fd=4") // 3 is --bind-fd
+		b.spec = spec
+	}
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd.ExtraFiles = theirs
 	said := &heldBack{to: spec.Stderr, through: !spec.Once}
 	cmd.Stderr = io.MultiWriter(&b.messages, said)
 	if spec.Input != nil {
@@ -124,16 +158,23 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	lines := newFirstLine()
 	cmd.Stdout = lines
 	if ctx.Err() != nil {
+		closeAll(theirs)
+		pipe.close()
 		return nil, context.Cause(ctx)
 	}
 	var err error
-	if b.program, err = held.Start(cmd, spec.Windows); err != nil {
+	began := time.Now()
+	b.program, err = held.Start(cmd, spec.Windows)
+	closeAll(theirs)
+	if err != nil {
+		pipe.close()
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot run %s: %w", spec.Argv[0],
 			wsl.Explain(err))}
 	}
 	go func() {
 		b.err = <-b.program.Ended
 		b.program.Release()
+		pipe.close() // the end of a browser that blaunch could not stop
 		b.sweep()
 		close(b.ended)
 	}()
@@ -157,6 +198,12 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
+	if err == nil && pipe != nil && b.Instance.Port == 0 {
+		b.pipe = pipe
+		err = b.awaitPipe(ctx, began)
+	} else {
+		pipe.close()
+	}
 	if err == nil && spec.Windows {
 		err = b.fromWindows(ctx)
 	}
@@ -166,6 +213,58 @@ func Launch(ctx context.Context, spec Spec) (*Browser, error) {
 	}
 	said.release()
 	return b, nil
+}
+
+// openPipe makes a debugging pipe, with the browser's ends.
+func openPipe() (*Pipe, []*os.File, error) {
+	commands, ours, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	answers, theirs, err := os.Pipe()
+	if err != nil {
+		commands.Close()
+		ours.Close()
+		return nil, nil, err
+	}
+	return &Pipe{Answers: answers, Commands: ours}, []*os.File{commands, theirs}, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// awaitPipe waits until the browser answers on its pipe. It reads the answer and
+// nothing else: the browser sends no more before it is asked.
+func (b *Browser) awaitPipe(ctx context.Context, began time.Time) error {
+	bound := b.spec.Timeout - Margin
+	b.pipe.Answers.SetReadDeadline(began.Add(bound))
+	defer context.AfterFunc(ctx, func() { b.pipe.Answers.SetReadDeadline(time.Unix(1, 0)) })()
+	_, err := b.pipe.Commands.Write([]byte(`{"id":1,"method":"Browser.getVersion"}` + "\x00"))
+	for buf := make([]byte, 4096); err == nil; {
+		var n int
+		if n, err = b.pipe.Answers.Read(buf); n > 0 && buf[n-1] == 0 {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		return b.pipe.Answers.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &exit.Error{Code: exit.TryAgain,
+			Err:  fmt.Errorf("cannot launch: the browser has not answered on its pipe after %v", bound),
+			Hint: "a slow machine may need a longer --timeout"}
+	}
+	select {
+	case <-b.ended: // and has said why
+		return b.failure("ended at once")
+	case <-time.After(b.spec.Grace):
+		return fmt.Errorf("cannot launch: the browser has closed its pipe: %w", err)
+	}
 }
 
 func (b *Browser) name() string { return filepath.Base(b.spec.Argv[0]) }
@@ -178,12 +277,25 @@ func (b *Browser) take(line []byte) error {
 		if b.spec.Service {
 			return nil
 		}
-		b.Instance, err = Endpoint(rec)
+		b.Instance, err = b.instance(rec)
 	}
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s printed no record of a browser: %w", b.name(), err)}
 	}
 	return nil
+}
+
+// instance returns the instance of the record, which may have no port if it has a
+// pipe.
+func (b *Browser) instance(rec *record.Record) (record.Instance, error) {
+	if !b.spec.Pipe {
+		return Endpoint(rec)
+	}
+	var i record.Instance
+	if ok, err := rec.Get("instance", &i); err != nil || !ok || i.Port != 0 {
+		return Endpoint(rec)
+	}
+	return i, nil
 }
 
 // Endpoint is the instance of a record with its host, port and protocol
@@ -224,8 +336,13 @@ func Endpoint(rec *record.Record) (record.Instance, error) {
 	return i, nil
 }
 
-// Addr is the host:port of an instance.
-func Addr(i record.Instance) string { return net.JoinHostPort(i.Host, strconv.Itoa(i.Port)) }
+// Addr is the host:port of an instance; "": it has no port.
+func Addr(i record.Instance) string {
+	if i.Port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(i.Host, strconv.Itoa(i.Port))
+}
 
 // failure says why the program ended without a browser, by its own messages.
 func (b *Browser) failure(what string) error {
@@ -273,6 +390,7 @@ func (b *Browser) Stop() {
 		return
 	}
 	defer b.program.Release()
+	b.pipe.close()            // its end is the cleanest way for the browser to end
 	if wait.Closed(b.ended) { // and its number may be somebody else's
 		return
 	}

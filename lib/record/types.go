@@ -90,15 +90,17 @@ type Instance struct {
 	PID           int    `json:"pid"`
 	SupervisorPID int    `json:"supervisor_pid"`
 	Protocol      string `json:"protocol"`
-	Host          string `json:"host"`
-	Port          int    `json:"port"`
-	HTTPURL       string `json:"http_url"`
-	WSURL         string `json:"ws_url"`
-	UserDataDir   string `json:"user_data_dir"`
-	Temporary     bool   `json:"temporary"` // the profile is deleted when the browser ends
-	Headless      bool   `json:"headless"`
-	Sandbox       bool   `json:"sandbox"`         // the browser's own is on
-	Owner         string `json:"owner,omitempty"` // the program that it belongs to, such as "bpool A/0"
+	// Host, Port, HTTPURL and WSURL are missing if the browser listens on no port: the
+	// program that owns it drives it by a pipe.
+	Host        string `json:"host,omitempty"`
+	Port        int    `json:"port,omitempty"`
+	HTTPURL     string `json:"http_url,omitempty"`
+	WSURL       string `json:"ws_url,omitempty"`
+	UserDataDir string `json:"user_data_dir"`
+	Temporary   bool   `json:"temporary"` // the profile is deleted when the browser ends
+	Headless    bool   `json:"headless"`
+	Sandbox     bool   `json:"sandbox"`         // the browser's own is on
+	Owner       string `json:"owner,omitempty"` // the program that it belongs to, such as "bpool A/0"
 	// Source is "extension" if it has joined by its extension, else "".
 	Source    string `json:"source,omitempty"`
 	StartedAt Time   `json:"started_at"`

@@ -66,6 +66,8 @@ func Launch(c *cli.Context) error {
 	// Without a command, whoever saves a state waits until it is saved.
 	stays := c.Bool("wait") || spec.SaveState != nil && cmd == ""
 	switch {
+	case spec.Pipe != nil && !proc.Childless(): // its supervisor would be another process
+		return c.UsageError("--pipe-fd needs a process that has no other children")
 	case stays && proc.Childless():
 		if err := setBrowser(c, spec); err != nil {
 			return err
@@ -249,6 +251,9 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	if s.Owner, err = flags.ReadOwner(c); err != nil {
 		return nil, err
 	}
+	if s.Pipe, err = readPipe(c); err != nil {
+		return nil, err
+	}
 	if rec != nil && !c.IsSet("port") {
 		if _, err := rec.Get("port", &s.Port); err != nil {
 			return nil, exit.Errorf(exit.Data, "%v", err)
@@ -258,6 +263,30 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		}
 	}
 	return s, nil
+}
+
+// readPipe returns the pipe of --pipe-fd, nil without it.
+func readPipe(c *cli.Context) (*launch.Pipe, error) {
+	if !c.IsSet("pipe-fd") {
+		return nil, nil
+	}
+	if !c.Bool("wait") {
+		return nil, c.UsageError("--pipe-fd needs --wait")
+	}
+	for _, f := range []string{"port", "state-save", "extension"} {
+		if c.IsSet(f) {
+			return nil, c.UsageError("--pipe-fd and --%s exclude each other", f)
+		}
+	}
+	commands, err := flags.Pipe(c, c.Int("pipe-fd"))
+	if err != nil {
+		return nil, err
+	}
+	answers, err := flags.Pipe(c, c.Int("pipe-fd")+1)
+	if err != nil {
+		return nil, err
+	}
+	return &launch.Pipe{Commands: commands, Answers: answers}, nil
 }
 
 // readHub returns the hub that the browser joins with --extension, nil without it.
