@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/cdp/single"
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
@@ -60,6 +62,7 @@ type generation struct {
 
 	ready   chan struct{} // closed when the launch has succeeded or failed
 	browser *launcher.Browser
+	mux     *single.Mux   // to a browser without a port; nil: it has one
 	err     error         // of the launch
 	end     chan struct{} // closed when it has to end
 	gone    chan struct{} // closed when nothing of it is left
@@ -254,6 +257,9 @@ func (b *backend) run(g *generation) {
 	}
 	b.mu.Lock()
 	g.browser, g.err, g.failed = browser, err, err != nil && !cancelled
+	if err == nil && browser.Pipe() != nil {
+		g.mux = single.NewPipe(browser.Pipe().Answers, browser.Pipe().Commands)
+	}
 	if err != nil {
 		if g.failed {
 			b.lastError = err.Error()
@@ -291,7 +297,7 @@ func (b *backend) run(g *generation) {
 	b.mu.Unlock()
 	if b.owned {
 		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
-			"endpoint", launcher.Addr(browser.Instance), "took", time.Since(began).Round(time.Millisecond))
+			"endpoint", cmp.Or(launcher.Addr(browser.Instance), "pipe"), "took", time.Since(began).Round(time.Millisecond))
 	}
 	b.changed()
 
@@ -306,6 +312,12 @@ func (b *backend) run(g *generation) {
 	case <-browser.Ended():
 	case <-g.end:
 		stopped = true
+	case <-g.muxDone(): // the browser ends by itself then
+		select {
+		case <-browser.Ended():
+		case <-g.end:
+		case <-time.After(endDelay):
+		}
 	}
 	stopWatch()
 	<-watched
@@ -318,6 +330,9 @@ func (b *backend) run(g *generation) {
 	b.mu.Unlock()
 	b.closeTunnels(g)
 	b.closeShared(g)
+	if g.mux != nil {
+		g.mux.Close()
+	}
 	browser.Stop()
 	if !stopped {
 		switch exit = browser.Err(); {
@@ -335,6 +350,14 @@ func (b *backend) run(g *generation) {
 	b.mu.Lock()
 	b.lastExit = exit
 	b.mu.Unlock()
+}
+
+// muxDone is closed when a browser without a port has closed its pipe.
+func (g *generation) muxDone() <-chan struct{} {
+	if g.mux == nil {
+		return nil
+	}
+	return g.mux.Done()
 }
 
 // wasStopped reports whether the browser's supervisor recorded that it was told

@@ -116,7 +116,7 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 		g.shared = s
 		b.running.Go(func() { // never from zero: the generation is running
 			defer cancel()
-			s.browser, s.err = b.open(opening, g.browser.Instance)
+			s.browser, s.err = b.open(opening, g)
 			close(s.ready)
 		})
 	}
@@ -129,13 +129,14 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 	}
 }
 
-func (b *backend) open(ctx context.Context, i record.Instance) (*virtual.Browser, error) {
+func (b *backend) open(ctx context.Context, g *generation) (browser *virtual.Browser, err error) {
 	if b.one != nil {
 		return b.one.open(ctx, b.log)
 	}
-	path, err := socketPath(ctx, i)
-	var browser *virtual.Browser
-	if err == nil {
+	i, path := g.browser.Instance, ""
+	if g.mux != nil {
+		browser, err = virtual.OpenOn(ctx, virtual.Over(g.mux), b.log)
+	} else if path, err = socketPath(ctx, i); err == nil {
 		browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"btools/lib/cdp/single"
 	"btools/lib/devtools"
 	"btools/lib/launcher"
 	"btools/lib/liveness"
@@ -39,6 +40,13 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// PingMux is Ping for a browser without a port.
+func PingMux(ctx context.Context, m *single.Mux, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	defer cancel()
+	return m.Check(ctx)
 }
 
 func ping(ctx context.Context, i record.Instance) error {

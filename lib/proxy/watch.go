@@ -60,10 +60,14 @@ func (b *backend) watch(ctx context.Context, g *generation) {
 	}
 }
 
-// ping asks a browser for an answer: by a connection of its own, or by the only one.
+// ping asks a browser for an answer: by a connection of its own, or by the only one
+// that there is.
 func (b *backend) ping(ctx context.Context, g *generation, within time.Duration) error {
 	if b.one != nil {
 		return b.one.check(ctx, within)
+	}
+	if g.mux != nil {
+		return PingMux(ctx, g.mux, within)
 	}
 	return Ping(ctx, g.browser.Instance, within)
 }

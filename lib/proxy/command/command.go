@@ -419,6 +419,7 @@ func launch(
 			if err != nil {
 				return nil, err
 			}
+			spec.Pipe = c.Bool("isolate") && launcher.HasPipes
 		}
 		spec.Input, spec.Now = input, now
 		return launcher.Launch(ctx, spec)
@@ -523,7 +524,8 @@ func (s *service) status() *record.Record {
 			}
 		}
 		var e record.Proxy
-		if i, err := launcher.Endpoint(browser); err == nil {
+		i := record.Instance{Protocol: record.CDP}
+		if _, err := browser.Get("instance", &i); err == nil {
 			r.Get("proxy", &e)
 			setProtocol(&e, i.Protocol)
 			r.MustSet("proxy", e)

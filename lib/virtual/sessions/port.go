@@ -99,7 +99,7 @@ func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoi
 	}
 	defer release()
 	if ep == protocol {
-		serveProtocol(w, r, b)
+		serveProtocol(w, r, b.Addr())
 		return
 	}
 	writeJSON(w, versionOf(b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))

@@ -115,7 +115,7 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 	case newPage:
 		serveNewPage(w, r, s, at)
 	case protocol:
-		serveProtocol(w, r, s.Browser())
+		serveProtocol(w, r, s.Browser().Addr())
 	case activate:
 		writeOutcome(w, target, "Target activated", s.Activate(r.Context(), target))
 	case closePage:
@@ -237,38 +237,6 @@ func writeOutcome(w http.ResponseWriter, target, done string, err error) {
 	default:
 		writeText(w, http.StatusOK, done)
 	}
-}
-
-// protocolTimeout is how long Chrome may take to describe its protocol.
-const protocolTimeout = 30 * time.Second
-
-// serveProtocol answers /json/protocol with Chrome's own protocol.
-func serveProtocol(w http.ResponseWriter, r *http.Request, b *virtual.Browser) {
-	if b.Addr() == "" {
-		writeNoProtocol(w)
-		return
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+b.Addr()+"/json/protocol", nil)
-	if err == nil {
-		var resp *http.Response
-		if resp, err = client.Do(req); err == nil {
-			defer resp.Body.Close()
-			setHeaders(w, resp.ContentLength)
-			w.WriteHeader(resp.StatusCode)
-			io.Copy(w, resp.Body)
-			return
-		}
-	}
-	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
-}
-
-// writeNoProtocol answers /json/protocol for a browser without an endpoint.
-func writeNoProtocol(w http.ResponseWriter) {
-	e := control.Errorf(guard.NotFound, "this browser cannot describe its protocol")
-	e.Hint = "use the description that comes with your client"
-	(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 }
 
 // writeJSON answers with JSON, formatted as Chrome does.

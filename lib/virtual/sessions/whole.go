@@ -33,7 +33,7 @@ func ServeWhole(w http.ResponseWriter, r *http.Request, b *single.Browser) {
 	case newPage:
 		answer, err = openPage(r, b, at)
 	case protocol:
-		writeNoProtocol(w)
+		writeProtocol(w)
 		return
 	case activate:
 		writeTargetOutcome(w, r, b, target, "Target.activateTarget", "Target activated")

@@ -1,0 +1,129 @@
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"btools/lib/cmdtest"
+	"btools/lib/proc"
+)
+
+// listening returns the TCP sockets on which a process and those below it listen.
+func listening(t *testing.T, pid int) (found []string) {
+	t.Helper()
+	sockets := map[string]bool{}
+	for _, name := range []string{"tcp", "tcp6"} {
+		b, err := os.ReadFile("/proc/net/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(b), "\n") {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" { // LISTEN
+				sockets["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	for _, pid := range proc.Tree(pid) {
+		fds, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+		for _, fd := range fds {
+			if to, err := os.Readlink(fd); err == nil && sockets[to] {
+				found = append(found, fmt.Sprint(pid, " ", to))
+			}
+		}
+	}
+	return found
+}
+
+// The browser of sessions listens on no port, so that no page can reach it, and
+// whatever is killed, it ends.
+func TestIsolatedBrowserHasNoPort(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	start := func() (p *cmdtest.Proxy, at string) {
+		p = w.Proxy("--isolate", "--browser", "chrome-headless-shell", "--profile", w.Dir+"/profile",
+			"--health-interval", "100ms")
+		return p, "ws" + strings.TrimPrefix(p.URL, "http") + "/session/one/devtools/browser"
+	}
+	p, at := start()
+	c := cmdtest.Dial(t, at)
+	c.Ask("Browser.getVersion", "{}")
+	status := w.Run("bproxy", "status")
+	var s struct {
+		Instance map[string]json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(status.Out), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"host", "port", "http_url", "ws_url"} {
+		if v := s.Instance[name]; v != nil {
+			t.Errorf("the record has %s: %s", name, v)
+		}
+	}
+	var pid, supervisor int
+	json.Unmarshal(s.Instance["pid"], &pid)
+	json.Unmarshal(s.Instance["supervisor_pid"], &supervisor)
+	if all := listening(t, pid); pid == 0 || len(all) > 0 {
+		t.Errorf("the browser %d listens: %v", pid, all)
+	}
+	if code, body := cmdtest.Get(t, "GET", p.URL+"/session/one/json/protocol"); code != 200 ||
+		!strings.Contains(body, `"domain":"Browser"`) {
+		t.Errorf("/json/protocol: %d %.100s", code, body)
+	}
+	gone := func(pid int) {
+		t.Helper()
+		cmdtest.Until(t, "the browser is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+	}
+
+	syscall.Kill(supervisor, syscall.SIGKILL)
+	c.Lost()
+	gone(pid)
+	c = cmdtest.Dial(t, at)
+	c.Ask("Browser.getVersion", "{}")
+
+	pid = p.Do("status").Instance.PID
+	syscall.Kill(pid, syscall.SIGKILL)
+	c.Lost()
+	c = cmdtest.Dial(t, at)
+	c.Ask("Browser.getVersion", "{}")
+
+	p.Stop()
+	c.Lost()
+	w.Clean()
+	if _, err := os.Lstat(w.Dir + "/profile/SingletonLock"); err == nil {
+		t.Error("the browser did not end well: it has left its lock in the profile")
+	}
+
+	p, at = start()
+	c = cmdtest.Dial(t, at)
+	c.Ask("Browser.getVersion", "{}")
+	p.Cmd.Process.Kill()
+	p.Cmd.Wait()
+	c.Lost()
+	w.Clean()
+}
+
+// A browser that cannot start says why, as one with a port does.
+func TestIsolatedBrowserFails(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	for args, want := range map[string]string{"--no-headless": "no display", "--env=FAKE=die": "fakebrowser"} {
+		all := []string{"--isolate", "--timeout", "10s", args}
+		if strings.HasPrefix(args, "--env") {
+			all = append(all, "--browser", cmdtest.Bin+"/fakebrowser")
+		}
+		p := w.Proxy(all...)
+		if code, body := cmdtest.Get(t, "GET", p.URL+"/session/one/json/list"); code != 502 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %q", args, code, body, want)
+		}
+		p.Stop()
+	}
+	w.Clean()
+}

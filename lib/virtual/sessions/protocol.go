@@ -1,0 +1,55 @@
+package sessions
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// protocolOf156 is what Chromium 156 answers to /json/protocol:
+//
+//	curl …/json/protocol | jq -c . | gzip -9n
+//
+//go:embed protocol.json.gz
+var protocolOf156 []byte
+
+// protocolTimeout is how long Chrome may take to describe its protocol.
+const protocolTimeout = 30 * time.Second
+
+// serveProtocol answers /json/protocol: with the answer of the Chrome that listens at
+// a host:port, or with a copy for one that listens nowhere, because no command asks
+// for it.
+func serveProtocol(w http.ResponseWriter, r *http.Request, addr string) {
+	if addr == "" {
+		writeProtocol(w)
+		return
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+addr+"/json/protocol", nil)
+	if err == nil {
+		var resp *http.Response
+		if resp, err = client.Do(req); err == nil {
+			defer resp.Body.Close()
+			setHeaders(w, resp.ContentLength)
+			w.WriteHeader(resp.StatusCode)
+			io.Copy(w, resp.Body)
+			return
+		}
+	}
+	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
+}
+
+// writeProtocol answers with the copy.
+func writeProtocol(w http.ResponseWriter) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(protocolOf156))
+	if err != nil {
+		panic(err) // it is a part of the program
+	}
+	setHeaders(w, -1)
+	io.Copy(w, unzipped)
+}
