@@ -299,10 +299,15 @@ func (g *group) watch(c *share.Chrome) reason {
 		case <-tick.C:
 			tried = false
 			if asking == nil {
-				i := c.Browser.Instance
+				m, i := c.Mux(), c.Browser.Instance
 				asking = startCheck(g.ctx, func(ctx context.Context) error {
 					return liveness.Check(ctx, g.set.HealthTimeout, liveness.Load,
-						func(ctx context.Context, within time.Duration) error { return proxy.Ping(ctx, i, within) })
+						func(ctx context.Context, within time.Duration) error {
+							if m != nil {
+								return proxy.PingMux(ctx, m, within)
+							}
+							return proxy.Ping(ctx, i, within)
+						})
 				})
 			}
 		case err := <-asking.done():

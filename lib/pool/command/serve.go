@@ -333,6 +333,7 @@ func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 			return nil, err
 		}
 		spec.Now = now
+		spec.Pipe = set.Isolation == config.Context && launcher.HasPipes && !set.WSLWindows
 		return launcher.Launch(ctx, spec)
 	}
 }

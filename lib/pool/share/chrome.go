@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/cdp/single"
 	"btools/lib/downloads"
 	"btools/lib/launcher"
 	"btools/lib/virtual"
@@ -37,6 +38,7 @@ var (
 type Chrome struct {
 	Browser *launcher.Browser
 
+	mux     *single.Mux // nil: Chrome has a port
 	virtual *virtual.Browser
 	options virtual.Options // of its sessions
 	// openFiles, if not nil, opens the downloads of a session.
@@ -76,13 +78,22 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 ) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))
 	defer cancel()
-	shared, err := virtual.Open(opening, b.Instance.WSURL, log)
+	var mux *single.Mux
+	var shared *virtual.Browser
+	var err error
+	if p := b.Pipe(); p != nil {
+		mux = single.NewPipe(p.Answers, p.Commands)
+		shared, err = virtual.OpenOn(opening, virtual.Over(mux), log)
+	} else {
+		shared, err = virtual.Open(opening, b.Instance.WSURL, log)
+	}
 	if err != nil {
+		closeMux(mux)
 		b.Stop()
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
 	c := &Chrome{
-		Browser: b, virtual: shared, options: o, openFiles: openFiles, files: map[*downloads.Files]bool{},
+		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles, files: map[*downloads.Files]bool{},
 		idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
@@ -97,6 +108,15 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 	}
 	return c, nil
 }
+
+func closeMux(m *single.Mux) {
+	if m != nil {
+		m.Close()
+	}
+}
+
+// Mux returns the connection to a Chrome without a port; nil: it has one.
+func (c *Chrome) Mux() *single.Mux { return c.mux }
 
 func isOver(s *virtual.Session) bool { return wait.Closed(s.Done()) }
 
@@ -152,6 +172,7 @@ func (c *Chrome) Close() { c.closing.Do(c.close) }
 func (c *Chrome) close() {
 	c.cancel(ErrGone)
 	c.virtual.Close()
+	closeMux(c.mux)
 	c.Browser.Stop()
 	c.mu.Lock() // after this, nobody who saw it live starts more work
 	if c.idleTimer != nil {
