@@ -5,7 +5,6 @@ package main_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strconv"
@@ -22,8 +21,10 @@ const agentsEnv = "BTOOLS_TEST_AGENTS"
 
 // counters is a site whose pages have a button that counts, and a cookie of
 // whoever loads them.
-func counters(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func counters(t *testing.T) string { return countersOf(t, new(cmdtest.Presence)) }
+
+func countersOf(t *testing.T, pages *cmdtest.Presence) string {
+	return pages.Site(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		who, _, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 		if c, err := r.Cookie("who"); err == nil && c.Value != who {
@@ -33,10 +34,8 @@ func counters(t *testing.T) string {
 		http.SetCookie(w, &http.Cookie{Name: "who", Value: who, Path: "/"})
 		fmt.Fprintf(w, `<title>%[1]s</title><h1>%[1]s</h1>
 			<button onclick="n++; document.title += ' pressed'">press %[1]s</button>
-			<script>let n = 0</script>`, r.URL.Path)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+			<script>let n = 0</script>`+cmdtest.Here, r.URL.Path)
+	})
 }
 
 // round is what an agent does over and over: it loads a page, finds the button in the

@@ -150,17 +150,15 @@ func TestMCPHarmfulAgents(t *testing.T) {
 // What a host leaves behind is freed soon, whether it says that it ends or not.
 func TestMCPHostThatIsKilled(t *testing.T) {
 	t.Parallel()
-	site := counters(t)
+	var open cmdtest.Presence
+	site := countersOf(t, &open)
 	w := cmdtest.New(t)
 	url, _ := w.WebMCP(nil, "--mcp", "builtin")
 	stays := cmdtest.NewWebHost(t, url)
 	if err := round(stays, site, "/stays/0"); err != nil {
 		t.Fatal(err)
 	}
-	pages := func(path string) bool {
-		_, all := cmdtest.Get(t, http.MethodGet, w.Own()+"/json/list")
-		return strings.Contains(all, site+path)
-	}
+	pages := func(path string) bool { return open.Has(site + path) }
 	freed := func(path string) {
 		t.Helper()
 		began := time.Now()

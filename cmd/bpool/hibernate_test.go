@@ -16,7 +16,8 @@ import (
 // gets it back, in whichever browser there is.
 func TestPoolHibernation(t *testing.T) {
 	t.Parallel()
-	site := cmdtest.Members(t)
+	var pages cmdtest.Presence
+	site := pages.Members(t)
 	w := cmdtest.New(t)
 	changed := w.Visitor(site)
 	p := w.Shared("_A_INSTANCES=2", "_A_STATE=visitor", "_A_HIBERNATE=200ms")
@@ -36,10 +37,7 @@ func TestPoolHibernation(t *testing.T) {
 	}
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the lease is hibernated", asleep)
-	cmdtest.Until(t, "its pages are gone", func() bool {
-		_, all := cmdtest.Get(t, http.MethodGet, w.Own()+"/json/list")
-		return !strings.Contains(all, site)
-	})
+	cmdtest.Until(t, "its pages are gone", func() bool { return !pages.Has(site) })
 	w.Run("bpool", "downloads", a.Lease.ID).Wants(t, 0, "")
 	if code, body := cmdtest.Get(t, http.MethodGet, base+"/downloads"); code != 200 || strings.TrimSpace(body) != "[]" {
 		t.Errorf("the downloads of the lease: %d %s, want none", code, body)

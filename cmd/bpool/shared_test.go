@@ -22,6 +22,8 @@ func blank(mark string) string { return fmt.Sprintf(`{"url":"about:blank#%s"}`, 
 
 func TestSharedPoolLeases(t *testing.T) {
 	t.Parallel()
+	var pages cmdtest.Presence
+	site := pages.Blank(t)
 	w := cmdtest.New(t)
 	p := w.Shared("_A_INSTANCES=2", "_A__1_ALIAS=second")
 	a, b := p.Lease(), p.Lease("--instance", "second")
@@ -41,7 +43,8 @@ func TestSharedPoolLeases(t *testing.T) {
 		t.Errorf("/json/version: %s", v)
 	}
 	c := cmdtest.Dial(t, a.Instance.WSURL)
-	c.Ask(cmdtest.NewPage, blank("mine"))
+	c.Ask(cmdtest.NewPage, fmt.Sprintf(`{"url":"%s/#mine"}`, site))
+	cmdtest.Until(t, "the page is open", func() bool { return pages.Has("#mine") })
 	c.Ask("Storage.setCookies", `{"cookies":[{"name":"a","value":"b","domain":"localhost","path":"/"}]}`)
 	if s := a.Targets(t); strings.Count(s, `"type":"page"`) != 2 || !strings.Contains(s, "#mine") {
 		t.Errorf("the holder sees %s", s)
@@ -73,9 +76,7 @@ func TestSharedPoolLeases(t *testing.T) {
 	// closed once it is connected.
 	again := p.Lease("--instance", a.Lease.Instance)
 	c = cmdtest.Dial(t, again.Instance.WSURL)
-	if _, all := cmdtest.Get(t, "GET", w.Own()+"/json/list"); strings.Contains(all, "#mine") {
-		t.Errorf("a page of the last holder is alive: %s", all)
-	}
+	cmdtest.Until(t, "the pages of the last holder are closed", func() bool { return !pages.Has("#mine") })
 	if s := c.Ask("Storage.getCookies", "{}"); !strings.Contains(s, `"cookies":[]`) {
 		t.Errorf("the cookies of the last holder: %s", s)
 	}
@@ -151,6 +152,8 @@ func TestSharedPoolSpares(t *testing.T) {
 func TestSharedPoolUnderLoad(t *testing.T) {
 	cmdtest.Long(t)
 	t.Parallel()
+	var pages cmdtest.Presence
+	site := pages.Blank(t)
 	w := cmdtest.New(t)
 	p := w.Shared("_A_INSTANCES=3", "_A_SPARES=1")
 	var wg sync.WaitGroup
@@ -160,7 +163,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 				mark := fmt.Sprintf("holder-%d-%d-", holder, round)
 				l := p.Lease()
 				c := cmdtest.Dial(t, l.Instance.WSURL)
-				c.Ask(cmdtest.NewPage, blank(mark))
+				c.Ask(cmdtest.NewPage, fmt.Sprintf(`{"url":"%s/#%s"}`, site, mark))
 				if s := l.Targets(t); strings.Count(s, `"type":"page"`) != 2 ||
 					strings.Count(s, "#holder") != strings.Count(s, "#"+mark) {
 					t.Errorf("%s sees %s", mark, s)
@@ -170,10 +173,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	cmdtest.Until(t, "no page is left", func() bool {
-		_, all := cmdtest.Get(t, "GET", w.Own()+"/json/list")
-		return !strings.Contains(all, "#holder")
-	})
+	cmdtest.Until(t, "no page is left", func() bool { return !pages.Has("#holder") })
 	if s := p.Status(); s.Summary.Available != 3 || s.Pools[0].Instances[0].Uses != 20 ||
 		s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("%+v, want 3 available, 20 uses and no restart", s)

@@ -200,8 +200,11 @@ func Titled(t *testing.T) string {
 
 // Members is a site whose pages show who has logged in, as its server, its first
 // script and its database know.
-func Members(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func Members(t *testing.T) string { return new(Presence).Members(t) }
+
+// Members is the same site, whose open pages are known.
+func (p *Presence) Members(t *testing.T) string {
+	return p.Site(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
 		if r.URL.Path == "/login" {
 			http.SetCookie(w, &http.Cookie{Name: "sid", Value: "s3cret-cookie", HttpOnly: true, MaxAge: 3600})
@@ -231,10 +234,8 @@ func Members(t *testing.T) string {
 					keys.get('own').onsuccess = (e) => show(e.target.result.key)
 				}
 			})
-		</script>`, who)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+		</script>`+Here, who)
+	})
 }
 
 // Observed is a site whose page tells the server when it is hidden; was reports

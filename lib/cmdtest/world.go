@@ -270,17 +270,6 @@ func (w *World) Browsers() (pids []string) {
 	return pids
 }
 
-// Own is the address of the one Chromium itself, past all sessions.
-func (w *World) Own() string {
-	w.T.Helper()
-	r := w.Run("blaunch", "list", "-f", "instance.http_url")
-	if urls := strings.Fields(r.Out); r.Code == 0 && len(urls) == 1 {
-		return urls[0]
-	}
-	w.T.Fatalf("want one browser: %+v", r)
-	return ""
-}
-
 // State reads the entries of the state file.
 func (w *World) State() (f struct {
 	Instances []struct {

@@ -130,6 +130,10 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 }
 
 func (b *backend) open(ctx context.Context, g *generation) (browser *virtual.Browser, err error) {
+	if g.mux == nil {
+		b.log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
+			"whole browser, although sessions cannot open its address")
+	}
 	if b.one != nil {
 		return b.one.open(ctx, b.log)
 	}

@@ -24,6 +24,7 @@ import (
 // which all clients share: its user is asked to allow each. To the rest of the
 // proxy it is an endpoint within this process.
 type OneConnection struct {
+	find    func() (record.Instance, error)
 	browser *single.Browser
 	server  *http.Server
 	conns   *handover
@@ -37,7 +38,7 @@ const consentWait = answerTimeout - 5*time.Second
 // NewOneConnection returns the browser that find finds, at each attempt to
 // connect. Nothing is asked of it before the first client comes.
 func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
-	o := &OneConnection{conns: newHandover()}
+	o := &OneConnection{find: find, conns: newHandover()}
 	o.browser = single.New(func(ctx context.Context) (*websocket.Conn, error) {
 		i, err := find()
 		if err != nil {
@@ -95,7 +96,11 @@ func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Br
 	if err := o.await(ctx); err != nil {
 		return nil, err
 	}
-	return virtual.OpenOn(ctx, virtual.Over(o.browser), log)
+	b, err := virtual.OpenOn(ctx, virtual.Over(o.browser), log)
+	if i, unknown := o.find(); err == nil && unknown == nil {
+		b.Refuse(launcher.Addr(i))
+	}
+	return b, err
 }
 
 // dial connects a client to the endpoint.

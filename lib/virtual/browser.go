@@ -21,14 +21,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/policy"
 	"btools/lib/websocket"
 )
 
@@ -43,8 +47,9 @@ type Browser struct {
 	// tabsAreMarked says that tabs have embedderData; a tab without it belongs
 	// to Chrome's own user interface. chrome-headless-shell has none.
 	tabsAreMarked bool
-	startSlots    chan struct{} // holds one element for each session that starts
-	lastActivity  atomic.Int64  // when Chrome last sent anything, in Unix nanoseconds
+	startSlots    chan struct{}                  // holds one element for each session that starts
+	lastActivity  atomic.Int64                   // when Chrome last sent anything, in Unix nanoseconds
+	own           atomic.Pointer[netip.AddrPort] // its debugging port; nil: it has none that is known
 
 	mu       sync.Mutex // also guards sessions and clients; nothing waits while holding it
 	targets  map[string]*target
@@ -102,6 +107,7 @@ func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error
 		targets: map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{},
 		sessions: map[*Session]bool{},
 	}
+	b.Refuse(up.Addr())
 	w, err := b.dial(ctx, b.event)
 	if err != nil {
 		return nil, err
@@ -169,6 +175,37 @@ func (b *Browser) Done() <-chan struct{} { return b.watcher.done }
 
 // Close ends all sessions and leaves the browser running.
 func (b *Browser) Close() { b.watcher.close() }
+
+// Refuse has sessions refuse to open the address of Chrome's own debugging port, a
+// host:port: a page there controls the whole browser. A page may go there by itself.
+func (b *Browser) Refuse(addr string) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return
+	}
+	own, err := netip.ParseAddrPort(addr)
+	if err != nil { // it has a name, and all names are refused
+		n, _ := strconv.ParseUint(port, 10, 16)
+		own = netip.AddrPortFrom(netip.IPv6Loopback(), uint16(n))
+	}
+	b.own.Store(&own)
+}
+
+// CheckURL returns an error if sessions may not open an address.
+func (b *Browser) CheckURL(url string) error {
+	if own := b.own.Load(); own != nil && policy.LeadsTo(url, own.Addr(), own.Port()) {
+		return fmt.Errorf("cannot open the browser's own debugging port (%d) in a shared browser", own.Port())
+	}
+	return policy.URL(url)
+}
+
+// checkAddress refuses a command that opens the browser's own debugging port.
+func (b *Browser) checkAddress(c policy.Command) *policy.Error {
+	if own := b.own.Load(); own == nil || !policy.LeadsTo(policy.Address(c), own.Addr(), own.Port()) {
+		return nil
+	}
+	return jsonrpc.Errorf(policy.ServerError, "%v", b.CheckURL(policy.Address(c)))
+}
 
 // Version returns Chrome's answer to Browser.getVersion.
 func (b *Browser) Version() json.RawMessage { return b.version }

@@ -57,6 +57,9 @@ func (k *Client) command(message []byte) error {
 	if refused != nil && k.session.options.Default && policy.OpensFile(c) {
 		params, refused = c.Params, nil
 	}
+	if refused == nil {
+		refused = k.session.browser.checkAddress(c)
+	}
 	if refused == nil && r == nil {
 		refused = policy.CheckTarget(c.Method, func() (string, bool) { return k.stateOf(c.Session) })
 	}

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"errors"
+	"net"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -205,6 +206,14 @@ func TestChromeDies(t *testing.T) {
 	}
 	for made.Load() < 3 {
 		time.Sleep(time.Millisecond)
+	}
+	// This Chrome has a debugging port, which no session can open.
+	_, port, _ := net.SplitHostPort(b.Addr())
+	own := map[string]any{"url": "http://localhost.:" + port + "/json/version"}
+	for _, method := range []string{"Target.createTarget", "Page.navigate"} {
+		if got := clients[0].call("", method, own); !strings.Contains(string(got), "own debugging port") {
+			t.Errorf("%s: %s", method, got)
+		}
 	}
 	process.Kill()
 	begun := time.Now()

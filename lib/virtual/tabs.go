@@ -11,7 +11,6 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
-	"btools/lib/virtual/policy"
 )
 
 var (
@@ -161,7 +160,7 @@ func (s *Session) reload(page string, tab Tab) {
 	s.browser.mu.Lock()
 	session := s.ownSessions[page]
 	s.browser.mu.Unlock()
-	if session == "" || tab.isBlank() || policy.URL(tab.URL) != nil {
+	if session == "" || tab.isBlank() || s.browser.CheckURL(tab.URL) != nil {
 		return
 	}
 	ctx, cancel := s.lasting(reloadTimeout)

@@ -43,7 +43,9 @@ type pipe struct {
 func (p *pipe) read() (message []byte, cut bool, err error) {
 	for {
 		if i := bytes.IndexByte(p.buf[p.scanned:p.w], 0); i >= 0 {
-			return p.take(p.scanned + i), cut, nil
+			end := p.scanned + i
+			cut = cut || end-p.r > p.limit
+			return p.take(end), cut, nil
 		}
 		p.scanned = p.w
 		if p.w-p.r > p.limit { // the last bytes take the place of those before them

@@ -17,7 +17,6 @@ import (
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual"
-	"btools/lib/virtual/policy"
 )
 
 // endpoint is a request of DevTools, by its path below a browser's address.
@@ -207,7 +206,7 @@ func newPageURL(r *http.Request) string {
 // serveNewPage answers /json/new.
 func serveNewPage(w http.ResponseWriter, r *http.Request, s *virtual.Session, at string) {
 	address := newPageURL(r)
-	if err := policy.URL(address); err != nil {
+	if err := s.Browser().CheckURL(address); err != nil {
 		guard.Refuse(http.StatusForbidden, guard.Forbidden, "%v", err).WriteResponse(w)
 		return
 	}
