@@ -2,8 +2,8 @@ package virtual
 
 import (
 	"errors"
-	"net"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
