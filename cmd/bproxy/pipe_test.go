@@ -77,6 +77,13 @@ func TestIsolatedBrowserHasNoPort(t *testing.T) {
 		!strings.Contains(body, `"domain":"Browser"`) {
 		t.Errorf("/json/protocol: %d %.100s", code, body)
 	}
+	// Nor can a page reach the session of another client at bproxy's port.
+	if got := cmdtest.Visit(t, at, p.URL+"/session/two/json/list"); !strings.Contains(got, "from a browser") {
+		t.Errorf("a page that opens another session's address shows %s", got)
+	}
+	if all := p.Sessions(); all != "one" {
+		t.Errorf("the sessions are %q", all)
+	}
 	gone := func(pid int) {
 		t.Helper()
 		cmdtest.Until(t, "the browser is gone", func() bool { return syscall.Kill(pid, 0) != nil })

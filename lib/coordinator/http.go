@@ -34,7 +34,7 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 	f := newHTTPFront(c)
 	limit := &guard.Limit{Max: 1024}
 	s := &http.Server{
-		ConnState:         limit.State,
+		ConnState: limit.State, ConnContext: guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,6 +25,9 @@ type Guard struct {
 	Origins []string
 	// NoPages refuses all web pages; there is no option that allows them.
 	NoPages bool
+	// Browsers, if not nil, are refused, unless Origins allow the page. The server of
+	// the requests has ConnContext.
+	Browsers *Browsers
 }
 
 // Refusal is the answer to a request that is refused.
@@ -77,7 +80,10 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 		return Refuse(http.StatusForbidden, Forbidden, "requests from web pages are refused (Sec-Fetch-Site is %q)%s",
 			site, g.hint())
 	}
-	return nil
+	if allowed {
+		return nil
+	}
+	return g.Browsers.check(r)
 }
 
 func (g *Guard) allows(origin string) bool {

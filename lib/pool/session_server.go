@@ -44,11 +44,11 @@ func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
-	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true},
+	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(v.State)},
 		limit: guard.Limit{Max: maxConnections}}
 	v.sessionServers[pool] = p
 	server := &http.Server{
-		Handler: p, ConnState: p.limit.State,
+		Handler: p, ConnState: p.limit.State, ConnContext: guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(v.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true,
 	}

@@ -39,7 +39,7 @@ type Proxy struct {
 	// only once the new one is ready.
 	Overlap bool
 	// State, if not nil, lists the browsers of this machine. A browser that its
-	// launcher has left behind is stopped.
+	// launcher has left behind is stopped, and none of them may connect.
 	State *state.Store
 	// Options are the options of the first launch.
 	Options options.Options
@@ -102,6 +102,9 @@ func (p *Proxy) Start() {
 	if p.Unconnected == nil {
 		p.backend.unconnected = func() {}
 	}
+	if p.State != nil {
+		p.Guard.Browsers = guard.NewBrowsers(p.State)
+	}
 	if p.answerTimeout == 0 {
 		p.answerTimeout = answerTimeout
 	}
@@ -112,7 +115,8 @@ func (p *Proxy) Start() {
 	p.plain = p.reverse()
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
-		ConnState: p.limit.State, ErrorLog: p.errorLog(), DisableGeneralOptionsHandler: true,
+		ConnState: p.limit.State, ConnContext: guard.ConnContext, ErrorLog: p.errorLog(),
+		DisableGeneralOptionsHandler: true,
 	}
 }
 

@@ -76,7 +76,7 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	g := &guard.Guard{Origins: c.StringSlice("allow-origin")}
+	g := &guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())}
 	if g.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}

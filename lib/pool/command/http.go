@@ -47,7 +47,7 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 	})
 	limit := &guard.Limit{Max: 64}
 	s := &http.Server{
-		ConnState:         limit.State,
+		ConnState: limit.State, ConnContext: guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),

@@ -89,7 +89,7 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	g := &guard.Guard{NoPages: true}
+	g := &guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}
 	if g.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	h.limit.Max, h.limit.Flag = c.Int("max-connections"), "max-connections"
 	h.server = &endpoint.Server{
 		Hub:     &hub.Hub{Code: code, First: first, Last: last, Version: cli.Release, Log: c.Log},
-		Guard:   guard.Guard{Origins: c.StringSlice("allow-origin")},
+		Guard:   guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit"),
@@ -243,7 +243,8 @@ func readCode(c *cli.Context, path string) (extension.Code, error) {
 func (h *extensionHub) serve(ctx context.Context, l net.Listener) error {
 	h.http = &http.Server{Handler: http.HandlerFunc(h.answer), ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: h.limit.State,
-		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
+		ConnContext: guard.ConnContext,
+		ErrorLog:    slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 	failed := make(chan error, 1)
 	go func() { failed <- h.http.Serve(h.limit.Listener(l)) }()
 	var err error
