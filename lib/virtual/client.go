@@ -155,7 +155,7 @@ func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
 // Serve relays messages until one side is gone, and returns the reason.
 func (k *Client) Serve(conn *websocket.Conn) error {
 	s, b := k.session, k.session.browser
-	conn.Stall = b.stall
+	conn.Stall, conn.Progress, conn.Budget = b.stall, b.stall, &b.unfinished
 	k.conn, k.toClient = conn, websocket.NewOutbox(conn)
 	b.mu.Lock()
 	over, why := s.over, s.why
@@ -243,10 +243,16 @@ func (k *Client) bytes() (in, out int64) { return k.conn.Received(), k.conn.Sent
 
 // fromClient handles the client's commands.
 func (k *Client) fromClient() error {
+	defer k.conn.Release()
 	for {
 		m, err := k.conn.Next()
 		if err != nil {
 			return err
+		}
+		if size := m.Size(); size < 0 || size > policy.MaxSmall {
+			if err := boundSmall(m); err != nil {
+				return err
+			}
 		}
 		b, err := m.Bytes()
 		if err != nil {
@@ -256,6 +262,16 @@ func (k *Client) fromClient() error {
 			return err
 		}
 	}
+}
+
+// boundSmall refuses a message that is too large for its method.
+func boundSmall(m *websocket.Message) error {
+	const enough = 1 << 10 // bytes, until the method
+	head, err := m.Peek(enough)
+	if err != nil || policy.IsLarge(head) {
+		return err
+	}
+	return m.Bound(policy.MaxSmall)
 }
 
 // fromChrome relays Chrome's messages. Answers and events of pages pass

@@ -14,6 +14,8 @@ const (
 	maxFilter    = 100    // entries of a filter
 	maxListeners = 100    // of a client: sessions that discover targets
 	maxPending   = 10_000 // of a client: commands sent to Chrome under an id of our own
+
+	maxUnfinished = 256 << 20 // of all clients: bytes of commands that have not been handled
 )
 
 // errFlood ends a client that sends commands faster than they are answered.

@@ -43,6 +43,11 @@ type Conn struct {
 	// before use.
 	Limit int64
 	Stall time.Duration
+	// Budget, if not nil, bounds the messages that Bytes reads on all connections that
+	// have it. Progress is how long Bytes waits for another byte of a message before
+	// it closes the connection; 0: for ever. Set them before use.
+	Budget   *Budget
+	Progress time.Duration
 
 	raw    net.Conn
 	client bool // masks what it sends, and receives unmasked frames
@@ -50,6 +55,9 @@ type Conn struct {
 	buf     []byte // of the reader: buf[r:w] is unread
 	r, w    int
 	current *Message // what Next returned last
+
+	reserved int64 // of the budget
+	hurried  bool  // there is a deadline for reading
 
 	writing  chan struct{}          // holds one element while a message is written
 	pong     atomic.Pointer[[]byte] // a frame that the next writer must send

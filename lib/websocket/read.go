@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"unicode/utf8"
 )
 
@@ -28,6 +29,7 @@ var errUsed = errors.New("cannot read a message twice, or after the next one was
 // Message is a text message that is being received.
 type Message struct {
 	c      *Conn
+	limit  int64  // of its size
 	size   int64  // of its frames as far as they have been seen
 	final  bool   // the current frame is its last one
 	left   int64  // of the current frame's payload
@@ -46,12 +48,13 @@ func (c *Conn) Next() (*Message, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
+	c.Release()
 	if m := c.current; m != nil {
 		if err := m.skip(); err != nil {
 			return nil, err
 		}
 	}
-	m := &Message{c: c}
+	m := &Message{c: c, limit: c.Limit}
 	c.current = m
 	if err := m.nextFrame(opText); err != nil {
 		return nil, err
@@ -106,15 +109,25 @@ func (m *Message) Bytes() ([]byte, error) {
 		return nil, err
 	}
 	m.used = true
+	defer m.c.expectNothing()
 	all := m.peeked
 	if need := int64(len(all)) + m.left; int64(cap(all)) < need {
 		all = append(make([]byte, 0, min(need, firstAlloc)), all...)
+	}
+	if err := m.c.reserve(cap(all)); err != nil {
+		return nil, err
 	}
 	for {
 		for m.left > 0 {
 			if len(all) == cap(all) {
 				room := int(min(m.left, int64(max(len(all), 512))))
+				if err := m.c.reserve(len(all) + room); err != nil {
+					return nil, err
+				}
 				all = append(make([]byte, 0, len(all)+room), all...)
+			}
+			if m.buffered() == 0 {
+				m.c.expectProgress()
 			}
 			n, err := m.read(all[len(all):cap(all)])
 			if err != nil {
@@ -125,10 +138,20 @@ func (m *Message) Bytes() ([]byte, error) {
 		if m.final {
 			return all, nil
 		}
+		m.c.expectProgress()
 		if err := m.nextFrame(opContinuation); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// Bound lowers the connection's limit for this message. It returns an error, and
+// closes the connection, if the message is known to be longer.
+func (m *Message) Bound(limit int64) error {
+	if m.limit = min(m.limit, limit); m.size > m.limit {
+		return m.c.refuse(&ProtocolError{TooBig, fmt.Sprintf("a message is longer than %d bytes", m.limit)})
+	}
+	return nil
 }
 
 // usable returns an error if the message was read, or is not the current one.
@@ -233,8 +256,8 @@ func (m *Message) nextFrame(opcode byte) error {
 		err = broken("a continuation frame without a message to continue")
 	case h.opcode != opcode:
 		err = broken("a message begins inside another one")
-	case h.size > m.c.Limit-m.size:
-		err = &ProtocolError{TooBig, fmt.Sprintf("a message is longer than %d bytes", m.c.Limit)}
+	case h.size > m.limit-m.size:
+		err = &ProtocolError{TooBig, fmt.Sprintf("a message is longer than %d bytes", m.limit)}
 	}
 	if err != nil {
 		return m.c.refuse(err)
@@ -343,6 +366,9 @@ func (c *Conn) read(p []byte) (int, error) {
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // the peer went without a close frame
+	}
+	if c.hurried && errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, c.refuse(&ProtocolError{PolicyViolation, fmt.Sprintf("a message has not gone on for %v", c.Progress)})
 	}
 	c.abort(fmt.Errorf("cannot read from the WebSocket: %w", err))
 	return 0, c.failure()
