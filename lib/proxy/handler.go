@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -147,7 +148,8 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 		}
 		if err == nil {
 			resp.Body = newTimedBody(ctx, resp.Body, p.answerTimeout, cancel)
-			if (out.Host != r.Host || below != "") && !p.Direct && strings.HasPrefix(r.URL.Path, "/json") {
+			renames := out.Host != r.Host || below != ""
+			if !p.Direct && strings.HasPrefix(r.URL.Path, "/json") && (renames || hasFrontEnd(r.URL.Path)) {
 				err = replaceAddress(resp, out.Host+below, r.Host)
 			}
 			return resp, err
@@ -215,7 +217,18 @@ func (p *Proxy) hostFor(client string, i record.Instance) string {
 	return client
 }
 
-// replaceAddress replaces the browser's address in an answer by the proxy's.
+// hasFrontEnd reports whether the answer to a request names DevTools front ends.
+func hasFrontEnd(path string) bool {
+	path = strings.TrimSuffix(path, "/")
+	return path == "/json" || path == "/json/list" || path == "/json/new"
+}
+
+// outsideFrontEnd begins the address of a front end on a host of Chrome's makers. A
+// browser has the same pages itself, which need no network.
+var outsideFrontEnd = regexp.MustCompile(`"https://[^"/]+/serve_(?:rev|file)/[^"/]+/`)
+
+// replaceAddress replaces the browser's address in an answer by the proxy's, and that
+// of a front end elsewhere by the browser's own.
 func replaceAddress(resp *http.Response, browser, proxy string) error {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
 	resp.Body.Close()
@@ -225,6 +238,7 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 	for _, before := range []string{"ws://", "ws="} {
 		b = bytes.ReplaceAll(b, []byte(before+browser+"/"), []byte(before+proxy+"/"))
 	}
+	b = outsideFrontEnd.ReplaceAll(b, []byte(`"/devtools/`))
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	resp.ContentLength = int64(len(b))
 	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))

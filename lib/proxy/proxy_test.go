@@ -203,3 +203,26 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// A list of targets names the front end that the browser itself serves.
+func TestFrontEnd(t *testing.T) {
+	t.Parallel()
+	addr := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `[{"devtoolsFrontendUrl":"https://chrome-devtools-frontend.appspot.com/serve_rev/@a21ce/`+
+			`inspector.html?ws=%s/devtools/page/A","url":"https://example.org/serve_rev/x"}]`, r.Host)
+	}))
+	front := serve(t, &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true})
+	for _, path := range []string{"/json", "/json/list/"} {
+		resp, err := http.Get("http://" + front + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		want := `[{"devtoolsFrontendUrl":"/devtools/inspector.html?ws=` + front + `/devtools/page/A",` +
+			`"url":"https://example.org/serve_rev/x"}]`
+		if string(got) != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
