@@ -93,7 +93,8 @@ func Sibling(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name)}
+			Err:  fmt.Errorf("cannot find %s, neither beside this program nor on PATH", name),
+			Hint: "the programs of btools run one another: install all of them in one directory, or add that to PATH"}
 	}
 	return path, nil
 }

@@ -1,8 +1,11 @@
 package launcher
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"btools/lib/exit"
 	"btools/lib/tail"
 )
 
@@ -24,5 +27,15 @@ func TestReason(t *testing.T) {
 		if reason, hint := reasonIn(l.Lines(), "blaunch"); reason != c.reason || hint != c.hint {
 			t.Errorf("%q: %q, %q", c.said, reason, hint)
 		}
+	}
+}
+
+// Whoever has only one of the programs is told that it needs the others.
+func TestSiblingIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Sibling("bproxy")
+	var e *exit.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Hint, "install all of them") {
+		t.Errorf("%v, want a hint", err)
 	}
 }
