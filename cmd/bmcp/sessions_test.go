@@ -254,8 +254,7 @@ func TestMCPSessionIDs(t *testing.T) {
 func TestMCPPortOfAChild(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	// A chrome-headless-shell shows a page more.
-	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=chromium"}, "--mcp", "port="+cmdtest.Bin+"/fakechild {cdp_port}",
+	url, stop := w.ServeMCP(nil, "--mcp", "port="+cmdtest.Bin+"/fakechild {cdp_port}",
 		"--mcp",
 		"ws="+cmdtest.Bin+"/fakechild {ws_endpoint}")
 	one, two := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)

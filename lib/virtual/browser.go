@@ -74,6 +74,7 @@ type target struct {
 	session     *Session
 	info        json.RawMessage // Chrome's latest
 	lastShown   string          // the info that clients were sent last
+	opens       string          // the URL for /json/new, which Chrome's headless shell does not tell at once
 	attachments int             // of clients
 	used        atomic.Int64    // when a client last used it, in Unix nanoseconds
 

@@ -261,7 +261,15 @@ func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot open a page: %w", err)
 	}
-	return jsonrpc.GetString(got, "targetId"), nil
+	id := jsonrpc.GetString(got, "targetId")
+	if s.Has(ctx, id) {
+		s.browser.mu.Lock()
+		defer s.browser.mu.Unlock()
+		if t := s.browser.targets[id]; t != nil {
+			t.opens = url
+		}
+	}
+	return id, nil
 }
 
 // Activate brings a page of the session to the front.
@@ -304,7 +312,11 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 	defer s.browser.mu.Unlock()
 	for _, t := range s.targetsLocked() {
 		if t.typ != "tab" {
-			infos = append(infos, t.visibleInfo())
+			info := t.visibleInfo()
+			if t.opens != "" && jsonrpc.GetString(info, "url") == "" {
+				info = jsonrpc.Set(info, "url", quote(t.opens))
+			}
+			infos = append(infos, info)
 		}
 	}
 	return infos
