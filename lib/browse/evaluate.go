@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Evaluate calls a function in the page, with an element if a target is given, and
@@ -130,12 +134,57 @@ func (r remote) json() string {
 	switch {
 	case r.Value != nil:
 		var out bytes.Buffer
-		if json.Indent(&out, r.Value, "", "  ") == nil {
+		value := readable(r.Value)
+		if json.Indent(&out, value, "", "  ") == nil {
 			return out.String()
 		}
-		return string(r.Value)
+		return string(value)
 	case r.UnserializableValue != "":
 		return r.UnserializableValue
 	}
 	return "undefined"
+}
+
+// readable is a JSON value whose letters are not escaped: Chrome escapes all that are
+// not ASCII. What cannot be seen stays as it is.
+func readable(value []byte) []byte {
+	out := make([]byte, 0, len(value))
+	for len(value) > 0 {
+		n := bytes.IndexByte(value, '\\')
+		if n < 0 {
+			break
+		}
+		out, value = append(out, value[:n]...), value[n:]
+		letter, length := escaped(value)
+		if length > 6 && letter == unicode.ReplacementChar { // two halves that do not belong together
+			length = 6
+		}
+		if unicode.IsPrint(letter) && letter > unicode.MaxASCII && letter != unicode.ReplacementChar {
+			out = utf8.AppendRune(out, letter)
+		} else {
+			out = append(out, value[:length]...)
+		}
+		value = value[length:]
+	}
+	return append(out, value...)
+}
+
+// escaped is the letter of an escape at the beginning of a text, and the length of that.
+// Of an escape that is no \u it is 0.
+func escaped(text []byte) (letter rune, length int) {
+	unit := func(text []byte) (rune, bool) {
+		if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+		return rune(n), err == nil
+	}
+	first, ok := unit(text)
+	if !ok {
+		return 0, min(2, len(text))
+	}
+	if second, ok := unit(text[6:]); ok && utf16.IsSurrogate(first) {
+		return utf16.DecodeRune(first, second), 12
+	}
+	return first, 6
 }

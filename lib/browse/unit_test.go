@@ -93,3 +93,18 @@ func TestChanges(t *testing.T) {
 		t.Errorf("everything: %s", got)
 	}
 }
+
+// Letters are shown as such, and what cannot be seen by its escape.
+func TestReadable(t *testing.T) {
+	for value, want := range map[string]string{
+		`"gr\u00fcn \u65e5\u672c \ud83d\ude00"`: `"grün 日本 😀"`,
+		`{"a\u00e9":[1,"\\u00fc \n\u000a\u0022\u007f\u00a0\u200b\u2028"]}`: `{"aé":[1,` +
+			`"\\u00fc \n\u000a\u0022\u007f\u00a0\u200b\u2028"]}`,
+		`"\ud83d \ude00\ud83d\u00fc\ufffd"`: `"\ud83d \ude00\ud83dü\ufffd"`,
+		`"ü"`:                               `"ü"`, `12`: `12`, `"\u00f`: `"\u00f`, `\`: `\`, ``: ``,
+	} {
+		if got := string(readable([]byte(value))); got != want {
+			t.Errorf("%s is shown as %s, want %s", value, got, want)
+		}
+	}
+}
