@@ -254,21 +254,39 @@ func (t *Tab) Requests() (all []Request) {
 	return all
 }
 
-// ResponseBody is what a request was answered with.
-func (t *Tab) ResponseBody(ctx context.Context, r Request) ([]byte, error) {
-	if !r.Done {
-		return nil, errors.New("the response has not ended yet")
+// ResponseBody is what a request was answered with. If the response does not end
+// soon, as of one that the page does not read, or that has no end, it is what has come
+// of it, and not whole.
+func (t *Tab) ResponseBody(ctx context.Context, r Request) (body []byte, whole bool, err error) {
+	short, cancel := context.WithTimeout(ctx, requestPatience)
+	err = t.b.wait(short, func() bool {
+		now := t.traffic.byID[r.id]
+		return r.Done || now == nil || now.serial != r.serial || now.Done || t.closed
+	})
+	cancel()
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	params := map[string]string{"requestId": r.id}
+	if err != nil {
+		var got struct{ BufferedData []byte }
+		if err := t.call(ctx, r.session, "Network.streamResourceContent", params, &got); err == nil {
+			if len(got.BufferedData) == 0 {
+				return nil, false, errors.New("nothing of the response has come yet, or the page does not read it")
+			}
+			return got.BufferedData, false, nil
+		} // it has just ended
 	}
 	var got struct {
 		Body          string
 		Base64Encoded bool
 	}
-	err := t.call(ctx, r.session, "Network.getResponseBody", map[string]string{"requestId": r.id}, &got)
-	if err != nil {
-		return nil, fmt.Errorf("the browser does not have the response any more: %w", err)
+	if err := t.call(ctx, r.session, "Network.getResponseBody", params, &got); err != nil {
+		return nil, false, fmt.Errorf("the browser does not have the response any more: %w", err)
 	}
 	if got.Base64Encoded {
-		return base64.StdEncoding.DecodeString(got.Body)
+		body, err = base64.StdEncoding.DecodeString(got.Body)
+		return body, true, err
 	}
-	return []byte(got.Body), nil
+	return []byte(got.Body), true, nil
 }

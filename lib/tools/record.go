@@ -135,9 +135,12 @@ func networkRequest(ctx context.Context, r *reply, a struct {
 	case "response-headers":
 		text = headers(q.Received, "")
 	case "response-body":
-		body, err := t.ResponseBody(ctx, q)
+		body, whole, err := t.ResponseBody(ctx, q)
 		if err != nil {
 			return err
+		}
+		if !whole {
+			r.say("The response has not ended: this is what has come of it, %d bytes.", len(body))
 		}
 		if a.Filename == "" && !isText(body) {
 			r.say("The body is binary, %d bytes of the type %s.", len(body), q.MimeType)
