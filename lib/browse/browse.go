@@ -323,8 +323,9 @@ func (b *Browser) CloseTab(ctx context.Context, index int) error {
 	return b.closeTab(ctx, t)
 }
 
-// closeAgain is how long a tab may take to close until it is told again.
-const closeAgain = 250 * time.Millisecond
+// closeAgain is how long a tab may take to close until it is told again. Chrome gives
+// a page that does not answer 500 ms, and begins anew with each command.
+const closeAgain = time.Second
 
 // closeTab closes a tab and returns when it is closed. Chrome forgets the command if
 // the page is replaced at that moment: of 20 tabs whose page replaced itself for ever,

@@ -1,11 +1,13 @@
 package browse
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/virtual/chrometest"
 )
@@ -24,6 +26,8 @@ func TestTabs(t *testing.T) {
 			}
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
+		case "/loops":
+			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
 		}
 	}))
 	defer site.Close()
@@ -62,6 +66,17 @@ func TestTabs(t *testing.T) {
 					t.Errorf("%s: %q, whole %v, %v, want %+v", path, body, whole, err, want)
 				}
 			}
+		}
+	})
+	t.Run("a page that runs a script without end is closed", func(t *testing.T) {
+		tab := open(t, "/loops")
+		for tab.answers(tab.main.session) {
+			continue // the script has not begun
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := b.CloseTab(ctx, -1); err != nil {
+			t.Errorf("it is not closed: %v", err)
 		}
 	})
 }
