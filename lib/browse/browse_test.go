@@ -28,6 +28,9 @@ func TestTabs(t *testing.T) {
 			<-r.Context().Done()
 		case "/loops":
 			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
+		case "/routes":
+			fmt.Fprint(w, `<button onclick="history.pushState(0, '', '/next');
+				setTimeout(() => { main.textContent = 'new page' }, 100)">Go</button><p id=main>old page</p>`)
 		}
 	}))
 	defer site.Close()
@@ -68,6 +71,15 @@ func TestTabs(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a page that shows late what it has changed its address for", func(t *testing.T) {
+		tab := open(t, "/routes")
+		if _, err := tab.Click(t.Context(), "button", ClickOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "new page") {
+			t.Errorf("after the click the page is %q, %v", s, err)
+		}
+	})
 	t.Run("a page that runs a script without end is closed", func(t *testing.T) {
 		tab := open(t, "/loops")
 		for tab.answers(tab.main.session) {
@@ -79,4 +91,55 @@ func TestTabs(t *testing.T) {
 			t.Errorf("it is not closed: %v", err)
 		}
 	})
+}
+
+// A document that the page before it has replaced by another one is not there.
+func TestIsOvertaken(t *testing.T) {
+	const frame = "main"
+	tab := newTab(&Browser{}, &target{id: frame}, targetInfo{})
+	commit := func(loader string) { tab.committed(loader, "") }
+	leaving := func(what string, want bool) {
+		t.Helper()
+		if got := tab.isLeaving(); got != want {
+			t.Errorf("%s: the page is leaving: %v, want %v", what, got, want)
+		}
+	}
+	overtaken := func(loader string, want bool) {
+		t.Helper()
+		if got := tab.isOvertaken(loader); got != want {
+			t.Errorf("document %s is overtaken: %v, want %v", loader, got, want)
+		}
+	}
+	begin := func(loader string) { tab.begins(frame, loader) }
+	ask := func() { tab.requests(frame) }
+
+	begin("1")
+	commit("1")
+	leaving("it has come", false)
+	ask() // it goes on by itself
+	begin("2")
+	leaving("it goes on", true)
+	commit("2")
+	leaving("the next one has come", false)
+	overtaken("1", false)
+	overtaken("2", false) // by nothing yet
+
+	begin("3") // by an agent
+	begin("4") // the page before it replaces itself once more
+	commit("3")
+	leaving("the page before it has begun to replace it", true)
+	overtaken("3", false)
+	commit("4")
+	leaving("it is replaced", false)
+	overtaken("3", true)
+
+	ask()
+	begin("5") // the page goes on
+	begin("6") // an agent has it leave instead
+	commit("6")
+	leaving("the agent's has come", false)
+	ask()
+	begin("7") // which goes on by itself
+	commit("7")
+	overtaken("6", false)
 }

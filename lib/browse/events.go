@@ -3,6 +3,7 @@ package browse
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"btools/lib/cdp"
@@ -80,7 +81,6 @@ func (t *target) event(e cdp.Event) {
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
 		if p.Frame.ID == tab.main.id {
-			delete(tab.starting, p.Frame.ID)
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
 				tab.parsed, tab.loaded = true, true
@@ -88,21 +88,24 @@ func (t *target) event(e cdp.Event) {
 			}
 		}
 	case "Page.navigatedWithinDocument":
-		p := decode[struct{ FrameID, URL string }](e.Params)
+		p := decode[struct{ FrameID, URL, NavigationType string }](e.Params)
 		delete(tab.starting, p.FrameID)
 		if p.FrameID == tab.main.id {
-			tab.url = p.URL
+			if p.NavigationType == "historyApi" && withoutFragment(p.URL) != withoutFragment(tab.address) {
+				tab.routes++
+			}
+			tab.url, tab.address = p.URL, p.URL
 			tab.navigations++
 		}
 	case "Page.frameRequestedNavigation":
 		p := decode[struct{ FrameID, Disposition string }](e.Params)
 		if p.Disposition == "currentTab" || p.Disposition == "" {
-			tab.begins(p.FrameID, false)
+			tab.requests(p.FrameID)
 		}
 	case "Page.frameStartedNavigating":
-		p := decode[struct{ FrameID, NavigationType string }](e.Params)
+		p := decode[struct{ FrameID, LoaderID, NavigationType string }](e.Params)
 		if p.NavigationType != "sameDocument" && p.NavigationType != "historySameDocument" {
-			tab.begins(p.FrameID, true)
+			tab.begins(p.FrameID, p.LoaderID)
 		}
 	case "Page.frameStoppedLoading", "Page.frameDetached":
 		p := decode[struct{ FrameID, Reason string }](e.Params)
@@ -118,7 +121,6 @@ func (t *target) event(e cdp.Event) {
 		case "init", "commit", "DOMContentLoaded", "load":
 			// Page.frameNavigated is missing if a new renderer is set up too late.
 			if tab.loader != p.LoaderID {
-				delete(tab.starting, p.FrameID)
 				tab.committed(p.LoaderID, tab.url)
 			}
 			if !tab.parsed && (p.Name == "DOMContentLoaded" || p.Name == "load") {
@@ -173,6 +175,11 @@ func (t *target) event(e cdp.Event) {
 	default:
 		tab.addTraffic(t, e)
 	}
+}
+
+func withoutFragment(url string) string {
+	url, _, _ = strings.Cut(url, "#")
+	return url
 }
 
 // Dialog is an alert, a confirm, a prompt or a beforeunload that is open.

@@ -53,10 +53,6 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	crashed := t.crashed
 	t.crashed, t.chooser = false, nil
 	t.b.mu.Unlock()
-	var got struct {
-		LoaderID, ErrorText string
-		IsDownload          bool
-	}
 	select { // a renderer of Chromium 156 that is still being started crashes if its page navigates
 	case <-t.begun:
 	case <-time.After(beginTimeout): // a script of the page runs without end, or a dialog is open
@@ -64,34 +60,54 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		return address, context.Cause(ctx)
 	}
 	defer t.stopIfStuck(since)()
+	for range navigateTries {
+		overtaken, err := t.navigate(ctx, address, crashed)
+		if err != nil || !overtaken {
+			return address, err
+		}
+	}
+	return address, fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
+		"browser_close closes it", address)
+}
+
+// navigateTries is how often an address is loaded that the page before it overtakes,
+// because it has begun to load another one just before it was replaced. Of 60 pages
+// that replaced themselves for ever, 6 did so three times.
+const navigateTries = 5
+
+// navigate loads an address once. Crashed says that the page before it has. Overtaken
+// is that the page before it has loaded another one in its place.
+func (t *Tab) navigate(ctx context.Context, address string, crashed bool) (overtaken bool, err error) {
+	since := t.mark()
+	var got struct {
+		LoaderID, ErrorText string
+		IsDownload          bool
+	}
 	err = t.call(ctx, t.main.session, "Page.navigate", map[string]string{"url": address}, &got)
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
-		return address, nil
+		return false, nil
 	case err != nil:
 		if crashed {
 			err = fmt.Errorf("%w: browser_tabs opens another tab", err)
 		}
-		return address, err
+		return false, err
 	case got.IsDownload || got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "" && t.isDownload(got.LoaderID):
-		return address, nil
+		return false, nil
 	case got.ErrorText != "":
-		return address, fmt.Errorf("cannot load %s: %s", address, got.ErrorText)
+		return false, fmt.Errorf("cannot load %s: %s", address, got.ErrorText)
 	case got.LoaderID == "": // within the document
-		return address, t.settle(ctx, since)
+		return false, t.settle(ctx, since)
 	}
 	came := false
+	never := func() bool { return !came && t.navigations-since.navigations > maxDocuments/2 }
 	err = t.awaitLoad(ctx, func() bool {
-		came = came || slices.Contains(t.loaders, got.LoaderID)
-		return came || t.navigations-since.navigations > maxLoaders/2
-	})
+		came = came || slices.ContainsFunc(t.documents, func(d document) bool { return d.loader == got.LoaderID })
+		return came || never()
+	}, func() bool { return never() || t.isOvertaken(got.LoaderID) })
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	if err == nil && !came && t.navigations-since.navigations > maxLoaders/2 {
-		err = fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
-			"browser_close closes it", address)
-	}
-	return address, err
+	return err == nil && (never() || t.isOvertaken(got.LoaderID)), err
 }
 
 // leavePatience is how long a page has to let another one take its place.
@@ -134,9 +150,10 @@ func (t *Tab) isDownload(loader string) bool {
 }
 
 // awaitLoad waits for a document, or for one that takes its place. There asks whether
-// it has come, with the lock held.
-func (t *Tab) awaitLoad(ctx context.Context, there func() bool) error {
-	over := func() bool { return t.closed || t.crashed || t.dialog != nil }
+// it has come, and lost whether there is nothing to wait for any more, with the lock
+// held.
+func (t *Tab) awaitLoad(ctx context.Context, there, lost func() bool) error {
+	over := func() bool { return t.closed || t.crashed || t.dialog != nil || lost() }
 	var before *mark // when it was there
 	err := t.b.wait(ctx, func() bool {
 		if before == nil && there() {
@@ -144,7 +161,7 @@ func (t *Tab) awaitLoad(ctx context.Context, there func() bool) error {
 			before = &m
 			return over() || t.parsed
 		}
-		endless := before != nil && t.navigations > before.navigations+maxLoaders
+		endless := before != nil && t.navigations > before.navigations+maxDocuments
 		return over() || endless || before != nil && t.parsings > before.parsings
 	})
 	if err != nil {
@@ -184,5 +201,5 @@ func (t *Tab) Back(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.awaitLoad(ctx, func() bool { return t.navigations > since.navigations })
+	return t.awaitLoad(ctx, func() bool { return t.navigations > since.navigations }, func() bool { return false })
 }

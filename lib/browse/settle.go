@@ -8,8 +8,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, parsings, requests, opened, downloads int
-	at                                                 time.Time
+	navigations, parsings, routes, requests, opened, downloads int
+	at                                                         time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -19,7 +19,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
+	return mark{t.navigations, t.parsings, t.routes, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that
@@ -45,10 +45,26 @@ func (t *Tab) settle(ctx context.Context, since mark) error {
 		err := t.run(short, f, "settle", nil, nil)
 		cancel()
 		waited, err2 := t.awaitCaused(inner, since)
-		if err = errors.Join(err, err2); err != nil || !waited {
+		if err = errors.Join(err, err2); err != nil || !waited && !t.awaitRoute(inner, f, &since) {
 			return settled(ctx, err)
 		}
 	}
+}
+
+// awaitRoute waits until the document shows what it has changed its address for, and
+// reports whether it has changed its address since. A script may do the one long before
+// the other.
+func (t *Tab) awaitRoute(ctx context.Context, f *frame, since *mark) (waited bool) {
+	t.b.mu.Lock()
+	waited = t.routes > since.routes
+	since.routes = t.routes
+	t.b.mu.Unlock()
+	if waited {
+		short, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
+		t.run(short, f, "routed", nil, nil) // the next round finds what is wrong
+		cancel()
+	}
+	return waited
 }
 
 // settleDownload waits for the file of a link that is one: nothing tells before that

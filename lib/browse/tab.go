@@ -23,11 +23,13 @@ type Tab struct {
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 
 	url, title      string
-	loader          string   // of the document
-	loaders         []string // of the latest documents, this one last
+	loader          string     // of the document
+	documents       []document // the latest ones, this one last
 	parsed, loaded  bool
 	parsings        int                   // documents that were parsed, counted
 	navigations     int                   // of the main frame, counted
+	address         string                // of the document, by its navigations
+	routes          int                   // addresses that its scripts have given it, counted
 	starting        map[string]navigation // by frame
 	downloads       int                   // that have begun, counted
 	downloading     map[string]time.Time  // when those that run have begun
@@ -57,19 +59,26 @@ func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	return t
 }
 
-// maxLoaders is how many documents are remembered: one that is waited for may have
+// document is one that a tab has had.
+type document struct {
+	loader string
+	rival  string // of the one that the page before it had begun to load as well; "": none
+}
+
+// maxDocuments is how many documents are remembered: one that is waited for may have
 // been replaced by others when that is noticed.
-const maxLoaders = 20
+const maxDocuments = 20
 
 // committed notes that the main frame has another document.
 func (t *Tab) committed(loader, url string) {
-	t.url, t.crashed = url, false
+	rival := t.arrives(t.main.id, loader)
+	t.url, t.address, t.crashed = url, url, false
 	if t.loader == loader { // it was noticed by its life already
 		return
 	}
 	t.loader, t.parsed, t.loaded, t.chooser = loader, false, false, nil
-	if t.loaders = append(t.loaders, loader); len(t.loaders) > maxLoaders {
-		t.loaders = slices.Delete(t.loaders, 0, maxLoaders/2)
+	if t.documents = append(t.documents, document{loader, rival}); len(t.documents) > maxDocuments {
+		t.documents = slices.Delete(t.documents, 0, maxDocuments/2)
 	}
 	t.navigations++
 	t.sinceNav = len(t.console)
@@ -79,12 +88,42 @@ func (t *Tab) committed(loader, url string) {
 // navigation is one that has begun.
 type navigation struct {
 	at      time.Time
-	started bool // by the browser; else the page has only asked for it, and may not get it
+	started bool   // by the browser; else the page has only asked for it, and may not get it
+	loader  string // of its document, once it is started
+	before  string // of the one that was under way when it began
+}
+
+// requests notes that a frame has asked for a navigation.
+func (t *Tab) requests(frame string) {
+	n := t.starting[frame]
+	n.at = time.Now()
+	t.starting[frame] = n
 }
 
 // begins notes that a frame has begun a navigation.
-func (t *Tab) begins(frame string, started bool) {
-	t.starting[frame] = navigation{time.Now(), started || t.starting[frame].started}
+func (t *Tab) begins(frame, loader string) {
+	n := t.starting[frame]
+	if n.loader == loader {
+		n.loader = n.before
+	}
+	t.starting[frame] = navigation{time.Now(), true, loader, n.loader}
+}
+
+// arrives notes that a frame has another document: what had begun before that is over,
+// but not what the page before it has begun since, whose document is the rival.
+func (t *Tab) arrives(frame, loader string) (rival string) {
+	if n := t.starting[frame]; n.before != "" && n.before == loader {
+		return n.loader
+	}
+	delete(t.starting, frame)
+	return ""
+}
+
+// isOvertaken reports whether a document was replaced by one that the page before it
+// has begun to load.
+func (t *Tab) isOvertaken(loader string) bool {
+	i := slices.IndexFunc(t.documents, func(d document) bool { return d.loader == loader })
+	return i >= 0 && i+1 < len(t.documents) && t.documents[i+1].loader == t.documents[i].rival
 }
 
 // isLeaving reports whether the tab is about to have another document.

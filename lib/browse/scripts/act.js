@@ -278,6 +278,27 @@ async function settle() {
   await sleep(0)
 }
 
+// routed returns once the document has changed and does so no more, or if it has not
+// changed soon.
+function routed() {
+  const soon = 300, still = 50, most = 900 // ms
+  return new Promise((done) => {
+    let timer = setTimeout(end, soon)
+    const last = setTimeout(end, most)
+    const observer = new MutationObserver(() => {
+      clearTimeout(timer)
+      timer = setTimeout(end, still)
+    })
+    observer.observe(document, { subtree: true, childList: true, characterData: true, attributes: true })
+    function end() {
+      observer.disconnect()
+      clearTimeout(timer)
+      clearTimeout(last)
+      done()
+    }
+  })
+}
+
 // page is what results say of a page.
 const page = () => ({ title: document.title, url: location.href })
 
@@ -292,7 +313,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, page,
+  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, routed, page,
   takeFiles, drop, identify,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
