@@ -27,7 +27,8 @@ func main() {
 				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the " +
 					"system chooses)"},
 				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "choose ports that are free on `ADDRESS`"},
-				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second, Usage: "reserve the ports for `DURATION`, at most 24h"},
+				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second,
+					Usage: "reserve the ports for `DURATION`, at most 24h"},
 			},
 			Do: run,
 		},
@@ -100,7 +101,8 @@ func take(c *cli.Context, req port.Request) ([]int, error) {
 			Hint: "ask for fewer or another --range, or wait until reservations run out"}
 	}
 	if errors.Is(err, port.ErrDescriptors) {
-		return nil, &exit.Error{Code: exit.Failed, Err: err, Hint: "ask for fewer, or allow more open files (ulimit -n)"}
+		return nil, &exit.Error{Code: exit.Failed, Err: err,
+			Hint: "ask for fewer, or allow more open files (ulimit -n)"}
 	}
 	return ports, state.Explain(err)
 }

@@ -29,7 +29,8 @@ func HAR(c *cli.Context) error {
 	case info.IsDir():
 		return exit.Errorf(exit.Data, "cannot read the trace %s: it is a directory", path)
 	case !info.Mode().IsRegular():
-		return exit.Errorf(exit.Data, "cannot read the trace %s: it is read twice, which only a regular file can be", path)
+		return exit.Errorf(exit.Data, "cannot read the trace %s: it is read twice, which only a regular file can be",
+			path)
 	}
 	sum, err := har.Convert(f, info.Size(), har.Creator{Name: "bproxy", Version: cli.Release}, c.Stdout)
 	if sum.Damaged > 0 {
