@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,25 +40,16 @@ func Take(ctx context.Context, s *state.Store, r Request) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := map[int]bool{}
-	note := func(f *state.File) {
-		for _, p := range f.Ports {
-			taken[p.Port] = taken[p.Port] || p.Reserved(time.Now())
-		}
-	}
-	note(f)
-	for {
-		got, release, err := r.find(ctx, taken)
-		if err != nil {
+	var got []int
+	for taken := reserved(f); ; {
+		var release func()
+		if got, release, err = r.find(ctx, got, taken); err != nil {
 			return nil, err
 		}
-		lost := false
 		err = s.Update(ctx, func(f *state.File) error {
-			note(f)
-			for _, p := range got {
-				lost = lost || taken[p]
-			}
-			if lost || r.Reserve <= 0 {
+			taken = reserved(f)
+			got = slices.DeleteFunc(got, func(p int) bool { return taken[p] })
+			if len(got) < r.N || r.Reserve <= 0 {
 				return nil
 			}
 			until := record.Time{Time: time.Now().Add(r.Reserve)}
@@ -67,16 +59,31 @@ func Take(ctx context.Context, s *state.Store, r Request) ([]int, error) {
 			return nil
 		})
 		release()
-		if err != nil || !lost {
+		if err != nil || len(got) == r.N {
 			return got, err
 		}
 	}
 }
 
-// find finds ports that are not taken. Release closes what holds them.
-func (r Request) find(ctx context.Context, taken map[int]bool) (got []int, release func(), err error) {
+// reserved are the ports that nobody else may get now.
+func reserved(f *state.File) map[int]bool {
+	all := make(map[int]bool, len(f.Ports))
+	for _, p := range f.Ports {
+		if p.Reserved(time.Now()) {
+			all[p.Port] = true
+		}
+	}
+	return all
+}
+
+// find finds ports that are not taken, besides those that it has got. Release closes
+// what holds them.
+func (r Request) find(ctx context.Context, got []int, taken map[int]bool) (all []int, release func(), err error) {
+	for _, p := range got {
+		taken[p] = true
+	}
 	if r.Low > 0 {
-		got, err = r.findInRange(ctx, taken)
+		got, err = r.findInRange(ctx, got, taken)
 		return got, func() {}, err
 	}
 	// The listeners stay open until all are found: the system then gives a
@@ -116,7 +123,7 @@ func (r Request) find(ctx context.Context, taken map[int]bool) (got []int, relea
 	return got, closeAll, nil
 }
 
-func (r Request) findInRange(ctx context.Context, taken map[int]bool) (got []int, err error) {
+func (r Request) findInRange(ctx context.Context, got []int, taken map[int]bool) ([]int, error) {
 	for p := r.Low; p <= r.Hi && len(got) < r.N; p++ {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
