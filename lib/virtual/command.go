@@ -61,16 +61,16 @@ func (k *Client) command(message []byte) error {
 		refused = k.session.browser.checkAddress(c)
 	}
 	if refused == nil && r == nil {
-		refused = policy.CheckTarget(c.Method, func() (string, bool) { return k.stateOf(c.Session) })
+		refused = policy.CheckTarget(c, func() policy.Target { return k.stateOf(c.Session) })
 	}
 	if refused != nil {
 		k.refuse(c, refused)
 		return nil
 	}
-	if c.Method == "Page.crash" {
-		k.noteCrash(c.Session)
-	}
+	k.noteScale(c)
 	switch c.Method {
+	case "Page.crash":
+		k.noteCrash(c.Session)
 	case "Page.navigate":
 		k.awaitReady(c.Session)
 	case "Fetch.enable", "Network.setRequestInterception":
@@ -109,14 +109,46 @@ func (k *Client) targetLocked(session string) *target {
 
 // stateOf returns the state that a command may depend on; see
 // policy.CheckTarget.
-func (k *Client) stateOf(session string) (typ string, crashed bool) {
+func (k *Client) stateOf(session string) policy.Target {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := k.targetLocked(session); t != nil {
-		return t.typ, t.crashed
+	t := k.targetLocked(session)
+	if t == nil {
+		return policy.Target{}
 	}
-	return "", false
+	return policy.Target{Type: t.typ, Crashed: t.crashed, Scale: k.session.scaleLocked(t)}
+}
+
+// scaleLocked returns the largest device scale factor that clients emulate for a
+// target, 0 if none does.
+func (s *Session) scaleLocked(t *target) (scale float64) {
+	for k := range s.clients {
+		for session, emulated := range k.scales {
+			if k.targetLocked(session) == t {
+				scale = max(scale, emulated)
+			}
+		}
+	}
+	return scale
+}
+
+// noteScale notes the device scale factor that a command sets.
+func (k *Client) noteScale(c policy.Command) {
+	switch c.Method {
+	case "Emulation.setDeviceMetricsOverride", "Page.setDeviceMetricsOverride",
+		"Emulation.clearDeviceMetricsOverride", "Page.clearDeviceMetricsOverride":
+	default:
+		return
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(k.scales, c.Session)
+	known := k.attached[c.Session] != nil || c.Session == "" && k.page != ""
+	if scale := policy.EmulatedScale(c.Params); known && scale > 0 {
+		k.scales[c.Session] = scale
+	}
 }
 
 // awaitReady waits until the page of a CDP session has been set up.

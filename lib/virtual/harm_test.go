@@ -37,6 +37,22 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 			"replacementEnd": 0},
 		"replacementStart")
 
+	refused(page, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 1, "height": 1, "deviceScaleFactor": 1,
+		"mobile": true, "devicePosture": map[string]any{"type": "x"}}, "devicePosture.type")
+	refused(page, "Page.printToPDF", map[string]any{"paperWidth": 1e-10, "paperHeight": 1e-10}, "paperWidth")
+	clip := func(side, scale float64) map[string]any {
+		return map[string]any{"clip": map[string]any{"x": 0, "y": 0, "width": side, "height": side, "scale": scale}}
+	}
+	refused(page, "Page.captureScreenshot", clip(100, 1000), "megapixels")
+	// What counts is the scale of the page, whichever client emulates it.
+	scaled, own := attached(t, s)
+	metrics := map[string]any{"width": 300, "height": 300, "deviceScaleFactor": 4, "mobile": false}
+	scaled.must(own, "Emulation.setDeviceMetricsOverride", metrics)
+	refused(page, "Page.captureScreenshot", clip(3000, 1), "megapixels")
+	p.must(page, "Page.captureScreenshot", clip(10, 1))
+	scaled.must(own, "Emulation.clearDeviceMetricsOverride", nil)
+	p.must(page, "Page.captureScreenshot", clip(3000, 1))
+
 	p.must(page, "Target.setAutoAttach", flat)
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": `w = new Worker("data:text/javascript,0"); 1`})
 	worker := jsonrpc.GetString(p.event("Target.attachedToTarget", `"worker"`), "params", "sessionId")

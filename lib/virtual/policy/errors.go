@@ -56,19 +56,8 @@ func NoContext(method, id string) *Error {
 // NoWindow answers the methods that take a windowId.
 func NoWindow() *Error { return serverError("Browser window not found") }
 
-// NoDetach answers Target.detachFromTarget with an unknown sessionId,
-// NoDetachTarget with a targetId that has no session.
-func NoDetach() *Error       { return invalidParams("No session with given id") }
-func NoDetachTarget() *Error { return invalidParams("No session for given target id") }
-
 // NoDownload answers Browser.cancelDownload.
 func NoDownload() *Error { return invalidParams("No download item found for the given GUID") }
-
-// NoStream answers IO.read and IO.close.
-func NoStream() *Error { return invalidParams("Invalid stream handle") }
-
-// NotTracing answers Tracing.end.
-func NotTracing() *Error { return serverError("Tracing is not started") }
 
 // NotFlat answers a request for a session whose messages are strings inside
 // other messages, where no rule could read them.

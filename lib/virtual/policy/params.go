@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,7 +45,14 @@ var params = []param{
 	// sessions, F6 has crashed Chrome.
 	{"Input.dispatchKeyEvent", "nativeVirtualKeyCode", nil},
 
-	// Numbers that crash Chromium 156.
+	// Values that crash Chromium 156.
+	{"Emulation.setDeviceMetricsOverride", "", checkMetrics},
+	{"Emulation.setDeviceMetricsOverride", "devicePosture.type", oneOf("continuous", "folded")},
+	{"Page.setDeviceMetricsOverride", "", checkMetrics},
+	{"Page.setDeviceMetricsOverride", "devicePosture.type", oneOf("continuous", "folded")},
+	{"Page.captureScreenshot", "clip", checkClip},
+	{"Page.printToPDF", "paperWidth", inRange(0.01, 1e6)},
+	{"Page.printToPDF", "paperHeight", inRange(0.01, 1e6)},
 	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
 	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},
 	{"Storage.overrideQuotaForOrigin", "quotaSize", inRange(0, 1<<53)},
@@ -170,6 +178,16 @@ func inRange(low, high float64) check {
 			return nil
 		}
 		return fmt.Errorf("must be %v to %v in a shared browser", low, high)
+	}
+}
+
+// oneOf refuses other strings. Chrome itself refuses values that are not strings.
+func oneOf(words ...string) check {
+	return func(value json.RawMessage, _ []string) error {
+		if s, ok := decodeString(value); !beginsWith(value, '"') || ok && slices.Contains(words, s) {
+			return nil
+		}
+		return fmt.Errorf("must be %s in a shared browser", strings.Join(words, " or "))
 	}
 }
 

@@ -119,7 +119,7 @@ var table = []tableLine{
 	{"Security.setOverrideCertificateErrors", Refuse, Pass, ""},
 
 	{"Tracing.*", Refuse, Refuse, ""},
-	{"Tracing.end", Own, Own, "who started it"},
+	{"Tracing.end", Pass, Pass, "Chrome ends only what this CDP session has started"},
 	{"Tracing.getCategories", Pass, Pass, ""},
 	{"Tracing.getTrackEventDescriptor", Pass, Pass, ""},
 	{"Tracing.recordClockSyncMarker", Pass, Pass, ""},
@@ -127,8 +127,8 @@ var table = []tableLine{
 	{"Tracing.start", Optional, Optional, "one trace at a time in Chrome, and it names the addresses of others"},
 
 	{"IO.*", Refuse, Refuse, ""},
-	{"IO.close", Own, Pass, "handles are small integers; a page's are its own"},
-	{"IO.read", Own, Pass, "as IO.close"},
+	{"IO.close", Pass, Pass, "Chrome knows the streams of this connection, and of this page, only"},
+	{"IO.read", Pass, Pass, "as IO.close"},
 	{"IO.resolveBlob", Refuse, Pass, ""},
 
 	{"Memory.*", Refuse, Refuse, ""},

@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"btools/lib/jsonrpc"
+)
+
+// maxPixels bounds a picture of a page: 64 megapixels. For one of 100, Chromium 156
+// needs 1.5 GB of memory and answers nobody for seconds; larger ones crash it.
+const maxPixels = 64 << 20
+
+// maxSide bounds a side of it: for one of a million, Chromium 156 answers nobody for
+// three seconds.
+const maxSide = 100_000
+
+// The size of a page that does not emulate one: that of most screens.
+const screenWidth, screenHeight = 1920, 1080
+
+// checkMetrics checks the size of a page, which is that of its pictures.
+func checkMetrics(params json.RawMessage, _ []string) error {
+	scale := max(EmulatedScale(params), 1)
+	return checkArea(cmp.Or(number(params, "width"), screenWidth)*scale,
+		cmp.Or(number(params, "height"), screenHeight)*scale)
+}
+
+// EmulatedScale returns the device scale factor in the parameters of
+// Emulation.setDeviceMetricsOverride; 0: that of the screen.
+func EmulatedScale(params json.RawMessage) float64 { return number(params, "deviceScaleFactor") }
+
+// checkClip checks the part of a page that is to be in a picture.
+func checkClip(clip json.RawMessage, _ []string) error { return checkScaledClip(clip, 1) }
+
+// checkScaledClip is checkClip for a page with a device scale factor.
+func checkScaledClip(clip json.RawMessage, scale float64) error {
+	scale *= number(clip, "scale")
+	return checkArea(number(clip, "width")*scale, number(clip, "height")*scale)
+}
+
+// checkArea refuses a picture of too many pixels.
+func checkArea(width, height float64) error {
+	width, height = max(math.Abs(width), 1), max(math.Abs(height), 1)
+	if max(width, height) <= maxSide && width*height <= maxPixels { // not if one is NaN
+		return nil
+	}
+	return fmt.Errorf("a picture has at most %d megapixels, and %d pixels a side, in a shared browser: "+
+		"take a smaller one, or parts of it", maxPixels>>20, maxSide)
+}
+
+// number returns a member of an object that is a number, 0 if there is none. It is
+// infinite if it is out of range.
+func number(object json.RawMessage, name string) float64 {
+	n, _ := strconv.ParseFloat(string(jsonrpc.Get(object, name)), 64)
+	return n
+}
