@@ -56,9 +56,9 @@ type Client struct {
 	discover       map[string]filter           // the CDP sessions that discover targets
 	downloads      map[string]bool             // the CDP sessions that get download events
 	downloadEvents downloadEvents
-	focusing       map[string]bool    // the CDP sessions that emulate the focus of their page
-	scales         map[string]float64 // the device scale factors that they emulate, by CDP session
-	gone           bool               // it is unregistered
+	focusing       map[string]bool            // the CDP sessions that emulate the focus of their page
+	metrics        map[string]json.RawMessage // the parameters of their setDeviceMetricsOverride, by CDP session
+	gone           bool                       // it is unregistered
 }
 
 // use is a CDP session and its target.
@@ -117,7 +117,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 		session: s, page: target, up: up, calls: newCalls(up),
 		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
-		focusing: map[string]bool{}, scales: map[string]float64{},
+		focusing: map[string]bool{}, metrics: map[string]json.RawMessage{},
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if target == "" {
@@ -460,7 +460,7 @@ func (k *Client) forgetLocked(session string) {
 	delete(k.discover, session)
 	delete(k.downloads, session)
 	delete(k.focusing, session)
-	delete(k.scales, session)
+	delete(k.metrics, session)
 	for below, c := range k.attached {
 		if c.parent == session {
 			k.forgetLocked(below)

@@ -67,7 +67,7 @@ func (k *Client) command(message []byte) error {
 		k.refuse(c, refused)
 		return nil
 	}
-	k.noteScale(c)
+	k.noteMetrics(c)
 	switch c.Method {
 	case "Page.crash":
 		k.noteCrash(c.Session)
@@ -86,6 +86,8 @@ func (k *Client) command(message []byte) error {
 		return nil
 	case rule.Action != policy.Pass:
 		k.handle(c, r, rule.Action)
+		return nil
+	case r == nil && c.Method == "Page.captureScreenshot" && k.captureAmongOthers(c):
 		return nil
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)
@@ -118,37 +120,6 @@ func (k *Client) stateOf(session string) policy.Target {
 		return policy.Target{}
 	}
 	return policy.Target{Type: t.typ, Crashed: t.crashed, Scale: k.session.scaleLocked(t)}
-}
-
-// scaleLocked returns the largest device scale factor that clients emulate for a
-// target, 0 if none does.
-func (s *Session) scaleLocked(t *target) (scale float64) {
-	for k := range s.clients {
-		for session, emulated := range k.scales {
-			if k.targetLocked(session) == t {
-				scale = max(scale, emulated)
-			}
-		}
-	}
-	return scale
-}
-
-// noteScale notes the device scale factor that a command sets.
-func (k *Client) noteScale(c policy.Command) {
-	switch c.Method {
-	case "Emulation.setDeviceMetricsOverride", "Page.setDeviceMetricsOverride",
-		"Emulation.clearDeviceMetricsOverride", "Page.clearDeviceMetricsOverride":
-	default:
-		return
-	}
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(k.scales, c.Session)
-	known := k.attached[c.Session] != nil || c.Session == "" && k.page != ""
-	if scale := policy.EmulatedScale(c.Params); known && scale > 0 {
-		k.scales[c.Session] = scale
-	}
 }
 
 // awaitReady waits until the page of a CDP session has been set up.

@@ -96,3 +96,24 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	for strings.Contains(string(p.call(page, "Page.printToPDF", nil)), "Target crashed") {
 	}
 }
+
+// A screenshot of one client leaves the emulation of another one as it is.
+func TestScreenshotKeepsEmulation(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, openShell(t), Options{})
+	p, page := attached(t, s)
+	other, own := attached(t, s)
+	p.must(page, "Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": 300, "height": 200, "deviceScaleFactor": 2, "mobile": false})
+	for _, params := range []map[string]any{nil, {"captureBeyondViewport": true},
+		{"clip": map[string]any{"x": 0, "y": 0, "width": 100, "height": 100, "scale": 0.5}},
+		{"captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": 100, "height": 400, "scale": 1}},
+	} {
+		other.must(own, "Page.captureScreenshot", params)
+		got := p.must(page, "Runtime.evaluate", map[string]any{
+			"expression": "[innerWidth, innerHeight, devicePixelRatio].join()"})
+		if size := jsonrpc.GetString(got, "result", "value"); size != "300,200,2" {
+			t.Errorf("after a screenshot with %v: %s", params, size)
+		}
+	}
+}

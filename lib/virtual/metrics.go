@@ -1,0 +1,80 @@
+package virtual
+
+import (
+	"encoding/json"
+
+	"btools/lib/virtual/policy"
+)
+
+// noteMetrics notes the size of a page that a command emulates, or ends.
+func (k *Client) noteMetrics(c policy.Command) {
+	emulates := false
+	switch c.Method {
+	case "Emulation.setDeviceMetricsOverride", "Page.setDeviceMetricsOverride":
+		emulates = true
+	case "Emulation.clearDeviceMetricsOverride", "Page.clearDeviceMetricsOverride":
+	default:
+		return
+	}
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(k.metrics, c.Session)
+	if emulates && (k.attached[c.Session] != nil || c.Session == "" && k.page != "") {
+		k.metrics[c.Session] = c.Params
+	}
+}
+
+// emulation is what a CDP session emulates.
+type emulation struct {
+	client  *Client
+	session string
+	params  json.RawMessage // of Emulation.setDeviceMetricsOverride
+}
+
+// emulationsLocked returns the sizes that clients emulate for a target.
+func (s *Session) emulationsLocked(t *target) (all []emulation) {
+	for k := range s.clients {
+		for session, params := range k.metrics {
+			if k.targetLocked(session) == t {
+				all = append(all, emulation{k, session, params})
+			}
+		}
+	}
+	return all
+}
+
+// scaleLocked returns the largest device scale factor that clients emulate for a
+// target, 0 if none does.
+func (s *Session) scaleLocked(t *target) (scale float64) {
+	for _, e := range s.emulationsLocked(t) {
+		scale = max(scale, policy.EmulatedScale(e.params))
+	}
+	return scale
+}
+
+// captureAmongOthers takes a screenshot of a page whose size another client
+// emulates, and reports whether it does: Chromium 156 ends that emulation with a
+// screenshot of a clip on a CDP session that emulates nothing, so it is begun
+// again.
+func (k *Client) captureAmongOthers(c policy.Command) bool {
+	b := k.session.browser
+	b.mu.Lock()
+	t := k.targetLocked(c.Session)
+	var others []emulation
+	if t != nil && k.metrics[c.Session] == nil {
+		others = k.session.emulationsLocked(t)
+	}
+	b.mu.Unlock()
+	if len(others) == 0 {
+		return false
+	}
+	other := others[0] // more than one would contend for the page anyway
+	k.calls.Begin(c.Session, c.Method, c.Params, func(result json.RawMessage, err error) {
+		// Chrome does nothing for parameters that it has already.
+		other.client.calls.Send(other.session, "Emulation.clearDeviceMetricsOverride", nil)
+		other.client.calls.Begin(other.session, "Emulation.setDeviceMetricsOverride", other.params,
+			func(json.RawMessage, error) { k.answerTo(c, nil)(result, err) })
+	})
+	return true
+}
