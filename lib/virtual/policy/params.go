@@ -45,7 +45,7 @@ var params = []param{
 	// sessions, F6 has crashed Chrome.
 	{"Input.dispatchKeyEvent", "nativeVirtualKeyCode", nil},
 
-	// Values that crash Chromium 156.
+	// Values that crash Chromium 156, or stop it.
 	{"Emulation.setDeviceMetricsOverride", "", checkMetrics},
 	{"Emulation.setDeviceMetricsOverride", "devicePosture.type", oneOf("continuous", "folded")},
 	{"Page.setDeviceMetricsOverride", "", checkMetrics},
@@ -53,6 +53,9 @@ var params = []param{
 	{"Page.captureScreenshot", "clip", checkClip},
 	{"Page.printToPDF", "paperWidth", inRange(0.01, 1e6)},
 	{"Page.printToPDF", "paperHeight", inRange(0.01, 1e6)},
+	{"Browser.setWindowBounds", "bounds.windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
+	{"Target.createTarget", "windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
+	{"Input.synthesizeTapGesture", "tapCount", inRange(0, 100)}, // it queues all of them at once
 	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
 	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},
 	{"Storage.overrideQuotaForOrigin", "quotaSize", inRange(0, 1<<53)},
