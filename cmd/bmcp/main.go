@@ -57,6 +57,8 @@ func main() {
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
 					Usage: "let each put files of the directory `DIR` into forms (repeatable; default: the working " +
 						"directory, unless that is or holds the home directory)"},
+				&ucli.StringSliceFlag{Name: "download-root", Category: shared,
+					Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
 				&ucli.StringFlag{Name: "state", Category: shared,
 					Usage: "start each, or each lease, with the logins of the state `NAME` that bproxy or bpool saved"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},

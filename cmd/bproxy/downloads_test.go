@@ -25,7 +25,16 @@ func TestSessionDownloads(t *testing.T) {
 	w := cmdtest.New(t)
 	root := w.Dir + "/uploads"
 	cmdtest.WriteFile(t, root+"/allowed.txt", "allowed")
-	p := w.Proxy("--isolate", "--upload-root", root)
+	theirs, allowed := w.Dir+"/theirs", w.Dir+"/allowed"
+	for _, dir := range []string{theirs, allowed} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if os.Chown(dir, 65534, 65534) != nil { // only root may
+			theirs = "/"
+		}
+	}
+	p := w.Proxy("--isolate", "--upload-root", root, "--download-root", allowed)
 	events := w.Events("bproxy")
 	at := func(name string) (string, string) {
 		return p.URL + "/session/" + name, "ws" + strings.TrimPrefix(p.URL, "http") + "/session/" + name +
@@ -43,6 +52,14 @@ func TestSessionDownloads(t *testing.T) {
 	httpURL, _ := at("playwright")
 	w.Node("downloads-playwright.mjs", httpURL, site, w.Dir+"/got")
 	w.Node("downloads-puppeteer.mjs", ws, site, w.Dir+"/got", root)
+	c := cmdtest.Dial(t, strings.Replace(ws, "/one/", "/playwright/", 1))
+	for dir, refused := range map[string]bool{theirs: true, allowed + "/new": false} {
+		got := c.Ask("Browser.setDownloadBehavior", fmt.Sprintf(`{"behavior":"allow","downloadPath":%q}`, dir))
+		if strings.Contains(got, "one that --download-root allows") != refused {
+			t.Errorf("downloads into %s: %s", dir, got)
+		}
+	}
+	w.Run("bproxy", "session", "new", "x", "--download-root", w.Dir+"/none").Wants(t, 78, "--download-root")
 
 	list := w.Run("bproxy", "downloads", "one", "--wait", "--save", w.Dir+"/saved")
 	list.Wants(t, 0, "")

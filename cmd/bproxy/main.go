@@ -32,6 +32,8 @@ func main() {
 				Usage: "let a session download at most `SIZE`, such as 200MiB; 0 means no limit"},
 			&ucli.StringSliceFlag{Name: "upload-root", Category: category,
 				Usage: "let sessions put files of the directory `DIR` into forms (repeatable)"},
+			&ucli.StringSliceFlag{Name: "download-root", Category: category,
+				Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
 		}
 	}
 	cli.Main(&cli.Program{

@@ -20,6 +20,7 @@ complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated'
 complete -c bmcp -l max-browsers -d 'virtual browsers that have pages at a time' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
+complete -c bmcp -l download-root -d 'allow downloads into this directory' -xa '(__fish_complete_directories)'
 function __bmcp_states
 	set -l dir $XDG_STATE_HOME
 	test -n "$dir"; or set dir $HOME/.local/state

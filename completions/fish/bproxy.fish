@@ -84,6 +84,7 @@ complete -c bproxy -l root-session -d 'session of the port address' -x
 complete -c bproxy -l downloads -d 'keep downloads in this directory' -xa '(__fish_complete_directories)'
 complete -c bproxy -l download-limit -d 'maximum size of the downloads of a session' -x
 complete -c bproxy -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
+complete -c bproxy -l download-root -d 'allow downloads into this directory' -xa '(__fish_complete_directories)'
 complete -c bproxy -l proxy -d 'proxy of the sessions: a URL or @FILE' -x
 complete -c bproxy -l proxy-bypass -d 'hosts without the proxy' -x
 complete -c bproxy -l eager -d 'launch at once'

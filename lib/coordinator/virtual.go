@@ -50,6 +50,9 @@ type Sessions struct {
 	// UploadRoots are the directories whose files pages get, besides what each has
 	// downloaded. The host's profile gets every file.
 	UploadRoots []string
+	// DownloadRoots are the directories in which children of any user may ask for
+	// their downloads.
+	DownloadRoots []string
 }
 
 // hostSession is the session that has the browser's profile, or the state, with
@@ -69,6 +72,9 @@ func (v Sessions) flags() []string {
 	}
 	for _, dir := range v.UploadRoots {
 		all = append(all, "--upload-root="+dir)
+	}
+	for _, dir := range v.DownloadRoots {
+		all = append(all, "--download-root="+dir)
 	}
 	if v.Sharing == Beside {
 		all = append(all, "--root-session="+hostSession)

@@ -9,9 +9,10 @@ import (
 	"btools/lib/exit"
 )
 
-// ReadUploadRoots reads --upload-root: directories, whose links are resolved now.
-func ReadUploadRoots(c *cli.Context) (roots []string, err error) {
-	for _, dir := range c.StringSlice("upload-root") {
+// ReadRoots reads a flag such as --upload-root: directories, whose links are
+// resolved now.
+func ReadRoots(c *cli.Context, flag string) (roots []string, err error) {
+	for _, dir := range c.StringSlice(flag) {
 		if dir, err = filepath.Abs(dir); err == nil {
 			dir, err = filepath.EvalSymlinks(dir)
 		}
@@ -23,7 +24,7 @@ func ReadUploadRoots(c *cli.Context) (roots []string, err error) {
 			err = fmt.Errorf("%s is not a directory", dir)
 		}
 		if err != nil {
-			return nil, exit.Errorf(exit.Config, "--upload-root: %v", err)
+			return nil, exit.Errorf(exit.Config, "--%s: %v", flag, err)
 		}
 		roots = append(roots, dir)
 	}

@@ -144,7 +144,8 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
 					g.set.Browser)}
 		}
-		o := virtual.Options{UploadRoots: g.set.UploadRoots, Throttle: g.set.Throttle}
+		o := virtual.Options{UploadRoots: g.set.UploadRoots, DownloadRoots: g.set.DownloadRoots,
+			Throttle: g.set.Throttle}
 		if g.set.Proxy != "" {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass

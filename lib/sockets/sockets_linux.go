@@ -3,10 +3,12 @@ package sockets
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -40,6 +42,45 @@ func (s Socket) HeldBy(pid int) (bool, error) {
 func Of(c net.Conn) (Socket, error) {
 	theirs, ours := c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort()
 	return find(theirs, ours)
+}
+
+// Holder returns the process of this user, in this view of the file system, that
+// holds the end of a connection within this machine that is theirs. There is an error
+// if that is another user's, or not known.
+func Holder(theirs, ours netip.AddrPort) (pid int, err error) {
+	if !theirs.IsValid() || !ours.IsValid() {
+		return 0, errors.New("its addresses are not known")
+	}
+	s, err := find(theirs, ours)
+	if err != nil {
+		return 0, err
+	}
+	if s.UID != uint32(os.Getuid()) {
+		return 0, fmt.Errorf("it belongs to user %d", s.UID)
+	}
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	var pids []int
+	for _, e := range all {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	for _, pid := range slices.Backward(pids) { // who has connected is often young
+		if holds, _ := s.HeldBy(pid); !holds {
+			continue
+		}
+		ours, err := os.Readlink("/proc/self/ns/mnt")
+		theirs, theirErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+		if err != nil || theirErr != nil || ours != theirs {
+			return 0, fmt.Errorf("process %d may have other files", pid)
+		}
+		return pid, nil
+	}
+	return 0, errors.New("no process holds it that this user may look at")
 }
 
 // Offsets in the messages of sock_diag(7).

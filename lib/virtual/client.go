@@ -36,7 +36,9 @@ type Client struct {
 	session  *Session
 	page     string // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
-	up       Conn // its own connection to Chrome
+	ends     ends   // of its connection; none if they are not known
+	origin   origin // see findOrigin
+	up       Conn   // its own connection to Chrome
 	toClient *websocket.Outbox
 	calls    *calls
 	ctx      context.Context // ends with the client
@@ -145,6 +147,7 @@ func (k *Client) Close() { k.disconnect(ErrEnded) }
 
 // Accept answers the client's upgrade and serves it until one side is gone.
 func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
+	k.ends = endsOf(r)
 	conn, err := websocket.Accept(w, r)
 	if err != nil {
 		k.Close()

@@ -88,11 +88,11 @@ type Sockets interface {
 }
 
 // BySockets returns the upstream of such a browser.
-func BySockets(s Sockets) Upstream { return sockets{s} }
+func BySockets(s Sockets) Upstream { return bySockets{s} }
 
-type sockets struct{ Sockets }
+type bySockets struct{ Sockets }
 
-func (s sockets) Dial(ctx context.Context, target string) (Conn, error) {
+func (s bySockets) Dial(ctx context.Context, target string) (Conn, error) {
 	conn, err := s.Sockets.Dial(ctx, target)
 	if err != nil {
 		return nil, err

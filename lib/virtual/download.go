@@ -32,7 +32,7 @@ type download struct {
 // wish is what a client wants done with the downloads of a context.
 type wish struct {
 	behavior string // of Browser.setDownloadBehavior
-	dir      string // "": none
+	dir      string // where it gets them, too; "": nowhere
 }
 
 // findFrameTimeout bounds the search for the page of a frame.
@@ -45,16 +45,23 @@ func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil }
 // takeDownloads has the browser report the downloads of a context, and write
 // them to the session's directory.
 func (s *Session) takeDownloads(ctx context.Context, context string) error {
-	_, err := s.link.Call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, "default"))
+	_, err := s.link.Call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, wish{behavior: "default"}))
 	return err
 }
 
 // downloadParams returns the parameters of Browser.setDownloadBehavior for what
-// a client wants: whatever its directory is, Chrome writes to the session's.
-func (s *Session) downloadParams(context, behavior string) map[string]any {
-	p := map[string]any{"behavior": behavior, "browserContextId": context, "eventsEnabled": true}
-	if s.keepsDownloads() && behavior != "deny" {
+// a client wants: whatever its directory is, Chrome writes to the session's if
+// there is one.
+func (s *Session) downloadParams(context string, w wish) map[string]any {
+	p := map[string]any{"behavior": w.behavior, "browserContextId": context, "eventsEnabled": true}
+	switch {
+	case w.behavior == "deny":
+	case s.keepsDownloads():
 		p["behavior"], p["downloadPath"] = "allowAndName", s.options.Downloads.Incoming()
+	case w.dir != "":
+		p["downloadPath"] = w.dir
+	default: // where Chrome puts them
+		p["behavior"] = "default"
 	}
 	return p
 }
@@ -71,11 +78,7 @@ func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
 }
 
 // setPageDownloadBehavior executes the older command of a page.
-func (k *Client) setPageDownloadBehavior(c policy.Command, r *root) {
-	if !k.session.keepsDownloads() {
-		k.forward(c, r, nil)
-		return
-	}
+func (k *Client) setPageDownloadBehavior(c policy.Command, _ *root) {
 	b := k.session.browser
 	b.mu.Lock()
 	t := k.targetLocked(c.Session)
@@ -96,8 +99,13 @@ func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
 	s, b := k.session, k.session.browser
 	w := wish{jsonrpc.GetString(c.Params, "behavior"), jsonrpc.GetString(c.Params, "downloadPath")}
 	context := jsonrpc.GetString(c.Params, "browserContextId")
-	if s.keepsDownloads() && w.isValid() { // else Chrome refuses it
-		if raw, err := json.Marshal(s.downloadParams(context, w.behavior)); err == nil {
+	if w.isValid() { // else Chrome refuses it
+		var refused *policy.Error
+		if w.dir, refused = k.wishedDir(w); refused != nil {
+			k.refuse(c, refused)
+			return
+		}
+		if raw, err := json.Marshal(s.downloadParams(context, w)); err == nil {
 			c.Params = raw
 		}
 		b.mu.Lock()
@@ -111,6 +119,16 @@ func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
 		b.mu.Unlock()
 		return result
 	})
+}
+
+// wishedDir returns where the client gets its downloads; "": where the session's are.
+func (k *Client) wishedDir(w wish) (string, *policy.Error) {
+	if w.behavior == "deny" || w.behavior == "default" {
+		return "", nil
+	}
+	ctx, cancel := k.bounded()
+	defer cancel()
+	return k.downloadDir(ctx, w.dir)
 }
 
 // isValid reports whether Chrome accepts it.
@@ -382,12 +400,12 @@ func (s *Session) completeDownload(guid string, d *download, params json.RawMess
 	w := s.wishes[d.context]
 	b.mu.Unlock()
 	shown := path
-	if err == nil && w.dir != "" && filepath.IsAbs(w.dir) {
+	if err == nil && w.dir != "" {
 		name, exact := filepath.Base(path), false
 		if w.behavior == "allowAndName" {
 			name, exact = guid, true
 		}
-		at, err := downloads.Deliver(path, w.dir, name, exact)
+		at, err := deliver(path, w.dir, name, exact)
 		if shown = at; err != nil {
 			b.log.Warn("cannot put a download where its client wants it: "+err.Error(), "guid", guid)
 			shown = path

@@ -42,6 +42,10 @@ type Options struct {
 	// besides those of Downloads: absolute, without symbolic links. With Default
 	// all files may be.
 	UploadRoots []string
+	// DownloadRoots are the directories in which clients may ask for their downloads,
+	// as UploadRoots are. A client that is a process of this user may name its
+	// directories as well.
+	DownloadRoots []string
 	// Throttle is how long the session is not used until its pages are hidden, 0:
 	// never.
 	Throttle time.Duration

@@ -447,7 +447,8 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 // virtualFlags are those of virtual browsers, sessionFlags also those of the one
 // browser that they are parts of.
 var (
-	virtualFlags = []string{"tab-limit", "session-idle", "session-throttle", "hibernate", "max-browsers", "upload-root"}
+	virtualFlags = []string{"tab-limit", "session-idle", "session-throttle", "hibernate", "max-browsers", "upload-root",
+		"download-root"}
 	sessionFlags = append([]string{"shared", "idle"}, virtualFlags...)
 )
 
@@ -494,6 +495,9 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	if err = checkHibernate(c, how); err == nil {
 		how.UploadRoots, err = uploadRoots(c)
 	}
+	if err == nil {
+		how.DownloadRoots, err = flags.ReadRoots(c, "download-root")
+	}
 	return how, err
 }
 
@@ -501,7 +505,7 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 // default the host's project.
 func uploadRoots(c *cli.Context) ([]string, error) {
 	if c.IsSet("upload-root") {
-		return flags.ReadUploadRoots(c)
+		return flags.ReadRoots(c, "upload-root")
 	}
 	if dir := project(c); dir != "" {
 		return []string{dir}, nil

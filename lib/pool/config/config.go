@@ -82,6 +82,7 @@ type Settings struct {
 	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it
 	DownloadLimit int64    // bytes that a lease may download; 0: no limit
 	UploadRoots   []string // with Context: directories whose files leases may upload, without symbolic links
+	DownloadRoots []string // with Context: directories that clients of any user may name for their downloads, as those
 
 	LeaseTimeout   time.Duration // how long a request may wait
 	LeaseTTL       time.Duration // how long a lease lasts unless renewed

@@ -7,7 +7,8 @@ import "slices"
 // its own in it.
 var notJoined = []string{"BROWSER", "HEADLESS", "ISOLATED", "ISOLATION", "PER_BROWSER", "SPARES", "WSL_WINDOWS", "ARGS",
 	"USER_DATA_DIR", "SANDBOX", "START", "RESTART", "MAX_USES", "MAX_AGE", "MAX_MEMORY", "IDLE_TIMEOUT", "IDLE_BY",
-	"THROTTLE", "HIBERNATE", "PROXY", "PROXY_BYPASS", "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS", "STATE"}
+	"THROTTLE", "HIBERNATE", "PROXY", "PROXY_BYPASS", "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS",
+	"DOWNLOAD_ROOTS", "STATE"}
 
 // asJoined returns the settings of an instance whose browser joins by its
 // extension, without what holds for browsers that bpool launches. The proxy and
@@ -17,7 +18,7 @@ func (i Settings) asJoined() Settings {
 	i.Isolated, i.Isolation, i.PerBrowser, i.Spares = true, Process, 0, 0
 	i.Start, i.Restart, i.MaxUses, i.MaxAge, i.MaxMemory, i.IdleTimeout = "eager", "always", 0, 0, 0, 0
 	i.Throttle, i.Hibernate, i.ProxyBypass = 0, 0, ""
-	i.Downloads, i.DownloadLimit, i.UploadRoots = "", 0, nil
+	i.Downloads, i.DownloadLimit, i.UploadRoots, i.DownloadRoots = "", 0, nil, nil
 	return i
 }
 
@@ -35,7 +36,7 @@ func (c *Config) checkJoined(e *entry, bad *Error) bool {
 		why = "bpool neither launches the browser nor stops it"
 	case "STATE":
 		why = "leases have the logins of the browser's user"
-	case "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS", "THROTTLE", "HIBERNATE":
+	case "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS", "DOWNLOAD_ROOTS", "THROTTLE", "HIBERNATE":
 		why = "the hub, bproxy --extension, has the sessions"
 	}
 	bad.add(e.source, "%s has no effect with launch = \"extension\": %s", e.name(), why)

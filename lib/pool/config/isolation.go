@@ -59,7 +59,7 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 			if !c.anyInstance(&e, func(i Settings) bool { return i.WhyNoDownloads() == "" }) {
 				bad.add(e.source, "%s has no effect here: the browsers write their downloads where they like", e.name())
 			}
-		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "UPLOAD_ROOTS":
+		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "UPLOAD_ROOTS", "DOWNLOAD_ROOTS":
 			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
 				bad.add(e.source,
 					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())

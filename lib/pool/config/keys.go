@@ -186,18 +186,10 @@ var keys = []key{
 	}},
 	{"DOWNLOAD_LIMIT", anywhere, "a size, 0 for no limit", "1GiB",
 		func(s *Settings, v string) (err error) { s.DownloadLimit, err = downloads.ParseSize(v); return err }},
-	{"UPLOAD_ROOTS", anywhere, "absolute paths", "", func(s *Settings, v string) error {
-		s.UploadRoots = nil
-		for _, dir := range filepath.SplitList(v) {
-			real, err := filepath.EvalSymlinks(dir)
-			if !filepath.IsAbs(dir) || err != nil {
-				return fmt.Errorf("must be absolute paths of directories, separated by %q: %s", os.PathListSeparator,
-					dir)
-			}
-			s.UploadRoots = append(s.UploadRoots, real)
-		}
-		return nil
-	}},
+	{"UPLOAD_ROOTS", anywhere, "absolute paths", "",
+		rootsKey(func(s *Settings) *[]string { return &s.UploadRoots })},
+	{"DOWNLOAD_ROOTS", anywhere, "absolute paths", "",
+		rootsKey(func(s *Settings) *[]string { return &s.DownloadRoots })},
 	{"LEASE_TIMEOUT", shared, "a duration", "1m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.LeaseTimeout }, 0)},
 	{"LEASE_TTL", shared, "a duration", "1h0m0s",
@@ -250,6 +242,23 @@ func parseCount(v string, low, high int) (int, error) {
 		return 0, fmt.Errorf("must be a number from %d to %d", low, high)
 	}
 	return n, nil
+}
+
+// rootsKey reads directories, whose links are resolved now.
+func rootsKey(field func(*Settings) *[]string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		roots := []string(nil)
+		for _, dir := range filepath.SplitList(v) {
+			real, err := filepath.EvalSymlinks(dir)
+			if !filepath.IsAbs(dir) || err != nil {
+				return fmt.Errorf("must be absolute paths of directories, separated by %q: %s", os.PathListSeparator,
+					dir)
+			}
+			roots = append(roots, real)
+		}
+		*field(s) = roots
+		return nil
+	}
 }
 
 func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Settings, string) error {

@@ -26,7 +26,7 @@ import (
 )
 
 // downloadFlags are the flags of downloads that need --isolate.
-var downloadFlags = []string{"downloads", "download-limit", "upload-root"}
+var downloadFlags = []string{"downloads", "download-limit", "upload-root", "download-root"}
 
 // readDownloads reads the flags that say what sessions may download and upload.
 func readDownloads(c *cli.Context, s *sessions.Settings) error {
@@ -34,7 +34,10 @@ func readDownloads(c *cli.Context, s *sessions.Settings) error {
 	if s.DownloadLimit, err = readLimit(c); err != nil {
 		return err
 	}
-	s.UploadRoots, err = flags.ReadUploadRoots(c)
+	if s.UploadRoots, err = flags.ReadRoots(c, "upload-root"); err != nil {
+		return err
+	}
+	s.DownloadRoots, err = flags.ReadRoots(c, "download-root")
 	return err
 }
 
@@ -216,6 +219,6 @@ func (s *service) events(ctx context.Context, params json.RawMessage) (any, erro
 
 // cloned returns settings whose lists belong to nobody else.
 func cloned(s sessions.Settings) sessions.Settings {
-	s.UploadRoots = slices.Clone(s.UploadRoots)
+	s.UploadRoots, s.DownloadRoots = slices.Clone(s.UploadRoots), slices.Clone(s.DownloadRoots)
 	return s
 }

@@ -38,7 +38,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
 		for _, f := range []string{"session-grace", "session-idle", "hibernate", "session-throttle",
 			"max-sessions", "tab-limit", "default-session", "root-session", "proxy", "proxy-bypass",
-			"downloads", "download-limit", "upload-root", "state"} {
+			"downloads", "download-limit", "upload-root", "download-root", "state"} {
 			if c.IsSet(f) {
 				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
 			}
@@ -330,8 +330,8 @@ func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
 
 // settingFlags are the flags of session new that override the settings of the
 // proxy.
-var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root", "state",
-	"throttle"}
+var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root",
+	"download-root", "state", "throttle"}
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
@@ -369,10 +369,13 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 		}
 		params["throttle_ms"] = milliseconds(c.Duration("throttle"))
 	}
-	delete(params, "upload_root")
-	if c.IsSet("upload-root") {
-		if params["upload_roots"], err = flags.ReadUploadRoots(c); err != nil {
-			return err
+	for _, f := range []string{"upload-root", "download-root"} {
+		name := strings.ReplaceAll(f, "-", "_")
+		delete(params, name)
+		if c.IsSet(f) {
+			if params[name+"s"], err = flags.ReadRoots(c, f); err != nil {
+				return err
+			}
 		}
 	}
 	if c.IsSet("state") {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -97,3 +98,10 @@ func closeMessage(out []byte, c Command) []byte {
 
 // NoFile answers a command that names a file that the session may not use.
 func NoFile(name string) *Error { return invalidParams("files: " + notYours(name).Error()) }
+
+// NoDirectory answers a command that names a directory in which the session may
+// not put downloads.
+func NoDirectory(dir, why string) *Error {
+	return invalidParams(fmt.Sprintf("downloadPath: cannot put downloads into %q: %s; name a directory of your own, "+
+		"or one that --download-root allows", dir, why))
+}

@@ -147,7 +147,7 @@ func refuseFiles(value json.RawMessage, _ []string) error {
 // It compares names: the caller resolves links.
 func Files(paths, roots []string) error {
 	for _, p := range paths {
-		if !isWithin(p, roots) {
+		if !isBelow(p, roots) {
 			return notYours(p)
 		}
 	}
@@ -159,7 +159,13 @@ func notYours(path string) error {
 		path)
 }
 
-func isWithin(path string, roots []string) bool {
+// IsWithin reports whether an absolute path is one of the roots or below one. It
+// compares names.
+func IsWithin(path string, roots []string) bool {
+	return slices.Contains(roots, filepath.Clean(path)) || isBelow(path, roots)
+}
+
+func isBelow(path string, roots []string) bool {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return false
 	}

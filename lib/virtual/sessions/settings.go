@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 
 	"btools/lib/control"
@@ -22,9 +23,11 @@ type Settings struct {
 	Proxy       string `json:"proxy,omitempty"`
 	ProxyBypass string `json:"proxy_bypass,omitempty"`
 	// UploadRoots are the directories whose files it may put into forms, besides
-	// its own: absolute, without symbolic links. DownloadLimit bounds the bytes
+	// its own, and DownloadRoots those in which clients of any user may ask for its
+	// downloads: absolute, without symbolic links. DownloadLimit bounds the bytes
 	// that it downloads; 0: no bound.
 	UploadRoots   []string `json:"upload_roots,omitempty"`
+	DownloadRoots []string `json:"download_roots,omitempty"`
 	DownloadLimit int64    `json:"download_limit,omitempty"`
 	// ThrottleMS is for how many milliseconds it is not used until its pages are
 	// hidden; 0: they never are.
@@ -54,10 +57,10 @@ func (s Settings) Check() error {
 		return control.Errorf(control.BadRequest, "the time until throttling must be 0 or more, not %d ms",
 			s.ThrottleMS)
 	}
-	for _, dir := range s.UploadRoots {
+	for _, dir := range slices.Concat(s.UploadRoots, s.DownloadRoots) {
 		if !filepath.IsAbs(dir) {
-			return control.Errorf(control.BadRequest, "the path of a directory for uploads must be absolute, not %q",
-				dir)
+			return control.Errorf(control.BadRequest,
+				"the path of a directory for uploads or downloads must be absolute, not %q", dir)
 		}
 	}
 	if s.Proxy != "" {
@@ -81,7 +84,8 @@ func (s Settings) Check() error {
 // The state is read anew for each new session.
 func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
-		Downloads: s.files, UploadRoots: s.UploadRoots, Throttle: time.Duration(s.ThrottleMS) * time.Millisecond}
+		Downloads: s.files, UploadRoots: s.UploadRoots, DownloadRoots: s.DownloadRoots,
+		Throttle: time.Duration(s.ThrottleMS) * time.Millisecond}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked
 	}

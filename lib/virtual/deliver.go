@@ -1,0 +1,135 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"btools/lib/downloads"
+	"btools/lib/private"
+	"btools/lib/proc"
+	"btools/lib/sockets"
+	"btools/lib/virtual/policy"
+)
+
+// A client that names a directory for its downloads gets the files there only if
+// the user of the sessions allows the directory, or if the client could write
+// there by itself: it is a process of the same user, and the directory belongs to
+// that user. The path that a client of another machine or another user names is
+// one of its own, and Playwright always names one: such a client is not refused,
+// its downloads stay in the session's directory.
+
+// downloadDir returns the directory, without symbolic links, where a client gets
+// its downloads besides that of the session; "": it gets them nowhere else.
+func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.Error) {
+	s := k.session
+	real, existing, err := resolve(dir)
+	if err == nil && policy.IsWithin(real, s.downloadRoots()) {
+		return real, nil
+	}
+	switch from := k.findOrigin(ctx); {
+	case from == inBrowser:
+		return "", policy.NoDirectory(dir, "the browser has started the client")
+	case from != ownProcess:
+		s.browser.log.Info("the downloads of a client that is no process of this user on this machine stay in the "+
+			"directory of the session", "asked", dir, "hint", "--download-root allows a directory")
+		return "", nil
+	case err != nil:
+		return "", policy.NoDirectory(dir, err.Error())
+	case !private.Owned(existing):
+		return "", policy.NoDirectory(dir, existing+" belongs to another user")
+	}
+	return real, nil
+}
+
+// downloadRoots returns the directories that the clients of any user may name.
+func (s *Session) downloadRoots() []string {
+	roots := slices.Clone(s.options.DownloadRoots)
+	if s.keepsDownloads() {
+		if real, err := filepath.EvalSymlinks(s.options.Downloads.Dir()); err == nil {
+			roots = append(roots, real)
+		}
+	}
+	return roots
+}
+
+// resolve returns a directory, which need not exist yet, without symbolic links,
+// and the nearest one on its path that exists.
+func resolve(dir string) (real, existing string, err error) {
+	if !filepath.IsAbs(dir) {
+		return "", "", errors.New("it is not an absolute path")
+	}
+	missing := ""
+	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
+		existing, err = filepath.EvalSymlinks(dir)
+		if err == nil {
+			break
+		}
+		if _, isLink := os.Lstat(dir); isLink == nil || !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", "", err // a link that leads nowhere would lead somewhere later
+		}
+		missing = filepath.Join(filepath.Base(dir), missing)
+	}
+	st, err := os.Stat(existing)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a directory", existing)
+	}
+	return filepath.Join(existing, missing), existing, err
+}
+
+// deliver puts a complete download into the directory of downloadDir, too.
+func deliver(file, dir, name string, exact bool) (string, error) {
+	if real, _, err := resolve(dir); err != nil || real != dir {
+		return "", fmt.Errorf("%s has become another directory meanwhile", dir)
+	}
+	return downloads.Deliver(file, dir, name, exact)
+}
+
+// ends are both ends of a client's connection.
+type ends struct{ theirs, ours netip.AddrPort }
+
+// endsOf returns the ends of the connection of a request.
+func endsOf(r *http.Request) (e ends) {
+	if ours, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		e.ours = ours.AddrPort()
+		e.theirs, _ = netip.ParseAddrPort(r.RemoteAddr)
+	}
+	return e
+}
+
+// origin is where a client runs.
+type origin int
+
+const (
+	unknown    origin = iota // not asked for yet
+	elsewhere                // on another machine, as another user, or it cannot be told
+	ownProcess               // a process of this user on this machine
+	inBrowser                // such a process, started by the browser
+)
+
+// findOrigin returns where the client runs. The goroutine of its commands calls it.
+func (k *Client) findOrigin(ctx context.Context) origin {
+	if k.origin == unknown {
+		k.origin = elsewhere
+		pid, err := sockets.Holder(k.ends.theirs, k.ends.ours)
+		if err != nil {
+			return k.origin
+		}
+		browser, err := k.session.browser.process(ctx)
+		switch {
+		case err != nil:
+		case slices.Contains(proc.Tree(browser), pid):
+			k.origin = inBrowser
+		default:
+			k.origin = ownProcess
+		}
+	}
+	return k.origin
+}

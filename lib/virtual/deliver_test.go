@@ -1,0 +1,135 @@
+//go:build linux
+
+package virtual
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"btools/lib/downloads"
+	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
+)
+
+// A client gets its downloads where the user of the sessions allows it, or where
+// it could write by itself, wherever links lead.
+func TestDownloadDirectories(t *testing.T) {
+	t.Parallel()
+	root, own, foreign := t.TempDir(), t.TempDir(), t.TempDir()
+	if os.Getuid() != 0 {
+		foreign = "/"
+	} else if err := os.Chown(foreign, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{root + "/out": foreign, own + "/nowhere": own + "/none/none",
+		own + "/allowed": root} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(own+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t, openShell(t), Options{Downloads: keep(t, downloads.Options{}).Files,
+		DownloadRoots: []string{root}})
+	type client struct {
+		name string
+		*peer
+	}
+	local, remote := client{"local", connect(t, s, "")}, client{"remote", connectUnknown(t, s)}
+	for _, test := range []struct {
+		client
+		behavior, dir string
+		gets, err     string
+	}{
+		{local, "allow", own, own, ""},
+		{local, "allowAndName", own + "/new/er", own + "/new/er", ""},
+		{local, "allow", root + "/a/../b", root + "/b", ""},
+		{local, "allow", own + "/allowed/a", root + "/a", ""},
+		{local, "allow", foreign, "", "belongs to another user; name a directory of your own, or one that --download-root"},
+		{local, "allow", filepath.Join(foreign, "new"), "", "belongs to another user"},
+		{local, "allow", root + "/out", "", "belongs to another user"},
+		{local, "allow", root + "/../" + filepath.Base(foreign), "", "belongs to another user"},
+		{local, "allow", own + "/nowhere", "", "no such file"},
+		{local, "allow", own + "/file", "", "is not a directory"},
+		{local, "allow", own + "/file/new", "", "not a directory"},
+		{local, "allow", "downloads", "", "not an absolute path"},
+		{local, "default", foreign, "", ""},
+		{local, "deny", foreign, "", ""},
+		{remote, "allow", root + "/c", root + "/c", ""},
+		{remote, "allow", own, "", ""},
+		{remote, "allowAndName", "/nonexistent/artifacts", "", ""},
+		{remote, "allow", `C:\Users\a`, "", ""},
+	} {
+		if foreign == "/" && strings.HasPrefix(test.dir, root+"/../") {
+			continue
+		}
+		got := test.call("", "Browser.setDownloadBehavior", map[string]any{"behavior": test.behavior,
+			"downloadPath": test.dir, "eventsEnabled": true})
+		text := jsonrpc.GetString(got, "error", "message")
+		if (text == "") != (test.err == "") || !strings.Contains(text, test.err) {
+			t.Errorf("%s client: %s %s: %s", test.name, test.behavior, test.dir, got)
+			continue
+		}
+		s.browser.mu.Lock()
+		gets := s.wishes[s.base].dir
+		s.browser.mu.Unlock()
+		if text == "" && gets != test.gets {
+			t.Errorf("%s client: %s %s: it gets downloads in %q", test.name, test.behavior, test.dir, gets)
+		}
+	}
+}
+
+// connectUnknown connects a client of which nobody knows the process.
+func connectUnknown(t *testing.T, s *Session) *peer {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k, err := s.Connect(r.Context(), "")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn, err := websocket.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		k.Serve(conn)
+	}))
+	t.Cleanup(server.Close)
+	conn, err := websocket.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(websocket.Normal, "") })
+	return &peer{t: t, conn: conn}
+}
+
+// A directory that became a link after it was allowed is not written to.
+func TestDeliverFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(dir+"/file", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wanted := filepath.Join(dir, "wanted")
+	if at, err := deliver(dir+"/file", wanted, "file", false); err != nil || at != wanted+"/file" {
+		t.Fatalf("%s, %v", at, err)
+	}
+	if err := os.RemoveAll(wanted); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, wanted); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := deliver(dir+"/file", wanted, "file", false); err == nil {
+		t.Errorf("it was put at %s", at)
+	}
+	if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
+		t.Errorf("%v", left)
+	}
+}
