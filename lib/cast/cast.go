@@ -77,15 +77,15 @@ type frame struct {
 // quality is the quality of the images, of 100: text is legible.
 const quality = 80
 
-// start starts the screencast.
+// start starts the screencast. Without sendLastFrame, the last of many quick
+// changes would be missing, until the page changes again. Page.enable is not sent:
+// chrome-headless-shell shows dialogs, which wait for an answer, once a client has
+// sent it.
 func (r *recording) start() error {
-	for _, message := range []string{
-		`{"id":1,"method":"Page.enable"}`,
-		fmt.Sprintf(`{"id":2,"method":"Page.startScreencast","params":{"format":"jpeg","quality":%d}}`, quality),
-	} {
-		if err := r.conn.Write([]byte(message)); err != nil {
-			return fmt.Errorf("%w: %w", ErrLost, err)
-		}
+	message := fmt.Sprintf(`{"id":1,"method":"Page.startScreencast","params":`+
+		`{"format":"jpeg","quality":%d,"sendLastFrame":true}}`, quality)
+	if err := r.conn.Write([]byte(message)); err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (r *recording) read() error {
 			return fmt.Errorf("%w (%s)", ErrClosed, jsonrpc.GetString(b, "params", "reason"))
 		case "":
 			message := jsonrpc.GetString(b, "error", "message")
-			if message != "" && string(jsonrpc.Get(b, "id")) == "2" {
+			if message != "" && string(jsonrpc.Get(b, "id")) == "1" {
 				return fmt.Errorf("the browser cannot record the page: %s", message)
 			}
 		}
@@ -201,7 +201,7 @@ func (r *recording) acknowledge() error {
 	if len(r.unacked) == 0 {
 		return nil
 	}
-	message := fmt.Sprintf(`{"id":3,"method":"Page.screencastFrameAck","params":{"sessionId":%d}}`, r.unacked[0])
+	message := fmt.Sprintf(`{"id":2,"method":"Page.screencastFrameAck","params":{"sessionId":%d}}`, r.unacked[0])
 	r.unacked = r.unacked[1:]
 	if r.pending == nil && time.Until(r.next) <= 0 {
 		r.next = time.Now().Add(r.every)

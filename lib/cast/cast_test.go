@@ -1,0 +1,113 @@
+package cast_test
+
+import (
+	"bytes"
+	"context"
+	"image/jpeg"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"btools/lib/cast"
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
+	"btools/lib/wait"
+	"btools/lib/websocket"
+)
+
+// sink tells of its first frame, and of the first that shows a green page.
+type sink struct{ first, green chan struct{} }
+
+func (s sink) Write(f cast.Frame) error {
+	closeOnce(s.first)
+	image, err := jpeg.Decode(bytes.NewReader(f.JPEG))
+	if err == nil {
+		if r, g, b, _ := image.At(9, 9).RGBA(); g>>8 > 200 && r>>8 < 50 && b>>8 < 50 {
+			closeOnce(s.green)
+		}
+	}
+	return err
+}
+
+func closeOnce(c chan struct{}) {
+	if !wait.Closed(c) {
+		close(c)
+	}
+}
+
+// A recording shows the page as it stays after many quick changes, and does not
+// make its dialogs wait.
+func TestRecordingEndsWithTheLatest(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Write([]byte(`<body style="margin: 0; background: red"><script>
+			let n = 0
+			const change = () => {
+				document.body.style.background = ++n < 60 ? ["red", "blue"][n % 2] : "rgb(0, 255, 0)"
+				if (n < 60) requestAnimationFrame(change); else document.title = "done"
+			}
+			function begin() { confirm("now?"); change(); return "asked" }</script>`))
+	}))
+	t.Cleanup(site.Close)
+	url, _ := chrometest.StartShell(t)
+	browser, _, _ := strings.Cut(strings.TrimPrefix(url, "ws://"), "/")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+browser+"/json/new?"+site.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	b.ReadFrom(resp.Body)
+	address := jsonrpc.GetString(b.Bytes(), "webSocketDebuggerUrl")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	to, over := sink{make(chan struct{}), make(chan struct{})}, make(chan error, 1)
+	go func() {
+		_, err := cast.Record(ctx, address, 2, to)
+		over <- err
+	}()
+	await := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case err := <-over:
+			t.Fatalf("the recording has ended before %s: %v", what, err)
+		case <-ctx.Done():
+			t.Fatalf("no %s", what)
+		}
+	}
+	await("a frame", to.first)
+	page, err := websocket.Dial(ctx, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close(websocket.Normal, "")
+	context.AfterFunc(ctx, func() { page.Close(websocket.Normal, "") }) // if the dialog waits
+	// It is asked again until the page is loaded.
+	for answer := ""; answer != "asked"; {
+		if err := page.Write([]byte(`{"id":1,"method":"Runtime.evaluate","params":{"expression":"begin()"}}`)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := page.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := m.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer = jsonrpc.GetString(b, "result", "result", "value")
+	}
+	await("the last change", to.green)
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
