@@ -86,6 +86,8 @@ type target struct {
 	prepared bool          // the session has set it up
 	ready    chan struct{} // of a page: closed when it is prepared
 
+	restoring *Tab // what it is to show as soon as its server answers; nil: it has shown it
+
 	needsFocus bool // it gets the focus with its first document
 	closing    bool // it is being closed to keep the limit of tabs
 	throttled  bool // it is hidden, because the session is not used

@@ -73,6 +73,9 @@ func (k *Client) command(message []byte) error {
 		k.noteCrash(c.Session)
 	case "Page.navigate":
 		k.awaitReady(c.Session)
+		if (Tab{URL: jsonrpc.GetString(c.Params, "url")}).isBlank() {
+			k.leaveRestored(c.Session)
+		}
 	case "Fetch.enable", "Network.setRequestInterception":
 		k.session.fillAll()
 	}
@@ -135,6 +138,18 @@ func (k *Client) awaitReady(session string) {
 	ctx, cancel := k.bounded()
 	defer cancel()
 	k.session.awaitReady(ctx, t.id)
+}
+
+// leaveRestored forgets what a page was to show: the client wants a blank one.
+func (k *Client) leaveRestored(session string) {
+	b := k.session.browser
+	b.mu.Lock()
+	own := ""
+	if t := k.targetLocked(session); t != nil {
+		own = k.session.ownSessions[t.id]
+	}
+	b.mu.Unlock()
+	k.session.restored(own)
 }
 
 // noteCrash notes that a target was told to crash, before the watcher reports

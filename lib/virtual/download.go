@@ -145,8 +145,11 @@ func (w wish) isValid() bool {
 // event handles an event of the session's own connection.
 func (s *Session) event(method, session string, params json.RawMessage) {
 	if session != "" {
-		if method == "Fetch.requestPaused" {
+		switch method {
+		case "Fetch.requestPaused":
 			s.documentRequested(session, params)
+		case "Page.frameNavigated":
+			s.frameNavigated(session, params)
 		}
 		return
 	}

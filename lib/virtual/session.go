@@ -517,14 +517,20 @@ func (s *Session) notifyChangeLocked(t *target) {
 	s.notifyLocked(t, "Target.targetInfoChanged", map[string]json.RawMessage{"targetInfo": json.RawMessage(info)})
 }
 
-// visibleInfo returns the target's info as clients see it: attached if one of
-// them is.
-func (t *target) visibleInfo() json.RawMessage {
+// visibleInfo returns the target's info as clients see it.
+func (t *target) visibleInfo() json.RawMessage { return t.shown(t.info) }
+
+// shown returns an info of the target as clients see it: attached if one of them is,
+// and with the URL that it is still to show. t may be nil.
+func (t *target) shown(info json.RawMessage) json.RawMessage {
 	attached := json.RawMessage("false")
-	if t.attachments > 0 {
+	if t != nil && t.attachments > 0 {
 		attached = json.RawMessage("true")
 	}
-	return jsonrpc.Set(t.info, "attached", attached)
+	if t != nil && t.restoring != nil && (Tab{URL: jsonrpc.GetString(info, "url")}).isBlank() {
+		info = jsonrpc.Set(info, "url", quote(t.restoring.URL))
+	}
+	return jsonrpc.Set(info, "attached", attached)
 }
 
 // notifyLocked sends an event to the clients that discover targets of this

@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
+	"btools/lib/storage"
 )
 
 var (
@@ -23,13 +24,10 @@ var (
 const (
 	// tabTimeout is how long a page may take to describe itself: one that hangs
 	// keeps its URL only.
-	tabTimeout = 2 * time.Second
+	tabTimeout = 5 * time.Second
 	// commitTimeout is how long a new session waits for the servers of its tabs;
 	// the pages go on loading after that.
 	commitTimeout = 2 * time.Second
-	// reloadTimeout is how long a server may take before its page is given back no
-	// more than its URL.
-	reloadTimeout = time.Minute
 	// world is the name of the JavaScript world of our own scripts in a page.
 	world = "btools"
 )
@@ -70,7 +68,8 @@ type Tab struct {
 	Page json.RawMessage `json:"page,omitempty"`
 }
 
-// Tabs returns the pages of the session's base context, the oldest first.
+// Tabs returns the pages of the session's base context, the oldest first. A page
+// whose server has not answered since the session began is as it was before.
 func (s *Session) Tabs(ctx context.Context) []Tab {
 	b := s.browser
 	b.mu.Lock()
@@ -78,6 +77,10 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 	var own []string
 	for _, t := range s.targetsLocked() {
 		if t.typ != "page" || t.context != s.base || t.closing {
+			continue
+		}
+		if t.restoring != nil {
+			tabs, own = append(tabs, *t.restoring), append(own, "")
 			continue
 		}
 		tabs = append(tabs, Tab{URL: jsonrpc.GetString(t.info, "url")})
@@ -92,9 +95,11 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 			continue
 		}
 		work.Go(func() {
-			if page, err := s.inWorld(ctx, session, "("+tabScript+")()"); err == nil {
-				tabs[i].Page = page
+			page, err := s.inWorld(ctx, session, "("+tabScript+")()")
+			if err != nil {
+				b.log.Warn("a tab is saved without its sessionStorage", "of", storage.OriginOf(tabs[i].URL), "error", err)
 			}
+			tabs[i].Page = page
 		})
 	}
 	work.Wait()
@@ -155,21 +160,64 @@ func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
 	return nil
 }
 
-// reload navigates a new page to a tab's URL and gives it back what it knows.
+// reload navigates a new page to a tab's URL and gives it back what it knows. It
+// waits as long as the server takes.
 func (s *Session) reload(page string, tab Tab) {
-	s.browser.mu.Lock()
-	session := s.ownSessions[page]
-	s.browser.mu.Unlock()
-	if session == "" || tab.isBlank() || s.browser.CheckURL(tab.URL) != nil {
+	if tab.isBlank() || s.browser.CheckURL(tab.URL) != nil {
 		return
 	}
-	ctx, cancel := s.lasting(reloadTimeout)
-	defer cancel()
-	if tab.Page != nil {
-		s.link.Send(session, "Page.enable", nil) // or no script runs in new documents
-		s.link.Send(session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
-			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
-		defer s.link.Send(session, "Page.disable", nil) // without it the script is gone
+	s.browser.mu.Lock()
+	t, session := s.browser.targets[page], s.ownSessions[page]
+	if t != nil && session != "" {
+		t.restoring = &tab
+		s.notifyChangeLocked(t)
 	}
-	s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL}) // its error is the page's
+	s.browser.mu.Unlock()
+	if session == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer s.bind(ctx, cancel)()
+	s.link.Send(session, "Page.enable", nil) // or no script runs in new documents, and none is reported
+	if tab.Page != nil {
+		// A document that is requested before the answer does not run it.
+		s.link.Call(ctx, session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
+			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
+	}
+	got, err := s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL})
+	if err == nil && string(jsonrpc.Get(got, "isDownload")) == "true" {
+		s.restored(session)
+	}
+}
+
+// frameNavigated notes the first document of a page that is being restored. A blank
+// one or Chrome's own about an error is not it: the tab waits for its server.
+func (s *Session) frameNavigated(session string, params json.RawMessage) {
+	frame := jsonrpc.Get(params, "frame")
+	url := jsonrpc.GetString(frame, "url")
+	if jsonrpc.Get(frame, "parentId") != nil || jsonrpc.Get(frame, "unreachableUrl") != nil || (Tab{URL: url}).isBlank() {
+		return
+	}
+	s.work.Go(func() {
+		ctx, cancel := s.lasting(readyTimeout)
+		defer cancel()
+		s.browser.sync(ctx) // so that the target has the address of the document
+		// The script runs with the document's first one, which may be later; or now.
+		s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
+		s.restored(session)
+	})
+}
+
+// restored forgets what the page of one of the session's own CDP sessions was to
+// show.
+func (s *Session) restored(session string) {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for id, own := range s.ownSessions {
+		if t := s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
+			t.restoring = nil
+			s.link.Send(own, "Page.disable", nil) // without it the script is gone
+			s.notifyChangeLocked(t)
+		}
+	}
 }

@@ -3,9 +3,11 @@ package virtual
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +118,76 @@ func TestTabsThatDoNotLoad(t *testing.T) {
 		if strings.HasPrefix(url, "chrome://settings") || strings.HasPrefix(url, "file:") {
 			t.Errorf("%s was opened", url)
 		}
+	}
+}
+
+// A tab whose server does not answer when the session comes back is not lost: it is
+// shown with its address, saved as it was, and complete once its server is back.
+func TestTabsOfServersThatAreDown(t *testing.T) {
+	t.Parallel()
+	var down, dead atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			<-r.Context().Done()
+			return
+		}
+		if dead.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<script>const found = sessionStorage.getItem('cart')</script>`)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	b := openShell(t)
+	s := newSession(t, b, Options{})
+	p := connect(t, s, "")
+	cart := server.URL + "/cart?step=3"
+	p.do(p.enter(cart), "sessionStorage.setItem('cart', 'three things')")
+	next := func() {
+		t.Helper()
+		p.conn.Close(1000, "")
+		for s.isBusy() {
+			time.Sleep(time.Millisecond)
+		}
+		saved, err := s.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.End(t.Context())
+		s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+		p = connect(t, s, "")
+		for info := range jsonrpc.Elements(jsonrpc.Get(p.must("", "Target.getTargets", nil), "targetInfos")) {
+			if got := jsonrpc.GetString(info, "url"); got != cart {
+				t.Errorf("a tab is listed as %q, want %q", got, cart)
+			}
+		}
+	}
+	for _, fault := range []*atomic.Bool{&down, &dead, &down} {
+		fault.Store(true)
+		next()
+		fault.Store(false)
+		server.CloseClientConnections()
+	}
+	next()
+	page := p.attach(p.pages()[0])
+	p.awaitPage(page, server.URL)
+	if got := p.do(page, "found"); got != `"three things"` {
+		t.Errorf("the sessionStorage of the page has %s", got)
+	}
+	dead.Store(true)
+	next()
+	dead.Store(false)
+	page = p.attach(p.pages()[0])
+	p.goTo(page, cart) // a person tries again
+	if got := p.do(page, "found"); got != `"three things"` {
+		t.Errorf("after another try the sessionStorage of the page has %s", got)
+	}
+	p.goTo(page, "about:blank")
+	if tabs := s.Tabs(t.Context()); len(tabs) != 1 || !tabs[0].isBlank() {
+		t.Errorf("a page that was left is saved as %+v", tabs)
 	}
 }
 

@@ -226,11 +226,7 @@ func (k *Client) visibleInfo(info json.RawMessage) json.RawMessage {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	attached := "false"
-	if t := b.targets[jsonrpc.GetString(info, "targetId")]; t != nil && t.attachments > 0 {
-		attached = "true"
-	}
-	return jsonrpc.Set(info, "attached", json.RawMessage(attached))
+	return b.targets[jsonrpc.GetString(info, "targetId")].shown(info)
 }
 
 // owner returns the session that sees a target.

@@ -227,6 +227,13 @@ func (p *peer) pages() (ids []string) {
 	return ids
 }
 
+// attach attaches to a page.
+func (p *peer) attach(page string) (session string) {
+	p.t.Helper()
+	return jsonrpc.GetString(p.must("", "Target.attachToTarget", map[string]any{"targetId": page, "flatten": true}),
+		"sessionId")
+}
+
 func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := sharedChrome(t)

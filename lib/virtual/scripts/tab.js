@@ -2,7 +2,9 @@
 () => {
   let items = [];
   try {
-    items = Object.entries(sessionStorage);
+    // Object.keys(sessionStorage) has no names of its own members.
+    const names = Array.from({ length: sessionStorage.length }, (_, i) => sessionStorage.key(i));
+    items = names.map((name) => [name, sessionStorage.getItem(name)]);
   } catch {} // a page without an origin has none
   return JSON.stringify({ origin: location.origin, x: scrollX, y: scrollY, items });
 }
