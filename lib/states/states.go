@@ -44,6 +44,12 @@ type Cookie struct {
 	// sent.
 	PartitionKey         string `json:"partitionKey,omitempty"`
 	HasCrossSiteAncestor *bool  `json:"_crHasCrossSiteAncestor,omitempty"`
+	// Members of CDP, which Playwright does not know: "High", "Medium" or "Low"; the
+	// port of the server that has set it; and whether that was "Secure", "NonSecure" or
+	// "Unset".
+	Priority     string `json:"priority,omitempty"`
+	SourcePort   int    `json:"sourcePort,omitempty"`
+	SourceScheme string `json:"sourceScheme,omitempty"`
 }
 
 // Origin is the storage of an origin, as raw JSON because strings of JavaScript
@@ -154,6 +160,19 @@ func (c *Cookie) check() error {
 	case "", "Strict", "Lax", "None":
 	default:
 		return errors.New(`sameSite is not "Strict", "Lax" or "None"`)
+	}
+	switch c.Priority {
+	case "", "Low", "Medium", "High":
+	default:
+		return errors.New(`priority is not "Low", "Medium" or "High"`)
+	}
+	switch c.SourceScheme {
+	case "", "Secure", "NonSecure", "Unset":
+	default:
+		return errors.New(`sourceScheme is not "Secure", "NonSecure" or "Unset"`)
+	}
+	if c.SourcePort < -1 || c.SourcePort > 65535 {
+		return errors.New("sourcePort is not a port")
 	}
 	if c.Expires <= 0 && c.Expires != -1 { // Playwright need not write it
 		c.Expires = -1

@@ -65,6 +65,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s is taken for an origin", origin)
 		}
 	}
+	for _, member := range []string{`"priority":"Highest"`, `"sourceScheme":"x"`, `"sourcePort":65536`} {
+		if _, _, err := Parse([]byte(`{"cookies":[{"name":"a","domain":"a.test",` + member + `}]}`)); err == nil {
+			t.Errorf("a cookie may have %s", member)
+		}
+	}
 	twice := `{"origin":"http://a"}`
 	if _, _, err := Parse([]byte(`{"origins":[` + twice + `,` + twice + `]}`)); err == nil {
 		t.Error("an origin is there twice")

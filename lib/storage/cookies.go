@@ -64,7 +64,8 @@ func SetCookies(ctx context.Context, c Conn, browserContext string, cookies []st
 // cookieParam returns a cookie as Storage.setCookies takes it.
 func cookieParam(c states.Cookie) map[string]any {
 	p := map[string]any{"name": c.Name, "value": c.Value, "httpOnly": c.HTTPOnly, "secure": c.Secure}
-	optional := map[string]string{"url": c.URL, "domain": c.Domain, "path": c.Path, "sameSite": c.SameSite}
+	optional := map[string]string{"url": c.URL, "domain": c.Domain, "path": c.Path, "sameSite": c.SameSite,
+		"priority": c.Priority, "sourceScheme": c.SourceScheme}
 	for name, value := range optional {
 		if value != "" {
 			p[name] = value
@@ -72,6 +73,9 @@ func cookieParam(c states.Cookie) map[string]any {
 	}
 	if c.Expires >= 0 {
 		p["expires"] = c.Expires
+	}
+	if c.SourcePort != 0 {
+		p["sourcePort"] = c.SourcePort
 	}
 	if c.PartitionKey != "" {
 		p["partitionKey"] = map[string]any{"topLevelSite": c.PartitionKey,
@@ -102,7 +106,22 @@ func Cookies(ctx context.Context, c Conn, browserContext string) ([]states.Cooki
 			c.Cookie.PartitionKey = c.PartitionKey.TopLevelSite
 			c.HasCrossSiteAncestor = &c.PartitionKey.HasCrossSiteAncestor
 		}
+		dropDefaults(&c.Cookie)
 		all = append(all, c.Cookie)
 	}
 	return all, nil
+}
+
+// dropDefaults drops the members of a cookie that Chrome gives it without them.
+func dropDefaults(c *states.Cookie) {
+	scheme, port := "NonSecure", 80
+	if c.Secure {
+		scheme, port = "Secure", 443
+	}
+	if c.SourceScheme == scheme && c.SourcePort == port {
+		c.SourceScheme, c.SourcePort = "", 0
+	}
+	if c.Priority == "Medium" {
+		c.Priority = ""
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
@@ -85,11 +86,28 @@ func Answer(c Conn, method, session string, params json.RawMessage) {
 	})
 }
 
-// run calls a function of JavaScript with an argument in a document of an
-// origin, and returns its result.
-func (p *Page) run(ctx context.Context, origin, function string, argument json.RawMessage) (json.RawMessage, error) {
+// maxPart is how many bytes of an argument, or characters of a result, are in one
+// message: Chrome ends a connection with a message of 100 MiB.
+const maxPart = 2 << 20
+
+// take is a function that takes a part of the global text; no part ends within a
+// character.
+const take = `() => {
+	const last = text.charCodeAt(%[1]d - 1), n = last >= 0xd800 && last < 0xdc00 ? %[1]d - 1 : %[1]d;
+	const part = text.slice(0, n);
+	text = text.slice(n);
+	return { part, more: text !== '' };
+}`
+
+// run calls an asynchronous function of JavaScript with an argument in a document of
+// an origin, and returns its result.
+func (p *Page) run(ctx context.Context, origin, function string, argument any) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, originTimeout, fmt.Errorf("no answer within %v", originTimeout))
 	defer cancel()
+	text, err := json.Marshal(argument)
+	if err != nil {
+		return nil, err
+	}
 	got, err := p.conn.Call(ctx, p.session, "Page.navigate", map[string]string{"url": origin + "/"})
 	if err == nil && jsonrpc.GetString(got, "errorText") != "" {
 		err = errors.New(jsonrpc.GetString(got, "errorText"))
@@ -97,27 +115,50 @@ func (p *Page) run(ctx context.Context, origin, function string, argument json.R
 	if err != nil {
 		return nil, err
 	}
-	got, err = p.conn.Call(ctx, p.session, "Runtime.evaluate", map[string]any{
-		"expression":   "(" + strings.TrimSpace(function) + ")(" + string(argument) + ")",
-		"awaitPromise": true, "returnByValue": true,
-	})
+	expression := "globalThis.text = ''; globalThis.take = " + fmt.Sprintf(take, maxPart) + "; "
+	for len(text) > maxPart {
+		n := maxPart
+		for !utf8.RuneStart(text[n]) {
+			n--
+		}
+		if _, err := p.evaluate(ctx, expression+"text += "+quote(text[:n])+"; 0"); err != nil {
+			return nil, err
+		}
+		text, expression = text[n:], ""
+	}
+	expression += "text += " + quote(text) + "; (" + strings.TrimSpace(function) +
+		")(JSON.parse(text)).then((v) => { text = JSON.stringify(v); return take(); })"
+	var result strings.Builder
+	for more := true; more; expression = "take()" {
+		value, err := p.evaluate(ctx, expression)
+		if err != nil {
+			return nil, err
+		}
+		result.WriteString(jsonrpc.GetString(value, "part"))
+		more = string(jsonrpc.Get(value, "more")) == "true"
+	}
+	return json.RawMessage(result.String()), nil
+}
+
+func quote(text []byte) string {
+	quoted, _ := json.Marshal(string(text))
+	return string(quoted)
+}
+
+// evaluate returns the value of an expression, or of its promise.
+func (p *Page) evaluate(ctx context.Context, expression string) (json.RawMessage, error) {
+	got, err := p.conn.Call(ctx, p.session, "Runtime.evaluate",
+		map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true})
 	if err == nil && jsonrpc.Get(got, "exceptionDetails") != nil {
 		// The text of an exception might have a value in it.
 		err = fmt.Errorf("the script failed at line %s", jsonrpc.Get(got, "exceptionDetails", "lineNumber"))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return jsonrpc.Get(got, "result", "value"), nil
+	return jsonrpc.Get(got, "result", "value"), err
 }
 
 // Fill fills the storage of an origin. why says what kept it from that.
 func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error) {
-	argument, err := json.Marshal(o)
-	if err != nil {
-		return "", err
-	}
-	got, err := p.run(ctx, o.Origin, fillScript, argument)
+	got, err := p.run(ctx, o.Origin, fillScript, o)
 	if err != nil {
 		return "", err
 	}
@@ -127,8 +168,7 @@ func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error
 // Read reads the storage of an origin; nil: it has none. lost says what could
 // not be read.
 func (p *Page) Read(ctx context.Context, origin string) (o *states.Origin, lost []string, err error) {
-	argument, _ := json.Marshal(map[string]any{"origin": origin, "max": states.MaxOrigin})
-	got, err := p.run(ctx, origin, readScript, argument)
+	got, err := p.run(ctx, origin, readScript, map[string]any{"origin": origin, "max": states.MaxOrigin})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,5 +1,6 @@
 // Fills the storage of an origin in a blank document of it, as Playwright's
-// storageState describes it. Returns why it cannot; "" if it can. Says no values.
+// storageState describes it, in read.js's form. What the storage has already stays.
+// Returns what is not as described; "" if all is. Says no values.
 async (o) => {
   if (location.origin !== o.origin) return `the page belongs to ${location.origin}`;
   const answer = (request) => new Promise((done, fail) => {
@@ -9,8 +10,11 @@ async (o) => {
   });
   const arrays = {
     i8: Int8Array, ui8: Uint8Array, ui8c: Uint8ClampedArray, i16: Int16Array, ui16: Uint16Array, i32: Int32Array,
-    ui32: Uint32Array, f32: Float32Array, f64: Float64Array, bi64: BigInt64Array, bui64: BigUint64Array,
+    ui32: Uint32Array, f16: globalThis.Float16Array, f32: Float32Array, f64: Float64Array, bi64: BigInt64Array,
+    bui64: BigUint64Array, dv: DataView,
   };
+  const define = (to, name, value) =>
+    Object.defineProperty(to, name, { value, configurable: true, enumerable: true, writable: true });
   const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const special = { undefined, null: null, NaN, Infinity, '-Infinity': -Infinity, '-0': -0 };
   const decode = (v, refs = new Map()) => {
@@ -18,7 +22,8 @@ async (o) => {
     const keep = (made) => (refs.set(v.id, made), made);
     if ('ref' in v) return refs.get(v.ref);
     if ('v' in v) return special[v.v];
-    if ('d' in v) return new Date(v.d);
+    if ('d' in v) return new Date(v.d ?? NaN);
+    if ('w' in v) return Object(decode(v.w));
     if ('u' in v) return new URL(v.u);
     if ('bi' in v) return BigInt(v.bi);
     if ('e' in v) return Object.assign(new Error(v.e.m), { name: v.e.n, stack: v.e.s });
@@ -31,8 +36,8 @@ async (o) => {
       return all;
     }
     if ('o' in v) {
-      const all = keep({});
-      for (const e of v.o) if (e.k !== '__proto__') all[e.k] = decode(e.v, refs);
+      const all = keep('n' in v ? new Array(v.n) : {});
+      for (const e of v.o) define(all, e.k, decode(e.v, refs));
       return all;
     }
     if ('m' in v) {
@@ -60,10 +65,45 @@ async (o) => {
     };
     return answer(request);
   };
+  const patience = 20_000; // ms
+  // The browser has an item when it tells another document of the origin; this one
+  // has it at once, and loses it if its process ends before.
+  const store = async (items) => {
+    const frame = document.createElement('iframe');
+    document.documentElement.append(frame);
+    const there = frame.contentWindow;
+    const missing = new Set();
+    let full, done;
+    const complete = new Promise((resolve) => { done = resolve; });
+    there.localStorage.length; // or it is told of nothing
+    there.addEventListener('storage', (e) => missing.delete(e.key) && !missing.size && done());
+    for (const [name, value] of items) {
+      if (localStorage.getItem(name) !== null) continue;
+      try {
+        localStorage.setItem(name, value);
+        missing.add(name);
+      } catch (e) {
+        full = e.name;
+      }
+    }
+    if (missing.size) await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, patience); })]);
+    frame.remove();
+    if (full) why.push(`localStorage: ${full}`);
+    if (missing.size) why.push(`localStorage: the browser has not taken ${missing.size} of ${items.size} items`);
+  };
+  const why = [];
+  if (localStorage.length || (await indexedDB.databases()).length) why.push('a page of it was shown before');
+  // A key generator goes on after the highest key that it has seen.
+  const advance = async (objects, key) => {
+    if (await answer(objects.count(key))) return;
+    if (objects.keyPath === null) objects.add(0, key);
+    else objects.add(objects.keyPath.split('.').reduceRight((inner, name) => define({}, name, inner), key));
+    objects.delete(key);
+  };
   try {
-    for (const { name, value } of o.localStorage) localStorage.setItem(name, value);
+    await store(new Map(o.localStorage.map(({ name, value }) => [name, value])));
   } catch (e) {
-    return `localStorage: ${e.name}`;
+    why.push(`localStorage: ${e.name}`);
   }
   for (const info of o.indexedDB ?? []) {
     let db;
@@ -80,13 +120,14 @@ async (o) => {
           const value = 'value' in record ? record.value : decode(record.valueEncoded);
           transaction.objectStore(store.name).add(value, 'key' in record ? record.key : decode(record.keyEncoded));
         }
+        if (store.nextKey > 1) await advance(transaction.objectStore(store.name), store.nextKey - 1);
       }
       await complete;
     } catch (e) {
-      return `database ${JSON.stringify(info.name)}: ${e.name}`;
+      why.push(`database ${JSON.stringify(info.name)}: ${e.name}`);
     } finally {
       db?.close();
     }
   }
-  return '';
+  return why.join('; ');
 }

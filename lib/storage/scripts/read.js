@@ -1,6 +1,9 @@
 // Reads the storage of an origin in a blank document of it, into the form of
-// Playwright's storageState. Returns its JSON and which databases are not in it,
-// or why it cannot be read. Neither has values in it.
+// Playwright's storageState, with members of our own for values that it cannot
+// describe: w, the value of an object such as new Number(1); n, the length of an
+// array that has holes or names; nextKey, what a key generator gives out next.
+// Returns its JSON and which databases are not in it, or why it cannot be read.
+// Neither has values in it.
 async ({ origin, max }) => {
   if (location.origin !== origin) return { error: `the page belongs to ${location.origin}` };
   const answer = (request) => new Promise((done, fail) => {
@@ -9,15 +12,17 @@ async ({ origin, max }) => {
   });
   const kinds = [[Int8Array, 'i8'], [Uint8Array, 'ui8'], [Uint8ClampedArray, 'ui8c'], [Int16Array, 'i16'],
     [Uint16Array, 'ui16'], [Int32Array, 'i32'], [Uint32Array, 'ui32'], [Float32Array, 'f32'], [Float64Array, 'f64'],
-    [BigInt64Array, 'bi64'], [BigUint64Array, 'bui64']];
+    [BigInt64Array, 'bi64'], [BigUint64Array, 'bui64'], [DataView, 'dv']];
+  if (globalThis.Float16Array) kinds.push([Float16Array, 'f16']);
   const base64 = (b) => {
     let text = '';
     for (let i = 0; i < b.length; i += 4096) text += String.fromCharCode(...b.subarray(i, i + 4096));
     return btoa(text);
   };
+  const dense = (v) => Object.keys(v).length === v.length && v.every((_, i) => Object.hasOwn(v, i));
   const plain = (v) => v === null || typeof v === 'string' || typeof v === 'boolean' ||
     typeof v === 'number' && Number.isFinite(v) && !Object.is(v, -0) ||
-    Array.isArray(v) || typeof v === 'object' && v.constructor === Object;
+    (Array.isArray(v) ? dense(v) : typeof v === 'object' && v.constructor === Object && !Object.hasOwn(v, '__proto__'));
   const encodeWith = (seen, state) => function encode(v) {
     if (!plain(v)) state.trivial = false;
     if (v === undefined || typeof v === 'function' || typeof v === 'symbol') return { v: 'undefined' };
@@ -28,11 +33,11 @@ async ({ origin, max }) => {
     if (v instanceof Error) return { e: { n: v.name, m: v.message, s: String(v.stack) } };
     if (v instanceof Date) return { d: v.toJSON() };
     if (v instanceof RegExp) return { r: { p: v.source, f: v.flags } };
+    if ([Boolean, Number, String, BigInt].some((kind) => v instanceof kind)) return { w: encode(v.valueOf()) };
     for (const [kind, k] of kinds) {
       if (v instanceof kind) return { ta: { b: base64(new Uint8Array(v.buffer, v.byteOffset, v.byteLength)), k } };
     }
     if (v instanceof ArrayBuffer) return { ab: { b: base64(new Uint8Array(v)) } };
-    if (v instanceof Blob || v instanceof CryptoKey || v instanceof ImageData) throw { name: v.constructor.name };
     if (seen.has(v)) {
       state.trivial = false; // JSON has no references
       return { ref: seen.get(v) };
@@ -41,8 +46,11 @@ async ({ origin, max }) => {
     seen.set(v, id);
     if (v instanceof Map) return { m: Array.from(v, ([k, e]) => ({ k: encode(k), v: encode(e) })), id };
     if (v instanceof Set) return { s: Array.from(v, encode), id };
-    if (Array.isArray(v)) return { a: Array.from(v, encode), id };
-    return { o: Object.keys(v).map((k) => ({ k, v: encode(v[k]) })), id };
+    if (Array.isArray(v) && dense(v)) return { a: Array.from(v, encode), id };
+    const kind = Object.prototype.toString.call(v).slice(8, -1);
+    if (kind !== 'Object' && kind !== 'Array') throw { name: kind }; // a Blob, a CryptoKey
+    const members = { o: Object.keys(v).map((k) => ({ k, v: encode(v[k]) })), id };
+    return kind === 'Array' ? { ...members, n: v.length } : members;
   };
   const put = (record, name, v) => {
     const state = { trivial: true };
@@ -52,6 +60,16 @@ async ({ origin, max }) => {
   };
   const keyPaths = ({ keyPath }) => (Array.isArray(keyPath) || keyPath instanceof DOMStringList
     ? { keyPathArray: [...keyPath] } : { keyPath: keyPath ?? undefined });
+  // The key that a store's generator gives out next.
+  const nextKey = async (db, name) => {
+    const transaction = db.transaction(name, 'readwrite');
+    const over = new Promise((done) => { transaction.onabort = done; });
+    const objects = transaction.objectStore(name);
+    const key = await answer(objects.add(objects.keyPath === null ? 0 : {})).catch(() => undefined);
+    if (key !== undefined) transaction.abort();
+    await over;
+    return key;
+  };
   const read = async ({ name, version }) => {
     const db = await answer(indexedDB.open(name));
     const stores = [];
@@ -71,12 +89,15 @@ async ({ origin, max }) => {
           { name: i.name, ...keyPaths(i), multiEntry: i.multiEntry, unique: i.unique }));
         stores.push({ name, records, indexes, autoIncrement: store.autoIncrement, ...keyPaths(store) });
       }
+      for (const store of stores) if (store.autoIncrement) store.nextKey = await nextKey(db, store.name);
     } finally {
       db.close();
     }
     return { name, version, stores };
   };
-  const state = { origin, localStorage: Object.keys(localStorage).map((name) => ({ name, value: localStorage.getItem(name) })) };
+  // Object.keys(localStorage) has no "length", nor other names of its own members.
+  const names = Array.from({ length: localStorage.length }, (_, i) => localStorage.key(i));
+  const state = { origin, localStorage: names.map((name) => ({ name, value: localStorage.getItem(name) })) };
   const all = [], lost = [];
   for (const info of await indexedDB.databases()) {
     try {

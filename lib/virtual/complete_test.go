@@ -1,0 +1,159 @@
+package virtual
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"btools/lib/states"
+)
+
+// items are localStorage with these values by name, as a state has it.
+func items(values map[string]string) json.RawMessage {
+	all := []map[string]string{}
+	for name, value := range values {
+		all = append(all, map[string]string{"name": name, "value": value})
+	}
+	raw, _ := json.Marshal(all)
+	return raw
+}
+
+// storedIn returns the localStorage of an origin in a state.
+func storedIn(t *testing.T, state *states.State, origin string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, o := range state.Origins {
+		var all []struct{ Name, Value string }
+		if o.Origin != origin {
+			continue
+		}
+		if err := json.Unmarshal(o.LocalStorage, &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range all {
+			values[item.Name] = item.Value
+		}
+	}
+	return values
+}
+
+// The storage of an origin is complete when the page is shown, however large it is.
+func TestLargeState(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<script>const found = Array.from({length: localStorage.length}, (_, i) => localStorage.key(i))
+			.map((k) => k + ' ' + localStorage.getItem(k).length).sort().join()</script>`)
+	}))
+	t.Cleanup(site.Close)
+	one, many := map[string]string{"big": strings.Repeat("x", 4_500_000)}, map[string]string{}
+	for i := range 5 {
+		one[fmt.Sprint("small", i)] = "x"
+	}
+	for i := range 20 {
+		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 200_000)
+	}
+	b := openShell(t)
+	for _, values := range []map[string]string{one, many} {
+		state := &states.State{Origins: []states.Origin{{Origin: site.URL, LocalStorage: items(values)}}}
+		for range 5 {
+			s := newSession(t, b, Options{State: state})
+			p := connect(t, s, "")
+			page := p.enter(site.URL)
+			if got := p.do(page, "found.split(',').length"); got != fmt.Sprint(len(values)) {
+				t.Errorf("the first script has found %s of %d items: %.200s", got, len(values), p.do(page, "found"))
+			}
+			now, _, err := s.State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range storedIn(t, now, site.URL) {
+				if values[name] != value {
+					t.Errorf("what is saved has %d characters in %s, want %d", len(value), name, len(values[name]))
+				}
+			}
+			s.End(t.Context())
+		}
+	}
+}
+
+const strange = `new Promise((done, fail) => {
+	localStorage.setItem('length', '7')
+	localStorage.setItem('getItem', 'x')
+	sessionStorage.setItem('key', 'y')
+	const r = indexedDB.open('db')
+	r.onerror = fail
+	r.onupgradeneeded = () => {
+		r.result.createObjectStore('counted', {autoIncrement: true})
+		r.result.createObjectStore('nested', {autoIncrement: true, keyPath: 'a.b'}).createIndex('u', 'a.b', {unique: true})
+	}
+	r.onsuccess = () => {
+		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
+		const s = t.objectStore('counted'), n = t.objectStore('nested'), holes = [1, , 3], named = [5], all = {}
+		named.name = 'x'
+		Object.defineProperty(all, '__proto__', {value: {x: 1}, enumerable: true})
+		s.add({no: new Date(NaN), yes: new Boolean(true), one: new Number(1), text: new String('t'), holes, named, all,
+			view: new DataView(new Uint8Array([1, 2]).buffer), same: [all, all]})
+		for (const o of [s, n]) for (let i = 0; i < 4; i++) o.add({})
+		s.delete(5)
+		n.delete(4)
+		t.oncomplete = () => { r.result.close(); done() }
+		t.onabort = () => fail(t.error)
+	}
+})`
+
+const readStrange = `new Promise((done, fail) => {
+	const r = indexedDB.open('db')
+	r.onerror = fail
+	r.onsuccess = async () => {
+		const get = (q) => new Promise((ok, no) => { q.onsuccess = () => ok(q.result); q.onerror = no })
+		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
+		const v = await get(t.objectStore('counted').get(1))
+		const next = [await get(t.objectStore('counted').add({})), await get(t.objectStore('nested').add({}))]
+		t.abort()
+		r.result.close()
+		done([localStorage.getItem('length'), localStorage.getItem('getItem'), sessionStorage.getItem('key'),
+			v.no.getTime(), typeof v.yes + v.yes, typeof v.one + v.one, typeof v.text + v.text, 1 in v.holes, v.holes.length,
+			v.named.length + v.named.name, Object.keys(v.all), v.view.byteLength + ':' + v.view.getUint8(1),
+			v.same[0] === v.same[1] && v.same[0] === v.all, ...next].join(' '))
+	}
+})`
+
+const wantStrange = `"7 x y NaN objecttrue object1 objectt false 3 1x __proto__ 2:2 true 6 5"`
+
+// Values that JSON cannot describe come back as they were.
+func TestStrangeValues(t *testing.T) {
+	t.Parallel()
+	site, _ := member(t)
+	b := openShell(t)
+	s := newSession(t, b, Options{})
+	p := connect(t, s, "")
+	page := p.enter(site)
+	p.do(page, strange)
+	if got := p.do(page, readStrange); got != wantStrange {
+		t.Fatalf("before: %s, want %s", got, wantStrange)
+	}
+	saved, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+	p = connect(t, s, "")
+	page = p.attach(p.pages()[0])
+	p.awaitPage(page, site)
+	if got := p.do(page, readStrange); got != wantStrange {
+		t.Errorf("after: %s, want %s", got, wantStrange)
+	}
+	p.do(page, `new Promise((done) => {
+		const r = indexedDB.open('files')
+		r.onupgradeneeded = () => r.result.createObjectStore('s').add(new DOMRect(1, 2, 3, 4), 1)
+		r.onsuccess = () => { r.result.close(); done() }
+	})`)
+	if _, lost, err := s.State(t.Context()); err != nil || strings.Join(lost, "; ") != site+`: database "files": DOMRect` {
+		t.Errorf("what is reported as lost is %q, %v", lost, err)
+	}
+}
