@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,6 +191,20 @@ func (c *Cookie) site() string {
 	}
 	u, _ := url.Parse(c.URL) // it was checked
 	return u.Hostname()
+}
+
+// HasCookieFor reports whether the host of an origin has a cookie, on any path,
+// that has not expired.
+func (s *State) HasCookieFor(origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Cookies, func(c Cookie) bool {
+		at := c.expiry()
+		return c.PartitionKey == "" && (at.IsZero() || at.After(time.Now())) &&
+			(u.Hostname() == c.site() || strings.HasSuffix(u.Hostname(), "."+c.site()) && c.Domain != c.site())
+	})
 }
 
 // expiry is when the cookie expires, the zero time if it ends with the browser.

@@ -76,6 +76,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestHasCookieFor(t *testing.T) {
+	s := &State{Cookies: []Cookie{
+		{Name: "a", Domain: ".all.test", Path: "/elsewhere", Expires: -1}, {Name: "a", Domain: "one.test", Expires: -1},
+		{Name: "a", URL: "https://url.test/", Expires: -1}, {Name: "a", Domain: "past.test", Expires: 5},
+		{Name: "a", Domain: "part.test", Expires: -1, PartitionKey: "https://x.test"},
+	}}
+	for host, want := range map[string]bool{
+		"all.test": true, "www.all.test:81": true, "overall.test": false, "one.test": true, "www.one.test": false,
+		"url.test": true, "past.test": false, "part.test": false, "none.test": false,
+	} {
+		if got := s.HasCookieFor("https://" + host); got != want {
+			t.Errorf("%s has a cookie: %v, want %v", host, got, want)
+		}
+	}
+}
+
 // No error has a value in it, and what is read can be written.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"cookies":[{"name":"a","value":"s3cret","domain":"a"}],"origins":[{"origin":"http://a",` +

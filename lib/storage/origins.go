@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
 	"btools/lib/jsonrpc"
 )
@@ -18,6 +20,21 @@ func OriginOf(rawURL string) string {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
+}
+
+// SiteOf returns the site of an origin, or a part of its host that several sites
+// have in common: the last two labels of the host, or an IP address.
+func SiteOf(origin string) string {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return ""
+	}
+	host := u.Hostname()
+	if _, err := netip.ParseAddr(host); err == nil {
+		return host
+	}
+	labels := strings.Split(host, ".")
+	return strings.Join(labels[max(0, len(labels)-2):], ".")
 }
 
 // AddOrigins adds the origins of the frames in a FrameTree.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/states"
 )
 
@@ -39,6 +40,82 @@ func storedIn(t *testing.T, state *states.State, origin string) map[string]strin
 		}
 	}
 	return values
+}
+
+// However a page is opened, its first script finds the login that the session has
+// started with; and what it stores is saved.
+func TestStateByEachWay(t *testing.T) {
+	t.Parallel()
+	var site, also string
+	fetched := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		fetched <- r.Host + r.URL.Path
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, also+"/", http.StatusFound)
+		case "/prefetch", "/prerender":
+			fmt.Fprintf(w, `<script type="speculationrules">{%q: [{"urls": ["%s/", "%[2]s/again"], "eagerness": "immediate"}]}
+				</script>`, r.URL.Path[1:], also)
+		default:
+			io.WriteString(w, "<script>const found = localStorage.getItem('token')</script>")
+		}
+	}))
+	t.Cleanup(server.Close)
+	site = server.URL
+	also = strings.Replace(site, "127.0.0.1", "localhost", 1)
+	b := openChrome(t)
+	state := &states.State{Origins: []states.Origin{
+		{Origin: site, LocalStorage: items(map[string]string{"token": "old"})},
+		{Origin: also, LocalStorage: items(map[string]string{"token": "also", "kept": "yes"})},
+	}}
+	create := func(url string) func(*Session, *peer) string {
+		return func(s *Session, p *peer) string {
+			return p.attach(jsonrpc.GetString(p.must("", "Target.createTarget", map[string]string{"url": url}), "targetId"))
+		}
+	}
+	follow := func(path string) func(*Session, *peer) string {
+		return func(s *Session, p *peer) string {
+			page := p.enter(site + path)
+			for host := strings.TrimPrefix(also, "http://"); <-fetched != host+"/"; { // it has been prefetched
+			}
+			p.do(page, fmt.Sprintf("void (location.href = %q)", also+"/"))
+			return page
+		}
+	}
+	for name, open := range map[string]func(*Session, *peer) string{
+		"createTarget":              create(also),
+		"createTarget, redirected":  create(site + "/redirect"),
+		"a page that is prefetched": follow("/prefetch"),
+		"one that is prerendered":   follow("/prerender"),
+		"/json/new": func(s *Session, p *peer) string {
+			page, err := s.NewPage(t.Context(), also)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.attach(page)
+		},
+	} {
+		s := newSession(t, b, Options{State: state})
+		p := connect(t, s, "")
+		page := open(s, p)
+		p.awaitPage(page, also)
+		if got := p.do(page, "found"); got != `"also"` {
+			t.Errorf("%s: the first script has found %s", name, got)
+		}
+		p.do(page, "localStorage.setItem('token', 'new')")
+		now, _, err := s.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := storedIn(t, now, also); got["token"] != "new" || got["kept"] != "yes" {
+			t.Errorf("%s: what is saved is %v, want the new token", name, got)
+		}
+		s.End(t.Context())
+		for len(fetched) > 0 {
+			<-fetched
+		}
+	}
 }
 
 // The storage of an origin is complete when the page is shown, however large it is.

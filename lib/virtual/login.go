@@ -22,9 +22,14 @@ import (
 // shows a blank document of the origin, whose storage a script fills. So a
 // session pays for the origins that it visits, and no page sees a storage that
 // is not complete.
+//
+// Two kinds of documents are requested where nothing can hold them up. Chromium
+// requests the one of a page that is opened with its URL before anybody can attach
+// to the page: all origins are filled before. And a page can have others prefetched
+// or prerendered: see isDue.
 
 const (
-	restoreTimeout = time.Minute     // to fill the storage of the origins that are needed
+	restoreTimeout = 5 * time.Minute // to fill the storage of the origins that are needed
 	saveTimeout    = 5 * time.Minute // to read the storage of all origins
 )
 
@@ -37,8 +42,17 @@ type StateStatus struct {
 // stored is the storage of an origin of the session's state.
 type stored struct {
 	origin states.Origin
+	bare   bool // the state has no cookie for it
 	begun  bool
 	done   chan struct{} // closed when it has been filled
+}
+
+// isDue reports whether the storage has to be filled before a document of another
+// origin is shown, because that may have a document of this one prefetched, and
+// show it without another request. Chrome prefetches from the same site, and from
+// others if there is no cookie for the document's host (seen in Chromium 156).
+func (o *stored) isDue(origin string) bool {
+	return o.bare || storage.SiteOf(o.origin.Origin) == storage.SiteOf(origin)
 }
 
 // Restore gives a new session, which no client has used, the cookies of a state,
@@ -59,12 +73,12 @@ func (s *Session) Restore(ctx context.Context, name string, state *states.State)
 	}
 	for _, o := range state.Origins {
 		s.startedWith = append(s.startedWith, o.Origin)
-		s.unfilled[o.Origin] = &stored{origin: o, done: make(chan struct{})}
+		s.unfilled[o.Origin] = &stored{origin: o, bare: !state.HasCookieFor(o.Origin), done: make(chan struct{})}
 	}
 	for id, own := range s.ownSessions {
 		if t := b.targets[id]; t != nil && s.isGatedLocked(t) {
 			gated.Add(1)
-			s.link.Begin(own, "Fetch.enable", s.gateLocked(), func(json.RawMessage, error) { gated.Done() })
+			s.link.Begin(own, "Fetch.enable", gate, func(json.RawMessage, error) { gated.Done() })
 		}
 	}
 	b.mu.Unlock()
@@ -86,38 +100,37 @@ func (s *Session) isGatedLocked(t *target) bool {
 	return len(s.unfilled) > 0 && t.typ == "page" && t.context == s.base
 }
 
-// gateLocked returns the parameters of Fetch.enable that hold up the documents
-// of the origins whose storage has not been filled.
-func (s *Session) gateLocked() any {
-	patterns := []map[string]string{}
-	for origin := range s.unfilled {
-		patterns = append(patterns, map[string]string{"urlPattern": origin + "/*", "resourceType": "Document"})
-	}
-	return map[string]any{"patterns": patterns}
-}
+// gate are the parameters of Fetch.enable that hold up documents.
+var gate = map[string]any{"patterns": []map[string]string{{"urlPattern": "http*", "resourceType": "Document"}}}
 
-// documentRequested fills the storage of the origin of a document that is held
-// up, and lets it go on.
+// documentRequested fills the storage of the origins that a document which is held
+// up may show, and lets it go on.
 func (s *Session) documentRequested(session string, params json.RawMessage) {
 	proceed := func() {
 		s.link.Send(session, "Fetch.continueRequest",
 			map[string]string{"requestId": jsonrpc.GetString(params, "requestId")})
 	}
+	origin := storage.OriginOf(jsonrpc.GetString(params, "request", "url"))
+	var due []*stored
 	s.browser.mu.Lock()
-	o := s.unfilled[storage.OriginOf(jsonrpc.GetString(params, "request", "url"))]
+	for _, o := range s.unfilled {
+		if o.isDue(origin) {
+			due = append(due, o)
+		}
+	}
 	s.browser.mu.Unlock()
-	if o == nil {
+	if len(due) == 0 {
 		proceed()
 		return
 	}
 	s.work.Go(func() {
-		s.fill([]*stored{o})
+		s.fill(due)
 		proceed()
 	})
 }
 
-// fillAll fills the storage of all origins, before a client answers requests
-// itself: its documents would not be held up.
+// fillAll fills the storage of all origins, before documents are requested that
+// would not be held up.
 func (s *Session) fillAll() {
 	s.browser.mu.Lock()
 	all := slices.Collect(maps.Values(s.unfilled))
@@ -125,8 +138,18 @@ func (s *Session) fillAll() {
 	s.fill(all)
 }
 
+// fillFor fills the storage of all origins before a page is opened with a URL.
+func (s *Session) fillFor(url string) {
+	if !(Tab{URL: url}).isBlank() {
+		s.fillAll()
+	}
+}
+
 // fill fills the storage of origins, each once.
 func (s *Session) fill(all []*stored) {
+	if len(all) == 0 {
+		return
+	}
 	var own []*stored
 	s.browser.mu.Lock()
 	for _, o := range all {
@@ -171,13 +194,12 @@ func (s *Session) filled(o *stored, why string, err error) {
 	}
 	delete(s.unfilled, o.origin.Origin)
 	close(o.done)
+	if len(s.unfilled) > 0 {
+		return
+	}
 	for id, session := range s.ownSessions {
-		switch t := b.targets[id]; {
-		case t == nil || t.typ != "page" || t.context != s.base:
-		case len(s.unfilled) == 0:
+		if t := b.targets[id]; t != nil && t.typ == "page" && t.context == s.base {
 			s.link.Send(session, "Fetch.disable", nil)
-		default:
-			s.link.Send(session, "Fetch.enable", s.gateLocked())
 		}
 	}
 }
@@ -323,38 +345,33 @@ func (s *Session) originsToSave(ctx context.Context) (untouched []states.Origin,
 	b.mu.Lock()
 	pages := slices.Collect(maps.Values(s.ownSessions))
 	b.mu.Unlock()
-	frames := map[string]bool{}
+	shown := map[string]bool{}
 	for _, page := range pages {
 		bounded, cancel := context.WithTimeout(ctx, findFrameTimeout) // a page may be hung
 		tree, err := s.link.Call(bounded, page, "Page.getFrameTree", nil)
 		cancel()
 		if err == nil {
-			storage.AddOrigins(frames, jsonrpc.Get(tree, "frameTree"))
+			storage.AddOrigins(shown, jsonrpc.Get(tree, "frameTree"))
 		}
 	}
 	b.mu.Lock()
-	origins = s.visits.Latest()
-	for _, o := range s.startedWith {
-		frames[o] = true
+	for _, origin := range s.visits.Latest() {
+		shown[origin] = true
 	}
-	var waits []*stored
+	var filling []*stored
 	for origin, o := range s.unfilled {
-		if o.begun {
-			waits = append(waits, o)
+		if o.begun || shown[origin] { // a page may have been shown that was not held up
+			filling = append(filling, o)
 		} else {
 			untouched = append(untouched, o.origin)
-			delete(frames, origin)
-			origins = slices.DeleteFunc(origins, func(v string) bool { return v == origin })
+		}
+	}
+	for _, o := range s.startedWith {
+		if s.unfilled[o] == nil {
+			shown[o] = true
 		}
 	}
 	b.mu.Unlock()
-	for _, o := range waits {
-		<-o.done
-	}
-	for origin := range frames {
-		if !slices.Contains(origins, origin) {
-			origins = append(origins, origin)
-		}
-	}
-	return untouched, origins
+	s.fill(filling)
+	return untouched, slices.Collect(maps.Keys(shown))
 }

@@ -261,6 +261,7 @@ func (s *Session) adopt(ctx context.Context) error {
 
 // NewPage opens a page in the base context and returns its target ID.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
+	s.fillFor(url)
 	got, err := s.link.Call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
 	if err != nil {
 		return "", fmt.Errorf("cannot open a page: %w", err)
@@ -657,7 +658,7 @@ func (s *Session) prepareLocked(t *target) {
 				}
 			}
 			if gated {
-				s.link.Begin(own, "Fetch.enable", s.gateLocked(), next)
+				s.link.Begin(own, "Fetch.enable", gate, next)
 			}
 			b.mu.Unlock()
 			if !gated {

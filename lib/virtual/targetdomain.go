@@ -145,6 +145,9 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d pages, the maximum", maxPages))
 		return
 	}
+	if jsonrpc.GetString(c.Params, "browserContextId") == s.base {
+		s.fillFor(jsonrpc.GetString(c.Params, "url"))
+	}
 	k.calls.Begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
 		b.mu.Lock()
 		s.opening--
