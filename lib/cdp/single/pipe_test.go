@@ -170,8 +170,8 @@ func TestPipeLongAnswer(t *testing.T) {
 		c.command(fmt.Appendf(nil, `{"id":1,"method":"Fake.long","params":{"length":%d}}`, length))
 		other.command([]byte(`{"id":2,"method":"Fake.echo"}`))
 		var end *websocket.CloseError
-		if _, err := c.Next(); !errors.As(err, &end) || end.Code != websocket.TooBig {
-			t.Errorf("of %d bytes: %v", length, err)
+		if m, err := c.Next(); !errors.As(err, &end) || end.Code != websocket.TooBig {
+			t.Errorf("of %d bytes: %v, %.200s, of %d", length, err, m, len(m))
 		}
 		if got := p.next(other); got != `{"id":2,"result":{}}` {
 			t.Errorf("the other client: %s", got)
