@@ -54,7 +54,9 @@ var params = []param{
 	{"Page.printToPDF", "paperWidth", inRange(0.01, 1e6)},
 	{"Page.printToPDF", "paperHeight", inRange(0.01, 1e6)},
 	{"Browser.setWindowBounds", "bounds.windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
-	{"Target.createTarget", "windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
+	{"Browser.setWindowBounds", "bounds", checkSize},
+	{"Browser.setContentsSize", "", checkSize},
+	{"Target.createTarget", "", checkSize},
 	{"Input.synthesizeTapGesture", "tapCount", inRange(0, 100)}, // it queues all of them at once
 	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
 	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},

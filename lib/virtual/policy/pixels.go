@@ -21,6 +21,11 @@ const maxSide = 100_000
 // The size of a page that does not emulate one: that of most screens.
 const screenWidth, screenHeight = 1920, 1080
 
+// checkSize checks the size of a window.
+func checkSize(params json.RawMessage, _ []string) error {
+	return checkArea(number(params, "width"), number(params, "height"))
+}
+
 // checkMetrics checks the size of a page, which is that of its pictures.
 func checkMetrics(params json.RawMessage, _ []string) error {
 	scale := max(EmulatedScale(params), 1)
@@ -47,8 +52,8 @@ func checkArea(width, height float64) error {
 	if max(width, height) <= maxSide && width*height <= maxPixels { // not if one is NaN
 		return nil
 	}
-	return fmt.Errorf("a picture has at most %d megapixels, and %d pixels a side, in a shared browser: "+
-		"take a smaller one, or parts of it", maxPixels>>20, maxSide)
+	return fmt.Errorf("a picture or a window has at most %d megapixels, and %d pixels a side, in a shared browser",
+		maxPixels>>20, maxSide)
 }
 
 // number returns a member of an object that is a number, 0 if there is none. It is
