@@ -92,7 +92,8 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 	context.AfterFunc(ctx, func() { page.Close(websocket.Normal, "") }) // if the dialog waits
 	// It is asked again until the page is loaded.
 	for answer := ""; answer != "asked"; {
-		if err := page.Write([]byte(`{"id":1,"method":"Runtime.evaluate","params":{"expression":"begin()"}}`)); err != nil {
+		err := page.Write([]byte(`{"id":1,"method":"Runtime.evaluate","params":{"expression":"begin()"}}`))
+		if err != nil {
 			t.Fatal(err)
 		}
 		m, err := page.Next()

@@ -50,7 +50,7 @@ func TestDownloadDirectories(t *testing.T) {
 		{local, "allowAndName", own + "/new/er", own + "/new/er", ""},
 		{local, "allow", root + "/a/../b", root + "/b", ""},
 		{local, "allow", own + "/allowed/a", root + "/a", ""},
-		{local, "allow", foreign, "", "belongs to another user; name a directory of your own, or one that --download-root"},
+		{local, "allow", foreign, "", "belongs to another user; name a directory of your own, or one that --"},
 		{local, "allow", filepath.Join(foreign, "new"), "", "belongs to another user"},
 		{local, "allow", root + "/out", "", "belongs to another user"},
 		{local, "allow", root + "/../" + filepath.Base(foreign), "", "belongs to another user"},

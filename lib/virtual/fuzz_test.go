@@ -130,7 +130,8 @@ func fuzzSite(t *testing.T) string {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, `<title>fuzz</title><style>@keyframes k { to { left: 9px } } p { animation: k 9s; font: 9px a }</style>
+		fmt.Fprint(w, `<title>fuzz</title>
+			<style>@keyframes k { to { left: 9px } } p { animation: k 9s; font: 9px a }</style>
 			<p id=p>text <a href=/other>link</a></p><input value=v><input type=file><textarea>t</textarea>
 			<select><option>o</select><canvas></canvas><video></video><iframe srcdoc="<p>frame"></iframe><form></form>
 			<div style="height: 3000px"></div><script>

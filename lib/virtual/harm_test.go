@@ -107,7 +107,8 @@ func TestScreenshotKeepsEmulation(t *testing.T) {
 		map[string]any{"width": 300, "height": 200, "deviceScaleFactor": 2, "mobile": false})
 	for _, params := range []map[string]any{nil, {"captureBeyondViewport": true},
 		{"clip": map[string]any{"x": 0, "y": 0, "width": 100, "height": 100, "scale": 0.5}},
-		{"captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": 100, "height": 400, "scale": 1}},
+		{"captureBeyondViewport": true,
+			"clip": map[string]any{"x": 0, "y": 0, "width": 100, "height": 400, "scale": 1}},
 	} {
 		other.must(own, "Page.captureScreenshot", params)
 		got := p.must(page, "Runtime.evaluate", map[string]any{

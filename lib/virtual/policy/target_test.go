@@ -26,7 +26,8 @@ func TestCheckTarget(t *testing.T) {
 			t.Errorf("%s on a %s, crashed %v: %v", test.method, test.typ, test.crashed, err)
 		}
 	}
-	large := Command{Method: "Page.captureScreenshot", Params: []byte(`{"clip":{"width":5000,"height":5000,"scale":1}}`)}
+	large := Command{Method: "Page.captureScreenshot",
+		Params: []byte(`{"clip":{"width":5000,"height":5000,"scale":1}}`)}
 	for scale, ok := range map[float64]bool{0: true, 1: true, 1.5: true, 2: false} {
 		err := CheckTarget(large, func() Target { return Target{Type: "page", Scale: scale} })
 		if (err == nil) != ok {
