@@ -57,6 +57,7 @@ type Browser struct {
 	contexts map[string]*Session
 	sessions map[*Session]bool
 	disowned map[string]bool // IDs of pages that are not their clients'
+	later    []postponed     // see hidden.go
 	gone     []*target       // the latest that were destroyed, for downloads that they began
 	created  int             // number of targets so far
 	over     bool
@@ -266,6 +267,12 @@ func (b *Browser) event(method, session string, params json.RawMessage) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.postponeLocked(method, params) {
+		b.eventLocked(method, params)
+	}
+}
+
+func (b *Browser) eventLocked(method string, params json.RawMessage) {
 	switch method {
 	case "Target.targetCreated", "Target.targetInfoChanged":
 		b.updateTargetLocked(jsonrpc.Get(params, "targetInfo"))

@@ -228,63 +228,6 @@ func (s *Session) bind(ctx context.Context, cancel context.CancelFunc) context.C
 	}
 }
 
-// hidden is a page of the session's context that no client sees, on a connection
-// with which it ends.
-type hidden struct {
-	*storage.Page
-	session *Session
-	link    *link
-}
-
-func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
-	h := &hidden{}
-	opened := make(chan struct{})
-	l, err := s.browser.dial(ctx, func(method, session string, params json.RawMessage) {
-		<-opened // at once: l is only about to be stored
-		storage.Answer(h.link, method, session, params)
-	})
-	h.link = l
-	close(opened)
-	if err != nil {
-		return nil, err
-	}
-	h.session = s
-	if h.Page, err = storage.OpenPage(ctx, l, s.base); err != nil {
-		l.close()
-		return nil, err
-	}
-	s.disown(ctx, h.Target())
-	return h, nil
-}
-
-// close closes the page. In Chromium it ends with its connection; a
-// chrome-headless-shell leaves it open.
-func (h *hidden) close() {
-	if h != nil {
-		h.session.link.Send("", "Target.closeTarget", map[string]string{"targetId": h.Target()})
-		h.link.close()
-	}
-}
-
-// disown takes a page from the session that is not its clients': in a
-// chrome-headless-shell a hidden target is a page as any other (seen in 156). What
-// holds up the session's documents would hold up those of this page for ever.
-func (s *Session) disown(ctx context.Context, id string) {
-	b := s.browser
-	b.mu.Lock()
-	b.disowned[id] = true
-	own := s.ownSessions[id]
-	if t := b.targets[id]; t != nil {
-		t.blockers = nil
-		b.unblockLocked(t, nil)
-		b.removeLocked(t)
-	}
-	b.mu.Unlock()
-	if own != "" {
-		s.link.Call(ctx, "", "Target.detachFromTarget", map[string]string{"sessionId": own})
-	}
-}
-
 // State returns the cookies and the storage of the session's base context, and
 // what could not be read. The storage is that of the origins that the session
 // has visited or started with.

@@ -96,6 +96,8 @@ type Session struct {
 	startedWith      []string           // the origins of its state
 	unfilled         map[string]*stored // of the state's origins, until they are needed
 	visits           storage.Visits
+	hiding           int           // hidden pages that are being opened
+	hidden           chan struct{} // closed when there are none
 	over             bool
 }
 
@@ -220,7 +222,7 @@ func (s *Session) begin(ctx context.Context) error {
 // newReadyPage opens a blank page and waits until it has been set up.
 func (s *Session) newReadyPage(ctx context.Context) (page string, err error) {
 	if page, err = s.NewPage(ctx, "about:blank"); err == nil {
-		err = s.browser.sync(ctx)
+		err = s.sync(ctx)
 	}
 	if err == nil {
 		err = s.awaitReady(ctx, page)
@@ -304,7 +306,7 @@ func (s *Session) Has(ctx context.Context, target string) bool {
 		if t != nil || synced {
 			return t != nil && t.session == s
 		}
-		if s.browser.sync(ctx) != nil { // the event of the watcher may still be on its way
+		if s.sync(ctx) != nil { // the event of the watcher may still be on its way
 			return false
 		}
 	}

@@ -97,7 +97,8 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 		work.Go(func() {
 			page, err := s.inWorld(ctx, session, "("+tabScript+")()")
 			if err != nil {
-				b.log.Warn("a tab is saved without its sessionStorage", "of", storage.OriginOf(tabs[i].URL), "error", err)
+				b.log.Warn("a tab is saved without its sessionStorage",
+					"of", storage.OriginOf(tabs[i].URL), "error", err)
 			}
 			tabs[i].Page = page
 		})
@@ -195,13 +196,14 @@ func (s *Session) reload(page string, tab Tab) {
 func (s *Session) frameNavigated(session string, params json.RawMessage) {
 	frame := jsonrpc.Get(params, "frame")
 	url := jsonrpc.GetString(frame, "url")
-	if jsonrpc.Get(frame, "parentId") != nil || jsonrpc.Get(frame, "unreachableUrl") != nil || (Tab{URL: url}).isBlank() {
+	if jsonrpc.Get(frame, "parentId") != nil || jsonrpc.Get(frame, "unreachableUrl") != nil ||
+		(Tab{URL: url}).isBlank() {
 		return
 	}
 	s.work.Go(func() {
 		ctx, cancel := s.lasting(readyTimeout)
 		defer cancel()
-		s.browser.sync(ctx) // so that the target has the address of the document
+		s.sync(ctx) // so that the target has the address of the document
 		// The script runs with the document's first one, which may be later; or now.
 		s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
 		s.restored(session)

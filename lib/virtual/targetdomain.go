@@ -173,7 +173,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 // target.
 func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
 	b := k.session.browser
-	if b.sync(ctx) != nil {
+	if k.session.sync(ctx) != nil {
 		return
 	}
 	attached := make(chan struct{})
@@ -272,7 +272,7 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	on := string(jsonrpc.Get(c.Params, "discover")) == "true"
 	ctx, cancel := k.bounded()
 	defer cancel()
-	k.session.browser.sync(ctx)
+	k.session.sync(ctx)
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -333,7 +333,7 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	ctx, cancel := k.bounded()
 	defer cancel()
 	b := k.session.browser
-	b.sync(ctx)
+	k.session.sync(ctx)
 	var attached sync.WaitGroup
 	b.mu.Lock()
 	if r.auto, r.wait = nil, wait; on {

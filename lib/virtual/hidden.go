@@ -1,0 +1,152 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/storage"
+)
+
+// hidden is a page of the session's context that no client sees, on a connection
+// with which it ends.
+type hidden struct {
+	*storage.Page
+	session *Session
+	link    *link
+}
+
+func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
+	h := &hidden{}
+	opened := make(chan struct{})
+	l, err := s.browser.dial(ctx, func(method, session string, params json.RawMessage) {
+		<-opened // at once: l is only about to be stored
+		storage.Answer(h.link, method, session, params)
+	})
+	h.link = l
+	close(opened)
+	if err != nil {
+		return nil, err
+	}
+	h.session = s
+	s.hide()
+	h.Page, err = storage.OpenPage(ctx, l, s.base)
+	s.browser.sync(ctx) // so that its events have come
+	own := s.disown(h.Page)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	if own != "" {
+		s.link.Call(ctx, "", "Target.detachFromTarget", map[string]string{"sessionId": own})
+	}
+	return h, nil
+}
+
+// close closes the page. In Chromium it ends with its connection; a
+// chrome-headless-shell leaves it open.
+func (h *hidden) close() {
+	if h != nil {
+		h.session.link.Send("", "Target.closeTarget", map[string]string{"targetId": h.Target()})
+		h.link.close()
+	}
+}
+
+// postponed is an event of the watcher about a new target.
+type postponed struct {
+	method, id string
+	params     json.RawMessage
+}
+
+// hide begins the opening of a hidden page, which disown ends. In a
+// chrome-headless-shell it is a page as any other (seen in 156), with a tab. Nobody
+// knows its ID before its events come: until then, those of the session's new pages
+// are postponed.
+func (s *Session) hide() {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	if s.hiding++; s.hiding == 1 {
+		s.hidden = make(chan struct{})
+	}
+}
+
+// postponeLocked reports whether an event of the watcher is handled later.
+func (b *Browser) postponeLocked(method string, params json.RawMessage) bool {
+	info := jsonrpc.Get(params, "targetInfo")
+	id := jsonrpc.GetString(info, "targetId")
+	if info == nil {
+		id = jsonrpc.GetString(params, "targetId")
+	}
+	if !slices.ContainsFunc(b.later, func(e postponed) bool { return e.id == id }) {
+		s := b.contexts[jsonrpc.GetString(info, "browserContextId")]
+		typ := jsonrpc.GetString(info, "type")
+		if b.tabsAreMarked || s == nil || s.hiding == 0 || b.targets[id] != nil || typ != "page" && typ != "tab" {
+			return false
+		}
+	}
+	b.later = append(b.later, postponed{method, id, params})
+	return true
+}
+
+// disown ends the opening of a hidden page, nil if it has failed. The page and its
+// tab are not the clients'. It returns the session's own CDP session with it, if
+// any.
+func (s *Session) disown(page *storage.Page) (own string) {
+	b := s.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if page != nil {
+		id := page.Target()
+		b.disowned[id] = true
+		tab := ""
+		for _, e := range b.later {
+			if e.id == id {
+				if tab != "" { // which is created just before
+					b.disowned[tab] = true
+				}
+				break
+			}
+			if e.method == "Target.targetCreated" && jsonrpc.GetString(e.params, "targetInfo", "type") == "tab" {
+				tab = e.id
+			}
+		}
+		own = s.ownSessions[id]
+		if t := b.targets[id]; t != nil { // its events have come before
+			t.blockers = nil
+			b.unblockLocked(t, nil)
+			b.removeLocked(t)
+		}
+	}
+	if s.hiding--; s.hiding > 0 {
+		return own
+	}
+	close(s.hidden)
+	later := b.later
+	b.later = nil
+	for _, e := range later {
+		if !b.postponeLocked(e.method, e.params) { // it may be of another session
+			b.eventLocked(e.method, e.params)
+		}
+	}
+	return own
+}
+
+// sync returns when all events that Chrome has sent so far have been handled.
+func (s *Session) sync(ctx context.Context) error {
+	if err := s.browser.sync(ctx); err != nil {
+		return err
+	}
+	s.browser.mu.Lock()
+	hidden, hiding := s.hidden, s.hiding > 0
+	s.browser.mu.Unlock()
+	if !hiding {
+		return nil
+	}
+	select {
+	case <-hidden:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
