@@ -278,9 +278,24 @@ func boundSmall(m *websocket.Message) error {
 	return m.Bound(policy.MaxSmall)
 }
 
+// deliver sends a message of Chrome that is neither inspected nor an answer to us to
+// the client, if that needs no waiting: it saves a switch to another goroutine.
+func (k *Client) deliver(message []byte) bool {
+	id, isAnswer := wire.IDOf(message)
+	if isAnswer && id < 0 || !isAnswer && isInspected(message) || !k.toClient.TryWrite(message) {
+		return false
+	}
+	k.session.browser.noteActivity()
+	if isAnswer && k.unanswered.drop(id) {
+		k.session.Touch()
+	}
+	return true
+}
+
 // fromChrome relays Chrome's messages. Answers and events of pages pass
 // unchanged; events about targets are inspected.
 func (k *Client) fromChrome() error {
+	k.up.Direct(k.deliver)
 	for {
 		m, err := k.up.Next()
 		if err != nil {

@@ -30,6 +30,8 @@ type Conn interface {
 	// Write sends a message of a client of which policy.Parse has read the command.
 	// It may wait until earlier ones are sent.
 	Write(c policy.Command, message []byte) error
+	// Direct may have messages delivered as they come; see single.Client.
+	Direct(deliver func(message []byte) bool)
 	// Done is closed when the connection has ended although Next has not been called
 	// for all messages.
 	Done() <-chan struct{}
@@ -64,6 +66,7 @@ func (s *socket) Next() (Message, error) {
 	return arriving{m}, nil
 }
 
+func (s *socket) Direct(func([]byte) bool)                     {} // they are relayed while they arrive
 func (s *socket) Put(message []byte)                           { s.out.Put(message) }
 func (s *socket) Write(_ policy.Command, message []byte) error { return s.out.Write(message) }
 func (s *socket) Done() <-chan struct{}                        { return s.closed }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -62,6 +63,7 @@ type Conn struct {
 	writing  chan struct{}          // holds one element while a message is written
 	pong     atomic.Pointer[[]byte] // a frame that the next writer must send
 	deadline time.Time              // of writes; guarded by writing
+	now      syscall.RawConn        // of tryWrite; guarded by writing
 
 	received, sent atomic.Int64
 

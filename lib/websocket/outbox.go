@@ -97,6 +97,18 @@ func (o *Outbox) Write(message []byte) error {
 	return o.fail(o.conn.Write(message))
 }
 
+// TryWrite sends a short message if that needs no waiting, and else returns false.
+func (o *Outbox) TryWrite(message []byte) bool {
+	if !o.writing.TryLock() {
+		return false
+	}
+	defer o.writing.Unlock()
+	o.mu.Lock()
+	ready := o.failed == nil && len(o.queue) == 0
+	o.mu.Unlock()
+	return ready && o.conn.tryWrite(message)
+}
+
 // Relay sends a message that is still being received, after the queued ones.
 func (o *Outbox) Relay(m *Message) error {
 	o.writing.Lock()

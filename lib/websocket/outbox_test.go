@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -76,5 +77,51 @@ func TestOutboxIsBounded(t *testing.T) {
 	<-gone
 	if err := o.Write(message); !errors.Is(err, errStalled) {
 		t.Errorf("a closed outbox: %v", err)
+	}
+}
+
+// What is sent without waiting keeps its place among all else, also when the peer
+// reads late and a message is sent in two parts.
+func TestOutboxTries(t *testing.T) {
+	raw, theirs := pair(t)
+	c, peer := newConn(raw, false, nil), newConn(theirs, true, nil)
+	o, done := NewOutbox(c), make(chan struct{})
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		o.Run(done)
+	}()
+	defer func() {
+		c.Close(Normal, "")
+		close(done)
+		<-ran
+	}()
+	const n = 3000
+	tried := 0
+	go func() {
+		for i := range n {
+			m := fmt.Appendf(nil, "%d %s", i, long(i%5000))
+			switch {
+			case i%7 == 0:
+				o.Put(m)
+			case o.TryWrite(m):
+				tried++
+			default:
+				o.Write(m)
+			}
+		}
+	}()
+	for i := range n {
+		m, err := peer.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := m.Bytes()
+		if want := fmt.Sprintf("%d %s", i, long(i%5000)); err != nil || string(b) != want {
+			t.Fatalf("message %d is %.20q, of %d bytes (%v)", i, b, len(b), err)
+		}
+	}
+	if tried == 0 {
+		t.Error("nothing was sent without waiting")
 	}
 }

@@ -103,6 +103,15 @@ func (c *Client) leaveLocked() {
 	}
 }
 
+// Direct has Chrome's messages handed to deliver as they come, unless earlier ones are
+// still with Next. If deliver returns false, Next returns the message. One goroutine
+// calls deliver, which must not wait. To be called before Next.
+func (c *Client) Direct(deliver func(message []byte) bool) {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.queue.direct = deliver
+}
+
 // Next waits for Chrome's next message. At the end of the connection it returns a
 // *websocket.CloseError. One goroutine at a time calls it.
 func (c *Client) Next() ([]byte, error) { return c.queue.next() }

@@ -17,8 +17,10 @@ const notReading = "it does not read its messages"
 type queue struct {
 	mu       sync.Mutex
 	messages [][]byte
-	unread   int // bytes, including the message that was returned last
-	last     int // bytes of that
+	direct   func(message []byte) bool // see Client.Direct; nil: none
+	idle     bool                      // next waits: nothing is left to do with earlier messages
+	unread   int                       // bytes, including the message that was returned last
+	last     int                       // bytes of that
 	end      *websocket.CloseError
 
 	wake    chan struct{} // of one element: there are messages, or it is over
@@ -36,6 +38,7 @@ func (q *queue) put(message []byte) {
 	defer q.mu.Unlock()
 	switch {
 	case q.end != nil:
+	case q.idle && len(q.messages) == 0 && q.direct != nil && q.direct(message):
 	case q.unread > 0 && q.unread+len(message) > maxUnread:
 		q.stopLocked(websocket.PolicyViolation, notReading)
 	default:
@@ -96,11 +99,12 @@ func (q *queue) next() ([]byte, error) {
 			if q.messages = q.messages[1:]; len(q.messages) == 0 {
 				q.messages = nil
 			}
-			q.last = len(m)
+			q.last, q.idle = len(m), false
 			q.mu.Unlock()
 			return m, nil
 		}
 		end := q.end
+		q.idle = true
 		q.mu.Unlock()
 		if end != nil {
 			return nil, end

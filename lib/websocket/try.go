@@ -1,0 +1,61 @@
+package websocket
+
+import "syscall"
+
+// maxTry bounds the messages that are sent at once or not at all, in bytes.
+const maxTry = 16 << 10
+
+// tryWrite sends a short message if the kernel takes it at once. It returns false if
+// nothing was sent.
+func (c *Conn) tryWrite(message []byte) bool {
+	if len(message) > maxTry || c.client {
+		return false
+	}
+	select {
+	case c.writing <- struct{}{}:
+	default:
+		return false
+	}
+	if c.failure() != nil {
+		<-c.writing
+		return false
+	}
+	c.renewDeadline()
+	buf := blocks.Get().(*block)
+	defer blocks.Put(buf)
+	out := append(appendHead(buf[:0], c.newHead(true, opText, int64(len(message)))), message...)
+	n := c.writeNow(out)
+	if n <= 0 {
+		c.unlock()
+		return false
+	}
+	c.sent.Add(int64(n))
+	if n == len(out) {
+		c.unlock()
+		return true
+	}
+	rest := append([]byte(nil), out[n:]...)
+	go func() { // an error ends the connection
+		c.send(rest)
+		c.unlock()
+	}()
+	return true
+}
+
+// writeNow writes as much as the kernel takes at once; 0: nothing.
+func (c *Conn) writeNow(b []byte) (n int) {
+	if c.now == nil {
+		conn, ok := c.raw.(syscall.Conn)
+		if !ok {
+			return 0
+		}
+		var err error
+		if c.now, err = conn.SyscallConn(); err != nil {
+			return 0
+		}
+	}
+	if c.now.Write(func(fd uintptr) bool { n = writeOnce(fd, b); return true }) != nil {
+		return 0
+	}
+	return max(n, 0)
+}

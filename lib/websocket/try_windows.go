@@ -1,0 +1,3 @@
+package websocket
+
+func writeOnce(uintptr, []byte) int { return 0 }
