@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -97,7 +98,7 @@ func TestOutboxTries(t *testing.T) {
 		<-ran
 	}()
 	const n = 3000
-	tried := 0
+	var tried atomic.Int32
 	go func() {
 		for i := range n {
 			m := fmt.Appendf(nil, "%d %s", i, long(i%5000))
@@ -105,7 +106,7 @@ func TestOutboxTries(t *testing.T) {
 			case i%7 == 0:
 				o.Put(m)
 			case o.TryWrite(m):
-				tried++
+				tried.Add(1)
 			default:
 				o.Write(m)
 			}
@@ -121,7 +122,7 @@ func TestOutboxTries(t *testing.T) {
 			t.Fatalf("message %d is %.20q, of %d bytes (%v)", i, b, len(b), err)
 		}
 	}
-	if tried == 0 {
+	if tried.Load() == 0 {
 		t.Error("nothing was sent without waiting")
 	}
 }
