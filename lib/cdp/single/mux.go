@@ -27,6 +27,9 @@ type Mux struct {
 	done  chan struct{} // closed when it has ended
 	work  sync.WaitGroup
 
+	unread atomic.Int64 // bytes that wait for clients
+	most   int64        // that may wait
+
 	mu       sync.Mutex
 	sessions map[string]*Client // by CDP session: their own, and those below it
 	over     bool               // no client is added any more
@@ -35,7 +38,8 @@ type Mux struct {
 
 // newMux serves a connection until it ends, or until Close.
 func newMux(to transport) *Mux {
-	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{}}
+	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{},
+		most: maxAllUnread}
 	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
 	m.work.Go(func() { m.out.run(m.done) })
 	m.work.Go(m.read)
@@ -137,6 +141,7 @@ func (m *Mux) route(message []byte, cut bool) {
 		c.noteLocked(session, message)
 	}
 	m.mu.Unlock()
+	defer m.boundUnread()
 	switch {
 	case c == nil:
 	case cut:
@@ -145,6 +150,24 @@ func (m *Mux) route(message []byte, cut bool) {
 		c.queue.put(withoutSession(message, at))
 	default:
 		c.queue.put(message)
+	}
+}
+
+// boundUnread disconnects the client with the most to read if all have too much.
+func (m *Mux) boundUnread() {
+	if m.unread.Load() <= m.most {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var most *Client
+	for _, c := range m.sessions {
+		if most == nil || c.queue.size() > most.queue.size() {
+			most = c
+		}
+	}
+	if most != nil {
+		most.queue.stop(websocket.PolicyViolation, notReading)
 	}
 }
 

@@ -161,6 +161,43 @@ func TestPipeUnread(t *testing.T) {
 	}
 }
 
+// All clients together have a bound, too, at which the one with the most to read goes.
+func TestPipeUnreadByAll(t *testing.T) {
+	t.Parallel()
+	m := &Mux{sessions: map[string]*Client{}, most: 250_000}
+	client := func(name string, sizes ...int) *Client {
+		c := &Client{mux: m, session: name, queue: newQueue(&m.unread)}
+		m.sessions[name] = c
+		for _, n := range sizes {
+			m.route(fmt.Appendf(nil, `{"id":1,"x":"%s","sessionId":%q}`, make([]byte, n), name), false)
+		}
+		return c
+	}
+	const part = 40_000
+	all := []*Client{client("0", part), client("1", part), client("2", part+1, 1000), client("3", part),
+		client("4", part), client("5", part), client("6", part)}
+	for i, c := range all {
+		select {
+		case <-c.Done():
+			if i != 2 {
+				t.Errorf("client %d is disconnected", i)
+			}
+		default:
+			if i == 2 {
+				t.Error("the client with the most to read is connected")
+			}
+		}
+	}
+	all[0].Next()
+	all[0].queue.stop(websocket.Normal, "")
+	for _, c := range all[1:] {
+		c.queue.stop(websocket.Normal, "")
+	}
+	if n := m.unread.Load(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
 // A message that is too long ends its client, and no other.
 func TestPipeLongAnswer(t *testing.T) {
 	t.Parallel()
@@ -209,7 +246,7 @@ func FuzzPipeCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		to := &recorder{}
 		m := &Mux{to: to, out: newSender(to), sessions: map[string]*Client{}}
-		c := &Client{mux: m, session: "OWN", queue: newQueue(), below: map[string]string{"BELOW": "OWN"}}
+		c := &Client{mux: m, session: "OWN", queue: newQueue(&m.unread), below: map[string]string{"BELOW": "OWN"}}
 		c.command(bytes.Clone(b))
 		if len(to.sent) == 0 {
 			return

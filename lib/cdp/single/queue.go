@@ -2,6 +2,7 @@ package single
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"btools/lib/websocket"
 )
@@ -9,6 +10,10 @@ import (
 // maxUnread bounds the bytes that wait for a client. A client that has more is
 // disconnected: nobody waits for it. A single message may be longer.
 const maxUnread = 64 << 20
+
+// maxAllUnread bounds the bytes that wait for all clients. If there are more, the
+// client with the most is disconnected.
+const maxAllUnread = 256 << 20
 
 // notReading is why the connection of a client is closed.
 const notReading = "it does not read its messages"
@@ -23,12 +28,13 @@ type queue struct {
 	last     int                       // bytes of that
 	end      *websocket.CloseError
 
+	all     *atomic.Int64 // the unread bytes of all queues
 	wake    chan struct{} // of one element: there are messages, or it is over
 	stopped chan struct{} // closed when what is left is not sent any more
 }
 
-func newQueue() *queue {
-	return &queue{wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+func newQueue(all *atomic.Int64) *queue {
+	return &queue{all: all, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
 // put adds a message and does not wait. A client that has too much to read is
@@ -43,9 +49,20 @@ func (q *queue) put(message []byte) {
 		q.stopLocked(websocket.PolicyViolation, notReading)
 	default:
 		q.messages = append(q.messages, message)
-		q.unread += len(message)
+		q.countLocked(len(message))
 		q.signal()
 	}
+}
+
+func (q *queue) countLocked(bytes int) {
+	q.unread += bytes
+	q.all.Add(int64(bytes))
+}
+
+func (q *queue) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.unread
 }
 
 func (q *queue) signal() {
@@ -78,7 +95,8 @@ func (q *queue) stop(code int, reason string) {
 
 func (q *queue) stopLocked(code int, reason string) {
 	q.finishLocked(code, reason)
-	q.messages = nil
+	q.messages, q.last = nil, 0
+	q.countLocked(-q.unread)
 	select {
 	case <-q.stopped:
 	default:
@@ -91,7 +109,7 @@ func (q *queue) stopLocked(code int, reason string) {
 func (q *queue) next() ([]byte, error) {
 	for {
 		q.mu.Lock()
-		q.unread -= q.last
+		q.countLocked(-q.last)
 		q.last = 0
 		if len(q.messages) > 0 {
 			m := q.messages[0]
