@@ -3,6 +3,7 @@ package virtual
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
 
 	coder "github.com/coder/websocket"
 )
@@ -72,6 +74,10 @@ func TestMessagesOfEachForm(t *testing.T) {
 	for _, message := range []string{
 		`{"id":1,"method":"\u0054arget.attachToTarget","params":` + params + `}`,
 		`{"id":1,"\u006dethod":"Target.attachToTarget","params":` + params + `}`,
+		"{\"id\":1,\"method\":\"Browser.getVersion\"}\x00{\"id\":2,\"method\":\"Target.attachToTarget\",\"params\":" +
+			params + "}",
+		"{\"id\":1,\"method\":\"Runtime.evaluate\",\"params\":{\"x\":\"\"}}\x00{\"id\":2,\"method\":" +
+			"\"Target.attachToTarget\",\"params\":" + params + "}\x00",
 		`{"id":1,"method":"target.attachToTarget","params":` + params + `}`,
 		`{"id":1,"method":"TARGET.ATTACHTOTARGET","params":` + params + `}`,
 		`{"id":1,"method":"Target.attachToTarget ","params":` + params + `}`,
@@ -144,7 +150,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 		strings.Contains(told, foreign) {
 		t.Errorf("a message in fragments: %s", told)
 	}
-	// A long one passes; a longer one than Chrome takes ends its client only.
+	// A long one passes if its method carries a script; another one ends its client only.
 	long := wire.Command("8", page, "Runtime.evaluate",
 		map[string]any{"expression": "/*" + strings.Repeat("x", 30<<20) + "*/ 'long'"})
 	if err := p.conn.Write(long); err != nil {
@@ -152,9 +158,13 @@ func TestMessagesOfEachForm(t *testing.T) {
 	}
 	for m := p.next(); string(jsonrpc.Get(m, "id")) != "8"; m = p.next() {
 	}
-	go p.conn.Write(make([]byte, 101<<20))
+	go p.conn.Write(wire.Command("9", "", "Target.getTargets", map[string]string{"x": strings.Repeat("x", 17<<20)}))
 	for {
-		if _, err := p.conn.Next(); err != nil {
+		_, err := p.conn.Next()
+		if closed := (*websocket.CloseError)(nil); errors.As(err, &closed) && closed.Code != websocket.TooBig {
+			t.Errorf("after a message that is too long: %v", err)
+		}
+		if err != nil {
 			break
 		}
 	}

@@ -123,7 +123,8 @@ func (c *Client) Done() <-chan struct{} { return c.queue.stopped }
 // Serve relays messages between a WebSocket and the browser until one of them
 // is gone. It then closes the WebSocket.
 func (c *Client) Serve(conn *websocket.Conn) {
-	conn.Stall = stall
+	conn.Stall, conn.Progress, conn.Budget = stall, stall, &c.mux.incoming
+	defer conn.Release()
 	var work sync.WaitGroup
 	work.Go(func() {
 		var err error
