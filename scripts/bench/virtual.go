@@ -15,9 +15,18 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// virtuals measures sessions of one Chrome against the same bproxy without
-// them.
+// rawChrome launches a Chrome with a port, and returns its WebSocket.
+func rawChrome() (end func(), url string) {
+	f := strings.Split(output(bin+"blaunch", "--no-input", "-f", "instance.id,instance.ws_url"), "\t")
+	return func() { output(bin+"blaunch", "stop", f[0]) }, f[1]
+}
+
+// virtuals measures sessions of one Chrome, which is driven by its pipe, against a
+// bproxy without them, and against the WebSocket of another Chrome.
 func virtuals() {
+	stop, url := rawChrome()
+	defer stop()
+	raw := openPage(url)
 	plain, plainAt := bproxy()
 	defer plain.stop()
 	shared, at := bproxy("--isolate", "--max-sessions", "200")
@@ -32,9 +41,10 @@ func virtuals() {
 	defer os.Remove(trace.Name())
 	output(bin+"bproxy", "session", "new", "traced", "--trace", trace.Name(), "--port", port(at))
 	traced := openPage(sessionURL(at, "traced"))
-	attempt("small page command", func() { pageCommands(whole, session, traced) })
+	attempt("small page command", func() { pageCommands(raw, whole, session, traced) })
 	traced.CloseNow()
-	attempt("200 messages of 4 MiB from a page", func() { pageMessages(whole, session) })
+	attempt("200 messages of 4 MiB from a page", func() { pageMessages(raw, whole, session) })
+	raw.CloseNow()
 	whole.CloseNow()
 	session.CloseNow()
 	end := func() { output(bin+"bproxy", "session", "end", "--all", "--port", port(at)) }
@@ -88,25 +98,28 @@ func (p *page) evaluate(expression string) ([]byte, float64) {
 	return p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
 }
 
-func pageCommands(plain, session, traced *page) {
-	var without, with, withTrace []float64
+func pageCommands(raw, plain, session, traced *page) {
+	var direct, without, with, withTrace []float64
 	for range 5000 { // by turns
+		_, r := raw.evaluate("1")
 		_, a := plain.evaluate("1")
 		_, b := session.evaluate("1")
 		_, c := traced.evaluate("1")
-		without, with, withTrace = append(without, a), append(with, b), append(withTrace, c)
+		direct, without = append(direct, r), append(without, a)
+		with, withTrace = append(with, b), append(withTrace, c)
 	}
 	row("small page command, median of 5000: bproxy, in a session", fmt.Sprintf("%.0f, %.0f µs", median(without),
 		median(with)), "")
+	row("the same: in a session ÷ Chrome's own WebSocket", fmt.Sprintf("%.2f", median(with)/median(direct)), "≤ 1.0")
 	row("the same: added by the session", fmt.Sprintf("%.1f µs", median(with)-median(without)), "≤ 30 µs")
 	row("the same: added by its --trace", fmt.Sprintf("%.1f µs", median(withTrace)-median(with)), "")
 }
 
-func pageMessages(plain, session *page) {
+func pageMessages(raw, plain, session *page) {
 	const n, size = 200, 4 << 20
-	var took [2]float64
+	var took [3]float64
 	for range n {
-		for i, p := range []*page{plain, session} {
+		for i, p := range []*page{plain, session, raw} {
 			b, us := p.evaluate("'x'.repeat(" + strconv.Itoa(size) + ")")
 			if len(b) < size {
 				panic("a short message")
@@ -117,6 +130,7 @@ func pageMessages(plain, session *page) {
 	row("200 messages of 4 MiB from a page: bproxy, in a session", fmt.Sprintf("%.0f, %.0f MB/s", n*size/took[0],
 		n*size/took[1]), "")
 	row("the same: in a session ÷ bproxy", fmt.Sprintf("%.2f", took[0]/took[1]), "≥ 0.85")
+	row("4 MiB: time in a session ÷ by Chrome's own WebSocket", fmt.Sprintf("%.2f", took[1]/took[2]), "≤ 0.95")
 }
 
 // noise is a canvas whose screenshot can't be compressed.
