@@ -47,10 +47,13 @@ var params = []param{
 
 	// Values that crash Chromium 156, or stop it.
 	{"Emulation.setDeviceMetricsOverride", "", checkMetrics},
+	{"Emulation.setDeviceMetricsOverride", "viewport", checkClip},
 	{"Emulation.setDeviceMetricsOverride", "devicePosture.type", oneOf("continuous", "folded")},
 	{"Page.setDeviceMetricsOverride", "", checkMetrics},
+	{"Page.setDeviceMetricsOverride", "viewport", checkClip},
 	{"Page.setDeviceMetricsOverride", "devicePosture.type", oneOf("continuous", "folded")},
 	{"Page.captureScreenshot", "clip", checkClip},
+	{"Page.navigate", "transitionType", noneOf("auto_subframe", "manual_subframe")},
 	{"Page.printToPDF", "paperWidth", inRange(0.01, 1e6)},
 	{"Page.printToPDF", "paperHeight", inRange(0.01, 1e6)},
 	{"Browser.setWindowBounds", "bounds.windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
@@ -58,6 +61,10 @@ var params = []param{
 	{"Browser.setContentsSize", "", checkSize},
 	{"Target.createTarget", "", checkSize},
 	{"Input.synthesizeTapGesture", "tapCount", inRange(0, 100)}, // it queues all of them at once
+	{"Input.dispatchKeyEvent", "timestamp", inRange(0, 1e11)},
+	{"Input.dispatchMouseEvent", "timestamp", inRange(0, 1e11)},
+	{"Input.dispatchTouchEvent", "timestamp", inRange(0, 1e11)},
+	{"Input.emulateTouchFromMouseEvent", "timestamp", inRange(0, 1e11)},
 	{"Input.imeSetComposition", "replacementStart", inRange(0, 1<<31-1)},
 	{"Input.imeSetComposition", "replacementEnd", inRange(0, 1<<31-1)},
 	{"Storage.overrideQuotaForOrigin", "quotaSize", inRange(0, 1<<53)},
@@ -199,6 +206,16 @@ func oneOf(words ...string) check {
 			return nil
 		}
 		return fmt.Errorf("must be %s in a shared browser", strings.Join(words, " or "))
+	}
+}
+
+// noneOf refuses these strings.
+func noneOf(words ...string) check {
+	return func(value json.RawMessage, _ []string) error {
+		if s, _ := decodeString(value); slices.Contains(words, s) {
+			return fmt.Errorf("cannot be %s in a shared browser", s)
+		}
+		return nil
 	}
 }
 
