@@ -55,7 +55,8 @@ func TestStateByEachWay(t *testing.T) {
 		case "/redirect":
 			http.Redirect(w, r, also+"/", http.StatusFound)
 		case "/prefetch", "/prerender":
-			fmt.Fprintf(w, `<script type="speculationrules">{%q: [{"urls": ["%s/", "%[2]s/again"], "eagerness": "immediate"}]}
+			fmt.Fprintf(w, `<script type="speculationrules">
+				{%q: [{"urls": ["%s/", "%[2]s/again"], "eagerness": "immediate"}]}
 				</script>`, r.URL.Path[1:], also)
 		default:
 			io.WriteString(w, "<script>const found = localStorage.getItem('token')</script>")
@@ -71,7 +72,8 @@ func TestStateByEachWay(t *testing.T) {
 	}}
 	create := func(url string) func(*Session, *peer) string {
 		return func(s *Session, p *peer) string {
-			return p.attach(jsonrpc.GetString(p.must("", "Target.createTarget", map[string]string{"url": url}), "targetId"))
+			got := p.must("", "Target.createTarget", map[string]string{"url": url})
+			return p.attach(jsonrpc.GetString(got, "targetId"))
 		}
 	}
 	follow := func(path string) func(*Session, *peer) string {
@@ -79,7 +81,7 @@ func TestStateByEachWay(t *testing.T) {
 			page := p.enter(site + path)
 			for host := strings.TrimPrefix(also, "http://"); <-fetched != host+"/"; { // it has been prefetched
 			}
-			p.do(page, fmt.Sprintf("void (location.href = %q)", also+"/"))
+			p.do(page, fmt.Sprintf("void setTimeout(() => { location.href = %q })", also+"/"))
 			return page
 		}
 	}
@@ -123,8 +125,9 @@ func TestLargeState(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
-		io.WriteString(w, `<script>const found = Array.from({length: localStorage.length}, (_, i) => localStorage.key(i))
-			.map((k) => k + ' ' + localStorage.getItem(k).length).sort().join()</script>`)
+		io.WriteString(w, `<script>
+			const found = Array.from({length: localStorage.length}, (_, i) => localStorage.key(i)).map(
+				(k) => k + ' ' + localStorage.getItem(k).length).sort().join()</script>`)
 	}))
 	t.Cleanup(site.Close)
 	one, many := map[string]string{"big": strings.Repeat("x", 4_500_000)}, map[string]string{}
@@ -166,7 +169,8 @@ const strange = `new Promise((done, fail) => {
 	r.onerror = fail
 	r.onupgradeneeded = () => {
 		r.result.createObjectStore('counted', {autoIncrement: true})
-		r.result.createObjectStore('nested', {autoIncrement: true, keyPath: 'a.b'}).createIndex('u', 'a.b', {unique: true})
+		const nested = r.result.createObjectStore('nested', {autoIncrement: true, keyPath: 'a.b'})
+		nested.createIndex('u', 'a.b', {unique: true})
 	}
 	r.onsuccess = () => {
 		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
@@ -194,8 +198,9 @@ const readStrange = `new Promise((done, fail) => {
 		t.abort()
 		r.result.close()
 		done([localStorage.getItem('length'), localStorage.getItem('getItem'), sessionStorage.getItem('key'),
-			v.no.getTime(), typeof v.yes + v.yes, typeof v.one + v.one, typeof v.text + v.text, 1 in v.holes, v.holes.length,
-			v.named.length + v.named.name, Object.keys(v.all), v.view.byteLength + ':' + v.view.getUint8(1),
+			v.no.getTime(), typeof v.yes + v.yes, typeof v.one + v.one, typeof v.text + v.text,
+			1 in v.holes, v.holes.length, v.named.length + v.named.name, Object.keys(v.all),
+			v.view.byteLength + ':' + v.view.getUint8(1),
 			v.same[0] === v.same[1] && v.same[0] === v.all, ...next].join(' '))
 	}
 })`
@@ -230,7 +235,8 @@ func TestStrangeValues(t *testing.T) {
 		r.onupgradeneeded = () => r.result.createObjectStore('s').add(new DOMRect(1, 2, 3, 4), 1)
 		r.onsuccess = () => { r.result.close(); done() }
 	})`)
-	if _, lost, err := s.State(t.Context()); err != nil || strings.Join(lost, "; ") != site+`: database "files": DOMRect` {
+	_, lost, err := s.State(t.Context())
+	if err != nil || strings.Join(lost, "; ") != site+`: database "files": DOMRect` {
 		t.Errorf("what is reported as lost is %q, %v", lost, err)
 	}
 }
