@@ -89,6 +89,9 @@ type target struct {
 
 	restoring *Tab // what it is to show as soon as its server answers; nil: it has shown it
 
+	tracked string // the origin whose databases Chrome reports
+	here    here   // its sessionStorage, of a session that is kept
+
 	needsFocus bool // it gets the focus with its first document
 	closing    bool // it is being closed to keep the limit of tabs
 	throttled  bool // it is hidden, because the session is not used

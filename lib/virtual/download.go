@@ -150,6 +150,9 @@ func (s *Session) event(method, session string, params json.RawMessage) {
 			s.documentRequested(session, params)
 		case "Page.frameNavigated":
 			s.frameNavigated(session, params)
+		case "DOMStorage.domStorageItemAdded", "DOMStorage.domStorageItemUpdated", "DOMStorage.domStorageItemRemoved",
+			"DOMStorage.domStorageItemsCleared", "Storage.indexedDBContentUpdated":
+			s.stored(session, params)
 		}
 		return
 	}

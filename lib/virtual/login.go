@@ -193,6 +193,7 @@ func (s *Session) filled(o *stored, why string, err error) {
 		}
 	}
 	delete(s.unfilled, o.origin.Origin)
+	s.running.origins[o.origin.Origin] = &o.origin
 	close(o.done)
 	if len(s.unfilled) > 0 {
 		return
@@ -278,6 +279,7 @@ func (s *Session) because(err error) error {
 func (s *Session) visitedLocked(t *target) {
 	if t.context == s.base && t.typ == "page" {
 		s.visits.Add(jsonrpc.GetString(t.info, "url"))
+		s.trackLocked(t)
 	}
 }
 

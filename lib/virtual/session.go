@@ -53,6 +53,8 @@ type Options struct {
 	// starts, and StateName is its name.
 	State     *states.State
 	StateName string
+	// Keep has what the session stores reported to Look.
+	Keep bool
 	// Tabs are the pages that it starts with; none: a blank one. With Default they
 	// are those of the browser.
 	Tabs []Tab
@@ -96,6 +98,7 @@ type Session struct {
 	startedWith      []string           // the origins of its state
 	unfilled         map[string]*stored // of the state's origins, until they are needed
 	visits           storage.Visits
+	running          runningSave
 	hiding           int           // hidden pages that are being opened
 	hidden           chan struct{} // closed when there are none
 	over             bool
@@ -111,6 +114,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		ownSessions: map[string]string{},
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
 		unfilled: map[string]*stored{},
+		running:  runningSave{origins: map[string]*states.Origin{}, changed: map[string]bool{}},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -655,6 +659,9 @@ func (s *Session) prepareLocked(t *target) {
 				s.ownSessions[t.id] = own
 				t.needsFocus = severed
 				s.focusLocked(t)
+				if !severed {
+					s.keepLocked(t)
+				}
 				if s.ignoreCertErrors {
 					s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 				}
@@ -672,12 +679,13 @@ func (s *Session) prepareLocked(t *target) {
 // readyTimeout bounds how long a new page waits for its preparation.
 const readyTimeout = 5 * time.Second
 
-// focusLocked gives the focus to a pop-up without an opener once it has its
-// first document.
+// focusLocked gives the focus to a pop-up without an opener, and has it kept, once it
+// has its first document.
 func (s *Session) focusLocked(t *target) {
 	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
 		t.needsFocus = false
 		s.link.Send(s.ownSessions[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
+		s.keepLocked(t)
 	}
 }
 
