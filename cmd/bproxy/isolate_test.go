@@ -183,39 +183,62 @@ func TestIsolatedToken(t *testing.T) {
 	w.Clean()
 }
 
-// Chrome is killed: all clients are disconnected at once, and what is named
-// is there again, empty, on the next one.
+// Chrome is killed, and replaced: all clients are disconnected at once, and what is
+// named is there again on the next one, logged in, at its page.
 func TestIsolatedBrowserKilled(t *testing.T) {
 	t.Parallel()
+	site := cmdtest.Members(t)
 	w := cmdtest.New(t)
 	p := w.Proxy("--isolate")
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
 	var all []*cmdtest.Wire
-	for _, path := range []string{"/session/one/devtools/browser/one", "/session/two/devtools/browser",
-		"/devtools/browser/x", "/devtools/browser"} {
+	for _, path := range []string{"/session/two/devtools/browser", "/devtools/browser/x", "/devtools/browser"} {
 		c := cmdtest.Dial(t, at+path)
 		if got := c.Ask("Target.createTarget", `{"url":"about:blank#mine"}`); !strings.Contains(got, "targetId") {
 			t.Fatalf("createTarget: %s, want a targetId", got)
 		}
 		all = append(all, c)
 	}
-	syscall.Kill(p.Do("status").Instance.PID, syscall.SIGKILL)
-	for _, c := range all {
-		c.Lost()
+	page := cmdtest.FirstPage(t, p.URL+"/session/one")
+	page.Open(site + "/login")
+	page.Shows("logged in")
+	kept := func() {
+		t.Helper()
+		after := time.Now()
+		cmdtest.Until(t, "the session is kept", func() bool {
+			var at time.Time
+			list := w.Run("bproxy", "session", "list", "-f", "session.name,session.kept_at").Out
+			for line := range strings.Lines(list) {
+				if name, kept, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && name == "one" {
+					at, _ = time.Parse(time.RFC3339Nano, kept)
+				}
+			}
+			return at.After(after)
+		})
 	}
-	if got := cmdtest.Once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`); strings.Contains(
-		got, "#mine") ||
-		!strings.Contains(got, "about:blank") {
-		t.Errorf("a named session on the next browser has %s", got)
+	for _, end := range []func(){
+		func() { syscall.Kill(p.Do("status").Instance.PID, syscall.SIGKILL) },
+		func() { p.Do("restart") },
+	} {
+		page.Open(site + "/inbox")
+		page.Shows("shows ann, s3cret-token, s3cret-key")
+		kept()
+		end()
+		for _, c := range all {
+			c.Lost()
+		}
+		all = nil
+		page.Lost()
+		page = cmdtest.FirstPage(t, p.URL+"/session/one")
+		page.Shows("shows ann, s3cret-token, s3cret-key")
+		got := page.Ask("Runtime.evaluate", `{"expression":"location.href"}`)
+		if !strings.Contains(got, site+"/inbox") {
+			t.Errorf("the page is at %s, want %s/inbox", got, site)
+		}
 	}
-	if s := p.Do("status"); s.Status.Launches != 2 {
-		t.Errorf("%+v, want 2 launches", s)
+	if s := p.Do("status"); s.Status.Launches != 3 {
+		t.Errorf("%+v, want 3 launches", s)
 	}
-	// One that is restarted is no different.
-	c := cmdtest.Dial(t, at+"/session/one/devtools/browser/one")
-	p.Do("restart")
-	c.Lost()
-	cmdtest.Once(t, at+"/session/one/devtools/browser/one", "Target.getTargets", `{}`)
 	p.Stop()
 	w.Clean()
 }

@@ -13,9 +13,11 @@ type Event struct {
 	Time   record.Time `json:"time"`
 	// Event is created, hibernated, restored, ended, download_started, downloaded
 	// or download_failed.
-	Event    string          `json:"event"`
-	Session  string          `json:"session"`
-	Why      string          `json:"why,omitempty"` // a download has failed: interrupted, canceled, limit
+	Event   string `json:"event"`
+	Session string `json:"session"`
+	// Why a download has failed (interrupted, canceled, limit), or how the browser of
+	// a session that is hibernated has ended.
+	Why      string          `json:"why,omitempty"`
 	Download *downloads.File `json:"download,omitempty"`
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/control"
@@ -71,7 +72,9 @@ type Registry struct {
 type session interface {
 	Used() time.Time
 	Done() <-chan struct{}
+	Err() error
 	Snapshot(context.Context) (*virtual.Snapshot, error)
+	Look(context.Context) (*virtual.Snapshot, error)
 	Stats() virtual.Stats
 	End(context.Context) error
 }
@@ -86,6 +89,8 @@ type lifecycle struct {
 
 	hibernate, wake chan struct{} // each has room for one
 	saved           chan struct{} // closed when it was hibernated or could not be, and then another one
+
+	running *virtual.Saved // its running save, which its goroutine writes; nil: none yet
 }
 
 // creation is the creation of a session and what came of it. A session that was
@@ -96,6 +101,8 @@ type creation struct {
 	err      error
 	info     Info         // while it is hibernated
 	restored *record.Time // when it came back; nil: it was never hibernated
+
+	kept atomic.Pointer[record.Time] // as of when there is a running save; nil: there is none yet
 }
 
 // isOver reports whether a session has ended by itself.
@@ -193,7 +200,7 @@ func (g *Registry) enter(k Key, settings *Settings) (*entry, *creation, error) {
 		g.table = table{grace: g.Grace, idle: g.Idle, hibernate: g.Hibernate, max: g.Max,
 			entries: map[Key]*entry{}}
 	}
-	if e := g.table.entries[k]; e != nil && e.isOver() {
+	if e := g.table.entries[k]; e != nil && e.isOver() && !g.crashedLocked(e) {
 		g.table.drop(e) // before its own goroutine does: clients may return at once
 	}
 	if g.table.entries[k] != nil && settings != nil {
@@ -285,7 +292,8 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 	if create == nil {
 		create = g.onChrome
 	}
-	event := "created"
+	event, why := "created", ""
+	settings.keep = g.keeps(e.key)
 	for {
 		var s session
 		var release func()
@@ -295,15 +303,19 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		asleep := g.created(ctx, e, s, err)
 		if err == nil {
 			g.addEvent(Event{Event: event, Session: e.key.Name})
-			settings.saved.Remove()
+			g.setRunning(e, settings.saved) // until there is a newer one
 			settings.saved = g.await(ctx, e, s)
+			why = ""
+			if wait.Closed(s.Done()) {
+				why = s.Err().Error()
+			}
 			end(s)
 			release()
 			asleep = settings.saved != nil
 		}
 		if asleep {
 			event = "restored"
-			g.addEvent(Event{Event: "hibernated", Session: e.key.Name})
+			g.addEvent(Event{Event: "hibernated", Session: e.key.Name, Why: why})
 			asleep = e.awaitWake(ctx)
 		}
 		if !asleep {
@@ -339,22 +351,50 @@ func (g *Registry) created(ctx context.Context, e *entry, s session, err error) 
 	return asleep
 }
 
-// await waits until a session ends or is hibernated; nil: it ends.
+// await waits until a session ends or is hibernated; nil: it ends. A session whose
+// Chrome has ended is hibernated with its running save.
 func (g *Registry) await(ctx context.Context, e *entry, s session) *virtual.Saved {
+	var due <-chan time.Time
+	var last looks
+	if g.keeps(e.key) {
+		ticks := time.NewTicker(lookWhileUsed)
+		defer ticks.Stop()
+		due = ticks.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 		case <-s.Done():
+		case <-due:
+			if now := time.Now(); last.isDue(s.Used(), now) {
+				g.look(ctx, e, s)
+				last = looks{now, time.Now()}
+			}
+			continue
 		case <-e.hibernate:
 			if saved := g.hibernate(ctx, e, s); saved != nil {
+				g.setRunning(e, nil)
 				return saved
 			}
 			continue
 		}
 		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.table.drop(e)
-		return nil
+		crashed := ctx.Err() == nil && (e.session != s || g.crashedLocked(e))
+		if !crashed {
+			g.table.drop(e)
+		}
+		saved := e.running
+		e.running = nil
+		g.mu.Unlock()
+		select {
+		case <-e.hibernate: // it was about to be hibernated
+		default:
+		}
+		if !crashed {
+			saved.Remove()
+			return nil
+		}
+		return saved
 	}
 }
 
@@ -416,12 +456,15 @@ type Info struct {
 	// that happened last; nil: never.
 	Hibernated bool         `json:"hibernated,omitempty"`
 	RestoredAt *record.Time `json:"restored_at,omitempty"`
+	// KeptAt is a time as of which the session is kept; nil: it is not yet.
+	KeptAt *record.Time `json:"kept_at,omitempty"`
 	virtual.Stats
 }
 
 // infoOf describes a session that has been created.
 func infoOf(k Key, c *creation) Info {
-	return Info{Name: k.Name, Anonymous: k.Kind != Named, RestoredAt: c.restored, Stats: c.session.Stats()}
+	return Info{Name: k.Name, Anonymous: k.Kind != Named, RestoredAt: c.restored, KeptAt: c.kept.Load(),
+		Stats: c.session.Stats()}
 }
 
 // List returns the sessions that have been created, the oldest first.

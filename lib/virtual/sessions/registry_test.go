@@ -23,7 +23,8 @@ type fakes struct {
 	err     error
 	saves   time.Duration // to save one
 	saveErr error
-	held    atomic.Int64 // Chromes that are needed
+	look    atomic.Pointer[virtual.Snapshot] // what has changed when a session is looked at; nil: nothing
+	held    atomic.Int64                     // Chromes that are needed
 }
 
 type fake struct {
@@ -32,12 +33,17 @@ type fake struct {
 	used     atomic.Int64 // Unix nanoseconds
 	done     chan struct{}
 	over     atomic.Bool
+	why      error // it has ended
 	fakes    *fakes
 }
 
 func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
 func (f *fake) Done() <-chan struct{} { return f.done }
 func (f *fake) Stats() virtual.Stats  { return virtual.Stats{} }
+func (f *fake) Err() error            { return f.why }
+func (f *fake) Look(context.Context) (*virtual.Snapshot, error) {
+	return f.fakes.look.Load(), nil
+}
 func (f *fake) Snapshot(context.Context) (*virtual.Snapshot, error) {
 	time.Sleep(f.fakes.saves)
 	return &virtual.Snapshot{}, f.fakes.saveErr
@@ -250,6 +256,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 func TestSessionThatEndsByItselfIsReplaced(t *testing.T) {
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
+		s.why = virtual.ErrClosed
 		close(s.done) // Chrome has died, or a client has closed it
 		if again, done := use(t, g, Key{Name: "a"}); again == s {
 			t.Error("its address leads to a session that has ended")

@@ -40,6 +40,7 @@ type Settings struct {
 	// Set by the registry:
 	files *downloads.Files
 	saved *virtual.Saved // of a hibernated session
+	keep  bool           // it has a running save
 }
 
 // Check returns an error if a setting is invalid.
@@ -84,7 +85,7 @@ func (s Settings) Check() error {
 // The state is read anew for each new session.
 func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	o := virtual.Options{Default: isDefault, TabLimit: s.TabLimit, ProxyBypass: s.ProxyBypass,
-		Downloads: s.files, UploadRoots: s.UploadRoots, DownloadRoots: s.DownloadRoots,
+		Downloads: s.files, Keep: s.keep, UploadRoots: s.UploadRoots, DownloadRoots: s.DownloadRoots,
 		Throttle: time.Duration(s.ThrottleMS) * time.Millisecond}
 	if s.Proxy != "" {
 		o.Proxy, _ = forward.Parse(s.Proxy) // it was checked

@@ -1,0 +1,80 @@
+package sessions
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"btools/lib/virtual"
+)
+
+// A session whose Chrome has ended comes back as it was kept last, also for a client
+// that returns at once.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+		g.Hibernate = 0
+		f.look.Store(&virtual.Snapshot{Tabs: []virtual.Tab{{URL: "https://a.test"}}})
+		s, done := use(t, g, Key{Name: "a"})
+		crash := func(why error) {
+			s.why = why
+			close(s.done)
+		}
+		comesBack := func(want bool) {
+			t.Helper()
+			old := done
+			s, done = use(t, g, Key{Name: "a"})
+			old()
+			if got := s.settings.saved != nil; got != want {
+				t.Fatalf("it came back as it was: %v, want %v", got, want)
+			}
+		}
+		if i := listed(t, g, "a"); i.KeptAt != nil {
+			t.Errorf("a new session was kept at %v", i.KeptAt)
+		}
+		crash(virtual.ErrBrowserEnded)
+		comesBack(false) // there has been no time to keep anything
+		sleep(lookWhileUsed + time.Millisecond)
+		if i := listed(t, g, "a"); i.KeptAt == nil {
+			t.Error("a session was not kept within 2 s")
+		}
+		crash(virtual.ErrBrowserEnded)
+		comesBack(true)
+		f.look.Store(nil)
+		sleep(lookWhileIdle)
+		crash(virtual.ErrBrowserEnded)
+		comesBack(true) // though nothing has changed since
+		crash(virtual.ErrBrowserEnded)
+		synctest.Wait()
+		if i := listed(t, g, "a"); !i.Hibernated {
+			t.Errorf("a session whose Chrome has ended is listed as %+v, want it hibernated", i)
+		}
+		comesBack(true)
+		crash(virtual.ErrClosed)
+		comesBack(false) // a client has closed it
+		done()
+	})
+}
+
+// What has changed is looked for soon while a session is used, else rarely, and
+// never for more than a tenth of the time.
+func TestLookIsDue(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
+	for _, c := range []struct {
+		last      looks
+		used, now int
+		want      bool
+	}{
+		{looks{}, -5, 0, true},
+		{looks{at(0), at(0)}, 1, 2, true},
+		{looks{at(0), at(0)}, -1, 2, false},
+		{looks{at(0), at(0)}, -1, 30, true},
+		{looks{at(0), at(4)}, 5, 40, false},
+		{looks{at(0), at(4)}, 5, 44, true},
+	} {
+		if got := c.last.isDue(at(c.used), at(c.now)); got != c.want {
+			t.Errorf("%+v: %v, want %v", c, got, c.want)
+		}
+	}
+}
