@@ -126,22 +126,34 @@ func (s *Session) readChanged(ctx context.Context) (read bool, err error) {
 	if len(origins) == 0 {
 		return false, nil
 	}
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, origin := range origins {
+			if err != nil {
+				s.running.changed[origin] = true
+			}
+		}
+	}()
 	h, err := s.openHidden(ctx)
+	if err != nil {
+		return false, err
+	}
 	defer h.close()
 	for _, origin := range origins {
-		var o *states.Origin
-		if err == nil {
-			o, _, err = h.Read(ctx, origin) // what it lacks is told when it is hibernated
+		o, _, err := h.Read(ctx, origin) // what it lacks is told when it is hibernated
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case err != nil: // it is read again when it changes
+			b.log.Warn("cannot keep the storage of an origin", "origin", origin, "error", err)
+			continue
 		}
 		b.mu.Lock()
-		if err != nil {
-			s.running.changed[origin] = true
-		} else {
-			s.running.origins[origin] = o
-		}
+		s.running.origins[origin] = o
 		b.mu.Unlock()
 	}
-	return true, err
+	return true, nil
 }
 
 // keptTabs returns the pages of the session's base context, the oldest first.
