@@ -46,7 +46,8 @@ func main() {
 					Usage: "stop the browser, and CMD, `DURATION` after the browser is ready (default: no limit)"},
 			}, flags.Owner(lives, "the browser "), []ucli.Flag{
 				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
-					Usage: "with --wait: open no port; the browser reads commands from descriptor `N`, and writes to N+1"},
+					Usage: "with --wait: open no port; the browser reads commands from descriptor `N` and " +
+						"writes to N+1"},
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),

@@ -44,7 +44,8 @@ func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
-	p := &sessionServer{service: v, addr: l.Addr().String(), guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(v.State)},
+	p := &sessionServer{service: v, addr: l.Addr().String(),
+		guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(v.State)},
 		limit: guard.Limit{Max: maxConnections}}
 	v.sessionServers[pool] = p
 	server := &http.Server{

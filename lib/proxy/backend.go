@@ -297,7 +297,8 @@ func (b *backend) run(g *generation) {
 	b.mu.Unlock()
 	if b.owned {
 		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
-			"endpoint", cmp.Or(launcher.Addr(browser.Instance), "pipe"), "took", time.Since(began).Round(time.Millisecond))
+			"endpoint", cmp.Or(launcher.Addr(browser.Instance), "pipe"),
+			"took", time.Since(began).Round(time.Millisecond))
 	}
 	b.changed()
 

@@ -156,7 +156,8 @@ func TestPipeUnread(t *testing.T) {
 		t.Fatal("it is still connected")
 	}
 	var end *websocket.CloseError
-	if _, err := deaf.Next(); !errors.As(err, &end) || end.Code != websocket.PolicyViolation || end.Reason != notReading {
+	if _, err := deaf.Next(); !errors.As(err, &end) || end.Code != websocket.PolicyViolation ||
+		end.Reason != notReading {
 		t.Errorf("its end: %v", err)
 	}
 }
