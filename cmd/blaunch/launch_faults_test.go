@@ -273,6 +273,10 @@ func TestInheritedDescriptors(t *testing.T) {
 	if err := c.Wait(); err != nil || !strings.HasPrefix(id, "inst_") {
 		t.Errorf("bound to standard input: %q, %v", id, err)
 	}
+	for args, says := range map[string]string{"--pipe-fd 57": "needs --wait", "--wait --pipe-fd 57": "is not a pipe",
+		"--wait --pipe-fd 2": "3 or more", "--wait --port 0 --pipe-fd 57": "exclude each other"} {
+		w.Run("blaunch", append(fakeArgs(""), strings.Fields(args)...)...).Wants(t, 64, says)
+	}
 	w.Run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").Wants(t, 64, "is not a pipe, a socket or a terminal")
 }
 
