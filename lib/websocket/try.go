@@ -25,14 +25,10 @@ func (c *Conn) tryWrite(message []byte) bool {
 	defer blocks.Put(buf)
 	out := append(appendHead(buf[:0], c.newHead(true, opText, int64(len(message)))), message...)
 	n := c.writeNow(out)
-	if n <= 0 {
-		c.unlock()
-		return false
-	}
 	c.sent.Add(int64(n))
-	if n == len(out) {
-		c.unlock()
-		return true
+	if n == 0 || n == len(out) {
+		c.unlockAtOnce()
+		return n > 0
 	}
 	rest := append([]byte(nil), out[n:]...)
 	go func() { // an error ends the connection
@@ -40,6 +36,23 @@ func (c *Conn) tryWrite(message []byte) bool {
 		c.unlock()
 	}()
 	return true
+}
+
+// unlockAtOnce is unlock for those who must not wait until a pending pong is sent.
+func (c *Conn) unlockAtOnce() {
+	if c.pong.Load() != nil {
+		go c.unlock()
+		return
+	}
+	<-c.writing
+	if c.pong.Load() == nil {
+		return
+	}
+	select {
+	case c.writing <- struct{}{}:
+		go c.unlock()
+	default: // the next one sends it
+	}
 }
 
 // writeNow writes as much as the kernel takes at once; 0: nothing.
