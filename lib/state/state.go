@@ -44,7 +44,7 @@ type Instance struct {
 	Supervisor proc.Identity  `json:"supervisor"`
 	Browser    *proc.Identity `json:"browser,omitempty"` // once it is started
 	Dirs       []string       `json:"dirs"`              // deleted when it ends
-	Record     *record.Record `json:"record,omitempty"`  // once it is ready
+	Record     *record.Record `json:"record,omitempty"`  // once it is ready; without a port once it is started
 	// Owner is the program that the browser belongs to, such as "bpool A/0".
 	Owner string `json:"owner,omitempty"`
 	// KeepProfile says that the profile is the user's: a browser whose
