@@ -14,6 +14,7 @@ var large = [][]byte{
 	[]byte(`"DOM.setNodeValue"`),
 	[]byte(`"DOM.setOuterHTML"`),
 	[]byte(`"DOMStorage.setDOMStorageItem"`),
+	[]byte(`"Debugger.evaluateOnCallFrame"`),
 	[]byte(`"Debugger.setScriptSource"`),
 	[]byte(`"Fetch.continueRequest"`),
 	[]byte(`"Fetch.fulfillRequest"`),
