@@ -38,8 +38,6 @@ func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.E
 	case from == inBrowser:
 		return "", policy.NoDirectory(dir, "the browser has started the client")
 	case from != ownProcess:
-		s.browser.log.Info("the downloads of a client that is no process of this user on this machine stay in the "+
-			"directory of the session", "asked", dir, "hint", "--download-root allows a directory")
 		return "", nil
 	case err != nil:
 		return "", policy.NoDirectory(dir, err.Error())
@@ -116,13 +114,14 @@ const (
 
 // findOrigin returns where the client runs. The goroutine of its commands calls it.
 func (k *Client) findOrigin(ctx context.Context) origin {
-	if k.origin == unknown {
-		k.origin = elsewhere
-		pid, err := sockets.Holder(k.ends.theirs, k.ends.ours)
-		if err != nil {
-			return k.origin
-		}
-		browser, err := k.session.browser.process(ctx)
+	if k.origin != unknown {
+		return k.origin
+	}
+	k.origin = elsewhere
+	pid, err := sockets.Holder(k.ends.theirs, k.ends.ours)
+	if err == nil {
+		var browser int
+		browser, err = k.session.browser.process(ctx)
 		switch {
 		case err != nil:
 		case slices.Contains(proc.Tree(browser), pid):
@@ -130,6 +129,10 @@ func (k *Client) findOrigin(ctx context.Context) origin {
 		default:
 			k.origin = ownProcess
 		}
+	}
+	if err != nil {
+		k.session.browser.log.Info("the downloads of a client stay in the directory of the session: it is not "+
+			"known to be a process of this user: "+err.Error(), "hint", "--download-root allows a directory")
 	}
 	return k.origin
 }
