@@ -168,7 +168,18 @@ func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error
 // Read reads the storage of an origin; nil: it has none. lost says what could
 // not be read.
 func (p *Page) Read(ctx context.Context, origin string) (o *states.Origin, lost []string, err error) {
-	got, err := p.run(ctx, origin, readScript, map[string]any{"origin": origin, "max": states.MaxOrigin})
+	return p.read(ctx, origin, false)
+}
+
+// ReadQuietly is Read but for what key generators give out next, which Chrome reports
+// as a change of the database when it is found out.
+func (p *Page) ReadQuietly(ctx context.Context, origin string) (o *states.Origin, lost []string, err error) {
+	return p.read(ctx, origin, true)
+}
+
+func (p *Page) read(ctx context.Context, origin string, quiet bool) (o *states.Origin, lost []string, err error) {
+	got, err := p.run(ctx, origin, readScript,
+		map[string]any{"origin": origin, "max": states.MaxOrigin, "quiet": quiet})
 	if err != nil {
 		return nil, nil, err
 	}

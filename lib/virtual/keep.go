@@ -141,7 +141,7 @@ func (s *Session) readChanged(ctx context.Context) (read bool, err error) {
 	}
 	defer h.close()
 	for _, origin := range origins {
-		o, _, err := h.Read(ctx, origin) // what it lacks is told when it is hibernated
+		o, _, err := h.ReadQuietly(ctx, origin) // what it lacks is told when it is hibernated
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)

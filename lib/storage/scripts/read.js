@@ -4,7 +4,7 @@
 // array that has holes or names; nextKey, what a key generator gives out next.
 // Returns its JSON and which databases are not in it, or why it cannot be read.
 // Neither has values in it.
-async ({ origin, max }) => {
+async ({ origin, max, quiet }) => {
   if (location.origin !== origin) return { error: `the page belongs to ${location.origin}` };
   const answer = (request) => new Promise((done, fail) => {
     request.onsuccess = () => done(request.result);
@@ -89,7 +89,7 @@ async ({ origin, max }) => {
           { name: i.name, ...keyPaths(i), multiEntry: i.multiEntry, unique: i.unique }));
         stores.push({ name, records, indexes, autoIncrement: store.autoIncrement, ...keyPaths(store) });
       }
-      for (const store of stores) if (store.autoIncrement) store.nextKey = await nextKey(db, store.name);
+      for (const store of stores) if (store.autoIncrement && !quiet) store.nextKey = await nextKey(db, store.name);
     } finally {
       db.close();
     }
