@@ -135,12 +135,16 @@ func TestLargeState(t *testing.T) {
 		one[fmt.Sprint("small", i)] = "x"
 	}
 	for i := range 20 {
-		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 200_000)
+		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 100_000)
 	}
 	b := openShell(t)
 	for _, values := range []map[string]string{one, many} {
 		state := &states.State{Origins: []states.Origin{{Origin: site.URL, LocalStorage: items(values)}}}
-		for range 5 {
+		rounds := 1
+		if long {
+			rounds = 5
+		}
+		for range rounds {
 			s := newSession(t, b, Options{State: state})
 			p := connect(t, s, "")
 			page := p.enter(site.URL)

@@ -102,7 +102,8 @@ func (w *web) set(origin, fault string) {
 // mix generates what sessions have.
 type mix struct {
 	*rand.Rand
-	web *web
+	web   *web
+	large int // characters, of 2 or 4 bytes: 5 to 10 MB with LONG=1
 }
 
 // oneIn reports true once in n times.
@@ -124,7 +125,7 @@ func (m *mix) values() map[string]string {
 	size := 100 + m.ExpFloat64()*29_000
 	switch {
 	case m.oneIn(50):
-		size = 2_500_000 // characters of 2 or 4 bytes: 5 to 10 MB
+		size = float64(m.large)
 	case m.oneIn(50):
 		size = 0
 	}
@@ -198,13 +199,13 @@ func (p *peer) create(url string) string {
 // what it had, whatever it has and however its pages are opened.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	rounds, seed, open := 20, uint64(1), openShell
+	rounds, seed, large, open := 8, uint64(1), 200_000, openShell
 	if long {
-		rounds, seed, open = 1000, rand.Uint64(), openChrome
+		rounds, seed, large, open = 1000, rand.Uint64(), 2_500_000, openChrome
 	}
 	b := open(t)
 	t.Logf("the seed is %d", seed)
-	m := &mix{rand.New(rand.NewPCG(seed, 0)), newWeb(t)}
+	m := &mix{rand.New(rand.NewPCG(seed, 0)), newWeb(t), large}
 	differences := 0
 	for round := range rounds {
 		for _, difference := range m.round(t, b) {

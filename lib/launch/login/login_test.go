@@ -91,7 +91,8 @@ func (f *fake) answer(c json.RawMessage) {
 			value = map[string]any{"error": "it is broken"}
 		}
 		b, _ := json.Marshal(value)
-		result = fmt.Sprintf(`{"result":{"value":%s}}`, b)
+		part, _ := json.Marshal(string(b))
+		result = fmt.Sprintf(`{"result":{"value":{"part":%s,"more":false}}}`, part)
 	}
 	f.say(`{"id":%s,"result":%s}`, jsonrpc.Get(c, "id"), result)
 }
