@@ -181,7 +181,8 @@ func TestOneConnectionAgain(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	x := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chromium"))
-	p := w.Proxy("--one-connection", "--target", x.Instance.HTTPURL, "--health-interval", "50ms")
+	p := w.Proxy("--one-connection", "--target", x.Instance.HTTPURL, "--health-interval", "50ms",
+		"--health-timeout", "1s")
 	c := cmdtest.Dial(t, "ws://"+p.Addr)
 	c.Ask("Browser.getVersion", "{}")
 	syscall.Kill(x.Instance.PID, syscall.SIGKILL)

@@ -120,14 +120,11 @@ func (k *Client) findOrigin(ctx context.Context) origin {
 	k.origin = elsewhere
 	pid, err := sockets.Holder(k.ends.theirs, k.ends.ours)
 	if err == nil {
-		var browser int
-		browser, err = k.session.browser.process(ctx)
-		switch {
-		case err != nil:
-		case slices.Contains(proc.Tree(browser), pid):
+		// A browser that has joined does not say which its process is: it is the user's
+		// own, whose pages no port of ours takes commands from.
+		k.origin = ownProcess
+		if browser, err := k.session.browser.process(ctx); err == nil && slices.Contains(proc.Tree(browser), pid) {
 			k.origin = inBrowser
-		default:
-			k.origin = ownProcess
 		}
 	}
 	if err != nil {

@@ -30,7 +30,8 @@ func main() {
 	play(os.Getenv("FAKE"), port)
 }
 
-// answer answers all commands on the pipe, until its end, with an empty result.
+// answer answers the commands on the pipe, until its end: it has a version, and no
+// sessions.
 func answer() {
 	out := os.NewFile(4, "pipe")
 	for in := bufio.NewReader(os.NewFile(3, "pipe")); ; {
@@ -38,9 +39,16 @@ func answer() {
 		if err != nil {
 			return
 		}
-		var command struct{ ID int }
+		var command struct {
+			ID     int
+			Method string
+		}
 		json.Unmarshal(m[:len(m)-1], &command)
-		fmt.Fprintf(out, "{\"id\":%d,\"result\":{}}\x00", command.ID)
+		result := `"result":{}`
+		if strings.HasPrefix(command.Method, "Target.") {
+			result = `"error":{"code":-32601,"message":"a fake browser has no targets"}`
+		}
+		fmt.Fprintf(out, "{\"id\":%d,%s}\x00", command.ID, result)
 	}
 }
 
