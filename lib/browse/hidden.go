@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -173,20 +172,7 @@ func (t *Tab) Load(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return address, err
 	}
-	if err = t.settle(ctx, since); err != nil || !t.hasFetched(since) {
-		return address, err
-	}
-	t.awaitChange(ctx, t.mainFrame()) // what a script makes of an answer comes after its end
-	return address, nil
-}
-
-// hasFetched reports whether a script has requested something since.
-func (t *Tab) hasFetched(since mark) bool {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	return slices.ContainsFunc(t.traffic.all, func(r *Request) bool {
-		return r.serial > since.requests && (r.Type == "fetch" || r.Type == "xhr")
-	})
+	return address, t.settle(ctx, since)
 }
 
 // Status is the HTTP status of the document; 0: it is not known.

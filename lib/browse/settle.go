@@ -60,17 +60,11 @@ func (t *Tab) awaitRoute(ctx context.Context, f *frame, since *mark) (waited boo
 	since.routes = t.routes
 	t.b.mu.Unlock()
 	if waited {
-		t.awaitChange(ctx, f) // the next round finds what is wrong
+		short, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
+		t.run(short, f, "routed", nil, nil) // the next round finds what is wrong
+		cancel()
 	}
 	return waited
-}
-
-// awaitChange waits until the document has changed and does so no more, or for 300 ms
-// if it does not change.
-func (t *Tab) awaitChange(ctx context.Context, f *frame) {
-	short, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
-	defer cancel()
-	t.run(short, f, "routed", nil, nil)
 }
 
 // settleDownload waits for the file of a link that is one: nothing tells before that
