@@ -247,18 +247,36 @@ func (k *Client) getTargets(c policy.Command, r *root) {
 		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
 		return
 	}
+	b := k.session.browser
+	if !b.tabsAreMarked { // a page that isKnown asks for is one whose event has come
+		ctx, cancel := k.bounded()
+		k.session.sync(ctx)
+		cancel()
+	}
 	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
 		own := []json.RawMessage{}
 		if wanted.matches("browser") {
 			own = append(own, k.session.browserInfo())
 		}
 		for info := range jsonrpc.Elements(jsonrpc.Get(result, "targetInfos")) {
-			if k.owner(info) == k.session {
+			if k.owner(info) == k.session && b.isKnown(info) {
 				own = append(own, k.visibleInfo(info))
 			}
 		}
 		return jsonrpc.Set(result, "targetInfos", jsonrpc.Array(own))
 	})
+}
+
+// isKnown reports whether a target may be shown. In a chrome-headless-shell a page of
+// the session's own that is being opened, or was just closed, is a page as any other;
+// but no event of it is handled.
+func (b *Browser) isKnown(info json.RawMessage) bool {
+	if typ := jsonrpc.GetString(info, "type"); b.tabsAreMarked || typ != "page" && typ != "tab" {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.targets[jsonrpc.GetString(info, "targetId")] != nil
 }
 
 // setDiscoverTargets subscribes a CDP session, with the browser or a target, to
