@@ -92,8 +92,9 @@ func TestCommandIsToldOnce(t *testing.T) {
 		syscall.Signal
 	}{{"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"TERM", syscall.SIGTERM}} {
 		c := w.Cmd("blaunch", append(fakeArgs(""), "--stop-timeout", "10s", "--", "bash", "-c",
-			`for s in INT HUP TERM; do trap "echo $s" $s; done; echo ready
-			for i in $(seq 20); do sleep 0.05; done; echo end`)...)
+			`for s in INT HUP TERM; do trap "echo $s; told=1" $s; done; echo ready
+			for i in $(seq 1200); do [ "$told" ] && break; sleep 0.05; done
+			for i in $(seq 10); do sleep 0.05; done; echo end`)...)
 		var out cmdtest.SyncBuffer
 		c.Stdout = &out
 		if err := c.Start(); err != nil {
