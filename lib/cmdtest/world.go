@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,6 +139,9 @@ func (w *World) cmd(name string, args ...string) *exec.Cmd {
 	launches := len(args) == 0 || strings.HasPrefix(args[0], "-")
 	if launches && (name == "blaunch" || name == "bproxy") {
 		args = append([]string{"--timeout", Patience.String()}, args...) // a later one overrides it
+	}
+	if launches && name == "blaunch" { // a test that is killed cannot stop it
+		args = append([]string{"--bind-pid", strconv.Itoa(os.Getpid())}, args...)
 	}
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = w.Env
