@@ -30,7 +30,7 @@ type Client struct {
 // Connect opens a connection to the browser, or to the target with this ID. Serve
 // or Close it.
 func (m *Mux) Connect(ctx context.Context, target string) (*Client, error) {
-	c := &Client{mux: m, target: target, queue: newQueue(&m.unread), below: map[string]string{}}
+	c := &Client{mux: m, target: target, queue: newQueue(m.mostEach, &m.unread), below: map[string]string{}}
 	method, params := "Target.attachToBrowserTarget", map[string]any{}
 	if target != "" {
 		method, params = "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}

@@ -29,7 +29,8 @@ type Mux struct {
 
 	incoming websocket.Budget // of messages that clients are sending
 	unread   atomic.Int64     // bytes that wait for clients
-	most     int64            // that may wait
+	most     int64            // that may wait: maxAllUnread
+	mostEach int              // that may wait for one of them: maxUnread
 
 	mu       sync.Mutex
 	sessions map[string]*Client // by CDP session: their own, and those below it
@@ -40,7 +41,7 @@ type Mux struct {
 // newMux serves a connection until it ends, or until Close.
 func newMux(to transport) *Mux {
 	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{},
-		most: maxAllUnread, incoming: websocket.Budget{Max: maxAllUnread}}
+		most: maxAllUnread, mostEach: maxUnread, incoming: websocket.Budget{Max: maxAllUnread}}
 	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
 	m.work.Go(func() { m.out.run(m.done) })
 	m.work.Go(m.read)

@@ -121,7 +121,10 @@ func TestPipeRefuses(t *testing.T) {
 			t.Errorf("%.40q: %s", message, got)
 		}
 	}
-	c.Write(policy.Command{ID: []byte("1")}, []byte(strings.Repeat(" ", MaxCommand)+`{}`))
+	p.mu.Lock()
+	c.below["BELOW"] = c.session // such a command goes as it is: to change 96 MiB takes long
+	p.mu.Unlock()
+	c.Write(policy.Command{ID: []byte("1"), Session: "BELOW"}, bytes.Repeat([]byte(" "), MaxCommand+1))
 	if got := p.next(c); !strings.Contains(got, fmt.Sprint("longer than ", MaxCommand)) {
 		t.Errorf("one that is too long: %s", got)
 	}
@@ -142,9 +145,10 @@ func TestPipeRefuses(t *testing.T) {
 func TestPipeUnread(t *testing.T) {
 	t.Parallel()
 	p := newOnPipe(t, maxAnswer)
+	p.mostEach = 700_000
 	deaf, other := p.connect(), p.connect()
 	for i := range 5 {
-		deaf.command(fmt.Appendf(nil, `{"id":%d,"method":"Fake.long","params":{"length":20000000}}`, i))
+		deaf.command(fmt.Appendf(nil, `{"id":%d,"method":"Fake.long","params":{"length":200000}}`, i))
 		other.command(fmt.Appendf(nil, `{"id":%d,"method":"Fake.echo"}`, i))
 		if got := p.next(other); got != fmt.Sprintf(`{"id":%d,"result":{}}`, i) {
 			t.Errorf("the other client: %s", got)
@@ -165,9 +169,9 @@ func TestPipeUnread(t *testing.T) {
 // All clients together have a bound, too, at which the one with the most to read goes.
 func TestPipeUnreadByAll(t *testing.T) {
 	t.Parallel()
-	m := &Mux{sessions: map[string]*Client{}, most: 250_000}
+	m := &Mux{sessions: map[string]*Client{}, most: 250_000, mostEach: maxUnread}
 	client := func(name string, sizes ...int) *Client {
-		c := &Client{mux: m, session: name, queue: newQueue(&m.unread)}
+		c := &Client{mux: m, session: name, queue: newQueue(m.mostEach, &m.unread)}
 		m.sessions[name] = c
 		for _, n := range sizes {
 			m.route(fmt.Appendf(nil, `{"id":1,"x":"%s","sessionId":%q}`, make([]byte, n), name), false)
@@ -247,7 +251,7 @@ func FuzzPipeCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		to := &recorder{}
 		m := &Mux{to: to, out: newSender(to), sessions: map[string]*Client{}}
-		c := &Client{mux: m, session: "OWN", queue: newQueue(&m.unread), below: map[string]string{"BELOW": "OWN"}}
+		c := &Client{mux: m, session: "OWN", queue: newQueue(m.mostEach, &m.unread), below: map[string]string{"BELOW": "OWN"}}
 		c.command(bytes.Clone(b))
 		if len(to.sent) == 0 {
 			return

@@ -28,13 +28,14 @@ type queue struct {
 	last     int                       // bytes of that
 	end      *websocket.CloseError
 
+	most    int           // unread bytes, at most: maxUnread
 	all     *atomic.Int64 // the unread bytes of all queues
 	wake    chan struct{} // of one element: there are messages, or it is over
 	stopped chan struct{} // closed when what is left is not sent any more
 }
 
-func newQueue(all *atomic.Int64) *queue {
-	return &queue{all: all, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+func newQueue(most int, all *atomic.Int64) *queue {
+	return &queue{most: most, all: all, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
 // put adds a message and does not wait. A client that has too much to read is
@@ -45,7 +46,7 @@ func (q *queue) put(message []byte) {
 	switch {
 	case q.end != nil:
 	case q.idle && len(q.messages) == 0 && q.direct != nil && q.direct(message):
-	case q.unread > 0 && q.unread+len(message) > maxUnread:
+	case q.unread > 0 && q.unread+len(message) > q.most:
 		q.stopLocked(websocket.PolicyViolation, notReading)
 	default:
 		q.messages = append(q.messages, message)

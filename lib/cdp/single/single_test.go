@@ -213,15 +213,20 @@ func TestQuestionOutlivesClient(t *testing.T) {
 func TestLargeMessages(t *testing.T) {
 	t.Parallel()
 	_, b := newChrome(t)
+	m, err := b.await(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mostEach = 7_000_000
 	deaf, reader, other := dial(t, b, ""), dial(t, b, ""), dial(t, b, "")
-	length := func(i int) int { // less than maxUnread in all: a slow reader is not dropped
+	length := func(i int) int { // less than the bound in all: a slow reader is not dropped
 		if i%3 == 1 {
-			return 20_000_000
+			return 2_000_000
 		}
 		return 0
 	}
 	for i := range 8 {
-		deaf.conn.Write(fmt.Appendf(nil, `{"id":%d,"method":"Fake.long","params":{"length":20000000}}`, i))
+		deaf.conn.Write(fmt.Appendf(nil, `{"id":%d,"method":"Fake.long","params":{"length":2000000}}`, i))
 		reader.say(fmt.Sprintf(`{"id":%d,"method":"Fake.long","params":{"length":%d}}`, i, length(i)))
 	}
 	var work sync.WaitGroup
