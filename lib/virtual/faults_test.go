@@ -57,7 +57,9 @@ func TestFloodsAreBounded(t *testing.T) {
 			return p.conn.Write(wire.Command("5", page, "Runtime.evaluate",
 				map[string]any{"expression": "'" + strings.Repeat("x", 1000) + "'"}))
 		}},
-		{"commands answered here", false, nil, func(p *peer, _ string) error {
+		{"commands answered here", false, func(p *peer, page string) {
+			p.must(page, "Page.navigate", map[string]string{"url": "about:blank#" + strings.Repeat("x", 10_000)})
+		}, func(p *peer, _ string) error {
 			return p.conn.Write(wire.Command("5", "", "Target.getTargets", nil))
 		}},
 		{"pages without an answer", false, func(p *peer, page string) {
