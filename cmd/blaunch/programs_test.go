@@ -90,9 +90,13 @@ func TestDeathOnRealBrowser(t *testing.T) {
 // A launch is killed at many moments, its parts by turns.
 func TestKilledDuringLaunch(t *testing.T) {
 	t.Parallel()
+	step := 64
+	if os.Getenv("LONG") != "" {
+		step = 16
+	}
 	for _, who := range []string{"caller", "supervisor"} {
 		w := cmdtest.New(t)
-		for ms := 0; ms < 320; ms += 32 {
+		for ms := 0; ms < 320; ms += step {
 			c := w.Cmd("blaunch")
 			out, _ := c.StdoutPipe()
 			if err := c.Start(); err != nil {
