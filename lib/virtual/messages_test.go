@@ -152,7 +152,7 @@ func TestMessagesOfEachForm(t *testing.T) {
 	}
 	// A long one passes if its method carries a script; another one ends its client only.
 	long := wire.Command("8", page, "Runtime.evaluate",
-		map[string]any{"expression": "/*" + strings.Repeat("x", 30<<20) + "*/ 'long'"})
+		map[string]any{"expression": "/*" + strings.Repeat("x", 17<<20) + "*/ 'long'"})
 	if err := p.conn.Write(long); err != nil {
 		t.Fatal(err)
 	}
