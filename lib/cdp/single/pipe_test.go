@@ -251,7 +251,8 @@ func FuzzPipeCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		to := &recorder{}
 		m := &Mux{to: to, out: newSender(to), sessions: map[string]*Client{}}
-		c := &Client{mux: m, session: "OWN", queue: newQueue(m.mostEach, &m.unread), below: map[string]string{"BELOW": "OWN"}}
+		c := &Client{mux: m, session: "OWN", queue: newQueue(maxUnread, &m.unread),
+			below: map[string]string{"BELOW": "OWN"}}
 		c.command(bytes.Clone(b))
 		if len(to.sent) == 0 {
 			return
