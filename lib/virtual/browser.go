@@ -41,6 +41,7 @@ type Browser struct {
 	upstream       Upstream
 	log            *slog.Logger
 	stall          time.Duration
+	commit         time.Duration    // see defaultCommit
 	unfinished     websocket.Budget // of the messages that clients are sending
 	watcher        *link
 	version        json.RawMessage // the answer to Browser.getVersion
@@ -111,9 +112,9 @@ func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error)
 // OpenOn connects to a browser.
 func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error) {
 	b := &Browser{
-		upstream: up, log: log, stall: defaultStall, unfinished: websocket.Budget{Max: maxUnfinished},
-		startSlots: make(chan struct{}, maxStarting),
-		targets:    map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{},
+		upstream: up, log: log, stall: defaultStall, commit: defaultCommit,
+		unfinished: websocket.Budget{Max: maxUnfinished}, startSlots: make(chan struct{}, maxStarting),
+		targets: map[string]*target{}, disowned: map[string]bool{}, contexts: map[string]*Session{},
 		sessions: map[*Session]bool{},
 	}
 	b.Refuse(up.Addr())

@@ -135,7 +135,7 @@ func TestLargeState(t *testing.T) {
 		one[fmt.Sprint("small", i)] = "x"
 	}
 	for i := range 20 {
-		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 100_000)
+		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 50_000)
 	}
 	b := openShell(t)
 	for _, values := range []map[string]string{one, many} {

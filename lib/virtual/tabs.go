@@ -25,9 +25,9 @@ const (
 	// tabTimeout is how long a page may take to describe itself: one that hangs
 	// keeps its URL only.
 	tabTimeout = 5 * time.Second
-	// commitTimeout is how long a new session waits for the servers of its tabs;
+	// defaultCommit is how long a new session waits for the servers of its tabs;
 	// the pages go on loading after that.
-	commitTimeout = 2 * time.Second
+	defaultCommit = 2 * time.Second
 	// world is the name of the JavaScript world of our own scripts in a page.
 	world = "btools"
 )
@@ -148,7 +148,7 @@ func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
 			s.reload(page, tab)
 		})
 	}
-	late := time.After(commitTimeout)
+	late := time.After(s.browser.commit)
 	for _, c := range committed {
 		select {
 		case <-c:

@@ -142,6 +142,7 @@ func TestTabsOfServersThatAreDown(t *testing.T) {
 		server.Close()
 	})
 	b := openShell(t)
+	b.commit = 100 * time.Millisecond // while a server is down, that is waited for
 	s := newSession(t, b, Options{})
 	p := connect(t, s, "")
 	cart := server.URL + "/cart?step=3"
