@@ -91,8 +91,8 @@ func TestDeathOnRealBrowser(t *testing.T) {
 func TestKilledDuringLaunch(t *testing.T) {
 	t.Parallel()
 	step := 64
-	if os.Getenv("LONG") != "" {
-		step = 16
+	if cmdtest.IsLong {
+		step = 32
 	}
 	for _, who := range []string{"caller", "supervisor"} {
 		w := cmdtest.New(t)

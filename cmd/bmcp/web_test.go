@@ -222,7 +222,7 @@ func testMCPApart(t *testing.T, m member, site *website) {
 	contains(t, "the whole page",
 		m.did("browser_scrape", `{"url":%q,"include_images":true}`, site.url+"/article").Text(),
 		[]string{"812 partners", "herring", "2 images:", "/img/ferry.jpg (1200×800) A ferry between ice floes"}, nil)
-	if os.Getenv("LONG") != "" { // once in thirty times the request of its script is not seen, and not waited for
+	if cmdtest.IsLong { // once in thirty times the request of its script is not seen, and not waited for
 		contains(t, "a page that a script fills", m.did("browser_scrape", `{"url":%q}`, site.url+"/late").Text(),
 			[]string{"Words that a script has fetched."}, []string{"images"})
 	}

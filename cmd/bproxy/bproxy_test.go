@@ -896,11 +896,8 @@ func TestFirefoxOutlivesLeases(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	p := w.Pool("BROWSER=firefox", "TIMEOUT=60000", "HEALTH_INTERVAL=20s", "_F_INSTANCES=1", "_F_IS_DEFAULT=1")
-	pid, rounds := 0, 2
-	if os.Getenv("LONG") != "" {
-		rounds = 5
-	}
-	for round := range rounds {
+	pid := 0
+	for round := range 5 {
 		l := p.Lease()
 		q := &cmdtest.Proxy{T: t, W: w, Addr: strings.TrimPrefix(l.Instance.HTTPURL, "http://")}
 		c, resp := q.Socket("/session")
@@ -947,7 +944,7 @@ func TestProxyBadBiDiClients(t *testing.T) {
 		frame(0x81, "\xff\xfe"),     // not UTF-8
 		frame(0x81, `{"id":2,`)[:9], // half a frame
 	}
-	if os.Getenv("LONG") == "" { // each costs a session of Firefox
+	if !cmdtest.IsLong { // each costs a session of Firefox
 		all = all[:2]
 	}
 	for _, bad := range all {

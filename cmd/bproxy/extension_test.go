@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -198,7 +197,7 @@ func TestExtensionTabsThatStay(t *testing.T) {
 	before := cmdtest.Tabs(t, chrome)
 	c := cmdtest.Dial(t, j.Instance.WSURL)
 	turning := 1 // each takes what processor time it gets
-	if os.Getenv("LONG") != "" {
+	if cmdtest.IsLong {
 		turning = 3
 	}
 	for range turning {

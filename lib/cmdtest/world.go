@@ -371,12 +371,15 @@ func Get(t *testing.T, method, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// IsLong is whether tests run all their rounds: LONG=1.
+var IsLong = os.Getenv("LONG") != ""
+
 // Long skips a test that shows with other clients or in another place what a
 // shorter one shows; make test LONG=1 runs it. The whole suite has to fit into
 // the time of CI.
 func Long(t *testing.T) {
 	t.Helper()
-	if os.Getenv("LONG") == "" {
+	if !IsLong {
 		t.Skip("make test LONG=1 runs it")
 	}
 }

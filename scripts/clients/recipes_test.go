@@ -62,7 +62,7 @@ await browser.disconnect();
 		t.Errorf("Playwright Test: %+v", r)
 	}
 	kinds := map[string]string{"chrome-headless-shell": "here HeadlessChrome/"}
-	if os.Getenv("LONG") != "" { // TestClientsOfFirefox has Puppeteer on Firefox
+	if cmdtest.IsLong { // TestClientsOfFirefox has Puppeteer on Firefox
 		kinds["firefox"] = "here firefox/"
 	}
 	for browser, want := range kinds {
