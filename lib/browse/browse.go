@@ -31,7 +31,8 @@ const (
 
 // Browser is a connection to a browser.
 type Browser struct {
-	conn *cdp.Conn
+	conn   *cdp.Conn
+	script time.Duration // that a page's script may hold up a call: scriptTimeout
 
 	mu      sync.Mutex
 	changed chan struct{}      // closed at the next event
@@ -56,7 +57,7 @@ type target struct {
 
 // Open connects to the browser at a WebSocket URL and attaches to its tabs.
 func Open(ctx context.Context, url string) (*Browser, error) {
-	b := &Browser{changed: make(chan struct{}), targets: map[string]*target{}, nextRef: 1,
+	b := &Browser{script: scriptTimeout, changed: make(chan struct{}), targets: map[string]*target{}, nextRef: 1,
 		hidden: map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })

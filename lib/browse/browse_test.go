@@ -28,6 +28,8 @@ func TestTabs(t *testing.T) {
 			<-r.Context().Done()
 		case "/loops":
 			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
+		case "/freezes": // before it is parsed
+			fmt.Fprint(w, `<p>before<script>for (;;);</script>`)
 		case "/routes":
 			fmt.Fprint(w, `<button onclick="history.pushState(0, '', '/next');
 				setTimeout(() => { main.textContent = 'new page' }, 100)">Go</button><p id=main>old page</p>`)
@@ -78,6 +80,18 @@ func TestTabs(t *testing.T) {
 		}
 		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "new page") {
 			t.Errorf("after the click the page is %q, %v", s, err)
+		}
+	})
+	t.Run("a page that freezes by itself is stopped", func(t *testing.T) {
+		b.script = time.Second
+		defer func() { b.script = scriptTimeout }()
+		began := time.Now()
+		tab := open(t, "/freezes")
+		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "before") {
+			t.Errorf("its script is not stopped: %q, %v", s, err)
+		}
+		if took := time.Since(began); took >= scriptTimeout {
+			t.Errorf("it took %v", took)
 		}
 	})
 	t.Run("a page that runs a script without end is closed", func(t *testing.T) {

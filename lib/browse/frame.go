@@ -106,7 +106,7 @@ func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]an
 		return err
 	}
 	var got remote
-	err = t.bounded(ctx, f.target.session, scriptTimeout, func(ctx context.Context) error {
+	err = t.bounded(ctx, f.target.session, t.b.script, func(ctx context.Context) error {
 		got, err = f.evaluate(ctx, fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
 		return err
 	})

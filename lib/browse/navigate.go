@@ -130,7 +130,7 @@ func (t *Tab) stopIfStuck(since mark) (stop func()) {
 		})
 	}
 	left := unless(leavePatience, func() bool { return t.navigations > since.navigations })
-	parsed := unless(scriptTimeout, func() bool { return t.parsed })
+	parsed := unless(t.b.script, func() bool { return t.parsed })
 	return func() {
 		left.Stop()
 		parsed.Stop()

@@ -95,7 +95,7 @@ func (t *Tab) viewport(ctx context.Context, all bool) (area, error) {
 		CSSLayoutViewport struct{ PageX, PageY, ClientWidth, ClientHeight float64 }
 		CSSContentSize    area
 	}
-	err := t.bounded(ctx, t.main.session, scriptTimeout, func(ctx context.Context) error {
+	err := t.bounded(ctx, t.main.session, t.b.script, func(ctx context.Context) error {
 		return t.call(ctx, t.main.session, "Page.getLayoutMetrics", nil, &got)
 	})
 	if all {

@@ -36,7 +36,8 @@ var faulty = map[string]string{
 	"/many": `<title>Many</title><script>
 		for (let i = 0; i < 1000; i++) document.write('<div>' + ('<p><a href="/' + i + '">x</a></p>').repeat(100) +
 		'</div>')</script>`,
-	"/turns": `<title>Turns</title><script>setTimeout(() => location.replace('/turns?' + Math.random()))</script>`,
+	"/turns": `<title>Turns</title><script>
+		setTimeout(() => location.replace('/turns?' + Math.random()), 30)</script>`,
 	"/canvas": `<title>Canvas</title><canvas width=10000 height=10000></canvas><script>
 		const c = document.querySelector('canvas').getContext('2d');
 		c.fillStyle = '#00f'; c.fillRect(0, 0, 10000, 10000)</script>`,
