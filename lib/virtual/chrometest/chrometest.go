@@ -131,6 +131,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	})
 	c := exec.Command(name, append(args, "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
 		"--user-data-dir="+dir+"/profile", "about:blank")...)
 	c.Env = append(c.Environ(), "TMPDIR="+dir)
 	c.SysProcAttr = ownGroup()
