@@ -201,7 +201,7 @@ func TestDownloadNames(t *testing.T) {
 	}))
 	defer site.Close()
 	files := keep(t, downloads.Options{})
-	s := newSession(t, sharedChrome(t), Options{Downloads: files.Files})
+	s := newSession(t, sharedBrowser(t), Options{Downloads: files.Files})
 	p := connect(t, s, "")
 	for n := range names {
 		p.download(p.open(site.URL, ""), fmt.Sprint(site.URL, "/file/", n))
@@ -226,7 +226,7 @@ func TestDownloadNames(t *testing.T) {
 func TestFailedDownloads(t *testing.T) {
 	t.Parallel()
 	site := fileSite(t)
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	files := keep(t, downloads.Options{Limit: 2 << 20})
 	s := newSession(t, b, Options{Downloads: files.Files})
 	p := connect(t, s, "")
@@ -292,7 +292,7 @@ func TestUploads(t *testing.T) {
 		}
 	}
 	files := keep(t, downloads.Options{})
-	s := newSession(t, sharedChrome(t), Options{Downloads: files.Files, UploadRoots: []string{root}})
+	s := newSession(t, sharedBrowser(t), Options{Downloads: files.Files, UploadRoots: []string{root}})
 	own := files.Dir() + "/own.txt"
 	if err := os.WriteFile(own, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func workers(t *testing.T) (url string, ran func(path string) bool) {
 // Workers start whichever clients are connected.
 func TestWorkersStart(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	url, ran := workers(t)
 	wait := func(t *testing.T, query string) {
 		t.Helper()

@@ -44,7 +44,7 @@ func (p *peer) popUp(page, url string) (session string) {
 
 func TestPausedPopUpsDelayNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	one, two := newSession(t, b, Options{}), newSession(t, b, Options{})
 	q := connect(t, two, "")
 	qpage := q.autoAttach()
@@ -189,7 +189,7 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 // Targets outside all sessions resume at once.
 func TestPopUpsOfOthersGoOn(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	newSession(t, b, Options{})
 	l, err := b.dial(t.Context(), func(string, string, json.RawMessage) {})
 	if err != nil {

@@ -1,10 +1,12 @@
 package virtual
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A client may navigate at once: the session has prepared the new page by then.
@@ -31,5 +33,18 @@ func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
 				break
 			}
 		}
+	}
+	// So may it if the page was made with an address, which the headless shell does not
+	// begin to load before the page is prepared.
+	p := connect(t, newSession(t, b, Options{}), "")
+	began := time.Now()
+	for n := range 3 {
+		page := p.open(fmt.Sprint(site.URL, "/first/", n), "")
+		next := fmt.Sprint(site.URL, "/next/", n)
+		p.goTo(page, next)
+		p.awaitTrue(page, fmt.Sprintf("location.href === %q && document.hasFocus()", next))
+	}
+	if took := time.Since(began); took > readyTimeout {
+		t.Errorf("three pages that were made with an address took %v", took)
 	}
 }

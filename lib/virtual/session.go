@@ -625,8 +625,8 @@ func (s *Session) closeForGood(t *target) {
 // alone. Until it has answered, the page stays paused and no client navigates
 // it: Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
 // document before that exists, and the renderer crashes. A pop-up without an
-// opener answers only after it has resumed: it gets the focus with its
-// document.
+// opener answers only after it has resumed, and so does a page of the headless
+// shell that is made with an address: they get the focus with their document.
 func (s *Session) prepareLocked(t *target) {
 	b := s.browser
 	severed := jsonrpc.Get(t.info, "openerId") != nil && string(jsonrpc.Get(t.info, "canAccessOpener")) != "true"
@@ -643,36 +643,47 @@ func (s *Session) prepareLocked(t *target) {
 		late.Stop()
 		ready()
 	}
+	attached := func(own string, err error, paused bool) {
+		next := func(json.RawMessage, error) {
+			s.link.Begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+		}
+		b.mu.Lock()
+		known := err == nil && b.targets[t.id] == t
+		if !known || paused {
+			next = func(json.RawMessage, error) { done(nil, err) }
+		}
+		gated := known && s.isGatedLocked(t)
+		if known {
+			s.ownSessions[t.id] = own
+			t.needsFocus = paused
+			s.focusLocked(t)
+			if !paused {
+				s.keepLocked(t)
+			}
+			if s.ignoreCertErrors {
+				s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
+			}
+		}
+		if gated {
+			s.link.Begin(own, "Fetch.enable", gate, next)
+		}
+		b.mu.Unlock()
+		if !gated {
+			next(nil, nil)
+		}
+	}
 	s.link.Begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
 		func(got json.RawMessage, err error) {
 			own := jsonrpc.GetString(got, "sessionId")
-			next := func(json.RawMessage, error) {
-				s.link.Begin(own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true}, done)
+			if err != nil || severed || b.tabsAreMarked {
+				attached(own, err, severed)
+				return
 			}
-			b.mu.Lock()
-			known := err == nil && b.targets[t.id] == t
-			if !known || severed {
-				next = func(json.RawMessage, error) { done(nil, err) }
-			}
-			gated := known && s.isGatedLocked(t)
-			if known {
-				s.ownSessions[t.id] = own
-				t.needsFocus = severed
-				s.focusLocked(t)
-				if !severed {
-					s.keepLocked(t)
-				}
-				if s.ignoreCertErrors {
-					s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
-				}
-			}
-			if gated {
-				s.link.Begin(own, "Fetch.enable", gate, next)
-			}
-			b.mu.Unlock()
-			if !gated {
-				next(nil, nil)
-			}
+			s.link.Begin("", "Target.getTargetInfo", map[string]string{"targetId": t.id},
+				func(got json.RawMessage, err error) {
+					url := jsonrpc.GetString(got, "targetInfo", "url")
+					attached(own, err, !(Tab{URL: url}).isBlank())
+				})
 		})
 }
 

@@ -106,7 +106,7 @@ func TestTabsThatDoNotLoad(t *testing.T) {
 		hang.Close()
 	})
 	page := json.RawMessage(`{"origin":"x","x":0,"y":0,"items":[]}`)
-	s := newSession(t, sharedChrome(t), Options{Tabs: []Tab{
+	s := newSession(t, sharedBrowser(t), Options{Tabs: []Tab{
 		{URL: hang.URL, Page: page}, {URL: "http://127.0.0.1:1/", Page: page}, {URL: "chrome://settings"},
 		{URL: "file:///"}, {URL: "about:blank"},
 	}})
@@ -200,7 +200,7 @@ func TestTabLimitOfLastingPages(t *testing.T) {
 		fmt.Fprint(w, `<script>setTimeout(() => location.replace('/?' + Math.random()))</script>`)
 	}))
 	t.Cleanup(site.Close)
-	s := newSession(t, sharedChrome(t), Options{TabLimit: 1})
+	s := newSession(t, sharedBrowser(t), Options{TabLimit: 1})
 	p := connect(t, s, "")
 	for range 8 {
 		p.must("", "Target.createTarget", map[string]string{"url": site.URL})

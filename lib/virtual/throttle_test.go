@@ -129,7 +129,7 @@ func TestThrottle(t *testing.T) {
 // A command finds the page visible however soon the session is throttled again.
 func TestThrottleSoon(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	s := newSession(t, b, Options{Throttle: 2 * time.Millisecond})
 	p, page := attached(t, s)
 	p.must(page, "Page.enable", nil)

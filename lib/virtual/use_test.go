@@ -17,7 +17,7 @@ import (
 // what a page does by itself is no use.
 func TestUse(t *testing.T) {
 	t.Parallel()
-	b := openChrome(t)
+	b := openShell(t)
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/file" {

@@ -27,27 +27,48 @@ const patience = time.Minute
 // long says that what takes long by its nature is tested as well.
 var long = os.Getenv("LONG") != ""
 
-// sharedChrome is one Chromium for all tests that neither end it nor count all that
-// it has: each has sessions of its own.
-func sharedChrome(t *testing.T) *Browser {
+// sharedBrowser is one headless shell for all tests that neither end it nor count all
+// that it has: each has sessions of its own. With LONG=1 it is a Chromium, which takes
+// three times as much of the processor.
+func sharedBrowser(t *testing.T) *Browser {
 	t.Helper()
-	lastingChrome.once.Do(func() { lastingChrome.browser = openPipe(lasting{t}, chrometest.StartOnPipe) })
-	if lastingChrome.browser == nil {
-		t.Fatal("the shared Chromium has not started")
+	if long {
+		return sharedChrome(t)
 	}
-	return lastingChrome.browser
+	return lastingShell.open(t, chrometest.StartShellOnPipe)
 }
 
-var lastingChrome struct {
+// sharedChrome is one Chromium for those tests for which the kind matters.
+func sharedChrome(t *testing.T) *Browser {
+	t.Helper()
+	return lastingChrome.open(t, chrometest.StartOnPipe)
+}
+
+var lastingShell, lastingChrome common
+
+// common is a browser that all tests use: it ends with the last one.
+type common struct {
 	once    sync.Once
 	browser *Browser
 	atEnd   []func()
 }
 
-// lasting starts what all tests use: it ends with the last one.
-type lasting struct{ testing.TB }
+func (l *common) open(t *testing.T, start func(testing.TB) (in, out *os.File, p *os.Process)) *Browser {
+	t.Helper()
+	l.once.Do(func() { l.browser = openPipe(lasting{t, l}, start) })
+	if l.browser == nil {
+		t.Fatal("the shared browser has not started")
+	}
+	return l.browser
+}
 
-func (lasting) Cleanup(f func()) { lastingChrome.atEnd = append(lastingChrome.atEnd, f) }
+// lasting stands for the test that starts a shared browser.
+type lasting struct {
+	testing.TB
+	browser *common
+}
+
+func (l lasting) Cleanup(f func()) { l.browser.atEnd = append(l.browser.atEnd, f) }
 
 func (lasting) Context() context.Context { return context.Background() }
 
@@ -55,7 +76,7 @@ func (lasting) Failed() bool { return false }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, f := range slices.Backward(lastingChrome.atEnd) {
+	for _, f := range slices.Backward(append(lastingShell.atEnd, lastingChrome.atEnd...)) {
 		f()
 	}
 	os.Exit(code)
@@ -267,7 +288,7 @@ func TestSessionsSeeOnlyTheirOwn(t *testing.T) {
 
 func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	p := connect(t, newSession(t, b, Options{}), "")
 	p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
 		"flatten": true})
@@ -291,7 +312,7 @@ func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 
 func TestTabLimit(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	p := connect(t, newSession(t, b, Options{TabLimit: 2}), "")
 	first := p.pages()[0]
 	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
@@ -308,7 +329,7 @@ func TestTabLimit(t *testing.T) {
 
 func TestClosingTheBrowserEndsTheSession(t *testing.T) {
 	t.Parallel()
-	b := sharedChrome(t)
+	b := sharedBrowser(t)
 	s, other := newSession(t, b, Options{}), newSession(t, b, Options{})
 	p := connect(t, s, "")
 	p.must("", "Browser.close", nil)
