@@ -105,7 +105,7 @@ func TestMCPToken(t *testing.T) {
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	const size = 24 << 20
+	const size = 8 << 20
 	big := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"big","arguments":{"n":%d}}}`,
 		size)
 	slowly := func(r io.Reader) (all []byte) { // for longer than nobody may read
@@ -116,7 +116,7 @@ func TestFlush(t *testing.T) {
 			if err != nil {
 				return all
 			}
-			time.Sleep(15 * time.Millisecond) // a slow reader is what is tested
+			time.Sleep(45 * time.Millisecond) // a slow reader is what is tested
 		}
 	}
 	start := func(errs io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader) {

@@ -260,7 +260,7 @@ func TestBoundedMemory(t *testing.T) {
 	line := traceOf("1 - " + sent("NUMBER", 1, "http://x/"+strings.Repeat("x", 50_000), ""))
 	before, after, _ := strings.Cut(line, "NUMBER")
 	e := endless{before, after}
-	const lines = 500 // 25 MB
+	const lines = 300 // 15 MB
 	var most uint64
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	writes := 0

@@ -118,7 +118,7 @@ func TestClientsOfIsolated(t *testing.T) {
 func allSurvive(t *testing.T, args ...string) {
 	for _, x := range clients {
 		t.Run(x.name, func(t *testing.T) {
-			if x.server != "" || x.name != "playwright" {
+			if x.server != "" || x.name != "playwright" || len(args) == 0 {
 				cmdtest.Long(t) // TestClientsSideBySide has all of them
 			}
 			survives(t, args, func(p *cmdtest.Proxy, site string) (again, leave func()) {
