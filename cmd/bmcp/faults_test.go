@@ -292,60 +292,48 @@ func TestMCPEager(t *testing.T) {
 	}
 }
 
-// Children that write what is not valid JSON, or what no client takes.
+// The tools of a child whose schemas no client takes get the arguments of pools.
 func TestMCPOddTools(t *testing.T) {
 	t.Parallel()
-	for _, pools := range []bool{false, true} {
-		w := cmdtest.New(t)
-		env := []string{"FAKE=odd"}
-		if pools {
-			env = append(env, "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES=1")
+	w := cmdtest.New(t)
+	m := w.MCP([]string{"FAKE=odd", "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES=1"},
+		"--mcp", "a="+cmdtest.FakeChild())
+	var all struct {
+		Tools []struct {
+			Name   string
+			Schema json.RawMessage `json:"inputSchema"`
 		}
-		m := w.MCP(env, "--mcp", "a="+cmdtest.FakeChild(), "--mcp", "b=sh -c 'FAKE=nan exec "+cmdtest.Bin+"/fakechild'")
-		list := m.Call("tools/list", "{}")
-		var all struct {
-			Tools []struct {
-				Name   string
-				Schema json.RawMessage `json:"inputSchema"`
-			}
-		}
-		list.Into(t, &all)
-		odd := 0
-		for _, tool := range all.Tools {
-			if !strings.HasPrefix(tool.Name, "odd_") {
-				continue
-			}
-			odd++
-			if r := m.Tool(tool.Name, "{}"); r.Error != nil {
-				t.Errorf("%s: %s", tool.Name, r.Line)
-			}
-			if pools && !strings.Contains(string(tool.Schema), "browser_pool") {
-				t.Errorf("%s has %s", tool.Name, tool.Schema)
-			}
-		}
-		if status := m.Tool("coordinator_status", "{}").Text(t); odd != 7 ||
-			!strings.Contains(status, "the answer of child b is not valid JSON") {
-			t.Error(odd, status)
-		}
-		if r := m.Tool("nan", "{}").Tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "not valid JSON") {
-			t.Errorf(`got %+v, want an error with "not valid JSON"`, r)
-		}
-		if pools {
-			if size := len(m.Tool("big", `{"n":16777216}`).Text(t)); size != 16<<20 {
-				t.Errorf("%d bytes, want %d", size, 16<<20)
-			}
-		}
-		m.End()
-		w.Clean()
 	}
+	m.Call("tools/list", "{}").Into(t, &all)
+	odd := 0
+	for _, tool := range all.Tools {
+		if !strings.HasPrefix(tool.Name, "odd_") {
+			continue
+		}
+		odd++
+		if !strings.Contains(string(tool.Schema), "browser_pool") {
+			t.Errorf("%s has %s", tool.Name, tool.Schema)
+		}
+	}
+	if odd != 7 {
+		t.Errorf("%d odd tools, want 7", odd)
+	}
+	if r := m.Tool("odd_7", "{}"); r.Error != nil {
+		t.Error(r.Line)
+	}
+	if size := len(m.Tool("big", `{"n":16777216}`).Text(t)); size != 16<<20 {
+		t.Errorf("%d bytes, want %d", size, 16<<20)
+	}
+	m.End()
+	w.Clean()
 }
 
 // Nobody waits for what one of them does not do.
 func TestMCPNobodyHoldsUpOthers(t *testing.T) {
 	t.Parallel()
 	for name, holdsUp := range map[string]func(*cmdtest.World){
-		"children that fail all the time": childrenFail, "a child that has closed its output": childIsMute,
-		"a bproxy that takes its time": proxyIsSlow, "a host that writes before it reads": hostWritesFirst,
+		"children that fail all the time": childrenFail,
+		"a bproxy that takes its time":    proxyIsSlow, "a host that writes before it reads": hostWritesFirst,
 		"nobody reads standard error": errorsAreUnread,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,16 +363,6 @@ func childrenFail(w *cmdtest.World) {
 				t.Fatalf("got %v, want no error and no request of the child", r.Line)
 			}
 		}
-	}
-	m.End()
-}
-
-// It has ended, then.
-func childIsMute(w *cmdtest.World) {
-	t := w.T
-	m := w.MCP([]string{"FAKE=mute"}, "--mcp", "a="+cmdtest.FakeChild())
-	if r := m.Tool("a", "{}"); r.Error == nil || !strings.Contains(r.Line, "child a ended") {
-		t.Errorf("%s, want that child a ended", r.Line)
 	}
 	m.End()
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,50 +15,6 @@ import (
 
 	"btools/lib/cmdtest"
 )
-
-// A child whose lists never end is told of, and keeps nobody from the lists of
-// others.
-func TestEndlessLists(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	m := w.MCP(nil, "--mcp", "well="+cmdtest.FakeChild(), "--mcp",
-		"endless=sh -c 'FAKE=endless exec "+cmdtest.Bin+"/fakechild'")
-	if names := m.Tools(); !slices.Contains(names, "echo") ||
-		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "endless") }) {
-		t.Errorf("got %v, want echo and no tool of endless", names)
-	}
-	cmdtest.Until(t, "the status tells of it", func() bool {
-		return strings.Contains(m.Tool("coordinator_status", "{}").Text(t),
-			"child endless has more than 1000 pages of tools")
-	})
-	if r := m.Call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://a","name":"a"}]}` {
-		t.Errorf("%.300s", r.Line)
-	}
-	m.End()
-	w.Clean()
-}
-
-// Images of results that a bulk call returns are images, not text; those of
-// others are not there.
-func TestMCPBulkImages(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	m := w.MCP([]string{"FAKE_TOOLS=image,echo"}, "--mcp", "a="+cmdtest.FakeChild())
-	r := m.Tool("browser_execute_bulk", `{"commands":[{"tool":"image"},{"tool":"echo","return_result":true},`+
-		`{"tool":"image","return_result":true},{"tool":"image","return_result":true}]}`)
-	const image = `{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}`
-	if strings.Count(r.Line, image+","+image+"]") != 1 || strings.Count(r.Line, "aW1hZ2U=") != 2 {
-		t.Errorf("got %s, want the 2 images that were asked for, as they were", r.Line)
-	}
-	x := r.Tool(t)
-	results := fmt.Sprint(x.Struct["results"])
-	if x.Struct["success"] != true || len(x.Content) != 3 || !strings.Contains(results, "shot") ||
-		!strings.Contains(results, "image: item 2") || !strings.Contains(results, "image: item 3") {
-		t.Errorf(`got %s, want success, 3 items of content, "shot", "image: item 2", "image: item 3"`, r.Line)
-	}
-	m.End()
-	w.Clean()
-}
 
 // A command of a bulk call runs on the call's browser, or not at all: what it
 // says of another one is neither passed over nor passed on.
@@ -188,69 +143,6 @@ func TestMCPCancelledInTurn(t *testing.T) {
 	w.Clean()
 }
 
-// A resource is its child's that lists it now, not that of the one that did
-// once.
-func TestOwnersOfItems(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	has := func(child, uris string) { os.WriteFile(w.Dir+"/"+child, []byte(uris), 0o600) }
-	as := func(child string) string {
-		return child + "=sh -c 'FAKE_RESOURCES=" + w.Dir + "/" + child + " exec " + cmdtest.Bin + "/fakechild'"
-	}
-	has("a", "fake://moves fake://both")
-	has("b", "fake://both fake://gone")
-	m := w.MCP(nil, "--mcp", as("a"), "--mcp", as("b"))
-	for range 2 {
-		if r := m.Call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://moves"},`+
-			`{"uri":"fake://both"},{"uri":"fake://gone"}]}` {
-			t.Errorf("got %s, want moves, both and gone", r.Line)
-		}
-	}
-	has("a", "")
-	has("b", "fake://both fake://moves")
-	if r := m.Call("resources/list", "{}"); string(r.Result) != `{"resources":[{"uri":"fake://both"},`+
-		`{"uri":"fake://moves"}]}` {
-		t.Errorf("got %s, want both and moves", r.Line)
-	}
-	// The last one is nobody's: the first is asked.
-	for uri, want := range map[string]string{"fake://both": "/b", "fake://moves": "/b", "fake://gone": "/a"} {
-		if r := m.Call("resources/read", `{"uri":"`+uri+`"}`); !strings.Contains(r.Line, w.Dir+want+`"`) {
-			t.Errorf("%s: %s", uri, r.Line)
-		}
-	}
-	m.End()
-	w.Clean()
-}
-
-// A greeting that is refused is not the host's: children get the one after it.
-func TestMCPRefusedGreeting(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	m := w.StartMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"}, "--mcp", "a="+cmdtest.FakeChild())
-	if r := m.Call("initialize", `{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"test",`+
-		`"version":"1"}}`); r.Error == nil {
-		t.Errorf("got %v, want an error", r.Line)
-	}
-	if r := m.Call("tools/list", "{}"); r.Error == nil || r.Error.Code != -32600 {
-		t.Errorf("got %v, want the error -32600", r.Line)
-	}
-	m.Greet(`{"roots":{}}`)
-	id := m.StartTool("ask", `{"method":"roots/list"}`)
-	ask := m.Next()
-	for ask.Method == "notifications/tools/list_changed" {
-		ask = m.Next()
-	}
-	if ask.Method != "roots/list" {
-		t.Fatalf(`got %v, want the method "roots/list"`, ask.Line)
-	}
-	m.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, ask.ID))
-	if r := m.Answer(id); r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
-	m.End()
-	w.Clean()
-}
-
 // What a child asks is asked of the host whose call it is about, or of nobody:
 // not of the next one when the call is cancelled, or when its host is asked
 // something already.
@@ -330,37 +222,6 @@ func TestOnlyTheRightHostIsAsked(t *testing.T) {
 			"name?")
 	})
 	stop()
-	w.Clean()
-}
-
-// A child that asks without end, and a host that answers nothing: what is kept
-// is bounded.
-func TestEndlessQuestions(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	m := w.MCP([]string{"FAKE_TOOLS=questions"}, "--mcp", "kid="+cmdtest.FakeChild())
-	id := m.StartTool("questions", `{"method":"roots/list","n":1000,"open":64}`)
-	questions := 0
-	r := m.Next()
-	for ; string(r.ID) != id; r = m.Next() {
-		if r.Method == "roots/list" {
-			questions++
-		}
-	}
-	if got := r.Text(t); questions != 64 || got != "936" {
-		t.Errorf("%d questions, %s refused", questions, got)
-	}
-	m.End()
-	m = w.StartMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser", "FAKE_TOOLS=questions"}, "--mcp",
-		"kid="+cmdtest.FakeChild())
-	var q cmdtest.Required
-	r = m.Call("tools/call",
-		`{"name":"questions","arguments":{"method":"elicitation/create","n":1000},"_meta":`+cmdtest.Stateless+`}`)
-	if r.Into(t, &q); len(q.Requests) == 0 || len(q.Requests) > 64 {
-		t.Errorf("%d questions: %.500s", len(q.Requests), r.Line)
-	}
-	m.Cmd.Process.Signal(syscall.SIGTERM)
-	m.Wait()
 	w.Clean()
 }
 

@@ -20,23 +20,23 @@ type builtin struct {
 	cancel context.CancelFunc
 }
 
-func (x *builtin) input() io.WriteCloser          { return x.toIt }
-func (x *builtin) output() io.ReadCloser          { return x.fromIt }
-func (x *builtin) try() func([]byte) (int, error) { return nil }
-func (x *builtin) ended() <-chan error            { return x.over }
-func (x *builtin) kill()                          { x.end() }
-func (x *builtin) sweep() error                   { return nil }
-func (x *builtin) free()                          {}
-func (x *builtin) pid() int                       { return os.Getpid() }
+func (x *builtin) Input() io.WriteCloser               { return x.toIt }
+func (x *builtin) Output() io.ReadCloser               { return x.fromIt }
+func (x *builtin) TryWrite() func([]byte) (int, error) { return nil }
+func (x *builtin) Ended() <-chan error                 { return x.over }
+func (x *builtin) Kill()                               { x.End() }
+func (x *builtin) Sweep() error                        { return nil }
+func (x *builtin) Free()                               {}
+func (x *builtin) PID() int                            { return os.Getpid() }
 
-func (x *builtin) end() {
+func (x *builtin) End() {
 	x.cancel()
 	x.toIt.Close()
 	x.fromIt.Close()
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser.
-func (c *Coordinator) serveBuiltin(b Browser) (program, error) {
+func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	if b.WSURL == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, not %s: --mcp %s has tools for others",
 			b.Type, PlaywrightChild)

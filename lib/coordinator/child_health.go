@@ -71,7 +71,7 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 		text := err.Error()
 		h.Error = &text
 	case p != nil:
-		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.prog.pid()), 10))
+		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.prog.PID()), 10))
 		h.Responsive = true
 		if at := p.pinged(); !at.IsZero() {
 			h.LastCheck = &record.Time{Time: at}

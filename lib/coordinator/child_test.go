@@ -44,15 +44,15 @@ func newPipe() (r, w *pipe) {
 	return &pipe{PipeReader: pr}, &pipe{PipeWriter: pw}
 }
 
-func (f *fakeProgram) input() io.WriteCloser          { return f.in }
-func (f *fakeProgram) output() io.ReadCloser          { return f.out }
-func (f *fakeProgram) try() func([]byte) (int, error) { return nil }
-func (f *fakeProgram) ended() <-chan error            { return f.done }
-func (f *fakeProgram) end()                           { f.exit(nil) }
-func (f *fakeProgram) kill()                          { f.exit(nil) }
-func (f *fakeProgram) sweep() error                   { return nil }
-func (f *fakeProgram) free()                          {}
-func (f *fakeProgram) pid() int                       { return 1 }
+func (f *fakeProgram) Input() io.WriteCloser               { return f.in }
+func (f *fakeProgram) Output() io.ReadCloser               { return f.out }
+func (f *fakeProgram) TryWrite() func([]byte) (int, error) { return nil }
+func (f *fakeProgram) Ended() <-chan error                 { return f.done }
+func (f *fakeProgram) End()                                { f.exit(nil) }
+func (f *fakeProgram) Kill()                               { f.exit(nil) }
+func (f *fakeProgram) Sweep() error                        { return nil }
+func (f *fakeProgram) Free()                               {}
+func (f *fakeProgram) PID() int                            { return 1 }
 
 // exit ends the child.
 func (f *fakeProgram) exit(err error) {
@@ -107,7 +107,7 @@ func wellBehaved(others behaviour) behaviour {
 	}
 }
 
-// fixture is a host with one child, whose programs it makes in memory. It is
+// fixture is a host with children in memory, by the public entrances alone. It is
 // for a bubble of synctest.
 type fixture struct {
 	*Session
@@ -118,24 +118,39 @@ type fixture struct {
 	said     []string // to the host
 }
 
+// kid is a child of a fixture.
+type kid struct {
+	name string
+	behaviour
+}
+
 func newFixture(t *testing.T, b behaviour) *fixture { return newFixtureWith(t, Limits{}, b) }
 
 func newFixtureWith(t *testing.T, limits Limits, b behaviour) *fixture {
+	return newFixtureOf(t, Options{Limits: limits}, kid{"c", b})
+}
+
+func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 	f := &fixture{t: t}
-	c := New(Options{Browsers: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
-		Stderr: io.Discard, Limits: limits,
-		Children: []Child{{Name: "c", Argv: []string{os.Args[0]}}},
-		Detect:   func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
-	c.start = func(context.Context, *Child, Browser, *stderrTail) (program, error) {
+	o.Browsers, o.Release = ChildLaunched("firefox", true), "0"
+	o.Log, o.Stderr = slog.New(slog.DiscardHandler), io.Discard
+	o.Detect = func(context.Context) ([]json.RawMessage, error) { return nil, nil }
+	behaviours := map[string]behaviour{}
+	for _, k := range kids {
+		o.Children = append(o.Children, Child{Name: k.name, Argv: []string{os.Args[0]}})
+		behaviours[k.name] = k.behaviour
+	}
+	o.Start = func(_ context.Context, child *Child, _ Browser, _ io.Writer) (Program, error) {
 		p := &fakeProgram{done: make(chan error, 1)}
 		p.inEnd, p.in = newPipe()
 		p.out, p.outEnd = newPipe()
 		f.mu.Lock()
 		f.children = append(f.children, p)
 		f.mu.Unlock()
-		go p.serve(b)
+		go p.serve(behaviours[child.Name])
 		return p, nil
 	}
+	c := New(o)
 	f.Session = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -53,6 +53,9 @@ type Options struct {
 	// such tool.
 	Instances *instances.Set
 
+	// Start starts children; nil: as processes. Tests have them in memory.
+	Start Starter
+
 	Stderr io.Writer
 	Log    *slog.Logger
 }
@@ -61,7 +64,6 @@ type Options struct {
 type Coordinator struct {
 	Options
 	npm      npm
-	start    starter
 	wide     chan struct{} // the children with wide pipes
 	large    *archive
 	own      *server.MCPServer
@@ -109,7 +111,10 @@ type childCatalog struct {
 func New(o Options) *Coordinator {
 	o.Limits = o.Limits.orDefault()
 	c := &Coordinator{Options: o, listings: map[string]*childCatalog{}, sessions: map[*Session]bool{}}
-	c.start, c.wide = c.execute, make(chan struct{}, maxWide)
+	c.wide = make(chan struct{}, maxWide)
+	if c.Start == nil {
+		c.Start = c.execute
+	}
 	c.large = newArchive(c.Large)
 	c.tasks.table.Limits = tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes, TTL: taskTTL}
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}

@@ -29,7 +29,7 @@ type process struct {
 	limits   Limits
 
 	capabilities json.RawMessage // once it is initialized
-	prog         program
+	prog         Program
 	in           *jsonrpc.Writer
 	ended        chan struct{} // closed when it has ended and every call is answered
 
@@ -65,25 +65,25 @@ func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser,
 		logLevel: len(levels), calls: map[int64]call{}}
 	p.stderr.name, p.stderr.log = child.Name, c.Stderr
 	var err error
-	if p.prog, err = c.start(ctx, child, b, &p.stderr); err != nil {
+	if p.prog, err = c.Start(ctx, child, b, &p.stderr); err != nil {
 		return nil, err
 	}
-	p.in = jsonrpc.NewWriter(p.prog.input(), maxWaiting, p.prog.try())
+	p.in = jsonrpc.NewWriter(p.prog.Input(), maxWaiting, p.prog.TryWrite())
 	return p, nil
 }
 
 // run reads the child's messages until the child has ended.
 func (p *process) run() {
-	out := p.prog.output()
+	out := p.prog.Output()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		p.read(jsonrpc.NewReader(out))
-		p.prog.end() // it writes nothing any more
+		p.prog.End() // it writes nothing any more
 	}()
 	err := p.wait()
-	p.prog.end()
-	if err := p.prog.sweep(); err != nil {
+	p.prog.End()
+	if err := p.prog.Sweep(); err != nil {
 		p.stderr.writeLine(err.Error())
 	}
 	select {
@@ -94,9 +94,9 @@ func (p *process) run() {
 	}
 	out.Close()
 	written := p.in.Close()
-	p.prog.input().Close()
+	p.prog.Input().Close()
 	<-written
-	p.prog.free()
+	p.prog.Free()
 	p.fail(p.stderr.ending(p.child.Name, err))
 	p.mu.Lock()
 	calls, why := p.calls, p.err
@@ -112,7 +112,7 @@ func (p *process) run() {
 // wait waits until the child has ended. A child that only closes its input is
 // useless, and is ended.
 func (p *process) wait() error {
-	ended := p.prog.ended()
+	ended := p.prog.Ended()
 	select {
 	case err := <-ended:
 		return err
@@ -127,7 +127,7 @@ func (p *process) wait() error {
 	case <-time.After(p.limits.Closed):
 	}
 	p.fail(fmt.Errorf("child %s has closed its input", p.child.Name))
-	p.prog.end()
+	p.prog.End()
 	return <-ended
 }
 
@@ -194,7 +194,7 @@ func (p *process) stop() {
 	case <-time.After(p.limits.Stop):
 	case <-p.ended:
 	}
-	held.End(p.ended, held.Step{Do: func() { p.prog.input().Close() }, Wait: p.limits.Stop},
-		held.Step{Do: p.prog.end, Wait: 2*p.limits.Stop + launcher.Margin}, held.Step{Do: p.prog.kill})
+	held.End(p.ended, held.Step{Do: func() { p.prog.Input().Close() }, Wait: p.limits.Stop},
+		held.Step{Do: p.prog.End, Wait: 2*p.limits.Stop + launcher.Margin}, held.Step{Do: p.prog.Kill})
 	<-p.ended
 }

@@ -20,28 +20,27 @@ import (
 	"btools/lib/wsl"
 )
 
-// program is a child MCP server that runs, as its streams and its end. The one
-// of execute is a process; tests have others.
-type program interface {
-	input() io.WriteCloser // what it reads
-	output() io.ReadCloser
-	// try is what writes to its input without waiting, or nil.
-	try() func([]byte) (int, error)
-	// ended has one value when it has ended: an error as of exec.Cmd.Wait.
-	ended() <-chan error
-	// end asks it, and what it has started, to end.
-	end()
-	kill()
-	// sweep kills what it has left behind, after its end.
-	sweep() error
-	// free lets go what was only for it, after its end.
-	free()
-	pid() int
+// Program is a child MCP server that runs, as its streams and its end: a process,
+// or a goroutine.
+type Program interface {
+	Input() io.WriteCloser // what it reads
+	Output() io.ReadCloser
+	// TryWrite is what writes to its input without waiting, or nil.
+	TryWrite() func([]byte) (int, error)
+	// Ended has one value when it has ended: an error as of exec.Cmd.Wait.
+	Ended() <-chan error
+	// End asks it, and what it has started, to end.
+	End()
+	Kill()
+	// Sweep kills what it has left behind, after its end.
+	Sweep() error
+	// Free lets go what was only for it, after its end.
+	Free()
+	PID() int
 }
 
-// starter starts a child for a browser. What it says on standard error goes to
-// words.
-type starter func(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (program, error)
+// Starter starts a child for a browser. What it says on standard error goes to stderr.
+type Starter func(ctx context.Context, child *Child, b Browser, stderr io.Writer) (Program, error)
 
 // execution is a program that is a process.
 type execution struct {
@@ -53,23 +52,23 @@ type execution struct {
 	wide chan struct{}     // has a place for its pipes, which are wide; nil: they are not
 }
 
-func (x *execution) input() io.WriteCloser          { return x.in }
-func (x *execution) try() func([]byte) (int, error) { return tryWrite(x.in) }
-func (x *execution) output() io.ReadCloser          { return x.out }
-func (x *execution) ended() <-chan error            { return x.proc.Ended }
-func (x *execution) kill()                          { x.proc.Kill() }
-func (x *execution) pid() int                       { return x.proc.PID() }
+func (x *execution) Input() io.WriteCloser               { return x.in }
+func (x *execution) TryWrite() func([]byte) (int, error) { return tryWrite(x.in) }
+func (x *execution) Output() io.ReadCloser               { return x.out }
+func (x *execution) Ended() <-chan error                 { return x.proc.Ended }
+func (x *execution) Kill()                               { x.proc.Kill() }
+func (x *execution) PID() int                            { return x.proc.PID() }
 
 // end has hold end it, and what it has started.
-func (x *execution) end() { x.proc.Release() }
+func (x *execution) End() { x.proc.Release() }
 
 // sweep finds nothing, unless hold was killed.
-func (x *execution) sweep() error {
+func (x *execution) Sweep() error {
 	_, err := proc.KillMarked(x.mark, "", sweepBound)
 	return err
 }
 
-func (x *execution) free() {
+func (x *execution) Free() {
 	if x.wide != nil {
 		<-x.wide
 	}
@@ -86,8 +85,8 @@ const maxWide = 32
 // sweepBound is how long what a child has left may take to die.
 const sweepBound = 5 * time.Second
 
-// execute is the starter that runs processes.
-func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (program, error) {
+// execute is the Starter that runs processes, and the server in bmcp itself.
+func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stderr io.Writer) (Program, error) {
 	if child.Builtin {
 		return c.serveBuiltin(b)
 	}
@@ -126,7 +125,7 @@ func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser
 	return port, b, nil
 }
 
-func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr *stderrTail) (*execution, error) {
+func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr io.Writer) (*execution, error) {
 	argv, env, dir, err := c.commandFor(ctx, child, b)
 	if err != nil {
 		return nil, err

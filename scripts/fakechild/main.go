@@ -26,11 +26,10 @@ type message struct {
 var (
 	mu      sync.Mutex
 	answers = map[string]chan message{}
-	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "wrongid", "twice", "garbage",
-		"error", "change", "env", "flood", "deaf", "fork", "told", "updated", "log", "nan", "askprogress", "where",
+	tools   = []string{"echo", "sleep", "crash", "silent", "progress", "ask", "big", "error",
+		"change", "env", "flood", "deaf", "fork", "told", "updated", "log", "askprogress", "where",
 		"getenv", "colors"}
 	asked   int
-	pages   int      // of lists that never end
 	told    []string // of what lasts
 	read    []string // calls, in the order in which they are read
 	schemas []string // of tools that are odd
@@ -70,10 +69,6 @@ func main() {
 		schemas = []string{`"text"`, "null", "[]", "{}", `{"properties":5}`, `{"type":"object","properties":null}`,
 			`{"type":"object","properties":{"n":{"type":"string","x-mcp-header":"a ` +
 				`b"},"m":{"type":"object","x-mcp-header":5}}}`}
-	case "nan":
-		schemas = []string{`{"type":"object","maximum":NaN}`}
-	case "mute":
-		os.Stdout.Close()
 	case "many":
 		for i := range 1000 {
 			tools = append(tools, fmt.Sprintf("tool_%d", i))
@@ -119,18 +114,6 @@ func main() {
 }
 
 func handle(m message) {
-	// each page has one more item, and says that there is another one
-	if os.Getenv("FAKE") == "endless" && strings.HasSuffix(m.Method, "/list") {
-		kind, _, _ := strings.Cut(m.Method, "/")
-		mu.Lock()
-		pages++
-		n := pages
-		mu.Unlock()
-		result(m.ID,
-			fmt.Sprintf(`{%q:[{"name":"endless_%d","uri":"fake://%d","inputSchema":{"type":"object"}}],`+
-				`"nextCursor":"%d"}`, kind, n, n, n))
-		return
-	}
 	switch m.Method {
 	case "initialize":
 		if os.Getenv("FAKE") == "bycaps" && strings.Contains(string(m.Params), `"elicitation"`) {
@@ -170,21 +153,8 @@ func handle(m message) {
 		mu.Unlock()
 		result(m.ID, `{"tools":[`+strings.Join(list, ",")+`]`+next+`}`)
 	case "resources/list":
-		if file := os.Getenv("FAKE_RESOURCES"); file != "" { // has its URIs, as they are now
-			b, _ := os.ReadFile(file)
-			var all []string
-			for _, uri := range strings.Fields(string(b)) {
-				all = append(all, fmt.Sprintf(`{"uri":%q}`, uri))
-			}
-			result(m.ID, `{"resources":[`+strings.Join(all, ",")+`]}`)
-			return
-		}
 		result(m.ID, `{"resources":[{"uri":"fake://a","name":"a"}]}`)
 	case "resources/read":
-		if file := os.Getenv("FAKE_RESOURCES"); file != "" {
-			result(m.ID, fmt.Sprintf(`{"contents":[{"uri":"fake://","text":%q}]}`, file))
-			return
-		}
 		if !strings.Contains(string(m.Params), "fake://a") ||
 			strings.Contains(string(m.Params), "io.modelcontextprotocol") {
 			write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such resource in %s"}}`,
@@ -301,23 +271,8 @@ func call(m message) {
 		all := strings.Join(read, "\n")
 		mu.Unlock()
 		text(m.ID, all)
-	case "image":
-		result(m.ID,
-			`{"content":[{"type":"text","text":"shot"},`+
-				`{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}]}`)
 	case "give":
 		result(m.ID, string(p.Args.Result))
-	case "wrongid":
-		result(json.RawMessage("999999"), "{}")
-		text(m.ID, "right")
-	case "twice":
-		text(m.ID, "once")
-		text(m.ID, "twice")
-	case "garbage":
-		write("this is no JSON\n{\"half\":\n[]\n42\n{}")
-		text(m.ID, "clean")
-	case "nan":
-		result(m.ID, `{"content":[],"structuredContent":{"x":NaN}}`)
 	case "error":
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"refused","data":{"why":[1,2]}}}`,
 			m.ID))
