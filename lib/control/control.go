@@ -262,8 +262,12 @@ func Serve(ctx context.Context, l net.Listener, handle Handler) {
 }
 
 func serve(ctx context.Context, c net.Conn, handle Handler) {
-	ctx, cancel := context.WithCancel(ctx)
 	defer c.Close()
+	uid, err := peerUID(c)
+	if err != nil {
+		return // it has ended already
+	}
+	ctx, cancel := context.WithCancel(WithPeer(ctx, &Peer{uid}))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
