@@ -53,6 +53,8 @@ const (
 	SessionNotFound = "session_not_found"
 	SessionLimit    = "session_limit"  // as many are there as may
 	SessionExists   = "session_exists" // and cannot be created with other properties
+
+	BadData = "bad_data" // a state is damaged, or what is imported is not one
 )
 
 // exits maps the codes to exit codes.
@@ -63,7 +65,7 @@ var exits = map[string]int{
 	LeaseEnded:  exit.Unavailable,
 	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
 	SessionNotFound: exit.Unavailable, SessionLimit: exit.TryAgain,
-	SessionExists: exit.Usage,
+	SessionExists: exit.Usage, BadData: exit.Data,
 }
 
 // Error is an error as it travels.
@@ -92,8 +94,10 @@ func ErrorOf(err error) *Error {
 	if errors.As(err, &c) {
 		hint = c.Hint
 		switch c.Code {
-		case exit.Usage, exit.Data:
+		case exit.Usage:
 			code = BadRequest
+		case exit.Data:
+			code = BadData
 		case exit.Unavailable, exit.NotFound, exit.CannotRun:
 			code = Unavailable
 		case exit.TryAgain:

@@ -187,3 +187,14 @@ func TestAnAnswerMakesRoom(t *testing.T) {
 		t.Fatalf("%q", in.Text())
 	}
 }
+
+// An error has the exit code that it has where it comes from.
+func TestExitCodes(t *testing.T) {
+	for _, code := range []int{exit.Failed, exit.Usage, exit.Data, exit.Unavailable, exit.TryAgain, exit.Config} {
+		var e *exit.Error
+		err := ErrorOf(&exit.Error{Code: code, Err: errors.New("x"), Hint: "y"}).Exit()
+		if !errors.As(err, &e) || e.Code != code || e.Hint != "y" {
+			t.Errorf("an error of code %d arrives as %+v", code, err)
+		}
+	}
+}
