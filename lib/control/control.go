@@ -54,7 +54,8 @@ const (
 	SessionLimit    = "session_limit"  // as many are there as may
 	SessionExists   = "session_exists" // and cannot be created with other properties
 
-	BadData = "bad_data" // a state is damaged, or what is imported is not one
+	BadData     = "bad_data"     // a state is damaged, or what is imported is not one
+	StateExists = "state_exists" // and is not to be replaced
 )
 
 // exits maps the codes to exit codes.
@@ -65,7 +66,7 @@ var exits = map[string]int{
 	LeaseEnded:  exit.Unavailable,
 	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
 	SessionNotFound: exit.Unavailable, SessionLimit: exit.TryAgain,
-	SessionExists: exit.Usage, BadData: exit.Data,
+	SessionExists: exit.Usage, BadData: exit.Data, StateExists: exit.Usage,
 }
 
 // Error is an error as it travels.

@@ -209,3 +209,16 @@ func TestCreate(t *testing.T) {
 		t.Errorf("the value is %q", got)
 	}
 }
+
+// Of the users of a program, root and its own user have its states, others their own.
+func TestStoreFor(t *testing.T) {
+	s := &Store{Dir: t.TempDir() + "/states"}
+	for _, uid := range []int{-1, 0, os.Geteuid()} {
+		if got := s.For(uid); got.Dir != s.Dir {
+			t.Errorf("user %d has %s", uid, got.Dir)
+		}
+	}
+	if a, b := s.For(70001), s.For(70002); a.Dir != s.Dir+"/uid-70001" || b.Dir != s.Dir+"/uid-70002" {
+		t.Errorf("other users have %s and %s", a.Dir, b.Dir)
+	}
+}

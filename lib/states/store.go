@@ -39,6 +39,16 @@ func Open(getenv func(string) string, home string) (*Store, error) {
 	return &Store{Dir: filepath.Join(base, "btools", "states")}, nil
 }
 
+// For returns the states of a user of the program whose store this is: this one for the
+// program's own user, and for root, who can read and write it anyway; for each other a
+// directory of it. A uid of -1 is the program's own user.
+func (s *Store) For(uid int) *Store {
+	if uid == -1 || uid == 0 || uid == os.Geteuid() {
+		return s
+	}
+	return &Store{Dir: filepath.Join(s.Dir, fmt.Sprintf("uid-%d", uid)), sync: s.sync}
+}
+
 const (
 	suffix  = ".json"
 	newFile = ".new" // follows the name of a file that is being written
