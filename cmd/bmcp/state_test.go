@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ func TestMCPStates(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := cmdtest.Members(t)
+	there := *w
+	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"sid","value":"s3cret-cookie","url":"`+site+`"}],
 		"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"s3cret-token"}]}]}`)
@@ -22,7 +25,10 @@ func TestMCPStates(t *testing.T) {
 		w.Run("bmcp", append([]string{"--state", "ann"}, strings.Fields(args)...)...).Wants(t, 64, want)
 	}
 	w.Run("bmcp", "--state", "nobody").Wants(t, 69, `there is no state "nobody"`)
-	w.Shared("_A_INSTANCES=1")
+	there.Shared("_A_INSTANCES=1") // which has states of its own
+	w.Run("bmcp", "--pool", "--state", "ann").Wants(t, 69, `there is no state "ann"`)
+	w.Run("bmcp", "config", "vscode", "--", "--pool", "--state", "ann").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/ann.json").Wants(t, 0, "")
 	for _, kind := range []string{"--browser=chrome-headless-shell", "--pool"} {
 		m := w.StartMCP([]string{"HOME=" + w.Dir}, kind, "--state", "ann", "--mcp", "builtin")
 		m.Greet("{}")

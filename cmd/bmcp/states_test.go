@@ -4,19 +4,24 @@ package main_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"btools/lib/cmdtest"
 )
 
-// An agent saves the login of its session, and sees of logins no value.
+// An agent saves the login of its session, and sees of logins no value. Those of a
+// service are where the service has its own.
 func TestMCPStatesOfAgents(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := cmdtest.Members(t)
-	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
-	w.Shared("_A_INSTANCES=1")
+	there := *w
+	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
+	p := there.Shared("_A_INSTANCES=1")
 	const tool = "browser_state"
 	for i, kind := range []string{"--headless", "--pool"} {
 		name := fmt.Sprint("login-", i)
@@ -35,10 +40,14 @@ func TestMCPStatesOfAgents(t *testing.T) {
 			if r := keep(m.Did(tool, `{"action":"save","name":%q}`, name)); !strings.Contains(r, want) {
 				t.Errorf("%s, want %s", r, want)
 			}
+			at := map[string]string{"--headless": "here", "--pool": "there"}[kind]
+			if _, err := os.Stat(w.Dir + "/" + at + "/btools/states/" + name + ".json"); err != nil {
+				t.Error(err)
+			}
 			m.Refused("overwrite replaces it", tool, `{"action":"save","name":%q}`, name)
 			keep(m.Did(tool, `{"action":"save","name":%q,"overwrite":true}`, name))
 			want = "- " + name + ": 1 cookies of 127.0.0.1"
-			if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, want) || strings.Contains(r, "other") {
+			if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, want) || strings.Count(r, "\n") > 1 {
 				t.Errorf("%s, want %s", r, want)
 			}
 			if kind != "--pool" { // another session has another login
@@ -55,9 +64,9 @@ func TestMCPStatesOfAgents(t *testing.T) {
 			m.Did("browser_navigate", `{"url":%q}`, site)
 			m.Title("shows ann, s3cret-token, s3cret-key")
 			m.End()
-			w.Run("bproxy", "state", "delete", "other")
 		})
 	}
+	p.Stop()
 	t.Run("shared", func(t *testing.T) {
 		m := w.Builtin("--headless", "--shared")
 		m.Refused("not a session of its own", tool, `{"action":"save","name":"x"}`)

@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,4 +95,55 @@ func TestStateFullDisk(t *testing.T) {
 	if files, err := os.ReadDir(full + "/btools/states"); err != nil || len(files) != 2 { // with the lock
 		t.Errorf("the directory has %v, %v", files, err)
 	}
+}
+
+// The proxy that runs the sessions has the states, wherever its client would have them;
+// of several that run, the one that is named.
+func TestStatesOfAProxy(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	there := *w
+	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
+	dir := w.Dir + "/there/btools/states"
+	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"origins":[{"origin":"https://a.test"}],"credentials":[1]}`)
+	cmdtest.WriteFile(t, w.Dir+"/bad.json", `{"cookies":["s3cret"`)
+	state := func(args ...string) cmdtest.Result { return w.Run("bproxy", append([]string{"state"}, args...)...) }
+	state("import", w.Dir+"/ann.json", "--name", "here").Wants(t, 0, "")
+	names := func(args ...string) string {
+		return state(append([]string{"list", "-f", "state.name"}, args...)...).Out
+	}
+
+	p := there.Proxy("--isolate", "--browser", cmdtest.Bin+"/fakebrowser")
+	if got := names(); got != "" {
+		t.Errorf("the proxy has %q", got)
+	}
+	state("import", w.Dir+"/ann.json").Wants(t, 0, "not in the state: credentials")
+	if _, err := os.Stat(dir + "/ann.json"); err != nil {
+		t.Error(err)
+	}
+	state("import", w.Dir+"/bad.json", "--name", "ann").Wants(t, 65, `cannot import the state "ann": it is not valid`)
+	state("import", w.Dir).Wants(t, 65, "cannot import: read ")
+	if got := state("export", "ann").Out; !strings.Contains(got, "https://a.test") {
+		t.Errorf("the state is exported as %s", got)
+	}
+	cmdtest.WriteFile(t, dir+"/damaged.json", `{"version":1,"state":{"cook`)
+	state("show", "damaged").Wants(t, 65, "is damaged")
+	w.Run("bproxy", "session", "new", "s", "--state", "damaged").Wants(t, 65, "is damaged")
+	w.Run("bproxy", "session", "new", "s", "--state", "here").Wants(t, 69, `there is no state "here"`)
+	state("list").Wants(t, 0, "is damaged")
+	state("delete", "damaged").Wants(t, 0, "")
+	state("delete", "here").Wants(t, 69, `there is no state "here"`)
+
+	second := w.Proxy("--isolate", "--browser", cmdtest.Bin+"/fakebrowser")
+	_, port, _ := strings.Cut(p.Addr, ":")
+	if here, there := names(), names("--port", port); here != "here\n" || there != "ann\n" {
+		t.Errorf("of two proxies none has %q and one %q", here, there)
+	}
+	second.Stop()
+	p.Stop()
+	if got := names(); got != "here\n" {
+		t.Errorf("without a proxy there are %q", got)
+	}
+	w.Clean()
 }

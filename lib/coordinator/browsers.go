@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"btools/lib/coordinator/tasks"
 	"btools/lib/proc"
+	"btools/lib/states/remote"
 )
 
 // Browser is a browser and its endpoint.
@@ -87,7 +87,10 @@ type Browsers interface {
 	describe(ctx context.Context, s *Session, st *status)
 	// saveState saves the logins of a browser's session, and returns what bproxy or
 	// bpool answers.
-	saveState(ctx context.Context, b Browser, r stateRequest) (json.RawMessage, error)
+	saveState(ctx context.Context, b Browser, r remote.SaveRequest) (remote.Saved, error)
+	// states is the connection to the program that has the named logins; nil: they are
+	// files of this user.
+	states() remote.Conn
 	close()
 }
 

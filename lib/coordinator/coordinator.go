@@ -43,7 +43,8 @@ type Options struct {
 	Large  Large
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
-	// States are the named logins of the user; nil: there is no place for them.
+	// States are the named logins of the user, for browsers that are not those of
+	// somebody else's bpool; nil: there is no place for them.
 	States *states.Store
 	// Tools are the names of the built-in child's tools; nil: all. Dir is the directory
 	// whose files they use if the host names no roots; "": none.

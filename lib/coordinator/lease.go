@@ -20,7 +20,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		params["instance"] = instance
 	}
 	if s.state != "" {
-		params["state"], params["state_dir"] = s.state, s.stateDir
+		params["state"] = s.state
 	}
 	rec := &record.Record{}
 	c, err := s.call(ctx, "lease", params, rec)

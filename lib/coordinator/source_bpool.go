@@ -29,7 +29,7 @@ type pooled struct {
 	own  *sibling                                           // that we run; nil: the service is somebody else's
 	find func(ctx context.Context) (*control.Client, error) // connects to the service
 
-	state, stateDir string // with which leases start; "": as the service is configured
+	state string // with which leases start; "": as the service is configured
 
 	work sync.WaitGroup // what close waits for
 
@@ -68,11 +68,10 @@ func Served(dial func(context.Context) (*control.Client, error)) Browsers {
 	return s
 }
 
-// StartWith has the leases of a bpool service start with a state, which is in
-// this directory.
-func StartWith(b Browsers, state, dir string) Browsers {
+// StartWith has the leases of a bpool service start with a state.
+func StartWith(b Browsers, state string) Browsers {
 	if s, ok := b.(*pooled); ok {
-		s.state, s.stateDir = state, dir
+		s.state = state
 	}
 	return b
 }

@@ -2,42 +2,66 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"btools/lib/control"
+	"btools/lib/record"
 	"btools/lib/states"
+	"btools/lib/states/remote"
 )
-
-// stateRequest asks bproxy or bpool to save the state of a session.
-type stateRequest struct {
-	Name    string `json:"name"`
-	Dir     string `json:"state_dir"`
-	Session string `json:"session,omitempty"` // of bproxy
-	Lease   string `json:"lease,omitempty"`   // of bpool
-	Create  bool   `json:"create"`            // none is replaced
-}
 
 // stateSaver returns what saves the logins of a browser's session.
 func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) (states.Info, []string, error) {
-	return func(ctx context.Context, name string, create bool) (saved states.Info, lost []string, err error) {
-		raw, err := c.Browsers.saveState(ctx, b, stateRequest{Name: name, Dir: c.States.Dir, Create: create})
-		if err != nil {
-			return saved, nil, explain(err)
+	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
+		answer, err := c.Browsers.saveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
+		var e *control.Error
+		switch {
+		case errors.As(err, &e) && e.Code == control.StateExists:
+			return states.Info{}, nil, fmt.Errorf("there is a login %q already: overwrite replaces it", name)
+		case err != nil:
+			return states.Info{}, nil, explain(err)
 		}
-		var answer struct {
-			States []struct {
-				State states.Info `json:"state"`
-			} `json:"states"`
-			Lost []string `json:"lost"`
-		}
-		if err := json.Unmarshal(raw, &answer); err != nil || len(answer.States) != 1 {
-			return saved, nil, fmt.Errorf("it is not known whether the login was saved: %w",
+		all, err := infos(answer.States)
+		if err != nil || len(all) != 1 {
+			return states.Info{}, nil, fmt.Errorf("it is not known whether the login was saved: %w",
 				errors.Join(err, errors.New("the answer is not one state")))
 		}
-		return answer.States[0].State, answer.Lost, nil
+		return all[0], answer.Lost, nil
 	}
+}
+
+// listStates lists the named logins, and says why one cannot be read. The program whose
+// sessions start with them has them: if bmcp does not run it, it may be another user's.
+func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, error) {
+	conn := c.Browsers.states()
+	if conn == nil {
+		if c.States == nil {
+			return nil, nil, errors.New("there is no directory for named logins: bmcp was started without HOME and " +
+				"XDG_STATE_HOME")
+		}
+		local := remote.Local(c.States)
+		defer local.Close()
+		conn = local
+	}
+	answer, err := remote.List(ctx, conn)
+	if err != nil {
+		return nil, nil, explain(err)
+	}
+	all, err := infos(answer.States)
+	return all, answer.Bad, err
+}
+
+// infos reads the states in records.
+func infos(records []*record.Record) (all []states.Info, err error) {
+	for _, r := range records {
+		var i states.Info
+		if _, err := r.Get("state", &i); err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
 }
 
 // errNoLogins is the error of a browser whose logins cannot be told from those of
@@ -48,12 +72,12 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *single) saveState(ctx context.Context, b Browser, r stateRequest) (answer json.RawMessage, err error) {
+func (s *single) saveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	switch r.Session = b.Session; {
 	case s.joins != nil:
-		return nil, errUsersLogins
+		return answer, errUsersLogins
 	case s.sessions.Sharing == Whole:
-		return nil, errNoLogins
+		return answer, errNoLogins
 	case r.Session == "":
 		r.Session = hostSession
 	}
@@ -64,18 +88,36 @@ func (s *single) saveState(ctx context.Context, b Browser, r stateRequest) (answ
 	return answer, err
 }
 
-func (s *pooled) saveState(ctx context.Context, b Browser, r stateRequest) (answer json.RawMessage, err error) {
+func (s *pooled) saveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	if !b.Virtual {
-		return nil, errNoLogins
+		return answer, errNoLogins
 	}
 	r.Lease = b.Lease
-	c, err := s.call(ctx, "state_save", r, &answer)
-	if err == nil {
-		s.put(c)
-	}
+	err = pooledStates{s}.Call(ctx, "state_save", r, &answer)
 	return answer, err
 }
 
-func (n childLaunched) saveState(context.Context, Browser, stateRequest) (json.RawMessage, error) {
-	return nil, errNoLogins
+func (n childLaunched) saveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
+	return remote.Saved{}, errNoLogins
 }
+
+// pooledStates is the connection to a service for its states.
+type pooledStates struct{ *pooled }
+
+func (s pooledStates) Call(ctx context.Context, method string, params, result any) error {
+	c, err := s.call(ctx, method, params, result)
+	if err == nil {
+		s.put(c)
+	}
+	return err
+}
+
+func (s *pooled) states() remote.Conn {
+	if s.own != nil { // it is of this user, and need not run
+		return nil
+	}
+	return pooledStates{s}
+}
+
+func (s *single) states() remote.Conn       { return nil }
+func (n childLaunched) states() remote.Conn { return nil }

@@ -14,6 +14,7 @@ import (
 	"btools/lib/pool/queue"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/states"
 )
 
 // lease is one holder's right to one instance, until it ends.
@@ -56,8 +57,9 @@ type Request struct {
 	// the same value.
 	KeepConnectionsFor string
 	// State is the name of the state with which the lease's sessions start, "": as
-	// the pool is configured, and StateDir is the directory that has it.
-	State, StateDir string
+	// the pool is configured, and States is the store of the user who names it.
+	State  string
+	States *states.Store
 
 	login *login // set by Lease
 }

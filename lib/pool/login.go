@@ -33,9 +33,9 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 		v.mu.Unlock()
 		return nil, err
 	}
-	name, dir := r.State, r.StateDir
+	name, store := r.State, r.States
 	if name == "" {
-		name, dir = p.cfg.State, v.StateDir
+		name, store = p.cfg.State, v.States
 	}
 	why := ""
 	if name != "" {
@@ -48,10 +48,10 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 	case why != "":
 		return nil, control.Errorf(control.BadRequest, "cannot lease %s with the state %q: %s", p.describe(r.Instance),
 			name, why)
-	case dir == "":
+	case store == nil:
 		return nil, control.Errorf(control.BadConfig, "there is no directory for states: set HOME or XDG_STATE_HOME")
 	}
-	state, err := (&states.Store{Dir: dir}).Load(name)
+	state, err := store.Load(name)
 	if err != nil {
 		e := *control.ErrorOf(err)
 		e.Message = fmt.Sprintf("cannot lease %s: %s", p.describe(r.Instance), e.Message)

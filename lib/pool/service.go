@@ -29,6 +29,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/spell"
 	"btools/lib/state"
+	"btools/lib/states"
 	"btools/lib/virtual"
 )
 
@@ -44,8 +45,8 @@ type Service struct {
 
 	// Dir, if not nil, is where leases have directories for their downloads.
 	Dir *state.Dir
-	// StateDir is the directory of the states that the configuration names.
-	StateDir string
+	// States are those that the configuration names; nil: there is no place for them.
+	States *states.Store
 
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.

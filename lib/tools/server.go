@@ -28,7 +28,8 @@ type Options struct {
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: all
 
-	States *states.Store // the named logins of the user; nil: there is no place for them
+	// ListStates lists the named logins, and says why one cannot be read.
+	ListStates func(ctx context.Context) (all []states.Info, bad []string, err error)
 	// SaveState saves the session's own under a name, with create only if there is none,
 	// and returns what could not be read.
 	SaveState func(ctx context.Context, name string, create bool) (saved states.Info, lost []string, err error)

@@ -14,14 +14,10 @@ func manageStates(ctx context.Context, r *reply, a struct {
 	Action, Name string
 	Overwrite    bool
 }) error {
-	store := r.server.States
-	if store == nil {
-		return errors.New("there is no directory for named logins: bmcp was started without HOME and XDG_STATE_HOME")
-	}
 	if a.Action == "save" {
-		return r.saveState(ctx, store, a.Name, a.Overwrite)
+		return r.saveState(ctx, a.Name, a.Overwrite)
 	}
-	all, bad, err := store.List(ctx)
+	all, bad, err := r.server.ListStates(ctx)
 	if err != nil {
 		return err
 	}
@@ -31,21 +27,18 @@ func manageStates(ctx context.Context, r *reply, a struct {
 	for _, i := range all {
 		r.say("- %s: %s, saved at %s", i.Name, contents(i), i.SavedAt.UTC().Format(time.RFC3339))
 	}
-	for _, err := range bad {
-		r.say("- %v", err)
+	for _, why := range bad {
+		r.say("- %s", why)
 	}
 	return nil
 }
 
-func (r *reply) saveState(ctx context.Context, store *states.Store, name string, overwrite bool) error {
+func (r *reply) saveState(ctx context.Context, name string, overwrite bool) error {
 	if name == "" {
 		return errors.New("name is missing: it names the login, such as shop-admin")
 	}
 	if err := states.CheckName(name); err != nil {
 		return err
-	}
-	if !overwrite && store.Has(name) {
-		return fmt.Errorf("there is a login %q already: overwrite replaces it", name)
 	}
 	if _, err := r.server.connect(ctx); err != nil { // the session begins with its first use
 		return err

@@ -38,6 +38,7 @@ import (
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
+	"btools/lib/states/remote"
 	"btools/lib/terminal"
 	"btools/lib/tools"
 	"btools/lib/wsl"
@@ -352,7 +353,8 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	return ch, nil
 }
 
-// checkState refuses a state that cannot be used, before a host has come.
+// checkState refuses a state that cannot be used, before a host has come. That of a
+// service is its own to look for.
 func checkState(c *cli.Context, ch choice) error {
 	if c.String("state") == "" {
 		return nil
@@ -366,12 +368,15 @@ func checkState(c *cli.Context, ch choice) error {
 	case own && c.IsSet("profile"):
 		return c.UsageError("--state takes the place of the profile: it cannot be used with --profile")
 	}
+	if err := states.CheckName(c.String("state")); err != nil {
+		return c.UsageError("--state: %v", err)
+	}
+	if ch.service {
+		return nil
+	}
 	store, err := statecommand.Store(c)
 	if err != nil {
 		return err
-	}
-	if err := states.CheckName(c.String("state")); err != nil {
-		return c.UsageError("--state: %v", err)
 	}
 	_, err = store.Load(c.String("state"))
 	return err
@@ -381,8 +386,7 @@ func checkState(c *cli.Context, ch choice) error {
 func browsers(c *cli.Context) (coordinator.Browsers, error) {
 	b, err := browsersWithout(c)
 	if name := c.String("state"); name != "" && err == nil {
-		store, err := statecommand.Store(c)
-		return coordinator.StartWith(b, name, store.Dir), err
+		return coordinator.StartWith(b, name), nil
 	}
 	return b, err
 }
@@ -567,12 +571,17 @@ func without(c *cli.Context, why string, but ...string) error {
 func served(c *cli.Context) (coordinator.Browsers, error) {
 	store, socket := c.State(), c.String("socket")
 	dial := func(ctx context.Context) (*control.Client, error) { return locate.Dial(ctx, store, socket) }
-	// That there is none is to be said before a host has come.
+	// That there is none, or no such state, is to be said before a host has come.
 	conn, err := dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	conn.Close()
+	defer conn.Close()
+	if name := c.String("state"); name != "" {
+		if _, err := remote.Show(context.Background(), statecommand.Through(c, conn), name); err != nil {
+			return nil, err
+		}
+	}
 	return coordinator.Served(dial), nil
 }
 

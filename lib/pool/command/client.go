@@ -25,7 +25,6 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/states"
-	statecommand "btools/lib/states/command"
 )
 
 // dial connects to the service: to that of --socket, or to the one that is
@@ -257,14 +256,10 @@ func Lease(c *cli.Context) error {
 	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
 		Hold: cmd != "" || c.Bool("wait")}
 	if c.IsSet("state") {
-		store, err := statecommand.Store(c)
-		if err != nil {
-			return err
-		}
 		if err := states.CheckName(c.String("state")); err != nil {
 			return c.UsageError("--state: %v", err)
 		}
-		p.State, p.StateDir = c.String("state"), store.Dir
+		p.State = c.String("state")
 	}
 	if c.IsSet("timeout") {
 		ms := c.Duration("timeout").Milliseconds()

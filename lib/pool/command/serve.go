@@ -32,7 +32,9 @@ import (
 	"btools/lib/record"
 	"btools/lib/register"
 	"btools/lib/state"
+	"btools/lib/states"
 	statecommand "btools/lib/states/command"
+	"btools/lib/states/remote"
 	"btools/lib/systemd"
 	"btools/lib/wsl"
 )
@@ -115,9 +117,8 @@ func Serve(c *cli.Context) error {
 	hubs := newHubs(c)
 	defer hubs.Close()
 	v.Launch, v.State, v.Dir = launch(c, hubs, force), c.State(), state.NewDir()
-	if store, err := statecommand.Store(c); err == nil { // else a lease with a state says why not
-		v.StateDir = store.Dir
-	}
+	h := &handler{service: v, states: remote.NewServer(statecommand.Store(c))}
+	v.States = h.states.Own()
 	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
@@ -126,7 +127,6 @@ func Serve(c *cli.Context) error {
 		return explainTaken(c, reg.Path, err)
 	}
 	notify := systemd.NewNotifier()
-	h := &handler{service: v}
 	h.reload = func() (pool.Changes, error) {
 		cfg, err := load(c)
 		if err != nil {
@@ -357,6 +357,7 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 type handler struct {
 	service *pool.Service
 	reload  func() (pool.Changes, error)
+	states  *remote.Server
 }
 
 // leaseParams are the parameters of lease.
@@ -371,7 +372,6 @@ type leaseParams struct {
 	Keep     string         `json:"keep,omitempty"`    // the connections stay for the next lease that says the same
 	Owner    *proc.Identity `json:"owner,omitempty"`   // the lease ends with this process
 	State    string         `json:"state,omitempty"`   // the name of the state with which it starts
-	StateDir string         `json:"state_dir,omitempty"`
 }
 
 // idParams are the parameters of methods for a lease.
@@ -481,11 +481,13 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		}
 		return h.downloads(ctx, p)
 	case "state_save":
-		var p saveParams
+		var p remote.SaveRequest
 		if err := read(&p); err != nil {
 			return nil, err
 		}
 		return h.saveState(ctx, p)
+	case "state_list", "state_show", "state_delete", "state_import", "state_export":
+		return h.states.Handle(ctx, method, params)
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -498,7 +500,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 	}
 	return nil, control.Errorf(control.UnknownMethod,
 		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
-			"restart, drain, scale, reload, downloads, state_save and watch", method)
+			"restart, drain, scale, reload, downloads, watch and "+remote.Methods, method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
@@ -514,14 +516,16 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "there is no running process with pid %d", p.Owner.PID)
 	}
+	var login *states.Store
 	if p.State != "" {
-		if err := checkState(p.State, p.StateDir); err != nil {
+		var err error
+		if login, err = h.states.Named(ctx, p.State); err != nil {
 			return nil, err
 		}
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: p.State, StateDir: p.StateDir}
+		State: p.State, States: login}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -34,6 +34,8 @@ import (
 	"btools/lib/register"
 	"btools/lib/run"
 	"btools/lib/state"
+	statecommand "btools/lib/states/command"
+	"btools/lib/states/remote"
 	"btools/lib/systemd"
 	"btools/lib/virtual/sessions"
 )
@@ -110,7 +112,8 @@ func Run(c *cli.Context) error {
 		return err
 	}
 	p.State = c.State()
-	s := &service{proxy: p, dir: dir, record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
+	s := &service{proxy: p, dir: dir, states: remote.NewServer(statecommand.Store(c)),
+		record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
 	reg, err := s.registration(c, p.State)
 	if err != nil {
 		return err
@@ -448,6 +451,7 @@ type service struct {
 	proxy  *proxy.Proxy
 	record *record.Record
 	dir    *state.Dir // of the sessions' files
+	states *remote.Server
 }
 
 // registration makes the proxy known to others: by an entry in the state file
@@ -473,7 +477,7 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 // handle answers a request on the control socket. Each answer is the status, as
 // a record.
 func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if strings.HasPrefix(method, "session_") || method == "watch" || method == "state_save" {
+	if strings.HasPrefix(method, "session_") || method == "watch" || strings.HasPrefix(method, "state_") {
 		return s.handleSessions(ctx, method, params)
 	}
 	var over options.Options
@@ -502,8 +506,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 	default:
 		return nil, control.Errorf(control.UnknownMethod,
 			"bproxy has no method %q: it has status, launch, restart, stop, watch, session_list, session_new, "+
-				"session_end, session_hibernate, session_downloads and state_save",
-			method)
+				"session_end, session_hibernate, session_downloads and "+remote.Methods, method)
 	}
 	return control.Later(func() (any, error) {
 		if err := act(); err != nil {

@@ -93,7 +93,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			return nil, c.UsageError("--state cannot be used with --default-session: " +
 				"the browser's own profile has its logins")
 		}
-		if g.Defaults.StateDir, err = stateDir(c); err != nil {
+		if g.Defaults.States, err = checkState(c); err != nil {
 			return nil, err
 		}
 	}
@@ -104,21 +104,21 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	return g, nil
 }
 
-// stateDir returns the directory of the state of --state, which must be usable;
-// an empty name means none.
-func stateDir(c *cli.Context) (string, error) {
+// checkState returns the store of the state of --state, which must be usable; an
+// empty name means none.
+func checkState(c *cli.Context) (*states.Store, error) {
 	if c.String("state") == "" {
-		return "", nil
+		return nil, nil
+	}
+	if err := states.CheckName(c.String("state")); err != nil {
+		return nil, c.UsageError("--state: %v", err)
 	}
 	store, err := statecommand.Store(c)
 	if err != nil {
-		return "", err
-	}
-	if err := states.CheckName(c.String("state")); err != nil {
-		return "", c.UsageError("--state: %v", err)
+		return nil, err
 	}
 	_, err = store.Load(c.String("state"))
-	return store.Dir, err
+	return store, err
 }
 
 // readProxy reads --proxy and --proxy-bypass, or the variable of the former.
@@ -200,11 +200,20 @@ type newRequest struct {
 // newSession creates a session and returns its record.
 func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, error) {
 	n := newRequest{Settings: cloned(s.proxy.Sessions.Defaults)}
-	if err := json.Unmarshal(params, &n); err != nil {
+	var named struct {
+		State string `json:"state"` // "": none, or the proxy's
+	}
+	if err := errors.Join(json.Unmarshal(params, &n), json.Unmarshal(params, &named)); err != nil {
 		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
 	}
 	if err := n.Check(); err != nil {
 		return nil, err
+	}
+	if named.State != "" {
+		var err error
+		if n.States, err = s.states.Named(ctx, n.State); err != nil {
+			return nil, err
+		}
 	}
 	return control.Later(func() (any, error) {
 		i, err := s.proxy.Sessions.New(ctx, n.Name, n.Settings)
@@ -240,6 +249,8 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		return s.events(ctx, params)
 	case "state_save":
 		return s.saveState(ctx, params)
+	case "state_list", "state_show", "state_delete", "state_import", "state_export":
+		return s.states.Handle(ctx, method, params)
 	case "session_hibernate":
 		var e endRequest
 		if err := json.Unmarshal(params, &e); err != nil || e.All || e.Name == "" {
@@ -378,10 +389,8 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 			}
 		}
 	}
-	if c.IsSet("state") {
-		if params["state_dir"], err = stateDir(c); err != nil {
-			return err
-		}
+	if name := c.String("state"); name != "" && states.CheckName(name) != nil {
+		return c.UsageError("--state: %v", states.CheckName(name))
 	}
 	return callSessions(c, out, p, "session_new", params, 0)
 }

@@ -126,9 +126,16 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 	}
 	err := control.Call(ctx, p.Control, method, params, answer)
 	var e *control.Error
-	switch {
-	case errors.As(err, &e):
+	if errors.As(err, &e) {
 		return e.Exit()
+	}
+	return unreachable(p, err)
+}
+
+// unreachable gives the error of a connection to a proxy, if there is one, its exit
+// code.
+func unreachable(p state.Proxy, err error) error {
+	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("the proxy with pid %d has no control socket: %w", p.Process.PID, err)}

@@ -1,22 +1,24 @@
-// Package command implements the commands that bproxy and bpool have for
-// states: all but save, which asks the running program.
+// Package command implements the commands that bproxy and bpool have for states. They
+// ask the program that runs the sessions; where none runs, they read and write the
+// states of this user themselves.
 package command
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/control"
 	"btools/lib/exit"
-	"btools/lib/record"
 	"btools/lib/states"
+	"btools/lib/states/remote"
 )
 
 // ArgsUsage is the usage of the arguments.
@@ -39,24 +41,13 @@ func Flags(from string) []ucli.Flag {
 // Store returns the store of states of this user.
 func Store(c *cli.Context) (*states.Store, error) { return states.Open(c.Getenv, c.Home()) }
 
-// Saved is the answer to a request to save a state.
-type Saved struct {
-	States []*record.Record `json:"states"`
-	Lost   []string         `json:"lost,omitempty"` // what could not be read
-}
+// Dial connects to the program that runs the sessions: the one that the user names, or
+// the only one that runs. It returns nil if the user names none and none or several run;
+// for save, which only such a program can do, that is an error.
+type Dial func(ctx context.Context, save bool) (*control.Client, error)
 
-// NewSaved returns the answer about a state.
-func NewSaved(i states.Info, lost []string) Saved { return Saved{[]*record.Record{recordOf(i)}, lost} }
-
-func recordOf(i states.Info) *record.Record {
-	r := record.New()
-	r.MustSet("state", i)
-	return r
-}
-
-// Run runs a command. save asks the running program to save the state of a
-// session or lease.
-func Run(c *cli.Context, save func(name, from string) (Saved, error)) error {
+// Run runs a command. What save saves, from, is a session or a lease.
+func Run(c *cli.Context, dial Dial, save func(name, from string) remote.SaveRequest) error {
 	out, err := c.Output(columns, cli.Schema(map[string]any{"state": states.Info{}}), nil)
 	if err != nil {
 		return err
@@ -69,48 +60,35 @@ func Run(c *cli.Context, save func(name, from string) (Saved, error)) error {
 	if len(args) == 2 {
 		argument = args[1]
 	}
-	switch {
-	case c.IsSet("from") && word != "save":
-		return c.UsageError("--from applies to save")
-	case c.IsSet("name") && word != "import":
-		return c.UsageError("--name applies to import")
-	case word == "list" && len(args) == 1:
-	case argument != "" && word != "list":
-	default:
-		return c.UsageError("expected list, save NAME, show NAME, delete NAME, import FILE or export NAME")
+	if err := check(c, word, argument); err != nil {
+		return err
 	}
-	store, err := Store(c)
+	ctx := context.Background()
+	conn, end, err := connect(ctx, c, dial, word == "save")
 	if err != nil {
 		return err
 	}
-	var answer Saved
+	defer end()
+	var answer remote.Listed
 	switch word {
 	case "list":
-		answer, err = list(c, store)
+		answer, err = remote.List(ctx, conn)
 	case "show":
-		answer, err = describe(store, argument)
+		answer.Saved, err = remote.Show(ctx, conn, argument)
 	case "delete":
-		if answer, err = describe(store, argument); err != nil { // a damaged one can be deleted
-			answer = Saved{}
-		}
-		err = store.Delete(context.Background(), argument)
+		answer.Saved, err = remote.Delete(ctx, conn, argument)
 	case "import":
-		answer, err = load(c, store, argument)
-	case "export":
-		return export(c, store, argument)
+		answer.Saved, err = load(ctx, c, conn, argument)
 	case "save":
-		if !c.IsSet("from") {
-			return c.UsageError("save needs --from")
-		}
-		if err := states.CheckName(argument); err != nil {
-			return c.UsageError("%v", err)
-		}
-		answer, err = save(argument, c.String("from"))
+		err = conn.Call(ctx, "state_save", save(argument, c.String("from")), &answer)
 	default:
-		return c.UsageError("%q is not list, save, show, delete, import or export", word)
+		return remote.Export(ctx, conn, argument, c.Stdout)
 	}
 	if err != nil {
 		return err
+	}
+	for _, bad := range answer.Bad {
+		c.Log.Warn(bad)
 	}
 	for _, lost := range answer.Lost {
 		c.Log.Warn("not in the state: " + lost)
@@ -123,74 +101,117 @@ func Run(c *cli.Context, save func(name, from string) (Saved, error)) error {
 	return out.Close()
 }
 
-func list(c *cli.Context, store *states.Store) (Saved, error) {
-	all, bad, err := store.List(context.Background())
-	for _, err := range bad {
-		c.Log.Warn(err.Error())
+// check refuses wrong usage of a command with at most one argument.
+func check(c *cli.Context, word, argument string) error {
+	name := argument
+	switch {
+	case c.IsSet("from") && word != "save":
+		return c.UsageError("--from applies to save")
+	case c.IsSet("name") && word != "import":
+		return c.UsageError("--name applies to import")
+	case word == "list" && len(c.Args()) == 1:
+		return nil
+	case argument == "" || word == "list":
+		return c.UsageError("expected list, save NAME, show NAME, delete NAME, import FILE or export NAME")
 	}
-	var answer Saved
-	for _, i := range all {
-		answer.States = append(answer.States, recordOf(i))
-	}
-	return answer, err
-}
-
-func describe(store *states.Store, name string) (Saved, error) {
-	i, err := store.Describe(name)
-	if err != nil {
-		return Saved{}, err
-	}
-	return NewSaved(i, nil), nil
-}
-
-// maxImport bounds the file that is imported, in bytes.
-const maxImport = 1 << 30
-
-// load imports a storageState of Playwright.
-func load(c *cli.Context, store *states.Store, path string) (Saved, error) {
-	name := c.String("name")
-	if !c.IsSet("name") {
-		name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	switch word {
+	case "show", "delete":
+	case "import":
+		name = importName(c, argument)
+	case "export":
+		if c.IsSet("field") || c.IsSet("output") {
+			return c.UsageError("export prints the state itself: --output and --field do not apply")
+		}
+	case "save":
+		if !c.IsSet("from") {
+			return c.UsageError("save needs --from")
+		}
+	default:
+		return c.UsageError("%q is not list, save, show, delete, import or export", word)
 	}
 	if err := states.CheckName(name); err != nil {
-		return Saved{}, c.UsageError("%v", err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return Saved{}, exit.Errorf(exit.Data, "cannot import: %v", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxImport+1))
-	if err == nil && len(b) > maxImport {
-		err = fmt.Errorf("it has more than %d MiB", maxImport>>20)
-	}
-	var state *states.State
-	var dropped []string
-	if err == nil {
-		state, dropped, err = states.Parse(b)
-	}
-	if err != nil {
-		return Saved{}, exit.Errorf(exit.Data, "cannot import %s: %v", path, err)
-	}
-	if err := store.Save(context.Background(), name, state); err != nil {
-		return Saved{}, err
-	}
-	answer, err := describe(store, name)
-	answer.Lost = dropped
-	return answer, err
-}
-
-// export prints a state as Playwright reads it.
-func export(c *cli.Context, store *states.Store, name string) error {
-	if c.IsSet("field") || c.IsSet("output") {
-		return c.UsageError("export prints the state itself: --output and --field do not apply")
-	}
-	state, err := store.Load(name)
-	if err != nil {
-		return err
-	}
-	if _, err := c.Stdout.Write(state.Export()); err != nil {
-		return errors.New("cannot write the state: " + err.Error())
+		return c.UsageError("%v", err)
 	}
 	return nil
+}
+
+// connect connects to whatever resolves the names: the program that runs the sessions,
+// or this one.
+func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn remote.Conn, end func(), err error) {
+	running, err := dial(ctx, save)
+	if err != nil {
+		return nil, nil, err
+	}
+	if running != nil {
+		return Through(c, running), running.Close, nil
+	}
+	store, err := Store(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	local := remote.Local(store)
+	return local, local.Close, nil
+}
+
+// Through returns the connection to a program that runs sessions for a command: requests
+// are bounded, and errors have exit codes.
+func Through(c *cli.Context, to *control.Client) remote.Conn { return client{to, c} }
+
+type client struct {
+	*control.Client
+	c *cli.Context
+}
+
+const (
+	// answerTimeout is how long an answer may take that needs no more than a file, and
+	// moveTimeout how long one may whose state has many bytes or is a session's: the
+	// program bounds itself.
+	answerTimeout = 30 * time.Second
+	moveTimeout   = 6 * time.Minute
+	// noticeDelay is how long a command waits before it says what it waits for.
+	noticeDelay = time.Second
+)
+
+// Call makes a request.
+func (cl client) Call(ctx context.Context, method string, params, result any) error {
+	bound := moveTimeout
+	switch method {
+	case "state_list", "state_show", "state_delete":
+		bound = answerTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no answer within %v", bound))
+	defer cancel()
+	defer time.AfterFunc(noticeDelay, func() { cl.c.Log.Info("waiting for the answer") }).Stop()
+	err := cl.Client.Call(ctx, method, params, result)
+	var e *control.Error
+	switch {
+	case errors.As(err, &e):
+		return e.Exit()
+	case err != nil:
+		return &exit.Error{Code: exit.TryAgain, Err: err}
+	}
+	return nil
+}
+
+// importName returns the name of what is imported.
+func importName(c *cli.Context, path string) string {
+	if c.IsSet("name") {
+		return c.String("name")
+	}
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+}
+
+// load imports a storageState of Playwright.
+func load(ctx context.Context, c *cli.Context, conn remote.Conn, path string) (remote.Saved, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return remote.Saved{}, exit.Errorf(exit.Data, "cannot import: %v", err)
+	}
+	defer f.Close()
+	answer, err := remote.Import(ctx, conn, importName(c, path), f)
+	var unread *remote.ReadError
+	if errors.As(err, &unread) {
+		return answer, exit.Errorf(exit.Data, "cannot import: %v", err)
+	}
+	return answer, err
 }

@@ -32,10 +32,10 @@ type Settings struct {
 	// ThrottleMS is for how many milliseconds it is not used until its pages are
 	// hidden; 0: they never are.
 	ThrottleMS int64 `json:"throttle_ms,omitempty"`
-	// State is the name of the state with which it starts, "" for none, and
-	// StateDir is the absolute path of the directory that has it.
-	State    string `json:"state,omitempty"`
-	StateDir string `json:"state_dir,omitempty"`
+	// State is the name of the state with which it starts, "" for none, and States
+	// is the store of the user who names it; no client sets that.
+	State  string        `json:"state,omitempty"`
+	States *states.Store `json:"-"`
 
 	// Set by the registry:
 	files *downloads.Files
@@ -73,10 +73,6 @@ func (s Settings) Check() error {
 		if err := states.CheckName(s.State); err != nil {
 			return control.Errorf(control.BadRequest, "%v", err)
 		}
-		if !filepath.IsAbs(s.StateDir) {
-			return control.Errorf(control.BadRequest,
-				"state_dir must be the absolute path of the directory of the state, not %q", s.StateDir)
-		}
 	}
 	return nil
 }
@@ -102,6 +98,6 @@ func (s Settings) options(isDefault bool) (virtual.Options, error) {
 	case s.State == "":
 		return o, nil
 	}
-	o.State, err = (&states.Store{Dir: s.StateDir}).Load(s.State)
+	o.State, err = s.States.Load(s.State)
 	return o, err
 }

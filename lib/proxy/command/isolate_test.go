@@ -1,0 +1,53 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"btools/lib/control"
+	"btools/lib/proxy"
+	"btools/lib/states"
+	"btools/lib/states/remote"
+	"btools/lib/virtual"
+	"btools/lib/virtual/sessions"
+)
+
+// A session starts with the state that its creator has of the name that they give, also
+// if that is the proxy's; without one, with the proxy's. No client's directory is read.
+func TestStateOfANewSession(t *testing.T) {
+	own, elsewhere := &states.Store{Dir: t.TempDir() + "/own"}, &states.Store{Dir: t.TempDir() + "/elsewhere"}
+	for name, store := range map[string]*states.Store{"theirs": own, "hers": own.For(70001), "hidden": elsewhere} {
+		if err := store.Save(t.Context(), name, &states.State{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	launched := control.Errorf(control.Failed, "the browser is launched")
+	g := &sessions.Registry{Max: 10, Defaults: sessions.Settings{State: "theirs", States: own},
+		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
+	s := &service{proxy: &proxy.Proxy{Sessions: g}, states: remote.NewServer(own, nil)}
+	for _, x := range []struct {
+		uid          int
+		params, want string
+	}{
+		{70001, `"state":"hers"`, launched.Message},
+		{70001, `"x":1`, launched.Message},
+		{70001, `"state":"theirs"`, `there is no state "theirs" in ` + own.Dir + "/uid-70001"},
+		{70002, `"state":"hers"`, `there is no state "hers"`},
+		{0, `"state":"theirs"`, launched.Message},
+		{os.Geteuid(), `"state":"theirs"`, launched.Message},
+		{os.Geteuid(), `"state":"hidden","state_dir":"` + elsewhere.Dir + `"`, `there is no state "hidden"`},
+		{os.Geteuid(), `"state":"../elsewhere/hidden"`, "not the name of a state"},
+	} {
+		ctx := control.WithPeer(t.Context(), &control.Peer{UID: x.uid})
+		later, err := s.newSession(ctx, json.RawMessage(`{"name":"n",`+x.params+`}`))
+		if err == nil {
+			_, err = later.(control.Later)()
+		}
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("user %d with %s: %v, want %s", x.uid, x.params, err, x.want)
+		}
+	}
+}
