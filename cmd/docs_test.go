@@ -235,8 +235,14 @@ func TestCompletionOfCommands(t *testing.T) {
 func TestCompletionOfPools(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
+	there := *w
+	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
+	cmdtest.WriteFile(t, w.Dir+"/here/btools/states/here.json", "{}")
+	cmdtest.WriteFile(t, w.Dir+"/login.json", "{}")
+	p := there.Pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
 		"_B__0_ALIAS=it's $(touch hacked)")
+	w.Run("bpool", "state", "import", w.Dir+"/login.json").Wants(t, 0, "")
 	var shells []string // all
 	offers := func(lines map[string][]string) {
 		t.Helper()
@@ -257,6 +263,9 @@ func TestCompletionOfPools(t *testing.T) {
 
 		"bpool lease B --instance ": {"0", odd}, "bpool lease --timeout 5s B --wait --instance ": {"0", odd},
 		"bpool lease C --instance ": nil,
+
+		"bpool lease --state ": {"login"}, "bpool lease --socket " + p.Socket + " --state l": {"login"},
+		"bpool lease --socket " + w.Dir + "/none.sock --state ": nil,
 
 		"bpool renew ": {a, b}, "bpool renew " + a + " ": nil,
 		"bpool release lease_": {a, b}, "bpool release " + a + " lease_": {b},
@@ -321,6 +330,7 @@ func TestCompletionOfPools(t *testing.T) {
 	os.RemoveAll(w.Dir + "/state")
 	offers(map[string][]string{
 		"bpool status ": nil, "bpool lease --instance ": nil, "bpool renew --socket " + p.Socket + " ": nil,
+		"bpool lease --state ": {"here"},
 	})
 	if _, err := os.Stat(w.Dir + "/state"); err == nil {
 		t.Error("a completion writes a state")

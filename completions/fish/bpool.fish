@@ -1,6 +1,6 @@
-# fish completion for bpool. It queries the service with bpool status, but only one
-# that the state file says is running: at a socket of systemd's it would start
-# one.
+# fish completion for bpool. It queries the service with bpool status and bpool state
+# list, but only one that the state file says is running: at a socket of systemd's it
+# would start one.
 complete -c bpool -f
 
 # [FILE]: the control socket of the service that runs, or of the one at FILE
@@ -42,16 +42,22 @@ function __bpool_args
 	end
 end
 
+# what --socket names
+function __bpool_named
+	set -l words (commandline -opc)
+	set -l file
+	set -l i (contains -i -- --socket $words); and set file $words[(math $i + 1)]
+	set -a file (string replace -f -- --socket= '' $words)
+	string replace -r '^~/' "$HOME/" -- "$file[1]"
+end
+
 # pools|targets|instances|leases
 function __bpool_names
 	set -l words (commandline -opc)
 	set -l args (__bpool_args $words)
 	contains -- -- $words; and return
 	contains $argv instances; or contains release $words; or test -z "$args"; or return
-	set -l file
-	set -l i (contains -i -- --socket $words); and set file $words[(math $i + 1)]
-	set -a file (string replace -f -- --socket= '' $words)
-	set -l socket (__bpool_socket (string replace -r '^~/' "$HOME/" -- "$file[1]"))
+	set -l socket (__bpool_socket (__bpool_named))
 	test -n "$socket"; and command -q bpool; or return
 	for found in (command bpool status --socket $socket -f pools 2>/dev/null </dev/null |
 		grep -oE '"(name|id|alias|lease)":"[^"\\\\]*"|"is_default":true' |
@@ -79,6 +85,12 @@ complete -c bpool -n __fish_use_subcommand -a scale -d 'change the number of ins
 complete -c bpool -n __fish_use_subcommand -a reload -d 'read the configuration again'
 complete -c bpool -n __fish_use_subcommand -a watch -d 'print events as they happen'
 function __bpool_states
+	set -l socket (__bpool_socket (__bpool_named))
+	if test -n "$socket"
+		command bpool state list --socket $socket -f state.name 2>/dev/null </dev/null
+		return
+	end
+	test -z (__bpool_named); or return # else by their files
 	set -l dir $XDG_STATE_HOME
 	test -n "$dir"; or set dir $HOME/.local/state
 	for f in $dir/btools/states/*.json
