@@ -151,7 +151,7 @@ func TestProxies(t *testing.T) {
 	if st := bad.Stats().Proxy; st == nil || !strings.Contains(st.Error, "407") {
 		t.Errorf("the status of the proxy is %+v", st)
 	}
-	if n := strings.Count(log.String(), "407"); n != 1 || strings.Contains(log.String(), "s3cret") {
+	if n := strings.Count(log.String(), "407 Proxy"); n != 1 || strings.Contains(log.String(), "s3cret") {
 		t.Errorf("%d lines about it, want 1, without the password:\n%s", n, log)
 	}
 	if _, err := b.NewSession(t.Context(), Options{Default: true, Proxy: bad.options.Proxy}); err == nil {

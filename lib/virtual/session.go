@@ -656,7 +656,9 @@ func (s *Session) prepareLocked(t *target) {
 		if known {
 			s.ownSessions[t.id] = own
 			t.needsFocus = paused
-			s.focusLocked(t)
+			if severed {
+				s.focusLocked(t) // it may have its document
+			}
 			if !paused {
 				s.keepLocked(t)
 			}
@@ -681,8 +683,13 @@ func (s *Session) prepareLocked(t *target) {
 			}
 			s.link.Begin("", "Target.getTargetInfo", map[string]string{"targetId": t.id},
 				func(got json.RawMessage, err error) {
-					url := jsonrpc.GetString(got, "targetInfo", "url")
-					attached(own, err, !(Tab{URL: url}).isBlank())
+					info := jsonrpc.Get(got, "targetInfo")
+					b.mu.Lock()
+					if err == nil && b.targets[t.id] == t {
+						b.updateTargetLocked(info) // no event has its address before its document
+					}
+					b.mu.Unlock()
+					attached(own, err, !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank())
 				})
 		})
 }
