@@ -84,7 +84,7 @@ func run(patterns []string) error {
 	// Those that drive programs wait most of the time, those of lib/ compute.
 	s.test(libs, !s.cover, "-p=2", "-parallel=4")
 	libsDone := time.Now()
-	s.test(programs, s.race, "-p=2", "-parallel=4")
+	s.test(programs, s.race, "-p=2", "-parallel=6")
 	return s.report(before, fmt.Sprintf("programs built in %.0f s, lib %.0f s, programs %.0f s",
 		built.Sub(began).Seconds(),
 		libsDone.Sub(built).Seconds(), time.Since(libsDone).Seconds()), time.Since(began))
