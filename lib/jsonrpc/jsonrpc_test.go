@@ -174,6 +174,8 @@ func TestReaderOfTooLongLines(t *testing.T) {
 	}
 }
 
+var manyLetters = bytes.Repeat([]byte("x"), 64<<10)
+
 // letters are so many bytes of a line; each is called now and then.
 type letters struct {
 	left, next int
@@ -190,7 +192,9 @@ func (l *letters) Read(b []byte) (int, error) {
 	}
 	n := min(len(b), l.left)
 	l.left -= n
-	copy(b[:n], bytes.Repeat([]byte("x"), n))
+	for m := 0; m < n; {
+		m += copy(b[m:n], manyLetters)
+	}
 	return n, nil
 }
 
