@@ -150,17 +150,13 @@ func (m member) refused(want, tool, format string, args ...any) {
 
 // forMembers runs a test for an agent with a virtual browser, and for one without.
 func forMembers(t *testing.T, test func(t *testing.T, m member, site *website)) {
+	w := cmdtest.New(t)
+	m := w.Builtin("--headless")
 	for _, name := range []string{"", "anna"} {
-		t.Run("session_id "+name, func(t *testing.T) {
-			t.Parallel()
-			site := newWebsite(t)
-			w := cmdtest.New(t)
-			m := w.Builtin("--headless")
-			test(t, member{m, name}, site)
-			m.End()
-			w.Clean()
-		})
+		t.Run("session_id "+name, func(t *testing.T) { test(t, member{m, name}, newWebsite(t)) })
 	}
+	m.End()
+	w.Clean()
 }
 
 // contains reports each text that a result lacks, and each that it must not have.
