@@ -3,9 +3,12 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 )
@@ -96,4 +99,60 @@ func TestMCPHibernation(t *testing.T) {
 			w.Clean()
 		})
 	}
+}
+
+// After a crash the browser of a host comes back with its pages and logins, and so does
+// that of a session_id; a result says so. One that the agent replaces does not.
+func TestMCPCrash(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.Members(t)
+	w := cmdtest.New(t)
+	m := w.Builtin("--headless")
+	for name, session := range map[string]string{"host": "", ".ann": `,"session_id":"ann"`} {
+		call := func(tool, args string) *cmdtest.RPC { return m.Tool(tool, "{"+args+session+"}") }
+		call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/login"))
+		const title = `"function":"() => document.title"`
+		cmdtest.Until(t, "it is logged in", func() bool {
+			return strings.Contains(call("browser_evaluate", title).Text(t), "logged in")
+		})
+		call("browser_navigate", fmt.Sprintf(`"url":%q`, site+"/inbox"))
+		shows := "shows ann, s3cret-token, s3cret-key"
+		cmdtest.Until(t, "the inbox is shown", func() bool {
+			return strings.Contains(call("browser_evaluate", title).Text(t), shows)
+		})
+		shown := time.Now()
+		cmdtest.Until(t, "it is kept", func() bool {
+			for line := range strings.Lines(w.Run("bproxy", "session", "list").Out) {
+				var r struct {
+					Session struct {
+						Name string
+						Kept time.Time `json:"kept_at"`
+					}
+				}
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasSuffix(r.Session.Name, name) && r.Session.Kept.After(shown) {
+					return true
+				}
+			}
+			return false
+		})
+		syscall.Kill(statusOf(t, m.Tool("coordinator_status", "{}").Text(t)).Browser.Instance.PID, syscall.SIGKILL)
+		said := "" // by a call that has failed, too, if it was made before the end was seen
+		cmdtest.Until(t, "the inbox is shown again", func() bool {
+			said += call("browser_evaluate", title).Line
+			return strings.Contains(said, shows)
+		})
+		if !strings.Contains(said, "was launched anew; its pages were reloaded") ||
+			strings.Contains(said, "btools/replaced") {
+			t.Errorf("got %s, want that its pages were reloaded", said)
+		}
+	}
+	m.Tool("coordinator_restart_browser", "{}")
+	if r := m.Tool("browser_tabs", `{"action":"list"}`); strings.Contains(r.Text(t), site) {
+		t.Errorf("a browser that was replaced has %s", r.Line)
+	}
+	m.End()
+	w.Clean()
 }

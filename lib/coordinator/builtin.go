@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -58,15 +59,21 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 
 // clients is how many clients a browser's session has; 0: it is not known.
 func (c *Coordinator) clients(ctx context.Context, b Browser) (n int) {
+	n, _ = strconv.Atoi(string(jsonrpc.Get(c.sessionOf(ctx, &b), "clients")))
+	return n
+}
+
+// sessionOf is what bproxy says of a browser's session; nil: there is none.
+func (c *Coordinator) sessionOf(ctx context.Context, b *Browser) json.RawMessage {
 	s := c.Browsers.parted()
 	if s == nil {
-		return 0
+		return nil
 	}
 	for session := range jsonrpc.Elements(s.list(ctx)) {
 		session = jsonrpc.Get(session, "session")
 		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) {
-			n, _ = strconv.Atoi(string(jsonrpc.Get(session, "clients")))
+			return session
 		}
 	}
-	return n
+	return nil
 }

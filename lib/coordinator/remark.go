@@ -22,7 +22,7 @@ const (
 // remark is what the reader of a result has to know of its browser.
 type remark struct {
 	replaced string // it is not the same as before; told once
-	restored string // it was hibernated; told once
+	restored string // it was hibernated, or came back after a crash; told once
 	where    string // which one it is, if the next result may come from another one
 }
 
@@ -58,10 +58,20 @@ func (s *Session) remark(p *lease) (r remark) {
 		r.replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", p.ended)
 	case p.ended != "":
 		r.replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.ended)
+		if s.cameBack(&p.Browser) {
+			r.replaced, r.restored = "", r.replaced+"; its pages were reloaded"
+		}
 	default:
 		r.replaced = "the browser was launched anew"
 	}
 	return r
+}
+
+// cameBack reports whether the session of a browser that was launched anew is as the
+// one before was kept.
+func (s *Session) cameBack(b *Browser) bool {
+	at := s.c.sessionOf(s.ctx, b)
+	return at != nil && jsonrpc.Get(at, "restored_at") != nil
 }
 
 // seenKey is the key of a browser, whichever process it is now.

@@ -115,7 +115,7 @@ func (b *single) tools(c *Coordinator) []ownTool {
 	return []ownTool{
 		{"coordinator_launch_browser", "Launch browser", "Launch the browser with another type or with a window. Do " +
 			"not call it before using the browser tools: they launch the browser themselves. A browser that runs " +
-			"with other options is replaced, and its pages are lost.",
+			"with other options is replaced, which loads its pages again.",
 			c.launchInput(), nil, false, true, t.launch},
 		stop, restart,
 	}
@@ -159,6 +159,7 @@ func (t singleTools) stop(ctx context.Context, s *Session, args json.RawMessage)
 	if rec, err := t.single.status(ctx); err == nil && rec == nil {
 		return t.c.status(ctx, s, nil) // there is nothing to stop
 	}
+	t.single.end(hostSession)
 	return t.act(ctx, s, "stop", options.Options{})
 }
 
@@ -167,6 +168,7 @@ func (t singleTools) restart(ctx context.Context, s *Session, args json.RawMessa
 	if st, done, err := t.endPart(ctx, s, args); done {
 		return st, err
 	}
+	t.single.end(hostSession)
 	return t.act(ctx, s, "restart", options.Options{})
 }
 

@@ -89,6 +89,49 @@ func (s *Snapshot) text() (all string) {
 	return all
 }
 
+// The session with the browser's own profile is kept, too. What a new profile lacks is
+// restored, and the page that the next browser starts with is closed.
+func TestLookOfProfile(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<script>const found = [localStorage.token, document.cookie].join()</script>`)
+	}))
+	t.Cleanup(site.Close)
+	b, process := openProcess(t, chrometest.StartShell)
+	s := newSession(t, b, Options{Default: true, Keep: true})
+	p := connect(t, s, "")
+	page := p.enter(site.URL)
+	p.do(page, `localStorage.token = 'one'; document.cookie = 'sid=two'`)
+	var saved *Snapshot
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		now, err := s.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if saved = now; now != nil && strings.Contains(string(now.State.Export())+now.text(), `"one"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no look has shown what the page stores")
+		}
+	}
+	process.Kill()
+	<-s.Done()
+	s = newSession(t, openShell(t), Options{Default: true, Keep: true, State: saved.State, Tabs: saved.Tabs})
+	p = connect(t, s, "")
+	for end := time.Now().Add(patience); len(p.pages()) != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the pages are %v, want the one that was open", p.pages())
+		}
+	}
+	page = p.attach(p.pages()[0])
+	p.awaitPage(page, site.URL)
+	if got := p.do(page, "found"); got != `"one,sid=two"` {
+		t.Errorf("after the end of its Chrome the page has %s", got)
+	}
+}
+
 // However often the Chrome of many sessions is killed, all logins and tabs come
 // back.
 func TestManyCrashes(t *testing.T) {

@@ -211,16 +211,36 @@ func (s *Session) begin(ctx context.Context) error {
 			return fmt.Errorf("cannot start with the state %q: %w", s.options.StateName, err)
 		}
 	}
+	var blank []*target // of the browser, which opens one at its start
 	if s.options.Default {
-		if err := s.adopt(ctx); err != nil || s.Stats().TabCount > 0 {
+		if err := s.adopt(ctx); err != nil {
 			return err
 		}
+		if len(s.options.Tabs) == 0 && s.Stats().TabCount > 0 {
+			return nil
+		}
+		blank = s.blankPages()
 	}
 	if len(s.options.Tabs) > 0 {
-		return s.openTabs(ctx, s.options.Tabs)
+		err := s.openTabs(ctx, s.options.Tabs)
+		for _, t := range blank {
+			s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
+		}
+		return err
 	}
 	_, err := s.newReadyPage(ctx)
 	return err
+}
+
+func (s *Session) blankPages() (all []*target) {
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for _, t := range s.targetsLocked() {
+		if t.typ == "page" && (Tab{URL: jsonrpc.GetString(t.info, "url")}).isBlank() {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // newReadyPage opens a blank page and waits until it has been set up.

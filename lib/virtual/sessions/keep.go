@@ -33,11 +33,8 @@ func (l looks) isDue(used, now time.Time) bool {
 	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
 }
 
-// keeps reports whether a session has a running save. The one with the browser's own
-// profile needs none.
-func (g *Registry) keeps(k Key) bool {
-	return k.Kind == Named && k.Name != g.Default && g.MakeDir != nil
-}
+// keeps reports whether a session has a running save.
+func (g *Registry) keeps(k Key) bool { return k.Kind == Named && g.MakeDir != nil }
 
 // look writes the running save of a session anew if it has changed.
 func (g *Registry) look(ctx context.Context, e *entry, s session) {

@@ -53,6 +53,18 @@ func TestCrash(t *testing.T) {
 		crash(virtual.ErrClosed)
 		comesBack(false) // a client has closed it
 		done()
+
+		f.look.Store(&virtual.Snapshot{})
+		g.Default = "own" // the one with the browser's profile comes back as well
+		s, done = use(t, g, Key{Name: "own"})
+		sleep(lookWhileUsed + time.Millisecond)
+		crash(virtual.ErrBrowserEnded)
+		old := done
+		if s, done = use(t, g, Key{Name: "own"}); s.settings.saved == nil {
+			t.Error("the session with the browser's profile has not come back")
+		}
+		old()
+		done()
 	})
 }
 
