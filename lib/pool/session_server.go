@@ -109,7 +109,7 @@ func (p *sessionServer) serve(w http.ResponseWriter, r *http.Request, lease stri
 		if isDownload {
 			serveDownloads(w, r, s.Downloads(), guid)
 		} else {
-			err = sessions.Serve(w, r, s, sessionPath+lease)
+			err = sessions.Serve(w, r, s, sessionPath+lease, nil)
 		}
 		done()
 		if err == nil {

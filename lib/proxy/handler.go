@@ -415,7 +415,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 	}
 	t.in, t.lastUse = observed(client)
 	if p.Trace != nil {
-		t.toBrowser, t.toClient = p.Trace.Connection(r.URL.Path)
+		t.toBrowser, t.toClient = p.Trace.taps(r.URL.Path)
 	}
 	if !p.backend.addTunnel(g, t, epoch) {
 		t.close()

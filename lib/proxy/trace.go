@@ -39,36 +39,58 @@ type Trace struct {
 	closed bool
 }
 
-// Connection returns the writers that get the bytes of a new connection, one
-// for each direction.
-func (t *Trace) Connection(path string) (toBrowser, toClient io.Writer) {
+// Connection begins a WebSocket with this path. The function gets each message.
+func (t *Trace) Connection(path string) func(toClient bool, message []byte) {
+	n := t.begin(path)
+	return func(toClient bool, message []byte) {
+		t.record(n, toClient, true, message[:min(len(message), maxMessage)], int64(len(message)))
+	}
+}
+
+// taps is Connection for the bytes of each direction.
+func (t *Trace) taps(path string) (toBrowser, toClient io.Writer) {
+	n := t.begin(path)
+	tap := func(toClient bool) io.Writer {
+		return &frameReader{message: func(text bool, payload []byte, size int64) {
+			t.record(n, toClient, text, payload, size)
+		}}
+	}
+	return tap(false), tap(true)
+}
+
+// begin begins a connection and returns its number.
+func (t *Trace) begin(path string) int64 {
 	last := t.last
 	if last == nil {
 		last = &t.own
 	}
 	n := last.Add(1)
 	t.write(append(append(t.head(n), `"opened":`...), quote(path)...))
-	way := func(direction string) io.Writer {
-		return &frameReader{message: func(text bool, payload []byte, size int64) {
-			b := append(append(append(t.head(n), `"direction":"`...), direction...), `",`...)
-			switch {
-			case !text || size > int64(len(payload)):
-				b = strconv.AppendInt(append(b, `"bytes":`...), size, 10)
-			case json.Valid(payload):
-				from := len(b)
-				b = append(append(b, `"message":`...), payload...)
-				for i, c := range b[from:] { // line feeds between tokens
-					if c == '\n' || c == '\r' {
-						b[from+i] = ' '
-					}
-				}
-			default:
-				b = append(append(b, `"text":`...), quote(strings.ToValidUTF8(string(payload), "�"))...)
-			}
-			t.write(b)
-		}}
+	return n
+}
+
+// record records a message of this size, whose payload may have been cut off.
+func (t *Trace) record(connection int64, toClient, text bool, payload []byte, size int64) {
+	direction := "to_browser"
+	if toClient {
+		direction = "to_client"
 	}
-	return way("to_browser"), way("to_client")
+	b := append(append(append(t.head(connection), `"direction":"`...), direction...), `",`...)
+	switch {
+	case !text || size > int64(len(payload)):
+		b = strconv.AppendInt(append(b, `"bytes":`...), size, 10)
+	case json.Valid(payload):
+		from := len(b)
+		b = append(append(b, `"message":`...), payload...)
+		for i, c := range b[from:] { // line feeds between tokens
+			if c == '\n' || c == '\r' {
+				b[from+i] = ' '
+			}
+		}
+	default:
+		b = append(append(b, `"text":`...), quote(strings.ToValidUTF8(string(payload), "�"))...)
+	}
+	t.write(b)
 }
 
 // head returns the beginning of a line.

@@ -31,7 +31,7 @@ func TestTraceOnAFullDisk(t *testing.T) {
 	var said bytes.Buffer
 	d := &disk{}
 	trace := &Trace{Out: d, Log: slog.New(slog.NewTextHandler(&said, nil))}
-	toBrowser, toClient := trace.Connection("/devtools/browser")
+	toBrowser, toClient := trace.taps("/devtools/browser")
 	for i, full := range []bool{false, true, true, false} {
 		d.full = full
 		toBrowser.Write(clientFrame(0x81, `{"n":`+string('0'+rune(i))+`,`+"\n"+`"x":"<&>"}`))

@@ -33,6 +33,10 @@ const callTimeout = 30 * time.Second
 
 // Client is one connection of a client to a session.
 type Client struct {
+	// Trace, if not nil, is called when Accept has begun the client's WebSocket; what
+	// it returns gets each message, as websocket.Conn.Trace.
+	Trace func() func(toClient bool, message []byte)
+
 	session  *Session
 	page     string // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
@@ -152,6 +156,9 @@ func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		k.Close()
 		return err
+	}
+	if k.Trace != nil {
+		conn.Trace = k.Trace()
 	}
 	return k.Serve(conn)
 }

@@ -49,6 +49,10 @@ type Conn struct {
 	// it closes the connection; 0: for ever. Set them before use.
 	Budget   *Budget
 	Progress time.Duration
+	// Trace, if not nil, gets each message that Bytes has read, and each one that is
+	// sent, just before: an answer comes before what the peer says to it. It may keep
+	// no bytes. Set it before use.
+	Trace func(sent bool, message []byte)
 
 	raw    net.Conn
 	client bool // masks what it sends, and receives unmasked frames

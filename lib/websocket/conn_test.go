@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -464,6 +465,50 @@ func TestPongDuringMessage(t *testing.T) {
 	pong := make([]byte, 6)
 	if _, err := io.ReadFull(client.raw, pong); err != nil || string(pong[2:]) != "ping" {
 		t.Errorf("the answer to the ping is %q, %v", pong, err)
+	}
+}
+
+// TestTrace has each message recorded once: what was read, in fragments or not, and
+// what was sent, by each way to send.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	chrome, toChrome := ends(t)
+	toClient, client := ends(t)
+	var got []string
+	toClient.Trace = func(sent bool, message []byte) { got = append(got, fmt.Sprintf("%v %.9s", sent, message)) }
+	read := func(c *Conn, n int) {
+		t.Helper()
+		m, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := m.Bytes(); err != nil || len(b) != n {
+			t.Fatalf("%d bytes came: %v", len(b), err)
+		}
+	}
+	client.raw.Write(append(frame(0x01, true, "frag"), frame(0x80, true, "ment")...))
+	read(toClient, 8)
+	o := NewOutbox(toClient)
+	if o.TryWrite([]byte("short")) {
+		t.Error("who must not wait writes the trace")
+	}
+	if err := o.Write([]byte("written")); err != nil {
+		t.Fatal(err)
+	}
+	read(client, 7)
+	go chrome.Write(long(1 << 20))
+	m, err := toChrome.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relayed := make(chan error)
+	go func() { relayed <- o.Relay(m) }()
+	read(client, 1<<20)
+	if err := <-relayed; err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"false fragment", "true written", "true 012345678"}; !slices.Equal(got, want) {
+		t.Errorf("the trace has %q, not %q", got, want)
 	}
 }
 

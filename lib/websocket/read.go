@@ -136,6 +136,9 @@ func (m *Message) Bytes() ([]byte, error) {
 			all = all[:len(all)+n]
 		}
 		if m.final {
+			if m.c.Trace != nil {
+				m.c.Trace(false, all)
+			}
 			return all, nil
 		}
 		m.c.expectProgress()

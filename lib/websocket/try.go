@@ -6,9 +6,9 @@ import "syscall"
 const maxTry = 16 << 10
 
 // tryWrite sends a short message if the kernel takes it at once. It returns false if
-// nothing was sent.
+// nothing was sent. A Trace may have to wait.
 func (c *Conn) tryWrite(message []byte) bool {
-	if len(message) > maxTry || c.client {
+	if len(message) > maxTry || c.client || c.Trace != nil {
 		return false
 	}
 	select {

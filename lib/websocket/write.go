@@ -28,6 +28,9 @@ func (c *Conn) WriteAll(messages ...[]byte) error {
 	defer blocks.Put(buf)
 	out := buf[:0]
 	for _, b := range messages {
+		if c.Trace != nil {
+			c.Trace(true, b)
+		}
 		var err error
 		if out, err = c.writeFrame(out, c.newHead(true, opText, int64(len(b))), b); err != nil {
 			return err
@@ -77,8 +80,16 @@ func (c *Conn) writeFrame(out []byte, h head, payload []byte) ([]byte, error) {
 // frames: a single frame stays one, and its length is sent first. The goroutine
 // that reads the other connection calls it. If reading fails after a part was
 // sent, c is closed, because the rest cannot follow. If writing fails, the
-// other connection can go on with Next.
+// other connection can go on with Next. With a Trace, the message is read whole
+// first.
 func (c *Conn) Relay(m *Message) error {
+	if c.Trace != nil {
+		b, err := m.Bytes()
+		if err != nil {
+			return err
+		}
+		return c.Write(b)
+	}
 	if err := m.usable(); err != nil {
 		return err
 	}

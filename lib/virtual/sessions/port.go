@@ -77,11 +77,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 		if e, err = g.use(r.Context(), k, nil); err != nil {
 			break
 		}
-		answer := w
-		if e.trace != nil {
-			answer = &tapped{w, e.trace, strings.TrimPrefix(r.URL.Path, base)}
-		}
-		err = Serve(answer, r, e.session.(*virtual.Session), base)
+		err = Serve(w, r, e.session.(*virtual.Session), base, e.trace)
 		g.leave(e)
 		if err == nil {
 			return

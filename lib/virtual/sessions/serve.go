@@ -80,15 +80,23 @@ func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 	return nil
 }
 
+// Trace records what the clients of a session send and get.
+type Trace interface {
+	// Connection begins a WebSocket with this path. The function gets each message.
+	Connection(path string) func(toClient bool, message []byte)
+	Close() error
+}
+
 // Serve answers a request to a session as a browser's endpoint would. base is
 // the session's own path, such as /session/NAME. For a WebSocket, it returns
 // when that has ended. The caller has checked the request and has removed
-// secrets from it.
+// secrets from it. A trace, if it is not nil, records WebSockets.
 //
 // If it returns an error, nothing has been answered: the session's Chrome has
 // just died, and another session may take its place.
-func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base string) error {
-	ep, target := parsePath(strings.TrimPrefix(r.URL.Path, base))
+func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base string, trace Trace) error {
+	opened := strings.TrimPrefix(r.URL.Path, base)
+	ep, target := parsePath(opened)
 	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
 		return nil
@@ -120,15 +128,17 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 	case closePage:
 		writeOutcome(w, target, "Target is closing", s.CloseTarget(r.Context(), target))
 	case toBrowser:
-		return serveWebSocket(w, r, s, "")
+		return serveWebSocket(w, r, s, "", opened, trace)
 	case toPage:
-		return serveWebSocket(w, r, s, target)
+		return serveWebSocket(w, r, s, target, opened, trace)
 	}
 	return nil
 }
 
 // serveWebSocket serves a WebSocket to the browser, or to a target.
-func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, target string) error {
+func serveWebSocket(
+	w http.ResponseWriter, r *http.Request, s *virtual.Session, target, path string, trace Trace,
+) error {
 	k, err := s.Connect(r.Context(), target)
 	switch {
 	case virtual.IsNoTarget(err):
@@ -138,6 +148,9 @@ func serveWebSocket(w http.ResponseWriter, r *http.Request, s *virtual.Session, 
 	case err != nil:
 		writeError(w, err)
 	default:
+		if trace != nil {
+			k.Trace = func() func(bool, []byte) { return trace.Connection(path) }
+		}
 		k.Accept(w, r) // which has answered the client with any error
 	}
 	return nil
