@@ -5,6 +5,7 @@ package main_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,7 +21,8 @@ func TestOneConnectionIsVerbatim(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	chrome := w.Consent()
-	p := w.Proxy("--one-connection", "--target", chrome.HTTP, "--eager", "--health-interval", "50ms")
+	p := w.Proxy("--one-connection", "--target", chrome.HTTP, "--eager", "--health-interval", "50ms",
+		"--trace", w.Dir+"/trace")
 	cmdtest.Until(t, "it connects at once", func() bool {
 		chrome.Mu.Lock()
 		defer chrome.Mu.Unlock()
@@ -68,6 +70,15 @@ func TestOneConnectionIsVerbatim(t *testing.T) {
 	}
 	chrome.Asked(t, 2, 1) // one of them by ourselves
 	p.Stop()
+	trace, _ := os.ReadFile(w.Dir + "/trace")
+	for _, line := range []string{`"connection":1,"opened":"/devtools/browser"}`,
+		`"connection":1,"direction":"to_browser","message":{"id":5,"method":"No.method","params":{}}}`,
+		`"connection":1,"direction":"to_client","message":{"id":5,"error":`,
+		`"connection":2,"opened":"/devtools/page/` + id + `"}`} {
+		if !strings.Contains(string(trace), line) {
+			t.Errorf("the trace lacks %s:\n%s", line, trace)
+		}
+	}
 }
 
 // What a client had ends with it, also when bproxy is killed.

@@ -48,6 +48,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serveSession(w, r)
 		return
 	}
+	if p.One != nil {
+		p.serveOne(w, r)
+		return
+	}
 	if isUpgrade(r) {
 		p.upgrade(w, r)
 		return
@@ -329,9 +333,6 @@ func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{
 
 // dial connects to the browser's endpoint.
 func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if p.One != nil {
-		return p.One.dial(ctx)
-	}
 	return (&net.Dialer{Timeout: p.answerTimeout}).DialContext(ctx, network, addr)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -21,14 +20,10 @@ import (
 )
 
 // OneConnection is a browser of another program that gets a single WebSocket,
-// which all clients share: its user is asked to allow each. To the rest of the
-// proxy it is an endpoint within this process.
+// which all clients share: its user is asked to allow each.
 type OneConnection struct {
 	find    func() (record.Instance, error)
 	browser *single.Browser
-	server  *http.Server
-	conns   *handover
-	work    sync.WaitGroup
 }
 
 // consentWait is how long a client waits for the WebSocket. It is shorter than
@@ -38,8 +33,7 @@ const consentWait = answerTimeout - 5*time.Second
 // NewOneConnection returns the browser that find finds, at each attempt to
 // connect. Nothing is asked of it before the first client comes.
 func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
-	o := &OneConnection{find: find, conns: newHandover()}
-	o.browser = single.New(func(ctx context.Context) (*websocket.Conn, error) {
+	return &OneConnection{find: find, browser: single.New(func(ctx context.Context) (*websocket.Conn, error) {
 		i, err := find()
 		if err != nil {
 			return nil, err
@@ -52,29 +46,7 @@ func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
 					"which --target takes, too"}
 		}
 		return websocket.Dial(ctx, "ws://"+launcher.Addr(i)+path)
-	})
-	o.server = &http.Server{ReadHeaderTimeout: headTimeout, Handler: http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) { sessions.ServeWhole(w, r, o.browser) })}
-	return o
-}
-
-// start starts the endpoint; close ends it, and the WebSocket.
-func (o *OneConnection) start() {
-	o.work.Go(func() { o.server.Serve(o.conns) })
-}
-
-func (o *OneConnection) close() {
-	o.server.Close()
-	o.browser.Close()
-	o.work.Wait()
-}
-
-// At returns the instance as the proxy sees it, with the path of the endpoint
-// within this process.
-func (o *OneConnection) At(i record.Instance) record.Instance {
-	addr := launcher.Addr(i)
-	i.HTTPURL, i.WSURL = "http://"+addr, "ws://"+addr+"/devtools/browser/whole"
-	return i
+	})}
 }
 
 // await waits until the WebSocket is open.
@@ -103,59 +75,63 @@ func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Br
 	return b, err
 }
 
-// dial connects a client to the endpoint.
-func (o *OneConnection) dial(ctx context.Context) (net.Conn, error) {
-	if err := o.await(ctx); err != nil {
-		return nil, err
+// serveOne answers a request over the browser's only WebSocket.
+func (p *Proxy) serveOne(w http.ResponseWriter, r *http.Request) {
+	began, epoch := time.Now(), p.backend.currentEpoch()
+	p.Guard.StripCredentials(r)
+	g, err := p.backend.acquire(r.Context(), epoch)
+	if err != nil {
+		writeUnavailable(w, r, err)
+		return
 	}
-	ours, theirs := net.Pipe()
-	if err := o.conns.give(ctx, theirs); err != nil {
-		ours.Close()
-		theirs.Close()
-		return nil, err
+	release := sync.OnceFunc(func() { p.backend.release(g) })
+	defer release()
+	if err := p.One.await(r.Context()); err != nil {
+		writeUnavailable(w, r, noAnswer(err))
+		return
 	}
-	return ours, nil
-}
-
-// handover is a listener for connections within this process.
-type handover struct {
-	conns chan net.Conn
-	ctx   context.Context // ends with Close
-	end   context.CancelFunc
-}
-
-func newHandover() *handover {
-	h := &handover{conns: make(chan net.Conn)}
-	h.ctx, h.end = context.WithCancel(context.Background())
-	return h
-}
-
-func (h *handover) give(ctx context.Context, c net.Conn) error {
-	select {
-	case h.conns <- c:
-		return nil
-	case <-h.ctx.Done():
-		return errClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
+		noAnswer(fmt.Errorf("no answer within %v", p.answerTimeout)))
+	defer cancel()
+	if isUpgrade(r) {
+		w.Header().Set("Connection", "close") // if it is refused
+	} else {
+		r.Header.Del("Upgrade") // to something else
 	}
-}
-
-func (h *handover) Accept() (net.Conn, error) {
-	select {
-	case c := <-h.conns:
-		return c, nil
-	case <-h.ctx.Done():
-		return nil, net.ErrClosed
+	taken := RecordHijack(w)
+	var t *tunnel // nil: there is none, or it was closed at once
+	sessions.ServeWhole(taken, r.WithContext(ctx), p.One.browser, func(conn *websocket.Conn) {
+		client := taken.Taken()
+		in := newStamped(client)
+		x := &tunnel{client: client, browser: client, lastUse: in.lastUse, done: make(chan struct{})}
+		if !p.backend.addTunnel(g, x, epoch) {
+			client.Close()
+			return
+		}
+		t = x
+		release()
+		record := func(bool, []byte) {}
+		if p.Trace != nil {
+			record = p.Trace.Connection(r.URL.Path)
+		}
+		conn.Trace = func(toClient bool, message []byte) {
+			if !toClient {
+				in.last.Store(time.Now().UnixNano())
+			}
+			record(toClient, message)
+		}
+	})
+	if isCommand(r.URL.Path) {
+		p.backend.noteUse(g)
 	}
+	if conn := taken.Taken(); conn != nil {
+		p.limit.Drop(conn)
+	}
+	if t != nil {
+		p.backend.removeTunnel(g, t)
+	}
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
 }
-
-func (h *handover) Close() error {
-	h.end()
-	return nil
-}
-
-func (h *handover) Addr() net.Addr { return &net.TCPAddr{} }
 
 // errNotAsked means that a browser was not asked for its health.
 var errNotAsked = fmt.Errorf("%w: nothing is connected to it", liveness.ErrNotChecked)

@@ -31,8 +31,8 @@ type Proxy struct {
 	// Foreign says that another program owns the browser, and Launch only finds
 	// it.
 	Foreign bool
-	// One, if not nil, is the only connection to the browser, which is Foreign and
-	// has the address of One.At. Start takes it over.
+	// One, if not nil, is the only connection to the browser, which is Foreign. Serve
+	// closes it.
 	One *OneConnection
 	// Overlap says that Launch can launch a browser while another one with a
 	// different profile is running. A browser that is replaced is then stopped
@@ -93,9 +93,6 @@ func (p *Proxy) Start() {
 		health: p.Health, overlap: p.Overlap,
 		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, opts: p.Options,
 		epoch: make(chan struct{}), one: p.One}
-	if p.One != nil {
-		p.One.start()
-	}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -153,7 +150,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		p.Sessions.Close()
 	}
 	if p.One != nil {
-		p.One.close()
+		p.One.browser.Close()
 	}
 	wg.Wait()
 	return err

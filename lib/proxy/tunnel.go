@@ -47,13 +47,8 @@ func (t *tunnel) half(to, from net.Conn, in io.Reader, early []byte, tap io.Writ
 	if tap != nil {
 		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{in}
 	}
-	var n int64
-	var err error
-	if len(early) > 0 { // an end within this process would pass on that there is nothing
-		var k int
-		k, err = out.Write(early)
-		n = int64(k)
-	}
+	sent, err := out.Write(early)
+	n := int64(sent)
 	if err == nil {
 		k, _ := io.Copy(out, in)
 		n += k

@@ -221,7 +221,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		if err != nil {
 			return nil, exit.Errorf(exit.Data, "cannot use the record: %v", err)
 		}
-		if err := takeOneConnection(c, rec, p, b); err != nil {
+		if err := takeOneConnection(c, rec, p, b.Instance.Protocol); err != nil {
 			return nil, err
 		}
 		p.Foreign = true
@@ -242,11 +242,11 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 
 // takeOneConnection has all clients of a running browser share one connection to
 // it, if the flags say so.
-func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, b *launcher.Browser) error {
+func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, protocol string) error {
 	switch {
 	case !c.Bool("one-connection"):
 		return nil
-	case b.Instance.Protocol == record.BiDi:
+	case protocol == record.BiDi:
 		return c.UsageError("--one-connection needs a browser that speaks CDP, not WebDriver BiDi")
 	case c.Bool("direct"):
 		return c.UsageError("--direct has clients connect to the browser themselves: it cannot be used with " +
@@ -259,7 +259,6 @@ func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, b *la
 		}
 		return launcher.Endpoint(r)
 	})
-	b.Instance = p.One.At(b.Instance)
 	return nil
 }
 

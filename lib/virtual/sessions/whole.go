@@ -12,9 +12,9 @@ import (
 )
 
 // ServeWhole answers a request as the endpoint of a whole browser does that has
-// only one WebSocket. For a WebSocket, it returns when that has ended. The caller
-// has checked the request and has removed secrets from it.
-func ServeWhole(w http.ResponseWriter, r *http.Request, b *single.Browser) {
+// only one WebSocket. For a WebSocket, it returns when that has ended; opened is
+// called before. The caller has checked the request and has removed secrets from it.
+func ServeWhole(w http.ResponseWriter, r *http.Request, b *single.Browser, opened func(*websocket.Conn)) {
 	ep, target := parsePath(r.URL.Path)
 	if no := refusal(r, ep); no != nil {
 		no.WriteResponse(w)
@@ -42,10 +42,10 @@ func ServeWhole(w http.ResponseWriter, r *http.Request, b *single.Browser) {
 		writeTargetOutcome(w, r, b, target, "Target.closeTarget", "Target is closing")
 		return
 	case toBrowser: // whatever its ID is
-		connectWhole(w, r, b, "")
+		connectWhole(w, r, b, "", opened)
 		return
 	case toPage:
-		connectWhole(w, r, b, target)
+		connectWhole(w, r, b, target, opened)
 		return
 	}
 	if err != nil {
@@ -56,7 +56,9 @@ func ServeWhole(w http.ResponseWriter, r *http.Request, b *single.Browser) {
 }
 
 // connectWhole serves a WebSocket to the browser, or to a target.
-func connectWhole(w http.ResponseWriter, r *http.Request, b *single.Browser, target string) {
+func connectWhole(
+	w http.ResponseWriter, r *http.Request, b *single.Browser, target string, opened func(*websocket.Conn),
+) {
 	c, err := b.Connect(r.Context(), target)
 	switch {
 	case isNoTarget(err):
@@ -71,6 +73,7 @@ func connectWhole(w http.ResponseWriter, r *http.Request, b *single.Browser, tar
 		c.Close()
 		return
 	}
+	opened(conn)
 	c.Serve(conn)
 }
 
