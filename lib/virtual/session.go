@@ -246,9 +246,6 @@ func (s *Session) blankPages() (all []*target) {
 // newReadyPage opens a blank page and waits until it has been set up.
 func (s *Session) newReadyPage(ctx context.Context) (page string, err error) {
 	if page, err = s.NewPage(ctx, "about:blank"); err == nil {
-		err = s.sync(ctx)
-	}
-	if err == nil {
 		err = s.awaitReady(ctx, page)
 	}
 	return page, err
@@ -285,7 +282,8 @@ func (s *Session) adopt(ctx context.Context) error {
 	return nil
 }
 
-// NewPage opens a page in the base context and returns its target ID.
+// NewPage opens a page in the base context and returns its target ID, once the
+// session knows the target.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 	s.fillFor(url)
 	got, err := s.link.Call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
