@@ -61,7 +61,7 @@ func parsePath(path string) (ep endpoint, target string) {
 
 // refusal refuses a request that no session could answer.
 func refusal(r *http.Request, ep endpoint) *guard.Refusal {
-	upgrade := r.Header.Get("Upgrade") != ""
+	upgrade := strings.EqualFold(r.Header.Get("Upgrade"), "websocket") // not to HTTP/2, which a client may offer
 	switch {
 	case ep == unknown || (ep == toBrowser || ep == toPage) && !upgrade:
 		return guard.Refuse(http.StatusNotFound, guard.NotFound, "DevTools has no path %q", r.URL.Path)

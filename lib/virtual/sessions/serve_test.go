@@ -214,3 +214,14 @@ func TestAnonymousAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A client that offers another protocol is answered in this one.
+func TestOtherUpgrade(t *testing.T) {
+	for upgrade, want := range map[string]bool{"h2c": false, "websocket": true, "WebSocket": true} {
+		r := httptest.NewRequest("GET", "/json/version", nil)
+		r.Header.Set("Upgrade", upgrade)
+		if refused := refusal(r, version) != nil; refused != want {
+			t.Errorf("an upgrade to %s is refused: %v, want %v", upgrade, refused, want)
+		}
+	}
+}
