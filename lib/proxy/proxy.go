@@ -106,7 +106,7 @@ func (p *Proxy) Start() {
 		p.answerTimeout = answerTimeout
 	}
 	if p.Sessions != nil {
-		p.Sessions.Chrome = p.chrome
+		p.Sessions.Chrome, p.Sessions.Foreign = p.chrome, p.Foreign
 	}
 	p.limit.Max, p.limit.Flag = p.MaxConnections, "max-connections"
 	p.plain = p.reverse()

@@ -33,8 +33,11 @@ func (l looks) isDue(used, now time.Time) bool {
 	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
 }
 
-// keeps reports whether a session has a running save.
-func (g *Registry) keeps(k Key) bool { return k.Kind == Named && g.MakeDir != nil }
+// keeps reports whether a session has a running save. Another program's profile is not
+// copied, and nor are its tabs opened again.
+func (g *Registry) keeps(k Key) bool {
+	return k.Kind == Named && g.MakeDir != nil && !(g.Foreign && k.Name == g.Default)
+}
 
 // look writes the running save of a session anew if it has changed.
 func (g *Registry) look(ctx context.Context, e *entry, s session) {

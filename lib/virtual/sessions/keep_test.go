@@ -65,6 +65,10 @@ func TestCrash(t *testing.T) {
 		}
 		old()
 		done()
+		foreign := &Registry{Default: "own", Foreign: true, MakeDir: g.MakeDir}
+		if foreign.keeps(Key{Name: "own"}) || !foreign.keeps(Key{Name: "a"}) {
+			t.Error("the profile of another program's browser is kept, or nothing is")
+		}
 	})
 }
 

@@ -50,6 +50,8 @@ type Registry struct {
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
+	// Foreign says that another program owns the Chrome.
+	Foreign bool
 	// Root is the name of the session behind the port's own address; "": each
 	// client gets a session of its own there.
 	Root string
