@@ -10,7 +10,8 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Each of these crashes Chromium 156, and with it the pages of all sessions.
+// Each of these crashes Chromium 156, or stops it for a minute, and with it the pages of
+// all sessions.
 func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	b := openChrome(t)
@@ -52,6 +53,14 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	p.must(page, "Page.captureScreenshot", clip(10, 1))
 	scaled.must(own, "Emulation.clearDeviceMetricsOverride", nil)
 	p.must(page, "Page.captureScreenshot", clip(3000, 1))
+
+	window := jsonrpc.Get(p.must("", "Browser.getWindowForTarget", map[string]any{"targetId": p.pages()[0]}),
+		"windowId")
+	refused("", "Browser.setContentsSize", map[string]any{"windowId": window, "height": 100_000}, "8192 pixels")
+	refused("", "Browser.setWindowBounds",
+		map[string]any{"windowId": window, "bounds": map[string]any{"height": 100_000}}, "8192 pixels")
+	refused("", "Target.createTarget", map[string]any{"url": "about:blank", "newWindow": true, "height": 100_000},
+		"8192 pixels")
 
 	p.must(page, "Target.setAutoAttach", flat)
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": `w = new Worker("data:text/javascript,0"); 1`})

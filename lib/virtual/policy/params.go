@@ -57,9 +57,9 @@ var params = []param{
 	{"Page.printToPDF", "paperWidth", inRange(0.01, 1e6)},
 	{"Page.printToPDF", "paperHeight", inRange(0.01, 1e6)},
 	{"Browser.setWindowBounds", "bounds.windowState", oneOf("normal", "minimized", "maximized", "fullscreen")},
-	{"Browser.setWindowBounds", "bounds", checkSize},
-	{"Browser.setContentsSize", "", checkSize},
-	{"Target.createTarget", "", checkSize},
+	{"Browser.setWindowBounds", "bounds", checkWindow},
+	{"Browser.setContentsSize", "", checkWindow},
+	{"Target.createTarget", "", checkWindow},
 	{"Input.synthesizeTapGesture", "tapCount", inRange(0, 100)}, // it queues all of them at once
 	{"Input.dispatchKeyEvent", "timestamp", inRange(0, 1e11)},
 	{"Input.dispatchMouseEvent", "timestamp", inRange(0, 1e11)},
