@@ -78,28 +78,23 @@ func TestMCPDownloadsOfAgents(t *testing.T) {
 	w.Clean()
 }
 
-// A browser that is shared as a whole says that it keeps no downloads.
-func TestMCPDownloadsOfAWholeBrowser(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	m := w.Builtin("--headless", "--shared")
-	m.Refused("not a session of its own", "browser_downloads", `{"action":"list"}`)
-	m.Did("browser_tabs", `{"action":"list"}`)
-	m.Refused("not a session of its own", "browser_downloads", `{"action":"list"}`)
-}
-
 // The result of a tool names the file that its browser has downloaded.
 func TestMCPDownloads(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.DownloadSite(t)
 	for name, env := range map[string][]string{
 		"one browser": {"BTOOLS_BROWSER=chrome-headless-shell"},
+		"shared":      {"BTOOLS_BROWSER=chrome-headless-shell"},
 		"a pool":      {"BTOOLS_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__A_INSTANCES=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := cmdtest.New(t)
-			m := w.MCP(env, "--mcp", cmdtest.FakeChild())
+			args := []string{"--mcp", cmdtest.FakeChild()}
+			if name == "shared" {
+				args = append(args, "--shared")
+			}
+			m := w.MCP(env, args...)
 			m.Lists("getenv")
 			where := func() string { return m.Tool("getenv", `{"names":["BTOOLS_CDP_URL"]}`).Text(t) }
 			first := where()

@@ -439,3 +439,20 @@ func TestMCPVirtualPool(t *testing.T) {
 	stop()
 	w.Clean()
 }
+
+// The browser that bmcp launches listens on no port, however hosts share it.
+func TestMCPBrowserHasNoPort(t *testing.T) {
+	t.Parallel()
+	site := titles(t)
+	for _, args := range [][]string{nil, {"--shared"}} {
+		w := cmdtest.New(t)
+		m := w.Builtin(append(args, "--headless")...)
+		m.Did("browser_navigate", `{"url":%q}`, site+"/one")
+		pid := statusOf(t, m.Tool("coordinator_status", "{}").Text(t)).Browser.Instance.PID
+		if all := cmdtest.Listening(t, pid); pid == 0 || len(all) > 0 {
+			t.Errorf("%v: the browser %d listens: %v", args, pid, all)
+		}
+		m.End()
+		w.Clean()
+	}
+}

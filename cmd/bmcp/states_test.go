@@ -69,8 +69,12 @@ func TestMCPStatesOfAgents(t *testing.T) {
 	p.Stop()
 	t.Run("shared", func(t *testing.T) {
 		m := w.Builtin("--headless", "--shared")
-		m.Refused("not a session of its own", tool, `{"action":"save","name":"x"}`)
-		m.Did(tool, `{"action":"list"}`)
+		m.Did("browser_navigate", `{"url":"%s/login"}`, site)
+		m.Title("logged in")
+		m.Did(tool, `{"action":"save","name":"shared"}`)
+		if r := m.Did(tool, `{"action":"list"}`).Text(); !strings.Contains(r, "- shared: 1 cookies of 127.0.0.1") {
+			t.Errorf("%s", r)
+		}
 		m.End()
 	})
 }

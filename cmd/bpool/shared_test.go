@@ -30,6 +30,9 @@ func TestSharedPoolLeases(t *testing.T) {
 	if a.Instance.PID != b.Instance.PID || len(w.Browsers()) != 1 {
 		t.Errorf("the leases are of the browsers %d and %d: %v", a.Instance.PID, b.Instance.PID, w.Browsers())
 	}
+	if all := cmdtest.Listening(t, a.Instance.PID); len(all) > 0 {
+		t.Errorf("their browser listens: %v", all)
+	}
 	port := strings.Split(a.Instance.HTTPURL, "/session/")[0]
 	for _, l := range []cmdtest.Leased{a, b} {
 		at := port + "/session/" + l.Lease.ID

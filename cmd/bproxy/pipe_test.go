@@ -4,43 +4,13 @@ package main_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
-	"btools/lib/proc"
 )
-
-// listening returns the TCP sockets on which a process and those below it listen.
-func listening(t *testing.T, pid int) (found []string) {
-	t.Helper()
-	sockets := map[string]bool{}
-	for _, name := range []string{"tcp", "tcp6"} {
-		b, err := os.ReadFile("/proc/net/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range strings.Split(string(b), "\n") {
-			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" { // LISTEN
-				sockets["socket:["+f[9]+"]"] = true
-			}
-		}
-	}
-	for _, pid := range proc.Tree(pid) {
-		fds, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
-		for _, fd := range fds {
-			if to, err := os.Readlink(fd); err == nil && sockets[to] {
-				found = append(found, fmt.Sprint(pid, " ", to))
-			}
-		}
-	}
-	return found
-}
 
 // The browser of sessions listens on no port, so that no page can reach it, and
 // whatever is killed, it ends.
@@ -70,7 +40,7 @@ func TestIsolatedBrowserHasNoPort(t *testing.T) {
 	var pid, supervisor int
 	json.Unmarshal(s.Instance["pid"], &pid)
 	json.Unmarshal(s.Instance["supervisor_pid"], &supervisor)
-	if all := listening(t, pid); pid == 0 || len(all) > 0 {
+	if all := cmdtest.Listening(t, pid); pid == 0 || len(all) > 0 {
 		t.Errorf("the browser %d listens: %v", pid, all)
 	}
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/session/one/json/protocol"); code != 200 ||

@@ -76,8 +76,6 @@ func (s *single) saveState(ctx context.Context, b Browser, r remote.SaveRequest)
 	switch r.Session = b.Session; {
 	case s.joins != nil:
 		return answer, errUsersLogins
-	case s.sessions.Sharing == Whole:
-		return answer, errNoLogins
 	case r.Session == "":
 		r.Session = hostSession
 	}

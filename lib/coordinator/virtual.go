@@ -62,8 +62,9 @@ const hostSession = "host"
 // flags are those of the bproxy that makes such sessions. When they end is
 // decided here.
 func (v Sessions) flags() []string {
-	if v.Sharing == Whole {
-		return nil
+	if v.Sharing == Whole { // one session, which is the browser's own: its Chrome has no port either
+		return []string{"--isolate", "--session-idle=0", "--root-session=" + hostSession,
+			"--default-session=" + hostSession}
 	}
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
