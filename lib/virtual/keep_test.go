@@ -116,6 +116,25 @@ func TestLookOfProfile(t *testing.T) {
 			t.Fatal("no look has shown what the page stores")
 		}
 	}
+	// So is a page that was open when the session began.
+	s.End(t.Context())
+	s = newSession(t, b, Options{Default: true, Keep: true})
+	p = connect(t, s, "")
+	page = p.attach(p.pages()[0])
+	p.do(page, `localStorage.token = 'three'`)
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		now, err := s.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now != nil && strings.Contains(string(now.State.Export()), `"three"`) {
+			saved = now
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no look has shown what a page stores that was open before")
+		}
+	}
 	process.Kill()
 	<-s.Done()
 	s = newSession(t, openShell(t), Options{Default: true, Keep: true, State: saved.State, Tabs: saved.Tabs})
@@ -127,7 +146,7 @@ func TestLookOfProfile(t *testing.T) {
 	}
 	page = p.attach(p.pages()[0])
 	p.awaitPage(page, site.URL)
-	if got := p.do(page, "found"); got != `"one,sid=two"` {
+	if got := p.do(page, "found"); got != `"three,sid=two"` {
 		t.Errorf("after the end of its Chrome the page has %s", got)
 	}
 }

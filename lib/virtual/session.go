@@ -222,11 +222,13 @@ func (s *Session) begin(ctx context.Context) error {
 		blank = s.blankPages()
 	}
 	if len(s.options.Tabs) > 0 {
-		err := s.openTabs(ctx, s.options.Tabs)
+		if err := s.openTabs(ctx, s.options.Tabs); err != nil {
+			return err
+		}
 		for _, t := range blank {
 			s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
 		}
-		return err
+		return nil
 	}
 	_, err := s.newReadyPage(ctx)
 	return err
@@ -706,8 +708,9 @@ func (s *Session) prepareLocked(t *target) {
 					if err == nil && b.targets[t.id] == t {
 						b.updateTargetLocked(info) // no event has its address before its document
 					}
+					paused := t.pausedBy != "" && !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank()
 					b.mu.Unlock()
-					attached(own, err, !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank())
+					attached(own, err, paused)
 				})
 		})
 }
