@@ -235,8 +235,7 @@ func TestCompletionOfCommands(t *testing.T) {
 func TestCompletionOfPools(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	there := *w
-	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
 	cmdtest.WriteFile(t, w.Dir+"/here/btools/states/here.json", "{}")
 	cmdtest.WriteFile(t, w.Dir+"/login.json", "{}")
@@ -297,8 +296,7 @@ func TestCompletionOfPools(t *testing.T) {
 	shells = []string{"bash"} // what follows is bpool's to tell, in all of them alike
 
 	// One beside another state file, and two of which neither is named.
-	other := *w
-	other.Env = append(slices.Clone(w.Env), "BTOOLS_STATE="+w.Dir+"/other/state.json")
+	other := w.With("BTOOLS_STATE=" + w.Dir + "/other/state.json")
 	o := other.Pool("LAUNCH=false", "_O_INSTANCES=1", "_O_IS_DEFAULT=1")
 	offers(map[string][]string{"bpool status --socket " + o.Socket + " ": {"O"}, "bpool status ": {"A", "B"}})
 	o.Stop()

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -377,22 +376,8 @@ func TestMCPChildrenMoveNoTerminal(t *testing.T) {
 // Many children leave pipes of the usual size to what else the user runs.
 func TestPipesOfManyChildren(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("it runs as another user, whose pipes are bounded and counted")
-	}
-	const nobody = 65534
 	w := cmdtest.New(t)
-	home := w.Dir + "/home"
-	os.Chmod(w.Dir, 0o755)
-	os.Mkdir(home, 0o755)
-	os.Chown(home, nobody, nobody)
-	for _, name := range []string{"bmcp", "bproxy", "fakechild"} {
-		b, err := os.ReadFile(cmdtest.Bin + "/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmdtest.WriteFile(t, w.Dir+"/bin/"+name, string(b))
-	}
+	home, as := w.Other("bmcp", "bproxy", "fakechild") // whose pipes are bounded and counted
 	var args []string
 	for i := range 40 {
 		args = append(args, "--mcp", fmt.Sprintf("c%d=%s/bin/fakechild", i, w.Dir))
@@ -401,14 +386,14 @@ func TestPipesOfManyChildren(t *testing.T) {
 	c.Env = append(slices.Clone(w.Env), "HOME="+home, "XDG_CACHE_HOME="+home, "BTOOLS_STATE="+home+"/state.json",
 		"TMPDIR="+home)
 	c.Dir = home
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	c.SysProcAttr = as
 	m := w.Attach(c)
 	m.Greet("{}")
 	cmdtest.Until(t, "all children run", func() bool {
 		return strings.Count(m.Tool("coordinator_status", "{}").Text(t), `"running":1`) == 40
 	})
 	pipe := w.Cmd("/usr/bin/perl", "-e", "pipe(R, W); print fcntl(W, 1032, 0)") // F_GETPIPE_SZ
-	pipe.SysProcAttr, pipe.Dir = c.SysProcAttr, home
+	pipe.SysProcAttr, pipe.Dir = as, home
 	if out, err := pipe.Output(); err != nil || string(out) != "65536" {
 		t.Errorf("a new pipe takes %s bytes, %v", out, err)
 	}

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,8 +13,7 @@ func TestMCPStates(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := cmdtest.Members(t)
-	there := *w
-	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"sid","value":"s3cret-cookie","url":"`+site+`"}],
 		"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"s3cret-token"}]}]}`)

@@ -5,7 +5,6 @@ package main_test
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +17,7 @@ func TestMCPStatesOfAgents(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := cmdtest.Members(t)
-	there := *w
-	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
 	p := there.Shared("_A_INSTANCES=1")
 	const tool = "browser_state"

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -18,8 +17,7 @@ import (
 func TestStatesOfAService(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	there := *w
-	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
 	const state = `{"origins":[{"origin":"https://a.test"}]}`
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", state)
@@ -54,28 +52,19 @@ func TestStatesOfAService(t *testing.T) {
 // Each user of a service has their own names.
 func TestStatesOfUsers(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("it runs a client as another user")
-	}
-	const nobody = 65534
 	w := cmdtest.New(t)
+	home, as := w.Other("bpool")
 	site := cmdtest.Members(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
-	home, dir := w.Dir+"/home", w.Dir+"/xdg/btools/states"
-	text, err := os.ReadFile(cmdtest.Bin + "/bpool")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmdtest.WriteFile(t, w.Dir+"/bin/bpool", string(text))
+	dir := w.Dir + "/xdg/btools/states"
 	token := func(value string) string {
 		return `{"origins":[{"origin":"` + site + `","localStorage":[{"name":"token","value":"` + value + `"}]}]}`
 	}
 	cmdtest.WriteFile(t, w.Dir+"/base.json", token("base"))
 	cmdtest.WriteFile(t, home+"/shop.json", token("another"))
 	p := w.Shared("_A_INSTANCES=1", "_A_STATE=base")
-	err = errors.Join(os.Chmod(w.Dir, 0o755), os.Chmod(w.Dir+"/state", 0o755), os.Chmod(p.Socket, 0o666),
-		os.Chown(home, nobody, nobody), os.Chown(home+"/shop.json", nobody, nobody))
-	if err != nil {
+	if err := errors.Join(os.Chmod(w.Dir+"/state", 0o755), os.Chmod(p.Socket, 0o666),
+		os.Chown(home+"/shop.json", int(as.Credential.Uid), -1)); err != nil {
 		t.Fatal(err)
 	}
 	// another runs bpool as a client that can read nothing of the service's.
@@ -84,7 +73,7 @@ func TestStatesOfUsers(t *testing.T) {
 		c := w.Cmd(w.Dir+"/bin/bpool", append(args, "--socket", p.Socket)...)
 		c.Env = append(slices.Clone(w.Env), "HOME="+home, "XDG_STATE_HOME=", "BTOOLS_STATE="+home+"/state.json")
 		c.Dir = home
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		c.SysProcAttr = as
 		var errs strings.Builder
 		c.Stderr = &errs
 		out, _ := c.Output()

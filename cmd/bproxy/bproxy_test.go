@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -140,8 +139,7 @@ func TestProxyCommands(t *testing.T) {
 	w.Run("bproxy", "status").Wants(t, 64, "name one of these ports")
 	w.Run("bproxy", "status", "1").Wants(t, 69, "no bproxy listens on port 1 (looked in "+w.Dir+"/state/state.json)")
 	w.Run("bproxy", "status", "x").Wants(t, 64, "not a port")
-	elsewhere := *w
-	elsewhere.Env = append(slices.Clone(w.Env), "BTOOLS_STATE="+w.Dir+"/other/state.json")
+	elsewhere := w.With("BTOOLS_STATE=" + w.Dir + "/other/state.json")
 	port := strings.TrimPrefix(q.Addr, "127.0.0.1:")
 	elsewhere.Run("bproxy", "status", port).Wants(t, 69,
 		"something listens on port "+port+", but it is not listed in "+w.Dir+"/other/state.json")

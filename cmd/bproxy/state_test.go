@@ -5,7 +5,6 @@ package main_test
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -102,8 +101,7 @@ func TestStateFullDisk(t *testing.T) {
 func TestStatesOfAProxy(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	there := *w
-	there.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/there")
+	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
 	dir := w.Dir + "/there/btools/states"
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"origins":[{"origin":"https://a.test"}],"credentials":[1]}`)

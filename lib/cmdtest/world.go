@@ -454,9 +454,37 @@ esac
 			w.T.Fatal(err)
 		}
 	}
-	inside := *w
-	inside.Env = append(slices.Clone(w.Env), "WSL_DISTRO_NAME=Test", "PATH="+bin+":"+w.Path())
-	return &inside
+	return w.With("WSL_DISTRO_NAME=Test", "PATH="+bin+":"+w.Path())
+}
+
+// With returns the same world with more variables.
+func (w *World) With(env ...string) *World {
+	with := *w
+	with.Env = append(slices.Clone(w.Env), env...)
+	return &with
+}
+
+// Other makes a home for another user, 65534, who may run these programs in the
+// world's directory bin, and nothing else of ours. It skips the test unless root runs
+// it.
+func (w *World) Other(programs ...string) (home string, as *syscall.SysProcAttr) {
+	w.T.Helper()
+	if os.Getuid() != 0 {
+		w.T.Skip("it runs programs as another user")
+	}
+	const nobody = 65534
+	home = w.Dir + "/home"
+	if err := errors.Join(os.Chmod(w.Dir, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)); err != nil {
+		w.T.Fatal(err)
+	}
+	for _, name := range programs {
+		b, err := os.ReadFile(Bin + "/" + name)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		WriteFile(w.T, w.Dir+"/bin/"+name, string(b))
+	}
+	return home, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
 // Path is PATH.
