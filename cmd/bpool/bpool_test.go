@@ -191,12 +191,16 @@ func TestPoolLeaseEnds(t *testing.T) {
 		free(t)
 	})
 	t.Run("after --ttl, and its connections with it", func(t *testing.T) {
-		l := p.Lease("--ttl", "300ms")
+		l := p.Lease("--ttl", "1m")
 		conn, err := net.Dial("tcp", strings.TrimPrefix(l.Instance.HTTPURL, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Fatalf("the browser does not answer: %v", err)
+		}
+		w.Run("bpool", "renew", "--ttl", "300ms", l.Lease.ID).Wants(t, 0, "")
 		cmdtest.Closed(t, conn)
 		free(t)
 	})
