@@ -117,9 +117,13 @@ func TestMCPSelectElement(t *testing.T) {
 	const tool = "browser_select_element"
 	m.Did("browser_navigate", `{"url":%q}`, site)
 	m.Refused("bmcp --no-headless shows one", tool, `{}`)
-	at := w.Run("bproxy", "list", "-f", "proxy.http_url")
+	at := w.Run("bproxy", "list", "-f", "proxy.http_url,proxy.owner")
 	at.Wants(t, 0, "")
-	p := newPerson(t, strings.TrimSpace(at.Out))
+	url, owner, _ := strings.Cut(strings.TrimSpace(at.Out), "\t")
+	if want := fmt.Sprintf("bmcp %d", m.Cmd.Process.Pid); owner != want {
+		t.Errorf("the proxy belongs to %q, want %q", owner, want)
+	}
+	p := newPerson(t, url)
 
 	for _, c := range []struct {
 		x, y           int

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -116,6 +117,32 @@ func TestIsolatedPort(t *testing.T) {
 		if got := cmdtest.Once(t, one, "Target.getTargets", `{}`); strings.Contains(got, "#one") {
 			t.Errorf("a session that begins again has a page of before: %s", got)
 		}
+	})
+	t.Run("a command finds the proxy of a session, and leaves that of another program alone", func(t *testing.T) {
+		theirs := w.Proxy("--isolate", "--owner", "bmcp 7")
+		_, port, _ := strings.Cut(theirs.Addr, ":")
+		if r := w.Run("bproxy", "status", "-f", "proxy.http_url"); r.Out != p.URL+"\n" {
+			t.Errorf("status is that of %s%s", r.Out, r.Err)
+		}
+		w.Run("bproxy", "session", "new", "theirs", "--port", port).Wants(t, 0, "")
+		w.Run("bproxy", "session", "new", "ours").Wants(t, 0, "")
+		if r := w.Run("bproxy", "session", "list", "--output", "table"); !strings.Contains(r.Out, "bmcp 7") ||
+			strings.Contains(r.Out, "bmcp 7  "+at) || !regexp.MustCompile(` [0-9]+s `).MatchString(r.Out) {
+			t.Errorf("the table of sessions:\n%s", r.Out)
+		}
+		if r := w.Run("bproxy", "list", "--output", "table"); !strings.Contains(r.Out, "OWNER") {
+			t.Errorf("the table of proxies:\n%s", r.Out)
+		}
+		w.Run("bproxy", "downloads", "theirs").Wants(t, 0, "")
+		w.Run("bproxy", "session", "new", "ours", "--port", port).Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "ours").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "nobodys").Wants(t, 69, "they listen on")
+		w.Run("bproxy", "session", "end", "--all").Wants(t, 0, "")
+		if got := p.Sessions(); got != "theirs ours" {
+			t.Errorf("the sessions of the other program are %q", got)
+		}
+		w.Run("bproxy", "session", "end", "theirs").Wants(t, 0, "")
+		theirs.Stop()
 	})
 	p.Stop()
 	w.Clean()

@@ -92,6 +92,8 @@ func main() {
 				&ucli.StringFlag{Name: "pairing-file", Category: joining,
 					Usage: "keep the pairing code in `FILE` (default: in the user's state directory)"},
 			}, flags.Owner(lives, ""), []ucli.Flag{
+				&ucli.StringFlag{Name: "owner", Category: lives,
+					Usage: "record `NAME` as the owner: commands then use other proxies, unless the port is named"},
 				&ucli.BoolFlag{Name: "eager", Category: lives,
 					Usage: "launch the browser, or connect with --one-connection, at once"},
 				&ucli.DurationFlag{Name: "idle", Category: lives,

@@ -96,6 +96,7 @@ complete -c bproxy -l timeout -d 'time limit of a launch' -x
 complete -c bproxy -l stop-timeout -d 'time to end before it is killed' -x
 complete -c bproxy -l bind-pid -d 'stop when this process ends' -x
 complete -c bproxy -l bind-fd -d 'stop at end of file on this descriptor' -x
+complete -c bproxy -l owner -d 'the program that it belongs to' -x
 complete -c bproxy -l token-file -d 'require the token in this file' -rF
 complete -c bproxy -l allow-origin -d 'allow web pages of this origin' -x
 complete -c bproxy -l max-connections -d 'maximum number of connections' -x

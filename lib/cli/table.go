@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,15 @@ func Age(value string) string {
 		return fmt.Sprintf("%dh", int(d.Hours()))
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Seconds shows a number of seconds as a duration.
+func Seconds(value string) string {
+	s, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return value
+	}
+	return (time.Duration(s * float64(time.Second))).Round(time.Second).String()
 }
 
 // table is rows that are held back until all are known.

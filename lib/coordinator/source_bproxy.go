@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -66,10 +67,10 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	s.mu.Lock()
 	port := s.at.Port
 	s.mu.Unlock()
-	listen := "127.0.0.1:" + strconv.Itoa(port)
-	held, err := startSibling(ctx, s.log, "bproxy", append([]string{"--listen=" + listen}, s.flags...)...)
+	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
+	held, err := startSibling(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
-		held, err = startSibling(ctx, s.log, "bproxy", s.flags...)
+		held, err = startSibling(ctx, s.log, "bproxy", flags...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bproxy: %w", err)

@@ -73,6 +73,7 @@ type Proxy struct {
 	// PairingFile is the file with the pairing code of the extension, which only
 	// its user can read; "": it has none.
 	PairingFile string `json:"pairing_file,omitempty"`
+	Owner       string `json:"owner,omitempty"` // the program that it belongs to, such as "bmcp 1234"
 }
 
 // Lease is the right to an instance of a pool, the member "lease".

@@ -45,6 +45,7 @@ var columns = []cli.Column{
 	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"},
 	{Head: "WEBSOCKETS", Field: "status.websockets"},
 	{Head: "JOINED", Field: "joined.port"},
+	{Head: "OWNER", Field: "proxy.owner", Spare: 1},
 	{Head: "ENDPOINT", Field: "proxy.http_url"},
 }
 
@@ -113,7 +114,7 @@ func Run(c *cli.Context) error {
 	}
 	p.State = c.State()
 	s := &service{proxy: p, dir: dir, states: remote.NewServer(statecommand.Store(c)),
-		record: withProxy(rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
+		record: withProxy(c, rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
 	reg, err := s.registration(c, p.State)
 	if err != nil {
 		return err
@@ -368,7 +369,7 @@ func protocolOf(p *proxy.Proxy, rec *record.Record) string {
 }
 
 // withProxy returns the record with the proxy's addresses.
-func withProxy(rec *record.Record, addr net.Addr, protocol string, isolated bool) *record.Record {
+func withProxy(c *cli.Context, rec *record.Record, addr net.Addr, protocol string, isolated bool) *record.Record {
 	if rec == nil {
 		rec = record.New()
 	}
@@ -380,7 +381,8 @@ func withProxy(rec *record.Record, addr net.Addr, protocol string, isolated bool
 		reach = "127.0.0.1"
 	}
 	at := net.JoinHostPort(reach, strconv.Itoa(a.Port))
-	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, Isolated: isolated}
+	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, Isolated: isolated,
+		Owner: c.String("owner")}
 	setProtocol(&e, protocol)
 	rec.MustSet("proxy", e)
 	return rec

@@ -151,7 +151,7 @@ type Download struct {
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
 	ask := func(name string, r downloadscommand.Request) (all []downloads.File, err error) {
-		p, err := isolatedProxy(c)
+		p, err := proxyOf(c, name)
 		if err != nil {
 			return nil, err
 		}

@@ -111,7 +111,7 @@ func runHub(c *cli.Context) error {
 		return c.UsageError("--extension listens on loopback addresses only, not on %s", at.IP)
 	}
 	h.server.Hub.Host = at.IP.String()
-	h.record = withProxy(nil, at, record.CDP, false)
+	h.record = withProxy(c, nil, at, record.CDP, false)
 	h.record.Get("proxy", &h.proxy)
 	h.proxy.Extension, h.proxy.PairingFile = true, h.codeFile
 	h.record.MustSet("proxy", h.proxy)

@@ -271,8 +271,7 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 		}
 		ended := []*record.Record{}
 		for _, r := range before {
-			var i sessions.Info
-			if r.Get("session", &i); i.Name == e.Name {
+			if nameOf(r) == e.Name {
 				ended = append(ended, r)
 			}
 		}
@@ -283,8 +282,8 @@ func (s *service) handleSessions(ctx context.Context, method string, params json
 var sessionColumns = []cli.Column{
 	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"},
 	{Head: "TABS", Field: "session.tab_count"},
-	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds"},
-	{Head: "ENDPOINT", Field: "session.ws_url"},
+	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds},
+	{Head: "OWNER", Field: "proxy.owner", Spare: 1}, {Head: "ENDPOINT", Field: "session.ws_url"},
 }
 
 // Sessions lists the sessions of the running proxies, or creates or ends
@@ -332,9 +331,17 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 }
 
 func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
-	p, err := isolatedProxy(c)
+	find := isolatedProxy
+	if !e.All {
+		find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, e.Name) }
+	}
+	p, err := find(c)
 	if err != nil {
 		return err
+	}
+	if owner := member(p).Owner; e.All && owner != "" && !c.IsSet("port") {
+		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d", owner,
+			member(p).Port)
 	}
 	return callSessions(c, out, p, "session_end", e, 0)
 }
@@ -395,6 +402,43 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	return callSessions(c, out, p, "session_new", params, 0)
 }
 
+// proxyOf returns the proxy that has a session: the one of --port, the only one
+// with sessions, or the one that has a session of this name.
+func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
+	ps, err := isolatedProxies(c)
+	if err != nil || len(ps) < 2 {
+		return isolatedProxy(c)
+	}
+	var have []state.Proxy
+	for _, p := range ps {
+		var rs []*record.Record
+		if err := callInto(p, "session_list", nil, &rs, statusTimeout); err != nil {
+			c.Log.Warn(err.Error()) // another may have it
+		}
+		if slices.ContainsFunc(rs, func(r *record.Record) bool { return nameOf(r) == name }) {
+			have = append(have, p)
+		}
+	}
+	have = preferred(have)
+	switch len(have) {
+	case 0:
+		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
+			Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, described(ps)),
+			Hint: "bproxy session list shows all sessions"}
+	case 1:
+		return have[0], nil
+	}
+	return state.Proxy{}, c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
+		described(have))
+}
+
+// nameOf returns the name of a session's record.
+func nameOf(r *record.Record) string {
+	var s struct{ Name string }
+	r.Get("session", &s)
+	return s.Name
+}
+
 // isolatedProxy returns the proxy of --port, or the only one with sessions.
 func isolatedProxy(c *cli.Context) (state.Proxy, error) {
 	return chosen(c, isIsolated, "bproxy --isolate")
@@ -406,6 +450,7 @@ func isIsolated(p record.Proxy) bool { return p.Isolated }
 // true; what names those.
 func chosen(c *cli.Context, is func(record.Proxy) bool, what string) (state.Proxy, error) {
 	ps, err := chosenProxies(c, is)
+	ps = preferred(ps)
 	switch {
 	case err != nil:
 		return state.Proxy{}, err
@@ -413,8 +458,7 @@ func chosen(c *cli.Context, is func(record.Proxy) bool, what string) (state.Prox
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("no %s is running (looked in %s)", what, c.State().Path()), Hint: otherStateHint}
 	case len(ps) > 1:
-		return state.Proxy{}, c.UsageError("several proxies are running; choose one with --port: %s",
-			strings.Join(portsOf(ps), ", "))
+		return state.Proxy{}, c.UsageError("several proxies are running; choose one with --port: %s", described(ps))
 	}
 	return ps[0], nil
 }
@@ -431,11 +475,7 @@ func chosenProxies(c *cli.Context, is func(record.Proxy) bool) ([]state.Proxy, e
 		p, err := pick(c, ps, []string{strconv.Itoa(c.Int("port"))})
 		return []state.Proxy{p}, err
 	}
-	return slices.DeleteFunc(ps, func(p state.Proxy) bool {
-		var e record.Proxy
-		p.Record.Get("proxy", &e)
-		return !is(e)
-	}), nil
+	return slices.DeleteFunc(ps, func(p state.Proxy) bool { return !is(member(p)) }), nil
 }
 
 // callSessions sends a proxy a request, and prints the records of its answer.

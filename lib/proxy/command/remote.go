@@ -172,6 +172,7 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 		}
 		return state.Proxy{}, errNotListed(c, args[0])
 	}
+	ps = preferred(ps)
 	switch len(ps) {
 	case 0:
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
@@ -179,17 +180,40 @@ func pick(c *cli.Context, ps []state.Proxy, args []string) (state.Proxy, error) 
 	case 1:
 		return ps[0], nil
 	}
-	return state.Proxy{}, c.UsageError("several proxies are running; name one of these ports: %s",
-		strings.Join(ports, ", "))
+	return state.Proxy{}, c.UsageError("several proxies are running; name one of these ports: %s", described(ps))
 }
 
 func portsOf(ps []state.Proxy) (ports []string) {
 	for _, p := range ps {
-		var m record.Proxy
-		p.Record.Get("proxy", &m)
-		ports = append(ports, strconv.Itoa(m.Port))
+		ports = append(ports, strconv.Itoa(member(p).Port))
 	}
 	return ports
+}
+
+func member(p state.Proxy) (m record.Proxy) {
+	p.Record.Get("proxy", &m)
+	return m
+}
+
+// preferred leaves out the proxies that belong to another program, such as bmcp,
+// unless there are no others.
+func preferred(ps []state.Proxy) []state.Proxy {
+	isOwned := func(p state.Proxy) bool { return member(p).Owner != "" }
+	if own := slices.DeleteFunc(slices.Clone(ps), isOwned); len(own) > 0 {
+		return own
+	}
+	return ps
+}
+
+// described returns the ports of proxies, and whose they are.
+func described(ps []state.Proxy) string {
+	ports := portsOf(ps)
+	for i, p := range ps {
+		if owner := member(p).Owner; owner != "" {
+			ports[i] += " (of " + owner + ")"
+		}
+	}
+	return strings.Join(ports, ", ")
 }
 
 // otherStateHint is the hint for a running proxy that is not listed.

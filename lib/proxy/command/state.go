@@ -6,6 +6,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
 	"btools/lib/states/remote"
@@ -15,11 +16,15 @@ import (
 func States(c *cli.Context) error {
 	return statecommand.Run(c, func(ctx context.Context, save bool) (*control.Client, error) {
 		if !save && !c.IsSet("port") {
-			if ps, err := isolatedProxies(c); err != nil || len(ps) != 1 {
+			if ps, err := isolatedProxies(c); err != nil || len(preferred(ps)) != 1 {
 				return nil, err
 			}
 		}
-		p, err := isolatedProxy(c)
+		find := isolatedProxy
+		if save {
+			find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, c.String("from")) }
+		}
+		p, err := find(c)
 		if err != nil {
 			return nil, err
 		}
