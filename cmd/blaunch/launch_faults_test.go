@@ -195,6 +195,10 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 	if c.Wait(); c.ProcessState.ExitCode() != 1 {
 		t.Errorf("CMD without its browser: %v, want exit 1: %s", c.ProcessState, errs.String())
 	}
+	for _, after := range []string{"0", "0.02"} { // the end of CMD comes while what is left of it ends
+		w.Run("blaunch", append(fakeArgs(""), "--", "sh", "-c",
+			`kill -9 $(blaunch list -f instance.pid); sleep `+after)...).Wants(t, 1, "was killed by signal 9")
+	}
 	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).Wants(t, 143,
 		"the browser's time to live (300ms) has expired: stopping sleep")
 	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--wait")...).Wants(t, 0,

@@ -210,7 +210,9 @@ func Supervise(stdin, stdout *os.File, owner lifetime.Owner, store *state.Store,
 	failed, left := s.Run(ctx)
 	var r report
 	var lost *notSavedError
-	if failed != nil && (ctx.Err() == nil || errors.As(failed, &lost)) { // else it was told to, and knows
+	var died *diedError
+	if failed != nil && (ctx.Err() == nil || errors.As(failed, &lost) || errors.As(failed, &died)) {
+		// Else its owner told it to stop, and knows.
 		r.Error, r.Code = failed.Error(), exit.Failed
 		var e *exit.Error
 		if errors.As(failed, &e) {

@@ -48,13 +48,15 @@ type Supervisor struct {
 	log   *browserLog
 	login *login.Watcher // nil: its state is not saved
 
+	killed bool // by another process, when it was to stop
+
 	joining *joining // nil: it gets no extension
 }
 
 // Run launches the browser, holds it until the context ends (its cause is the
 // reason) or the browser does, and cleans up. Failed is nil if the browser was
-// told to stop after it was ready, or ended well by itself, and its state was
-// saved if that was wanted; left tells what could not be cleaned up.
+// told to stop after it was ready, and not killed, or ended well by itself, and its
+// state was saved if that was wanted; left tells what could not be cleaned up.
 func (s *Supervisor) Run(ctx context.Context) (failed, left error) {
 	proc.Subreaper() // without it, what the browser leaves is found by its mark
 	s.entry = state.Instance{ID: newID(), Supervisor: proc.Self(), Owner: s.Spec.OwnedBy,
@@ -426,7 +428,7 @@ func (s *Supervisor) hold(ctx context.Context, profile string) error {
 			s.Log.Info("the browser ended by itself")
 			return saved
 		}
-		return errors.Join(fmt.Errorf("the browser %s", words), saved)
+		return errors.Join(&diedError{fmt.Errorf("the browser %s", words)}, saved)
 	case <-s.lastPageClosed():
 		s.Log.Info("the last page was closed: stopping the browser")
 	case <-ctx.Done():
@@ -437,9 +439,15 @@ func (s *Supervisor) hold(ctx context.Context, profile string) error {
 		}
 	}
 	saved := s.saveState()
-	s.stop(true)
+	if s.stop(true); s.killed {
+		_, _, words := s.child.ending()
+		return errors.Join(&diedError{fmt.Errorf("the browser %s", words)}, saved)
+	}
 	return saved
 }
+
+// diedError is how a browser ended that was not told to.
+type diedError struct{ error }
 
 // stop ends the browser: asked first if graceful, then by SIGKILL to all that
 // is left. What counts is that everything is gone, not what was sent.
@@ -454,6 +462,8 @@ func (s *Supervisor) stop(graceful bool) {
 		}()
 		select {
 		case <-c.exited:
+			_, sig, _ := c.ending()
+			s.killed = sig == int(syscall.SIGKILL) // before it could be asked, and not by us
 		case <-end:
 			s.Log.Warn("the browser did not end when asked: killing it", "pid", c.pid)
 		case <-s.Now:
