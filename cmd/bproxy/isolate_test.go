@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,6 +36,13 @@ func TestIsolatedPort(t *testing.T) {
 		if code, body := cmdtest.Get(t, "GET", p.URL+"/session/a%20b/json/version"); code != 400 ||
 			!strings.Contains(body, "1 to 64 letters") {
 			t.Errorf("a name that is none: %d %s", code, body)
+		}
+		r, _ := http.NewRequest("GET", p.URL+"/json/version", nil)
+		r.Header.Set("User-Agent", "chromedriver")
+		if resp, err := http.DefaultClient.Do(r); err != nil {
+			t.Error(err)
+		} else if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), "--root-session") {
+			t.Errorf("chromedriver is told %s", b)
 		}
 		if s := p.Do("status"); s.Status.Launches != 0 {
 			t.Errorf("what needs no browser has launched one: %+v", s)
