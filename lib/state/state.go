@@ -128,6 +128,20 @@ func Open(getenv func(string) string) *Store {
 // Path is the file's path.
 func (s *Store) Path() string { return s.path }
 
+// First reports whether nobody has asked for this word before: an empty file beside
+// the state file remembers it.
+func (s *Store) First(word string) bool {
+	dir := filepath.Dir(s.path)
+	if private.MakeDir(dir) != nil {
+		return true
+	}
+	f, err := private.Open(filepath.Join(dir, word), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err == nil {
+		f.Close()
+	}
+	return !errors.Is(err, fs.ErrExist)
+}
+
 // Read returns the file's content without a lock. If there is no file, or a
 // damaged one, it has the instances that live, as the next writer finds them.
 func (s *Store) Read() (*File, error) {

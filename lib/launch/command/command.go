@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -355,7 +356,11 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	case "", "auto":
 		if why := launch.SandboxOff(b, c.Getenv); why != "" {
 			s.NoSandbox = true
-			c.Log.Info("sandbox off: " + why + " (--sandbox on keeps it)")
+			level := slog.LevelDebug
+			if c.State().First("sandbox-off") { // a machine's, not a launch's
+				level = slog.LevelInfo
+			}
+			c.Log.Log(context.Background(), level, "sandbox off: "+why+" (--sandbox on keeps it)")
 		}
 	}
 	return nil
