@@ -169,6 +169,9 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 		t.Errorf("bproxy launch in CMD: %+v, want ready", r)
 	}
 	w.Clean()
+	piped := w.Run("sh", "-c", "blaunch --browser "+cmdtest.Bin+"/fakebrowser | bproxy - -- true")
+	piped.Wants(t, 0, "goes on: blaunch stop inst_")
+	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
 	w.Run("bproxy", "--", w.Dir+"/none").Wants(t, 127, "not found")
 
 	// CMD's user is told at once when the browser ends, not with CMD's end.

@@ -135,6 +135,9 @@ func Run(c *cli.Context) error {
 		}
 	}()
 	reg.Serve(s.handle)
+	if p.Foreign && !c.IsSet("target") {
+		defer tellLeft(c, rec)
+	}
 	notify := systemd.NewNotifier()
 	defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
 	served := make(chan error, 1)
@@ -159,6 +162,18 @@ func Run(c *cli.Context) error {
 		err = serveErr
 	}
 	return err
+}
+
+// tellLeft tells how to stop the browser of a record on standard input, if it goes on
+// when this program ends.
+func tellLeft(c *cli.Context, rec *record.Record) {
+	var i record.Instance
+	rec.Get("instance", &i)
+	if f, err := c.State().Read(); err == nil && i.ID != "" {
+		if e := f.Instance(i.ID); e != nil && e.Alive() {
+			c.Log.Info(fmt.Sprintf("the browser %s goes on: blaunch stop %s ends it", i.ID, i.ID))
+		}
+	}
 }
 
 // minInterval is the shortest interval of health checks, the same as for a
