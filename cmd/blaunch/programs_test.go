@@ -320,9 +320,15 @@ func TestPortTakenAndProfileInUse(t *testing.T) {
 	x := cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
 	w.Run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).Wants(t, 75,
 		fmt.Sprintf("port %d is taken", x.Instance.Port))
-	w.Run("blaunch", "--profile", w.Dir+"/p").Wants(t, 75, "is in use by pid")
+	w.Run("blaunch", "--profile", w.Dir+"/p").Wants(t, 75, "blaunch stop "+x.Instance.ID)
 	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
 	w.Clean()
+	theirs := cmdtest.Parse(t, w.Run("blaunch", append(fakeArgs(""), "--profile", w.Dir+"/q", "--owner", "bmcp 7")...))
+	r := w.Run("blaunch", append(fakeArgs(""), "--profile", w.Dir+"/q")...)
+	if r.Wants(t, 75, " for bmcp 7"); strings.Contains(r.Err, "blaunch stop") || !strings.Contains(r.Err, "--state") {
+		t.Errorf("whoever wants the profile of another program is advised %s", r.Err)
+	}
+	w.Run("blaunch", "stop", theirs.Instance.ID).Wants(t, 0, "")
 	// A container that is gone has left Chrome's lock behind.
 	os.Symlink("elsewhere-1", w.Dir+"/p/SingletonLock")
 	cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))

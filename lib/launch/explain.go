@@ -68,7 +68,7 @@ func (s *Supervisor) explain(ctx context.Context, err error, profile string) err
 				pid, _ = strconv.Atoi(to[i+1:])
 			}
 		}
-		return profileInUse(profile, pid, host, "")
+		return profileInUse(profile, holder{PID: pid, Host: host})
 	}
 	what := fmt.Sprintf("%s %s before its endpoint answered", name, ended)
 	switch {

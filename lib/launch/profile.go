@@ -29,6 +29,8 @@ type holder struct {
 	ID   string `json:"id"`
 	PID  int    `json:"pid"`
 	Host string `json:"host"`
+	// Owner is the program that the browser belongs to, if it has one.
+	Owner string `json:"owner,omitempty"`
 }
 
 // maxTemp is the longest TMPDIR, in bytes, that leaves room for the sockets
@@ -81,7 +83,7 @@ func makeError(err error) error {
 
 // lockProfile makes sure that a persistent profile exists, can be written and
 // is nobody else's now. The lock ends with this process.
-func lockProfile(dir, id string) (*os.File, error) {
+func lockProfile(dir, id, owner string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the profile directory: %w", err)
 	}
@@ -95,14 +97,14 @@ func lockProfile(dir, id string) (*os.File, error) {
 	if err := private.TryLock(f); err != nil {
 		var h holder
 		if b, rerr := os.ReadFile(path); rerr == nil && json.Unmarshal(b, &h) == nil {
-			err = profileInUse(dir, h.PID, h.Host, h.ID)
+			err = profileInUse(dir, h)
 		} else {
-			err = profileInUse(dir, 0, "", "")
+			err = profileInUse(dir, holder{})
 		}
 		f.Close()
 		return nil, err
 	}
-	b, _ := json.Marshal(holder{id, os.Getpid(), host})
+	b, _ := json.Marshal(holder{id, os.Getpid(), host, owner})
 	f.Truncate(0)
 	if _, err := f.WriteAt(b, 0); err != nil {
 		f.Close()
@@ -115,14 +117,19 @@ func lockProfile(dir, id string) (*os.File, error) {
 	return f, nil
 }
 
-func profileInUse(dir string, pid int, host, id string) error {
+func profileInUse(dir string, h holder) error {
 	who := ""
-	if pid > 0 {
-		who = fmt.Sprintf(" by pid %d on host %s", pid, host)
+	if h.PID > 0 {
+		who = fmt.Sprintf(" by pid %d on host %s", h.PID, h.Host)
 	}
 	hint := "stop that browser, or use another --profile"
-	if id != "" {
-		hint = "blaunch stop " + id + ", or use another --profile"
+	switch {
+	case h.Owner != "": // whose user would lose it
+		who += " for " + h.Owner
+		hint = "use another --profile, or for several browsers with one login a saved one: blaunch --no-headless " +
+			"--state-save NAME saves it, and --state NAME starts sessions with it"
+	case h.ID != "":
+		hint = "blaunch stop " + h.ID + ", or use another --profile"
 	}
 	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the profile %s is in use%s", dir, who), Hint: hint}
 }
@@ -147,10 +154,10 @@ func freeSingleton(dir, host string) error {
 	}
 	if to[:i] == host {
 		if _, err := proc.Of(pid); err == nil && singletonAnswers(dir) {
-			return profileInUse(dir, pid, host, "")
+			return profileInUse(dir, holder{PID: pid, Host: host})
 		}
 		if id, err := proc.Of(pid); err == nil && !startedAfter(id, link) {
-			return profileInUse(dir, pid, host, "")
+			return profileInUse(dir, holder{PID: pid, Host: host})
 		}
 	}
 	for _, name := range []string{"SingletonLock", "SingletonSocket", "SingletonCookie"} {

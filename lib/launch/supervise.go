@@ -93,7 +93,7 @@ func (s *Supervisor) run(ctx context.Context, temp string) error {
 			}
 		}
 	} else {
-		plock, err := lockProfile(profile, s.entry.ID)
+		plock, err := lockProfile(profile, s.entry.ID, s.Spec.OwnedBy)
 		if err != nil {
 			return err
 		}
