@@ -12,12 +12,12 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// A page is really loaded over the network, and no part of the browser
-// crashes meanwhile.
+// A page is really loaded over the network, has the size of one on a desktop, is not
+// told that a program drives it, and no part of the browser crashes meanwhile.
 func TestPageLoads(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "<title>it is loaded</title>")
+		io.WriteString(w, "<script>document.title = ['page', innerWidth, innerHeight, navigator.webdriver]</script>")
 	}))
 	defer site.Close()
 	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
@@ -34,7 +34,7 @@ func TestPageLoads(t *testing.T) {
 				return false
 			}
 			_, pages := cmdtest.Get(t, "GET", strings.TrimSpace(r.Out)+"/json/list")
-			return strings.Contains(pages, "it is loaded")
+			return strings.Contains(pages, "page,1280,720,false")
 		})
 		w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
 		c.Wait()

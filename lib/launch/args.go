@@ -40,6 +40,19 @@ var chromeArgs = []string{
 	"--edge-skip-compat-layer-relaunch",                    // Edge's relaunch would lose the pipe
 }
 
+// Without a screen a page has 1280 × 720 pixels, as with @playwright/mcp: in the 780 ×
+// 493 of Chromium's own default, most sites show what they have for tablets. The window
+// of chrome-headless-shell is the page alone; that of Chromium 156 has 87 pixels more.
+var (
+	shellSize    = []string{"--window-size=1280,720"}
+	headlessSize = []string{"--window-size=1280,807", "--screen-info={1280x807}"}
+)
+
+// disabledBlink is merged with the user's as well: navigator.webdriver is false, or
+// sites that refuse programs would refuse agents, and those under test would show
+// others than their users see.
+var disabledBlink = []string{"AutomationControlled"}
+
 // disabledFeatures are merged with the user's into one flag: Chrome takes the
 // last --disable-features only.
 var disabledFeatures = []string{
@@ -77,12 +90,19 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 	if s.NoSandbox {
 		args = append(args, "--no-sandbox")
 	}
-	if s.WindowSize != "" {
+	switch {
+	case s.WindowSize != "":
 		args = append(args, "--window-size="+s.WindowSize)
+	case s.NoDefaultArgs:
+	case s.Browser.Type == record.HeadlessShell:
+		args = append(args, shellSize...)
+	case s.Headless:
+		args = append(args, headlessSize...)
 	}
 	args = append(args, s.Args...)
 	if !s.NoDefaultArgs {
-		args = mergeFeatures(args)
+		args = mergeFeatures(args, "features", disabledFeatures)
+		args = mergeFeatures(args, "blink-features", disabledBlink)
 	}
 	switch {
 	case s.pageLater() && !(s.handsOver() && s.URL != ""):
@@ -113,9 +133,9 @@ func (s *Spec) pageLater() bool {
 
 // mergeFeatures makes one --disable-features of ours and the user's, and one
 // --enable-features of the user's; what the user enables is not disabled by
-// us.
-func mergeFeatures(args []string) []string {
-	const off, on = "--disable-features=", "--enable-features="
+// us. Likewise those of Blink.
+func mergeFeatures(args []string, kind string, disabled []string) []string {
+	off, on := "--disable-"+kind+"=", "--enable-"+kind+"="
 	var disable, enable, rest []string
 	for _, a := range args {
 		switch {
@@ -133,7 +153,7 @@ func mergeFeatures(args []string) []string {
 		return f
 	}
 	var ours []string
-	for _, f := range disabledFeatures {
+	for _, f := range disabled {
 		if !slices.ContainsFunc(enable, func(e string) bool { return name(e) == f }) && !slices.Contains(disable, f) {
 			ours = append(ours, f)
 		}

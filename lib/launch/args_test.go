@@ -8,7 +8,7 @@ import (
 
 func TestFeaturesAreMerged(t *testing.T) {
 	args := mergeFeatures([]string{"--a", "--disable-features=Mine,Translate",
-		"--enable-features=MediaRouter<Trial:x/1", "--disable-features=More"})
+		"--enable-features=MediaRouter<Trial:x/1", "--disable-features=More"}, "features", disabledFeatures)
 	var off []string
 	for _, a := range args {
 		if s, ok := strings.CutPrefix(a, "--disable-features="); ok {
@@ -25,6 +25,22 @@ func TestFeaturesAreMerged(t *testing.T) {
 	}
 	if slices.Contains(off, "MediaRouter") {
 		t.Error("what the user enables is disabled")
+	}
+}
+
+// A page is not told that a program drives it, unless the user wants that.
+func TestAutomationIsNotTold(t *testing.T) {
+	const off = "--disable-blink-features="
+	for given, want := range map[string]string{
+		"--headless": off + "AutomationControlled",
+		off + "Mine": off + "AutomationControlled,Mine",
+		"--enable-blink-features=AutomationControlled": "",
+	} {
+		args := (&Spec{Args: []string{given}}).chromeCommand("/p", false)
+		got := slices.DeleteFunc(args, func(a string) bool { return !strings.HasPrefix(a, off) })
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", given, got, want)
+		}
 	}
 }
 
