@@ -368,6 +368,10 @@ func (c *Coordinator) known(child *Child, can string) (known, live bool) {
 	return l.known && (child.Builtin || slices.Contains(l.For, can)), l.live
 }
 
+// anyCapabilities are those of a child that has not told its own: it may have them.
+var anyCapabilities = json.RawMessage(`{"prompts":{"listChanged":true},"resources":{"subscribe":true,` +
+	`"listChanged":true},"logging":{},"completions":{}}`)
+
 // capabilities returns the merged capabilities of bmcp and of the children.
 func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
 	c.mu.Lock()
@@ -378,8 +382,12 @@ func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, in
 	}
 	for i := range c.Children {
 		l := c.listings[c.Children[i].Name]
+		can := l.Capabilities
+		if can == nil && !c.Children[i].Builtin && !wait.Closed(l.initialized) {
+			can = anyCapabilities // a host asks for what is declared now, or never
+		}
 		for _, name := range []string{"prompts", "resources", "logging", "completions"} {
-			v := jsonrpc.Get(l.Capabilities, name)
+			v := jsonrpc.Get(can, name)
 			if v == nil {
 				continue
 			}
