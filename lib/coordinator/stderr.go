@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,6 +64,9 @@ func (w *stderrTail) how(err error) string {
 		}
 	}
 	said := w.tail.Lines()
+	if i := lastIndex(said, errorLine.MatchString); i >= 0 {
+		said = said[i : i+1] // below it is the stack
+	}
 	said = said[max(0, len(said)-3):]
 	for i, l := range said {
 		said[i] = terminal.Printable(strings.TrimSpace(l))
@@ -70,4 +75,18 @@ func (w *stderrTail) how(err error) string {
 		return fmt.Sprintf("ended (%s)", how)
 	}
 	return fmt.Sprintf("ended (%s): %s", how, strings.Join(said, " | "))
+}
+
+// errorLine is the line of an error with which Node.js or Python ends a program.
+var errorLine = regexp.MustCompile(`^(?:Uncaught )?[\w.]*(?:Error|Exception)(?: \[\w+\])?: `)
+
+// lastIndex returns the index of the last line for which is returns true, -1 if there
+// is none.
+func lastIndex(lines []string, is func(string) bool) int {
+	for i, l := range slices.Backward(lines) {
+		if is(l) {
+			return i
+		}
+	}
+	return -1
 }
