@@ -20,7 +20,7 @@ func TestMCPDownloadsOfAgents(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.Builtin("--headless")
 	const tool = "browser_downloads"
-	if r := m.Did(tool, `{"action":"list"}`); !strings.Contains(r.Text(), "There are no downloads.") {
+	if r := m.Did(tool, `{}`); !strings.Contains(r.Text(), "There are no downloads.") {
 		t.Errorf("before the first use: %s", r.Text())
 	}
 	m.Refused("no download has begun within 100ms", tool, `{"action":"wait","timeout":100}`)

@@ -45,7 +45,7 @@ func TestMCPStatesOfAgents(t *testing.T) {
 			m.Refused("overwrite replaces it", tool, `{"action":"save","name":%q}`, name)
 			keep(m.Did(tool, `{"action":"save","name":%q,"overwrite":true}`, name))
 			want = "- " + name + ": 1 cookies of 127.0.0.1"
-			if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, want) || strings.Count(r, "\n") > 1 {
+			if r := keep(m.Did(tool, `{}`)); !strings.Contains(r, want) || strings.Count(r, "\n") > 1 {
 				t.Errorf("%s, want %s", r, want)
 			}
 			if kind != "--pool" { // another session has another login

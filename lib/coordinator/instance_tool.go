@@ -32,7 +32,7 @@ func (c *Coordinator) instanceAct(ctx context.Context, _ *Session, args json.Raw
 		return nil, err
 	}
 	switch action := jsonrpc.GetString(args, "action"); action {
-	case "list":
+	case "", "list":
 		all, err := c.Instances.List(ctx)
 		if err != nil {
 			return nil, explain(err)
