@@ -58,9 +58,16 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 func TestPoolLeases(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bpool", "lease").Wants(t, 69, "no bpool service runs (looked in "+w.Dir+"/state/state.json)")
+	w.Run("bpool", "lease", "--timeout", "0").Wants(t, 69,
+		"no bpool service runs (looked in "+w.Dir+"/state/state.json)")
+	early := w.Cmd("bpool", "lease", "B", "-f", "lease.id")
+	said, _ := early.StdoutPipe()
+	early.Start()
 	p := w.Pool("_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A__2_ALIAS=last", "_A_LEASE_TIMEOUT=200ms", "_A_QUEUE_LIMIT=1",
 		"_B_INSTANCES=1")
+	id, _ := io.ReadAll(said)
+	early.Wait()
+	w.Run("bpool", "release", strings.TrimSpace(string(id))).Wants(t, 0, "") // of before the service was there
 	if s := p.Status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
 		t.Errorf("%+v, want 4 instances, all healthy and available", s)
 	}
