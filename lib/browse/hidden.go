@@ -1,9 +1,12 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 )
 
@@ -179,10 +182,25 @@ func (t *Tab) Load(ctx context.Context, address string) (string, error) {
 func (t *Tab) Status() int {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	for _, r := range t.traffic.all {
-		if r.Type == "document" && r.loader == t.loader && r.id == r.loader {
-			return r.Status
+	return t.statusLocked().Code
+}
+
+// Status is that of a response: 404 Not Found.
+type Status struct {
+	Code int // 0: it is not known
+	Text string
+}
+
+// statusLocked is the status of the document. One that has come back from the history
+// had its response before.
+func (t *Tab) statusLocked() Status {
+	if r := t.traffic.byID[t.loader]; r != nil && r.Status != 0 {
+		return Status{r.Status, cmp.Or(r.StatusText, http.StatusText(r.Status))}
+	}
+	for _, d := range slices.Backward(t.documents) {
+		if d.loader == t.loader && d.status.Code != 0 {
+			return d.status
 		}
 	}
-	return 0
+	return Status{}
 }

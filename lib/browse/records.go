@@ -191,12 +191,13 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 			old.finish(p.Timestamp)
 		}
 		if len(tr.all) == maxRequests {
-			for _, r := range tr.all[:maxRequests/4] {
+			const first = 1 // that for the document itself stays
+			for _, r := range tr.all[first : maxRequests/4] {
 				if tr.byID[r.id] == r {
 					delete(tr.byID, r.id)
 				}
 			}
-			tr.all = slices.Delete(tr.all, 0, maxRequests/4)
+			tr.all = slices.Delete(tr.all, first, maxRequests/4)
 		}
 		tr.serial++
 		r := &Request{Method: p.Request.Method, URL: p.Request.URL, Type: strings.ToLower(p.Type),

@@ -63,6 +63,7 @@ func newTab(b *Browser, main *target, info targetInfo) *Tab {
 type document struct {
 	loader string
 	rival  string // of the one that the page before it had begun to load as well; "": none
+	status Status // once it has been left
 }
 
 // maxDocuments is how many documents are remembered: one that is waited for may have
@@ -76,8 +77,11 @@ func (t *Tab) committed(loader, url string) {
 	if t.loader == loader { // it was noticed by its life already
 		return
 	}
+	if last := len(t.documents) - 1; last >= 0 {
+		t.documents[last].status = t.statusLocked()
+	}
 	t.loader, t.parsed, t.loaded, t.chooser = loader, false, false, nil
-	if t.documents = append(t.documents, document{loader, rival}); len(t.documents) > maxDocuments {
+	if t.documents = append(t.documents, document{loader: loader, rival: rival}); len(t.documents) > maxDocuments {
 		t.documents = slices.Delete(t.documents, 0, maxDocuments/2)
 	}
 	t.navigations++
@@ -273,6 +277,7 @@ func isLost(err error) bool {
 // State is what results say of a tab.
 type State struct {
 	URL, Title       string
+	Status           Status
 	Errors, Warnings int // of the console, since the document was loaded
 }
 
@@ -291,7 +296,7 @@ func (t *Tab) State(ctx context.Context) State {
 	if err == nil {
 		t.title, t.url = now.Title, now.URL
 	}
-	s := State{URL: t.url, Title: t.title}
+	s := State{URL: t.url, Title: t.title, Status: t.statusLocked()}
 	for _, m := range t.console[t.sinceNav:] {
 		switch m.Level {
 		case "error":

@@ -153,6 +153,9 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if state.Title != "" {
 		lines = append(lines, "- Page Title: "+clipped(state.Title, maxTitle))
 	}
+	if s := state.Status; s.Code != 0 && (s.Code < 200 || s.Code > 299) {
+		lines = append(lines, fmt.Sprintf("- HTTP status: %d %s", s.Code, clipped(s.Text, maxTitle)))
+	}
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
