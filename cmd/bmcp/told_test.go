@@ -21,9 +21,22 @@ func toldSite(t *testing.T) string {
 		switch _, err := fmt.Sscanf(r.URL.Path, "/status/%d", &status); {
 		case err == nil:
 			w.WriteHeader(status)
-			fmt.Fprintf(w, "<title>With %d</title>", status)
+			if status != http.StatusNoContent && status != http.StatusResetContent {
+				fmt.Fprintf(w, "<title>With %d</title>", status)
+			}
 		case r.URL.Path == "/redirected":
 			http.Redirect(w, r, "/", http.StatusFound)
+		case r.URL.Path == "/asks":
+			w.Header().Set("WWW-Authenticate", `Basic realm="here"`)
+			if name, password, _ := r.BasicAuth(); name+password != "mesecret" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		case r.URL.Path == "/file":
+			w.Header().Set("Content-Disposition", "attachment; filename=report.txt")
+			io.WriteString(w, "the report")
+		case r.URL.Path == "/opens":
+			io.WriteString(w, `<!doctype html><a target=_blank href=/status/200>Tab</a> <a href=/file>File</a>
+				<button onclick="showOpenFilePicker().catch((e) => { document.title = e.name })">Picker</button>`)
 		default:
 			io.WriteString(w, "<!doctype html><title>Fine</title>")
 		}
@@ -46,5 +59,36 @@ func TestBuiltinTells(t *testing.T) {
 			t.Errorf("of a page that has come: %s", x.Text())
 		}
 		a.wants(false, "- HTTP status: 404 Not Found\n", "browser_navigate_back", `{}`)
+	})
+	t.Run("an address that has no page", func(t *testing.T) {
+		a := agent{t, a.m}
+		a.open(site + "/")
+		for _, status := range []int{http.StatusNoContent, http.StatusResetContent} {
+			x := a.wants(true, fmt.Sprintf("has answered %d %s", status, http.StatusText(status)), "browser_navigate",
+				`{"url":"%s/status/%d"}`, site, status)
+			if !strings.Contains(x.Text(), "- Page URL: "+site+"/\n") {
+				t.Errorf("the page is %s", x.Text())
+			}
+		}
+		a.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate", `{"url":"%s/file"}`, site)
+		a.wants(false, "http://NAME:PASSWORD@host/", "browser_navigate", `{"url":"%s/asks"}`, site)
+		asked := strings.Replace(site, "//", "//me:secret@", 1) + "/asks"
+		if x := a.wants(false, "Opened", "browser_navigate", `{"url":%q}`, asked); strings.Contains(x.Text(), "secret") {
+			t.Errorf("a password is repeated: %s", x.Text())
+		}
+	})
+	t.Run("what a click has caused", func(t *testing.T) {
+		a := agent{t, a.m}
+		a.open(site + "/opens")
+		a.wants(false, "- Began to download report.txt\n", "browser_click", `{"target":"text=File"}`)
+		a.wants(false, "[File picker of a script]: nothing can handle it", "browser_click", `{"target":"text=Picker"}`)
+		if x := a.wants(false, "AbortError", "browser_snapshot", `{}`); strings.Contains(x.Text(), "File picker") {
+			t.Errorf("it is told again: %s", x.Text())
+		}
+		a.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_click", `{"target":"text=Tab"}`)
+		if x := a.wants(false, "1: [With 200]", "browser_click", `{"target":"text=File"}`); strings.Contains(x.Text(),
+			"Opened tab") {
+			t.Errorf("another click has opened a tab: %s", x.Text())
+		}
 	})
 }

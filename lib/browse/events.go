@@ -3,6 +3,7 @@ package browse
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,8 +131,12 @@ func (t *target) event(e cdp.Event) {
 			tab.loaded = tab.loaded || p.Name == "load"
 		}
 	case "Page.downloadWillBegin":
+		p := decode[struct{ GUID, SuggestedFilename string }](e.Params)
 		tab.downloads++
-		tab.downloading[decode[struct{ GUID string }](e.Params).GUID] = time.Now()
+		if tab.files = append(tab.files, p.SuggestedFilename); len(tab.files) > maxDocuments {
+			tab.files = slices.Delete(tab.files, 0, maxDocuments/2)
+		}
+		tab.downloading[p.GUID] = time.Now()
 	case "Page.downloadProgress":
 		if p := decode[struct{ GUID, State string }](e.Params); p.State != "inProgress" {
 			delete(tab.downloading, p.GUID)
@@ -153,7 +158,11 @@ func (t *target) event(e cdp.Event) {
 	case "Page.fileChooserOpened":
 		c := decode[Chooser](e.Params)
 		c.session = t.session
-		tab.chooser = &c
+		if c.BackendNodeID == 0 { // showOpenFilePicker, which Chrome has refused already
+			tab.unserved = true
+		} else {
+			tab.chooser = &c
+		}
 	case "Inspector.targetCrashed":
 		tab.crashed = tab.crashed || t == tab.main
 	case "Fetch.requestPaused", "Fetch.authRequired":
@@ -209,6 +218,11 @@ func (t *Tab) Modals() (all []string) {
 	}
 	if t.chooser != nil {
 		all = append(all, "[File chooser]: can be handled by browser_file_upload")
+	}
+	if t.unserved {
+		t.unserved = false
+		all = append(all, "[File picker of a script]: nothing can handle it, and the page was told that nobody chose "+
+			"a file; an input of the type file, or browser_drop, may do instead")
 	}
 	return all
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -172,7 +175,10 @@ func (b *Browser) closeHidden(id string) {
 func (t *Tab) Load(ctx context.Context, address string) (string, error) {
 	since := t.mark()
 	address, err := t.Navigate(ctx, address)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDownload):
+		return address, nil
+	case err != nil:
 		return address, err
 	}
 	return address, t.settle(ctx, since)
@@ -189,13 +195,16 @@ func (t *Tab) Status() int {
 type Status struct {
 	Code int // 0: it is not known
 	Text string
+	Asks bool // for a name and a password
 }
 
 // statusLocked is the status of the document. One that has come back from the history
 // had its response before.
 func (t *Tab) statusLocked() Status {
 	if r := t.traffic.byID[t.loader]; r != nil && r.Status != 0 {
-		return Status{r.Status, cmp.Or(r.StatusText, http.StatusText(r.Status))}
+		asks := slices.ContainsFunc(slices.Collect(maps.Keys(r.Received)),
+			func(name string) bool { return strings.EqualFold(name, "WWW-Authenticate") })
+		return Status{r.Status, cmp.Or(r.StatusText, http.StatusText(r.Status)), asks}
 	}
 	for _, d := range slices.Backward(t.documents) {
 		if d.loader == t.loader && d.status.Code != 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
-		fmt.Errorf("%s was not loaded within %v", address, navigateTimeout))
+		fmt.Errorf("%s was not loaded within %v", Redacted(address), navigateTimeout))
 	defer cancel()
 	since := t.mark()
 	t.b.mu.Lock()
@@ -67,7 +68,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		}
 	}
 	return address, fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
-		"browser_close closes it", address)
+		"browser_close closes it", Redacted(address))
 }
 
 // navigateTries is how often an address is loaded that the page before it overtakes,
@@ -92,10 +93,12 @@ func (t *Tab) navigate(ctx context.Context, address string, crashed bool) (overt
 			err = fmt.Errorf("%w: browser_tabs opens another tab", err)
 		}
 		return false, err
-	case got.IsDownload || got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "" && t.isDownload(got.LoaderID):
-		return false, nil
+	case got.IsDownload:
+		return false, ErrDownload
+	case got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "":
+		return false, t.aborted(got.LoaderID, address)
 	case got.ErrorText != "":
-		return false, fmt.Errorf("cannot load %s: %s", address, got.ErrorText)
+		return false, fmt.Errorf("cannot load %s: %s", Redacted(address), reason(got.ErrorText))
 	case got.LoaderID == "": // within the document
 		return false, t.settle(ctx, since)
 	}
@@ -137,16 +140,34 @@ func (t *Tab) stopIfStuck(since mark) (stop func()) {
 	}
 }
 
-// isDownload reports whether a response became a file in place of a document.
-func (t *Tab) isDownload(loader string) bool {
+// ErrDownload is the error of an address whose response is a file, which the browser
+// downloads.
+var ErrDownload = errors.New("the response is a file, which is downloaded")
+
+// aborted is why the response of an address became no document.
+func (t *Tab) aborted(loader, address string) error {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	for _, r := range t.traffic.all {
-		if r.loader == loader && r.Type == "document" && r.Status >= 200 && r.Status < 300 {
-			return true
-		}
+	var status int
+	if r := t.traffic.byID[loader]; r != nil {
+		status = r.Status
 	}
-	return false
+	switch {
+	case status == http.StatusNoContent || status == http.StatusResetContent:
+		return fmt.Errorf("%s has no page: the server has answered %d %s, and the page before it is still open",
+			Redacted(address), status, http.StatusText(status))
+	case status >= 200 && status < 300:
+		return ErrDownload
+	}
+	return fmt.Errorf("cannot load %s: net::ERR_ABORTED", Redacted(address))
+}
+
+// Redacted is an address without its password.
+func Redacted(address string) string {
+	if u, err := url.Parse(address); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return address
 }
 
 // awaitLoad waits for a document, or for one that takes its place. There asks whether

@@ -258,14 +258,15 @@ func (f *fetch) read(ctx context.Context, request string, r *Response) error {
 
 // reasons are Chrome's words for what an agent can do something about.
 var reasons = map[string]string{
-	"net::ERR_NAME_NOT_RESOLVED":       "there is no host of this name",
-	"net::ERR_CONNECTION_REFUSED":      "the host refuses the connection",
-	"net::ERR_CONNECTION_TIMED_OUT":    "the host does not answer",
-	"net::ERR_EMPTY_RESPONSE":          "the host ended the connection without an answer",
-	"net::ERR_TOO_MANY_REDIRECTS":      "it is redirected again and again",
-	"net::ERR_CERT_AUTHORITY_INVALID":  "the certificate is not trusted",
-	"net::ERR_CERT_DATE_INVALID":       "the certificate has expired",
-	"net::ERR_PROXY_CONNECTION_FAILED": "the proxy does not answer",
+	"net::ERR_NAME_NOT_RESOLVED":        "there is no host of this name",
+	"net::ERR_CONNECTION_REFUSED":       "the host refuses the connection",
+	"net::ERR_CONNECTION_TIMED_OUT":     "the host does not answer",
+	"net::ERR_EMPTY_RESPONSE":           "the host ended the connection without an answer",
+	"net::ERR_TOO_MANY_REDIRECTS":       "it is redirected again and again",
+	"net::ERR_CERT_AUTHORITY_INVALID":   "the certificate is not trusted",
+	"net::ERR_CERT_DATE_INVALID":        "the certificate has expired",
+	"net::ERR_PROXY_CONNECTION_FAILED":  "the proxy does not answer",
+	"net::ERR_INVALID_AUTH_CREDENTIALS": "the site asks for a name and a password: http://NAME:PASSWORD@host/ has them",
 }
 
 // reason is an error of the browser's network in words.

@@ -32,9 +32,11 @@ type Tab struct {
 	routes          int                   // addresses that its scripts have given it, counted
 	starting        map[string]navigation // by frame
 	downloads       int                   // that have begun, counted
+	files           []string              // the names of the latest of them
 	downloading     map[string]time.Time  // when those that run have begun
 	dialog          *Dialog
 	chooser         *Chooser
+	unserved        bool     // the page has asked for a file in a way that nobody can serve
 	picking         *picking // a person is to choose an element
 	crashed, closed bool
 	dragged         json.RawMessage // what the page would drag

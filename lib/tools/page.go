@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,14 +19,22 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 		return err
 	}
 	r.page = pageChanges
-	opened, err := t.Navigate(ctx, a.URL)
+	return r.open(ctx, t, a.URL)
+}
+
+// open loads an address and tells what came of it.
+func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
+	opened, err := t.Navigate(ctx, url)
+	opened = address(browse.Redacted(opened))
 	switch {
+	case errors.Is(err, browse.ErrDownload):
+		r.did("%s is a file, which is downloaded: the page before it is still open", opened)
 	case err != nil:
 		return err
 	case t.HasDialog():
-		r.did("Began to open %s: the page asks first", address(opened))
+		r.did("Began to open %s: the page asks first", opened)
 	default:
-		r.did("Opened %s", address(opened))
+		r.did("Opened %s", opened)
 	}
 	return nil
 }
@@ -150,7 +159,7 @@ func tabs(ctx context.Context, r *reply, a struct {
 		}
 		r.page = pageChanges
 		if a.URL != "" {
-			if _, err := t.Navigate(ctx, a.URL); err != nil {
+			if err := r.open(ctx, t, a.URL); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -44,6 +45,7 @@ type reply struct {
 	server  *Server
 	browser *browse.Browser // nil: the tool needed none
 	tab     *browse.Tab
+	before  *browse.Before // nil: nothing that the call causes is told of
 
 	results    []string
 	actions    []string
@@ -110,6 +112,9 @@ func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
 		r.page = pageState
 		return nil, errModal
 	}
+	if err == nil {
+		r.before = t.Before()
+	}
 	return t, err
 }
 
@@ -125,9 +130,11 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	if err != nil {
 		section("Error", err.Error())
 	}
+	tabs := r.tabs(ctx)
 	section("Result", r.results...)
 	section("Action", r.actions...)
 	if r.browser != nil {
+		section("Open tabs", tabs...)
 		err = errors.Join(err, r.view(ctx, err, section))
 	}
 	out := &result{Structured: r.structured, IsError: err != nil}
@@ -138,12 +145,35 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	return out
 }
 
+// tabs lists the tabs, if they are to be told of, and notes what the call has opened.
+func (r *reply) tabs(ctx context.Context) []string {
+	if r.browser == nil {
+		return nil
+	}
+	opens := r.before != nil && r.before.Opens()
+	var all []browse.TabState
+	if r.showTabs || (opens || r.page >= pageChanges) && r.browser.Count() > 1 {
+		all = r.browser.Tabs(ctx)
+	}
+	for i, t := range all {
+		if opens && r.before.IsNew(t) {
+			r.did("Opened tab %d: browser_tabs selects it", i)
+		}
+	}
+	if r.before != nil {
+		for _, name := range r.before.Files() {
+			r.did("Began to download %s", clipped(name, maxTitle))
+		}
+	}
+	if !r.showTabs && all == nil {
+		return nil
+	}
+	return tabLines(all)
+}
+
 // view writes the sections on the browser and the page. Its error is that of a tool
 // that is to show a snapshot, and cannot.
 func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) error {
-	if r.showTabs || r.page >= pageChanges && r.browser.Count() > 1 {
-		section("Open tabs", tabLines(r.browser.Tabs(ctx))...)
-	}
 	t, gone := r.browser.Current(ctx)
 	if r.page == noPage || gone != nil || ctx.Err() != nil {
 		return nil
@@ -154,7 +184,11 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		lines = append(lines, "- Page Title: "+clipped(state.Title, maxTitle))
 	}
 	if s := state.Status; s.Code != 0 && (s.Code < 200 || s.Code > 299) {
-		lines = append(lines, fmt.Sprintf("- HTTP status: %d %s", s.Code, clipped(s.Text, maxTitle)))
+		said := fmt.Sprintf("- HTTP status: %d %s", s.Code, clipped(s.Text, maxTitle))
+		if s.Code == http.StatusUnauthorized && s.Asks {
+			said += ": the address http://NAME:PASSWORD@host/ gives a name and a password"
+		}
+		lines = append(lines, said)
 	}
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
