@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,6 +35,11 @@ func toldSite(t *testing.T) string {
 		case r.URL.Path == "/file":
 			w.Header().Set("Content-Disposition", "attachment; filename=report.txt")
 			io.WriteString(w, "the report")
+		case r.URL.Path == "/editors":
+			io.WriteString(w, `<!doctype html><iframe srcdoc="<body contenteditable aria-label='Rich text'><p>hello">
+				</iframe><iframe srcdoc="<body title='Old editor'><script>document.designMode = 'on'</script>"></iframe>
+				<div aria-label="Drop zone" style="width:99px;height:99px" ondragover="event.preventDefault()"
+					ondrop="event.preventDefault(); document.title = event.dataTransfer.getData('text/plain')"></div>`)
 		case r.URL.Path == "/opens":
 			io.WriteString(w, `<!doctype html><a target=_blank href=/status/200>Tab</a> <a href=/file>File</a>
 				<button onclick="showOpenFilePicker().catch((e) => { document.title = e.name })">Picker</button>`)
@@ -76,6 +82,27 @@ func TestBuiltinTells(t *testing.T) {
 		if x := a.wants(false, "Opened", "browser_navigate", `{"url":%q}`, asked); strings.Contains(x.Text(), "secret") {
 			t.Errorf("a password is repeated: %s", x.Text())
 		}
+	})
+	t.Run("what can be edited, and what has only a name", func(t *testing.T) {
+		a := agent{t, a.m}
+		a.open(site + "/editors")
+		seen := a.call("browser_snapshot", `{}`).Text()
+		refOf := func(what string) string {
+			m := regexp.MustCompile(`- ` + what + ` \[ref=(\w+)\]`).FindStringSubmatch(seen)
+			if m == nil {
+				t.Fatalf("there is no %s with a ref:\n%s", what, seen)
+			}
+			return m[1]
+		}
+		a.wants(false, `Typed into textbox "Rich text"`, "browser_type", `{"target":%q,"text":"new text"}`,
+			refOf(`textbox "Rich text"`))
+		a.wants(false, `Typed into textbox "Old editor"`, "browser_type", `{"target":%q,"text":"old text"}`,
+			refOf(`textbox "Old editor"`))
+		a.wants(false, "new text|old text", "browser_evaluate",
+			`{"function":"[0, 1].map((i) => frames[i].document.body.innerText.trim()).join('|')"}`)
+		a.wants(true, "browser_snapshot shows those in it", "browser_type", `{"target":"iframe >> nth=0","text":"x"}`)
+		a.wants(false, "Page Title: dropped", "browser_drop", `{"target":%q,"data":{"text/plain":"dropped"}}`,
+			refOf(`generic "Drop zone"`))
 	})
 	t.Run("what a click has caused", func(t *testing.T) {
 		a := agent{t, a.m}

@@ -115,7 +115,10 @@ async function tryReady(el, needs, tries) {
   }
   if (needs.enabled && isDisabled(el)) return { missing: `${what} is disabled` }
   if (needs.editable) {
-    if (!isEditable(el)) throw new Fault(`${what} is not an input, a select, a text area or another editable element`)
+    if (!isEditable(el)) {
+      throw new Fault(`${what} is not an input, a select, a text area or another editable element` +
+        (roleOf(el) === 'iframe' ? ': browser_snapshot shows those in it, which have refs of their own' : ''))
+    }
     if (el.readOnly || ariaFlag(el, 'readonly') === 'true') return { missing: `${what} is read-only` }
   }
   if (!needs.point) return { ok: true }

@@ -77,6 +77,7 @@ function implicitRole(el) {
     case 'td': return isInGrid(el) ? 'gridcell' : 'cell'
     case 'th': return el.scope === 'row' || el.scope === 'rowgroup' ? 'rowheader' : 'columnheader'
     case 'iframe': case 'frame': return 'iframe'
+    case 'body': return el.isContentEditable ? 'textbox' : 'generic' // an editor in a frame
   }
   return tagRoles[el.localName] ?? 'generic'
 }

@@ -118,14 +118,14 @@ function wrap(el, role, clickable, children, state, style) {
   const isFocus = el === state.active && el !== document.body
   const acts = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
     isFocusable(el) && role === 'generic' && el !== document.body
-  if (role === 'generic' && !acts) {
+  const isNamed = !!(el.getAttribute('aria-label') || el.getAttribute('aria-labelledby'))
+  if (role === 'generic' && !acts && !isNamed) {
     if (el === document.body || el === document.documentElement || style.display.startsWith('inline') ||
       style.display === 'contents') return children
     if (meaning.length === 0) return children
     if (meaning.length === 1 && typeof meaning[0] !== 'string') return children
   }
-  const name = notNameable.has(role) && !el.hasAttribute('aria-label') && !el.hasAttribute('aria-labelledby')
-    ? '' : nameOf(el, role)
+  const name = notNameable.has(role) && !isNamed ? '' : nameOf(el, role)
   if (role === 'img' && !name && !acts) return el.localName === 'svg' ? [] : [line(el, role, '', [])]
   const value = valueOf(el, role)
   const n = line(el, role, name, meaning)
