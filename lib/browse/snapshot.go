@@ -2,6 +2,8 @@ package browse
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,10 +14,14 @@ type SnapshotOptions struct {
 	Target Target // "": the whole page
 	Depth  *int   // nil: all of it
 	Boxes  bool   // where the elements are
+	Whole  bool   // long texts are not shortened, and more time is taken: it is for a search
 }
 
-// snapshotTime is for how long a document is looked at; what it has more is left out.
-const snapshotTime = 5 * time.Second
+// Times for which a document is looked at; what it has more is left out.
+const (
+	snapshotTime = 5 * time.Second
+	searchTime   = 10 * time.Second
+)
 
 // maxFrames bounds how deep frames in frames are shown.
 const maxFrames = 8
@@ -23,7 +29,7 @@ const maxFrames = 8
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
 func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
-	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes}
+	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole}
 	if o.Target != "" {
 		p, err := t.locate(ctx, o.Target)
 		if err != nil {
@@ -41,6 +47,25 @@ func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
+// cutMark begins the line of a snapshot that says where it ends too early.
+const cutMark = "# the rest is left out"
+
+// Cuts are what a snapshot says of the parts that it leaves out.
+func Cuts(snapshot string) (all []string) {
+	for line := range strings.SplitSeq(snapshot, "\n") {
+		if rest, ok := strings.CutPrefix(strings.TrimLeft(line, " "), cutMark); ok {
+			all = append(all, "The page was not searched to its end: the rest was left out"+rest)
+		}
+	}
+	return all
+}
+
+// Holding are the elements that hold a text that is visible, though it runs over what
+// is in them: a line for each, in all frames.
+func (t *Tab) Holding(ctx context.Context, text string) ([]string, error) {
+	return t.outline(ctx, t.mainFrame(), "holding", map[string]any{"want": text}, 0)
+}
+
 // outline is what a script writes of a frame, and of those in it, in lines.
 func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[string]any, depth int) ([]string, error) {
 	b := t.b
@@ -48,14 +73,17 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	args["next"] = b.nextRef
 	b.mu.Unlock()
 	args["prefix"], args["ms"] = f.prefix(), snapshotTime.Milliseconds()
+	if args["whole"] == true {
+		args["ms"] = searchTime.Milliseconds()
+	}
 	var got struct {
 		Lines  []string
 		Frames []struct {
 			Line, Depth int
 			Number      int
 		}
-		Next  int
-		IsCut bool
+		Next int
+		Cut  int // the number of elements after which the rest is left out; 0: none is
 	}
 	if err := t.run(ctx, f, script, args, &got); err != nil {
 		return nil, err
@@ -64,9 +92,9 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	b.nextRef = max(b.nextRef, got.Next)
 	b.mu.Unlock()
 	lines := got.Lines
-	if got.IsCut {
-		lines = append(lines, "# the rest is left out, for the page has too many elements: browser_snapshot with a "+
-			"target shows a part of it")
+	if got.Cut > 0 {
+		lines = append(lines, fmt.Sprintf("%s after %d elements, for the page has too many: browser_snapshot with a "+
+			"target shows a part of it", cutMark, got.Cut))
 	}
 	if depth == maxFrames || args["depth"] != nil {
 		return lines, nil
@@ -79,7 +107,9 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		if inner == nil {
 			continue
 		}
-		more, err := t.outline(ctx, inner, script, map[string]any{"boxes": args["boxes"]}, depth+1)
+		same := maps.Clone(args)
+		delete(same, "target")
+		more, err := t.outline(ctx, inner, script, same, depth+1)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"btools/lib/browse"
@@ -83,11 +84,21 @@ func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename str
 	if err != nil {
 		return err
 	}
-	text, err := t.Snapshot(ctx, browse.SnapshotOptions{})
+	text, err := t.Snapshot(ctx, browse.SnapshotOptions{Whole: true})
 	if err != nil {
 		return err
 	}
 	found, n := matches(text, is)
+	if n == 0 && a.Text != "" { // it may run over several lines
+		lines, err := t.Holding(ctx, a.Text)
+		if err != nil {
+			return err
+		}
+		found, n = strings.Join(lines, "\n"), len(lines)
+	}
+	for _, cut := range browse.Cuts(text) {
+		r.say("%s", cut)
+	}
 	if n == 0 {
 		r.say("Nothing in the page matches.")
 		return nil

@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// searched is what says whether a line matches a text or a regular expression.
-func searched(text, regex string) (func(string) bool, error) {
+// searched is what finds a text, in any case, or a regular expression in a line.
+func searched(text, regex string) (*regexp.Regexp, error) {
 	switch {
 	case (text == "") == (regex == ""):
 		return nil, errors.New("one of text and regex is needed")
 	case text != "":
-		lower := strings.ToLower(text)
-		return func(line string) bool { return strings.Contains(strings.ToLower(line), lower) }, nil
+		words := strings.Fields(text)
+		for i := range words {
+			words[i] = regexp.QuoteMeta(words[i])
+		}
+		return regexp.Compile("(?i)" + strings.Join(words, `\s+`))
 	}
 	if strings.HasPrefix(regex, "/") {
 		if end := strings.LastIndexByte(regex, '/'); end > 0 {
@@ -34,7 +37,7 @@ func searched(text, regex string) (func(string) bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("regex is not a regular expression: %w", err)
 	}
-	return re.MatchString, nil
+	return re, nil
 }
 
 // around is how many lines before and after a match are shown.
@@ -42,11 +45,12 @@ const around = 2
 
 // matches are the lines of an outline that match, each with its neighbours and
 // below the lines that it belongs to.
-func matches(outline string, is func(string) bool) (found string, n int) {
+func matches(outline string, is *regexp.Regexp) (found string, n int) {
 	lines := strings.Split(outline, "\n")
 	show := make([]bool, len(lines))
 	for i, line := range lines {
-		if !is(line) {
+		at := is.FindStringIndex(line)
+		if at == nil {
 			continue
 		}
 		n++
@@ -59,17 +63,39 @@ func matches(outline string, is func(string) bool) (found string, n int) {
 				show[k], depth = true, d
 			}
 		}
+		lines[i] = excerpt(line, at[0], at[1])
 	}
 	var out []string
 	for i, line := range lines {
 		switch {
 		case show[i]:
-			out = append(out, line)
+			out = append(out, excerpt(line, 0, 0))
 		case i > 0 && show[i-1] && n > 0:
 			out = append(out, strings.Repeat(" ", indent(line))+"…")
 		}
 	}
 	return strings.Join(out, "\n"), n
+}
+
+// maxLine is how many bytes of a line are shown: of a longer one its beginning, which
+// says what it is, and what is around the match.
+const maxLine = 1200
+
+// excerpt is a line, shortened to what is around a part of it if it is long.
+func excerpt(line string, from, to int) string {
+	if len(line) <= maxLine {
+		return line
+	}
+	const head, before, after = 200, 300, 500
+	to = min(to, from+after)
+	if from < head+before {
+		return strings.ToValidUTF8(line[:min(len(line), max(head+before, to+after))], "") + " …"
+	}
+	end, more := min(len(line), to+after), " …"
+	if end == len(line) {
+		more = ""
+	}
+	return strings.ToValidUTF8(line[:head]+" … "+line[from-before:end], "") + more
 }
 
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }

@@ -126,6 +126,15 @@ func TestMatches(t *testing.T) {
 	if _, n := matches(outline, is); n != 1 {
 		t.Errorf("%d lines match the regular expression", n)
 	}
+	long := "- paragraph [ref=e1]: " + strings.Repeat("word ", 5000) + "The End" + strings.Repeat(" more", 5000)
+	if is, err = searched("the  end", ""); err != nil {
+		t.Fatal(err)
+	}
+	found, n = matches(long, is)
+	if n != 1 || len(found) > maxLine || !strings.HasPrefix(found, "- paragraph [ref=e1]: word") ||
+		!strings.Contains(found, "word The End more") {
+		t.Errorf("of a long line there is %d %q", n, found)
+	}
 	for _, bad := range [][2]string{{"", ""}, {"a", "b"}, {"", "("}} {
 		if _, err := searched(bad[0], bad[1]); err == nil {
 			t.Errorf("%q is accepted", bad)

@@ -272,7 +272,8 @@ function box({ target }) {
 
 // hasText says whether a text is visible in the page.
 function hasText({ want }) {
-  return !!document.documentElement && byText(document, want, false).some(isVisible)
+  const t = document.documentElement && textsIn(document.documentElement)
+  return !!t && holders(t, { text: text(want) }).some(({ i }) => isVisible(t.els[i]))
 }
 
 // settle returns after the page has had the time to handle an input and to paint.
@@ -317,7 +318,7 @@ async function run(name, args) {
 
 const api = {
   snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, routed, page,
-  takeFiles, drop, identify,
+  takeFiles, drop, identify, holding,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }

@@ -23,55 +23,136 @@ function* rootsIn(root) {
 // matcher says whether a text is the one that is looked for: a part of it in any
 // case, all of it if it is quoted, or what a /regular expression/ matches.
 function matcher(want, exact) {
-  const regex = /^\/(.*)\/([a-z]*)$/s.exec(want)
-  if (regex) {
-    const re = new RegExp(regex[1], regex[2])
-    return (s) => re.test(s)
-  }
-  const quoted = /^(["'])(.*)\1(i?)$/s.exec(want)
-  if (quoted) {
-    want = text(quoted[2])
-    exact ??= !quoted[3]
-  }
-  want = text(want)
-  if (exact) return (s) => s === want
-  const lower = want.toLowerCase()
+  const w = wanted(want, exact)
+  if (w.regex) return (s) => w.regex.test(s)
+  if (w.exact) return (s) => s === w.text
+  const lower = w.text.toLowerCase()
   return (s) => s.toLowerCase().includes(lower)
 }
 
-// ownText is the text by which an element is found.
-function ownText(el) {
-  if (el.localName === 'input' && ['button', 'submit', 'reset'].includes(el.type)) return text(el.value)
-  let all = ''
-  for (const node of flatChildren(el)) {
-    if (node.nodeType === Node.TEXT_NODE) all += node.data
-    else if (node.nodeType === Node.ELEMENT_NODE && !neverShown.has(node.localName)) all += ' ' + ownText(node)
-    if (all.length > 20000) break
-  }
-  return text(all)
+// wanted is what is looked for: a text, exact or not, or a regular expression.
+function wanted(want, exact) {
+  const regex = /^\/(.*)\/([dgimsuvy]*)$/s.exec(want)
+  if (regex) return { regex: new RegExp(regex[1], regex[2].replace(/[gy]/g, '')) }
+  const quoted = /^(["'])(.*)\1(i?)$/s.exec(want)
+  return { text: text(quoted ? quoted[2] : want), exact: exact ?? (quoted ? !quoted[3] : false) }
 }
 
-// byText are the innermost elements with a text.
-function byText(root, want, exact) {
-  const is = matcher(want, exact)
-  const all = []
-  const visit = (el) => {
-    if (neverShown.has(el.localName) || !is(ownText(el))) return exact ? visitAll(el) : false
-    if (!visitAll(el)) all.push(el)
-    return true
+// edge and wall stand for the beginning and the end of an element in the text of what is
+// around it: a reader sees a space at a wall, and at an edge perhaps.
+const edge = '\u0001', wall = '\u0002'
+
+const inLine = new Set(('a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt ruby s ' +
+  'samp slot small span strike strong sub sup time tt u var wbr').split(' '))
+
+const edgeOf = (el) => (inLine.has(el.localName) || el.localName.includes('-') ? edge : wall)
+
+// textsIn is the text of a root, and which part of it each element has: elements are in
+// the order of the document, each with its parent's index and the index after its last
+// descendant.
+function textsIn(root) {
+  const els = [], begin = [], end = [], parent = [], after = [], pieces = []
+  let size = 0
+  const add = (s) => {
+    pieces.push(s)
+    size += s.length
   }
-  const visitAll = (el) => {
-    let inside = false
-    for (const child of flatChildren(el)) {
-      if (child.nodeType === Node.ELEMENT_NODE && visit(child)) inside = true
-    }
-    return inside
+  const open = [] // the iterators of the elements that have begun
+  const start = (el) => {
+    add(edgeOf(el))
+    open.push({ i: els.length, children: childrenOf(el)[Symbol.iterator]() })
+    parent.push(open.length > 1 ? open[open.length - 2].i : -1)
+    els.push(el)
+    begin.push(size)
   }
-  exact ??= /^(["']).*\1$/s.test(want) || /^\/.*\/[a-z]*$/s.test(want)
-  const top = root.nodeType === Node.DOCUMENT_NODE ? root.documentElement : root
-  if (top) visit(top)
-  return all
+  start(root)
+  while (open.length) {
+    const top = open[open.length - 1]
+    const { value: node, done } = top.children.next()
+    if (done) {
+      end[top.i] = size
+      after[top.i] = els.length
+      add(edgeOf(els[top.i]))
+      open.pop()
+    } else if (typeof node === 'string') add(node)
+    else if (node.nodeType === Node.TEXT_NODE) add(node.data)
+    else if (node.nodeType === Node.ELEMENT_NODE && !neverShown.has(node.localName)) start(node)
+  }
+  return { all: pieces.join(''), els, begin, end, parent, after }
 }
+
+// childrenOf are the nodes and texts by which an element is found.
+function childrenOf(el) {
+  if (el.localName === 'input' && ['button', 'submit', 'reset'].includes(el.type)) return [el.value]
+  return flatChildren(el)
+}
+
+const gap = edge + '\u200b\u00ad' // what may be there between two letters of a word
+const toLiteral = (c) => c.replace(/[\\^$.*+?()[\]{}|/]/, '\\$&')
+
+// placesOf are where a text is in another one, in any case unless it is to be exact:
+// [begin, end] of each.
+function placesOf(all, want, exact) {
+  if (!want) return []
+  const parts = [...want].map((c) => (c === ' ' ? ' ' : toLiteral(c)))
+  const re = new RegExp(parts.join(`[${gap}]*`).replaceAll(`[${gap}]* [${gap}]*`, `[\\s${gap}${wall}]+`), exact ? 'gu' : 'giu')
+  const places = []
+  for (let m; (m = re.exec(all)); re.lastIndex = m.index + 1) places.push([m.index, re.lastIndex])
+  return places
+}
+
+// read is a part of a text as it is read, with a space at edges, or nothing.
+const read = (part, between) => text(part.replaceAll(edge, between).replaceAll(wall, ' '))
+
+const nothingIn = (t, from, to) => !read(t.all.slice(from, to), '')
+
+// innermost are the elements with a text, without those around them.
+function innermost(root, w) {
+  const t = textsIn(root)
+  const has = w.regex ? matched(t, w.regex) : holders(t, w).map(({ i }) => i)
+  // The next one is in an element if it comes before the end of that.
+  return has.filter((i, n) => !(has[n + 1] < t.after[i])).map((i) => t.els[i])
+}
+
+// holders are the elements that hold the places of a text, each with the first of them,
+// in their order.
+function holders(t, { text: want, exact }) {
+  const found = new Map()
+  let last = 0
+  for (const [from, to] of placesOf(t.all, want, exact)) {
+    while (t.begin[last + 1] <= from) last++ // the last one that has begun
+    let i = last
+    while (i >= 0 && t.end[i] < to) i = t.parent[i]
+    if (i < 0 || exact && !(nothingIn(t, t.begin[i], from) && nothingIn(t, to, t.end[i]))) continue
+    if (!found.has(i)) found.set(i, { i, from })
+  }
+  return [...found.values()].sort((a, b) => a.i - b.i)
+}
+
+// matched are the elements whose text a regular expression matches, and none in them.
+function matched(t, regex) {
+  const found = []
+  let later = t.els.length // the first of those found, which are looked at from the last one
+  for (let i = t.els.length - 1; i >= 0; i--) {
+    if (later < t.after[i]) continue
+    const part = t.all.slice(t.begin[i], t.end[i])
+    const child = i + 1 // it has the same text if it is all that is in the element
+    if (t.after[child] === t.after[i] && nothingIn(t, t.begin[i], t.begin[child]) && nothingIn(t, t.end[child], t.end[i])) {
+      continue
+    }
+    const spaced = read(part, ' ')
+    if (regex.test(spaced) || part.includes(edge) && regex.test(read(part, ''))) found.push(later = i)
+  }
+  return found.reverse()
+}
+
+// ownText is the text by which an element is found.
+const ownText = (el) => read(textsIn(el).all, ' ')
+
+const topOf = (root) => (root.nodeType === Node.DOCUMENT_NODE ? root.documentElement : root)
+
+// byText are the innermost elements with a text.
+const byText = (root, want) => (topOf(root) ? innermost(topOf(root), wanted(want)) : [])
 
 // compounds splits a selector: for each of its alternatives, the compounds with the
 // combinator before each, ' ' or '>'.
@@ -113,6 +194,21 @@ function acrossRoots(roots, css) {
   return [...found]
 }
 
+// withText says of an element below a root whether it has a text: somewhere in it, or,
+// for text and text-is, in none of the elements in it.
+function withText(root, kind, want) {
+  const w = wanted(want, kind === 'text-is'), top = topOf(root)
+  if (!top) return () => false
+  if (kind === 'has-text' && w.regex) return (el) => w.regex.test(ownText(el))
+  if (kind !== 'has-text') {
+    const found = new Set(innermost(top, w))
+    return (el) => found.has(el)
+  }
+  const t = textsIn(top), found = new Set()
+  for (let { i } of holders(t, w)) for (; i >= 0 && !found.has(t.els[i]); i = t.parent[i]) found.add(t.els[i])
+  return (el) => found.has(el)
+}
+
 const filtering = /:(has-text|text-is|text|visible)(?:\(((?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^()"'])*)\))?$/
 
 // byCSS takes :visible, :has-text(), :text() and :text-is() at a selector's end.
@@ -124,10 +220,7 @@ function byCSS(root, selector) {
       filters.push(isVisible)
       continue
     }
-    const want = (m[2] ?? '').trim().replace(/^(["'])(.*)\1$/s, '$2')
-    const is = matcher(want, m[1] === 'text-is')
-    filters.push((el) => is(ownText(el)))
-    if (m[1] !== 'has-text') filters.push((el) => ![...el.children].some((c) => is(ownText(c))))
+    filters.push(withText(root, m[1], (m[2] ?? '').trim().replace(/^(["'])(.*)\1$/s, '$2')))
   }
   const all = []
   const roots = [...rootsIn(root)]
@@ -164,7 +257,7 @@ function byLabel(root, want) {
   const is = matcher(want)
   return [...elementsIn(root)].filter((el) => {
     if (el.hasAttribute('aria-label') && is(text(el.getAttribute('aria-label')))) return true
-    return [...(el.labels ?? [])].some((l) => is(ownText(l))) ||
+    return labelsOf(el).some((l) => is(ownText(l))) ||
       (el.hasAttribute('aria-labelledby') && is(nameOf(el, roleOf(el))))
   })
 }

@@ -143,7 +143,29 @@ function nameIn(el, role, seen, follow) {
   return el.getAttribute('title') ?? ''
 }
 
-const labelText = (el, seen) => [...(el.labels ?? [])].map((l) => contentOf(l, seen)).join(' ')
+// forIDs are the labels of the IDs that they are for, by root, as long as no other script
+// runs: to find those of one element, the browser looks at the whole document.
+let forIDs = null
+
+function labelsFor(root, id) {
+  if (!forIDs) {
+    forIDs = new Map()
+    queueMicrotask(() => { forIDs = null })
+  }
+  if (!forIDs.has(root)) {
+    forIDs.set(root, Map.groupBy(root.querySelectorAll?.('label[for]') ?? [], (label) => label.htmlFor))
+  }
+  return forIDs.get(root).get(id) ?? []
+}
+
+// labelsOf are the labels of an element.
+function labelsOf(el) {
+  if (!('labels' in el)) return []
+  const around = el.closest('label')
+  return around || el.id && labelsFor(el.getRootNode(), el.id).length ? [...(el.labels ?? [])] : []
+}
+
+const labelText = (el, seen) => labelsOf(el).map((l) => contentOf(l, seen)).join(' ')
 
 // nativeName is the name that HTML gives an element, undefined if it gives none.
 function nativeName(el, seen) {

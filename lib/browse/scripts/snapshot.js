@@ -43,9 +43,10 @@ const withoutRef = new Set(['rowgroup', 'strong', 'emphasis', 'paragraph', 'code
 function nodesOf(el, state, inherits) {
   if (isHiddenFromAria(el) || el.inert || !isRendered(el)) return []
   if (performance.now() > state.end) {
-    state.isCut = true
+    state.cut ||= state.seen
     return []
   }
+  state.seen++
   const style = getComputedStyle(el)
   const visible = style.visibility === 'visible'
   const role = roleOf(el)
@@ -201,7 +202,7 @@ function print(nodes, depth, out, state) {
     if (node.placeholder) props.push('/placeholder: ' + quoteText(node.placeholder))
     if (node.frame) state.at.push({ line: out.length, depth: depth + 1, number: numbers.get(node.el) })
     if (!props.length && children.length === 1 && typeof children[0] === 'string') {
-      out.push(head + ': ' + quoteText(clipText(text(children[0]))))
+      out.push(head + ': ' + quoteText(clip(text(children[0]), state.most)))
       continue
     }
     if (!props.length && !children.length) {
@@ -215,7 +216,6 @@ function print(nodes, depth, out, state) {
   }
 }
 
-const clipText = (s) => clip(s, 10000)
 const quoteURL = (s) => (/[\s"]/.test(s) ? JSON.stringify(s) : s)
 
 function focused() {
@@ -227,10 +227,28 @@ function focused() {
 // snapshot is the outline of the document, or of one element, as lines, with the
 // lines after which those of frames belong. Refs are numbered from next.
 // After ms it leaves out the rest of the document.
-function snapshot({ target, next, prefix, depth, boxes, ms }) {
-  const state = { next, prefix, depth, boxes, at: [], active: focused(), end: performance.now() + ms, isCut: false }
+function snapshot({ target, next, prefix, depth, boxes, whole, ms }) {
+  const state = {
+    next, prefix, depth, boxes, most: whole ? Infinity : 10000, at: [], active: focused(), end: performance.now() + ms,
+    seen: 0, cut: 0,
+  }
   const root = target ? only(target) : document.body ?? document.documentElement
   const lines = []
   if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
-  return { lines, frames: state.at, next: state.next, isCut: state.isCut }
+  return { lines, frames: state.at, next: state.next, cut: state.cut }
+}
+
+const mostHolding = 20
+
+// holding are the elements that hold a text that is visible, as lines.
+function holding({ want, next, prefix }) {
+  const state = { next, prefix }, t = textsIn(document.documentElement)
+  const lines = holders(t, { text: text(want) }).filter(({ i }) => isVisible(t.els[i])).slice(0, mostHolding)
+    .map(({ i, from }) => `- ${describe(t.els[i])} [ref=${refOf(t.els[i], state)}]: ` +
+      quoteText(clip(read(t.all.slice(Math.max(t.begin[i], from - mostOfName), t.end[i]), ' '), 2 * mostOfName)))
+  const frames = t.els.filter(isFrame).map((el) => {
+    refOf(el, state)
+    return { line: lines.length - 1, depth: 0, number: numbers.get(el) }
+  })
+  return { lines, frames, next: state.next }
 }

@@ -1,0 +1,106 @@
+package tools
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// host is an agent's host with a server of its own.
+type host struct {
+	t       *testing.T
+	in      io.WriteCloser
+	answers chan answer
+	last    int
+}
+
+type answer struct {
+	ID     int
+	Result struct {
+		Content []content
+		IsError bool
+	}
+	Error struct{ Message string }
+}
+
+// serve starts a server for the browser at an endpoint.
+func serve(t *testing.T, endpoint string) *host {
+	t.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	h := &host{t: t, in: toServer, answers: make(chan answer, 1000)}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(t.Context(), in, out, Options{Endpoint: endpoint, Dir: t.TempDir()})
+		out.Close()
+	}()
+	go func() {
+		defer close(h.answers)
+		lines := bufio.NewReader(fromServer)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var a answer
+			if json.Unmarshal(line, &a) == nil && a.ID > 0 {
+				h.answers <- a
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		toServer.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// begin calls a tool and does not wait.
+func (h *host) begin(tool, args string) {
+	h.last++
+	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", h.last,
+		tool, args)
+}
+
+// call calls a tool and returns what it says, and how long it took.
+func (h *host) call(tool, args string) (text string, isError bool, took time.Duration) {
+	h.t.Helper()
+	began := time.Now()
+	h.begin(tool, args)
+	for a := range h.answers {
+		if a.ID != h.last {
+			continue
+		}
+		if a.Error.Message != "" {
+			h.t.Fatalf("%s: %s", tool, a.Error.Message)
+		}
+		var all []string
+		for _, c := range a.Result.Content {
+			all = append(all, c.Text)
+		}
+		return strings.Join(all, "\n"), a.Result.IsError, time.Since(began)
+	}
+	h.t.Fatalf("%s: the server has ended", tool)
+	return "", false, 0
+}
+
+// wants calls a tool, whose result is to have a text and to be an error or not.
+func (h *host) wants(isError bool, want, tool, args string) string {
+	h.t.Helper()
+	text, is, took := h.call(tool, args)
+	if is != isError || !strings.Contains(text, want) {
+		h.t.Errorf("%s %s: an error: %v, after %v:\n%.1500s\nwant %v and %q", tool, args, is, took, text, isError, want)
+	}
+	return text
+}
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
