@@ -36,7 +36,7 @@ func TestBuiltinAlone(t *testing.T) {
 	site := buttonSite(t)
 	empty := w.Dir + "/empty"
 	os.Mkdir(empty, 0o755)
-	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell")
+	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell", "--image-responses", "omit")
 	c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
 	m := w.Attach(c)
 	m.Greet("{}")
@@ -62,6 +62,7 @@ func TestBuiltinAlone(t *testing.T) {
 	for _, bad := range []struct{ tool, args, want string }{
 		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
 		{"browser_click", `{}`, "the argument target is missing"},
+		{"browser_take_screenshot", `{}`, "images are not sent here"},
 		{"browser_click", `{"target":"e9999"}`, "take a new browser_snapshot"},
 		{"browser_click", `{"target":"f9e1"}`, "take a new browser_snapshot"},
 		{"browser_click", `{"target":"h1, button"}`, "matches 2 elements"},

@@ -126,6 +126,7 @@ func TestMCPBadArguments(t *testing.T) {
 		env        []string
 		args, want string
 	}{
+		{nil, "--image-responses no", "--image-responses is allow or omit"},
 		{configured, "--browser chromium", "--browser has no effect: pools are configured"},
 		{configured, "--no-headless", "--no-headless has no effect: pools are configured"},
 		{nil, "--pool --profile " + w.Dir + "/p", "--profile has no effect: the browsers of the service"},

@@ -27,6 +27,8 @@ func main() {
 						"arguments (repeatable; default: builtin)"},
 				&ucli.StringFlag{Name: "tools", Category: children,
 					Usage: "of builtin's tools, list core, all, or those of `NAME,…` (default: all)"},
+				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
+					Usage: "omit has builtin send no images, for models that take none: `allow|omit`"},
 				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},

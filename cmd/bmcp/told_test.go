@@ -3,10 +3,14 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	_ "image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,6 +44,8 @@ func toldSite(t *testing.T) string {
 				</iframe><iframe srcdoc="<body title='Old editor'><script>document.designMode = 'on'</script>"></iframe>
 				<div aria-label="Drop zone" style="width:99px;height:99px" ondragover="event.preventDefault()"
 					ondrop="event.preventDefault(); document.title = event.dataTransfer.getData('text/plain')"></div>`)
+		case r.URL.Path == "/tall":
+			io.WriteString(w, "<!doctype html><body style='margin:0;height:4000px'>")
 		case r.URL.Path == "/opens":
 			io.WriteString(w, `<!doctype html><a target=_blank href=/status/200>Tab</a> <a href=/file>File</a>
 				<button onclick="showOpenFilePicker().catch((e) => { document.title = e.name })">Picker</button>`)
@@ -55,7 +61,8 @@ func toldSite(t *testing.T) string {
 func TestBuiltinTells(t *testing.T) {
 	t.Parallel()
 	site := toldSite(t)
-	a := agent{t, cmdtest.New(t).Builtin()}
+	w := cmdtest.New(t)
+	a := agent{t, w.Builtin()}
 	t.Run("the HTTP status of a page, as long as it is open", func(t *testing.T) {
 		a := agent{t, a.m}
 		a.wants(false, "- HTTP status: 404 Not Found\n", "browser_navigate", `{"url":"%s/status/404"}`, site)
@@ -103,6 +110,33 @@ func TestBuiltinTells(t *testing.T) {
 		a.wants(true, "browser_snapshot shows those in it", "browser_type", `{"target":"iframe >> nth=0","text":"x"}`)
 		a.wants(false, "Page Title: dropped", "browser_drop", `{"target":%q,"data":{"text/plain":"dropped"}}`,
 			refOf(`generic "Drop zone"`))
+	})
+	t.Run("a picture that a model can take, and one that only a file has", func(t *testing.T) {
+		a := agent{t, a.m}
+		a.open(site + "/tall")
+		pixels := func(png []byte) (w, h int) {
+			c, _, err := image.DecodeConfig(bytes.NewReader(png))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c.Width, c.Height
+		}
+		for _, more := range []string{"", `,"scale":"device"`} {
+			x := a.wants(false, "scaled down from", "browser_take_screenshot", `{"fullPage":true%s}`, more)
+			if w, h := pixels(x.Content[1].Data); max(w, h) > 1568 || w*h > 1_150_000 || h < 1500 {
+				t.Errorf("it has %d × %d pixels", w, h)
+			}
+		}
+		if w, h := pixels(a.call("browser_take_screenshot", `{}`).Content[1].Data); w != 1280 || h != 720 {
+			t.Errorf("that of the viewport has %d × %d pixels", w, h)
+		}
+		if x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"tall.png"}`); len(x.Content) != 1 {
+			t.Errorf("one that is saved is sent too: %s", x.Text())
+		}
+		saved, _ := os.ReadFile(w.Dir + "/files/tall.png")
+		if w, h := pixels(saved); w < 1200 || h != 4000 {
+			t.Errorf("the saved one has %d × %d pixels", w, h)
+		}
 	})
 	t.Run("what a click has caused", func(t *testing.T) {
 		a := agent{t, a.m}

@@ -8,12 +8,19 @@ import (
 	"time"
 )
 
-// maxSide is the longest side of a screenshot in pixels: models take no longer ones.
+// maxSide is the longest side of a screenshot in pixels.
 const maxSide = 8000
 
 // maxPixels bounds a screenshot. What is larger is scaled down: Chrome needs seconds
-// and hundreds of megabytes for it, and no model sees more.
+// and hundreds of megabytes for it.
 const maxPixels = 16 << 20
+
+// Bounds of one that a model is to see, as those have them that most models are sent:
+// what is larger costs as much and is scaled down all the same, or refused.
+const (
+	maxModelSide   = 1568
+	maxModelPixels = 1_150_000
+)
 
 // pictureTimeout is how long a screenshot or a PDF may take.
 const pictureTimeout = 30 * time.Second
@@ -24,6 +31,7 @@ type ScreenshotOptions struct {
 	Target   Target // "": the viewport
 	FullPage bool
 	Device   bool // in device pixels rather than in those of CSS
+	Model    bool // a model is to see it
 }
 
 // Screenshot is an image. Note says what of it is not as it was asked for.
@@ -70,7 +78,11 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 		clip.Scale = 1 / ratio
 	}
 	w, h := clip.Width*clip.Scale*ratio, clip.Height*clip.Scale*ratio
-	if less := min(maxSide/max(w, h), math.Sqrt(maxPixels/(w*h))); less < 1 {
+	side, pixels := float64(maxSide), float64(maxPixels)
+	if o.Model {
+		side, pixels = maxModelSide, maxModelPixels
+	}
+	if less := min(side/max(w, h), math.Sqrt(pixels/(w*h))); less < 1 {
 		clip.Scale *= less
 		s.Note = fmt.Sprintf("it is scaled down from %.0f×%.0f pixels", w, h)
 	}

@@ -263,10 +263,16 @@ func (r *RPC) Text(t *testing.T) string {
 
 // ToolResult is what a tool says.
 type ToolResult struct {
-	Content []struct{ Text string }
+	Content []Content
 	IsError bool
 	Meta    map[string]any `json:"_meta"`
 	Struct  map[string]any `json:"structuredContent"`
+}
+
+// Content is a part of a result.
+type Content struct {
+	Text string
+	Data []byte // of an image
 }
 
 // Text is all text of the result.

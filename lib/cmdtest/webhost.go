@@ -74,12 +74,12 @@ func (h *WebHost) Tool(name, args string) (x ToolResult) {
 		}
 		if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &r) == nil && r.ID == id {
 			if r.Error != nil {
-				return ToolResult{IsError: true, Content: []struct{ Text string }{{r.Error.Message}}}
+				return ToolResult{IsError: true, Content: []Content{{Text: r.Error.Message}}}
 			}
 			return *r.Result
 		}
 	}
-	return ToolResult{IsError: true, Content: []struct{ Text string }{{body}}}
+	return ToolResult{IsError: true, Content: []Content{{Text: body}}}
 }
 
 // Leaves ends the session.

@@ -39,8 +39,10 @@ type Options struct {
 	Eager bool
 	// NoBulk omits browser_execute_bulk.
 	NoBulk bool
-	Limits Limits
-	Large  Large
+	// NoImages has builtin send no images.
+	NoImages bool
+	Limits   Limits
+	Large    Large
 	// Detect lists the installed browsers.
 	Detect func(context.Context) ([]json.RawMessage, error)
 	// States are the named logins of the user, for browsers that are not those of

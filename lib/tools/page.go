@@ -206,6 +206,9 @@ func screenshot(ctx context.Context, r *reply, a struct {
 	FullPage       bool
 	Scale          string
 }) error {
+	if a.Filename == "" && r.server.NoImages {
+		return errors.New("images are not sent here: with a filename, one is saved")
+	}
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
@@ -217,7 +220,7 @@ func screenshot(ctx context.Context, r *reply, a struct {
 		a.Type = typeOf(a.Filename)
 	}
 	s, err := t.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
-		Device: a.Scale == "device"})
+		Device: a.Scale == "device", Model: a.Filename == ""})
 	if err != nil {
 		return err
 	}
@@ -227,13 +230,12 @@ func screenshot(ctx context.Context, r *reply, a struct {
 	}
 	if a.Filename != "" {
 		path, err := r.save(ctx, a.Filename, s.Data)
-		if err != nil {
-			return err
+		if err == nil {
+			r.say("Screenshot of %s saved as %s%s", s.What, path, note)
 		}
-		r.say("Screenshot of %s saved as %s%s", s.What, path, note)
-	} else {
-		r.say("Screenshot of %s%s", s.What, note)
+		return err
 	}
+	r.say("Screenshot of %s%s", s.What, note)
 	r.image(s.Data, "image/"+a.Type)
 	return nil
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Release  string
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: all
+	NoImages bool     // none is sent
 
 	// ListStates lists the named logins, and says why one cannot be read.
 	ListStates func(ctx context.Context) (all []states.Info, bad []string, err error)

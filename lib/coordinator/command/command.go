@@ -103,7 +103,7 @@ func Run(c *cli.Context) error {
 		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release,
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Instances: launches(c, coordinator.HubsOf(browsers)),
-		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), Stderr: c.Messages, Log: c.Log,
+		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit", Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }
 	if web != nil {
@@ -160,6 +160,9 @@ func conflicts(c *cli.Context) error {
 		if c.IsSet(both[0]) && c.IsSet(both[1]) {
 			return c.UsageError("--%s and --%s exclude each other", both[0], both[1])
 		}
+	}
+	if how := c.String("image-responses"); how != "allow" && how != "omit" {
+		return c.UsageError("--image-responses is allow or omit, not %q", how)
 	}
 	if c.IsSet("http") && c.String("http") == "" {
 		return c.UsageError("--http needs an address: HOST:PORT or PORT")
