@@ -36,7 +36,8 @@ func TestBuiltinAlone(t *testing.T) {
 	site := buttonSite(t)
 	empty := w.Dir + "/empty"
 	os.Mkdir(empty, 0o755)
-	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell", "--image-responses", "omit")
+	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell", "--image-responses", "omit",
+		"--allow-unrestricted-file-access")
 	c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
 	m := w.Attach(c)
 	m.Greet("{}")
@@ -52,6 +53,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_find", `{"text":"Go"}`, "Lines that match: 1"},
 		{"browser_hover", `{"target":"h1"}`, "unseen"},
 		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
+		{"browser_navigate", `{"url":"file:///etc/hostname"}`, "- Page URL: file:///etc/hostname"},
 		{"browser_navigate", `{"url":"about:blank"}`, "The page is empty."},
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
 	} {

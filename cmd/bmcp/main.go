@@ -29,6 +29,8 @@ func main() {
 					Usage: "of builtin's tools, list core, all, or those of `NAME,…` (default: all)"},
 				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
 					Usage: "omit has builtin send no images, for models that take none: `allow|omit`"},
+				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
+					Usage: "have the pages of builtin show any file, not only those in the roots of the host"},
 				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},

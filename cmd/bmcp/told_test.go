@@ -138,6 +138,35 @@ func TestBuiltinTells(t *testing.T) {
 			t.Errorf("the saved one has %d × %d pixels", w, h)
 		}
 	})
+	t.Run("only files that an agent may read are shown, and why", func(t *testing.T) {
+		a := agent{t, a.m}
+		cmdtest.WriteFile(t, w.Dir+"/secret.txt", "a secret")
+		cmdtest.WriteFile(t, w.Dir+"/files/mine.txt", "my notes")
+		cmdtest.WriteFile(t, w.Dir+"/files/in.html", `<title>Mine</title><iframe src="../secret.txt"></iframe>
+			<iframe src="mine.txt"></iframe><a href="../secret.txt">out</a>
+			<a target=_blank href="../secret.txt">out in a tab</a>`)
+		for _, address := range []string{"file://", "view-source:file://", "file://localhost"} {
+			a.wants(true, "may not be used: files are to be in", "browser_navigate", `{"url":"%s%s/secret.txt"}`, address, w.Dir)
+		}
+		a.wants(true, "may not be used", "browser_tabs", `{"action":"new","url":"file://%s/files/../secret.txt"}`, w.Dir)
+		a.wants(false, "", "browser_close", `{}`)
+		never := func(x cmdtest.ToolResult) {
+			t.Helper()
+			if strings.Contains(x.Text(), "a secret") {
+				t.Errorf("it is shown: %s", x.Text())
+			}
+		}
+		never(a.wants(false, "my notes", "browser_navigate", `{"url":"file://%s/files/in.html"}`, w.Dir))
+		never(a.call("browser_click", `{"target":"text='out'"}`))
+		never(a.call("browser_snapshot", `{}`))
+		a.wants(false, "my notes", "browser_navigate", `{"url":"file://%s/files/in.html"}`, w.Dir)
+		never(a.call("browser_click", `{"target":"text=out in a tab"}`))
+		never(a.call("browser_tabs", `{"action":"select","index":1}`))
+		never(a.call("browser_snapshot", `{}`))
+		a.wants(false, "", "browser_close", `{}`)
+		a.wants(true, "only web pages are allowed, for these control the whole browser", "browser_navigate",
+			`{"url":"chrome://version"}`)
+	})
 	t.Run("what a click has caused", func(t *testing.T) {
 		a := agent{t, a.m}
 		a.open(site + "/opens")

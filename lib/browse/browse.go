@@ -46,6 +46,10 @@ type Browser struct {
 	hidden   map[string]bool // contexts and tabs that an agent does not see
 	opening  int             // hidden tabs whose names are not known yet
 	deferred []attached      // tabs that may be one of them
+
+	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
+	guarding bool                                            // files are asked for
+	judging  sync.WaitGroup
 }
 
 // target is a CDP session: of a page, or of frames of another site in one.
@@ -85,7 +89,10 @@ func autoAttach(kind string) map[string]any {
 }
 
 // Close ends the connection. Tabs stay open.
-func (b *Browser) Close() { b.conn.Close() }
+func (b *Browser) Close() {
+	b.conn.Close()
+	b.judging.Wait()
+}
 
 // Gone is closed when the connection has ended.
 func (b *Browser) Gone() <-chan struct{} { return b.conn.Done() }
@@ -135,6 +142,10 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		{"Target.setAutoAttach", autoAttach("iframe")},
 	} {
 		b.conn.Begin(session, c.method, c.params, nil)
+	}
+	if b.guarding || b.refuses != nil && isFile(info.URL) {
+		b.guarding = true
+		b.pauseFilesLocked(session)
 	}
 	begun := func(json.RawMessage, error) {
 		if page {

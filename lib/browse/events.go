@@ -168,6 +168,8 @@ func (t *target) event(e cdp.Event) {
 	case "Fetch.requestPaused", "Fetch.authRequired":
 		if tab.paused != nil {
 			tab.paused(e)
+		} else if e.Method == "Fetch.requestPaused" {
+			tab.b.judging.Go(func() { tab.b.judge(t.session, e) })
 		}
 	case "Overlay.inspectNodeRequested":
 		if p := tab.picking; p != nil && p.by == nil {

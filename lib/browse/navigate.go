@@ -49,6 +49,11 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
 		fmt.Errorf("%s was not loaded within %v", Redacted(address), navigateTimeout))
 	defer cancel()
+	if isFile(address) {
+		if err := t.b.openFile(ctx, address); err != nil {
+			return address, err
+		}
+	}
 	since := t.mark()
 	t.b.mu.Lock()
 	crashed := t.crashed

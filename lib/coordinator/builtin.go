@@ -48,7 +48,8 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
-			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages, ListStates: c.listStates, SaveState: c.stateSaver(b),
+			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
+			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			Clients: func(ctx context.Context) int { return c.clients(ctx, b) }})
 		in.Close()
 		out.Close()

@@ -41,6 +41,8 @@ type Options struct {
 	NoBulk bool
 	// NoImages has builtin send no images.
 	NoImages bool
+	// AllFiles has the pages of builtin show any file.
+	AllFiles bool
 	Limits   Limits
 	Large    Large
 	// Detect lists the installed browsers.

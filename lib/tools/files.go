@@ -105,6 +105,18 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 	return paths, nil
 }
 
+// refusesFile says why a page may not show a file, nil if it may.
+func (s *Server) refusesFile(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host != "" && u.Host != "localhost" {
+		return fmt.Errorf("%s is not a file of this machine", address)
+	}
+	if _, err = (&reply{server: s}).readable(ctx, []string{filepath.FromSlash(u.Path)}); err != nil {
+		return fmt.Errorf("%w (--allow-unrestricted-file-access of bmcp has pages show any file)", err)
+	}
+	return nil
+}
+
 var errNoRoots = errors.New("there is no directory whose files may be used: the host has named no root, and has " +
 	"not started bmcp in the directory of a project")
 

@@ -28,6 +28,7 @@ type Options struct {
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: all
 	NoImages bool     // none is sent
+	AllFiles bool     // pages show any file, not only those that an agent may read
 
 	// ListStates lists the named logins, and says why one cannot be read.
 	ListStates func(ctx context.Context) (all []states.Info, bad []string, err error)
@@ -269,6 +270,9 @@ func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
 	b, err := browse.Open(ctx, s.Endpoint)
 	if err != nil {
 		return nil, err
+	}
+	if !s.AllFiles {
+		b.GuardFiles(s.refusesFile)
 	}
 	s.mu.Lock()
 	s.browser = b

@@ -103,7 +103,8 @@ func Run(c *cli.Context) error {
 		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release,
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Instances: launches(c, coordinator.HubsOf(browsers)),
-		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit", Stderr: c.Messages, Log: c.Log,
+		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
+		AllFiles: c.Bool("allow-unrestricted-file-access"), Stderr: c.Messages, Log: c.Log,
 	})
 	end := func() error { return nil }
 	if web != nil {

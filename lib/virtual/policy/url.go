@@ -59,8 +59,19 @@ func webURL(u string) error {
 		}
 		return fmt.Errorf("cannot open about:%.20s: only about:blank is allowed in a shared browser", page)
 	default:
-		return fmt.Errorf("cannot open %.20s: addresses: only web pages are allowed in a shared browser", s)
+		why, ok := closed[s]
+		if !ok {
+			why = "others may start programs of its machine"
+		}
+		return fmt.Errorf("cannot open %.20s: addresses: only web pages are allowed, for %s", s, why)
 	}
+}
+
+// closed are why addresses of some schemes are not opened.
+var closed = map[string]string{
+	"file":     "these read the files of the browser's machine",
+	"chrome":   "these control the whole browser",
+	"devtools": "these control the whole browser",
 }
 
 // normalize applies the URL standard's first steps to an address: control
