@@ -65,7 +65,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
 		{"browser_click", `{}`, "the argument target is missing"},
 		{"browser_take_screenshot", `{}`, "images are not sent here"},
-		{"browser_click", `{"target":"e9999"}`, "take a new browser_snapshot"},
+		{"browser_click", `{"target":"e9999"}`, "there is no ref e9999: take a new browser_snapshot"},
 		{"browser_click", `{"target":"f9e1"}`, "take a new browser_snapshot"},
 		{"browser_click", `{"target":"h1, button"}`, "matches 2 elements"},
 		{"browser_click", `{"target":"Go","button":"up"}`, "button must be one of left, right, middle"},

@@ -264,12 +264,15 @@ type place struct {
 func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 	if m := refRule.FindStringSubmatch(string(target)); m != nil {
 		n, _ := strconv.Atoi(m[2])
-		if m[1] == "" {
-			return place{t.mainFrame(), n}, nil
-		}
 		i, _ := strconv.Atoi(m[1])
 		t.b.mu.Lock()
 		defer t.b.mu.Unlock()
+		if n >= t.b.nextRef {
+			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
+		}
+		if m[1] == "" {
+			return place{t.mainFrame(), n}, nil
+		}
 		if i > len(t.b.frames) || t.b.frames[i-1].tab != t {
 			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
 		}

@@ -10,8 +10,10 @@ import (
 // searched is what finds a text, in any case, or a regular expression in a line.
 func searched(text, regex string) (*regexp.Regexp, error) {
 	switch {
-	case (text == "") == (regex == ""):
+	case text == "" && regex == "":
 		return nil, errors.New("one of text and regex is needed")
+	case text != "" && regex != "":
+		return nil, errors.New("only one of text and regex can be given")
 	case text != "":
 		words := strings.Fields(text)
 		for i := range words {
@@ -43,8 +45,8 @@ func searched(text, regex string) (*regexp.Regexp, error) {
 // around is how many lines before and after a match are shown.
 const around = 2
 
-// matches are the lines of an outline that match, each with its neighbours and
-// below the lines that it belongs to.
+// matches are the lines of an outline that match, with their neighbours, and all of them
+// below the lines that they belong to.
 func matches(outline string, is *regexp.Regexp) (found string, n int) {
 	lines := strings.Split(outline, "\n")
 	show := make([]bool, len(lines))
@@ -57,13 +59,19 @@ func matches(outline string, is *regexp.Regexp) (found string, n int) {
 		for k := max(0, i-around); k <= min(len(lines)-1, i+around); k++ {
 			show[k] = true
 		}
-		depth := indent(line)
-		for k := i - 1; k >= 0 && depth > 0; k-- {
-			if d := indent(lines[k]); d < depth {
-				show[k], depth = true, d
+		lines[i] = excerpt(line, at[0], at[1])
+	}
+	var above []int // the lines that a line belongs to
+	for i, line := range lines {
+		for len(above) > 0 && indent(lines[above[len(above)-1]]) >= indent(line) {
+			above = above[:len(above)-1]
+		}
+		if show[i] {
+			for _, k := range above {
+				show[k] = true
 			}
 		}
-		lines[i] = excerpt(line, at[0], at[1])
+		above = append(above, i)
 	}
 	var out []string
 	for i, line := range lines {

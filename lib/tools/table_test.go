@@ -120,6 +120,13 @@ func TestMatches(t *testing.T) {
 	if n != 1 || !strings.HasPrefix(found, "- list:\n  - listitem: one\n") || strings.Contains(found, "\n  - b") {
 		t.Errorf("%d: %s", n, found)
 	}
+	group := "- navigation:\n  - link \"Jobs\":\n    - /url: /jobs\n- main:\n  - text: here\n  - text: there"
+	if is, err = searched("here", ""); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := matches(group, is); found != group { // the URL stands below its link
+		t.Errorf("%s", found)
+	}
 	if is, err = searched("", "/TWO$/i"); err != nil {
 		t.Fatal(err)
 	}
