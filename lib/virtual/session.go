@@ -336,6 +336,29 @@ func (s *Session) Has(ctx context.Context, target string) bool {
 	}
 }
 
+// titlePatience is how long Chrome may take to list its targets.
+const titlePatience = time.Second
+
+// ReadTitles reads the titles of the targets: Chrome sends no event when a page changes
+// its own. If Chrome does not answer, those that it has told of stay.
+func (s *Session) ReadTitles(ctx context.Context) {
+	b := s.browser
+	ctx, cancel := context.WithTimeout(ctx, titlePatience)
+	defer cancel()
+	got, err := b.watcher.Call(ctx, "", "Target.getTargets", nil)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for info := range jsonrpc.Elements(jsonrpc.Get(got, "targetInfos")) {
+		t := b.targets[jsonrpc.GetString(info, "targetId")]
+		if title := jsonrpc.Get(info, "title"); t != nil && t.session == s && title != nil {
+			t.info = jsonrpc.Set(t.info, "title", title)
+		}
+	}
+}
+
 // Targets returns Chrome's TargetInfo of each target that /json/list shows:
 // pages, frames of other sites, workers.
 func (s *Session) Targets() (infos []json.RawMessage) {

@@ -115,6 +115,7 @@ func Serve(w http.ResponseWriter, r *http.Request, s *virtual.Session, base stri
 		writeJSON(w, versionOf(s.Browser().Version(), at+"browser/"+id))
 	case list:
 		infos := []targetInfo{}
+		s.ReadTitles(r.Context())
 		for _, info := range s.Targets() {
 			infos = append(infos, newTargetInfo(info, at))
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,12 @@ func TestSessionsAddresses(t *testing.T) {
 	if _, answer := dial(t, page["webSocketDebuggerUrl"],
 		`{"id":1,"method":"Runtime.evaluate","params":{"expression":"6*7"}}`); !strings.Contains(answer, `"value":42`) {
 		t.Errorf("the page's own WebSocket: %s", answer)
+	}
+	dial(t, page["webSocketDebuggerUrl"],
+		`{"id":1,"method":"Runtime.evaluate","params":{"expression":"document.title = 'changed'"}}`)
+	get(t, "GET", at+"/session/a/json/list", &mine) // Chrome tells nobody of that
+	if !slices.ContainsFunc(mine, func(p map[string]string) bool { return p["title"] == "changed" }) {
+		t.Errorf("a page has changed its title: %v", mine)
 	}
 	for _, c := range []struct {
 		method, path string
