@@ -58,6 +58,8 @@ type lease struct {
 	lapse func() <-chan struct{}
 	// renew reports whether the lease still holds, what is closed when its browser
 	// dies now, and the ID of that browser.
+	// rest notes that it is not used until it is renewed; nil: nobody cares.
+	rest  func()
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 

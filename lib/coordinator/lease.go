@@ -73,6 +73,11 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		rec.Get("instance", &i)
 		return died(i.PID), id(i.ID), true
 	}
+	p.rest = func() {
+		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+		defer cancel()
+		c.Call(ctx, "rest", map[string]string{"lease": l.ID}, nil) // an older bpool never takes it back
+	}
 	p.release = func() {
 		unfollow()
 		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -107,6 +112,28 @@ type news struct {
 	line string        // the last one that is not read
 	more chan struct{} // closed at the next one
 	over chan struct{} // closed when the lease was ended
+
+	yielded bool // to another request, as it was not used
+}
+
+// ending says why a lease was ended that still had its holder, if that is known.
+func (n *news) ending(virtual bool) string {
+	if n == nil {
+		return ""
+	}
+	select {
+	case <-n.over:
+	case <-time.After(newsDelay):
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case !n.yielded:
+		return ""
+	case virtual:
+		return ", as it was not used and another one waited; its tabs and logins are back"
+	}
+	return ", as it was not used and another one waited"
 }
 
 // next returns a channel that is closed when there is more news.
@@ -164,9 +191,10 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 		defer c.Close()
 		for after, ended := 0, false; !ended; {
 			var got struct {
-				Ended string   `json:"ended"`
-				Lines []string `json:"lines"`
-				Last  int      `json:"last"`
+				Ended   string   `json:"ended"`
+				Yielded bool     `json:"yielded"`
+				Lines   []string `json:"lines"`
+				Last    int      `json:"last"`
 			}
 			if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
 				if ctx.Err() == nil { // the service is gone
@@ -176,6 +204,9 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 			}
 			after, ended = got.Last, got.Ended != ""
 			n.tell(got.Lines)
+			n.mu.Lock()
+			n.yielded = got.Yielded
+			n.mu.Unlock()
 		}
 		close(n.over)
 	})

@@ -59,7 +59,8 @@ type stickyLease struct {
 	waiting  int // calls that wait for the request
 	calls    int // that use it now
 	ttl      time.Duration
-	rested   time.Time // when the last call was over
+	rested   time.Time     // when the last call was over
+	resting  chan struct{} // closed when bpool knows that; nil: it need not
 	idle     *time.Timer
 }
 
@@ -128,13 +129,17 @@ func (h *keeper) findLocked(pool, id string) *stickyLease {
 // askLocked requests the lease, or checks that it still holds.
 func (h *keeper) askLocked(k *stickyLease) {
 	ctx, cancel := context.WithCancel(h.s.ctx)
-	asking, at := make(chan struct{}), k.at
-	k.asking, k.cancel = asking, cancel
+	asking, at, resting := make(chan struct{}), k.at, k.resting
+	k.asking, k.cancel, k.resting = asking, cancel, nil
 	h.s.do(func() {
 		defer cancel()
 		var err error
-		again := at != nil
+		had := at != nil
+		again := had
 		if again {
+			if resting != nil {
+				<-resting // before it is in use again
+			}
 			fresh := *at
 			if fresh.died, fresh.ID, again = at.renew(ctx); again {
 				if at.ID != "" && fresh.ID != at.ID {
@@ -148,6 +153,10 @@ func (h *keeper) askLocked(k *stickyLease) {
 				at.nap = h.newNap(k, at)
 			}
 		}
+		why := ""
+		if had && !again {
+			why = at.news.ending(at.Virtual)
+		}
 		h.mu.Lock()
 		drop := at
 		switch {
@@ -156,7 +165,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 			h.removeLocked(k)
 			if h.ended == "" { // else the first one is told
 				h.ended = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance,
-					k.at.Pool)
+					k.at.Pool) + why
 			}
 		case err != nil:
 			h.removeLocked(k)
@@ -213,6 +222,12 @@ func (h *keeper) restLocked(k *stickyLease) {
 	}
 	k.ours = false
 	k.rested = time.Now()
+	at, told := k.at, make(chan struct{})
+	k.resting = told
+	h.s.do(func() {
+		defer close(told)
+		at.rest()
+	})
 	k.at.nap.start()
 	if k.idle != nil {
 		k.idle.Reset(k.ttl)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 
 	"btools/lib/downloads"
 	"btools/lib/record"
@@ -11,7 +12,7 @@ import (
 type Event struct {
 	Number int64       `json:"number"` // counts the service's events from 1
 	Time   record.Time `json:"time"`
-	// Event is leased, released, expired, left, restarted, drained, hibernated, restored,
+	// Event is leased, released, expired, yielded, left, restarted, drained, hibernated, restored,
 	// the instance's new state, download_started, downloaded, or download_failed.
 	Event    string `json:"event"`
 	Pool     string `json:"pool"`
@@ -39,7 +40,7 @@ func (v *Service) addEvent(e Event) {
 // endOf returns the event that ended a lease; "": it is not known.
 func (v *Service) endOf(lease string) string {
 	e, _ := v.events.Latest(func(e Event) bool {
-		return e.Lease == lease && (e.Event == "released" || e.Event == "expired" || e.Event == left)
+		return e.Lease == lease && slices.Contains([]string{"released", "expired", yielded, left}, e.Event)
 	})
 	return e.Event
 }

@@ -33,9 +33,11 @@ type lease struct {
 	cancel             context.CancelFunc // ends ctx
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
-	own   ownFiles
-	login *login // nil: its sessions start without a state
-	rest  hibernation
+	own    ownFiles
+	login  *login // nil: its sessions start without a state
+	rest   hibernation
+	rested time.Time // since when its holder has not used it; zero: it uses it
+	ending bool      // it is being yielded
 	notices
 }
 
@@ -155,6 +157,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 		if s.state == Failed {
 			s.wake() // a request waits for it now
 		}
+		v.yieldLaterLocked(p, s)
 	}
 	return nil, w, nil
 }
@@ -338,6 +341,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
+		l.rest.hibernated = v.takeKeptLocked(s.poolName, l.keepFor)
 		s.group.startLeaseLocked(l)
 	}
 	v.scheduleSleepCheckLocked(l)
@@ -565,14 +569,15 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 }
 
 // Renew extends a lease by its time to live, or by ttl if that is positive,
-// from now.
+// from now. Its holder uses it again, if it had let it rest.
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	v.mu.Lock()
 	l := v.leases[id]
-	if l == nil || !l.timer.Stop() {
+	if l == nil || l.ending || !l.timer.Stop() {
 		v.mu.Unlock()
 		return nil, errNoLease(id)
 	}
+	l.rested = time.Time{}
 	if ttl > 0 {
 		l.ttl = ttl
 	}

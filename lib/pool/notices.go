@@ -12,6 +12,8 @@ type Notices struct {
 	// Ended says how the lease ended, for example "the lease was released"; it
 	// is "" while the lease lasts.
 	Ended string `json:"ended,omitempty"`
+	// Yielded says that another request got the instance, as it was not used.
+	Yielded bool `json:"yielded,omitempty"`
 	// Lines describes what happened to the browser, one sentence each, after
 	// the lines that the holder has read. Last counts all lines so far.
 	Lines []string `json:"lines,omitempty"`
@@ -49,6 +51,8 @@ func endReason(event string, ttl time.Duration) string {
 	switch {
 	case event == "released":
 		return "the lease was released"
+	case event == yielded:
+		return "the lease was given to another request, as its holder had not used it"
 	case event == left:
 		return "the lease has ended: its browser has left"
 	case ttl == 0: // no longer known
@@ -65,7 +69,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 	l := v.leases[id]
 	if l == nil {
 		if event := v.endOf(id); event != "" {
-			return Notices{Ended: endReason(event, 0), Last: after}, nil
+			return Notices{Ended: endReason(event, 0), Yielded: event == yielded, Last: after}, nil
 		}
 		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
@@ -89,7 +93,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 		}
 	}
 	from := min(len(l.lines), max(0, len(l.lines)-(l.last-after)))
-	return Notices{Ended: l.ended, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
+	return Notices{Ended: l.ended, Yielded: l.ending, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
 }
 
 // notifyHolderLocked tells the holder of the instance, if it is leased, what

@@ -24,6 +24,7 @@ import (
 	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/pool/queue"
+	"btools/lib/pool/share"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -58,6 +59,7 @@ type Service struct {
 	groups         []*group
 	sessionServers map[string]*sessionServer // by pool; they are never removed
 	leases         map[string]*lease
+	kept           map[keptKey]*share.Hibernated // sessions of holders whose leases were yielded
 	closing        bool
 	events         history.Log[Event]
 	metrics        *metrics
@@ -201,7 +203,8 @@ func sameInstance(a, b config.Settings) bool {
 // instanceSettings returns the settings without those that concern only the
 // pool.
 func instanceSettings(s config.Settings) config.Settings {
-	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.Affinity, s.State, s.Description = 0, 0, 0, "", "", ""
+	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.State, s.Description = 0, 0, 0, "", ""
+	s.Affinity, s.AffinityIdle = "", 0
 	return s
 }
 

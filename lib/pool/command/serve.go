@@ -488,6 +488,12 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 		return h.saveState(ctx, p)
 	case "state_list", "state_show", "state_delete", "state_import", "state_export":
 		return h.states.Handle(ctx, method, params)
+	case "rest":
+		var p idParams
+		if err := read(&p); err != nil {
+			return nil, err
+		}
+		return struct{}{}, h.service.Rest(p.Lease)
 	case "renew":
 		var p idParams
 		if err := read(&p); err != nil {
@@ -500,7 +506,7 @@ func (h *handler) handle(ctx context.Context, method string, params json.RawMess
 	}
 	return nil, control.Errorf(control.UnknownMethod,
 		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
-			"restart, drain, scale, reload, downloads, watch and "+remote.Methods, method)
+			"rest, restart, drain, scale, reload, downloads, watch and "+remote.Methods, method)
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {

@@ -88,6 +88,7 @@ type Settings struct {
 	LeaseTTL       time.Duration // how long a lease lasts unless renewed
 	QueueLimit     int           // number of requests that may wait
 	Affinity       string        // of bmcp's sessions: call or session
+	AffinityIdle   time.Duration // after which another request gets an instance that a session keeps
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
 }

@@ -148,6 +148,9 @@ func (q *Queue) Len() (free, waiting int) {
 	return free, q.waiting
 }
 
+// Wants reports whether a request waits that the slot n could serve.
+func (q *Queue) Wants(n int) bool { return q.anySlot.first != nil || q.slot(n).waiters.first != nil }
+
 // Waiting returns the number of waiting requests.
 func (q *Queue) Waiting() int { return q.waiting }
 
