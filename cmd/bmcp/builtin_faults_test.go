@@ -137,7 +137,8 @@ func TestBuiltinFaults(t *testing.T) {
 			a := agent{t, m}
 			f.do(a)
 			a.usable(site)
-			a.wants(false, "", "browser_close", "{}")
+			a.wants(false, "", "browser_tabs", `{"action":"new"}`)
+			a.wants(false, "", "browser_tabs", `{"action":"close","index":0}`)
 		})
 	}
 }

@@ -82,12 +82,14 @@ func TestBuiltinAlone(t *testing.T) {
 	w.Clean()
 }
 
-// Agents that work side by side each see a browser of their own.
+// Agents that work side by side each see a browser of their own, until its last tab is
+// closed. With the last of them the browser ends, and its profile is free.
 func TestBuiltinSessions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := buttonSite(t)
-	m := w.StartMCP(nil, "--browser", "chrome-headless-shell")
+	args := []string{"--browser", "chrome-headless-shell", "--profile", w.Dir + "/profile"}
+	m := w.StartMCP(nil, args...)
 	m.Greet("{}")
 	for _, who := range []string{"a", "b"} {
 		m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+"/"+who, who)).Text(t)
@@ -98,6 +100,32 @@ func TestBuiltinSessions(t *testing.T) {
 			t.Errorf("%s sees %s", who, got)
 		}
 	}
+	const set, get = `() => document.cookie = 'is=here; max-age=1000'`, `() => document.cookie`
+	for _, who := range []string{"a", "b"} {
+		m.Did("browser_evaluate", `{"function":%q,"session_id":%q}`, set, who)
+	}
+	m.Did("browser_close", `{"session_id":"a"}`)
+	m.Did("browser_navigate", `{"url":%q,"session_id":"a"}`, site)
+	if x := m.Did("browser_evaluate", `{"function":%q,"session_id":"a"}`, get); strings.Contains(x.Text(), "here") {
+		t.Errorf("the session goes on: %s", x.Text())
+	}
+	if x := m.Did("browser_evaluate", `{"function":%q,"session_id":"b"}`, get); !strings.Contains(x.Text(), "here") {
+		t.Errorf("another session has ended: %s", x.Text())
+	}
+	m.Did("browser_tabs", `{"action":"close","session_id":"a"}`)
+	m.Did("browser_close", `{"session_id":"b"}`)
+	ends := func() { cmdtest.Until(t, "no browser runs", func() bool { return len(w.Browsers()) == 0 }) }
+	ends()
+	other := w.StartMCP(nil, args...)
+	other.Greet("{}")
+	other.Did("browser_navigate", `{"url":%q}`, site)
+	other.Did("browser_close", `{}`)
+	ends()
+	const again = "the browser had ended (its last tab was closed) and was launched anew"
+	if x := m.Did("browser_navigate", `{"url":%q,"session_id":"b"}`, site); !strings.Contains(x.Text(), again) {
+		t.Errorf("it is not told that the browser is another one: %s", x.Text())
+	}
+	other.End()
 	m.End()
 	w.Clean()
 }

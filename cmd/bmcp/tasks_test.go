@@ -65,7 +65,8 @@ func TestBuiltinTasks(t *testing.T) {
 				m = w.Builtin()
 				return
 			}
-			agent{t, m}.wants(false, "", "browser_close", "{}")
+			agent{t, m}.wants(false, "", "browser_tabs", `{"action":"new"}`)
+			agent{t, m}.wants(false, "", "browser_tabs", `{"action":"close","index":0}`)
 		})
 	}
 }

@@ -50,12 +50,21 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
+			Emptied: c.emptied(b),
 			Clients: func(ctx context.Context) int { return c.clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err
 	}()
 	return x, nil
+}
+
+// emptied returns what ends a browser whose last tab was closed; nil: nothing does.
+func (c *Coordinator) emptied(b Browser) func() {
+	if s, ok := c.Browsers.(*single); ok && s.joins == nil {
+		return func() { s.emptied(b.Session) }
+	}
+	return nil
 }
 
 // clients is how many clients a browser's session has; 0: it is not known.

@@ -1,10 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 )
 
@@ -18,7 +22,8 @@ type idling struct {
 	work sync.WaitGroup
 
 	mu       sync.Mutex
-	calls    int // that use the browser now
+	calls    int    // that use the browser now
+	empty    func() // ends what has no tab any more, once no call runs; nil: nothing has
 	rested   time.Time
 	timer    *time.Timer
 	stopping chan struct{} // closed when stop has returned; nil: it is not running
@@ -60,7 +65,20 @@ func (i *idling) leave() {
 	defer i.mu.Unlock()
 	i.calls--
 	i.rested = time.Now()
+	if i.calls == 0 && i.empty != nil && !i.closed && i.stopping == nil {
+		empty := i.empty
+		i.empty = nil
+		i.stopLocked(func() time.Duration { empty(); return i.after })
+		return
+	}
 	i.armLocked(i.after)
+}
+
+// emptied has what has no tab any more ended when the calls that run have ended.
+func (i *idling) emptied(end func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.empty = end
 }
 
 // begin begins to watch a browser.
@@ -92,10 +110,15 @@ func (i *idling) check() {
 		i.armLocked(left)
 		return
 	}
+	i.stopLocked(i.stop)
+}
+
+// stopLocked has calls wait until stop has returned.
+func (i *idling) stopLocked(stop func() (again time.Duration)) {
 	stopping := make(chan struct{})
 	i.stopping = stopping
 	i.work.Go(func() {
-		again := i.stop()
+		again := stop()
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.stopping = nil
@@ -148,9 +171,49 @@ func (s *single) stopIdle() (again time.Duration) {
 		return left
 	}
 	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {
-		s.mu.Lock()
-		s.wasIdle = true
-		s.mu.Unlock()
+		s.stoppedFor(fmt.Sprintf("it had not been used for %v", after))
 	}
 	return after
+}
+
+// stoppedFor notes why the browser was stopped.
+func (s *single) stoppedFor(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = why
+}
+
+// emptied notes that an agent has closed the last tab of a session, "": the host's own.
+// The session ends with the calls that run, and the browser if it has no other.
+func (s *single) emptied(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty = append(s.empty, cmp.Or(session, hostSession))
+	s.idle.emptied(s.endEmpty)
+}
+
+// endEmpty ends the sessions that have no tab any more.
+func (s *single) endEmpty() {
+	s.mu.Lock()
+	empty := s.empty
+	s.empty = nil
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
+	defer cancel()
+	others := 0
+	for session := range jsonrpc.Elements(s.list(ctx)) {
+		session = jsonrpc.Get(session, "session")
+		name := jsonrpc.GetString(session, "name")
+		if slices.Contains(empty, name) && string(jsonrpc.Get(session, "tab_count")) == "0" {
+			s.end(name)
+		} else {
+			others++
+		}
+	}
+	if others > 0 {
+		return
+	}
+	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {
+		s.stoppedFor("its last tab was closed")
+	}
 }

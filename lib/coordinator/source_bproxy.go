@@ -36,9 +36,10 @@ type single struct {
 
 	mu      sync.Mutex
 	at      record.Proxy
-	path    string // of its control socket
-	cur     *lease // nil: none is known to be up
-	wasIdle bool   // the last one was stopped because nobody used it
+	path    string   // of its control socket
+	cur     *lease   // nil: none is known to be up
+	stopped string   // why the last one was stopped here; "": it was not
+	empty   []string // the sessions whose last tab was closed
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
@@ -214,8 +215,8 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 		b.ID, b.Headless = i.ID, i.Headless
 		var now proxyStatus
 		rec.Get("status", &now)
-		if s.wasIdle {
-			now.LastExit, s.wasIdle = fmt.Sprintf("it had not been used for %v", s.idle.after), false
+		if s.stopped != "" {
+			now.LastExit, s.stopped = s.stopped, ""
 		}
 		s.cur = &lease{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {},
 			ended: now.LastExit}

@@ -183,12 +183,22 @@ func tabs(ctx context.Context, r *reply, a struct {
 			return err
 		}
 	case "close":
-		if err := b.CloseTab(ctx, index); err != nil {
+		if err := r.close(ctx, index); err != nil {
 			return err
 		}
 	}
 	r.showTabs = true
 	return nil
+}
+
+// close closes the tab at an index; -1: the current one.
+func (r *reply) close(ctx context.Context, index int) error {
+	err := r.browser.CloseTab(ctx, index)
+	if end := r.server.Emptied; err == nil && end != nil && r.browser.Count() == 0 {
+		r.say("The last tab was closed, which ends this browser: the next call begins another one")
+		end()
+	}
+	return err
 }
 
 func closePage(ctx context.Context, r *reply, _ none) error {
@@ -197,7 +207,7 @@ func closePage(ctx context.Context, r *reply, _ none) error {
 		return err
 	}
 	r.browser, r.showTabs = b, true
-	return b.CloseTab(ctx, -1)
+	return r.close(ctx, -1)
 }
 
 func screenshot(ctx context.Context, r *reply, a struct {

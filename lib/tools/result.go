@@ -174,8 +174,11 @@ func (r *reply) tabs(ctx context.Context) []string {
 // view writes the sections on the browser and the page. Its error is that of a tool
 // that is to show a snapshot, and cannot.
 func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) error {
+	if r.page == noPage {
+		return nil
+	}
 	t, gone := r.browser.Current(ctx)
-	if r.page == noPage || gone != nil || ctx.Err() != nil {
+	if gone != nil || ctx.Err() != nil {
 		return nil
 	}
 	state := t.State(ctx)

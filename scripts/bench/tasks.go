@@ -66,7 +66,9 @@ func solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (solved map[s
 		err := site.Solve(t, h.result, dir)
 		if err == nil {
 			solved[t.Name] = true
-			_, err = h.result("browser_close", "{}")
+			_, err = h.result("browser_tabs", `{"action":"new"}`) // without a tab the browser would end
+			_, err2 := h.result("browser_tabs", `{"action":"close","index":0}`)
+			err = errors.Join(err, err2)
 		}
 		took += time.Since(began)
 		if err != nil {
