@@ -19,8 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/server"
-
 	"btools/lib/coordinator/instances"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
@@ -71,7 +69,7 @@ type Coordinator struct {
 	npm      npm
 	wide     chan struct{} // the children with wide pipes
 	large    *archive
-	own      *server.MCPServer
+	own      map[string]ownTool // by name
 	ownTools []json.RawMessage
 	tasks    taskTable
 

@@ -181,7 +181,7 @@ func (d *statelessDialect) result(method string, result json.RawMessage) json.Ra
 		"resources/read":
 		result = setDefault(setDefault(result, "cacheScope", `"private"`), "ttlMs", "0")
 	}
-	server := `{"name":"bmcp","version":` + strconv.Quote(d.release) + `}`
+	server := `{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(d.release) + `}`
 	meta := setDefault(jsonrpc.Get(result, "_meta"), metaServer, server)
 	return setDefault(jsonrpc.Set(result, "_meta", meta), "resultType", `"complete"`)
 }

@@ -162,12 +162,7 @@ func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMe
 	if command.Tool == largeTools[0] && b.asked.session != "" {
 		args = jsonrpc.Set(args, "session_id", quote(b.asked.session))
 	}
-	params := jsonrpc.Set(jsonrpc.Set(nil, "arguments", args), "name", quote(command.Tool))
-	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tools/call", params))
-	if err != nil {
-		return nil, err
-	}
-	return b.ourAnswer(ctx, m)
+	return b.c.own[command.Tool].call(ctx, b.Session, args)
 }
 
 // bounded is the result of a command. The results of a call share what one may

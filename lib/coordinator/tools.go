@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/schema"
@@ -62,18 +61,13 @@ func (c *Coordinator) instructions() string {
 // statusTool is the tool that says what is wrong.
 const statusTool = "coordinator_status"
 
-// Places in the context of a call of a tool of bmcp's own.
-type (
-	sessionKey   struct{}
-	argumentsKey struct{} // which mcp-go, with numbers as floats, does not keep as they are
-)
-
 // ownTool is a tool that bmcp answers itself.
 type ownTool struct {
 	name, title, description string
 	input, output            json.RawMessage // schemas; no output: what coordinator_status has, or content
 	readOnly, destructive    bool
-	do                       func(ctx context.Context, s *Session, args json.RawMessage) (any, error)
+	// do returns the structured result, or a *mcp.CallToolResult.
+	do func(ctx context.Context, s *Session, args json.RawMessage) (any, error)
 }
 
 func (c *Coordinator) ownList() []ownTool {
@@ -98,17 +92,23 @@ func (c *Coordinator) ownList() []ownTool {
 	return all
 }
 
-// makeOwn registers our own tools.
+// makeOwn makes the list of our own tools.
 func (c *Coordinator) makeOwn() {
-	c.own = server.NewMCPServer("bmcp", c.Release, server.WithToolCapabilities(true), server.WithTitle("Browsers"))
+	c.own = map[string]ownTool{}
 	for _, t := range c.ownList() {
 		readOnly, destructive, closed := t.readOnly, t.destructive, false
 		tool := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
 		tool.Title = t.title
 		tool.RawOutputSchema = t.output
-		input := &schema.Schema{}
+		input, do := &schema.Schema{}, t.do
 		if err := json.Unmarshal(t.input, input); err != nil {
 			panic(err) // it is ours
+		}
+		t.do = func(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+			if err := input.Check(args); err != nil {
+				return nil, err
+			}
+			return do(ctx, s, args)
 		}
 		var destroys *bool // of use only to those that change something
 		if !readOnly {
@@ -116,25 +116,22 @@ func (c *Coordinator) makeOwn() {
 		}
 		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: destroys,
 			OpenWorldHint: &closed}
-		c.own.AddTool(tool, func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			s, _ := ctx.Value(sessionKey{}).(*Session)
-			args, _ := ctx.Value(argumentsKey{}).(json.RawMessage)
-			args = orEmpty(args)
-			if err := input.Check(args); err != nil {
-				return mcp.NewToolResultError(err.Error()), nil
-			}
-			v, err := t.do(ctx, s, args)
-			if err != nil {
-				return mcp.NewToolResultError(err.Error()), nil
-			}
-			if result, ok := v.(*mcp.CallToolResult); ok {
-				return result, nil
-			}
-			return structured(s, v)
-		})
 		raw, _ := json.Marshal(tool)
-		c.ownTools = append(c.ownTools, raw)
+		c.own[t.name], c.ownTools = t, append(c.ownTools, raw)
 	}
+}
+
+// call runs the tool and returns its result, which may be an error for the agent.
+func (t ownTool) call(ctx context.Context, s *Session, args json.RawMessage) (json.RawMessage, error) {
+	v, err := t.do(ctx, s, orEmpty(args))
+	result, whole := v.(*mcp.CallToolResult)
+	if err == nil && !whole {
+		result, err = structured(s, v)
+	}
+	if err != nil {
+		result = mcp.NewToolResultError(err.Error())
+	}
+	return json.Marshal(result)
 }
 
 // structured is the result of a tool of bmcp's own.
@@ -150,25 +147,31 @@ func structured(s *Session, v any) (*mcp.CallToolResult, error) {
 	return result, nil
 }
 
-func (c *Coordinator) isOwn(name string) bool { return c.own.GetTool(name) != nil }
+func (c *Coordinator) isOwn(name string) bool { return c.own[name].do != nil }
 
-// ourAnswer is our own answer to a request.
+// title is the name of bmcp for people.
+const title = "Browsers"
+
+// ourAnswer is our own answer to a request: what bmcp is, or the result of one of its
+// own tools.
 func (s *Session) ourAnswer(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-	ctx = context.WithValue(ctx, sessionKey{}, s)
-	if args := jsonrpc.Get(m.Params, "arguments"); args != nil {
-		ctx = context.WithValue(ctx, argumentsKey{}, args)
-		m = withParams(m, jsonrpc.Delete(m.Params, "arguments"))
+	var can mcp.ServerCapabilities
+	can.Tools = &struct {
+		ListChanged bool `json:"listChanged,omitempty"`
+	}{true}
+	switch m.Method {
+	case "initialize":
+		var host mcp.InitializeParams
+		if err := json.Unmarshal(orEmpty(m.Params), &host); err != nil {
+			return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "bad parameters: %v", err)
+		}
+		return json.Marshal(mcp.InitializeResult{
+			ProtocolVersion: mcp.NegotiateLegacyVersion(host.ProtocolVersion), Capabilities: can,
+			ServerInfo: mcp.Implementation{Name: "bmcp", Title: title, Version: s.c.Release}})
+	case "server/discover":
+		return json.Marshal(mcp.DiscoverResult{SupportedVersions: mcp.ValidProtocolVersions, Capabilities: can})
 	}
-	// mcp-go does not take each ID that a host may use.
-	b, err := json.Marshal(s.c.own.HandleMessage(ctx, m.WithID(json.RawMessage("0"))))
-	if err != nil {
-		return nil, err
-	}
-	got, err := jsonrpc.Parse(b)
-	if err != nil {
-		return nil, err
-	}
-	return got.Result, errorOf(got)
+	return s.c.own[jsonrpc.GetString(m.Params, "name")].call(ctx, s, jsonrpc.Get(m.Params, "arguments"))
 }
 
 func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMessage) (any, error) {

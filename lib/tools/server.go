@@ -191,9 +191,9 @@ func (s *Server) list() []json.RawMessage { return List(s.Only) }
 
 // List are the tools with these names as tools/list has them; nil: all.
 func List(only []string) (all []json.RawMessage) {
-	for i := range table {
-		if only == nil || slices.Contains(only, table[i].name) {
-			all = append(all, table[i].listed)
+	for _, t := range prepared() {
+		if only == nil || slices.Contains(only, t.name) {
+			all = append(all, t.listed)
 		}
 	}
 	return all

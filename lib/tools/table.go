@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"sync"
 
 	"btools/lib/schema"
 )
@@ -17,6 +18,7 @@ type tool struct {
 	free                     bool // it does not use the page, and takes no turn
 	run                      runner
 
+	// Made by prepared:
 	input  *schema.Schema
 	listed json.RawMessage
 }
@@ -62,7 +64,9 @@ func schemaFile(name string) json.RawMessage {
 	return out.Bytes()
 }
 
-func init() {
+// prepared returns the table with the schemas of its tools, which are read when the
+// first host asks for them: most processes of bmcp serve none.
+var prepared = sync.OnceValue(func() []tool {
 	for i := range table {
 		t := &table[i]
 		input := schemaFile(t.name)
@@ -84,12 +88,14 @@ func init() {
 		}
 		t.listed, _ = json.Marshal(listed)
 	}
-}
+	return table
+})
 
 func find(name string) *tool {
-	for i := range table {
-		if table[i].name == name {
-			return &table[i]
+	all := prepared()
+	for i := range all {
+		if all[i].name == name {
+			return &all[i]
 		}
 	}
 	return nil
