@@ -53,6 +53,13 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_find", `{"text":"Go"}`, "Lines that match: 1"},
 		{"browser_hover", `{"target":"h1"}`, "unseen"},
 		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
+		{"browser_hover", `{"ref":"h1"}`, "Moved the mouse over"}, // as earlier versions of @playwright/mcp had it
+		{"browser_resize", `{"width":"800","height":"600"}`, "800×600"},
+		{"browser_evaluate", `{"function":"() => ({ at: new Date(0), is: document.body.getBoundingClientRect(), u: 'ü' })"}`,
+			"\"at\": \"1970-01-01T00:00:00.000Z\",\n  \"is\": {\n    \"x\": 8,"},
+		{"browser_evaluate", `{"function":"() => document.querySelector('button')"}`, `"<button>"`},
+		{"browser_evaluate", `{"function":"const a = 1; a + 1"}`, "a return gives one"},
+		{"browser_wait_for", `{"time":1e-3}`, "Waited for 1ms"},
 		{"browser_navigate", `{"url":"file:///etc/hostname"}`, "- Page URL: file:///etc/hostname"},
 		{"browser_navigate", `{"url":"about:blank"}`, "The page is empty."},
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
@@ -64,6 +71,11 @@ func TestBuiltinAlone(t *testing.T) {
 	for _, bad := range []struct{ tool, args, want string }{
 		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
 		{"browser_click", `{}`, "the argument target is missing"},
+		{"browser_evaluate", `{"function":"() => window"}`, "the result refers to itself"},
+		{"browser_wait_for", `{"time":-5}`, "time must be at least 0"},
+		{"browser_tabs", `{"action":"select","index":0.5}`, "index must be a whole number"},
+		{"browser_navigate", `{"url":"http://"}`, `"http://" is not an address`},
+		{"browser_navigate", `{"url":"/next"}`, "on this page, /next is " + site + "/next"},
 		{"browser_take_screenshot", `{}`, "images are not sent here"},
 		{"browser_click", `{"target":"e9999"}`, "there is no ref e9999: take a new browser_snapshot"},
 		{"browser_click", `{"target":"f9e1"}`, "take a new browser_snapshot"},
@@ -77,6 +89,9 @@ func TestBuiltinAlone(t *testing.T) {
 		if !r.IsError || !strings.Contains(r.Text(), bad.want) {
 			t.Errorf("%s %s: %s\nwant %s", bad.tool, bad.args, r.Text(), bad.want)
 		}
+	}
+	if r := m.Tool("browser_clik", `{}`); !strings.Contains(r.Line, "did you mean browser_click?") {
+		t.Errorf("an unknown tool: %s", r.Line)
 	}
 	m.End()
 	w.Clean()

@@ -94,7 +94,7 @@ func TestMCPBadArguments(t *testing.T) {
 	m := w.MCP(nil, "--mcp", "a="+cmdtest.FakeChild())
 	m.Tool("env", "{}")
 	for args, tool := range map[string]string{
-		`{"headless":"true"}`: "coordinator_launch_browser", `{"browsertype":"chromium"}`: "coordinator_launch_browser",
+		`{"headless":"no"}`: "coordinator_launch_browser", `{"browsertype":"chromium"}`: "coordinator_launch_browser",
 		`{"browserType":"firefox"}`: "coordinator_launch_browser",
 		`{"x":1}`:                   "coordinator_status",
 		`{"commands":[{"tool":"coordinator_status"}]}`: "browser_execute_bulk",

@@ -130,10 +130,10 @@ func TestBuiltinTells(t *testing.T) {
 		if w, h := pixels(a.call("browser_take_screenshot", `{}`).Content[1].Data); w != 1280 || h != 720 {
 			t.Errorf("that of the viewport has %d × %d pixels", w, h)
 		}
-		if x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"tall.png"}`); len(x.Content) != 1 {
+		if x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"some/pictures/tall.png"}`); len(x.Content) != 1 {
 			t.Errorf("one that is saved is sent too: %s", x.Text())
 		}
-		saved, _ := os.ReadFile(w.Dir + "/files/tall.png")
+		saved, _ := os.ReadFile(w.Dir + "/files/some/pictures/tall.png")
 		if w, h := pixels(saved); w < 1200 || h != 4000 {
 			t.Errorf("the saved one has %d × %d pixels", w, h)
 		}
@@ -150,6 +150,10 @@ func TestBuiltinTells(t *testing.T) {
 		}
 		a.wants(true, "may not be used", "browser_tabs", `{"action":"new","url":"file://%s/files/../secret.txt"}`, w.Dir)
 		a.wants(false, "", "browser_close", `{}`)
+		a.wants(true, "no such file or directory", "browser_snapshot", `{"filename":"../made/x"}`)
+		if _, err := os.Stat(w.Dir + "/made"); err == nil {
+			t.Error("a directory was made that the agent may not use")
+		}
 		never := func(x cmdtest.ToolResult) {
 			t.Helper()
 			if strings.Contains(x.Text(), "a secret") {

@@ -3,6 +3,7 @@ package browse
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+//go:embed scripts/value.js
+var valueScript string
 
 // Evaluate calls a function in the page, with an element if a target is given, and
 // returns its result as JSON. An expression does as well as a function.
@@ -34,6 +38,7 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 		defer t.b.conn.Begin(session, "Runtime.releaseObject", map[string]string{"objectId": element}, nil)
 	}
 	var got evaluated
+	var statements bool
 	err := t.bounded(ctx, session, evaluateTimeout, func(ctx context.Context) error {
 		if err := t.evaluate(ctx, session, asFunction(function), element, &got); err != nil {
 			return err
@@ -42,9 +47,9 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 			return nil
 		}
 		as := evaluated{} // statements do as well, if they are a function's body
-		err := t.evaluate(ctx, session, "async (element) => {\n"+function+"\n}", element, &as)
+		err := t.evaluate(ctx, session, asBody(function), element, &as)
 		if err == nil && as.ExceptionDetails == nil {
-			got = as
+			got, statements = as, true
 		}
 		return err
 	})
@@ -59,7 +64,10 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 	if err := t.settleStarted(ctx, since); err != nil {
 		return "", err
 	}
-	return got.Result.json(), nil
+	if value := got.Result.json(); value != "undefined" || !statements {
+		return value, nil
+	}
+	return "undefined (statements have no value: a return gives one)", nil
 }
 
 // settleStarted waits only if a navigation has begun: a script has done what it does
@@ -79,8 +87,14 @@ func (t *Tab) settleStarted(ctx context.Context, since mark) error {
 // returns if it is a function.
 func asFunction(code string) string {
 	code = strings.TrimRight(strings.TrimSpace(code), ";")
-	return "async (element) => { const value = (" + code + "\n); return typeof value === 'function' ? " +
-		"await value(element) : value }"
+	return "async (element) => { const value = (" + code + "\n); return (" + valueScript + ")(typeof value === " +
+		"'function' ? await value(element) : await value) }"
+}
+
+// asBody is a function with these statements.
+func asBody(code string) string {
+	return "async (element) => { const body = async () => {\n" + code + "\n}; return (" + valueScript +
+		")(await body()) }"
 }
 
 func isSyntaxError(e *exception) bool {

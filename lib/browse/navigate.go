@@ -22,14 +22,28 @@ func normalize(address string) (string, error) {
 	if err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "" || u.Path != "") && !looksLikeHost(u) {
 		return address, nil
 	}
+	noHost := err == nil && u.Scheme != "" && strings.Trim(address[len(u.Scheme):], ":/") == ""
 	u, err = url.Parse("https://" + address)
-	if err != nil || u.Hostname() == "" {
+	if err != nil || u.Hostname() == "" || noHost {
 		return "", fmt.Errorf("%q is not an address: an address is such as https://example.org/", address)
 	}
 	if host := u.Hostname(); host == "localhost" || net.ParseIP(host) != nil && net.ParseIP(host).IsLoopback() {
 		return "http://" + address, nil
 	}
 	return "https://" + address, nil
+}
+
+// onPage adds to the error of an address what it is on the page that is open.
+func (t *Tab) onPage(address string, err error) error {
+	t.b.mu.Lock()
+	page, wrong := url.Parse(t.url)
+	t.b.mu.Unlock()
+	if wrong == nil && page.Host != "" && strings.HasPrefix(address, "/") {
+		if u, wrong := page.Parse(address); wrong == nil {
+			return fmt.Errorf("%w; on this page, %s is %s", err, address, u)
+		}
+	}
+	return err
 }
 
 // looksLikeHost reports whether what was read as a scheme is a host before a port:
@@ -42,9 +56,10 @@ func looksLikeHost(u *url.URL) bool {
 // Navigate loads an address and waits until the document is parsed, and for a bounded
 // time until everything that it needs is loaded.
 func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
-	address, err := normalize(address)
+	given := address
+	address, err := normalize(given)
 	if err != nil {
-		return "", err
+		return "", t.onPage(given, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
 		fmt.Errorf("%s was not loaded within %v", Redacted(address), navigateTimeout))

@@ -152,7 +152,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	}
 	r, ok := b.find(ctx, command.Tool)
 	if !ok {
-		return nil, b.unknown(command.Tool)
+		return nil, b.unknown(ctx, command.Tool)
 	}
 	var on *lease
 	if r.child.drives {

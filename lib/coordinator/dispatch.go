@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"btools/lib/coordinator/pending"
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
+	"btools/lib/spell"
 )
 
 // fast relays a tool call at once if nothing has to be waited for, and reports
@@ -251,7 +253,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 	}
 	r, ok := s.find(ctx, name)
 	if !ok {
-		s.fail(req, s.unknown(name))
+		s.fail(req, s.unknown(ctx, name))
 		return
 	}
 	at, err := s.acquire(ctx, r, req.turn, jsonrpc.Get(m.Params, "arguments"))
@@ -347,10 +349,18 @@ func (s *Session) at(ctx context.Context, child *Child, at *lease) (*process, er
 	return sup.get(ctx)
 }
 
-// unknown is the error for a tool that no child has. It names the children that
-// could not be started.
-func (s *Session) unknown(name string) error {
+// unknown is the error for a tool that no child has. It names the tool that was meant,
+// and the children that could not be started.
+func (s *Session) unknown(ctx context.Context, name string) error {
 	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
+	known := slices.Collect(maps.Keys(s.tools(audienceOf(ctx)).routes))
+	for _, own := range s.c.ownTools {
+		known = append(known, jsonrpc.GetString(own, "name"))
+	}
+	slices.Sort(known)
+	if near := spell.Nearest(name, known); near != "" {
+		e.Message += ": did you mean " + near + "?"
+	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for i := range s.c.Children {

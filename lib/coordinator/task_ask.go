@@ -83,7 +83,7 @@ func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) boo
 func (s *Session) findTask(ctx context.Context, m *jsonrpc.Message, req *request, name string) {
 	r, ok := s.find(ctx, name)
 	if !ok {
-		s.fail(req, s.unknown(name))
+		s.fail(req, s.unknown(ctx, name))
 		return
 	}
 	if !s.asTaskOf(m, req, r.support()) {

@@ -105,7 +105,8 @@ func (c *Coordinator) makeOwn() {
 			panic(err) // it is ours
 		}
 		t.do = func(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-			if err := input.Check(args); err != nil {
+			args, err := input.Accept(args)
+			if err != nil {
 				return nil, err
 			}
 			return do(ctx, s, args)

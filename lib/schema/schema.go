@@ -1,5 +1,6 @@
 // Package schema checks the arguments of a tool against its JSON Schema and says in
-// plain words what is wrong: an agent is to get them right the next time.
+// plain words what is wrong: an agent is to get them right the next time. What can mean
+// only one thing is taken for that: a number in quotes, a list as a text.
 package schema
 
 import (
@@ -39,24 +40,56 @@ var kinds = map[string]struct{ words, first string }{
 	"object":  {"an object", "{"},
 }
 
-// Check says what is wrong with the arguments of a tool, nil if nothing is.
-func (s *Schema) Check(args json.RawMessage) error {
+// Accept returns the arguments of a tool as they are meant, or what is wrong with them.
+func (s *Schema) Accept(args json.RawMessage) (json.RawMessage, error) {
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
 	return s.value("", args)
 }
 
-// value checks one value. Name is its path among the arguments, "" for all of
+// value accepts one value. Name is its path among the arguments, "" for all of
 // them.
-func (s *Schema) value(name string, v json.RawMessage) error {
-	called := name
-	if called == "" {
-		called = "what is given as arguments"
-	}
+func (s *Schema) value(name string, v json.RawMessage) (json.RawMessage, error) {
 	if s.AnyOf != nil {
 		return s.anyOf(name, v)
 	}
+	v = s.meant(v)
+	if s.Type == "object" && v[0] == '{' && s.Properties != nil {
+		return s.object(name, v)
+	}
+	if s.Type == "array" && v[0] == '[' {
+		return s.array(name, v)
+	}
+	return v, s.check(name, v)
+}
+
+// meant is a value as it is meant, if it is not of the schema's type and can be that in
+// one way only.
+func (s *Schema) meant(v json.RawMessage) json.RawMessage {
+	if s.Type == "string" {
+		if s.Enum == nil && strings.ContainsRune(kinds["number"].first, rune(v[0])) {
+			v, _ = json.Marshal(string(v))
+		}
+		return v
+	}
+	kind, ok := kinds[s.Type]
+	if !ok || v[0] != '"' {
+		return v
+	}
+	text := strings.TrimSpace(jsonrpc.GetString(v))
+	switch {
+	case text != "" && strings.ContainsRune(kind.first, rune(text[0])) && json.Valid([]byte(text)) && s.Type != "null":
+		return json.RawMessage(text)
+	case s.Type == "array" && s.Items != nil && s.Items.Type == "string":
+		return jsonrpc.Array([]json.RawMessage{v})
+	}
+	return v
+}
+
+// check says what is wrong with a value, nil if nothing is.
+func (s *Schema) check(name string, v json.RawMessage) error {
+	called := calledFor(name)
 	if kind, ok := kinds[s.Type]; ok && !strings.ContainsRune(kind.first, rune(v[0])) {
 		return fmt.Errorf("%s must be %s, not %s", called, kind.words, clipped(v))
 	}
@@ -76,43 +109,55 @@ func (s *Schema) value(name string, v json.RawMessage) error {
 		if text := jsonrpc.GetString(v); s.Enum != nil && !slices.Contains(s.Enum, text) {
 			return fmt.Errorf("%s must be one of %s, not %s", called, strings.Join(s.Enum, ", "), clipped(v))
 		}
-	case "array":
-		n := 0
-		for item := range jsonrpc.Elements(v) {
-			if s.Items != nil {
-				if err := s.Items.value(fmt.Sprintf("%s[%d]", name, n), item); err != nil {
-					return err
-				}
-			}
-			n++
-		}
-		if n < s.MinItems {
-			return fmt.Errorf("%s is empty", called)
-		}
-	case "object":
-		if s.Properties != nil {
-			return s.object(name, v)
-		}
 	}
 	return nil
 }
 
-// anyOf checks a value that one of several schemas allows. The error is that of the
-// first one, which is what the value is to be; others are exceptions such as null.
-func (s *Schema) anyOf(name string, v json.RawMessage) error {
-	first := s.AnyOf[0].value(name, v)
-	for _, one := range s.AnyOf[1:] {
-		if first != nil && one.value(name, v) == nil {
-			return nil
-		}
+func calledFor(name string) string {
+	if name == "" {
+		return "what is given as arguments"
 	}
-	return first
+	return name
 }
 
-func (s *Schema) object(name string, v json.RawMessage) error {
+func (s *Schema) array(name string, v json.RawMessage) (json.RawMessage, error) {
+	var all []json.RawMessage
+	for item := range jsonrpc.Elements(v) {
+		if s.Items != nil {
+			var err error
+			if item, err = s.Items.value(fmt.Sprintf("%s[%d]", name, len(all)), item); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, item)
+	}
+	if len(all) < s.MinItems {
+		return nil, fmt.Errorf("%s is empty", calledFor(name))
+	}
+	return jsonrpc.Array(all), nil
+}
+
+// anyOf accepts a value that one of several schemas allows. The error is that of the
+// first one, which is what the value is to be; others are exceptions such as null.
+func (s *Schema) anyOf(name string, v json.RawMessage) (json.RawMessage, error) {
+	got, first := s.AnyOf[0].value(name, v)
+	for _, one := range s.AnyOf[1:] {
+		if other, err := one.value(name, v); first != nil && err == nil {
+			return other, nil
+		}
+	}
+	return got, first
+}
+
+// older are the names of arguments in earlier versions of @playwright/mcp, which prompts
+// still have, and in tools that have another name for the same.
+var older = map[string]string{"ref": "target", "startRef": "startTarget", "endRef": "endTarget",
+	"selector": "target", "target": "selector"}
+
+func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(v, &members); err != nil {
-		return fmt.Errorf("%s is not an object: %w", name, err)
+		return nil, fmt.Errorf("%s is not an object: %w", name, err)
 	}
 	known := slices.Sorted(maps.Keys(s.Properties))
 	in := ""
@@ -121,6 +166,13 @@ func (s *Schema) object(name string, v json.RawMessage) error {
 	}
 	for _, member := range slices.Sorted(maps.Keys(members)) {
 		property, ok := s.Properties[member]
+		if now := older[member]; !ok && members[now] == nil {
+			if property, ok = s.Properties[now]; ok {
+				v = jsonrpc.Set(jsonrpc.Delete(v, member), now, members[member])
+				members[now] = members[member]
+				member = now
+			}
+		}
 		if !ok {
 			has := "there are none"
 			if len(known) > 0 {
@@ -129,18 +181,24 @@ func (s *Schema) object(name string, v json.RawMessage) error {
 			if near := spell.Nearest(member, known); near != "" {
 				has = "did you mean " + near + "?"
 			}
-			return fmt.Errorf("there is no argument %q%s: %s", member, in, has)
+			return nil, fmt.Errorf("there is no argument %q%s: %s", member, in, has)
 		}
-		if err := property.value(name+member, members[member]); err != nil {
-			return err
+		got, err := property.value(name+member, members[member])
+		switch {
+		case err == nil:
+			v = jsonrpc.Set(v, member, got)
+		case string(members[member]) == "null" && !slices.Contains(s.Required, member): // it is left out
+			v = jsonrpc.Delete(v, member)
+		default:
+			return nil, err
 		}
 	}
 	for _, member := range s.Required {
 		if _, ok := members[member]; !ok {
-			return fmt.Errorf("the argument %s%s is missing", name, member)
+			return nil, fmt.Errorf("the argument %s%s is missing", name, member)
 		}
 	}
-	return nil
+	return v, nil
 }
 
 // clipped is a value, if it is not too long to be shown.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -49,7 +50,7 @@ func (r *reply) writable(ctx context.Context, name string) (path string, err err
 	if path = name; !filepath.IsAbs(path) {
 		path = filepath.Join(roots[0], path)
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	dir, err := madeWithin(filepath.Dir(path), roots)
 	if err != nil {
 		return "", fmt.Errorf("cannot save %s: %w", name, unwrapped(err))
 	}
@@ -61,6 +62,25 @@ func (r *reply) writable(ctx context.Context, name string) (path string, err err
 		return "", outside(path, roots)
 	}
 	return path, nil
+}
+
+// madeWithin is a directory without symbolic links, which is made if it is missing and
+// belongs in one of the roots.
+func madeWithin(dir string, roots []string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+		return real, err
+	}
+	above, missing := madeWithin(filepath.Dir(dir), roots)
+	if real = filepath.Join(above, filepath.Base(dir)); missing != nil || !within(real, roots) {
+		return "", err
+	}
+	if made := os.Mkdir(real, 0o755); errors.Is(made, fs.ErrExist) { // a link, or somebody else was first
+		return filepath.EvalSymlinks(real)
+	} else if made != nil {
+		return "", made
+	}
+	return real, nil
 }
 
 // saveAs writes a file beside a path, and has place put it there.

@@ -120,7 +120,7 @@ func waitFor(ctx context.Context, r *reply, a struct {
 	}
 	r.page = pageChanges
 	if a.Time != nil {
-		wait := min(max(time.Duration(*a.Time*float64(time.Second)), 0), maxWait)
+		wait := time.Duration(min(*a.Time, maxWait.Seconds()) * float64(time.Second))
 		select {
 		case <-time.After(wait):
 			r.say("Waited for %v", wait)
@@ -158,9 +158,7 @@ func tabs(ctx context.Context, r *reply, a struct {
 	r.browser = b
 	index := -1
 	if a.Index != nil {
-		if index = int(*a.Index); index < 0 {
-			return fmt.Errorf("index must be at least 0, not %d", index)
-		}
+		index = int(*a.Index)
 	}
 	switch a.Action {
 	case "new":

@@ -240,14 +240,12 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	if err := t.input.Check(args); err != nil {
+	args, err := t.input.Accept(args)
+	if err != nil {
 		return failed(err)
 	}
 	r := &reply{server: s}
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	err := t.run(ctx, r, args)
+	err = t.run(ctx, r, args)
 	return r.result(ctx, err)
 }
 
