@@ -103,7 +103,7 @@ func TestBuiltinSessions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site := buttonSite(t)
-	args := []string{"--browser", "chrome-headless-shell", "--profile", w.Dir + "/profile"}
+	args := []string{"--browser", "chrome-headless-shell", "--profile", w.Dir + "/profile", "--tab-limit", "3"}
 	m := w.StartMCP(nil, args...)
 	m.Greet("{}")
 	for _, who := range []string{"a", "b"} {
@@ -141,6 +141,20 @@ func TestBuiltinSessions(t *testing.T) {
 		t.Errorf("it is not told that the browser is another one: %s", x.Text())
 	}
 	other.End()
+	// The limit closes the tab that was not used for longest, whatever was listed.
+	open := []string{"/a"}
+	m.Did("browser_navigate", `{"url":%q,"session_id":"c"}`, site+"/a")
+	for n := range 6 {
+		open = append(open, fmt.Sprint("/", n))
+		m.Did("browser_tabs", `{"action":"new","session_id":"c","url":%q}`, site+open[len(open)-1])
+		open = open[max(0, len(open)-3):]
+		cmdtest.Until(t, fmt.Sprint("the tabs are ", open), func() bool {
+			got := m.Did("browser_tabs", `{"session_id":"c"}`).Text()
+			return strings.Count(got, "](http") == len(open) && !slices.ContainsFunc(open, func(page string) bool {
+				return !strings.Contains(got, "["+page+"](")
+			})
+		})
+	}
 	m.End()
 	w.Clean()
 }

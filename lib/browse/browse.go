@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -239,22 +240,35 @@ type TabState struct {
 	Crashed, Blank bool
 }
 
-// Tabs are the open tabs, in the order of their opening.
+// Tabs are the open tabs, in the order of their opening. To ask the pages themselves
+// would be use of them, and a limit closes the page that was not used for longest.
 func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
-	b.mu.Lock()
-	open := slices.Clone(b.tabs)
-	b.mu.Unlock()
-	var work sync.WaitGroup
-	for _, t := range open { // the browser is told late of a title
-		work.Go(func() { t.State(ctx) })
+	var got struct {
+		TargetInfos []struct{ TargetID, Title, URL string }
 	}
-	work.Wait()
+	short, cancel := context.WithTimeoutCause(ctx, stateTimeout, errBusy)
+	defer cancel()
+	b.conn.Call(short, "", "Target.getTargets", nil, &got) // else what is known will do
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range b.tabs {
+		for _, info := range got.TargetInfos {
+			if info.TargetID == t.main.id {
+				t.url, t.title = info.URL, info.Title
+				if isAddress(t.title, t.url) { // which Chrome takes if there is no title
+					t.title = ""
+				}
+			}
+		}
 		all = append(all, TabState{t.number, t.url, t.title, t == b.current, t.crashed, t.url == "about:blank"})
 	}
 	return all
+}
+
+// isAddress reports whether a title is an address as Chrome shows it.
+func isAddress(title, url string) bool {
+	_, host, ok := strings.Cut(url, "://")
+	return title == url || ok && strings.TrimSuffix(title, "/") == strings.TrimSuffix(host, "/")
 }
 
 // Count is the number of open tabs.
