@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"btools/lib/cdp"
+	"btools/lib/storage"
 )
 
 // attached is a tab that the connection has been attached to.
@@ -38,9 +41,10 @@ func lasting(ctx context.Context, most time.Duration) (context.Context, context.
 		fmt.Errorf("the browser did not answer within %v", most))
 }
 
-// Fresh opens a hidden tab in a browser context of its own, without cookies or
-// storage. The function that it returns closes it, and all that it has opened.
-func (b *Browser) Fresh(ctx context.Context) (t *Tab, end func(), err error) {
+// Fresh opens a hidden tab in a browser context of its own, without storage, and
+// with a copy of the session's cookies or without cookies. The function that it returns
+// closes it, and all that it has opened.
+func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), err error) {
 	long, cancel := lasting(ctx, openTimeout)
 	defer cancel()
 	var made struct{ BrowserContextID string }
@@ -59,6 +63,12 @@ func (b *Browser) Fresh(ctx context.Context) (t *Tab, end func(), err error) {
 			b.hide(t.main.id, false)
 		}
 	}
+	if cookies {
+		if err = b.copyCookies(long, id); err != nil {
+			closeContext()
+			return nil, nil, fmt.Errorf("cannot copy the session's cookies: %w", err)
+		}
+	}
 	t, err = b.openHidden(long, map[string]any{"browserContextId": id})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -69,6 +79,25 @@ func (b *Browser) Fresh(ctx context.Context) (t *Tab, end func(), err error) {
 	}
 	return t, closeContext, nil
 }
+
+// copyCookies gives a browser context the session's cookies.
+func (b *Browser) copyCookies(ctx context.Context, to string) error {
+	all, err := storage.Cookies(ctx, cookieConn{b.conn}, "")
+	if err != nil {
+		return err
+	}
+	return storage.SetCookies(ctx, cookieConn{b.conn}, to, all)
+}
+
+// cookieConn is a connection as lib/storage takes it.
+type cookieConn struct{ *cdp.Conn }
+
+func (c cookieConn) Call(ctx context.Context, session, method string, params any) (got json.RawMessage, err error) {
+	err = c.Conn.Call(ctx, session, method, params, &got)
+	return got, err
+}
+
+func (c cookieConn) Send(session, method string, params any) {} // which cookies do without
 
 // aside opens a hidden tab in the session's own context.
 func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {

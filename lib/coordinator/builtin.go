@@ -48,6 +48,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
+			Own: isNamed(b.Session),
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			Emptied: c.emptied(b),

@@ -117,14 +117,20 @@ func (s *Session) virtualName(id string) string {
 	case id == "":
 		return s.name
 	}
-	name := s.name + "." + id
+	name := s.name + idMark + id
 	if len(name) > maxName {
 		sum := sha256.Sum256([]byte(id))
 		const end = 16
-		name = name[:maxName-end-1] + "." + hex.EncodeToString(sum[:end/2])
+		name = name[:maxName-end-1] + idMark + hex.EncodeToString(sum[:end/2])
 	}
 	return name
 }
+
+// idMark is before the session_id in the name of a virtual browser.
+const idMark = "."
+
+// isNamed reports whether a virtual browser is one with a session_id.
+func isNamed(virtual string) bool { return strings.Contains(virtual, idMark) }
 
 // part is the browser as the clients of one of its sessions see it; with "",
 // all of it.

@@ -39,7 +39,7 @@ type opened struct {
 }
 
 // openApart reads a page in a context of its own, which nobody else uses and which is
-// closed afterwards, whatever happens.
+// closed afterwards, whatever happens. It has the cookies of an agent's own session.
 func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	if scheme, _, ok := strings.Cut(strings.ToLower(strings.TrimSpace(where)), "://"); ok && scheme != "http" &&
 		scheme != "https" {
@@ -57,7 +57,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, end, err := b.Fresh(ctx)
+	t, end, err := b.Fresh(ctx, r.server.Own)
 	if err != nil {
 		return nil, err
 	}

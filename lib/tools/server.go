@@ -28,6 +28,7 @@ type Options struct {
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: all
 	NoImages bool     // none is sent
+	Own      bool     // the session is that of one agent, whom its host names
 	AllFiles bool     // pages show any file, not only those that an agent may read
 
 	// ListStates lists the named logins, and says why one cannot be read.
