@@ -4,10 +4,14 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	ws "github.com/coder/websocket"
 
 	"btools/lib/cmdtest"
 	"btools/lib/jsonrpc"
@@ -253,4 +257,70 @@ func TestExtensionTabWithAddress(t *testing.T) {
 	cmdtest.Until(t, "the tab is at its address", func() bool {
 		return strings.Contains(c.Ask("Target.getTargets", "{}"), site+"/page?x")
 	})
+}
+
+// Without pairing, any extension joins as seed 002 has it: by its Origin alone, on the
+// port that it is told. If it answers no call, clients are told of a timeout.
+func TestJoinWithoutPairing(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	paired, open := w.Hub("--ports", "23900-23949"), w.Hub("--no-pairing", "--ports", "23950-23999")
+	register := func(p *cmdtest.Proxy, origin string) (place struct {
+		InstanceID string
+		Port       int
+	}, status int) {
+		t.Helper()
+		r, _ := http.NewRequest("POST", p.URL+"/register", strings.NewReader(`{"userAgent":"Mozilla/5.0","windowId":1}`))
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		json.NewDecoder(resp.Body).Decode(&place)
+		return place, resp.StatusCode
+	}
+	const own = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+	for _, c := range []struct {
+		p      *cmdtest.Proxy
+		origin string
+	}{{paired, own}, {open, ""}, {open, "https://example.org"}, {open, "null"}} {
+		if _, status := register(c.p, c.origin); status != http.StatusForbidden {
+			t.Errorf("a registration from %q: %d", c.origin, status)
+		}
+	}
+	place, status := register(open, own)
+	if status != http.StatusOK {
+		t.Fatalf("a registration from an extension: %d", status)
+	}
+	at := fmt.Sprintf("ws://localhost:%d", place.Port)
+	join := func(origin string) (*ws.Conn, error) {
+		conn, _, err := ws.Dial(t.Context(), at, &ws.DialOptions{HTTPHeader: http.Header{"Origin": {origin}}})
+		return conn, err
+	}
+	if _, err := join("https://example.org"); err == nil {
+		t.Error("a web page has joined")
+	}
+	conn, err := join(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	conn.Write(t.Context(), ws.MessageText, []byte(`{"type":"hello","instanceId":"`+place.InstanceID+`"}`))
+	if _, got, err := conn.Read(t.Context()); err != nil || !strings.Contains(string(got), `"type":"welcome"`) {
+		t.Fatalf("after the hello: %s %v", got, err)
+	}
+	go func() {
+		for {
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				return
+			}
+		}
+	}()
+	if code, got := cmdtest.Get(t, "GET", open.URL+"/session/"+place.InstanceID+"/json/version"); code != 502 ||
+		!strings.Contains(got, "Timeout") {
+		t.Errorf("an extension that answers no call: %d %s", code, got)
+	}
 }

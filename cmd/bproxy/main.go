@@ -91,6 +91,8 @@ func main() {
 					Usage: "show clients all tabs of the browser, not only their own and those that the user shares"},
 				&ucli.StringFlag{Name: "pairing-file", Category: joining,
 					Usage: "keep the pairing code in `FILE` (default: in the user's state directory)"},
+				&ucli.BoolFlag{Name: "no-pairing", Category: joining,
+					Usage: "let any extension of a browser on this machine join, without the pairing code"},
 			}, flags.Owner(lives, ""), []ucli.Flag{
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: commands then use other proxies, unless the port is named"},

@@ -71,6 +71,7 @@ complete -c bproxy -l extension -d 'serve browsers that join by the extension'
 complete -c bproxy -l ports -d 'ports of the browsers that join' -x
 complete -c bproxy -l all-tabs -d 'show clients all tabs of the browser'
 complete -c bproxy -l pairing-file -d 'file with the pairing code' -rF
+complete -c bproxy -l no-pairing -d 'let any extension join without the code'
 complete -c bproxy -n '__fish_seen_subcommand_from extension' -l hub -d 'URL of the hub' -x
 complete -c bproxy -n '__fish_seen_subcommand_from extension' -l paired -d 'write the pairing code into it'
 complete -c bproxy -l session-grace -d 'time until an anonymous session ends' -x

@@ -105,7 +105,7 @@ func (j *joined) chrome(context.Context) (*virtual.Browser, func(), error) {
 	if j.browser != nil {
 		return j.browser, func() {}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openBound)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), openBound, hub.ErrTimeout)
 	defer cancel()
 	if err := j.upstream.Open(ctx); err != nil {
 		return nil, nil, err
@@ -200,6 +200,9 @@ func clip(s string) string { return s[:min(len(s), 64)] }
 // is refused whatever it has.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	own := guard.Guard{Origins: []string{extension.Origin}, NoPages: true}
+	if s.Hub.IsOpenFor(r) {
+		own.Origins = r.Header.Values("Origin")
+	}
 	if no := own.Check(r); no != nil {
 		refuse(w, r, no)
 		return

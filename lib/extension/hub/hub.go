@@ -31,6 +31,8 @@ import (
 type Hub struct {
 	// Code is the pairing code, which the extensions know, too.
 	Code extension.Code
+	// Open says that extensions without it may join, too.
+	Open bool
 	// First and Last are the ports for instances, Host their loopback address.
 	Host        string
 	First, Last int
@@ -191,7 +193,7 @@ func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.R
 	if err := json.NewDecoder(body).Decode(&reg); err != nil {
 		return nil, guard.Refuse(http.StatusBadRequest, control.BadRequest, "the body is not a registration: %v", err)
 	}
-	if !h.knowsCode(r, reg) {
+	if !h.IsOpenFor(r) && !h.knowsCode(r, reg) {
 		return nil, guard.Refuse(http.StatusForbidden, NotPaired, "the pairing code is not the one of this hub")
 	}
 	i, no := h.admit(reg)
@@ -205,6 +207,15 @@ func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.R
 		p.Proof = h.Code.Prove("hub " + reg.Challenge + " " + p.WebSocketURL)
 	}
 	return p, nil
+}
+
+// anyExtension begins the Origin of each extension of a browser based on Chromium.
+const anyExtension = "chrome-extension://"
+
+// IsOpenFor reports whether a request is an extension's that needs no code.
+func (h *Hub) IsOpenFor(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	return h.Open && len(origins) == 1 && strings.HasPrefix(origins[0], anyExtension)
 }
 
 // knowsCode reports whether a request proves that it knows the pairing code, or

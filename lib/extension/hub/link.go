@@ -73,12 +73,12 @@ func (l *Link) active() time.Time { return time.Unix(0, l.used.Load()) }
 
 // serveWebSocket serves the instance's port.
 func (i *Instance) serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	origins := r.Header.Values("Origin")
-	if len(origins) > 1 || len(origins) == 1 && origins[0] != extension.Origin {
+	origins, open := r.Header.Values("Origin"), i.hub.IsOpenFor(r)
+	if len(origins) > 1 || len(origins) == 1 && origins[0] != extension.Origin && !open {
 		http.Error(w, "this port is for the extension of btools only", http.StatusForbidden)
 		return
 	}
-	if r.URL.Path != i.key {
+	if r.URL.Path != i.key && !(open && r.URL.Path == "/") {
 		http.NotFound(w, r)
 		return
 	}
