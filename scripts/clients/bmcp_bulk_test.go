@@ -12,7 +12,7 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// The SDK's client, by standard streams and by HTTP, with a real browser.
+// The SDK's client with a real browser: by HTTP, and with LONG=1 by standard streams.
 func TestMCPBulkTaskOfSDK(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
@@ -40,7 +40,9 @@ func TestMCPBulkTaskOfSDK(t *testing.T) {
 			t.Errorf("%+v, want one task that is completed and one that is cancelled", got)
 		}
 	}
-	host(cmdtest.Bin + "/bmcp")
+	if cmdtest.IsLong { // TestMCPHost has the client so
+		host(cmdtest.Bin + "/bmcp")
+	}
 	url, stop := w.ServeMCP(nil)
 	host(url)
 	stop()

@@ -131,7 +131,12 @@ func allSurvive(t *testing.T, args ...string) {
 			})
 		})
 	}
-	t.Run("chromedp", func(t *testing.T) { survives(t, args, chromedpClient) })
+	t.Run("chromedp", func(t *testing.T) {
+		if len(args) > 0 {
+			cmdtest.Long(t) // TestClients has it
+		}
+		survives(t, args, chromedpClient)
+	})
 }
 
 // survives does it. start and again return when a page of the site is loaded.

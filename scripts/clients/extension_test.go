@@ -13,8 +13,8 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// Clients of a browser that has joined: one of each kind at once, neither of which
-// sees the tabs of another one or of the user, and neither of which leaves a tab.
+// Clients of a browser that has joined, with LONG=1 one of each kind at once: none of
+// them sees the tabs of another one or of the user, and none leaves a tab.
 func TestExtensionClients(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.IsolatedSite(t)
@@ -25,8 +25,12 @@ func TestExtensionClients(t *testing.T) {
 		t.Errorf("the record is %+v", j)
 	}
 	before := cmdtest.Tabs(t, chrome)
+	scripts := []string{"extension-playwright.mjs"}
+	if cmdtest.IsLong {
+		scripts = append(scripts, "extension-puppeteer.mjs")
+	}
 	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
-		"extension-playwright.mjs", "extension-puppeteer.mjs")
+		scripts...)
 	cmdtest.Until(t, "the tabs of the clients are closed", func() bool {
 		return slices.Equal(cmdtest.Tabs(t, chrome),
 			before)

@@ -303,7 +303,7 @@ func TestTraceOfSessions(t *testing.T) {
 		return "", "ws://" + p.Addr + "/session/" + who + "/devtools/browser/" + who + "?token=t0psecret"
 	}
 	started := time.Now()
-	names := []string{"playwright-a", "puppeteer-b"}
+	names := []string{"puppeteer-a", "puppeteer-b"} // TestHAR has Playwright
 	harClients(t, p, site, at, names...)
 	for _, name := range []string{"mine", "full"} {
 		_, url := at(name)

@@ -41,8 +41,8 @@ func isolatedClients(t *testing.T, p *cmdtest.Proxy, site string, at func(who st
 	wg.Wait()
 }
 
-// Two Playwright and two Puppeteer clients at once, each with an anonymous
-// session each time.
+// A Playwright and a Puppeteer client at once, each with an anonymous session
+// each time.
 func TestIsolatedClients(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.IsolatedSite(t)

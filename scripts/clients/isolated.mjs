@@ -1,7 +1,8 @@
 // isolated.mjs: what the clients of bproxy --isolate share. cmd/isolate_test.go
 // calls each as NAME.mjs HTTP_URL WS_URL SITE WHO DIR, several at once. Each
-// does the same twice over, on pages whose addresses end in ?WHO, and sees
-// pages of nobody else. It leaves as it came, and says "done".
+// works on pages whose addresses end in ?WHO, and sees pages of nobody else.
+// In a session with a name, or with LONG=1, it does the same twice over. It
+// leaves as it came, and says "done".
 import { existsSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
 
 export const [httpURL, wsURL, site, who, dir] = process.argv.slice(2);
@@ -24,7 +25,7 @@ export function step(what) {
 }
 
 // rounds does it several times.
-export async function rounds(round, times = 2) {
+export async function rounds(round, times = named || process.env.LONG ? 2 : 1) {
   for (let n = 1; n <= times; n++) {
     try {
       await round(n);

@@ -10,13 +10,12 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// Two Playwrights and a Puppeteer at the same time, with /json and health checks
-// besides, cost one question. One of them is killed; the others stay.
+// Clients at the same time, with /json and health checks besides, cost one question. One of them is killed; the others stay.
 func TestOneConnection(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, scripts []string }{
 		{nil, []string{"playwright.mjs", "puppeteer.mjs"}},
-		{[]string{"--isolate"}, []string{"playwright.mjs", "playwright.mjs"}},
+		{[]string{"--isolate"}, []string{"puppeteer.mjs", "puppeteer.mjs"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			site := cmdtest.ClientSite(t)
