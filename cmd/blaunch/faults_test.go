@@ -21,7 +21,11 @@ import (
 func TestBrowserKilledDuringLaunch(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	for ms := 0; ms < 200; ms += 20 {
+	step := 40
+	if cmdtest.IsLong {
+		step = 20
+	}
+	for ms := 0; ms < 200; ms += step {
 		c := w.Cmd("blaunch")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -150,7 +154,7 @@ func TestInputRules(t *testing.T) {
 		t.Errorf("--no-input reads: %+v", r)
 	}
 	// With -- CMD the input is the command's, unless - says otherwise.
-	r = w.Run("sh", "-c", `bfind --type chromium | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
+	r = w.Run("sh", "-c", `bfind --type chrome-headless-shell | blaunch -f port - -- sh -c 'cat; echo $BTOOLS_PORT'`)
 	if len(strings.Fields(r.Out)) != 1 || r.Code != 0 {
 		t.Errorf("%+v, want the port alone: nothing is left of the input for CMD", r)
 	}

@@ -62,10 +62,18 @@ func TestLaunchWithExtension(t *testing.T) {
 	})
 
 	// A profile keeps the instance's ID and not the mark: what happened to the
-	// browser before does not keep it from joining again.
+	// browser before does not keep it from joining again. The first browser is a
+	// Chrome, which ignores the switch that loads extensions.
 	t.Run("profile", func(t *testing.T) {
-		profile := w.Dir + "/profile"
-		first := launch(t, "--profile", profile)
+		profile, chrome := w.Dir+"/profile", w.Dir+"/bin/chrome"
+		cmdtest.WriteFile(t, chrome, `#!/bin/sh
+for a do case $a in --load-extension* | --disable-extensions-except*) exit 1 ;; esac; done
+exec chromium "$@"
+`)
+		first := launch(t, "--profile", profile, "--browser", chrome)
+		if first.Browser.Type != "chrome" {
+			t.Errorf("it is %s", first.Browser.Type)
+		}
 		if r := w.Run("bproxy", "stop", first.Joined.ID); r.Code != 0 {
 			t.Error(r.Err)
 		}
@@ -76,21 +84,6 @@ func TestLaunchWithExtension(t *testing.T) {
 			t.Errorf("first it was %s, then %s", first.Joined.ID, second.Joined.ID)
 		}
 		w.Run("blaunch", "stop", second.Instance.ID)
-		gone(t)
-	})
-
-	// Chrome ignores the switch that loads extensions.
-	t.Run("chrome", func(t *testing.T) {
-		chrome := w.Dir + "/bin/chrome"
-		cmdtest.WriteFile(t, chrome, `#!/bin/sh
-for a do case $a in --load-extension* | --disable-extensions-except*) exit 1 ;; esac; done
-exec chromium "$@"
-`)
-		j := launch(t, "--browser", chrome)
-		if j.Browser.Type != "chrome" {
-			t.Errorf("it is %s", j.Browser.Type)
-		}
-		w.Run("blaunch", "stop", j.Instance.ID)
 		gone(t)
 	})
 

@@ -388,9 +388,9 @@ func TestNamesOfThings(t *testing.T) {
 	if !filepath.IsAbs(r.Out) {
 		t.Errorf("with a relative TMPDIR: %+v, want an absolute profile", r)
 	}
-	r = w.Run("env", "BTOOLS_BROWSER="+w.Dir+"/none", cmdtest.Bin+"/blaunch", "--browser", "chromium", "-f",
-		"browser.type")
-	if r.Out != "chromium\n" {
+	r = w.Run("env", "BTOOLS_BROWSER="+w.Dir+"/none", cmdtest.Bin+"/blaunch", "--browser", "chrome-headless-shell",
+		"-f", "browser.type")
+	if r.Out != "chrome-headless-shell\n" {
 		t.Errorf("--browser goes before BTOOLS_BROWSER: %+v", r)
 	}
 }

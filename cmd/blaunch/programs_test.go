@@ -90,7 +90,7 @@ func TestDeathOnRealBrowser(t *testing.T) {
 // A launch is killed at many moments, its parts by turns.
 func TestKilledDuringLaunch(t *testing.T) {
 	t.Parallel()
-	step := 64
+	step := 80
 	if cmdtest.IsLong {
 		step = 32
 	}

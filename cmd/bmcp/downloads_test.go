@@ -151,6 +151,9 @@ func TestMCPUploads(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if c.name == "above the home directory" {
+				cmdtest.Long(t) // it is as the home directory is
+			}
 			w := cmdtest.New(t)
 			cmdtest.WriteFile(t, w.Dir+"/project/a.txt", "inside")
 			cmdtest.WriteFile(t, w.Dir+"/home/x", "")

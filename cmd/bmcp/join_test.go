@@ -63,47 +63,33 @@ func TestMCPOnAJoinedBrowser(t *testing.T) {
 	if got := r.Text(t); !strings.Contains(got, "of /again") || !strings.Contains(got, "the browser had left (") {
 		t.Errorf("the first result from the next browser is %s", got)
 	}
-	m.End()
-	cmdtest.Until(t, "the tabs of the host are closed", func() bool {
-		return slices.Equal(cmdtest.Tabs(t, next),
-			before)
-	})
-	hub.Stop()
-}
-
-// A host that is killed leaves no tabs.
-func TestMCPOnAJoinedBrowserKilled(t *testing.T) {
-	t.Parallel()
-	w, site := cmdtest.New(t), cmdtest.Titled(t)
-	hub := w.Hub()
-	chrome, _ := cmdtest.ChromiumWith(t, hub.Extension())
-	before := cmdtest.Tabs(t, chrome)
-	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
-	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site))
-	if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+1 {
-		t.Errorf("the user sees the tabs %v", got)
+	closed := func(what string) {
+		t.Helper()
+		cmdtest.Until(t, "the tabs of "+what+" are closed", func() bool {
+			return slices.Equal(cmdtest.Tabs(t, next), before)
+		})
 	}
-	m.Cmd.Process.Kill()
-	m.Wait()
-	cmdtest.Until(t, "the tabs of the host are closed", func() bool {
-		return slices.Equal(cmdtest.Tabs(t, chrome),
-			before)
-	})
-	hub.Stop()
-}
+	m.End()
+	closed("the host")
 
-// A child server gets the address of the browser, which stays the same.
-func TestMCPChildOnAJoinedBrowser(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	hub := w.Hub()
-	cmdtest.ChromiumWith(t, hub.Extension())
-	m := w.StartMCP(nil, "--extension", "--mcp", cmdtest.Bin+"/fakechild {ws_endpoint}")
+	// A child server gets the address of the browser, which stays the same.
+	m = w.StartMCP(nil, "--extension", "--mcp", cmdtest.Bin+"/fakechild {ws_endpoint}")
 	m.Greet("{}")
 	if got := m.Tool("env", "{}").Text(t); !strings.Contains(got, "ws://"+hub.Addr+"/session/bmcp-") {
 		t.Errorf("the child was given %s", got)
 	}
+	m.End()
+
+	m = w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site))
+	if got := cmdtest.Tabs(t, next); len(got) != len(before)+1 {
+		t.Errorf("the user sees the tabs %v", got)
+	}
+	m.Cmd.Process.Kill()
+	m.Wait()
+	closed("a host that was killed")
+	hub.Stop()
 }
 
 // An agent leases a browser that joins from a pool. After that has left, the next

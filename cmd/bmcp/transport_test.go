@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +57,7 @@ func TestMCPFromAWebPage(t *testing.T) {
 		return s
 	}
 	allowed, other := page(), page()
+	chromium := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chromium"))
 	for _, token := range []string{"", w.Dir + "/token"} {
 		args := []string{"--no-child", "--allow-origin", allowed.URL}
 		if token != "" {
@@ -66,10 +66,7 @@ func TestMCPFromAWebPage(t *testing.T) {
 		url, stop := w.ServeMCP(nil, args...)
 		for site, want := range map[string]string{allowed.URL: `"coordinator_status"`,
 			other.URL: "TypeError: Failed to fetch"} {
-			b := w.Cmd("blaunch", "--wait", "--no-input", "--browser", "chromium", "--url", site+"/?at="+url)
-			if err := b.Start(); err != nil {
-				t.Fatal(err)
-			}
+			cmdtest.Get(t, "PUT", chromium.Instance.HTTPURL+"/json/new?"+site+"/?at="+url)
 			select {
 			case got := <-said:
 				if !strings.Contains(got, want) || strings.HasPrefix(want, `"`) && !strings.HasSuffix(got, "204") {
@@ -78,11 +75,10 @@ func TestMCPFromAWebPage(t *testing.T) {
 			case <-time.After(cmdtest.Patience):
 				t.Errorf("%s says nothing", site)
 			}
-			b.Process.Signal(syscall.SIGTERM)
-			b.Wait()
 		}
 		stop()
 	}
+	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
 	w.Clean()
 }
 

@@ -90,25 +90,25 @@ func TestProxyCommands(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Run("bproxy", "status").Wants(t, 69, "no bproxy is running (looked in "+w.Dir+"/state/state.json)")
-	p := w.Proxy("--browser", "chrome-headless-shell")
-	if s := p.Do("launch"); s.Status.State != "ready" || s.Browser.Type != "chrome-headless-shell" {
-		t.Errorf("after launch: %+v, want a chrome-headless-shell that is ready", s)
+	p := w.Proxy("--browser", "chromium")
+	if s := p.Do("launch"); s.Status.State != "ready" || s.Browser.Type != "chromium" {
+		t.Errorf("after launch: %+v, want a chromium that is ready", s)
 	}
 	c, _ := p.Socket("/")
 	before := p.Do("launch").Instance.ID
-	if s := p.Do("launch", "--browser", "chrome-headless-shell"); s.Instance.ID != before {
+	if s := p.Do("launch", "--browser", "chromium"); s.Instance.ID != before {
 		t.Error("the same options replace the browser")
 	}
-	s := p.Do("launch", "--browser", "chromium", "--window-size", "300,200")
-	if s.Browser.Type != "chromium" || s.Status.Launches != 2 {
-		t.Errorf("launch --browser chromium: %+v, want the second launch, a chromium", s)
+	s := p.Do("launch", "--browser", "chrome-headless-shell", "--window-size", "300,200")
+	if s.Browser.Type != "chrome-headless-shell" || s.Status.Launches != 2 {
+		t.Errorf("launch --browser: %+v, want the second launch, a chrome-headless-shell", s)
 	}
 	cmdtest.Closed(t, c)
 	args := func() string {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Do("launch").Instance.PID))
 		return string(b)
 	}
-	if s := p.Do("restart"); s.Browser.Type != "chromium" || s.Status.Launches != 3 ||
+	if s := p.Do("restart"); s.Browser.Type != "chrome-headless-shell" || s.Status.Launches != 3 ||
 		!strings.Contains(args(), "--window-size=300,200") {
 		t.Errorf("a restart changes the browser: %+v", s)
 	}
@@ -118,7 +118,7 @@ func TestProxyCommands(t *testing.T) {
 	// What can't be launched takes nothing along, and is told to who asked.
 	ready := p.Do("launch")
 	c, _ = p.Socket("/")
-	r := w.Run("bproxy", "launch", "--no-headless")
+	r := w.Run("bproxy", "launch", "--browser", "chromium", "--no-headless")
 	r.Wants(t, 69, "there is no display")
 	if s := p.Do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID ||
 		s.Status.WebSockets != 1 {
@@ -267,7 +267,7 @@ func TestProxyLaunchers(t *testing.T) {
 		w.Clean()
 	}
 	// Any command will do, a pipeline too.
-	p := w.Proxy("--launch", "bfind --type chromium | blaunch --wait --bind-fd 3")
+	p := w.Proxy("--launch", "bfind --type chrome-headless-shell | blaunch --wait --bind-fd 3")
 	if code, _ := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 200 {
 		t.Error("a pipeline does not launch")
 	}
@@ -898,7 +898,7 @@ func TestFirefoxOutlivesLeases(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Pool("BROWSER=firefox", "TIMEOUT=60000", "HEALTH_INTERVAL=20s", "_F_INSTANCES=1", "_F_IS_DEFAULT=1")
 	pid := 0
-	for round := range 5 {
+	for round := range 3 {
 		l := p.Lease()
 		q := &cmdtest.Proxy{T: t, W: w, Addr: strings.TrimPrefix(l.Instance.HTTPURL, "http://")}
 		c, resp := q.Socket("/session")

@@ -178,7 +178,9 @@ func TestExtensionAllTabs(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.IsolatedSite(t)
 	w := cmdtest.New(t)
-	_, chrome, _, j := w.WithJoined("--all-tabs")
+	p := w.Hub("--all-tabs")
+	chrome, _ := cmdtest.ChromiumWith(t, p.Extension())
+	j := w.Join() // who waits for a browser gets the one that joins
 	user := cmdtest.Dial(t, chrome)
 	user.Ask("Target.createTarget", `{"url":"`+site+`/page?user"}`)
 	cmdtest.Until(t, "a client sees the tab of the user", func() bool {
@@ -188,6 +190,10 @@ func TestExtensionAllTabs(t *testing.T) {
 	cmdtest.Once(t, j.Instance.WSURL, "Browser.close", "{}")
 	if got := cmdtest.Tabs(t, chrome); !slices.Equal(got, before) {
 		t.Errorf("a client that closes the browser leaves the tabs %v of %v", got, before)
+	}
+	p.Stop()
+	if code := j.Code(t); code != 69 {
+		t.Errorf("the hub has ended, and bproxy join ended with %d: %s", code, j.Errs.String())
 	}
 }
 
@@ -244,19 +250,6 @@ func TestExtensionCommand(t *testing.T) {
 	if r.Code != 7 || at != env || !strings.HasPrefix(at, "http://127.0.0.1:"+port+"/session/inst_") {
 		t.Errorf("exit %d, %s, %s", r.Code, r.Out, r.Err)
 	}
-}
-
-// A tab that a client opens goes to its address.
-func TestExtensionTabWithAddress(t *testing.T) {
-	t.Parallel()
-	site := cmdtest.IsolatedSite(t)
-	w := cmdtest.New(t)
-	_, _, _, j := w.WithJoined()
-	c := cmdtest.Dial(t, j.Instance.WSURL)
-	c.Ask("Target.createTarget", `{"url":"`+site+`/page?x"}`)
-	cmdtest.Until(t, "the tab is at its address", func() bool {
-		return strings.Contains(c.Ask("Target.getTargets", "{}"), site+"/page?x")
-	})
 }
 
 // Without pairing, any extension joins as seed 002 has it: by its Origin alone, on the

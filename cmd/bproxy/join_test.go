@@ -58,16 +58,3 @@ func TestJoin(t *testing.T) {
 	}
 	p.Stop()
 }
-
-// Who waits for a browser gets the one that joins, and learns of the hub's end.
-func TestJoinLater(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	p := w.Hub()
-	cmdtest.ChromiumWith(t, p.Extension())
-	j := w.Join()
-	p.Stop()
-	if code := j.Code(t); code != 69 {
-		t.Errorf("the hub has ended, and it ended with %d: %s", code, j.Errs.String())
-	}
-}

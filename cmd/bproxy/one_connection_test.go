@@ -191,7 +191,7 @@ func TestOneConnectionByFile(t *testing.T) {
 func TestOneConnectionAgain(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	x := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chromium"))
+	x := cmdtest.Parse(t, w.Run("blaunch"))
 	p := w.Proxy("--one-connection", "--target", x.Instance.HTTPURL, "--health-interval", "50ms",
 		"--health-timeout", "1s")
 	c := cmdtest.Dial(t, "ws://"+p.Addr)
@@ -205,7 +205,7 @@ func TestOneConnectionAgain(t *testing.T) {
 		t.Errorf("without a browser: %d %s", code, body)
 	}
 	w.Run("blaunch", "stop", "--all")
-	cmdtest.Parse(t, w.Pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch", "--browser", "chromium"))
+	cmdtest.Parse(t, w.Pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch"))
 	cmdtest.Once(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
 	cmdtest.Until(t, "it is well again", func() bool { return p.Do("status").Status.State == "foreign" })
 	p.Stop()

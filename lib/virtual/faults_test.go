@@ -44,7 +44,7 @@ func (p *peer) median(page string, n int) time.Duration {
 func TestFloodsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := openShell(t)
-	b.stall = time.Second
+	b.stall = time.Second / 2
 	calm, page := attached(t, newSession(t, b, Options{}))
 	alone := calm.median(page, 100)
 	for _, flood := range []struct {
