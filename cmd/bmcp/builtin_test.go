@@ -36,7 +36,7 @@ func TestBuiltinAlone(t *testing.T) {
 	site := buttonSite(t)
 	empty := w.Dir + "/empty"
 	os.Mkdir(empty, 0o755)
-	c := w.Cmd("bmcp", "--browser", "chrome-headless-shell", "--image-responses", "omit",
+	c := w.Cmd("bmcp", "--browser-path", "chrome-headless-shell", "--no-vscode", "--image-responses", "omit",
 		"--allow-unrestricted-file-access")
 	c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
 	m := w.Attach(c)
@@ -62,6 +62,8 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_wait_for", `{"time":1e-3}`, "Waited for 1ms"},
 		{"browser_navigate", `{"url":"file:///etc/hostname"}`, "- Page URL: file:///etc/hostname"},
 		{"browser_navigate", `{"url":"about:blank"}`, "The page is empty."},
+		{"coordinator_navigate", fmt.Sprintf(`{"url":%q}`, site+"/old"), "- Page URL: " + site + "/old"},
+		{"brave_extract", fmt.Sprintf(`{"url":%q}`, site+"/old"), "- URL: " + site + "/old"},
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
 	} {
 		if got := m.Tool(step.tool, step.args).Text(t); !strings.Contains(got, step.want) {
@@ -92,6 +94,12 @@ func TestBuiltinAlone(t *testing.T) {
 	}
 	if r := m.Tool("browser_clik", `{}`); !strings.Contains(r.Line, "did you mean browser_click?") {
 		t.Errorf("an unknown tool: %s", r.Line)
+	}
+	for name, today := range map[string]string{"browser_instance": "bmcp --extension has it",
+		"browser_run_code": "browser_evaluate", "browser_clik": "did you mean browser_click?"} {
+		if r := m.Tool(name, "{}"); r.Error == nil || !strings.Contains(r.Error.Message, today) {
+			t.Errorf("%s: %s, want %s", name, r.Line, today)
+		}
 	}
 	m.End()
 	w.Clean()

@@ -93,6 +93,12 @@ func TestMCPToken(t *testing.T) {
 		t.Errorf("%d %v %s", code, h, b)
 	}
 	stop()
+	url, stop = w.ServeMCP(nil, "--no-child")
+	if code, b := cmdtest.Get(t, "GET", strings.TrimSuffix(url, "/mcp")+"/health"); code != 200 ||
+		!strings.Contains(b, `"status":"ok"`) {
+		t.Errorf("its health: %d %s", code, b)
+	}
+	stop()
 	w.Clean()
 }
 

@@ -305,6 +305,9 @@ func TestJoinWithoutPairing(t *testing.T) {
 	if _, got, err := conn.Read(t.Context()); err != nil || !strings.Contains(string(got), `"type":"welcome"`) {
 		t.Fatalf("after the hello: %s %v", got, err)
 	}
+	if _, got := cmdtest.Get(t, "GET", open.URL+"/health"); !strings.Contains(got, `"instances":1`) {
+		t.Errorf("the hub's health: %s", got)
+	}
 	go func() {
 		for {
 			if _, _, err := conn.Read(t.Context()); err != nil {

@@ -48,6 +48,12 @@ func parse(p *Program, args []string) (*arguments, error) {
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		f := byName[name]
+		if today, old := p.Old[name]; old && f == nil && a.command == &p.Command {
+			if today == "" {
+				continue
+			}
+			name, f = today, byName[today]
+		}
 		if f == nil {
 			// It may be an option of a command that "--" is missing before.
 			if len(a.rest) > 0 && a.command == &p.Command && p.TakesCommand && isProgram(a.rest[0]) {

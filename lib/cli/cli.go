@@ -103,6 +103,9 @@ type Program struct {
 	About    string // a sentence or two for --help
 	Examples []string
 	Commands []*Command
+	// Old are the options that the program had under other names, and today's; ""
+	// means that what the option asks for is always so.
+	Old map[string]string
 }
 
 // Context is one run of a command.

@@ -21,7 +21,7 @@ import (
 // fast relays a tool call at once if nothing has to be waited for, and reports
 // whether it did.
 func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
-	r, ok := s.tools(req.audience).routes[jsonrpc.GetString(m.Params, "name")]
+	r, ok := s.tools(req.audience).route(jsonrpc.GetString(m.Params, "name"))
 	if !ok || r.pools {
 		return false
 	}
@@ -229,13 +229,13 @@ func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message,
 // children have listed theirs.
 func (s *Session) find(ctx context.Context, name string) (route, bool) {
 	to := audienceOf(ctx)
-	r, ok := s.tools(to).routes[name]
+	r, ok := s.tools(to).route(name)
 	if ok {
 		return r, true
 	}
 	s.startAll(to, true)
 	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsFresh })
-	r, ok = s.tools(to).routes[name]
+	r, ok = s.tools(to).route(name)
 	return r, ok
 }
 
@@ -358,7 +358,9 @@ func (s *Session) unknown(ctx context.Context, name string) error {
 		known = append(known, jsonrpc.GetString(own, "name"))
 	}
 	slices.Sort(known)
-	if near := spell.Nearest(name, known); near != "" {
+	if hint := elsewhere[name]; hint != "" {
+		e.Message += ": " + hint
+	} else if near := spell.Nearest(name, known); near != "" {
 		e.Message += ": did you mean " + near + "?"
 	}
 	s.c.mu.Lock()

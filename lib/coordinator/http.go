@@ -210,7 +210,13 @@ func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error)
 }
 
 func (f *httpFront) serve(w http.ResponseWriter, r *http.Request) {
-	if p := strings.TrimSuffix(r.URL.Path, "/"); p != "/mcp" && p != "" {
+	switch strings.TrimSuffix(r.URL.Path, "/") {
+	case "/mcp", "":
+	case "/health", "/healthz":
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"status":"ok"}`+"\n")
+		return
+	default:
 		httpError(w, http.StatusNotFound, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "MCP is at /mcp"))
 		return
 	}

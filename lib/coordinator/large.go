@@ -116,7 +116,7 @@ func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
 func (s *Session) shrink(tool string, to audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
 	sh := &shrinking{archive: s.c.large, session: s, scope: s.scope(sessionID), limit: limit, links: s.takesLinks()}
-	if r, ok := s.tools(to).routes[tool]; ok {
+	if r, ok := s.tools(to).route(tool); ok {
 		sh.promised = jsonrpc.Get(r.tool, "outputSchema") != nil
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, blobTimeout)

@@ -169,7 +169,7 @@ func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMe
 // have.
 func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
 	to := audienceOf(ctx)
-	r, ok := b.tools(to).routes[command.Tool]
+	r, ok := b.tools(to).route(command.Tool)
 	if !ok || !b.c.bounds(r.child) {
 		return result
 	}

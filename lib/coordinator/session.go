@@ -63,7 +63,7 @@ func (c *Coordinator) NewSession(send Send) *Session {
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[audience]bool{}
 	s.lists.c, s.lists.all = c, map[audience]*toolList{}
 	s.turns.group = func(t *turn) string {
-		if r, ok := s.lists.tools(t.to).routes[t.tool]; ok {
+		if r, ok := s.lists.tools(t.to).route(t.tool); ok {
 			return r.group(t.args)
 		}
 		return ""

@@ -16,7 +16,7 @@ func (s *Session) support(name string, to audience) (support string, known bool)
 		}
 		return "", true
 	}
-	r, ok := s.tools(to).routes[name]
+	r, ok := s.tools(to).route(name)
 	return r.support(), ok
 }
 

@@ -13,7 +13,7 @@ import (
 
 // makesTasks reports whether the child of a tool makes tasks.
 func (s *Session) makesTasks(name string, req *request) bool {
-	r, ok := s.tools(req.audience).routes[name]
+	r, ok := s.tools(req.audience).route(name)
 	if !ok {
 		return false
 	}

@@ -404,6 +404,9 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 	if c.Bool("extension") {
 		return ofHub(c)
 	}
+	if (ch.service || ch.configured) && c.Getenv("BROWSER_TIMEOUT_MINUTES") != "" {
+		c.Log.Warn("BROWSER_TIMEOUT_MINUTES has no effect on pools: IDLE_TIMEOUT stops their browsers")
+	}
 	if ch.service {
 		return served(c)
 	}

@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -160,6 +161,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no := s.Guard.Check(r); no != nil {
 		s.Log.Debug("refused", "client", r.RemoteAddr, "why", no.Error.Message)
 		refuse(w, r, no)
+		return
+	}
+	if r.URL.Path == "/health" || r.URL.Path == "/healthz" {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"status":"ok","instances":%d}`+"\n", len(s.Hub.List()))
 		return
 	}
 	s.Guard.StripCredentials(r)

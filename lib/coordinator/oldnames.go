@@ -1,0 +1,31 @@
+package coordinator
+
+// oldNames are names that tools had in the programs that bmcp takes the place of. A
+// call by one of them is a call of today's tool, which is the only one that is listed.
+var oldNames = map[string]string{
+	"brave_search":               "browser_search",
+	"brave_extract":              "browser_extract",
+	"coordinator_navigate":       "browser_navigate",
+	"coordinator_get_dom":        "browser_get_dom",
+	"coordinator_screenshot":     "browser_take_screenshot",
+	"coordinator_get_markdown":   "browser_get_markdown",
+	"coordinator_fetch":          "browser_fetch",
+	"coordinator_select_element": "browser_select_element",
+}
+
+// elsewhere says what takes the place of a tool that is not there.
+var elsewhere = map[string]string{
+	instanceTool:              "bmcp --extension has it",
+	"browser_pool_status":     "it is there with pools, see bmcp(1); coordinator_status shows the browser",
+	"browser_run_code":        "browser_evaluate runs JavaScript in the page",
+	"browser_run_code_unsafe": "browser_evaluate runs JavaScript in the page",
+	"browser_install":         "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
+}
+
+// route returns the route of a tool by its name, today's or an old one.
+func (m *merged) route(name string) (r route, ok bool) {
+	if r, ok = m.routes[name]; !ok {
+		r, ok = m.routes[oldNames[name]]
+	}
+	return r, ok
+}
