@@ -26,7 +26,8 @@ func main() {
 					Usage: "run the MCP server `[NAME=]SPEC`: builtin, an npm package or a command with its " +
 						"arguments (repeatable; default: builtin)"},
 				&ucli.StringFlag{Name: "tools", Category: children,
-					Usage: "of builtin's tools, list core, all, or those of `NAME,…` (default: all)"},
+					Usage: "of builtin's tools, list those of `NAME,…`: names, or the groups core, default, storage, " +
+						"network, vision, testing and all (default: default)"},
 				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
 					Usage: "omit has builtin send no images, for models that take none: `allow|omit`"},
 				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,

@@ -6,7 +6,7 @@ complete -c bmcp -n '__fish_seen_subcommand_from config' -a 'claude-code claude-
 complete -c bmcp -l mcp -d 'run this MCP server' -xa 'builtin @playwright/mcp chrome-devtools-mcp'
 complete -c bmcp -l image-responses -d 'of builtin, to models' -xa 'allow omit'
 complete -c bmcp -l allow-unrestricted-file-access -d 'show any file in the pages of builtin'
-complete -c bmcp -l tools -d 'of builtin, list these' -xa 'core all'
+complete -c bmcp -l tools -d 'of builtin, list these' -xa 'core default storage network vision testing all'
 complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'
 complete -c bmcp -l no-child -d 'run none'

@@ -15,6 +15,7 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/cdp/wire"
+	"btools/lib/storage"
 )
 
 // Times that bound what a page can make a caller wait for. Those of @playwright/mcp
@@ -51,6 +52,10 @@ type Browser struct {
 	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
 	guarding bool                                            // files are asked for
 	judging  sync.WaitGroup
+
+	routes  []Route
+	offline bool
+	visits  storage.Visits
 }
 
 // target is a CDP session: of a page, or of frames of another site in one.
@@ -144,9 +149,15 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	} {
 		b.conn.Begin(session, c.method, c.params, nil)
 	}
-	if b.guarding || b.refuses != nil && isFile(info.URL) {
-		b.guarding = true
-		b.pauseFilesLocked(session)
+	if !t.tab.hidden {
+		b.visits.Add(info.URL)
+		b.guarding = b.guarding || b.refuses != nil && isFile(info.URL)
+		if b.guarding || len(b.routes) > 0 {
+			b.pauseLocked(session)
+		}
+		if b.offline {
+			b.connectLocked(session)
+		}
 	}
 	begun := func(json.RawMessage, error) {
 		if page {

@@ -81,6 +81,9 @@ func (t *target) event(e cdp.Event) {
 			Type  string
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
+		if !tab.hidden {
+			tab.b.visits.Add(p.Frame.URL)
+		}
 		if p.Frame.ID == tab.main.id {
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
@@ -169,7 +172,13 @@ func (t *target) event(e cdp.Event) {
 		if tab.paused != nil {
 			tab.paused(e)
 		} else if e.Method == "Fetch.requestPaused" {
-			tab.b.judging.Go(func() { tab.b.judge(t.session, e) })
+			tab.b.judging.Go(func() {
+				if isFile(decode[pausedRequest](e.Params).Request.URL) && tab.b.refuses != nil {
+					tab.b.judge(t.session, e)
+				} else {
+					tab.b.route(t.session, e)
+				}
+			})
 		}
 	case "Overlay.inspectNodeRequested":
 		if p := tab.picking; p != nil && p.by == nil {

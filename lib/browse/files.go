@@ -30,15 +30,9 @@ func (b *Browser) openFile(ctx context.Context, address string) error {
 	defer b.mu.Unlock()
 	if !b.guarding {
 		b.guarding = true
-		for session := range b.targets {
-			b.pauseFilesLocked(session)
-		}
+		b.pauseAllLocked()
 	}
 	return nil
-}
-
-func (b *Browser) pauseFilesLocked(session string) {
-	b.conn.Begin(session, "Fetch.enable", map[string]any{"patterns": []map[string]string{{"urlPattern": "file://*"}}}, nil)
 }
 
 // judge lets the request for a file go on, or not.
@@ -46,7 +40,7 @@ func (b *Browser) judge(session string, e cdp.Event) {
 	p := decode[pausedRequest](e.Params)
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	if isFile(p.Request.URL) && b.refuses(ctx, p.Request.URL) != nil {
+	if b.refuses(ctx, p.Request.URL) != nil {
 		b.conn.Begin(session, "Fetch.failRequest", map[string]string{"requestId": p.RequestID,
 			"errorReason": "AccessDenied"}, nil)
 		return

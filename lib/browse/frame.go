@@ -32,11 +32,15 @@ var (
 	textScript string
 	//go:embed scripts/pick.js
 	pickScript string
+	//go:embed scripts/storage.js
+	storageScript string
+	//go:embed scripts/verify.js
+	verifyScript string
 	//go:embed scripts/act.js
 	actScript string
 
 	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-		pickScript + actScript + "})(); 0"
+		pickScript + storageScript + verifyScript + actScript + "})(); 0"
 )
 
 // worldName names the isolated world of our scripts: the page's own cannot see or

@@ -40,6 +40,8 @@ type Tab struct {
 	picking         *picking // a person is to choose an element
 	crashed, closed bool
 	dragged         json.RawMessage // what the page would drag
+	mouse           point           // where tools by coordinates have left it
+	buttons         int             // that they have pressed
 	at              time.Time       // when it was opened
 
 	console    []Message

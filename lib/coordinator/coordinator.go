@@ -48,7 +48,7 @@ type Options struct {
 	// States are the named logins of the user, for browsers that are not those of
 	// somebody else's bpool; nil: there is no place for them.
 	States *states.Store
-	// Tools are the names of the built-in child's tools; nil: all. Dir is the directory
+	// Tools are the names of the built-in child's tools; nil: those that it lists by default. Dir is the directory
 	// whose files they use if the host names no roots; "": none.
 	Tools []string
 	Dir   string

@@ -16,6 +16,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 	"btools/lib/spell"
+	"btools/lib/tools"
 )
 
 // fast relays a tool call at once if nothing has to be waited for, and reports
@@ -360,6 +361,8 @@ func (s *Session) unknown(ctx context.Context, name string) error {
 	slices.Sort(known)
 	if hint := elsewhere[name]; hint != "" {
 		e.Message += ": " + hint
+	} else if group := tools.GroupOf(name); group != "" {
+		e.Message += fmt.Sprintf(": bmcp --tools default,%s offers it", group)
 	} else if near := spell.Nearest(name, known); near != "" {
 		e.Message += ": did you mean " + near + "?"
 	}

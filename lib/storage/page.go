@@ -42,6 +42,25 @@ func OpenPage(ctx context.Context, c Conn, browserContext string) (*Page, error)
 		got, err = c.Call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": p.target, "flatten": true})
 	}
 	p.session = jsonrpc.GetString(got, "sessionId")
+	if err == nil {
+		err = p.prepare(ctx)
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("cannot open a page for the storage: %w", err)
+	}
+	return p, nil
+}
+
+// In returns a page that has been opened already, as one in which storage is read and
+// filled. It is not closed by Close.
+func In(ctx context.Context, c Conn, session string) (*Page, error) {
+	p := &Page{conn: c, session: session}
+	return p, p.prepare(ctx)
+}
+
+// prepare has scripts see blank documents only.
+func (p *Page) prepare(ctx context.Context) (err error) {
 	for _, command := range []struct {
 		method string
 		params any
@@ -51,14 +70,10 @@ func OpenPage(ctx context.Context, c Conn, browserContext string) (*Page, error)
 		{"Fetch.enable", map[string]any{"patterns": []map[string]string{{"urlPattern": "*"}}}},
 	} {
 		if err == nil {
-			_, err = c.Call(ctx, p.session, command.method, command.params)
+			_, err = p.conn.Call(ctx, p.session, command.method, command.params)
 		}
 	}
-	if err != nil {
-		p.Close()
-		return nil, fmt.Errorf("cannot open a page for the storage: %w", err)
-	}
-	return p, nil
+	return err
 }
 
 // Target returns the ID of the page's target.
@@ -163,6 +178,12 @@ func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error
 		return "", err
 	}
 	return why, json.Unmarshal(got, &why)
+}
+
+// Clear removes the localStorage of an origin.
+func (p *Page) Clear(ctx context.Context, origin string) error {
+	_, err := p.run(ctx, origin, `async () => (localStorage.clear(), "")`, nil)
+	return err
 }
 
 // Read reads the storage of an origin; nil: it has none. lost says what could

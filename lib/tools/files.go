@@ -41,6 +41,17 @@ func (r *reply) save(ctx context.Context, name string, data []byte) (path string
 	return path, err
 }
 
+// savePrivate saves what only the user is to read.
+func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path string, err error) {
+	path, err = r.writable(ctx, name)
+	if err == nil {
+		err = r.saveAs(path, bytes.NewReader(data), func(file string) error {
+			return errors.Join(os.Chmod(file, 0o600), os.Rename(file, path))
+		})
+	}
+	return path, err
+}
+
 // writable is the path of a file that the agent may write.
 func (r *reply) writable(ctx context.Context, name string) (path string, err error) {
 	roots := r.server.allowed(ctx)

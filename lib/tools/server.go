@@ -26,7 +26,7 @@ type Options struct {
 	HTTPURL  string // of the same endpoint
 	Release  string
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
-	Only     []string // the names of the tools; nil: all
+	Only     []string // the names of the tools; nil: those that are listed by default
 	NoImages bool     // none is sent
 	Own      bool     // the session is that of one agent, whom its host names
 	AllFiles bool     // pages show any file, not only those that an agent may read
@@ -158,42 +158,71 @@ func (s *Server) answer(id json.RawMessage, result any) {
 // SessionStats is a tool that is not of this table, but chosen with those that are.
 const SessionStats = "browser_session_stats"
 
+// groups are the tools that are listed only if they are chosen, as @playwright/mcp has
+// them with --caps.
+var groups = []string{"storage", "network", "vision", "testing"}
+
+// GroupOf is the group of a tool that is listed only if it is chosen; "": it is none.
+func GroupOf(name string) string {
+	i := slices.IndexFunc(table, func(t tool) bool { return t.name == name })
+	if i < 0 {
+		return ""
+	}
+	return table[i].group
+}
+
+func (t *tool) isIn(word string) bool {
+	switch word {
+	case "all", t.name:
+		return true
+	case "core":
+		return t.group == "" && !t.extra
+	case "default":
+		return t.group == ""
+	}
+	return word == t.group && t.group != "" || "browser_"+word == t.name
+}
+
 // Names are the names of the tools, of a group of them, or those that are given,
-// separated by commas: core, all, browser_click,browser_navigate.
+// separated by commas: default,storage or browser_click,browser_navigate.
 func Names(selection string) (names []string, err error) {
 	for _, word := range strings.Split(selection, ",") {
 		word = strings.TrimSpace(word)
 		n := len(names)
 		for _, t := range table {
-			if word == "all" || word == "core" && !t.extra || word == t.name || "browser_"+word == t.name {
+			if t.isIn(word) {
 				names = append(names, t.name)
 			}
 		}
-		if word == "all" || word == SessionStats || "browser_"+word == SessionStats {
+		if word == "all" || word == "default" || word == SessionStats || "browser_"+word == SessionStats {
 			names = append(names, SessionStats)
 		}
 		if len(names) == n {
-			known := []string{SessionStats}
+			known := append([]string{SessionStats, "default"}, groups...)
 			for _, t := range table {
 				known = append(known, t.name)
 			}
 			if near := spell.Nearest(word, known); near != "" {
 				return nil, fmt.Errorf("there is no tool %q: did you mean %s?", word, near)
 			}
-			return nil, fmt.Errorf("there is no tool %q: there are core, all and the names that tools/list shows", word)
+			return nil, fmt.Errorf("there is no tool %q: there are default, core, %s, all and the names that "+
+				"tools/list shows", word, strings.Join(groups, ", "))
 		}
 	}
 	return names, nil
 }
 
-func (s *Server) has(name string) bool { return s.Only == nil || slices.Contains(s.Only, name) }
+func (s *Server) has(name string) bool {
+	return s.Only == nil && GroupOf(name) == "" || slices.Contains(s.Only, name)
+}
 
 func (s *Server) list() []json.RawMessage { return List(s.Only) }
 
-// List are the tools with these names as tools/list has them; nil: all.
+// List are the tools with these names as tools/list has them; nil: those that are listed
+// by default.
 func List(only []string) (all []json.RawMessage) {
 	for _, t := range prepared() {
-		if only == nil || slices.Contains(only, t.name) {
+		if only == nil && t.group == "" || slices.Contains(only, t.name) {
 			all = append(all, t.listed)
 		}
 	}

@@ -45,7 +45,7 @@ const maxList = 19000
 
 func TestCostOfTheList(t *testing.T) {
 	n := 0
-	for _, tool := range List(nil) {
+	for _, tool := range List(nil) { // the groups that are not listed by default cost who chooses them
 		n += len([]rune(string(tool)))
 	}
 	t.Logf("%d characters", n)
@@ -61,7 +61,8 @@ func TestToolsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads := regexp.MustCompile(`(?m)^\.It (browser_\w+)(.*)$`).FindAllStringSubmatch(string(page), -1)
-	for _, tool := range List(nil) {
+	all, _ := Names("all")
+	for _, tool := range List(all) {
 		name := jsonrpc.GetString(tool, "name")
 		i := slices.IndexFunc(heads, func(h []string) bool { return h[1] == name })
 		if i < 0 {
@@ -90,7 +91,9 @@ var forPeople = []string{"element", "startElement", "endElement"}
 func TestNames(t *testing.T) {
 	for selection, want := range map[string]string{
 		"core":                          "browser_navigate",
-		"all":                           "browser_pdf_save",
+		"all":                           "browser_cookie_list",
+		"default":                       "browser_pdf_save",
+		"core,vision":                   "browser_mouse_click_xy",
 		"click,browser_type":            "browser_type",
 		"core,browser_pdf_save, resize": "browser_pdf_save",
 		"session_stats":                 SessionStats,
@@ -102,6 +105,11 @@ func TestNames(t *testing.T) {
 	}
 	if names, _ := Names("core"); slices.Contains(names, "browser_pdf_save") {
 		t.Errorf("core has %v", names)
+	}
+	names, _ := Names("default")
+	isChosen := func(name string) bool { return GroupOf(name) != "" }
+	if len(List(nil)) != len(List(names)) || slices.ContainsFunc(names, isChosen) {
+		t.Errorf("default has %v", names)
 	}
 	if _, err := Names("browser_clik"); err == nil || !strings.Contains(err.Error(), "did you mean browser_click?") {
 		t.Errorf("an unknown name: %v", err)

@@ -318,7 +318,7 @@ async function run(name, args) {
 
 const api = {
   snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, routed, page,
-  takeFiles, drop, identify, holding,
+  takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }

@@ -1,0 +1,80 @@
+package browse
+
+import (
+	"context"
+	"time"
+)
+
+// The mouse by coordinates of the viewport, in CSS pixels. It stays where it was moved to,
+// and a button stays pressed until it is released.
+
+// MoveMouse moves the mouse.
+func (t *Tab) MoveMouse(ctx context.Context, x, y float64) error {
+	return t.act(ctx, t.moved(x, y))
+}
+
+// moved is the event of a move, with the buttons that are pressed.
+func (t *Tab) moved(x, y float64) inputEvent {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.mouse = point{x, y}
+	button := "none"
+	for name, bit := range buttonBits {
+		if t.buttons&bit != 0 {
+			button = name
+		}
+	}
+	return mouse("mouseMoved", t.mouse, button, t.buttons, 0, 0)
+}
+
+// PressMouse presses a button, or releases it.
+func (t *Tab) PressMouse(ctx context.Context, button string, down bool) error {
+	return t.act(ctx, t.pressed(button, down, 1))
+}
+
+func (t *Tab) pressed(button string, down bool, clicks int) inputEvent {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	kind := "mouseReleased"
+	if t.buttons &^= buttonBits[button]; down {
+		kind = "mousePressed"
+		t.buttons |= buttonBits[button]
+	}
+	return mouse(kind, t.mouse, button, t.buttons, clicks, 0)
+}
+
+// ClickMouse clicks some times, and holds the button for a while each time.
+func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count int, hold time.Duration) error {
+	events := []inputEvent{t.moved(x, y)}
+	for n := range count {
+		events = append(events, t.pressed(button, true, n+1))
+		if hold > 0 {
+			if err := t.act(ctx, events...); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(hold):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			events = nil
+		}
+		events = append(events, t.pressed(button, false, n+1))
+	}
+	return t.act(ctx, events...)
+}
+
+// DragMouse drags from one point to another.
+func (t *Tab) DragMouse(ctx context.Context, fromX, fromY, toX, toY float64) error {
+	return t.act(ctx, t.moved(fromX, fromY), t.pressed("left", true, 1), t.moved((fromX+toX)/2, (fromY+toY)/2),
+		t.moved(toX, toY), t.pressed("left", false, 1))
+}
+
+// Wheel turns the wheel where the mouse is.
+func (t *Tab) Wheel(ctx context.Context, x, y float64) error {
+	t.b.mu.Lock()
+	at := t.mouse
+	t.b.mu.Unlock()
+	return t.act(ctx, inputEvent{"Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": at.x, "y": at.y,
+		"deltaX": x, "deltaY": y}})
+}

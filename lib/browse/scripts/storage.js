@@ -1,0 +1,26 @@
+// The storage of the page: localStorage or sessionStorage.
+
+function storageOf(kind) {
+  try {
+    return globalThis[kind]
+  } catch {
+    throw new Fault(`the page has no ${kind}: it belongs to no site`)
+  }
+}
+
+function items({ kind }) {
+  const all = storageOf(kind)
+  return Array.from({ length: all.length }, (_, i) => all.key(i)).sort().map((key) => (
+    { key, value: all.getItem(key) }))
+}
+
+function setItem({ kind, key, value }) {
+  const all = storageOf(kind)
+  if (key === null) return all.clear()
+  if (value === null) return all.removeItem(key)
+  try {
+    all.setItem(key, value)
+  } catch {
+    throw new Fault(`the ${kind} of the page is full`)
+  }
+}

@@ -1,0 +1,95 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"btools/lib/browse"
+)
+
+func addRoute(ctx context.Context, r *reply, a struct {
+	Pattern, ContentType, RemoveHeaders string
+	Status                              float64
+	Body                                *string
+	Headers                             []string
+}) error {
+	route := browse.Route{Pattern: a.Pattern, Status: int(a.Status), Body: a.Body, ContentType: a.ContentType}
+	for _, h := range a.Headers {
+		name, value, ok := strings.Cut(h, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return fmt.Errorf("%q is not a header: one is such as Accept: text/html", h)
+		}
+		route.Headers = append(route.Headers, browse.Header{Name: name, Value: strings.TrimSpace(value)})
+	}
+	for name := range strings.SplitSeq(a.RemoveHeaders, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			route.Remove = append(route.Remove, name)
+		}
+	}
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	err := r.browser.AddRoute(route)
+	if err == nil {
+		r.say("Route added for pattern: %s", oneLine(a.Pattern))
+	}
+	return err
+}
+
+// maxBody is how many characters of a route's body are listed.
+const maxBody = 50
+
+func routeList(ctx context.Context, r *reply, _ none) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	all := r.browser.Routes()
+	for i, route := range all {
+		var details []string
+		add := func(name, value string) {
+			if value != "" {
+				details = append(details, name+"="+value)
+			}
+		}
+		if route.Status != 0 {
+			add("status", fmt.Sprint(route.Status))
+		}
+		if route.Body != nil {
+			add("body", clipped(*route.Body, maxBody))
+		}
+		add("contentType", route.ContentType)
+		var headers []string
+		for _, h := range route.Headers {
+			headers = append(headers, h.Name+": "+h.Value)
+		}
+		add("headers", strings.Join(headers, "; "))
+		add("removeHeaders", strings.Join(route.Remove, ","))
+		text := ""
+		if details != nil {
+			text = " (" + strings.Join(details, ", ") + ")"
+		}
+		r.say("%d. %s%s", i+1, route.Pattern, text)
+	}
+	if all == nil {
+		r.say("No active routes")
+	}
+	return nil
+}
+
+func unroute(ctx context.Context, r *reply, a struct{ Pattern string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	r.say("Routes removed: %d", r.browser.RemoveRoutes(a.Pattern))
+	return nil
+}
+
+func setNetworkState(ctx context.Context, r *reply, a struct{ State string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	r.browser.SetOffline(a.State == "offline")
+	r.say("Network is now %s", a.State)
+	return nil
+}

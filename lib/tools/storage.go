@@ -1,0 +1,239 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"btools/lib/browse"
+	"btools/lib/states"
+)
+
+func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	all, err := r.browser.Cookies(ctx)
+	if err != nil {
+		return err
+	}
+	domain := strings.ToLower(strings.TrimPrefix(a.Domain, "."))
+	path := strings.TrimSuffix(a.Path, "/")
+	var lines []string
+	for _, c := range all {
+		of := strings.ToLower(strings.TrimPrefix(c.Domain, "."))
+		if domain != "" && of != domain && !strings.HasSuffix(of, "."+domain) ||
+			path != "" && c.Path != path && !strings.HasPrefix(c.Path, path+"/") {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s=%s (domain: %s, path: %s)", c.Name, c.Value, c.Domain, c.Path))
+	}
+	if lines == nil {
+		lines = []string{"No cookies found"}
+	}
+	r.say("%s", strings.Join(lines, "\n"))
+	return nil
+}
+
+func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	all, err := r.browser.Cookies(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, c := range all {
+		if c.Name != a.Name {
+			continue
+		}
+		found = true
+		until := ""
+		if c.Expires >= 0 {
+			until = ", expires: " + time.Unix(int64(c.Expires), 0).UTC().Format(time.RFC3339)
+		}
+		r.say("%s=%s (domain: %s, path: %s, httpOnly: %v, secure: %v, sameSite: %s%s)", c.Name, c.Value, c.Domain,
+			c.Path, c.HTTPOnly, c.Secure, c.SameSite, until)
+	}
+	if !found {
+		r.say("Cookie '%s' not found", a.Name)
+	}
+	return nil
+}
+
+func cookieSet(ctx context.Context, r *reply, a struct {
+	Name, Value, Domain, Path, SameSite string
+	Expires                             *float64
+	HTTPOnly, Secure                    bool
+}) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	c := states.Cookie{Name: a.Name, Value: a.Value, Domain: a.Domain, Path: a.Path, Expires: -1,
+		HTTPOnly: a.HTTPOnly, Secure: a.Secure, SameSite: a.SameSite}
+	if a.Expires != nil {
+		c.Expires = *a.Expires
+	}
+	if c.Path == "" {
+		c.Path = "/"
+	}
+	if c.Domain == "" {
+		if u, err := url.Parse(t.State(ctx).URL); err == nil {
+			c.Domain = u.Hostname()
+		}
+	}
+	if c.Domain == "" {
+		return errors.New("domain is missing: the page has no host whose cookie it could be")
+	}
+	if err = r.browser.SetCookie(ctx, c); err == nil {
+		r.did("Set the cookie %s of %s", c.Name, c.Domain)
+	}
+	return err
+}
+
+func cookieDelete(ctx context.Context, r *reply, a struct{ Name string }) error {
+	t, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := t.DeleteCookies(ctx, a.Name)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		r.say("Cookie '%s' not found", a.Name)
+	default:
+		r.did("Removed %d cookies with the name %s", n, a.Name)
+	}
+	return nil
+}
+
+func cookieClear(ctx context.Context, r *reply, _ none) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	err := r.browser.ClearCookies(ctx)
+	if err == nil {
+		r.did("Removed all cookies")
+	}
+	return err
+}
+
+// webStorage are the tools for localStorage or sessionStorage.
+type webStorage string
+
+func (kind webStorage) list(ctx context.Context, r *reply, _ none) error {
+	all, err := kind.items(ctx, r)
+	var lines []string
+	for _, i := range all {
+		lines = append(lines, i.Key+"="+i.Value)
+	}
+	if lines == nil {
+		lines = []string{fmt.Sprintf("No %s items found", kind)}
+	}
+	if err == nil {
+		r.say("%s", strings.Join(lines, "\n"))
+	}
+	return err
+}
+
+func (kind webStorage) items(ctx context.Context, r *reply) ([]browse.Item, error) {
+	t, err := r.act(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.Items(ctx, string(kind))
+}
+
+func (kind webStorage) get(ctx context.Context, r *reply, a struct{ Key string }) error {
+	all, err := kind.items(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		if i.Key == a.Key {
+			r.say("%s=%s", i.Key, i.Value)
+			return nil
+		}
+	}
+	r.say("%s key '%s' not found", kind, a.Key)
+	return nil
+}
+
+func (kind webStorage) set(ctx context.Context, r *reply, a struct{ Key, Value string }) error {
+	return kind.change(ctx, r, &a.Key, &a.Value, "Set "+a.Key+" in the "+string(kind))
+}
+
+func (kind webStorage) remove(ctx context.Context, r *reply, a struct{ Key string }) error {
+	return kind.change(ctx, r, &a.Key, nil, "Removed "+a.Key+" from the "+string(kind))
+}
+
+func (kind webStorage) clear(ctx context.Context, r *reply, _ none) error {
+	return kind.change(ctx, r, nil, nil, "Removed all of the "+string(kind))
+}
+
+func (kind webStorage) change(ctx context.Context, r *reply, key, value *string, did string) error {
+	t, err := r.act(ctx)
+	if err != nil {
+		return err
+	}
+	if err = t.SetItem(ctx, string(kind), key, value); err == nil {
+		r.did("%s", oneLine(did))
+	}
+	return err
+}
+
+func storageState(ctx context.Context, r *reply, a struct{ Filename string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	state, lost, err := r.browser.State(ctx)
+	if err != nil {
+		return err
+	}
+	name := a.Filename
+	if name == "" {
+		name = "storage-state-" + time.Now().UTC().Format("2006-01-02T15-04-05") + ".json"
+	}
+	path, err := r.savePrivate(ctx, name, state.Export())
+	if err != nil {
+		return err
+	}
+	r.say("Storage state saved as %s: %d cookies, storage of %d origins", path, len(state.Cookies), len(state.Origins))
+	for _, l := range lost {
+		r.say("Not saved: %s", oneLine(l))
+	}
+	return nil
+}
+
+func setStorageState(ctx context.Context, r *reply, a struct{ Filename string }) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	paths, err := r.readable(ctx, []string{a.Filename})
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(paths[0])
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", a.Filename, unwrapped(err))
+	}
+	state, dropped, err := states.Parse(data)
+	if err != nil {
+		return fmt.Errorf("%s is not a storage state: %w", a.Filename, err)
+	}
+	if err := r.browser.SetState(ctx, state); err != nil {
+		return err
+	}
+	r.say("Storage state restored from %s", a.Filename)
+	for _, d := range dropped {
+		r.say("Left out: %s", oneLine(d))
+	}
+	return nil
+}
