@@ -44,7 +44,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 	if err := t.gone(); err != nil {
 		return found{}, err
 	}
-	end := time.Now().Add(actionTimeout)
+	end := time.Now().Add(t.b.of(actionTimeout))
 	p, err := t.locate(ctx, target)
 	if err != nil {
 		return found{}, err
@@ -54,7 +54,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		What, Role, Tag string
 		Downloads       bool
 	}
-	left := max(time.Until(end), 500*time.Millisecond)
+	left := max(time.Until(end), t.b.of(500*time.Millisecond))
 	err = t.run(ctx, p.frame, "ready", map[string]any{"target": p.find, "needs": n, "ms": left.Milliseconds()}, &got)
 	if err != nil {
 		return found{}, fmt.Errorf("%s: %w", target, err)
@@ -118,7 +118,13 @@ func (t *Tab) act(ctx context.Context, events ...inputEvent) error {
 // isCaused reports whether an error only says what an action has caused: a dialog,
 // or the end of the document or of the tab.
 func isCaused(err error) bool {
-	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) || isLost(err)
+	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) || isPassing(err)
+}
+
+// isPassing reports whether an error says that the page is being replaced by another one.
+func isPassing(err error) bool {
+	var leaving *leavingError
+	return isLost(err) || errors.As(err, &leaving)
 }
 
 // Hover moves the mouse over an element.
@@ -396,20 +402,23 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 			return err
 		}
 		seen, err := t.hasText(ctx, text)
-		if err != nil && !isLost(err) {
+		if err != nil && !isPassing(err) {
 			return err
 		}
 		if err == nil && seen == wanted {
 			return nil
 		}
 		if time.Now().After(end) {
+			if err != nil {
+				return fmt.Errorf("%w (after %v)", err, most)
+			}
 			if wanted {
 				return fmt.Errorf("the text %q did not appear within %v", text, most)
 			}
 			return fmt.Errorf("the text %q was still there after %v", text, most)
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(min(pause, time.Until(end))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -417,19 +426,6 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 }
 
 func (t *Tab) hasText(ctx context.Context, text string) (bool, error) {
-	all, err := t.allFrames(ctx)
-	if err != nil {
-		return false, err
-	}
-	for i, f := range all {
-		var has bool
-		err := t.run(ctx, f, "hasText", map[string]any{"want": text}, &has)
-		if has {
-			return true, nil
-		}
-		if err != nil && i == 0 {
-			return false, err
-		}
-	}
-	return false, nil
+	p, err := t.firstWith(ctx, "hasText", map[string]any{"want": text})
+	return p != nil, err
 }

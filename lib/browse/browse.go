@@ -5,6 +5,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,23 +19,25 @@ import (
 	"btools/lib/storage"
 )
 
-// Times that bound what a page can make a caller wait for. Those of @playwright/mcp
-// are the same, where it has one.
+// Times that bound what a page can make a caller wait for.
 const (
 	actionTimeout   = 5 * time.Second  // until an element can be acted on
-	navigateTimeout = 60 * time.Second // until a document has been parsed
-	beginTimeout    = 2 * time.Second  // for the renderer of a tab that was not used before
+	navigateTimeout = 20 * time.Second // until there is a document
+	parseTimeout    = 10 * time.Second // then, until it has been parsed
 	loadTimeout     = 5 * time.Second  // then, until all that it needs is loaded
+	beginTimeout    = 10 * time.Second // for the renderer of a tab that was not used before
 	settleTimeout   = 5 * time.Second  // for what an action has caused
-	stateTimeout    = 5 * time.Second  // for a page's title: fifty pages at once take more than one
 	scriptTimeout   = 15 * time.Second // for a page that runs a script
-	evaluateTimeout = 30 * time.Second // for the script of an agent
+	agentTimeout    = 24 * time.Second // for the script of an agent, a picture or a PDF
+	frameTimeout    = 3 * time.Second  // for a frame of another site, without which the page does
+	leavePatience   = 2 * time.Second  // for a page that is about to be replaced
+	answerPatience  = time.Second      // for the answer of a page that runs no script
 )
 
 // Browser is a connection to a browser.
 type Browser struct {
 	conn   *cdp.Conn
-	script time.Duration // that a page's script may hold up a call: scriptTimeout
+	second time.Duration // that bounds are counted in; tests have a shorter one
 
 	mu      sync.Mutex
 	changed chan struct{}      // closed at the next event
@@ -63,12 +66,24 @@ type target struct {
 	session, id string
 	tab         *Tab
 	worlds      map[string]int // the execution contexts of our scripts, by frame
+	patience    patience
 }
 
-// Open connects to the browser at a WebSocket URL and attaches to its tabs.
-func Open(ctx context.Context, url string) (*Browser, error) {
-	b := &Browser{script: scriptTimeout, changed: make(chan struct{}), targets: map[string]*target{}, nextRef: 1,
-		hidden: map[string]bool{}}
+// patience is how a target has answered the latest questions.
+type patience int
+
+const (
+	answering patience = iota
+	slow               // one was given up
+	mute               // one was given up after the longest time: it is not asked for so long again
+)
+
+// Open connects to the browser at a WebSocket URL and attaches to its tabs. Bounds are
+// counted in seconds of that length; 0: of that of a second.
+func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
+	b := &Browser{second: cmp.Or(second, time.Second), changed: make(chan struct{}), nextRef: 1,
+		targets: map[string]*target{},
+		hidden:  map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })
 	if err != nil {
@@ -92,6 +107,11 @@ func onlyType(kind string) []map[string]any {
 func autoAttach(kind string) map[string]any {
 	return map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true,
 		"filter": onlyType(kind)}
+}
+
+// of is a bound in the browser's seconds.
+func (b *Browser) of(bound time.Duration) time.Duration {
+	return time.Duration(float64(bound) * b.second.Seconds())
 }
 
 // Close ends the connection. Tabs stay open.
@@ -159,12 +179,13 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 			b.connectLocked(session)
 		}
 	}
-	begun := func(json.RawMessage, error) {
-		if page {
-			close(t.tab.begun)
-		}
-	}
-	b.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, begun)
+	b.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, func(json.RawMessage, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.tab.begun = true
+		close(b.changed)
+		b.changed = make(chan struct{})
+	})
 }
 
 // show lists a new tab.
@@ -257,7 +278,7 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 	var got struct {
 		TargetInfos []struct{ TargetID, Title, URL string }
 	}
-	short, cancel := context.WithTimeoutCause(ctx, stateTimeout, errBusy)
+	short, cancel := context.WithTimeoutCause(ctx, b.of(answerPatience), errSilent)
 	defer cancel()
 	b.conn.Call(short, "", "Target.getTargets", nil, &got) // else what is known will do
 	b.mu.Lock()
@@ -271,7 +292,8 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 				}
 			}
 		}
-		all = append(all, TabState{t.number, t.url, t.title, t == b.current, t.crashed, t.url == "about:blank"})
+		url := cmp.Or(t.url, t.starting[t.main.id].url)
+		all = append(all, TabState{t.number, url, t.title, t == b.current, t.crashed, url == "about:blank"})
 	}
 	return all
 }
@@ -337,9 +359,7 @@ func (b *Browser) Select(ctx context.Context, index int) error {
 	b.mu.Lock()
 	b.current = t
 	b.mu.Unlock()
-	if err := b.conn.Call(ctx, t.main.session, "Page.bringToFront", nil, nil); err != nil && t.gone() == nil {
-		return err
-	}
+	b.conn.Begin(t.main.session, "Page.bringToFront", nil, nil)
 	return nil
 }
 
@@ -368,6 +388,12 @@ const closeAgain = time.Second
 // the page is replaced at that moment: of 20 tabs whose page replaced itself for ever,
 // 7 stayed at the first time, and none at the sixth.
 func (b *Browser) closeTab(ctx context.Context, t *Tab) error {
+	b.mu.Lock()
+	t.closing = true
+	if t.dialog != nil {
+		t.unblockLocked(t.dialog)
+	}
+	b.mu.Unlock()
 	closed := func() bool { return t.closed }
 	for {
 		err := b.conn.Call(ctx, "", "Target.closeTarget", map[string]string{"targetId": t.main.id}, nil)

@@ -38,7 +38,7 @@ func TestTabs(t *testing.T) {
 	defer site.Close()
 	defer site.CloseClientConnections()
 	url, _ := chrometest.StartShell(t)
-	b, err := Open(t.Context(), url)
+	b, err := Open(t.Context(), url, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func TestTabs(t *testing.T) {
 		}
 	})
 	t.Run("a page that freezes by itself is stopped", func(t *testing.T) {
-		b.script = time.Second
-		defer func() { b.script = scriptTimeout }()
+		b.second = 100 * time.Millisecond
+		defer func() { b.second = time.Second }()
 		began := time.Now()
 		tab := open(t, "/freezes")
 		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "before") {
@@ -124,7 +124,7 @@ func TestIsOvertaken(t *testing.T) {
 			t.Errorf("document %s is overtaken: %v, want %v", loader, got, want)
 		}
 	}
-	begin := func(loader string) { tab.begins(frame, loader) }
+	begin := func(loader string) { tab.begins(frame, loader, "") }
 	ask := func() { tab.requests(frame) }
 
 	begin("1")

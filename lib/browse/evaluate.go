@@ -39,20 +39,14 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 	}
 	var got evaluated
 	var statements bool
-	err := t.bounded(ctx, session, evaluateTimeout, func(ctx context.Context) error {
-		if err := t.evaluate(ctx, session, asFunction(function), element, &got); err != nil {
-			return err
-		}
-		if !isSyntaxError(got.ExceptionDetails) {
-			return nil
-		}
-		as := evaluated{} // statements do as well, if they are a function's body
-		err := t.evaluate(ctx, session, asBody(function), element, &as)
+	err := t.evaluate(ctx, session, asFunction(function), element, &got)
+	if err == nil && isSyntaxError(got.ExceptionDetails) { // statements do as well, if they are a function's body
+		as := evaluated{}
+		err = t.evaluate(ctx, session, asBody(function), element, &as)
 		if err == nil && as.ExceptionDetails == nil {
 			got, statements = as, true
 		}
-		return err
-	})
+	}
 	switch {
 	case errors.Is(err, errDialog):
 		return "", nil
@@ -104,10 +98,10 @@ func isSyntaxError(e *exception) bool {
 // evaluate calls a function in the page's own world.
 func (t *Tab) evaluate(ctx context.Context, session, function, element string, got *evaluated) error {
 	if element == "" {
-		return t.call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "(" + function + ")()",
+		return t.callFor(ctx, agentTimeout, session, "Runtime.evaluate", map[string]any{"expression": "(" + function + ")()",
 			"awaitPromise": true, "returnByValue": true, "userGesture": true}, got)
 	}
-	return t.call(ctx, session, "Runtime.callFunctionOn", map[string]any{"functionDeclaration": function,
+	return t.callFor(ctx, agentTimeout, session, "Runtime.callFunctionOn", map[string]any{"functionDeclaration": function,
 		"objectId": element, "arguments": []map[string]string{{"objectId": element}}, "awaitPromise": true,
 		"returnByValue": true, "userGesture": true}, got)
 }

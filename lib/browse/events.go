@@ -107,9 +107,9 @@ func (t *target) event(e cdp.Event) {
 			tab.requests(p.FrameID)
 		}
 	case "Page.frameStartedNavigating":
-		p := decode[struct{ FrameID, LoaderID, NavigationType string }](e.Params)
+		p := decode[struct{ FrameID, LoaderID, URL, NavigationType string }](e.Params)
 		if p.NavigationType != "sameDocument" && p.NavigationType != "historySameDocument" {
-			tab.begins(p.FrameID, p.LoaderID)
+			tab.begins(p.FrameID, p.LoaderID, p.URL)
 		}
 	case "Page.frameStoppedLoading", "Page.frameDetached":
 		p := decode[struct{ FrameID, Reason string }](e.Params)
@@ -130,6 +130,7 @@ func (t *target) event(e cdp.Event) {
 			if !tab.parsed && (p.Name == "DOMContentLoaded" || p.Name == "load") {
 				tab.parsed = true
 				tab.parsings++
+				t.patience = answering
 			}
 			tab.loaded = tab.loaded || p.Name == "load"
 		}
@@ -147,9 +148,8 @@ func (t *target) event(e cdp.Event) {
 	case "Page.javascriptDialogOpening":
 		d := decode[Dialog](e.Params)
 		d.session = t.session
-		if tab.hidden { // nobody sees it
-			tab.b.conn.Begin(t.session, "Page.handleJavaScriptDialog",
-				map[string]bool{"accept": d.Type == "beforeunload"}, nil)
+		if tab.hidden || tab.closing { // nobody sees it
+			tab.unblockLocked(&d)
 			break
 		}
 		tab.dialog = &d
@@ -209,6 +209,11 @@ type Dialog struct {
 	DefaultPrompt string
 
 	session string
+}
+
+// unblockLocked has a dialog prevent nothing.
+func (t *Tab) unblockLocked(d *Dialog) {
+	t.b.conn.Begin(d.session, "Page.handleJavaScriptDialog", map[string]bool{"accept": d.Type == "beforeunload"}, nil)
 }
 
 // Chooser is a file chooser that is open.

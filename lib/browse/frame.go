@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -109,11 +110,7 @@ func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]an
 	if err != nil {
 		return err
 	}
-	var got remote
-	err = t.bounded(ctx, f.target.session, t.b.script, func(ctx context.Context) error {
-		got, err = f.evaluate(ctx, fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
-		return err
-	})
+	got, err := f.evaluate(ctx, fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
 	if err != nil {
 		return err
 	}
@@ -200,16 +197,29 @@ func (t *Tab) allFrames(ctx context.Context) ([]*frame, error) {
 		return all[i]
 	}
 	t.b.mu.Lock()
-	targets := append([]*target{t.main}, t.parts...)
-	t.b.mu.Unlock()
-	for _, tg := range targets {
-		var tree struct{ FrameTree frameTree }
-		if err := t.call(ctx, tg.session, "Page.getFrameTree", nil, &tree); err != nil {
-			if tg != t.main {
-				continue // it has gone meanwhile
-			}
-			return nil, err
+	targets := []*target{t.main}
+	for _, part := range t.parts {
+		if part.patience == answering {
+			targets = append(targets, part)
 		}
+	}
+	t.b.mu.Unlock()
+	trees := make([]struct{ FrameTree frameTree }, len(targets))
+	var err error // of the page itself: a part may have gone meanwhile, or not answer
+	var asked sync.WaitGroup
+	for i, tg := range targets {
+		asked.Go(func() {
+			if e := t.call(ctx, tg.session, "Page.getFrameTree", nil, &trees[i]); i == 0 {
+				err = e
+			}
+		})
+	}
+	asked.Wait()
+	if err != nil {
+		return nil, err
+	}
+	for i, tg := range targets {
+		tree := trees[i].FrameTree
 		var add func(tree frameTree)
 		add = func(tree frameTree) {
 			parent := known(tree.Frame.ParentID)
@@ -220,7 +230,7 @@ func (t *Tab) allFrames(ctx context.Context) ([]*frame, error) {
 				add(child)
 			}
 		}
-		add(tree.FrameTree)
+		add(tree)
 	}
 	return all, nil
 }
@@ -282,24 +292,17 @@ func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 		}
 		return place{t.b.frames[i-1], n}, nil
 	}
-	end := time.Now().Add(actionTimeout)
+	end := time.Now().Add(t.b.of(actionTimeout))
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		all, err := t.allFrames(ctx)
-		if err != nil {
+		f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
+		switch late := time.Now().After(end); {
+		case f != nil:
+			return place{f, string(target)}, nil
+		case err != nil && (late || !isPassing(err)):
 			return place{}, err
-		}
-		for i, f := range all {
-			var n int
-			err := t.run(ctx, f, "count", map[string]any{"target": string(target)}, &n)
-			if err != nil && i == 0 && !isLost(err) {
-				return place{}, err
-			}
-			if err == nil && n > 0 {
-				return place{f, string(target)}, nil
-			}
-		}
-		if time.Now().After(end) {
-			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, actionTimeout)
+		case late:
+			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target,
+				t.b.of(actionTimeout))
 		}
 		select {
 		case <-time.After(pause):
@@ -307,4 +310,28 @@ func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 			return place{}, context.Cause(ctx)
 		}
 	}
+}
+
+// firstWith is the first frame of which a function of our scripts says something else
+// than 0 or false, nil if it is none. A frame of another site that does not answer has
+// nothing.
+func (t *Tab) firstWith(ctx context.Context, name string, args map[string]any) (*frame, error) {
+	all, err := t.allFrames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range all {
+		if f.target != t.main && t.patience(f.target.session) != answering {
+			continue
+		}
+		var got any
+		err := t.run(ctx, f, name, args, &got)
+		if err == nil && got != 0.0 && got != false {
+			return f, nil
+		}
+		if err != nil && (i == 0 || ctx.Err() != nil) {
+			return nil, err
+		}
+	}
+	return nil, nil
 }

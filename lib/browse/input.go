@@ -32,9 +32,7 @@ func (t *Tab) inputs(ctx context.Context, events ...inputEvent) error {
 	for _, e := range events[:last] {
 		t.b.conn.Begin(t.main.session, e.method, e.params, nil)
 	}
-	return t.bounded(ctx, t.main.session, t.b.script, func(ctx context.Context) error {
-		return t.call(ctx, t.main.session, events[last].method, events[last].params, nil)
-	})
+	return t.call(ctx, t.main.session, events[last].method, events[last].params, nil)
 }
 
 // inputEvent is one command of the Input domain.

@@ -61,29 +61,31 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", t.onPage(given, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
-		fmt.Errorf("%s was not loaded within %v", Redacted(address), navigateTimeout))
-	defer cancel()
+	if scheme, _, _ := strings.Cut(address, ":"); strings.EqualFold(scheme, "javascript") {
+		return "", errors.New("a javascript: address is a script, not a page: browser_evaluate runs it")
+	}
 	if isFile(address) {
 		if err := t.b.openFile(ctx, address); err != nil {
 			return address, err
 		}
 	}
-	since := t.mark()
 	t.b.mu.Lock()
-	crashed := t.crashed
+	crashed, fresh := t.crashed, t.navigations == 0
 	t.crashed, t.chooser = false, nil
 	t.b.mu.Unlock()
-	select { // a renderer of Chromium 156 that is still being started crashes if its page navigates
-	case <-t.begun:
-	case <-time.After(beginTimeout): // a script of the page runs without end, or a dialog is open
-	case <-ctx.Done():
-		return address, context.Cause(ctx)
-	}
-	defer t.stopIfStuck(since)()
+	// A renderer of Chromium 156 that is still being started crashes if its page navigates.
+	begin, cancel := context.WithTimeout(ctx, t.b.of(beginTimeout))
+	t.b.wait(begin, func() bool { return t.begun || t.isLeaving() || t.overLocked() != nil })
+	cancel()
+	defer t.stopIfStuck()()
 	for range navigateTries {
-		overtaken, err := t.navigate(ctx, address, crashed)
-		if err != nil || !overtaken {
+		overtaken, err := t.navigate(ctx, address)
+		switch {
+		case errors.Is(err, errCrashed) && fresh: // it may have been started too slowly
+			fresh = false
+		case errors.Is(err, errCrashed) && crashed:
+			return address, fmt.Errorf("%w: browser_tabs opens another tab", err)
+		case err != nil || !overtaken:
 			return address, err
 		}
 	}
@@ -96,22 +98,23 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 // that replaced themselves for ever, 6 did so three times.
 const navigateTries = 5
 
-// navigate loads an address once. Crashed says that the page before it has. Overtaken
-// is that the page before it has loaded another one in its place.
-func (t *Tab) navigate(ctx context.Context, address string, crashed bool) (overtaken bool, err error) {
+// navigate loads an address once. Overtaken is that the page before it has loaded another
+// one in its place.
+func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err error) {
 	since := t.mark()
 	var got struct {
 		LoaderID, ErrorText string
 		IsDownload          bool
 	}
-	err = t.call(ctx, t.main.session, "Page.navigate", map[string]string{"url": address}, &got)
+	end := time.Now().Add(t.b.of(navigateTimeout))
+	err = t.await(ctx, t.begin(t.main.session, "Page.navigate", map[string]string{"url": address}, &got),
+		func() (error, time.Duration) { return t.overOrLate(end) })
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
 		return false, nil
+	case errors.Is(err, errLate):
+		return false, t.unanswered(Redacted(address))
 	case err != nil:
-		if crashed {
-			err = fmt.Errorf("%w: browser_tabs opens another tab", err)
-		}
 		return false, err
 	case got.IsDownload:
 		return false, ErrDownload
@@ -124,7 +127,7 @@ func (t *Tab) navigate(ctx context.Context, address string, crashed bool) (overt
 	}
 	came := false
 	never := func() bool { return !came && t.navigations-since.navigations > maxDocuments/2 }
-	err = t.awaitLoad(ctx, func() bool {
+	err = t.awaitLoad(ctx, Redacted(address), func() bool {
 		came = came || slices.ContainsFunc(t.documents, func(d document) bool { return d.loader == got.LoaderID })
 		return came || never()
 	}, func() bool { return never() || t.isOvertaken(got.LoaderID) })
@@ -133,31 +136,52 @@ func (t *Tab) navigate(ctx context.Context, address string, crashed bool) (overt
 	return err == nil && (never() || t.isOvertaken(got.LoaderID)), err
 }
 
-// leavePatience is how long a page has to let another one take its place.
-const leavePatience = 3 * time.Second
-
-// stopIfStuck stops the page's script if it does not end: that of a page that is to be
-// left, after leavePatience, since another page of its site waits for it; that of a page
-// that is not parsed because of it, after scriptTimeout.
-func (t *Tab) stopIfStuck(since mark) (stop func()) {
-	unless := func(after time.Duration, done func() bool) *time.Timer {
-		stuck := func() bool {
-			t.b.mu.Lock()
-			defer t.b.mu.Unlock()
-			return !done() && t.dialog == nil && !t.closed
+// stopIfStuck stops the script of a page that is not parsed because of it.
+func (t *Tab) stopIfStuck() (stop func()) {
+	stuck := func() bool {
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		return !t.parsed && t.overLocked() == nil && !t.isLeaving()
+	}
+	timer := time.AfterFunc(t.b.of(parseTimeout), func() {
+		if stuck() {
+			t.late(t.main.session, parseTimeout)
 		}
-		return time.AfterFunc(after, func() {
-			if stuck() && !t.answers(t.main.session) && stuck() {
-				t.b.conn.Begin(t.main.session, "Runtime.terminateExecution", nil, nil)
-			}
-		})
+	})
+	return func() { timer.Stop() }
+}
+
+// unstick stops the script of a page that is to be left: the next one of the same site
+// would wait for it. Its error is that it cannot be stopped.
+func (t *Tab) unstick() error {
+	t.b.mu.Lock()
+	asks := t.overLocked() == nil && t.begun && !t.isLeaving()
+	t.b.mu.Unlock()
+	if !asks || t.answers(t.main.session) {
+		return nil
 	}
-	left := unless(leavePatience, func() bool { return t.navigations > since.navigations })
-	parsed := unless(t.b.script, func() bool { return t.parsed })
-	return func() {
-		left.Stop()
-		parsed.Stop()
+	if err := t.late(t.main.session, answerPatience); errors.Is(err, errStuck) {
+		return err
 	}
+	return nil
+}
+
+// Place is a tab in which another page can be opened: this one, or, if a script of its
+// page runs without end and cannot be stopped, another one in its place.
+func (t *Tab) Place(ctx context.Context) (*Tab, error) {
+	if t.unstick() == nil {
+		return t, nil
+	}
+	other, err := t.b.New(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.b.mu.Lock()
+	if i, j := slices.Index(t.b.tabs, t), slices.Index(t.b.tabs, other); i >= 0 && j >= 0 {
+		t.b.tabs[i], t.b.tabs[j] = other, t
+	}
+	t.b.mu.Unlock()
+	return other, t.b.closeTab(ctx, t)
 }
 
 // ErrDownload is the error of an address whose response is a file, which the browser
@@ -190,38 +214,62 @@ func Redacted(address string) string {
 	return address
 }
 
-// awaitLoad waits for a document, or for one that takes its place. There asks whether
-// it has come, and lost whether there is nothing to wait for any more, with the lock
-// held.
-func (t *Tab) awaitLoad(ctx context.Context, there, lost func() bool) error {
-	over := func() bool { return t.closed || t.crashed || t.dialog != nil || lost() }
-	var before *mark // when it was there
-	err := t.b.wait(ctx, func() bool {
-		if before == nil && there() {
-			m := t.markLocked()
-			before = &m
-			return over() || t.parsed
-		}
-		endless := before != nil && t.navigations > before.navigations+maxDocuments
-		return over() || endless || before != nil && t.parsings > before.parsings
-	})
-	if err != nil {
-		return err
+// overOrLate is why a navigation is not waited for any more, and for how long it is.
+func (t *Tab) overOrLate(end time.Time) (error, time.Duration) {
+	if err := t.overLocked(); err != nil {
+		return err, 0
 	}
-	inner, cancel := context.WithTimeoutCause(ctx, loadTimeout, errUnsettled)
-	defer cancel()
-	err = t.b.wait(inner, func() bool { return over() || t.parsed && t.loaded && !t.isLeaving() })
-	if err == nil || errors.Is(err, errUnsettled) && ctx.Err() == nil {
+	left := time.Until(end)
+	if left <= 0 {
+		return errLate, 0
+	}
+	return nil, left
+}
+
+// awaitLoad waits for a document, or for one that takes its place, until it is loaded, or
+// for a bounded time. There asks whether it has come, and lost whether there is nothing
+// to wait for any more, with the lock held.
+func (t *Tab) awaitLoad(ctx context.Context, what string, there, lost func() bool) error {
+	over := func() bool { return t.overLocked() != nil || lost() }
+	var before mark // when it was there
+	parsed := false
+	err := t.within(ctx, navigateTimeout, func() bool {
+		before, parsed = t.markLocked(), t.parsed
+		return over() || there()
+	})
+	if errors.Is(err, errUnsettled) {
+		return t.unanswered(what)
+	}
+	if err == nil { // a script that does not end is stopped after parseTimeout
+		err = t.within(ctx, parseTimeout+2*answerPatience, func() bool {
+			return over() || parsed || t.parsings > before.parsings || t.navigations > before.navigations+maxDocuments
+		})
+	}
+	if err == nil {
+		err = t.within(ctx, loadTimeout, func() bool { return over() || t.parsed && t.loaded && !t.isLeaving() })
+	}
+	if err == nil || errors.Is(err, errUnsettled) {
 		return t.gone()
 	}
 	return err
 }
 
+// unanswered is the error of a page that has not come. It is not waited for any more.
+func (t *Tab) unanswered(what string) error {
+	t.b.conn.Begin(t.main.session, "Page.stopLoading", nil, nil)
+	return fmt.Errorf("%s was not loaded within %v: its server has not answered, and the page that was open still is",
+		what, t.b.of(navigateTimeout))
+}
+
+// within waits until a condition holds, but for a bounded time: then it is errUnsettled.
+func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) error {
+	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(most), errUnsettled)
+	defer cancel()
+	return t.b.wait(inner, is)
+}
+
 // Back goes to the page before in the history.
 func (t *Tab) Back(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
-		fmt.Errorf("the page was not loaded within %v", navigateTimeout))
-	defer cancel()
 	var history struct {
 		CurrentIndex int
 		Entries      []struct{ ID int }
@@ -232,8 +280,11 @@ func (t *Tab) Back(ctx context.Context) error {
 	if history.CurrentIndex < 1 {
 		return errors.New("there is no page before this one in the history")
 	}
+	if err := t.unstick(); err != nil {
+		return err
+	}
 	since := t.mark()
-	defer t.stopIfStuck(since)()
+	defer t.stopIfStuck()()
 	err := t.call(ctx, t.main.session, "Page.navigateToHistoryEntry",
 		map[string]int{"entryId": history.Entries[history.CurrentIndex-1].ID}, nil)
 	if errors.Is(err, errDialog) {
@@ -242,5 +293,6 @@ func (t *Tab) Back(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.awaitLoad(ctx, func() bool { return t.navigations > since.navigations }, func() bool { return false })
+	return t.awaitLoad(ctx, "the page before", func() bool { return t.navigations > since.navigations },
+		func() bool { return false })
 }

@@ -177,12 +177,10 @@ func (t *Tab) identify(ctx context.Context, f *frame, before []*frame, object st
 		ExceptionDetails *exception
 	}
 	got.Result.Value = &answer
-	err := t.bounded(ctx, f.target.session, t.b.script, func(ctx context.Context) error {
-		return t.call(ctx, f.target.session, "Runtime.callFunctionOn", map[string]any{"objectId": object,
-			"functionDeclaration": "function (args) { return btools.run('identify', { el: this, ...args }) }",
-			"arguments":           []any{map[string]any{"value": map[string]any{"next": next, "prefix": f.prefix()}}},
-			"awaitPromise":        true, "returnByValue": true}, &got)
-	})
+	err := t.call(ctx, f.target.session, "Runtime.callFunctionOn", map[string]any{"objectId": object,
+		"functionDeclaration": "function (args) { return btools.run('identify', { el: this, ...args }) }",
+		"arguments":           []any{map[string]any{"value": map[string]any{"next": next, "prefix": f.prefix()}}},
+		"awaitPromise":        true, "returnByValue": true}, &got)
 	switch {
 	case err != nil:
 		return nil, err

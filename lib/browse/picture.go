@@ -2,10 +2,8 @@ package browse
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"math"
-	"time"
 )
 
 // maxSide is the longest side of a screenshot in pixels.
@@ -21,9 +19,6 @@ const (
 	maxModelSide   = 1568
 	maxModelPixels = 1_150_000
 )
-
-// pictureTimeout is how long a screenshot or a PDF may take.
-const pictureTimeout = 30 * time.Second
 
 // ScreenshotOptions say what a screenshot shows.
 type ScreenshotOptions struct {
@@ -90,14 +85,7 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	if o.Type == "jpeg" {
 		params["quality"] = 90
 	}
-	err = t.bounded(ctx, t.main.session, pictureTimeout, func(ctx context.Context) error {
-		var got struct{ Data string }
-		err := t.call(ctx, t.main.session, "Page.captureScreenshot", params, &got)
-		if err == nil {
-			s.Data, err = base64.StdEncoding.DecodeString(got.Data)
-		}
-		return err
-	})
+	s.Data, err = t.printed(ctx, "Page.captureScreenshot", params)
 	return s, err
 }
 
@@ -107,9 +95,7 @@ func (t *Tab) viewport(ctx context.Context, all bool) (area, error) {
 		CSSLayoutViewport struct{ PageX, PageY, ClientWidth, ClientHeight float64 }
 		CSSContentSize    area
 	}
-	err := t.bounded(ctx, t.main.session, t.b.script, func(ctx context.Context) error {
-		return t.call(ctx, t.main.session, "Page.getLayoutMetrics", nil, &got)
-	})
+	err := t.call(ctx, t.main.session, "Page.getLayoutMetrics", nil, &got)
 	if all {
 		return got.CSSContentSize, err
 	}
@@ -143,15 +129,14 @@ func (t *Tab) PDF(ctx context.Context) (data []byte, err error) {
 	if err := t.gone(); err != nil {
 		return nil, err
 	}
-	err = t.bounded(ctx, t.main.session, pictureTimeout, func(ctx context.Context) error {
-		var got struct{ Data string }
-		err := t.call(ctx, t.main.session, "Page.printToPDF", map[string]any{"printBackground": true}, &got)
-		if err == nil {
-			data, err = base64.StdEncoding.DecodeString(got.Data)
-		}
-		return err
-	})
-	return data, err
+	return t.printed(ctx, "Page.printToPDF", map[string]any{"printBackground": true})
+}
+
+// printed is what the browser makes of the page.
+func (t *Tab) printed(ctx context.Context, method string, params any) ([]byte, error) {
+	var got struct{ Data []byte }
+	err := t.callFor(ctx, agentTimeout, t.main.session, method, params, &got)
+	return got.Data, err
 }
 
 // Resize sets the size of the viewport in CSS pixels.

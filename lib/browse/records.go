@@ -259,7 +259,7 @@ func (t *Tab) Requests() (all []Request) {
 // soon, as of one that the page does not read, or that has no end, it is what has come
 // of it, and not whole.
 func (t *Tab) ResponseBody(ctx context.Context, r Request) (body []byte, whole bool, err error) {
-	short, cancel := context.WithTimeout(ctx, requestPatience)
+	short, cancel := context.WithTimeout(ctx, t.b.of(requestPatience))
 	err = t.b.wait(short, func() bool {
 		now := t.traffic.byID[r.id]
 		return r.Done || now == nil || now.serial != r.serial || now.Done || t.closed

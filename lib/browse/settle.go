@@ -37,11 +37,11 @@ var awaited = map[string]bool{"fetch": true, "xhr": true, "script": true, "style
 // settle waits for the navigation, the requests and the changes of the document that
 // an action has caused, and no longer. What takes too long is not an error.
 func (t *Tab) settle(ctx context.Context, since mark) error {
-	inner, cancel := context.WithTimeoutCause(ctx, settleTimeout, errUnsettled)
+	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
 	defer cancel()
 	for {
 		var f = t.mainFrame()
-		short, cancel := context.WithTimeoutCause(inner, time.Second, errUnsettled)
+		short, cancel := context.WithTimeoutCause(inner, t.b.of(answerPatience), errUnsettled)
 		err := t.run(short, f, "settle", nil, nil)
 		cancel()
 		waited, err2 := t.awaitCaused(inner, since)
@@ -60,7 +60,7 @@ func (t *Tab) awaitRoute(ctx context.Context, f *frame, since *mark) (waited boo
 	since.routes = t.routes
 	t.b.mu.Unlock()
 	if waited {
-		short, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
+		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errUnsettled)
 		t.run(short, f, "routed", nil, nil) // the next round finds what is wrong
 		cancel()
 	}
@@ -70,9 +70,7 @@ func (t *Tab) awaitRoute(ctx context.Context, f *frame, since *mark) (waited boo
 // settleDownload waits for the file of a link that is one: nothing tells before that
 // it begins.
 func (t *Tab) settleDownload(ctx context.Context, since mark) error {
-	inner, cancel := context.WithTimeoutCause(ctx, time.Second, errUnsettled)
-	defer cancel()
-	err := t.b.wait(inner, func() bool {
+	err := t.within(ctx, answerPatience, func() bool {
 		return t.downloads > since.downloads || t.navigations > since.navigations || t.closed || t.crashed ||
 			t.dialog != nil
 	})

@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ type Tab struct {
 	main   *target
 	parts  []*target // frames of other sites
 	number int
-	begun  chan struct{}   // closed when its renderer has answered
+	begun  bool            // its renderer has answered
 	hidden bool            // an agent does not see it: see hidden.go
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 
@@ -39,6 +40,7 @@ type Tab struct {
 	unserved        bool     // the page has asked for a file in a way that nobody can serve
 	picking         *picking // a person is to choose an element
 	crashed, closed bool
+	closing         bool            // it is to be closed: a dialog must not prevent that
 	dragged         json.RawMessage // what the page would drag
 	mouse           point           // where tools by coordinates have left it
 	buttons         int             // that they have pressed
@@ -57,7 +59,7 @@ type Tab struct {
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
-		features: map[string]string{}, begun: make(chan struct{}),
+		features:    map[string]string{},
 		downloading: map[string]time.Time{}}
 	t.traffic.byID = map[string]*Request{}
 	return t
@@ -95,6 +97,7 @@ func (t *Tab) committed(loader, url string) {
 
 // navigation is one that has begun.
 type navigation struct {
+	url     string
 	at      time.Time
 	started bool   // by the browser; else the page has only asked for it, and may not get it
 	loader  string // of its document, once it is started
@@ -109,12 +112,12 @@ func (t *Tab) requests(frame string) {
 }
 
 // begins notes that a frame has begun a navigation.
-func (t *Tab) begins(frame, loader string) {
+func (t *Tab) begins(frame, loader, url string) {
 	n := t.starting[frame]
 	if n.loader == loader {
 		n.loader = n.before
 	}
-	t.starting[frame] = navigation{time.Now(), true, loader, n.loader}
+	t.starting[frame] = navigation{url, time.Now(), true, loader, n.loader}
 }
 
 // arrives notes that a frame has another document: what had begun before that is over,
@@ -150,77 +153,193 @@ func (t *Tab) gone() error {
 	return nil
 }
 
-// call sends a command to a target of the tab and waits for its answer, or until a
-// dialog opens, which may hold the answer back: errDialog.
+// call sends a command to a target of the tab and waits for its answer, for as long as a
+// page may run a script, a frame of another site for less. It gives up at once when
+// there is no answer to be expected: if a dialog opens, which may hold it back, the page
+// is gone, or it is leaving.
 func (t *Tab) call(ctx context.Context, session, method string, params, result any) error {
-	answer := make(chan error, 1)
-	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
-		if err == nil && result != nil {
-			err = json.Unmarshal(raw, result)
+	most := scriptTimeout
+	if session != t.main.session {
+		most = frameTimeout
+	}
+	return t.callFor(ctx, most, session, method, params, result)
+}
+
+// callFor is call with another bound.
+func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method string, params, result any) error {
+	if t.patience(session) == mute {
+		most = answerPatience
+	}
+	most = t.b.of(most)
+	end := time.Now().Add(most)
+	stays := time.Now() // the page was not leaving
+	err := t.await(ctx, t.begin(session, method, params, result), func() (error, time.Duration) {
+		now := time.Now()
+		if !t.isLeaving() {
+			stays = now
 		}
-		answer <- err
+		left, patience := end.Sub(now), stays.Add(t.b.of(leavePatience)).Sub(now)
+		switch err := t.overLocked(); {
+		case err != nil:
+			return err, 0
+		case left <= 0:
+			return errLate, 0
+		case !t.isLeaving():
+			return nil, left
+		case patience <= 0:
+			return &leavingError{t.starting[t.main.id].url}, 0
+		}
+		return nil, min(left, patience)
 	})
+	switch {
+	case errors.Is(err, errLate):
+		return t.late(session, most)
+	case ctx.Err() != nil:
+		t.lose(session, slow)
+	}
+	return err
+}
+
+var errLate = errors.New("there was no answer in time")
+
+// await waits for an answer, unless there is a reason to give up, which is asked for with
+// the lock held, after each event and after the time that it returns.
+func (t *Tab) await(ctx context.Context, answer <-chan error, why func() (error, time.Duration)) error {
 	for {
 		t.b.mu.Lock()
-		changed, dialog, crashed, closed := t.b.changed, t.dialog != nil, t.crashed, t.closed
+		changed := t.b.changed
+		err, again := why()
 		t.b.mu.Unlock()
 		select {
 		case err := <-answer:
 			return err
 		default:
 		}
-		switch {
-		case closed:
-			return errClosed
-		case crashed:
-			return errCrashed
-		case dialog:
-			return errDialog
+		if err != nil {
+			return err
 		}
+		timer := time.NewTimer(again)
 		select {
-		case err := <-answer:
+		case err = <-answer:
+			timer.Stop()
 			return err
 		case <-changed:
+		case <-timer.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		timer.Stop()
 	}
 }
 
-// errBusy is the error of a page whose own script does not end.
-var errBusy = errors.New("the page does not answer: a script of it runs without end, or it is too large. It was " +
-	"stopped; browser_navigate loads another page")
+// begin sends a command to a target of the tab. Its answer comes on the channel.
+func (t *Tab) begin(session, method string, params, result any) <-chan error {
+	answer := make(chan error, 1)
+	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
+		if err == nil && result != nil {
+			err = json.Unmarshal(raw, result)
+		}
+		answer <- err
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		if tg := t.b.targets[session]; tg != nil {
+			tg.patience = answering
+		}
+	})
+	return answer
+}
+
+// lose notes that a target has not answered.
+func (t *Tab) lose(session string, p patience) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if tg := t.b.targets[session]; tg != nil {
+		tg.patience = max(tg.patience, p)
+	}
+}
+
+// patience is how a target has answered, until it answers again.
+func (t *Tab) patience(session string) patience {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if tg := t.b.targets[session]; tg != nil {
+		return tg.patience
+	}
+	return answering
+}
+
+// overLocked is why no answer of the tab is to be expected, nil if one is.
+func (t *Tab) overLocked() error {
+	switch {
+	case t.closed:
+		return errClosed
+	case t.crashed:
+		return errCrashed
+	case t.dialog != nil:
+		return errDialog
+	}
+	return nil
+}
+
+// leavingError is that of a page that is leaving: Chrome tells it nothing until the next
+// one comes.
+type leavingError struct{ url string }
+
+func (e *leavingError) Error() string {
+	return fmt.Sprintf("the page is leaving for %s, whose server has not answered: browser_wait_for waits for it, "+
+		"browser_navigate opens another page instead", cmp.Or(Redacted(e.url), "another page"))
+}
+
+// Errors of a page, or of a browser, that does not answer.
+var (
+	errBusy = errors.New("the page does not answer: a script of it runs without end, or it is too large. It was " +
+		"stopped; browser_navigate loads another page")
+	errStuck = errors.New("the page does not answer: a script of it runs without end, and cannot be stopped. " +
+		"browser_navigate opens another page in its place")
+	errFrame  = errors.New("a frame of another site does not answer: a script of it runs without end")
+	errSilent = errors.New("the browser does not answer")
+)
+
+// late is why a target has not answered in time. If the page runs a script, that is
+// stopped.
+func (t *Tab) late(session string, most time.Duration) error {
+	t.lose(session, mute)
+	switch {
+	case session != t.main.session:
+		return errFrame
+	case t.answers(session): // to stop a script would stop the next one
+		return fmt.Errorf("the page did not answer within %v", most)
+	case !t.b.Answers():
+		return errSilent
+	}
+	if t.b.conn.Begin(session, "Runtime.terminateExecution", nil, nil); !t.answers(session) {
+		return errStuck
+	}
+	return errBusy
+}
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
 func (t *Tab) answers(session string) bool {
-	answered := make(chan struct{})
-	t.b.conn.Begin(session, "Runtime.evaluate", map[string]string{"expression": "0"},
-		func(json.RawMessage, error) { close(answered) })
-	select {
-	case <-answered:
-		return true
-	case <-time.After(answerPatience):
-		return false
-	}
+	return t.b.isAnswered(session, "Runtime.evaluate", map[string]string{"expression": "0"})
 }
 
-// answerPatience is how long a page without a script that runs may take to answer.
-const answerPatience = time.Second
+// Answers reports whether the browser itself answers soon.
+func (b *Browser) Answers() bool { return b.isAnswered("", "Browser.getVersion", nil) }
 
-// bounded bounds a call that needs the page's own thread. When the time is over, the
-// script that the page runs is stopped.
-func (t *Tab) bounded(ctx context.Context, session string, most time.Duration, call func(context.Context) error) error {
-	inner, cancel := context.WithTimeoutCause(ctx, most, errBusy)
-	defer cancel()
-	err := call(inner)
-	if !errors.Is(err, errBusy) {
-		return err
+func (b *Browser) isAnswered(session, method string, params any) bool {
+	answered := make(chan struct{})
+	b.conn.Begin(session, method, params, func(json.RawMessage, error) { close(answered) })
+	select {
+	case <-answered:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t := b.targets[session]; t != nil {
+			t.patience = answering
+		}
+		return true
+	case <-time.After(b.of(answerPatience)):
+		return false
 	}
-	if t.answers(session) { // to stop a script would stop the next one
-		return fmt.Errorf("the page did not answer within %v", most)
-	}
-	t.b.conn.Begin(session, "Runtime.terminateExecution", nil, nil)
-	return err
 }
 
 // exception is a script's error.
@@ -283,15 +402,21 @@ type State struct {
 	URL, Title       string
 	Status           Status
 	Errors, Warnings int // of the console, since the document was loaded
+
+	Leaving string   // the address of the page that is to come; "": none is
+	Waits   []string // the addresses that a document which is not complete waits for
 }
 
-// State returns the tab's state. A page that does not answer has the title that the
-// browser has last seen, which may be that of the document before.
+// State returns the tab's state. A page that is not asked, because it could not answer,
+// or does not answer soon has the title that the browser has last seen.
 func (t *Tab) State(ctx context.Context) State {
 	var now struct{ Title, URL string }
-	err := errDialog
-	if t.gone() == nil && !t.HasDialog() {
-		short, cancel := context.WithTimeoutCause(ctx, stateTimeout, errBusy)
+	t.b.mu.Lock()
+	asks := t.overLocked() == nil && t.loader != "" && !t.isLeaving() && t.main.patience == answering
+	t.b.mu.Unlock()
+	err := errBusy
+	if asks {
+		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errBusy)
 		err = t.run(short, t.mainFrame(), "page", nil, &now)
 		cancel()
 	}
@@ -300,7 +425,13 @@ func (t *Tab) State(ctx context.Context) State {
 	if err == nil {
 		t.title, t.url = now.Title, now.URL
 	}
-	s := State{URL: t.url, Title: t.title, Status: t.statusLocked()}
+	s := State{URL: cmp.Or(t.url, "about:blank"), Title: t.title, Status: t.statusLocked()}
+	switch {
+	case t.isLeaving():
+		s.Leaving = Redacted(t.starting[t.main.id].url)
+	case !t.parsed:
+		s.Waits = t.waitsLocked()
+	}
 	for _, m := range t.console[t.sinceNav:] {
 		switch m.Level {
 		case "error":
@@ -310,6 +441,20 @@ func (t *Tab) State(ctx context.Context) State {
 		}
 	}
 	return s
+}
+
+// waitsLocked are the addresses that the parser waits for, the document itself last.
+func (t *Tab) waitsLocked() (all []string) {
+	for _, r := range t.traffic.all {
+		switch {
+		case r.Done || r.loader != t.loader:
+		case r.Type == "script" || r.Type == "stylesheet":
+			all = append([]string{Redacted(r.URL)}, all...)
+		case r.id == t.loader:
+			all = append(all, Redacted(r.URL))
+		}
+	}
+	return all
 }
 
 // HasDialog reports whether a dialog is open.

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"btools/lib/searchpage"
 	"btools/lib/webtext"
@@ -16,9 +15,6 @@ import (
 
 // maxAside is how many hidden pages a session has at once: others wait.
 const maxAside = 4
-
-// apartTimeout bounds reading a page apart.
-const apartTimeout = 30 * time.Second
 
 // takeAside waits for the right to open a hidden page, which the function that it
 // returns gives back.
@@ -50,8 +46,8 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 		return nil, err
 	}
 	defer free()
-	ctx, cancel := context.WithTimeoutCause(ctx, apartTimeout, fmt.Errorf("%s could not be read within %v",
-		address(where), apartTimeout))
+	most := r.server.of(maxWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%s could not be read within %v", address(where), most))
 	defer cancel()
 	b, err := r.server.connect(ctx)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	downloadsTimeout = 30 * time.Second       // by default
 	downloadsPause   = 100 * time.Millisecond // between two looks at them
 	maxDownloadsList = 4 << 20                // bytes
 )
@@ -31,10 +30,7 @@ func manageDownloads(ctx context.Context, r *reply, a struct {
 	s := r.server
 	switch a.Action {
 	case "wait":
-		most := downloadsTimeout
-		if a.Timeout != nil {
-			most = time.Duration(*a.Timeout * float64(time.Millisecond))
-		}
+		most := s.patience(a.Timeout)
 		all, err := s.awaitDownloads(ctx, most)
 		if err == nil {
 			r.showDownloads(all)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/net/html/charset"
 
@@ -25,7 +24,7 @@ var forBrowsers = []string{"Set-Cookie", "Content-Security-Policy", "Content-Sec
 func fetch(ctx context.Context, r *reply, a struct {
 	URL, Method, Body string
 	Headers           map[string]string
-	Timeout           *int
+	Timeout           *float64
 }) error {
 	method := strings.ToUpper(a.Method)
 	switch {
@@ -37,10 +36,7 @@ func fetch(ctx context.Context, r *reply, a struct {
 	if a.Body != "" && (method == "GET" || method == "HEAD") {
 		return fmt.Errorf("a %s request has no body: method is POST, PUT or PATCH for one", method)
 	}
-	timeout := 30 * time.Second
-	if a.Timeout != nil {
-		timeout = time.Duration(*a.Timeout) * time.Millisecond
-	}
+	timeout := r.server.patience(a.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("there was no answer within %v", timeout))
 	defer cancel()
 	free, err := r.server.takeAside(ctx)

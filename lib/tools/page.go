@@ -20,7 +20,14 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 		return err
 	}
 	r.page = pageChanges
-	return r.open(ctx, t, a.URL)
+	place, err := t.Place(ctx)
+	if err != nil {
+		return err
+	}
+	if place != t {
+		r.did("Closed the page before: a script of it ran without end")
+	}
+	return r.open(ctx, place, a.URL)
 }
 
 // open loads an address and tells what came of it.
@@ -120,7 +127,7 @@ func waitFor(ctx context.Context, r *reply, a struct {
 	}
 	r.page = pageChanges
 	if a.Time != nil {
-		wait := time.Duration(min(*a.Time, maxWait.Seconds()) * float64(time.Second))
+		wait := time.Duration(min(*a.Time, r.server.of(maxWait).Seconds()) * float64(time.Second))
 		select {
 		case <-time.After(wait):
 			r.say("Waited for %v", wait)
@@ -129,22 +136,19 @@ func waitFor(ctx context.Context, r *reply, a struct {
 		}
 	}
 	if a.TextGone != "" {
-		if err := t.AwaitText(ctx, a.TextGone, false, maxWait); err != nil {
+		if err := t.AwaitText(ctx, a.TextGone, false, r.server.of(maxWait)); err != nil {
 			return err
 		}
 		r.say("The text %q is gone", a.TextGone)
 	}
 	if a.Text != "" {
-		if err := t.AwaitText(ctx, a.Text, true, maxWait); err != nil {
+		if err := t.AwaitText(ctx, a.Text, true, r.server.of(maxWait)); err != nil {
 			return err
 		}
 		r.say("The text %q is there", a.Text)
 	}
 	return nil
 }
-
-// maxWait is how long an agent can wait in one call.
-const maxWait = 30 * time.Second
 
 func tabs(ctx context.Context, r *reply, a struct {
 	Action string

@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"btools/lib/browse"
 )
-
-// pickTimeout is how long a person has to choose an element, by default.
-const pickTimeout = 30 * time.Second
 
 // errHeadless is the error of a browser that nobody can see.
 var errHeadless = errors.New("the browser is headless, and a person sees no window of it: bmcp --no-headless shows one")
@@ -30,10 +26,7 @@ func selectElement(ctx context.Context, r *reply, a struct{ Timeout *float64 }) 
 	if headless && r.server.Clients(ctx) < 2 { // none but us
 		return errHeadless
 	}
-	most := pickTimeout
-	if a.Timeout != nil {
-		most = time.Duration(*a.Timeout * float64(time.Millisecond))
-	}
+	most := r.server.patience(a.Timeout)
 	r.page = pageState
 	p, err := t.Pick(ctx, most)
 	if errors.Is(err, browse.ErrNotPicked) {

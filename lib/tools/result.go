@@ -193,6 +193,12 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		}
 		lines = append(lines, said)
 	}
+	if state.Leaving != "" {
+		lines = append(lines, "- Leaving for: "+address(state.Leaving)+", whose server has not answered")
+	}
+	if waits := state.Waits; len(waits) > 0 {
+		lines = append(lines, "- Not complete: it waits for "+address(strings.Join(waits[:min(3, len(waits))], ", ")))
+	}
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}

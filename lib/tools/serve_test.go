@@ -2,12 +2,15 @@ package tools
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"btools/lib/states"
 )
 
 // host is an agent's host with a server of its own.
@@ -15,7 +18,7 @@ type host struct {
 	t       *testing.T
 	in      io.WriteCloser
 	answers chan answer
-	last    int
+	last    *int
 }
 
 type answer struct {
@@ -27,15 +30,26 @@ type answer struct {
 	Error struct{ Message string }
 }
 
-// serve starts a server for the browser at an endpoint.
-func serve(t *testing.T, endpoint string) *host {
+// serve starts a server for the browser at an endpoint, whose bounds are counted in
+// seconds of that length; 0: of that of a second.
+func serve(t *testing.T, endpoint string, second time.Duration) *host {
 	t.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
-	h := &host{t: t, in: toServer, answers: make(chan answer, 1000)}
+	h := &host{t: t, in: toServer, answers: make(chan answer, 1000), last: new(int)}
+	all, err := Names("all")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(t.Context(), in, out, Options{Endpoint: endpoint, Dir: t.TempDir()})
+		ended <- Serve(t.Context(), in, out, Options{Endpoint: endpoint, Dir: t.TempDir(), Only: all,
+			Second: second, AllFiles: true,
+			ListStates: func(context.Context) ([]states.Info, []string, error) { return nil, nil, nil },
+			SaveState: func(context.Context, string, bool) (states.Info, []string, error) {
+				return states.Info{}, nil, nil
+			},
+			Clients: func(context.Context) int { return 1 }})
 		out.Close()
 	}()
 	go func() {
@@ -63,8 +77,8 @@ func serve(t *testing.T, endpoint string) *host {
 
 // begin calls a tool and does not wait.
 func (h *host) begin(tool, args string) {
-	h.last++
-	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", h.last,
+	*h.last++
+	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", *h.last,
 		tool, args)
 }
 
@@ -74,7 +88,7 @@ func (h *host) call(tool, args string) (text string, isError bool, took time.Dur
 	began := time.Now()
 	h.begin(tool, args)
 	for a := range h.answers {
-		if a.ID != h.last {
+		if a.ID != *h.last {
 			continue
 		}
 		if a.Error.Message != "" {
@@ -103,4 +117,11 @@ func (h *host) wants(isError bool, want, tool, args string) string {
 func quoted(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
+}
+
+// as is the host in a test of its own.
+func (h *host) as(t *testing.T) *host {
+	same := *h
+	same.t = t
+	return &same
 }

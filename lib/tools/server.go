@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ type Options struct {
 	NoImages bool     // none is sent
 	Own      bool     // the session is that of one agent, whom its host names
 	AllFiles bool     // pages show any file, not only those that an agent may read
+
+	Second time.Duration // that bounds are counted in; 0: that of a second
 
 	// ListStates lists the named logins, and says why one cannot be read.
 	ListStates func(ctx context.Context) (all []states.Info, bad []string, err error)
@@ -229,9 +232,28 @@ func List(only []string) (all []json.RawMessage) {
 	return all
 }
 
-// callTimeout bounds a call, whatever the page does. It is more than each tool's own
-// bounds.
-const callTimeout = 2 * time.Minute
+// Bounds of a call from when it has its turn, whatever the page does: they are more than
+// what a page can make it wait, and less than hosts do.
+const (
+	maxWait     = 24 * time.Second // for which it waits because an agent wants it to
+	runTimeout  = 26 * time.Second // until it has done what it does
+	viewTimeout = 2 * time.Second  // then, until it has told of the page
+)
+
+// patience is how long an agent wants to wait, in milliseconds: maxWait at most, and by
+// default.
+func (s *Server) patience(ms *float64) time.Duration {
+	most := s.of(maxWait)
+	if ms != nil {
+		most = min(most, time.Duration(*ms*float64(time.Millisecond)))
+	}
+	return most
+}
+
+// of is a bound in the server's seconds.
+func (s *Server) of(bound time.Duration) time.Duration {
+	return time.Duration(float64(bound) * cmp.Or(s.Second, time.Second).Seconds())
+}
 
 // call runs a tool. Calls take turns, in the order in which they came.
 func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
@@ -241,7 +263,7 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 		s.out.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no tool %q", name)), false)
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("%s did not end within %v", name, callTimeout))
+	ctx, cancel := context.WithCancel(ctx)
 	id := string(m.ID)
 	s.mu.Lock()
 	s.calls[id] = cancel
@@ -275,7 +297,15 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 		return failed(err)
 	}
 	r := &reply{server: s}
-	err = t.run(ctx, r, args)
+	late := fmt.Errorf("%s did not end within %v", t.name, s.of(runTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
+	defer cancel()
+	run, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout), late)
+	defer cancel()
+	err = t.run(run, r, args)
+	if errors.Is(err, late) && (r.browser == nil || !r.browser.Answers()) {
+		err = fmt.Errorf("%w: the browser does not answer", late)
+	}
 	return r.result(ctx, err)
 }
 
@@ -298,7 +328,7 @@ func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
 			return b, nil
 		}
 	}
-	b, err := browse.Open(ctx, s.Endpoint)
+	b, err := browse.Open(ctx, s.Endpoint, s.Second)
 	if err != nil {
 		return nil, err
 	}

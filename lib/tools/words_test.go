@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/virtual/chrometest"
 )
@@ -31,12 +32,13 @@ func TestWords(t *testing.T) {
 	}))
 	defer site.Close()
 	endpoint, _ := chrometest.StartShell(t)
-	h := serve(t, endpoint)
+	h := serve(t, endpoint, 300*time.Millisecond)
 	open := func(path string) { h.wants(false, path, "browser_navigate", `{"url":`+quoted(site.URL+path)+`}`) }
 
 	open("/long")
 	for _, target := range []string{"text=Submit order", "getByText('submit order')", `body:has-text("Submit order")`,
-		`text="Submit order"`, "text=/^Submit ORDER$/i", `button:text("Submit")`, `:text-is("Submit order")`, "text=several parts",
+		`text="Submit order"`, "text=/^Submit ORDER$/i", `button:text("Submit")`, `:text-is("Submit order")`,
+		"text=several parts",
 		"text=In several", `text="In several parts"`, "text=/al parts$/", "text=softly", `text="alone"`, "text=/^alone$/"} {
 		h.wants(false, "Clicked", "browser_click", `{"target":`+quoted(target)+`}`)
 	}

@@ -42,8 +42,8 @@ function wanted(want, exact) {
 // around it: a reader sees a space at a wall, and at an edge perhaps.
 const edge = '\u0001', wall = '\u0002'
 
-const inLine = new Set(('a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt ruby s ' +
-  'samp slot small span strike strong sub sup time tt u var wbr').split(' '))
+const inLine = new Set(('a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt ' +
+  'ruby s samp slot small span strike strong sub sup time tt u var wbr').split(' '))
 
 const edgeOf = (el) => (inLine.has(el.localName) || el.localName.includes('-') ? edge : wall)
 
@@ -94,8 +94,8 @@ const toLiteral = (c) => c.replace(/[\\^$.*+?()[\]{}|/]/, '\\$&')
 // [begin, end] of each.
 function placesOf(all, want, exact) {
   if (!want) return []
-  const parts = [...want].map((c) => (c === ' ' ? ' ' : toLiteral(c)))
-  const re = new RegExp(parts.join(`[${gap}]*`).replaceAll(`[${gap}]* [${gap}]*`, `[\\s${gap}${wall}]+`), exact ? 'gu' : 'giu')
+  const words = want.split(' ').map((word) => [...word].map(toLiteral).join(`[${gap}]*`))
+  const re = new RegExp(words.join(`[\\s${gap}${wall}]+`), exact ? 'gu' : 'giu')
   const places = []
   for (let m; (m = re.exec(all)); re.lastIndex = m.index + 1) places.push([m.index, re.lastIndex])
   return places
@@ -137,7 +137,8 @@ function matched(t, regex) {
     if (later < t.after[i]) continue
     const part = t.all.slice(t.begin[i], t.end[i])
     const child = i + 1 // it has the same text if it is all that is in the element
-    if (t.after[child] === t.after[i] && nothingIn(t, t.begin[i], t.begin[child]) && nothingIn(t, t.end[child], t.end[i])) {
+    if (t.after[child] === t.after[i] && nothingIn(t, t.begin[i], t.begin[child]) &&
+      nothingIn(t, t.end[child], t.end[i])) {
       continue
     }
     const spaced = read(part, ' ')

@@ -1,0 +1,303 @@
+package tools
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"syscall"
+	"testing"
+	"time"
+
+	"btools/lib/virtual/chrometest"
+)
+
+// isLong is whether tests run all their rounds: LONG=1.
+var isLong = os.Getenv("LONG") != ""
+
+// matrixSite serves pages that do what pages can do to a tool.
+func matrixSite(t *testing.T) string {
+	t.Helper()
+	page := `<!doctype html><title>A page</title><button>Go</button><input><input type=checkbox id=c>
+		<select><option>one<option>two</select><a href="/normal">a link</a><p draggable=true>text</p>`
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		switch r.URL.Path {
+		case "/never":
+			<-r.Context().Done()
+			return
+		case "/alert":
+			fmt.Fprint(w, page, `<script>setTimeout(() => { alert('stop') }, 50)</script>`)
+			return
+		case "/unsaved":
+			fmt.Fprint(w, page, `<script>onbeforeunload = (e) => { e.preventDefault() }</script>`)
+			return
+		case "/closes":
+			fmt.Fprint(w, page, `<script>setTimeout(close, 300)</script>`)
+			return
+		case "/frame":
+			fmt.Fprintf(w, `%s<iframe src="http://%s/hangs"></iframe>`, page,
+				strings.Replace(r.Host, "127.0.0.1", "localhost", 1))
+			return
+		case "/hangs":
+			fmt.Fprint(w, `<p>advertisement<script>setTimeout(() => { for (;;); }, 100)</script>`)
+			return
+		case "/file":
+			w.Header().Set("Content-Disposition", "attachment; filename=file.bin")
+		case "/stream":
+			fmt.Fprint(w, page)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		case "/pdf":
+			w.Header().Set("Content-Type", "application/pdf")
+			io.WriteString(w, "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>"+
+				"endobj 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF")
+			return
+		case "/many":
+			fmt.Fprint(w, page)
+			for i := range rows() {
+				fmt.Fprintf(w, "<div><p>Row %d</p><button>Buy</button></div>", i)
+			}
+			return
+		}
+		fmt.Fprint(w, page)
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(s.CloseClientConnections)
+	return s.URL
+}
+
+// matrixTools are calls of all tools.
+func matrixTools(site string) [][2]string {
+	url := `{"url":` + quoted(site+"/normal") + `}`
+	return [][2]string{
+		{"browser_snapshot", `{}`},
+		{"browser_click", `{"target":"button >> nth=0"}`},
+		{"browser_evaluate", `{"function":"() => 1 + 1"}`},
+		{"browser_navigate", url},
+		{"browser_tabs", `{"action":"list"}`},
+		{"browser_take_screenshot", `{}`},
+		{"browser_wait_for", `{"text":"a link"}`},
+		{"browser_close", `{}`},
+		{"browser_find", `{"text":"a link"}`},
+		{"browser_hover", `{"target":"text=a link"}`},
+		{"browser_type", `{"target":"input >> nth=0","text":"x","submit":true}`},
+		{"browser_fill_form", `{"fields":[{"name":"c","type":"checkbox","target":"#c","value":"true"}]}`},
+		{"browser_select_option", `{"target":"select","values":["two"]}`},
+		{"browser_press_key", `{"key":"a"}`},
+		{"browser_drag", `{"startTarget":"p >> nth=0","endTarget":"select"}`},
+		{"browser_drop", `{"target":"select","data":{"text/plain":"x"}}`},
+		{"browser_file_upload", `{}`},
+		{"browser_handle_dialog", `{"accept":false}`},
+		{"browser_navigate_back", `{}`},
+		{"browser_tabs", `{"action":"select","index":1}`},
+		{"browser_tabs", `{"action":"close","index":1}`},
+		{"browser_tabs", `{"action":"new","url":` + quoted(site+"/normal") + `}`},
+		{"browser_pdf_save", `{}`},
+		{"browser_console_messages", `{}`},
+		{"browser_network_requests", `{}`},
+		{"browser_network_request", `{"index":1,"part":"response-body"}`},
+		{"browser_emulate_media", `{"colorScheme":"dark"}`},
+		{"browser_resize", `{"width":900,"height":700}`},
+		{"browser_downloads", `{"action":"list"}`},
+		{"browser_state", `{"action":"list"}`},
+		{"browser_select_element", `{}`},
+		{"browser_get_markdown", `{}`},
+		{"browser_get_dom", `{}`},
+		{"browser_fetch", url},
+		{"browser_extract", url},
+		{"browser_scrape", url},
+		{"browser_search", `{"query":"x"}`},
+		{"browser_cookie_list", `{}`},
+		{"browser_cookie_get", `{"name":"x"}`},
+		{"browser_cookie_set", `{"name":"x","value":"y"}`},
+		{"browser_cookie_delete", `{"name":"x"}`},
+		{"browser_cookie_clear", `{}`},
+		{"browser_localstorage_list", `{}`},
+		{"browser_localstorage_get", `{"key":"x"}`},
+		{"browser_localstorage_set", `{"key":"x","value":"y"}`},
+		{"browser_localstorage_delete", `{"key":"x"}`},
+		{"browser_localstorage_clear", `{}`},
+		{"browser_sessionstorage_list", `{}`},
+		{"browser_sessionstorage_get", `{"key":"x"}`},
+		{"browser_sessionstorage_set", `{"key":"x","value":"y"}`},
+		{"browser_sessionstorage_delete", `{"key":"x"}`},
+		{"browser_sessionstorage_clear", `{}`},
+		{"browser_storage_state", `{"filename":"state.json"}`},
+		{"browser_set_storage_state", `{"filename":"state.json"}`},
+		{"browser_route", `{"pattern":"**/routed","body":"x"}`},
+		{"browser_route_list", `{}`},
+		{"browser_unroute", `{}`},
+		{"browser_network_state_set", `{"state":"online"}`},
+		{"browser_mouse_move_xy", `{"x":10,"y":10}`},
+		{"browser_mouse_click_xy", `{"x":10,"y":10}`},
+		{"browser_mouse_drag_xy", `{"startX":10,"startY":10,"endX":20,"endY":20}`},
+		{"browser_mouse_down", `{}`},
+		{"browser_mouse_up", `{}`},
+		{"browser_mouse_wheel", `{"deltaY":10}`},
+		{"browser_verify_element_visible", `{"role":"button","accessibleName":"Go"}`},
+		{"browser_verify_text_visible", `{"text":"a link"}`},
+		{"browser_verify_list_visible", `{"target":"p >> nth=0","items":["text"]}`},
+		{"browser_verify_value", `{"type":"textbox","target":"input >> nth=0","value":""}`},
+		{"browser_generate_locator", `{"target":"button >> nth=0"}`},
+	}
+}
+
+// No tool lasts longer than its bound, whatever the page does: it says what is wrong,
+// and another tab is as it was.
+func TestMatrix(t *testing.T) {
+	site := matrixSite(t)
+	t.Setenv("SEARCH_URL", site+"/normal?q={query}")
+	second, soon := 100*time.Millisecond, 5*time.Second // a busy machine
+	if isLong {
+		soon = time.Second
+	}
+	all := matrixTools(site)
+	for _, tool := range table {
+		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == tool.name }) {
+			t.Errorf("%s is not in the matrix", tool.name)
+		}
+	}
+	open := func(h *host, path string) {
+		h.call("browser_tabs", `{"action":"new","url":`+quoted(site+path)+`}`)
+	}
+	until := func(h *host, want, tool, args string) {
+		h.t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			text, _, _ := h.call(tool, args)
+			if strings.Contains(text, want) {
+				return
+			}
+			if time.Now().After(end) {
+				h.t.Fatalf("%s does not say %q: %s", tool, want, text)
+			}
+		}
+	}
+	states := []struct {
+		name  string
+		begin func(h *host)
+		says  string // one of these an error has, as a regular expression
+		few   []string
+	}{
+		{"normal", func(h *host) { open(h, "/normal") }, "", []string{"browser_click"}},
+		{"hung", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
+		}, "a script of it runs without end",
+			[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
+		{"stuck", func(h *host) { // nothing stops a script that waits for requests
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { const x = new XMLHttpRequest(); `+
+				`x.open('GET', '/normal', false); x.send() } }) }"}`)
+		}, "a script of it runs without end", nil},
+		{"frame", func(h *host) { open(h, "/frame") }, "", nil},
+		{"crashed", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_navigate", `{"url":"chrome://crash"}`)
+		}, "has crashed|there are 0", []string{"browser_snapshot", "browser_navigate"}},
+		{"closed", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
+			h.call("browser_tabs", `{"action":"select","index":2}`)
+		}, "was closed", nil},
+		{"dialog", func(h *host) {
+			open(h, "/alert")
+			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
+		}, "a dialog is open", []string{"browser_snapshot", "browser_close"}},
+		{"beforeunload", func(h *host) {
+			open(h, "/unsaved")
+			h.call("browser_type", `{"target":"input >> nth=0","text":"x","slowly":true}`)
+			h.call("browser_click", `{"target":"text=a link"}`)
+		}, "a dialog is open", []string{"browser_close"}},
+		{"leaving", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
+		}, "is leaving for|has not answered",
+			[]string{"browser_snapshot", "browser_click", "browser_take_screenshot", "browser_tabs"}},
+		{"never", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { open('/never') }"}`)
+			h.call("browser_tabs", `{"action":"select","index":2}`)
+		}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
+		{"stream", func(h *host) { open(h, "/stream") }, "", []string{"browser_snapshot"}},
+		{"download", func(h *host) { open(h, "/file") }, "", nil},
+		{"blank", func(h *host) { open(h, "") }, "", nil},
+		{"pdf", func(h *host) { open(h, "/pdf") }, "", nil},
+		{"many", func(h *host) { open(h, "/many") }, "", nil},
+	}
+	start := chrometest.StartShell
+	if isLong {
+		start = func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) }
+	}
+	expected := regexp.MustCompile(`nothing matches|no dialog is open|no file chooser|no page before|no request|` +
+		`headless|cannot read the downloads|no tab|is not in the page|` +
+		`no results|does not have the response|is not visible|` +
+		`not a select|no cookie|not visible|belongs to no site|no such file|is not there|no value`)
+	check := func(t *testing.T, h *host, c [2]string, says string) {
+		text, isError, took := h.call(c[0], c[1])
+		if took > 30*second+2*time.Second {
+			t.Errorf("%s %s took %v: %.300s", c[0], c[1], took, text)
+		}
+		if isError && !expected.MatchString(text) && (says == "" || !regexp.MustCompile(says).MatchString(text)) {
+			t.Errorf("%s %s after %v: %.300s", c[0], c[1], took, text)
+		}
+		if testing.Verbose() {
+			first, _, _ := strings.Cut(text, "\n### Open")
+			t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], first)
+		}
+	}
+	endpoint, _ := start(t)
+	h := serve(t, endpoint, second)
+	h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+	for _, s := range states {
+		if !isLong && s.few == nil {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			h := h.as(t)
+			for _, c := range all {
+				if !isLong && !slices.Contains(s.few, c[0]) {
+					continue
+				}
+				s.begin(h)
+				check(t, h, c, s.says)
+				began := time.Now()
+				h.wants(false, "]("+site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
+				h.wants(false, "/healthy", "browser_evaluate", `{"function":"() => location.href"}`)
+				if took := time.Since(began); took > soon {
+					t.Errorf("after %s %s another tab takes %v", c[0], c[1], took)
+				}
+				for range 3 {
+					h.call("browser_tabs", `{"action":"close","index":1}`)
+				}
+				h.wants(false, "", "browser_evaluate", `{"function":"() => 1"}`)
+			}
+		})
+	}
+	for _, s := range []struct {
+		name string
+		stop syscall.Signal
+		says string
+	}{{"killed", syscall.SIGKILL, "connect|has ended"}, {"stopped", syscall.SIGSTOP, "the browser does not answer"}} {
+		t.Run(s.name, func(t *testing.T) {
+			endpoint, p := start(t)
+			h := serve(t, endpoint, second)
+			h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+			if err := p.Signal(s.stop); err != nil {
+				t.Fatal(err)
+			}
+			defer p.Signal(syscall.SIGCONT)
+			for _, c := range all {
+				if isLong || c[0] == "browser_snapshot" || c[0] == "browser_tabs" {
+					check(t, h, c, s.says)
+				}
+			}
+		})
+	}
+}
