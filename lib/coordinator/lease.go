@@ -65,7 +65,11 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		return nil
 	}
 	p.died = died(i.PID)
+	var calling sync.Mutex // a session may end while the lease is put to rest
+	released := false
 	p.renew = func(ctx context.Context) (<-chan struct{}, string, bool) {
+		calling.Lock()
+		defer calling.Unlock()
 		rec, i := &record.Record{}, record.Instance{}
 		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
 			return nil, "", false
@@ -76,10 +80,17 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	p.rest = func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 		defer cancel()
-		c.Call(ctx, "rest", map[string]string{"lease": l.ID}, nil) // an older bpool never takes it back
+		calling.Lock()
+		defer calling.Unlock()
+		if !released { // then the connection is another lease's
+			c.Call(ctx, "rest", map[string]string{"lease": l.ID}, nil) // an older bpool never takes it back
+		}
 	}
 	p.release = func() {
 		unfollow()
+		calling.Lock()
+		defer calling.Unlock()
+		released = true
 		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {
