@@ -87,7 +87,7 @@ func main() {
 						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 is never"},
 			}, flags.Owner("Life:", "")),
 		},
-		Old: map[string]string{"browser-path": "browser", "no-vscode": ""},
+		Old:   map[string]string{"browser-path": "browser", "no-vscode": ""},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
 		Commands: []*cli.Command{
 			{Name: "config",

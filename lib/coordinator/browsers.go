@@ -20,6 +20,7 @@ type Browser struct {
 	ID             string
 	Lease          string // of a pool's instance; "": there is none
 	HTTPURL, WSURL string // stable; "": the child launches the browser itself
+	BiDi           string // the WebSocket URL of a Firefox that runs; "": it is none
 	Port           int
 	Type           string
 	Headless       bool

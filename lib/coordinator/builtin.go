@@ -38,18 +38,19 @@ func (x *builtin) End() {
 
 // serveBuiltin starts the server in bmcp itself for a browser.
 func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
-	if b.WSURL == "" {
-		return nil, fmt.Errorf("its tools drive browsers based on Chromium, not %s: --mcp %s has tools for others",
-			b.Type, PlaywrightChild)
+	if b.WSURL == "" && b.BiDi == "" {
+		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
+			"one of Playwright, which npx playwright install %[1]s installs", b.Type, PlaywrightChild)
 	}
 	in, toIt := io.Pipe()
 	fromIt, out := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
-		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, Release: c.Release,
-			Own: isNamed(b.Session),
-			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
+		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
+			Release: c.Release,
+			Own:     isNamed(b.Session),
+			Dir:     c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			Emptied: c.emptied(b),
 			Clients: func(ctx context.Context) int { return c.clients(ctx, b) }})

@@ -42,7 +42,8 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	}
 	at.ID, at.HTTPURL, at.WSURL, at.Port = id(i.ID), i.HTTPURL, i.WSURL, i.Port
 	if i.Protocol == record.BiDi {
-		at.HTTPURL, at.WSURL, at.Port = "", "", 0 // no child speaks it to a browser that runs
+		at.HTTPURL, at.WSURL, at.Port = "", "", 0 // only the builtin child speaks it to a browser that runs
+		at.BiDi = i.WSURL
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
 	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep}

@@ -349,7 +349,10 @@ func browserOf(p *poolInfo, i poolInstance) Browser {
 	b.CallTimeout = time.Duration(i.Timeout) * time.Millisecond
 	b.HealthInterval = time.Duration(p.Interval) * time.Millisecond
 	b.HealthTimeout = time.Duration(p.Timeout) * time.Millisecond
-	if i.Endpoint != "" && !b.Virtual && i.Browser != record.Firefox { // whose BiDi no child speaks to one that runs
+	if i.Endpoint != "" && i.Browser == record.Firefox {
+		b.BiDi = "ws" + i.Endpoint[len("http"):] + "/session"
+	}
+	if i.Endpoint != "" && !b.Virtual && i.Browser != record.Firefox { // whose BiDi only the builtin child speaks
 		b.HTTPURL, b.WSURL = i.Endpoint, "ws"+i.Endpoint[len("http"):]+"/devtools/browser"
 		if _, port, err := net.SplitHostPort(i.Endpoint[len("http://"):]); err == nil {
 			b.Port, _ = strconv.Atoi(port)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"btools/lib/browse"
+	"btools/lib/browse/firefox"
 )
 
 // result is the result of a call, as MCP has it.
@@ -45,6 +46,7 @@ type reply struct {
 	server  *Server
 	browser *browse.Browser // nil: the tool needed none
 	tab     *browse.Tab
+	firefox *firefox.Browser
 	before  *browse.Before // nil: nothing that the call causes is told of
 
 	results    []string
@@ -136,6 +138,9 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	if r.browser != nil {
 		section("Open tabs", tabs...)
 		err = errors.Join(err, r.view(ctx, err, section))
+	}
+	if r.firefox != nil {
+		r.viewFirefox(ctx, err, section)
 	}
 	out := &result{Structured: r.structured, IsError: err != nil}
 	if text := strings.TrimSuffix(b.String(), "\n"); text != "" || len(r.images) == 0 {

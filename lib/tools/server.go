@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"btools/lib/browse"
+	"btools/lib/browse/firefox"
 	"btools/lib/jsonrpc"
 	"btools/lib/spell"
 	"btools/lib/states"
@@ -25,6 +26,7 @@ import (
 type Options struct {
 	Endpoint string // the WebSocket URL of the browser
 	HTTPURL  string // of the same endpoint
+	BiDi     string // the WebSocket URL of a Firefox, in the place of both
 	Release  string
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: those that are listed by default
@@ -54,6 +56,8 @@ type Server struct {
 	turn  chan struct{} // has one element: the right to use the page
 	aside chan struct{} // has as many as there are hidden pages
 	dial  chan struct{} // has one while the browser is connected to
+
+	firefox *firefox.Browser // nil: not connected; who connects has the right to use it
 
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected
@@ -103,6 +107,9 @@ func (s *Server) close() {
 	s.mu.Unlock()
 	if b != nil {
 		b.Close()
+	}
+	if s.firefox != nil {
+		s.firefox.Close()
 	}
 	<-s.out.Close()
 }
@@ -302,8 +309,14 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 	defer cancel()
 	run, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout), late)
 	defer cancel()
-	err = t.run(run, r, args)
-	if errors.Is(err, late) && (r.browser == nil || !r.browser.Answers()) {
+	do := t.run
+	if s.BiDi != "" {
+		if do = onFirefox[t.name]; do == nil {
+			return failed(notOnFirefox(t.name))
+		}
+	}
+	err = do(run, r, args)
+	if errors.Is(err, late) && r.firefox == nil && (r.browser == nil || !r.browser.Answers()) {
 		err = fmt.Errorf("%w: the browser does not answer", late)
 	}
 	return r.result(ctx, err)

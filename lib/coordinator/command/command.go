@@ -65,7 +65,7 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	browsers, err := browsers(c)
+	browsers, err := browsers(c, children)
 	if err != nil {
 		return err
 	}
@@ -387,8 +387,8 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context) (coordinator.Browsers, error) {
-	b, err := browsersWithout(c)
+func browsers(c *cli.Context, children []coordinator.Child) (coordinator.Browsers, error) {
+	b, err := browsersWithout(c, children)
 	if name := c.String("state"); name != "" && err == nil {
 		return coordinator.StartWith(b, name), nil
 	}
@@ -396,7 +396,7 @@ func browsers(c *cli.Context) (coordinator.Browsers, error) {
 }
 
 // browsersWithout are those that are chosen, without the state of leases.
-func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
+func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.Browsers, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -429,8 +429,10 @@ func browsersWithout(c *cli.Context) (coordinator.Browsers, error) {
 		if err != nil {
 			return nil, state.Explain(err)
 		}
-		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s", "--leave=" + record.Firefox},
-			ch.handOn)
+		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s"}, ch.handOn)
+		if slices.ContainsFunc(children, func(child coordinator.Child) bool { return !child.Builtin }) {
+			args = append(args, "--leave="+record.Firefox) // which others launch themselves
+		}
 		if path != "" {
 			abs, err := filepath.Abs(path)
 			if err != nil {

@@ -1,0 +1,106 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// formSite serves pages with a form and a frame.
+func formSite(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/frame" {
+			fmt.Fprint(w, `<button onclick="this.textContent = 'trusted: ' + event.isTrusted">Inner</button>`)
+			return
+		}
+		fmt.Fprintf(w, `<!doctype html><title>Page %s</title><label>Name <input id=name></label>
+			<button onclick="document.querySelector('output').textContent = 'Hello ' + document.querySelector('#name').value">
+			Greet</button><output></output><select aria-label=Size><option>small<option>large</select>
+			<label><input type=checkbox>Agree</label><button onclick="alert('so')">Ask</button>
+			<a href=/next>Next</a><iframe src=/frame></iframe>`, r.URL.Path)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// The mixed pool of seed 001: an agent drives its Firefox with the tools of bmcp as it
+// drives Chromium.
+func TestMCPMixedPool(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := formSite(t)
+	c := w.Cmd("bmcp")
+	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "PW_MCP_PROXY_HEADLESS=true",
+		"PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__BROWSERS_INSTANCES=2",
+		"PW_MCP_PROXY__BROWSERS_IS_DEFAULT=true", "PW_MCP_PROXY__BROWSERS__1_BROWSER=firefox",
+		"PW_MCP_PROXY__BROWSERS__1_ALIAS=firefox_debug")
+	m := w.Attach(c)
+	m.Greet(`{}`)
+	did := func(want, tool, args string, a ...any) string {
+		t.Helper()
+		r := m.Did(tool, `{"browser_instance":"firefox_debug"`+args+`}`, a...).Text()
+		if !strings.Contains(r, want) {
+			t.Errorf("%s%s: %s, want %s", tool, args, r, want)
+		}
+		return r
+	}
+	shot := did(`- textbox "Name"`, "browser_navigate", `,"url":%q`, site+"/a")
+	did("Firefox/", "browser_evaluate", `,"function":"() => navigator.userAgent"`)
+	if r := m.Did("browser_navigate", `{"url":%q,"browser_instance":"0"}`, site+"/b"); !strings.Contains(r.Text(),
+		"Page /b") {
+		t.Errorf("in Chromium: %s", r.Text())
+	}
+	ref := regexp.MustCompile(`button "Inner" \[ref=(f\d+e\d+)\]`).FindStringSubmatch(shot)
+	if ref == nil {
+		t.Fatalf("the frame is not in the snapshot: %s", shot)
+	}
+	did("trusted: true", "browser_click", `,"target":%q`, ref[1])
+	did("", "browser_type", `,"target":"#name","text":"Jörg \"J\" Ü"`)
+	did(`Hello Jörg "J" Ü`, "browser_click", `,"target":"text=Greet"`)
+	did("large", "browser_select_option", `,"target":"select","values":["large"]`)
+	did("[checked]", "browser_fill_form",
+		`,"fields":[{"name":"Agree","target":"input[type=checkbox]","type":"checkbox","value":"true"}]`)
+	did(`"so" can be handled`, "browser_click", `,"target":"text=Ask"`)
+	did("Page /a", "browser_handle_dialog", `,"accept":true`)
+	did("- Page URL: "+site+"/next", "browser_click", `,"target":"text=Next"`)
+	did("Page /a", "browser_navigate_back", ``)
+	did("- 1: (current) [Page /c]", "browser_tabs", `,"action":"new","url":%q`, site+"/c")
+	did("", "browser_take_screenshot", ``)
+	m.Refused("nothing matches", "browser_click", `{"browser_instance":"firefox_debug","target":"#none"}`)
+	m.Refused("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
+	m.Refused("not opened in Firefox", "browser_navigate",
+		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)
+	m.End()
+	w.Clean()
+}
+
+// Firefox has one session at a time: the next host has one, whatever the last one did.
+func TestMCPFirefoxOfHosts(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	site := formSite(t)
+	p := w.Pool("_A_INSTANCES=1", "_A_BROWSER=firefox")
+	for _, end := range []string{"in order", "by a signal", ""} {
+		m := w.Builtin("--pool")
+		if r := m.Did("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
+			t.Errorf("the host before which one ended %s: %s", end, r.Text())
+		}
+		if end == "by a signal" {
+			m.Cmd.Process.Kill()
+			m.Wait()
+		} else {
+			m.End()
+		}
+		cmdtest.Until(t, "the instance is free", func() bool { return p.Status().Summary.Leased == 0 })
+	}
+}

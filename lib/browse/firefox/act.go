@@ -1,0 +1,304 @@
+package firefox
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"btools/lib/bidi"
+	"btools/lib/browse"
+)
+
+// ready waits until a target can be acted on, as far as the needs say, and returns where
+// it is and how results name it.
+func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...string) (p place, at point, what string,
+	err error) {
+	if p, err = b.locate(ctx, target); err != nil {
+		return p, at, "", err
+	}
+	wants := map[string]bool{}
+	for _, n := range needs {
+		wants[n] = true
+	}
+	var got struct {
+		X, Y float64
+		What string
+	}
+	err = b.run(ctx, p.context, "ready", map[string]any{"target": p.find, "needs": wants,
+		"ms": actionTimeout.Milliseconds()}, &got)
+	if err != nil {
+		return p, at, "", fmt.Errorf("%s: %w", target, err)
+	}
+	return p, point{got.X, got.Y}, got.What, nil
+}
+
+// point is a place in a document's viewport, in CSS pixels.
+type point struct{ x, y float64 }
+
+// action is one action of input.performActions.
+type action map[string]any
+
+// perform performs actions of the keyboard and the mouse, one after the other, and waits
+// for what they cause.
+func (b *Browser) perform(ctx context.Context, in string, keys, pointer []action) error {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return err
+	}
+	since := b.mark(tab)
+	sources := []map[string]any{{"type": "key", "id": "keyboard", "actions": keys}}
+	if pointer != nil {
+		sources = append(sources, map[string]any{"type": "pointer", "id": "mouse", "actions": pointer})
+	}
+	err = b.orDialog(ctx, tab, func() error {
+		return b.conn.Call(ctx, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
+	})
+	if e, ok := err.(*bidi.Error); ok && e.Code == bidi.NoSuchFrame {
+		err = nil // which the action has caused
+	}
+	if err != nil {
+		return err
+	}
+	return b.settle(ctx, tab, since)
+}
+
+var buttons = map[string]int{"": 0, "left": 0, "middle": 1, "right": 2}
+
+// Click clicks an element, and returns how results name it.
+func (b *Browser) Click(ctx context.Context, target browse.Target, o browse.ClickOptions) (string, error) {
+	var held []string
+	for _, name := range o.Modifiers {
+		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
+		if !ok {
+			return "", fmt.Errorf("%q is not a modifier: there are Alt, Control, ControlOrMeta, Meta and Shift", name)
+		}
+		held = append(held, key)
+	}
+	p, at, what, err := b.ready(ctx, target, "point", "hit", "enabled")
+	if err != nil {
+		return "", err
+	}
+	count := 1
+	if o.Double {
+		count = 2
+	}
+	// Both sources have an action in each step.
+	var keys, mouse []action
+	step := func(key, move action) { keys, mouse = append(keys, key), append(mouse, move) }
+	pause := action{"type": "pause"}
+	for _, key := range held {
+		step(action{"type": "keyDown", "value": key}, pause)
+	}
+	step(pause, action{"type": "pointerMove", "x": int(at.x), "y": int(at.y)})
+	for range count {
+		step(pause, action{"type": "pointerDown", "button": buttons[o.Button]})
+		step(pause, action{"type": "pointerUp", "button": buttons[o.Button]})
+	}
+	for _, key := range slices.Backward(held) {
+		step(action{"type": "keyUp", "value": key}, pause)
+	}
+	return what, b.perform(ctx, p.context, keys, mouse)
+}
+
+// Hover moves the mouse over an element.
+func (b *Browser) Hover(ctx context.Context, target browse.Target) (string, error) {
+	p, at, what, err := b.ready(ctx, target, "point", "hit")
+	if err != nil {
+		return "", err
+	}
+	return what, b.perform(ctx, p.context, []action{},
+		[]action{{"type": "pointerMove", "x": int(at.x), "y": int(at.y)}})
+}
+
+// Type fills an editable element with text, or, slowly, types it one key at a time
+// after what is there. With submit it presses Enter afterwards.
+func (b *Browser) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (string, error) {
+	p, _, what, err := b.ready(ctx, target, "enabled", "editable")
+	if err != nil {
+		return "", err
+	}
+	args := map[string]any{"target": p.find, "value": text}
+	if slowly {
+		if err = b.run(ctx, p.context, "focus", args, nil); err == nil {
+			err = b.perform(ctx, p.context, typed(text), nil)
+		}
+	} else {
+		err = b.fill(ctx, p, args, text)
+	}
+	if err == nil && submit {
+		err = b.perform(ctx, p.context, typed("\n"), nil)
+	}
+	return what, err
+}
+
+func (b *Browser) fill(ctx context.Context, p place, args map[string]any, text string) error {
+	var insert bool
+	if err := b.run(ctx, p.context, "fill", args, &insert); err != nil || !insert {
+		return err
+	}
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	command := "'insertText', false, " + string(raw)
+	if text == "" {
+		command = "'delete'"
+	}
+	_, err = b.script(ctx, p.context, "document.execCommand("+command+")")
+	return err
+}
+
+// typed are the actions that type a text.
+func typed(text string) (all []action) {
+	for _, r := range text {
+		key := string(r)
+		if r == '\n' {
+			key = keyCodes["Enter"]
+		}
+		all = append(all, action{"type": "keyDown", "value": key}, action{"type": "keyUp", "value": key})
+	}
+	return all
+}
+
+// keyCodes are the keys that type no letter, as WebDriver has them.
+var keyCodes = map[string]string{
+	"Backspace": "\ue003", "Tab": "\ue004", "Enter": "\ue007", "Shift": "\ue008", "Control": "\ue009", "Alt": "\ue00a",
+	"Pause": "\ue00b", "Escape": "\ue00c", "Space": " ", "PageUp": "\ue00e", "PageDown": "\ue00f", "End": "\ue010",
+	"Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
+	"Insert": "\ue016", "Delete": "\ue017", "F1": "\ue031", "F2": "\ue032", "F3": "\ue033", "F4": "\ue034",
+	"F5": "\ue035", "F6": "\ue036", "F7": "\ue037", "F8": "\ue038", "F9": "\ue039", "F10": "\ue03a", "F11": "\ue03b",
+	"F12": "\ue03c", "Meta": "\ue03d",
+}
+
+// Press presses a key, or several: Control+a.
+func (b *Browser) Press(ctx context.Context, combination string) error {
+	names := strings.Split(combination, "+")
+	if rest, ok := strings.CutSuffix(combination, "+"); ok { // the key itself
+		names = append(strings.Split(strings.TrimSuffix(rest, "+"), "+"), "+")
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
+	}
+	var keys []string
+	for _, name := range names {
+		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
+		if !ok && utf8.RuneCountInString(name) != 1 {
+			return fmt.Errorf("there is no key %q: there are letters, and names such as Enter and ArrowLeft", name)
+		}
+		if !ok {
+			key = name
+		}
+		keys = append(keys, key)
+	}
+	var all []action
+	for _, key := range keys {
+		all = append(all, action{"type": "keyDown", "value": key})
+	}
+	for _, key := range slices.Backward(keys) {
+		all = append(all, action{"type": "keyUp", "value": key})
+	}
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return err
+	}
+	return b.perform(ctx, tab, all, nil)
+}
+
+// Choose chooses options of a select, by label or value, and returns the labels.
+func (b *Browser) Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string,
+	err error) {
+	p, _, what, err := b.ready(ctx, target, "enabled")
+	if err != nil {
+		return "", nil, err
+	}
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	since := b.mark(tab)
+	err = b.run(ctx, p.context, "choose", map[string]any{"target": p.find, "values": values}, &labels)
+	if err != nil {
+		return "", nil, err
+	}
+	return what, labels, b.settle(ctx, tab, since)
+}
+
+// Check checks or clears a checkbox or a radio button.
+func (b *Browser) Check(ctx context.Context, target browse.Target, on bool) (string, error) {
+	p, _, what, err := b.ready(ctx, target, "enabled")
+	if err != nil {
+		return "", err
+	}
+	var is bool
+	state := func() error { return b.run(ctx, p.context, "checked", map[string]any{"target": p.find}, &is) }
+	if err := state(); err != nil || is == on {
+		return what, err
+	}
+	if _, err := b.Click(ctx, target, browse.ClickOptions{}); err != nil {
+		return what, err
+	}
+	if state() == nil && is != on {
+		return what, fmt.Errorf("%s was clicked, and is as it was before", what)
+	}
+	return what, nil
+}
+
+// AwaitText waits until a text is visible in the page, or, if not wanted, until it is
+// not.
+func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(most); ; {
+		seen := false
+		for _, at := range b.documents(ctx, tab) {
+			var has bool
+			b.run(ctx, at, "hasText", map[string]any{"want": text}, &has)
+			seen = seen || has
+		}
+		switch {
+		case seen == wanted:
+			return nil
+		case time.Now().After(end) && wanted:
+			return fmt.Errorf("the text %q did not appear within %v", text, most)
+		case time.Now().After(end):
+			return fmt.Errorf("the text %q was still there after %v", text, most)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Screenshot returns a PNG, or a JPEG, of the viewport, the whole page or an element.
+func (b *Browser) Screenshot(ctx context.Context, target browse.Target, whole bool, mime string) ([]byte, error) {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]any{"context": tab, "format": map[string]string{"type": mime}}
+	switch {
+	case target != "":
+		p, element, err := b.element(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		params["context"] = p.context
+		params["clip"] = map[string]any{"type": "element", "element": map[string]string{"sharedId": element}}
+	case whole:
+		params["origin"] = "document"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, scriptTimeout, fmt.Errorf("no picture within %v", scriptTimeout))
+	defer cancel()
+	var got struct{ Data string }
+	if err := b.conn.Call(ctx, "browsingContext.captureScreenshot", params, &got); err != nil {
+		return nil, fmt.Errorf("cannot take a picture: %w", err)
+	}
+	return base64.StdEncoding.DecodeString(got.Data)
+}

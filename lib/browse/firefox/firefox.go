@@ -1,0 +1,423 @@
+// Package firefox drives a Firefox for an agent, by WebDriver BiDi: it navigates, takes
+// snapshots, acts on elements and evaluates, with the scripts of lib/browse. What else
+// lib/browse does, only Chromium's protocol can.
+package firefox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/bidi"
+	"btools/lib/browse"
+	"btools/lib/jsonrpc"
+)
+
+// Bounds of what a page takes.
+const (
+	navigateTimeout = 25 * time.Second
+	actionTimeout   = 5 * time.Second
+	evaluateTimeout = 20 * time.Second
+	snapshotTime    = 5 * time.Second
+	scriptTimeout   = 15 * time.Second
+	startsWithin    = 100 * time.Millisecond // a navigation that an action causes
+)
+
+// maxFrames bounds how deep frames in frames are shown.
+const maxFrames = 8
+
+// Browser is a Firefox.
+type Browser struct {
+	conn *bidi.Conn
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next event
+	tabs    []string      // the contexts of the tabs, in the order of their opening
+	current string        // "": none is open
+	dialogs map[string]Dialog
+	loading map[string]string // where a navigation in a tab leads
+	begun   map[string]int    // how many navigations there were in a tab
+	frames  []string          // contexts of frames: the first is that of f1e…
+	nextRef int
+}
+
+// Dialog is a dialog that is open.
+type Dialog struct{ Type, Message string }
+
+// Open connects to ws://HOST:PORT/session.
+func Open(ctx context.Context, url string) (*Browser, error) {
+	b := &Browser{changed: make(chan struct{}), dialogs: map[string]Dialog{}, loading: map[string]string{},
+		begun: map[string]int{}, nextRef: 1}
+	conn, err := bidi.Dial(ctx, url, b.event)
+	if err != nil {
+		return nil, err
+	}
+	b.conn = conn
+	err = conn.Call(ctx, "session.subscribe", map[string]any{"events": []string{"browsingContext.contextCreated",
+		"browsingContext.contextDestroyed", "browsingContext.userPromptOpened", "browsingContext.userPromptClosed",
+		"browsingContext.navigationStarted", "browsingContext.navigationCommitted",
+		"browsingContext.navigationFailed", "browsingContext.fragmentNavigated"}}, nil)
+	var tree struct{ Contexts []node }
+	if err == nil {
+		err = conn.Call(ctx, "browsingContext.getTree", map[string]int{"maxDepth": 0}, &tree)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range tree.Contexts {
+		b.addLocked(n.Context)
+	}
+	return b, nil
+}
+
+// Close ends the session. The browser and its tabs stay.
+func (b *Browser) Close() { b.conn.Close() }
+
+// Gone is closed when the connection has ended.
+func (b *Browser) Gone() <-chan struct{} { return b.conn.Done() }
+
+// node is a document's place in the answer to browsingContext.getTree.
+type node struct {
+	Context, URL string
+	Children     []node
+}
+
+func (b *Browser) addLocked(tab string) {
+	if !slices.Contains(b.tabs, tab) {
+		b.tabs = append(b.tabs, tab)
+	}
+	if b.current == "" {
+		b.current = tab
+	}
+}
+
+// event notes what an event tells.
+func (b *Browser) event(method string, params json.RawMessage) {
+	tab := jsonrpc.GetString(params, "context")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch strings.TrimPrefix(method, "browsingContext.") {
+	case "contextCreated":
+		if parent := string(jsonrpc.Get(params, "parent")); parent == "" || parent == "null" {
+			b.addLocked(tab)
+		}
+	case "contextDestroyed":
+		i := slices.Index(b.tabs, tab)
+		if i < 0 {
+			return
+		}
+		b.tabs = slices.Delete(b.tabs, i, i+1)
+		delete(b.dialogs, tab)
+		if b.current == tab {
+			if b.current = ""; len(b.tabs) > 0 {
+				b.current = b.tabs[max(0, min(i, len(b.tabs))-1)]
+			}
+		}
+	case "userPromptOpened":
+		b.dialogs[tab] = Dialog{jsonrpc.GetString(params, "type"), jsonrpc.GetString(params, "message")}
+	case "userPromptClosed":
+		delete(b.dialogs, tab)
+	case "navigationStarted":
+		b.loading[tab] = jsonrpc.GetString(params, "url")
+		b.begun[tab]++
+	default:
+		delete(b.loading, tab)
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// wait waits until a condition holds, which is asked for with the lock held after each
+// event.
+func (b *Browser) wait(ctx context.Context, is func() bool) error {
+	for {
+		b.mu.Lock()
+		ok, changed := is(), b.changed
+		b.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.conn.Done():
+			return bidi.ErrDisconnected
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Tab is a tab as lists show it.
+type Tab struct {
+	Title, URL string
+	Current    bool
+}
+
+// Tabs are the open tabs, in the order of their opening.
+func (b *Browser) Tabs(ctx context.Context) (all []Tab) {
+	b.mu.Lock()
+	tabs, current := slices.Clone(b.tabs), b.current
+	b.mu.Unlock()
+	for _, tab := range tabs {
+		t := Tab{Current: tab == current}
+		t.URL, t.Title = b.state(ctx, tab)
+		all = append(all, t)
+	}
+	return all
+}
+
+// stateTimeout is how long a page may take to say what it is.
+const stateTimeout = time.Second
+
+// state returns the address and the title of a tab.
+func (b *Browser) state(ctx context.Context, tab string) (url, title string) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var page struct{ Title, URL string }
+	if b.dialogIn(tab) == nil && b.run(ctx, tab, "page", nil, &page) == nil {
+		return page.URL, page.Title
+	}
+	return b.url(ctx, tab), ""
+}
+
+// url returns the address of a tab; "": it is not known.
+func (b *Browser) url(ctx context.Context, tab string) string {
+	var tree struct{ Contexts []node }
+	err := b.conn.Call(ctx, "browsingContext.getTree", map[string]any{"root": tab, "maxDepth": 0}, &tree)
+	if err != nil || len(tree.Contexts) != 1 {
+		return ""
+	}
+	return tree.Contexts[0].URL
+}
+
+// State returns the address and the title of the current tab.
+func (b *Browser) State(ctx context.Context) (url, title string) {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return "", ""
+	}
+	return b.state(ctx, tab)
+}
+
+// New opens a blank tab, which becomes the current one.
+func (b *Browser) New(ctx context.Context) error {
+	var made struct{ Context string }
+	if err := b.conn.Call(ctx, "browsingContext.create", map[string]string{"type": "tab"}, &made); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.addLocked(made.Context)
+	b.current = made.Context
+	return nil
+}
+
+// Select makes the tab with an index the current one.
+func (b *Browser) Select(ctx context.Context, index int) error {
+	tab, err := b.at(index)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.current = tab
+	b.mu.Unlock()
+	return b.conn.Call(ctx, "browsingContext.activate", map[string]string{"context": tab}, nil)
+}
+
+// CloseTab closes the tab with an index; -1: the current one.
+func (b *Browser) CloseTab(ctx context.Context, index int) error {
+	tab, err := b.at(index)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	last := len(b.tabs) == 1
+	b.mu.Unlock()
+	if last { // without a tab, Firefox would end
+		if err := b.New(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": tab}, nil); err != nil {
+		return err
+	}
+	return b.wait(ctx, func() bool { return !slices.Contains(b.tabs, tab) })
+}
+
+func (b *Browser) at(index int) (tab string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if index < 0 && b.current != "" {
+		return b.current, nil
+	}
+	if index < 0 || index >= len(b.tabs) {
+		return "", fmt.Errorf("there is no tab %d: there are %d, counted from 0", index, len(b.tabs))
+	}
+	return b.tabs[index], nil
+}
+
+// tab returns the current tab, and opens one if none is open.
+func (b *Browser) tab(ctx context.Context) (string, error) {
+	if tab, err := b.at(-1); err == nil {
+		return tab, nil
+	}
+	if err := b.New(ctx); err != nil {
+		return "", err
+	}
+	return b.at(-1)
+}
+
+// Dialog returns the dialog that is open in the current tab; nil: there is none.
+func (b *Browser) Dialog() *Dialog {
+	tab, err := b.at(-1)
+	if err != nil {
+		return nil
+	}
+	return b.dialogIn(tab)
+}
+
+func (b *Browser) dialogIn(tab string) *Dialog {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d, open := b.dialogs[tab]; open {
+		return &d
+	}
+	return nil
+}
+
+// HandleDialog accepts or dismisses the dialog that is open.
+func (b *Browser) HandleDialog(ctx context.Context, accept bool, prompt *string) error {
+	tab, err := b.at(-1)
+	if err != nil || b.dialogIn(tab) == nil {
+		return errors.New("no dialog is open")
+	}
+	params := map[string]any{"context": tab, "accept": accept}
+	if prompt != nil {
+		params["userText"] = *prompt
+	}
+	if err := b.conn.Call(ctx, "browsingContext.handleUserPrompt", params, nil); err != nil {
+		return err
+	}
+	return b.settle(ctx, tab, b.mark(tab))
+}
+
+// Navigate loads an address and waits until the document is parsed.
+func (b *Browser) Navigate(ctx context.Context, typed string) (address string, err error) {
+	if address, err = browse.Address(typed); err != nil {
+		return "", err
+	}
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
+		fmt.Errorf("cannot load %s: it did not load within %v", address, navigateTimeout))
+	defer cancel()
+	err = b.orDialog(ctx, tab, func() error {
+		return b.conn.Call(ctx, "browsingContext.navigate",
+			map[string]string{"context": tab, "url": address, "wait": "interactive"}, nil)
+	})
+	if e := (*bidi.Error)(nil); errors.As(err, &e) {
+		return "", fmt.Errorf("cannot load %s: %w", address, err)
+	}
+	return address, err
+}
+
+// Back goes back in the history of the tab.
+func (b *Browser) Back(ctx context.Context) error {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return err
+	}
+	since := b.mark(tab)
+	err = b.conn.Call(ctx, "browsingContext.traverseHistory", map[string]any{"context": tab, "delta": -1}, nil)
+	if e := (*bidi.Error)(nil); errors.As(err, &e) {
+		return errors.New("there is no page to go back to")
+	}
+	if err != nil {
+		return err
+	}
+	return b.settle(ctx, tab, since)
+}
+
+// orDialog calls a function that a dialog in a tab may hold up, and returns when it
+// has returned or a dialog is open.
+func (b *Browser) orDialog(ctx context.Context, tab string, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	opened := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		opened <- b.wait(ctx, func() bool {
+			_, open := b.dialogs[tab]
+			return open
+		})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case err := <-opened:
+		if err == nil {
+			return nil
+		}
+		return <-done
+	}
+}
+
+func (b *Browser) mark(tab string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begun[tab]
+}
+
+// settle waits for what an action causes: a navigation that begins soon, until its
+// document is there and parsed, or a dialog.
+func (b *Browser) settle(ctx context.Context, tab string, since int) error {
+	soon, cancel := context.WithTimeout(ctx, startsWithin)
+	begun := b.wait(soon, func() bool { return b.begun[tab] > since || b.dialogs[tab] != Dialog{} }) == nil
+	cancel()
+	if begun {
+		long, cancel := context.WithTimeout(ctx, scriptTimeout)
+		defer cancel()
+		b.arrive(long, tab)
+		if b.dialogIn(tab) == nil {
+			b.script(long, tab, parsed)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// arrive waits until a navigation in a tab is over. A page that comes out of Firefox's
+// memory of earlier pages is not told of: then the tab is where the navigation leads.
+func (b *Browser) arrive(ctx context.Context, tab string) {
+	for ctx.Err() == nil {
+		short, cancel := context.WithTimeout(ctx, arrivalPause)
+		over := b.wait(short, func() bool {
+			_, loads := b.loading[tab]
+			return !loads || b.dialogs[tab] != Dialog{} || !slices.Contains(b.tabs, tab)
+		}) == nil
+		cancel()
+		b.mu.Lock()
+		to := b.loading[tab]
+		b.mu.Unlock()
+		if over || b.url(ctx, tab) == to {
+			return
+		}
+	}
+}
+
+// arrivalPause is how often it is asked where a tab is.
+const arrivalPause = 200 * time.Millisecond
+
+// parsed waits until a document is parsed.
+const parsed = "document.readyState === 'loading' ? " +
+	"new Promise((done) => addEventListener('DOMContentLoaded', () => done(0), { once: true })) : 0"

@@ -1,0 +1,300 @@
+package firefox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/browse"
+)
+
+// sandbox names the world of our scripts: the page's own cannot see or change it.
+const sandbox = "btools"
+
+// remote is a value as script.evaluate has it.
+type remote struct {
+	Type     string
+	SharedID string `json:"sharedId"`
+	Value    json.RawMessage
+}
+
+// evaluated is the answer to script.evaluate and script.callFunction.
+type evaluated struct {
+	Type             string
+	Result           remote
+	ExceptionDetails struct{ Text string }
+}
+
+// script evaluates an expression in the world of our scripts, which it loads first.
+func (b *Browser) script(ctx context.Context, place, expression string) (remote, error) {
+	evaluate := func(expression string) (got evaluated, err error) {
+		err = b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": expression, "awaitPromise": true,
+			"target": map[string]string{"context": place, "sandbox": sandbox}, "userActivation": true}, &got)
+		if err == nil && got.Type == "exception" {
+			err = errors.New(got.ExceptionDetails.Text)
+		}
+		return got, err
+	}
+	expression = "globalThis.btools ? (" + expression + ") : undefined"
+	got, err := evaluate(expression)
+	if err == nil && got.Result.Type == "undefined" {
+		if _, err = evaluate(browse.Scripts()); err == nil {
+			got, err = evaluate(expression)
+		}
+	}
+	return got.Result, err
+}
+
+// run calls a function of our scripts in a document.
+func (b *Browser) run(ctx context.Context, place, name string, args map[string]any, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, scriptTimeout, errors.New("the page does not answer"))
+	defer cancel()
+	got, err := b.script(ctx, place, fmt.Sprintf("(async () => JSON.stringify(await btools.run(%q,%s)))()", name, raw))
+	if err != nil {
+		return err
+	}
+	var text string
+	var answer struct {
+		Value json.RawMessage
+		Fault string
+	}
+	if err := json.Unmarshal(got.Value, &text); err == nil {
+		err = json.Unmarshal([]byte(text), &answer)
+	}
+	if answer.Fault != "" {
+		return errors.New(answer.Fault)
+	}
+	if result == nil || answer.Value == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Value, result)
+}
+
+// Snapshot is what an agent has to know of the page, as browse.Tab has it.
+func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (string, error) {
+	place, err := b.tab(ctx)
+	if err != nil {
+		return "", err
+	}
+	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "ms": snapshotTime.Milliseconds()}
+	if o.Target != "" {
+		at, err := b.locate(ctx, o.Target)
+		if err != nil {
+			return "", err
+		}
+		place, args["target"] = at.context, at.find
+	}
+	if o.Depth != nil {
+		args["depth"] = *o.Depth
+	}
+	lines, err := b.outline(ctx, place, args, 0)
+	return strings.Join(lines, "\n"), err
+}
+
+// outline is the snapshot of a document and of those in it, in lines.
+func (b *Browser) outline(ctx context.Context, place string, args map[string]any, depth int) ([]string, error) {
+	b.mu.Lock()
+	args["next"], args["prefix"] = b.nextRef, ""
+	if i := slices.Index(b.frames, place); i >= 0 {
+		args["prefix"] = fmt.Sprint("f", i+1)
+	}
+	b.mu.Unlock()
+	var got struct {
+		Lines     []string
+		Frames    []struct{ Line, Depth, Number int }
+		Next, Cut int
+	}
+	if err := b.run(ctx, place, "snapshot", args, &got); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.nextRef = max(b.nextRef, got.Next)
+	b.mu.Unlock()
+	lines := got.Lines
+	if got.Cut > 0 {
+		lines = append(lines, fmt.Sprintf("# the rest is left out after %d elements", got.Cut))
+	}
+	if depth == maxFrames || args["depth"] != nil {
+		return lines, nil
+	}
+	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are
+		inner := b.inner(ctx, place, in.Number)
+		if inner == "" {
+			continue
+		}
+		same := maps.Clone(args)
+		delete(same, "target")
+		more, err := b.outline(ctx, inner, same, depth+1)
+		if err != nil || len(more) == 0 {
+			continue // the frame has gone
+		}
+		for i := range more {
+			more[i] = strings.Repeat("  ", in.Depth) + more[i]
+		}
+		if !strings.HasSuffix(lines[in.Line], ":") {
+			lines[in.Line] += ":"
+		}
+		lines = slices.Insert(lines, in.Line+1, more...)
+	}
+	return lines, context.Cause(ctx)
+}
+
+// inner is the context of the document in an iframe, which gets a number; "": it has
+// none.
+func (b *Browser) inner(ctx context.Context, place string, ref int) string {
+	got, err := b.script(ctx, place, fmt.Sprintf("btools.api.element({target:%d})?.contentWindow", ref))
+	var window struct{ Context string }
+	if err != nil || got.Type != "window" || json.Unmarshal(got.Value, &window) != nil {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.frames, window.Context) {
+		b.frames = append(b.frames, window.Context)
+	}
+	return window.Context
+}
+
+// place is an element's document, and how our scripts find it there.
+type place struct {
+	context string
+	find    any
+}
+
+// locate finds the document of a target. It waits until a selector matches something.
+func (b *Browser) locate(ctx context.Context, target browse.Target) (place, error) {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	if frame, n, ok := target.Ref(); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case n >= b.nextRef || frame > len(b.frames):
+			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
+		case frame > 0:
+			tab = b.frames[frame-1]
+		}
+		return place{tab, n}, nil
+	}
+	for end := time.Now().Add(actionTimeout); ; {
+		for i, at := range b.documents(ctx, tab) {
+			var n int
+			err := b.run(ctx, at, "count", map[string]any{"target": string(target)}, &n)
+			if err != nil && i == 0 {
+				return place{}, err
+			}
+			if n > 0 {
+				return place{at, string(target)}, nil
+			}
+		}
+		if time.Now().After(end) {
+			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, actionTimeout)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return place{}, context.Cause(ctx)
+		}
+	}
+}
+
+// documents are the contexts of a tab's documents, outer ones first.
+func (b *Browser) documents(ctx context.Context, tab string) []string {
+	all := []string{tab}
+	var tree struct{ Contexts []node }
+	b.conn.Call(ctx, "browsingContext.getTree", map[string]string{"root": tab}, &tree)
+	var add func(n node)
+	add = func(n node) {
+		for _, child := range n.Children {
+			all = append(all, child.Context)
+			add(child)
+		}
+	}
+	for _, n := range tree.Contexts {
+		add(n)
+	}
+	return all
+}
+
+// Evaluate calls a function of the page's own world, with an element or without, and
+// returns its value as JSON.
+func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Target) (string, error) {
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, evaluateTimeout,
+		fmt.Errorf("the function did not return within %v", evaluateTimeout))
+	defer cancel()
+	args := []any{}
+	at := tab
+	if target != "" {
+		p, element, err := b.element(ctx, target)
+		if err != nil {
+			return "", err
+		}
+		at, args = p.context, append(args, map[string]string{"sharedId": element})
+	}
+	since := b.mark(tab)
+	call := func(function string) (got evaluated, err error) {
+		err = b.orDialog(ctx, tab, func() error {
+			return b.conn.Call(ctx, "script.callFunction", map[string]any{"awaitPromise": true, "arguments": args,
+				"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
+				"target":              map[string]string{"context": at}, "userActivation": true}, &got)
+		})
+		return got, err
+	}
+	expression, statements := browse.Functions(code)
+	got, err := call(expression)
+	if err == nil && strings.HasPrefix(got.ExceptionDetails.Text, "SyntaxError") {
+		if as, err := call(statements); err == nil && as.Type != "exception" {
+			got = as
+		}
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case got.Type == "exception":
+		return "", errors.New(got.ExceptionDetails.Text)
+	}
+	if err := b.settle(ctx, tab, since); err != nil {
+		return "", err
+	}
+	var text string
+	if json.Unmarshal(got.Result.Value, &text) != nil {
+		return "undefined", nil
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, []byte(text), "", "  ") != nil {
+		return text, nil
+	}
+	return out.String(), nil
+}
+
+// element returns an element as all worlds know it.
+func (b *Browser) element(ctx context.Context, target browse.Target) (p place, sharedID string, err error) {
+	if p, err = b.locate(ctx, target); err != nil {
+		return p, "", err
+	}
+	raw, err := json.Marshal(p.find)
+	if err != nil {
+		return p, "", err
+	}
+	got, err := b.script(ctx, p.context, fmt.Sprintf("btools.api.element({target:%s})", raw))
+	if err == nil && got.SharedID == "" {
+		err = fmt.Errorf("%s is not in the page any more", target)
+	}
+	return p, got.SharedID, err
+}

@@ -1,0 +1,347 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"btools/lib/browse"
+	"btools/lib/browse/firefox"
+)
+
+// onFirefox are the tools that drive Firefox, too.
+var onFirefox = map[string]runner{
+	"browser_navigate": with(func(ctx context.Context, r *reply, a struct{ URL string }) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error { return r.openInFirefox(ctx, b, a.URL) })
+	}),
+	"browser_navigate_back": with(func(ctx context.Context, r *reply, _ none) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			err := b.Back(ctx)
+			if err == nil {
+				r.did("Went back")
+			}
+			return err
+		})
+	}),
+	"browser_snapshot": with(func(ctx context.Context, r *reply, a struct {
+		Target   browse.Target
+		Filename string
+		Depth    *int
+		Boxes    bool
+	}) error {
+		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error {
+			text, err := b.Snapshot(ctx, browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes})
+			if err != nil {
+				return err
+			}
+			return r.text(ctx, a.Filename, fenced("yaml", text), text)
+		})
+	}),
+	"browser_find": with(func(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {
+		is, err := searched(a.Text, a.Regex)
+		if err != nil {
+			return err
+		}
+		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
+			text, err := b.Snapshot(ctx, browse.SnapshotOptions{Whole: true})
+			if err != nil {
+				return err
+			}
+			found, n := matches(text, is)
+			if n == 0 {
+				r.say("Nothing in the page matches.")
+				return nil
+			}
+			r.say("Lines that match: %d", n)
+			return r.text(ctx, a.Filename, fenced("yaml", found), found)
+		})
+	}),
+	"browser_click": with(func(ctx context.Context, r *reply, a struct {
+		Target      browse.Target
+		DoubleClick bool
+		Button      string
+		Modifiers   []string
+	}) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			what, err := b.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
+				Modifiers: a.Modifiers})
+			if err == nil {
+				r.did("Clicked %s", what)
+			}
+			return err
+		})
+	}),
+	"browser_hover": with(func(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			what, err := b.Hover(ctx, a.Target)
+			if err == nil {
+				r.did("Moved the mouse over %s", what)
+			}
+			return err
+		})
+	}),
+	"browser_type": with(func(ctx context.Context, r *reply, a struct {
+		Target         browse.Target
+		Text           string
+		Submit, Slowly bool
+	}) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			what, err := b.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
+			if err == nil {
+				r.did("Typed into %s", what)
+			}
+			if err == nil && a.Submit {
+				r.did("Pressed Enter")
+			}
+			return err
+		})
+	}),
+	"browser_press_key": with(func(ctx context.Context, r *reply, a struct{ Key string }) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			err := b.Press(ctx, a.Key)
+			if err == nil {
+				r.did("Pressed %s", a.Key)
+			}
+			return err
+		})
+	}),
+	"browser_select_option": with(func(ctx context.Context, r *reply, a struct {
+		Target browse.Target
+		Values []string
+	}) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			what, labels, err := b.Choose(ctx, a.Target, a.Values)
+			if err == nil {
+				r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+			}
+			return err
+		})
+	}),
+	"browser_fill_form": with(func(ctx context.Context, r *reply, a struct {
+		Fields []struct {
+			Target            browse.Target
+			Name, Type, Value string
+		}
+	}) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			for _, f := range a.Fields {
+				var err error
+				switch f.Type {
+				case "checkbox", "radio":
+					_, err = b.Check(ctx, f.Target, f.Value == "true")
+				case "combobox":
+					_, _, err = b.Choose(ctx, f.Target, []string{f.Value})
+				default:
+					_, err = b.Type(ctx, f.Target, f.Value, false, false)
+				}
+				if err != nil {
+					return fmt.Errorf("cannot fill %s: %w", f.Name, err)
+				}
+				r.did("Filled %s", f.Name)
+			}
+			return nil
+		})
+	}),
+	"browser_evaluate": with(func(ctx context.Context, r *reply, a struct {
+		Function, Filename string
+		Target             browse.Target
+	}) error {
+		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error {
+			value, err := b.Evaluate(ctx, a.Function, a.Target)
+			if err != nil {
+				return err
+			}
+			return r.text(ctx, a.Filename, value, value)
+		})
+	}),
+	"browser_take_screenshot": with(func(ctx context.Context, r *reply, a struct {
+		Target         browse.Target
+		Type, Filename string
+		FullPage       bool
+	}) error {
+		if a.Filename == "" && r.server.NoImages {
+			return errors.New("images are not sent here: with a filename, one is saved")
+		}
+		if a.Type == "" {
+			a.Type = typeOf(a.Filename)
+		}
+		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
+			data, err := b.Screenshot(ctx, a.Target, a.FullPage, "image/"+a.Type)
+			if err != nil {
+				return err
+			}
+			if a.Filename == "" {
+				r.image(data, "image/"+a.Type)
+				return nil
+			}
+			path, err := r.save(ctx, a.Filename, data)
+			if err == nil {
+				r.say("Screenshot saved as %s", path)
+			}
+			return err
+		})
+	}),
+	"browser_tabs": with(func(ctx context.Context, r *reply, a struct {
+		Action, URL string
+		Index       *float64
+	}) error {
+		r.showTabs = true
+		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
+			index := -1
+			if a.Index != nil {
+				index = int(*a.Index)
+			}
+			switch a.Action {
+			case "new":
+				if err := b.New(ctx); err != nil || a.URL == "" {
+					return err
+				}
+				return r.openInFirefox(ctx, b, a.URL)
+			case "select":
+				if index < 0 {
+					return errors.New("index is missing: browser_tabs with the action list shows the tabs")
+				}
+				return b.Select(ctx, index)
+			case "close":
+				return b.CloseTab(ctx, index)
+			}
+			return nil
+		})
+	}),
+	"browser_close": with(func(ctx context.Context, r *reply, _ none) error {
+		r.showTabs = true
+		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error { return b.CloseTab(ctx, -1) })
+	}),
+	"browser_wait_for": with(func(ctx context.Context, r *reply, a struct {
+		Time           *float64
+		Text, TextGone string
+	}) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			if a.Time != nil {
+				select {
+				case <-time.After(time.Duration(min(*a.Time, maxWait.Seconds()) * float64(time.Second))):
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if a.TextGone != "" {
+				if err := b.AwaitText(ctx, a.TextGone, false, maxWait); err != nil {
+					return err
+				}
+			}
+			if a.Text != "" {
+				return b.AwaitText(ctx, a.Text, true, maxWait)
+			}
+			return nil
+		})
+	}),
+	"browser_handle_dialog": with(func(ctx context.Context, r *reply, a struct {
+		Accept     bool
+		PromptText *string
+	}) error {
+		b, err := r.server.connectFirefox(ctx)
+		if err != nil {
+			return err
+		}
+		r.firefox, r.page = b, pageChanges
+		return b.HandleDialog(ctx, a.Accept, a.PromptText)
+	}),
+}
+
+// openInFirefox loads an address, but none of the browser's own or of a file.
+func (r *reply) openInFirefox(ctx context.Context, b *firefox.Browser, url string) error {
+	if scheme, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(url)), ":"); !r.server.AllFiles &&
+		slices.Contains([]string{"file", "view-source", "resource", "chrome", "jar"}, scheme) {
+		return fmt.Errorf("%s: addresses are not opened in Firefox", scheme)
+	}
+	opened, err := b.Navigate(ctx, url)
+	if err == nil {
+		r.did("Opened %s", address(browse.Redacted(opened)))
+	}
+	return err
+}
+
+// notOnFirefox is the error of a tool that Firefox cannot be driven by.
+func notOnFirefox(name string) error {
+	all := slices.Sorted(maps.Keys(onFirefox))
+	return fmt.Errorf("%s needs a browser based on Chromium, and this one is Firefox, which has %s", name,
+		strings.Join(all, ", "))
+}
+
+// inFirefox does something with the browser, which must not have a dialog open.
+func (r *reply) inFirefox(ctx context.Context, view pageView, do func(*firefox.Browser) error) error {
+	b, err := r.server.connectFirefox(ctx)
+	if err != nil {
+		return err
+	}
+	r.firefox, r.page = b, view
+	if b.Dialog() != nil {
+		r.page = pageState
+		return errModal
+	}
+	return do(b)
+}
+
+// connectFirefox returns the browser. It connects at the first call, and again when the
+// connection has ended.
+func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
+	select {
+	case s.dial <- struct{}{}:
+		defer func() { <-s.dial }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if b := s.firefox; b != nil {
+		select {
+		case <-b.Gone():
+		default:
+			return b, nil
+		}
+	}
+	b, err := firefox.Open(ctx, s.BiDi)
+	if err == nil {
+		s.firefox = b
+	}
+	return b, err
+}
+
+// viewFirefox writes the sections on a Firefox and its page.
+func (r *reply) viewFirefox(ctx context.Context, err error, section func(string, ...string)) {
+	b := r.firefox
+	if r.showTabs {
+		var all []browse.TabState
+		for _, t := range b.Tabs(ctx) {
+			all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Current: t.Current})
+		}
+		section("Open tabs", tabLines(all)...)
+	}
+	if r.page == noPage || ctx.Err() != nil {
+		return
+	}
+	url, title := b.State(ctx)
+	lines := []string{"- Page URL: " + address(url)}
+	if title != "" {
+		lines = append(lines, "- Page Title: "+clipped(title, maxTitle))
+	}
+	section("Page", lines...)
+	if d := b.Dialog(); d != nil {
+		section("Modal state", "- "+oneLine(fmt.Sprintf("[%s]: %q can be handled by browser_handle_dialog", d.Type,
+			d.Message)))
+		return
+	}
+	if r.page < pageChanges || err != nil {
+		return
+	}
+	switch text, err := b.Snapshot(ctx, browse.SnapshotOptions{}); {
+	case err != nil:
+		section("Snapshot", "There is none: "+err.Error())
+	case text == "":
+		section("Snapshot", "The page is empty.")
+	default:
+		section("Snapshot", fenced("yaml", text))
+	}
+}
