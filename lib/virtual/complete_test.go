@@ -244,3 +244,58 @@ func TestStrangeValues(t *testing.T) {
 		t.Errorf("what is reported as lost is %q, %v", lost, err)
 	}
 }
+
+// A storage that is being filled while the session is saved is saved.
+func TestSaveWhileFilling(t *testing.T) {
+	t.Parallel()
+	site, _ := member(t)
+	state := &states.State{Origins: []states.Origin{
+		{Origin: site, LocalStorage: items(map[string]string{"token": "kept"})}}}
+	s := newSession(t, sharedBrowser(t), Options{State: state})
+	s.browser.mu.Lock()
+	o := s.unfilled[site]
+	o.begun = true // by a page
+	s.browser.mu.Unlock()
+	saved := make(chan *states.State)
+	go func() {
+		now, _, err := s.State(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		saved <- now
+	}()
+	h, err := s.openHidden(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	why, err := h.Fill(t.Context(), o.origin)
+	s.filled(o, why, err)
+	if now := <-saved; now == nil || storedIn(t, now, site)["token"] != "kept" {
+		t.Errorf("what is saved is %+v", now)
+	}
+}
+
+// The first script of a frame finds the storage, too.
+func TestStateInAFrame(t *testing.T) {
+	t.Parallel()
+	outer, _ := member(t)
+	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<script>top.postMessage(localStorage.token, '*')</script>`)
+	}))
+	t.Cleanup(inner.Close)
+	state := &states.State{Origins: []states.Origin{
+		{Origin: inner.URL, LocalStorage: items(map[string]string{"token": "kept"})}}}
+	s := newSession(t, sharedBrowser(t), Options{State: state})
+	p := connect(t, s, "")
+	got := p.do(p.enter(outer), fmt.Sprintf(`new Promise((done) => {
+		onmessage = (e) => done(e.data)
+		const frame = document.createElement('iframe')
+		frame.src = %q
+		document.body.append(frame)
+	})`, inner.URL))
+	if got != `"kept"` {
+		t.Errorf("the first script of the frame has found %s", got)
+	}
+}

@@ -310,6 +310,7 @@ func (s *Session) originsToSave(ctx context.Context) (untouched []states.Origin,
 	for origin, o := range s.unfilled {
 		if o.begun || shown[origin] { // a page may have been shown that was not held up
 			filling = append(filling, o)
+			shown[origin] = true
 		} else {
 			untouched = append(untouched, o.origin)
 		}
