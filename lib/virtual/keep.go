@@ -20,7 +20,8 @@ import (
 // runningSave is what has been read of a session. It belongs to Look, and the members below
 // mu to the browser's lock.
 type runningSave struct {
-	last []byte // the cookies and tabs, as JSON
+	last []byte          // the cookies and tabs, as JSON
+	told map[string]bool // what is known to be missing
 
 	// mu:
 	origins map[string]*states.Origin // as they were read last; nil: empty
@@ -141,7 +142,13 @@ func (s *Session) readChanged(ctx context.Context) (read bool, err error) {
 	}
 	defer h.close()
 	for _, origin := range origins {
-		o, _, err := h.ReadQuietly(ctx, origin) // what it lacks is told when it is hibernated
+		o, lost, err := h.ReadQuietly(ctx, origin)
+		for _, gap := range lost {
+			if gap = origin + ": " + gap; !s.running.told[gap] {
+				s.running.told[gap] = true
+				b.log.Warn("a session is kept without some of its storage", "lost", gap)
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)

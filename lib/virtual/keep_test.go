@@ -3,6 +3,7 @@ package virtual
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +25,8 @@ func TestLook(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	b, process := openProcess(t, chrometest.StartShell)
+	log := &syncBuffer{}
+	b.log = slog.New(slog.NewTextHandler(log, nil))
 	s := newSession(t, b, Options{Keep: true})
 	look := func() *Snapshot {
 		t.Helper()
@@ -56,6 +59,16 @@ func TestLook(t *testing.T) {
 	until("localStorage", `"one"`)
 	p.do(page, fillDatabase)
 	until("a database", `"things"`)
+	p.do(page, `new Promise((done) => {
+		const r = indexedDB.open('files')
+		r.onupgradeneeded = () => r.result.createObjectStore('s').add(new DOMRect(1, 2, 3, 4), 1)
+		r.onsuccess = () => { r.result.close(); done() }
+	})`)
+	for end := time.Now().Add(patience); !strings.Contains(log.String(), `database \"files\": DOMRect`); look() {
+		if time.Now().After(end) {
+			t.Fatalf("nobody is told of a database that is not kept:\n%s", log)
+		}
+	}
 	p.do(page, `document.cookie = 'sid=two'`)
 	until("a cookie", `"two"`)
 	p.do(page, `sessionStorage.cart = 'three'`)
