@@ -3,15 +3,18 @@
 package virtual
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
 
@@ -80,6 +83,44 @@ func TestDownloadDirectories(t *testing.T) {
 		s.browser.mu.Unlock()
 		if text == "" && gets != test.gets {
 			t.Errorf("%s client: %s %s: it gets downloads in %q", test.name, test.behavior, test.dir, gets)
+		}
+	}
+}
+
+// A client that a process of the browser has started gets no directory.
+func TestDownloadDirectoryOfABrowsersClient(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// The first renderer after the session's address is there starts the client.
+	script := fmt.Sprintf("#!/bin/sh\ncd %s\nif [ -e url ] && mkdir once 2>/dev/null; then\n"+
+		"VIRTUAL_TEST_CLIENT=%[1]s %s &\nfi\nexec \"$@\"\n", dir, os.Args[0])
+	if err := os.WriteFile(dir+"/prefix", []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := openPipe(t, func(t testing.TB) (in, out *os.File, p *os.Process) {
+		return chrometest.StartShellWith(t, "--renderer-cmd-prefix="+dir+"/prefix")
+	})
+	s := newSession(t, b, Options{Downloads: keep(t, downloads.Options{}).Files})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if k, err := s.Connect(r.Context(), ""); err == nil {
+			k.Accept(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	if err := os.WriteFile(dir+"/url", []byte(strings.Replace(server.URL, "http", "ws", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := connect(t, s, "")
+	for end := time.Now().Add(patience); ; p.create("about:blank") {
+		got, err := os.ReadFile(dir + "/answer")
+		if err == nil {
+			if !strings.Contains(string(got), "the browser has started the client") {
+				t.Errorf("it is answered %s", got)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("no process of the browser has started a client")
 		}
 	}
 }

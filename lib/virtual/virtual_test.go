@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -75,11 +76,38 @@ func (lasting) Context() context.Context { return context.Background() }
 func (lasting) Failed() bool { return false }
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("VIRTUAL_TEST_CLIENT"); dir != "" {
+		runClient(dir)
+		return
+	}
 	code := m.Run()
 	for _, f := range slices.Backward(append(lastingShell.atEnd, lastingChrome.atEnd...)) {
 		f()
 	}
 	os.Exit(code)
+}
+
+// runClient wants its downloads in a directory, in which the address of its session is
+// and the answer gets.
+func runClient(dir string) {
+	url, _ := os.ReadFile(dir + "/url")
+	conn, err := websocket.Dial(context.Background(), string(url))
+	if err == nil {
+		conn.Write(wire.Command("1", "", "Browser.setDownloadBehavior",
+			map[string]any{"behavior": "allow", "downloadPath": dir}))
+		var m *websocket.Message
+		if m, err = conn.Next(); err == nil {
+			var b []byte
+			if b, err = m.Bytes(); err == nil {
+				err = os.WriteFile(dir+"/answer.new", b, 0o600)
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Rename(dir+"/answer.new", dir+"/answer")
 }
 
 // openChrome starts a Chromium for the test and opens it, by its pipe.
