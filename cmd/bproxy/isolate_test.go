@@ -308,6 +308,9 @@ func TestIsolatedTarget(t *testing.T) {
 		if n := contexts(); n != 4 {
 			t.Errorf("two sessions with two contexts each have %d", n)
 		}
+		if got := p.Errs.String(); strings.Count(got, "pages of other sessions cannot") != 1 {
+			t.Errorf("it does not warn once of the browser's own port:\n%s", got)
+		}
 		p.Cmd.Process.Signal(sig)
 		one.Lost()
 		two.Lost()

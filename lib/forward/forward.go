@@ -1,7 +1,8 @@
 // Package forward lets Chrome use a proxy with a password. Chrome accepts no
 // credentials in the address of a proxy. A Forwarder is a proxy without them,
 // on an address of this machine, that forwards to the real one and adds the
-// credentials. It neither reads nor changes what passes through a tunnel.
+// credentials. It neither reads nor changes what passes through a tunnel. It can also
+// keep the browser from one port of this machine.
 //
 // Only the processes of one browser may use it. On Linux, the owner of each
 // connection is looked up, by its socket. Elsewhere only the address, with a
@@ -21,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -29,7 +31,11 @@ import (
 
 // Options say what a Forwarder forwards to, and for whom.
 type Options struct {
-	Upstream *Upstream
+	Upstream *Upstream // nil: servers themselves
+	// Except, if it is valid, is a port of this machine to which nothing is forwarded.
+	// What is for this machine does not go to Upstream then, unless Loopback says so.
+	Except   netip.AddrPort
+	Loopback bool
 	// Browser returns the process of the browser whose processes may use the
 	// forwarder; 0: it is not known, and any process of this user may. It is
 	// called until it succeeds.
@@ -63,6 +69,8 @@ type Forwarder struct {
 	server   *http.Server
 	plain    *httputil.ReverseProxy
 	idle     *http.Transport
+	direct   *httputil.ReverseProxy
+	straight *http.Transport // of direct
 	owner    owner
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -82,13 +90,16 @@ func Listen(o Options) (*Forwarder, error) {
 	f := &Forwarder{Options: o, listener: l, reported: map[string]bool{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.owner.browser = o.Browser
-	f.idle = &http.Transport{
-		Proxy: http.ProxyURL(o.Upstream.url()), DialContext: (&net.Dialer{Timeout: f.bound()}).DialContext,
-		TLSHandshakeTimeout: f.bound(), ResponseHeaderTimeout: cmp.Or(o.answer, pageTimeout), DisableCompression: true,
-		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
-	}
-	if o.Upstream.scheme == "socks5" { // the library does not bound the answers of a SOCKS proxy
-		f.idle.Proxy = nil
+	f.straight = &http.Transport{DialContext: f.dialDirect, DisableCompression: true,
+		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout}
+	f.idle = f.straight.Clone()
+	f.idle.DialContext = (&net.Dialer{Timeout: f.bound()}).DialContext
+	f.idle.TLSHandshakeTimeout, f.idle.ResponseHeaderTimeout = f.bound(), cmp.Or(o.answer, pageTimeout)
+	switch {
+	case o.Upstream == nil:
+	case o.Upstream.scheme != "socks5":
+		f.idle.Proxy = http.ProxyURL(o.Upstream.url())
+	default: // the library does not bound the answers of a SOCKS proxy
 		f.idle.DialContext = func(ctx context.Context, _, target string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeoutCause(ctx, f.bound(), errSlow)
 			defer cancel()
@@ -108,6 +119,7 @@ func Listen(o Options) (*Forwarder, error) {
 			return context.WithValue(ctx, peerKey{}, &peer{conn: c})
 		},
 	}
+	f.direct = f.newDirect()
 	f.running.Go(func() { f.server.Serve(l) })
 	return f, nil
 }
@@ -141,6 +153,7 @@ func (f *Forwarder) Close() {
 	f.server.Close()
 	f.running.Wait()
 	f.idle.CloseIdleConnections()
+	f.straight.CloseIdleConnections()
 }
 
 // Status is the state of a proxy.
@@ -209,6 +222,11 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		f.serveTunnel(w, r)
+	case r.URL.Scheme == "http" && r.URL.Host != "" && f.isDirect(r.URL.Host):
+		if isForeign(r) {
+			f.abort(errForeign)
+		}
+		f.direct.ServeHTTP(w, r)
 	case r.URL.Scheme == "http" && r.URL.Host != "":
 		f.plain.ServeHTTP(w, r)
 	default: // a page connects to it as to a server
@@ -219,15 +237,27 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // rewrite keeps the address of a request as Chrome wrote it.
 func (f *Forwarder) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // the library drops parts that it cannot parse
-	uri, _, _ := strings.Cut(r.In.RequestURI, "?")
-	uri = strings.TrimPrefix(uri, r.In.URL.Scheme+":")
 	if f.Upstream.scheme == "socks5" {
-		uri = strings.TrimPrefix(uri, "//"+r.In.URL.Host)
-		if !strings.HasPrefix(uri, "/") || strings.HasPrefix(uri, "//") {
-			return
-		}
+		r.Out.URL.Opaque = originForm(r.In)
+		return
 	}
-	r.Out.URL.Opaque = uri
+	r.Out.URL.Opaque = asWritten(r.In)
+}
+
+// asWritten returns the address of a request without its scheme and its query.
+func asWritten(r *http.Request) string {
+	uri, _, _ := strings.Cut(r.RequestURI, "?")
+	return strings.TrimPrefix(uri, r.URL.Scheme+":")
+}
+
+// originForm returns the path of a request as a server gets it; "": as the library
+// writes it.
+func originForm(r *http.Request) string {
+	uri := strings.TrimPrefix(asWritten(r), "//"+r.URL.Host)
+	if !strings.HasPrefix(uri, "/") || strings.HasPrefix(uri, "//") {
+		return ""
+	}
+	return uri
 }
 
 // checkResponse refuses a 407: Chrome would ask its user for a password.
@@ -261,8 +291,15 @@ func (f *Forwarder) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	for _, h := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		header.Del(h)
 	}
-	up, err := f.Upstream.dial(ctx, r.RequestURI, header)
+	dial := func() (net.Conn, error) { return f.Upstream.dial(ctx, r.RequestURI, header) }
+	if f.isDirect(r.RequestURI) {
+		dial = func() (net.Conn, error) { return f.dialDirect(ctx, "tcp", r.RequestURI) }
+	}
+	up, err := dial()
 	if err != nil {
+		if f.isDirect(r.RequestURI) {
+			f.abort(err)
+		}
 		if errors.Is(context.Cause(ctx), errSlow) {
 			err = errSlow
 		}

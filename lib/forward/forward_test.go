@@ -302,3 +302,68 @@ func TestNotAServer(t *testing.T) {
 		t.Errorf("a request as to a server: %d %s (%v)", status, body, err)
 	}
 }
+
+// Without a proxy, servers are reached as they are, but for the port that is excepted.
+func TestExcept(t *testing.T) {
+	server, excepted := httptest.NewServer(echo), httptest.NewServer(echo)
+	defer server.Close()
+	defer excepted.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	own := excepted.Listener.Addr().(*net.TCPAddr).AddrPort()
+	p := proxytest.HTTP(t, server.Listener.Addr().String())
+	proxy, err := Parse("http://" + proxytest.Credentials + p.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{"no proxy": {}, "a proxy": {Upstream: proxy},
+		"a proxy for all": {Upstream: proxy, Loopback: true}} {
+		log, before := &lines{}, len(p.Targets())
+		o.Except, o.Log = own, slog.New(slog.NewTextHandler(log, nil))
+		o.Browser = func(context.Context) (int, error) { return os.Getpid(), nil }
+		f, err := Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		at, _ := url.Parse(f.URL())
+		c := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(at), DisableKeepAlives: true}}
+		for _, host := range []string{"127.0.0.1", "localhost", "X.LocalHost.", "0.0.0.0", "[::ffff:127.0.0.1]"} {
+			path := "/a%2Fb?x=;&y"
+			status, body, err := get(c, "http://"+host+":"+port+path)
+			if want := fmt.Sprintf("%s:%s %s []", host, port, path); status != 200 || body != want {
+				t.Errorf("%s: %d %s (%v), want %s", name, status, body, err, want)
+			}
+			own := fmt.Sprintf("%s:%d", host, own.Port())
+			if status, body, err := get(c, "http://"+own); err == nil {
+				t.Errorf("%s: the port as %s: %d %s", name, own, status, body)
+			}
+			conn, err := net.Dial("tcp", at.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", own)
+			if got, _ := io.ReadAll(conn); len(got) > 0 {
+				t.Errorf("%s: a tunnel to %s: %s", name, own, got)
+			}
+			conn.Close()
+		}
+		for from, want := range map[string]int{"http://localhost:1": 200, "http://evil.test": 0, "null": 0, "": 0} {
+			r, _ := http.NewRequest("GET", server.URL, nil)
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Origin", from)
+			resp, err := c.Do(r)
+			if err == nil {
+				resp.Body.Close()
+			}
+			if got := err == nil; got != (want == 200 || o.Loopback) {
+				t.Errorf("%s: a page from %q: %v", name, from, err)
+			}
+		}
+		if !strings.Contains(log.String(), "no page may reach the browser's own debugging port") {
+			t.Errorf("%s: the log says\n%s", name, log)
+		}
+		if n := len(p.Targets()) - before; (n > 0) != (name == "a proxy for all") {
+			t.Errorf("%s: the proxy was asked for %q", name, p.Targets())
+		}
+	}
+}

@@ -130,23 +130,37 @@ func (b *backend) share(ctx context.Context, g *generation, within time.Duration
 }
 
 func (b *backend) open(ctx context.Context, g *generation) (browser *virtual.Browser, err error) {
-	if g.mux == nil {
-		b.log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
-			"whole browser, although sessions cannot open its address")
-	}
-	if b.one != nil {
-		return b.one.open(ctx, b.log)
-	}
-	i, path := g.browser.Instance, ""
 	if g.mux != nil {
 		browser, err = virtual.OpenOn(ctx, virtual.Over(g.mux), b.log)
-	} else if path, err = socketPath(ctx, i); err == nil {
-		browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log)
+	} else {
+		browser, err = b.openPort(ctx, g.browser.Instance)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return browser, err
+}
+
+// openPort opens a browser that has a debugging port, and warns of what remains open by
+// it.
+func (b *backend) openPort(ctx context.Context, i record.Instance) (browser *virtual.Browser, err error) {
+	path := ""
+	if b.one != nil {
+		browser, err = b.one.open(ctx, b.log)
+	} else if path, err = socketPath(ctx, i); err == nil {
+		browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case browser.KeepsPagesFromPort(ctx):
+		b.log.Warn("the browser of the sessions has a debugging port: local programs, and pages of the session with " +
+			"its own profile, can reach it and control all sessions; pages of other sessions cannot")
+	default:
+		b.log.Warn("the browser of the sessions has a debugging port, and is not known to run on this machine: a page " +
+			"that goes there by itself controls the whole browser, although sessions cannot open its address")
+	}
+	return browser, nil
 }
 
 // activeSince reports whether a generation's browser has sent anything to a

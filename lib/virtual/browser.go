@@ -52,6 +52,8 @@ type Browser struct {
 	startSlots    chan struct{}                  // holds one element for each session that starts
 	lastActivity  atomic.Int64                   // when Chrome last sent anything, in Unix nanoseconds
 	own           atomic.Pointer[netip.AddrPort] // its debugging port; nil: it has none that is known
+	here          sync.Once                      // guards isHere, which says that it listens on this machine
+	isHere        bool
 
 	mu       sync.Mutex // also guards sessions and clients; nothing waits while holding it
 	targets  map[string]*target

@@ -5,23 +5,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
 
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
+	"btools/lib/sockets"
 )
 
-// openProxy starts the forwarder to the session's proxy, which ends with the
-// session.
-func (s *Session) openProxy() (err error) {
-	switch {
-	case s.options.Proxy == nil:
-		return nil
-	case s.options.Default:
-		return errors.New("the browser's default context has the proxy that the browser was launched with: " +
-			"the session cannot have its own")
-	}
+// openProxy starts the forwarder of the session, which ends with it: to its proxy, or
+// to servers themselves if the browser has a debugging port, which no page may reach.
+func (s *Session) openProxy(ctx context.Context) (err error) {
 	b := s.browser
-	s.proxy, err = forward.Listen(forward.Options{Upstream: s.options.Proxy, Browser: b.process, Log: b.log})
+	if s.options.Default {
+		if s.options.Proxy != nil {
+			return errors.New("the browser's default context has the proxy that the browser was launched with: " +
+				"the session cannot have its own")
+		}
+		return nil // its user may open what it likes
+	}
+	s.kept = b.ownPort(ctx)
+	if s.options.Proxy == nil && !s.kept.IsValid() {
+		return nil
+	}
+	s.proxy, err = forward.Listen(forward.Options{Upstream: s.options.Proxy, Except: s.kept,
+		Loopback: strings.Contains(s.options.ProxyBypass, loopbackToo), Browser: b.process, Log: b.log})
 	return err
 }
 
@@ -31,18 +41,98 @@ func (s *Session) closeProxy() {
 	}
 }
 
+// errOwnProxy refuses a context whose requests nobody would keep from the port.
+var errOwnProxy = errors.New("a context of this browser cannot have a proxy of its own: by it, a page could reach " +
+	"the browser's debugging port; the session can have one")
+
 // contextParams returns the parameters of Target.createBrowserContext: those of
 // a client, with the session's proxy unless they name another.
-func (s *Session) contextParams(params json.RawMessage) json.RawMessage {
+func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error) {
 	params = jsonrpc.Set(params, "disposeOnDetach", json.RawMessage("true"))
-	if s.proxy == nil || jsonrpc.GetString(params, "proxyServer") != "" {
-		return params
+	switch own := jsonrpc.GetString(params, "proxyServer"); {
+	case own != "" && s.kept.IsValid():
+		return nil, errOwnProxy
+	case s.proxy == nil || own != "":
+		return params, nil
 	}
 	params = jsonrpc.Set(params, "proxyServer", quote(s.proxy.URL()))
-	if jsonrpc.Get(params, "proxyBypassList") == nil && s.options.ProxyBypass != "" {
-		params = jsonrpc.Set(params, "proxyBypassList", quote(s.options.ProxyBypass))
+	bypass := jsonrpc.GetString(params, "proxyBypassList")
+	if jsonrpc.Get(params, "proxyBypassList") == nil {
+		bypass = s.options.ProxyBypass
 	}
-	return params
+	if s.kept.IsValid() {
+		bypass = s.keepFrom(bypass)
+	}
+	if bypass != "" {
+		params = jsonrpc.Set(params, "proxyBypassList", quote(bypass))
+	}
+	return params, nil
+}
+
+// loopbackToo, in a list of what goes past a proxy, says that this machine's own does not.
+const loopbackToo = "<-loopback>"
+
+// keepFrom returns a list of what goes past the forwarder such that nothing can go to
+// the browser's own port. Without another proxy, that is all other machines' at the
+// usual ports: the list knows no other word for "not this port".
+func (s *Session) keepFrom(bypass string) string {
+	rules := []string{}
+	if s.options.Proxy != nil {
+		rules = strings.FieldsFunc(bypass, func(r rune) bool { return strings.ContainsRune(";, \t\n", r) })
+	} else {
+		for _, port := range []uint16{80, 443} {
+			if port != s.kept.Port() {
+				rules = append(rules, fmt.Sprint("*:", port))
+			}
+		}
+	}
+	return strings.Join(append(rules, loopbackToo), ";") // the last rule that fits decides
+}
+
+// ownPort returns the browser's debugging port if the browser runs on this machine,
+// so that it can reach a forwarder of ours.
+func (b *Browser) ownPort(ctx context.Context) (own netip.AddrPort) {
+	refused := b.own.Load()
+	if refused == nil {
+		return own
+	}
+	b.here.Do(func() { b.isHere = b.listensHere(ctx, *refused) })
+	if b.isHere {
+		own = *refused
+	}
+	return own
+}
+
+// KeepsPagesFromPort reports whether the pages of sessions, but for those of the browser's
+// own profile, cannot reach its debugging port.
+func (b *Browser) KeepsPagesFromPort(ctx context.Context) bool { return b.ownPort(ctx).IsValid() }
+
+// acceptTime is how long a browser may take to accept a connection.
+const acceptTime = 2 * time.Second
+
+// listensHere reports whether the browser's own process listens at an address, and not
+// what leads to another machine.
+func (b *Browser) listensHere(ctx context.Context, at netip.AddrPort) bool {
+	pid, err := b.process(ctx)
+	if err != nil {
+		return false
+	}
+	c, err := (&net.Dialer{Timeout: acceptTime}).DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	for end := time.Now().Add(acceptTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		socket, err := sockets.Of(c)
+		if err != nil {
+			return false
+		}
+		holds, err := socket.HeldBy(pid)
+		if holds || err != nil {
+			return holds
+		}
+	}
+	return false
 }
 
 // process returns the browser's process.

@@ -16,7 +16,6 @@ import (
 	"btools/lib/forward"
 	"btools/lib/forward/proxytest"
 	"btools/lib/jsonrpc"
-	"btools/lib/virtual/chrometest"
 )
 
 // syncBuffer is a log that is read while it is written.
@@ -67,13 +66,9 @@ func TestProxies(t *testing.T) {
 	}))
 	defer server.Close()
 	direct := server.Listener.Addr().String()
-	url, _ := chrometest.StartShell(t)
 	log := &syncBuffer{}
-	b, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := openShell(t)
+	b.log = slog.New(slog.NewTextHandler(log, nil))
 	through := func(upstream, bypass string) (*Session, *peer) {
 		t.Helper()
 		u, err := forward.Parse(upstream)

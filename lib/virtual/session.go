@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,8 @@ type Session struct {
 	browser *Browser
 	link    *link              // owns the contexts, and Chrome's state per connection
 	base    string             // the context that clients see as the default one
-	proxy   *forward.Forwarder // to the proxy of the options; nil without one
+	proxy   *forward.Forwarder // to the proxy of the options, and past kept; nil without either
+	kept    netip.AddrPort     // the browser's own port, from which its pages are kept; zero: none
 	started time.Time
 	ended   chan struct{} // closed when it begins to end
 	gone    chan struct{} // closed when all of its targets are gone
@@ -122,7 +124,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		return nil, err
 	}
 	s.link = l
-	if err := s.openProxy(); err != nil {
+	if err := s.openProxy(ctx); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -191,7 +193,11 @@ func (s *Session) run() {
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
 	if s.base = b.defaultContext; !s.options.Default {
-		got, err := s.link.Call(ctx, "", "Target.createBrowserContext", s.contextParams(nil))
+		params, err := s.contextParams(nil)
+		if err != nil {
+			return err
+		}
+		got, err := s.link.Call(ctx, "", "Target.createBrowserContext", params)
 		if err != nil {
 			return fmt.Errorf("cannot create a browser context: %w", err)
 		}
@@ -396,7 +402,7 @@ func (s *Session) Stats() Stats {
 		IdleSeconds: time.Since(s.Used()).Round(time.Millisecond).Seconds(), StartedAt: record.Time{Time: s.started},
 		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
 	}
-	if s.proxy != nil {
+	if s.options.Proxy != nil {
 		st.Proxy = new(s.proxy.Status())
 	}
 	s.browser.mu.Lock()

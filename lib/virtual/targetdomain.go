@@ -79,7 +79,12 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 			maxContexts))
 		return
 	}
-	c.Params = s.contextParams(c.Params)
+	params, err := s.contextParams(c.Params)
+	if err != nil {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "%v", err))
+		return
+	}
+	c.Params = params
 	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
 		id := jsonrpc.GetString(result, "browserContextId")
 		ctx, cancel := k.bounded()
