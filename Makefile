@@ -69,6 +69,8 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	    sed 's|/usr/local/bin|$(PREFIX)/bin|' $$u >$(DESTDIR)$(PREFIX)/$$m/$${u##*/} || exit 1; \
 	  done; \
 	done
+	install -d $(DESTDIR)$(PREFIX)/lib/sysusers.d
+	install -m 644 scripts/systemd/btools.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/btools.conf
 	for d in scripts/systemd/*.d; do \
 	  install -d $(DESTDIR)$(PREFIX)/lib/systemd/system/$${d##*/} && \
 	  install -m 644 $$d/* $(DESTDIR)$(PREFIX)/lib/systemd/system/$${d##*/} || exit 1; \

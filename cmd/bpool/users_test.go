@@ -4,9 +4,12 @@ package main_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -111,6 +114,80 @@ func TestStatesOfUsers(t *testing.T) {
 		t.Errorf("the saved state is %s", got)
 	}
 	another("release", id).Wants(t, 0, "")
+	p.Stop()
+	w.Clean()
+}
+
+// The system's units serve the members of a group, as a user who has no home.
+func TestSystemUnits(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	home, as := w.Other("bpool", "blaunch", "fakebrowser")
+	unit := map[string]string{}
+	for _, file := range []string{"bpool.socket", "bpool.socket.d/system.conf", "bpool.service.d/system.conf"} {
+		text, err := os.ReadFile(cmdtest.Root + "/scripts/systemd/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				unit[name] = value
+			}
+		}
+	}
+	group, err := os.ReadFile(cmdtest.Root + "/scripts/systemd/btools.sysusers")
+	if err != nil || string(group) != "g "+unit["SocketGroup"]+" -\n" {
+		t.Errorf("the group of the socket is %q, and systemd makes %q, %v", unit["SocketGroup"], group, err)
+	}
+	mode, err := strconv.ParseUint(unit["SocketMode"], 8, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gid = 4242 // of the group
+	socket, run := w.Dir+"/bpool.sock", home+"/run"
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, _ := l.(*net.UnixListener).File()
+	defer f.Close()
+	if err := errors.Join(os.Chmod(socket, os.FileMode(mode)), os.Chown(socket, 0, gid), os.Mkdir(run, 0o755),
+		os.Mkdir(run+"/bpool", 0o755), os.Chown(run+"/bpool", int(as.Credential.Uid), -1)); err != nil {
+		t.Fatal(err)
+	}
+	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" serve`,
+		w.Dir+"/bin/bpool")}
+	p.Cmd.Env = append(strings.Fields(strings.NewReplacer("%t", run, "%C/bpool", home).Replace(unit["Environment"])),
+		"PATH="+w.Dir+"/bin:"+os.Getenv("PATH"), "PW_MCP_PROXY_BROWSER="+w.Dir+"/bin/fakebrowser")
+	p.Cmd.ExtraFiles, p.Cmd.SysProcAttr, p.Cmd.Dir = []*os.File{f}, as, "/"
+	p.Start()
+	client := func(uid, gid uint32, args ...string) cmdtest.Result {
+		t.Helper()
+		c := w.Cmd(w.Dir+"/bin/bpool", append(args, "--socket", socket)...)
+		c.Env = []string{"HOME=/nonexistent", "BTOOLS_STATE=" + home + "/none/state.json"}
+		c.Dir, c.Stdin = "/", strings.NewReader("")
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+		var errs strings.Builder
+		c.Stderr = &errs
+		out, _ := c.Output()
+		return cmdtest.Result{Out: string(out), Err: errs.String(), Code: c.ProcessState.ExitCode()}
+	}
+	cmdtest.WriteFile(t, home+"/shop.json", `{"origins":[{"origin":"https://a.test"}]}`)
+	if err := os.Chmod(home+"/shop.json", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	client(5000, gid, "state", "import", home+"/shop.json").Wants(t, 0, "")
+	if got := client(5000, gid, "state", "list", "-f", "state.name").Out; got != "shop\n" {
+		t.Errorf("a member of the group has the states %q", got)
+	}
+	if got := client(5001, gid, "state", "list", "-f", "state.name").Out; got != "" {
+		t.Errorf("another member has the states %q", got)
+	}
+	lease := client(5001, gid, "lease", "-f", "lease.id")
+	lease.Wants(t, 0, "")
+	client(5001, gid, "release", strings.TrimSpace(lease.Out)).Wants(t, 0, "")
+	client(5000, 5000, "status").Wants(t, 1, "permission denied")
 	p.Stop()
 	w.Clean()
 }
