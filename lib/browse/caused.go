@@ -1,16 +1,62 @@
 package browse
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Before is the moment before a call: what comes after it is taken as caused by the
 // call.
 type Before struct {
-	t    *Tab
-	then mark
+	t       *Tab
+	then    mark
+	dialog  *Dialog
+	crashed bool
 }
 
 // Before is now.
-func (t *Tab) Before() *Before { return &Before{t, t.mark()} }
+func (t *Tab) Before() *Before {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return t.beforeLocked()
+}
+
+func (t *Tab) beforeLocked() *Before { return &Before{t, t.markLocked(), t.dialog, t.crashed} }
+
+// Left is the current tab as it is now, nil if there is none.
+func (b *Browser) Left() *Before {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.current == nil {
+		return nil
+	}
+	return b.current.beforeLocked()
+}
+
+// Is reports whether the tab is one of this connection.
+func (b *Before) Is(of *Browser) bool { return b.t.b == of }
+
+// Events are what has happened since to the tab, and what it has opened.
+func (b *Before) Events() (all []string) {
+	t := b.t
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	switch {
+	case t.closed:
+		all = append(all, "The tab was closed")
+	case t.crashed && !b.crashed:
+		all = append(all, "The page has crashed")
+	case t.navigations > b.then.navigations:
+		all = append(all, "The page went to "+Redacted(t.url))
+	}
+	if t.dialog != nil && t.dialog != b.dialog {
+		all = append(all, fmt.Sprintf("A dialog has opened: %q", t.dialog.Message))
+	}
+	if n := t.b.opened - b.then.opened; n > 0 {
+		all = append(all, fmt.Sprintf("Tabs have opened: %d", n))
+	}
+	return all
+}
 
 // Opens reports whether tabs have been opened since.
 func (b *Before) Opens() bool {

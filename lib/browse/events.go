@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"btools/lib/cdp"
@@ -92,13 +91,10 @@ func (t *target) event(e cdp.Event) {
 			}
 		}
 	case "Page.navigatedWithinDocument":
-		p := decode[struct{ FrameID, URL, NavigationType string }](e.Params)
+		p := decode[struct{ FrameID, URL string }](e.Params)
 		delete(tab.starting, p.FrameID)
 		if p.FrameID == tab.main.id {
-			if p.NavigationType == "historyApi" && withoutFragment(p.URL) != withoutFragment(tab.address) {
-				tab.routes++
-			}
-			tab.url, tab.address = p.URL, p.URL
+			tab.url = p.URL
 			tab.navigations++
 		}
 	case "Page.frameRequestedNavigation":
@@ -195,11 +191,6 @@ func (t *target) event(e cdp.Event) {
 	default:
 		tab.addTraffic(t, e)
 	}
-}
-
-func withoutFragment(url string) string {
-	url, _, _ = strings.Cut(url, "#")
-	return url
 }
 
 // Dialog is an alert, a confirm, a prompt or a beforeunload that is open.

@@ -8,8 +8,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, parsings, routes, requests, opened, downloads int
-	at                                                         time.Time
+	navigations, parsings, requests, opened, downloads int
+	at                                                 time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -19,7 +19,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.routes, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that
@@ -34,37 +34,48 @@ const (
 // awaited are the types of requests whose answers change what a page shows.
 var awaited = map[string]bool{"fetch": true, "xhr": true, "script": true, "stylesheet": true}
 
-// settle waits for the navigation, the requests and the changes of the document that
-// an action has caused, and no longer. What takes too long is not an error.
+// settle waits for the navigation and the requests that an action has caused, and no
+// longer. What takes too long is not an error.
 func (t *Tab) settle(ctx context.Context, since mark) error {
 	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
 	defer cancel()
 	for {
-		var f = t.mainFrame()
 		short, cancel := context.WithTimeoutCause(inner, t.b.of(answerPatience), errUnsettled)
-		err := t.run(short, f, "settle", nil, nil)
+		err := t.run(short, t.mainFrame(), "settle", nil, nil)
 		cancel()
 		waited, err2 := t.awaitCaused(inner, since)
-		if err = errors.Join(err, err2); err != nil || !waited && !t.awaitRoute(inner, f, &since) {
+		if err = errors.Join(err, err2); err != nil || !waited {
 			return settled(ctx, err)
 		}
 	}
 }
 
-// awaitRoute waits until the document shows what it has changed its address for, and
-// reports whether it has changed its address since. A script may do the one long before
-// the other.
-func (t *Tab) awaitRoute(ctx context.Context, f *frame, since *mark) (waited bool) {
-	t.b.mu.Lock()
-	waited = t.routes > since.routes
-	since.routes = t.routes
-	t.b.mu.Unlock()
-	if waited {
-		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errUnsettled)
-		t.run(short, f, "routed", nil, nil) // the next round finds what is wrong
+// Times in which the effect of an action is to show that no request tells of.
+const (
+	restTime = 150 * time.Millisecond // without a change
+	restMost = 500 * time.Millisecond
+)
+
+// Rest waits until the document and its address have been at rest for a while. A timer may
+// change them after an action, or have the page leave; then it waits for what begins by
+// that, too.
+func (t *Tab) Rest(ctx context.Context, since *Before) {
+	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
+	defer cancel()
+	for end := time.Now().Add(restMost); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		short, cancel := context.WithTimeoutCause(inner, left+t.b.of(answerPatience), errUnsettled)
+		err := t.run(short, t.mainFrame(), "rest",
+			map[string]any{"still": restTime.Milliseconds(), "most": left.Milliseconds()}, nil)
 		cancel()
+		waited, err2 := t.awaitCaused(inner, since.then)
+		if err2 != nil || err != nil && !isPassing(err) || !waited {
+			return
+		}
 	}
-	return waited
 }
 
 // settleDownload waits for the file of a link that is one: nothing tells before that

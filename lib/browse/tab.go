@@ -29,8 +29,6 @@ type Tab struct {
 	parsed, loaded  bool
 	parsings        int                   // documents that were parsed, counted
 	navigations     int                   // of the main frame, counted
-	address         string                // of the document, by its navigations
-	routes          int                   // addresses that its scripts have given it, counted
 	starting        map[string]navigation // by frame
 	downloads       int                   // that have begun, counted
 	files           []string              // the names of the latest of them
@@ -79,7 +77,7 @@ const maxDocuments = 20
 // committed notes that the main frame has another document.
 func (t *Tab) committed(loader, url string) {
 	rival := t.arrives(t.main.id, loader)
-	t.url, t.address, t.crashed = url, url, false
+	t.url, t.crashed = url, false
 	if t.loader == loader { // it was noticed by its life already
 		return
 	}

@@ -21,7 +21,7 @@ func click(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, err := t.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
 		Modifiers: a.Modifiers})
 	if err != nil {
@@ -40,7 +40,7 @@ func hover(ctx context.Context, r *reply, a struct{ Target browse.Target }) erro
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, err := t.Hover(ctx, a.Target)
 	if err == nil {
 		r.did("Moved the mouse over %s", what)
@@ -57,7 +57,7 @@ func typeText(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, err := t.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func fillForm(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	for i, f := range a.Fields {
 		if err := fillField(ctx, r, t, f.Target, f.Type, f.Value); err != nil {
 			if left := len(a.Fields) - i - 1; left > 0 {
@@ -124,7 +124,7 @@ func selectOption(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, labels, err := t.Choose(ctx, a.Target, a.Values)
 	if err == nil {
 		r.did("Chose %s of %s", strings.Join(labels, ", "), what)
@@ -137,7 +137,7 @@ func pressKey(ctx context.Context, r *reply, a struct{ Key string }) error {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	if err = t.Press(ctx, a.Key); err == nil {
 		r.did("Pressed %s", a.Key)
 	}
@@ -149,7 +149,7 @@ func drag(ctx context.Context, r *reply, a struct{ StartTarget, EndTarget browse
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, onto, err := t.Drag(ctx, a.StartTarget, a.EndTarget)
 	if err == nil {
 		r.did("Dragged %s onto %s", what, onto)
@@ -173,7 +173,7 @@ func drop(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	what, err := t.Drop(ctx, a.Target, a.Data, paths)
 	if err == nil {
 		r.did("Dropped %s onto %s", strings.Join(append(slices.Sorted(maps.Keys(a.Data)), paths...), ", "), what)
@@ -190,7 +190,7 @@ func upload(ctx context.Context, r *reply, a struct{ Paths []string }) error {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	if err = t.Upload(ctx, paths); err == nil {
 		r.did("Gave the file chooser %d files", len(paths))
 	}
@@ -205,7 +205,7 @@ func handleDialog(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	if err := t.HandleDialog(ctx, a.Accept, a.PromptText); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func mouseClick(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	err = t.ClickMouse(ctx, a.X, a.Y, cmp.Or(a.Button, "left"), max(1, int(a.ClickCount)),
 		time.Duration(a.Delay)*time.Millisecond)
 	if err == nil {
@@ -42,7 +42,7 @@ func mouseDrag(ctx context.Context, r *reply, a struct{ StartX, StartY, EndX, En
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
+	r.page, r.acts = pageChanges, true
 	if err = t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY); err == nil {
 		r.did("Dragged from %v, %v to %v, %v", a.StartX, a.StartY, a.EndX, a.EndY)
 	}

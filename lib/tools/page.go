@@ -155,11 +155,10 @@ func tabs(ctx context.Context, r *reply, a struct {
 	Index  *float64
 	URL    string
 }) error {
-	b, err := r.server.connect(ctx)
+	b, err := r.reach(ctx)
 	if err != nil {
 		return err
 	}
-	r.browser = b
 	index := -1
 	if a.Index != nil {
 		index = int(*a.Index)
@@ -204,11 +203,10 @@ func (r *reply) close(ctx context.Context, index int) error {
 }
 
 func closePage(ctx context.Context, r *reply, _ none) error {
-	b, err := r.server.connect(ctx)
-	if err != nil {
+	if _, err := r.reach(ctx); err != nil {
 		return err
 	}
-	r.browser, r.showTabs = b, true
+	r.showTabs = true
 	return r.close(ctx, -1)
 }
 

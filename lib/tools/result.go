@@ -47,13 +47,15 @@ type reply struct {
 	browser *browse.Browser // nil: the tool needed none
 	tab     *browse.Tab
 	firefox *firefox.Browser
-	before  *browse.Before // nil: nothing that the call causes is told of
+	before  *browse.Before // when the call began; nil: nothing that it causes is told of
+	since   []string       // what has happened between the last call and this one
 
 	results    []string
 	actions    []string
 	images     []content
 	structured any
 
+	acts     bool // what it does may have effect for a while
 	showTabs bool
 	// What is shown of the page: nothing, its address and title, or a snapshot too.
 	page     pageView
@@ -91,16 +93,28 @@ func (r *reply) data(data []byte, mime, url string) {
 		Resource: &resource{URI: url, MimeType: mime, Blob: base64.StdEncoding.EncodeToString(data)}})
 }
 
-// use connects to the browser and returns the current tab.
-func (r *reply) use(ctx context.Context) (*browse.Tab, error) {
-	b, err := r.server.connect(ctx)
-	if err != nil {
+// reach connects to the browser.
+func (r *reply) reach(ctx context.Context) (b *browse.Browser, err error) {
+	if b, err = r.server.connect(ctx); err != nil {
 		return nil, err
 	}
 	r.browser = b
+	if left := r.server.left; left != nil && left.Is(b) {
+		r.since = left.Events()
+	}
+	return b, nil
+}
+
+// use connects to the browser and returns the current tab.
+func (r *reply) use(ctx context.Context) (*browse.Tab, error) {
+	b, err := r.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if r.tab, err = b.Current(ctx); err != nil {
 		return nil, err
 	}
+	r.before = r.tab.Before()
 	return r.tab, nil
 }
 
@@ -114,9 +128,6 @@ func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
 		r.page = pageState
 		return nil, errModal
 	}
-	if err == nil {
-		r.before = t.Before()
-	}
 	return t, err
 }
 
@@ -129,8 +140,15 @@ func (r *reply) result(ctx context.Context, err error) *result {
 			fmt.Fprintf(&b, "### %s\n%s\n", head, strings.Join(lines, "\n"))
 		}
 	}
+	var since []string
+	for _, event := range r.since {
+		since = append(since, "- "+clipped(event, maxAddress))
+	}
+	section("Since the last call", since...)
 	if err != nil {
 		section("Error", err.Error())
+	} else if r.acts && r.tab != nil {
+		r.tab.Rest(ctx, r.before)
 	}
 	tabs := r.tabs(ctx)
 	section("Result", r.results...)
@@ -138,6 +156,7 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	if r.browser != nil {
 		section("Open tabs", tabs...)
 		err = errors.Join(err, r.view(ctx, err, section))
+		r.server.left = r.browser.Left()
 	}
 	if r.firefox != nil {
 		r.viewFirefox(ctx, err, section)

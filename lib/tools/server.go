@@ -53,9 +53,10 @@ type Server struct {
 	Options
 	out *jsonrpc.Writer
 
-	turn  chan struct{} // has one element: the right to use the page
-	aside chan struct{} // has as many as there are hidden pages
-	dial  chan struct{} // has one while the browser is connected to
+	turn  chan struct{}  // has one element: the right to use the page
+	left  *browse.Before // with the page, when the last call ended; nil: there was none
+	aside chan struct{}  // has as many as there are hidden pages
+	dial  chan struct{}  // has one while the browser is connected to
 
 	firefox *firefox.Browser // nil: not connected; who connects has the right to use it
 

@@ -282,18 +282,22 @@ async function settle() {
   await sleep(0)
 }
 
-// routed returns once the document has changed and does so no more, or if it has not
-// changed soon.
-function routed() {
-  const soon = 300, still = 50, most = 900 // ms
+// rest returns once the document and its address have not changed for some time.
+function rest({ still, most }) {
   return new Promise((done) => {
-    let timer = setTimeout(end, soon)
+    let at = location.href, timer
     const last = setTimeout(end, most)
-    const observer = new MutationObserver(() => {
-      clearTimeout(timer)
-      timer = setTimeout(end, still)
-    })
+    const observer = new MutationObserver(again)
     observer.observe(document, { subtree: true, childList: true, characterData: true, attributes: true })
+    again()
+    function again() {
+      clearTimeout(timer)
+      timer = setTimeout(() => {
+        if (location.href === at) return end()
+        at = location.href
+        again()
+      }, still)
+    }
     function end() {
       observer.disconnect()
       clearTimeout(timer)
@@ -317,7 +321,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, routed, page,
+  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
