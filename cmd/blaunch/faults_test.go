@@ -236,6 +236,7 @@ func TestRefusalsOfRealBrowsers(t *testing.T) {
 	w := cmdtest.New(t)
 	r := w.Run("blaunch", "--no-headless", "--browser", "chromium")
 	r.Wants(t, 69, "there is no display")
+	w.Run("blaunch", "--no-headless", "--browser", "chrome-headless-shell").Wants(t, 64, "has no windows")
 	if os.Getuid() == 0 {
 		r.Wants(t, 69, "sandbox off: ")
 		w.Run("blaunch", "--sandbox", "on", "--browser", "chromium").Wants(t, 1, "--sandbox off")

@@ -180,6 +180,11 @@ func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := c.Browsers.(*single); ok { // which launches no others
+		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
+			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
+		})
+	}
 	if found == nil {
 		found = []json.RawMessage{}
 	}

@@ -347,6 +347,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	if s.Hub != nil && (b.Type == record.Firefox || b.Type == record.HeadlessShell) {
 		return c.UsageError("--extension needs a browser based on Chromium that has extensions, not %s", b.Type)
 	}
+	if !s.Headless && b.Type == record.HeadlessShell {
+		return c.UsageError("%s has no windows: --browser names another", b.Type)
+	}
 	if err := run.Check(c.Command, b.Type == record.Firefox); err != nil {
 		return err
 	}

@@ -430,7 +430,9 @@ func launch(
 				Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
-				o.Browser = typ // a restart keeps what was not requested to change
+				if o.Browser = typ; typ == record.HeadlessShell && o.Headless != nil && !*o.Headless {
+					o.Browser = "" // a restart keeps what was not requested to change, and it has no windows
+				}
 			}
 			var err error
 			spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"),
