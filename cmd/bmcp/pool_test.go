@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,17 @@ func TestMCPPrivatePool(t *testing.T) {
 		t.Errorf("after the other's end: %+v", r)
 	}
 	two.End()
+	// What its errors advise can be done.
+	bad := w.MCP([]string{"PW_MCP_PROXY_BROWSER=/bin/false", "PW_MCP_PROXY__A_INSTANCES=1",
+		"PW_MCP_PROXY_LEASE_TIMEOUT=0s"}, "--mcp", "kid="+cmdtest.FakeChild())
+	var advice []string
+	cmdtest.Until(t, "its browser has failed", func() bool {
+		r := bad.Tool("echo", "{}").Tool(t)
+		advice = regexp.MustCompile(`\(bpool (status A --socket \S+) shows them`).FindStringSubmatch(r.Text())
+		return advice != nil && strings.HasPrefix(r.Text(), "Default pool 'A' has no healthy instances.")
+	})
+	w.Run("bpool", strings.Fields(advice[1])...).Wants(t, 0, "")
+	bad.End()
 	w.Clean()
 }
 

@@ -2,11 +2,14 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/record"
 )
 
@@ -25,7 +28,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	rec := &record.Record{}
 	c, err := s.call(ctx, "lease", params, rec)
 	if err != nil {
-		return nil, err
+		return nil, s.advised(err)
 	}
 	var l record.Lease
 	var i record.Instance
@@ -102,6 +105,22 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	}
 	return p, nil
 }
+
+// advised gives the commands in the hint of an error what they need for bmcp's own
+// service, which they do not find.
+func (s *pooled) advised(err error) error {
+	var e *control.Error
+	if s.own == nil || !errors.As(err, &e) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := *e
+	own.Hint = poolCommand.ReplaceAllString(e.Hint, "$0 --socket "+s.sock)
+	return &own
+}
+
+var poolCommand = regexp.MustCompile(`bpool (status|restart) \S+`)
 
 // known returns what is known of an instance, and whether there are others.
 func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, several bool) {

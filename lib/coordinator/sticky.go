@@ -31,7 +31,7 @@ func (h *keeper) take(ctx context.Context, w which) (*lease, error) {
 	if info.Affinity != affinitySession {
 		return h.source.grant(ctx, w.pool, w.instance, h.s.name, false)
 	}
-	return h.keep(ctx, &info, info.id(w.instance))
+	return h.keep(ctx, &info, info.id(w.instance), w.pool != "")
 }
 
 // tryTake returns nothing: a lease always has to be waited for.
@@ -50,6 +50,7 @@ func (h *keeper) lost() string {
 type stickyLease struct {
 	pool     string
 	instance string        // that is asked for; "": any
+	byName   bool          // the pool was asked for by its name
 	at       *lease        // nil: there is no lease yet
 	asking   chan struct{} // closed when the request is over; nil: none is under way
 	err      error         // of the request
@@ -69,13 +70,13 @@ const affinitySession = "session"
 
 // keep returns an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (h *keeper) keep(ctx context.Context, info *poolInfo, id string) (*lease, error) {
+func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !h.closed {
 		k := h.findLocked(info.Name, id)
 		if k == nil {
-			k = &stickyLease{pool: info.Name, instance: id, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
+			k = &stickyLease{pool: info.Name, instance: id, byName: byName, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			h.all = append(h.all, k)
 		}
 		if k.asking == nil && !k.ours {
@@ -148,7 +149,11 @@ func (h *keeper) askLocked(k *stickyLease) {
 				at = &fresh
 			}
 		} else {
-			at, err = h.source.grant(ctx, k.pool, k.instance, h.s.name, true)
+			pool := k.pool
+			if !k.byName {
+				pool = "" // an error speaks of the default pool
+			}
+			at, err = h.source.grant(ctx, pool, k.instance, h.s.name, true)
 			if err == nil {
 				at.nap = h.newNap(k, at)
 			}
