@@ -137,7 +137,7 @@ func TestBuiltinSessions(t *testing.T) {
 	}
 	m.Did("browser_tabs", `{"action":"close","session_id":"a"}`)
 	m.Did("browser_close", `{"session_id":"b"}`)
-	ends := func() { cmdtest.Until(t, "no browser runs", func() bool { return len(w.Browsers()) == 0 }) }
+	ends := func() { cmdtest.Until(t, "no browser runs", func() bool { return len(w.State().Instances) == 0 }) }
 	ends()
 	other := w.StartMCP(nil, args...)
 	other.Greet("{}")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -183,34 +182,18 @@ func (s *single) stoppedFor(why string) {
 	s.stopped = why
 }
 
-// emptied notes that an agent has closed the last tab of a session, "": the host's own.
-// The session ends with the calls that run, and the browser if it has no other.
+// emptied ends a session whose last tab an agent has closed, "": the host's own. The
+// browser ends when the calls that run have ended, if it has no other session.
 func (s *single) emptied(session string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.empty = append(s.empty, cmp.Or(session, hostSession))
-	s.idle.emptied(s.endEmpty)
+	s.end(cmp.Or(session, hostSession))
+	s.idle.emptied(s.stopEmpty)
 }
 
-// endEmpty ends the sessions that have no tab any more.
-func (s *single) endEmpty() {
-	s.mu.Lock()
-	empty := s.empty
-	s.empty = nil
-	s.mu.Unlock()
+// stopEmpty stops a browser without sessions.
+func (s *single) stopEmpty() {
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
-	others := 0
-	for session := range jsonrpc.Elements(s.list(ctx)) {
-		session = jsonrpc.Get(session, "session")
-		name := jsonrpc.GetString(session, "name")
-		if slices.Contains(empty, name) && string(jsonrpc.Get(session, "tab_count")) == "0" {
-			s.end(name)
-		} else {
-			others++
-		}
-	}
-	if others > 0 {
+	for range jsonrpc.Elements(s.list(ctx)) {
 		return
 	}
 	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {
