@@ -48,7 +48,9 @@ func TestMCPStatesOfAgents(t *testing.T) {
 			if r := keep(m.Did(tool, `{}`)); !strings.Contains(r, want) || strings.Count(r, "\n") > 1 {
 				t.Errorf("%s, want %s", r, want)
 			}
-			if kind != "--pool" { // another session has another login
+			if kind == "--pool" {
+				m.Refused("logins of a service", tool, `{"action":"load","name":%q}`, name)
+			} else { // another session has another login
 				keep(m.Did(tool, `{"action":"save","name":"other","session_id":"b"}`))
 				if r := keep(m.Did(tool, `{"action":"list"}`)); !strings.Contains(r, "- other: 0 cookies, saved at") {
 					t.Errorf("%s", r)
@@ -65,6 +67,39 @@ func TestMCPStatesOfAgents(t *testing.T) {
 		})
 	}
 	p.Stop()
+	t.Run("given back to sessions", func(t *testing.T) {
+		m := w.Builtin("--headless")
+		in := func(id, more string) string {
+			return fmt.Sprintf(`{"url":%q,"session_id":%q%s}`, site, id, more)
+		}
+		title := func(id, want string) {
+			t.Helper()
+			cmdtest.Until(t, id+" "+want, func() bool {
+				x := m.Did("browser_evaluate", `{"function":"() => document.title","session_id":%q}`, id)
+				return strings.Contains(x.Text(), want)
+			})
+		}
+		m.Did("browser_navigate", "%s", in("a", `,"state":"login-0"`))
+		title("a", "shows ann, s3cret-token, s3cret-key")
+		m.Did("browser_navigate", "%s", in("a", `,"state":"login-0"`)) // the same again
+		m.Refused("is open already", "browser_navigate", "%s", in("a", `,"state":"other"`))
+		m.Refused(`there is no state "nobody"`, "browser_navigate", "%s", in("b", `,"state":"nobody"`))
+		m.Refused("not the name of a state", "browser_navigate", "%s", in("b", `,"state":"../login-0"`))
+		m.Refused("with a session_id", "browser_navigate", `{"url":%q,"state":"login-0"}`, site)
+		m.Did("browser_navigate", "%s", in("b", "")) // one that could not be started can be started otherwise
+		title("b", "shows nobody, null, nothing")
+		m.Did(tool, `{"action":"load","name":"login-0","session_id":"b"}`)
+		m.Did("browser_navigate", "%s", in("b", ""))
+		title("b", "shows ann, s3cret-token, s3cret-key")
+		m.Refused(`there is no state "nobody"`, tool, `{"action":"load","name":"nobody"}`)
+		m.Did("coordinator_restart_browser", `{}`)
+		m.Did("browser_navigate", "%s", in("a", "")) // as it has begun
+		title("a", "shows ann, s3cret-token, s3cret-key")
+		m.Did("browser_close", `{"session_id":"a"}`)
+		m.Did("browser_navigate", "%s", in("a", ""))
+		title("a", "shows ann, s3cret-token, s3cret-key")
+		m.End()
+	})
 	t.Run("shared", func(t *testing.T) {
 		m := w.Builtin("--headless", "--shared")
 		m.Did("browser_navigate", `{"url":"%s/login"}`, site)

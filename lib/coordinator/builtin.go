@@ -52,8 +52,9 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 			Own:     isNamed(b.Session),
 			Dir:     c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
-			Emptied: c.emptied(b),
-			Clients: func(ctx context.Context) int { return c.clients(ctx, b) }})
+			LoadState: c.stateLoader(),
+			Emptied:   c.emptied(b),
+			Clients:   func(ctx context.Context) int { return c.clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err
@@ -64,7 +65,10 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 // emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 func (c *Coordinator) emptied(b Browser) func() {
 	if s, ok := c.Browsers.(*single); ok && s.joins == nil {
-		return func() { s.emptied(b.Session) }
+		return func() {
+			c.beginsAgain(b.Session)
+			s.emptied(b.Session)
+		}
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: s, asked: which{p.Pool, p.Instance, p.Session}, fail: cancel, task: taskOf(ctx)}
+	run := &bulkRun{Session: s, asked: which{pool: p.Pool, instance: p.Instance, session: p.Session}, fail: cancel,
+		task: taskOf(ctx)}
 	run.states = newCommandStates(run.task, s, p.Commands)
 	defer func() {
 		cancel(nil)

@@ -99,7 +99,7 @@ func (c *commandStates) count() string {
 func bulkWhich(args json.RawMessage) which {
 	var p bulkArgs
 	json.Unmarshal(args, &p) // what is wrong with them is said when it is executed
-	return which{p.Pool, p.Instance, p.Session}
+	return which{pool: p.Pool, instance: p.Instance, session: p.Session}
 }
 
 // bulkNeverRun is the result of a bulk call that is not executed, nil if its arguments

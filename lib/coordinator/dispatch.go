@@ -104,6 +104,9 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	if r.sessions {
 		stripped = jsonrpc.Delete(args, "session_id")
 	}
+	if r.states {
+		stripped = jsonrpc.Delete(stripped, "state")
+	}
 	if len(stripped) != len(args) {
 		params = jsonrpc.Set(params, "arguments", stripped)
 	}
@@ -312,7 +315,7 @@ func (s *Session) warm(child *Child, to audience) {
 }
 
 // which is the browser that a call asks for.
-type which struct{ pool, instance, session string }
+type which struct{ pool, instance, session, state string }
 
 func (r *route) which(args json.RawMessage) (w which, err error) {
 	if r.pools {
@@ -323,6 +326,9 @@ func (r *route) which(args json.RawMessage) (w which, err error) {
 	}
 	if r.sessions {
 		w.session, err = sessionIn(args)
+	}
+	if r.states && err == nil {
+		w.state, err = stateIn(args)
 	}
 	return w, err
 }

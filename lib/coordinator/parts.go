@@ -2,12 +2,14 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
 )
 
@@ -16,6 +18,7 @@ type virtuals struct {
 	mu     sync.Mutex
 	all    map[string]*virtual // by session_id; "": the host's own
 	ended  map[string]bool     // that were not used for long, as the next result tells
+	states map[string]string   // those with which they start again
 	closed bool
 }
 
@@ -30,6 +33,10 @@ type virtual struct {
 	gone     chan struct{} // closed when it has ended; nil: it is not to
 	over     chan struct{} // closed when its end begins
 	lost     string        // what has become of the one before, until that is told
+
+	beginning sync.Mutex // guards the next
+	begunIn   string     // the ID of the browser that it has been started in with its state
+	state     string     // that it starts with; "": none. It stays the same
 }
 
 // partsOf is the one browser as a session uses it: all of it, or parts.
@@ -67,14 +74,18 @@ func (b partsOf) take(ctx context.Context, w which) (*lease, error) {
 
 func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 	s, id := b.s, w.session
-	if s.virtualName(id) == "" {
+	switch {
+	case w.state != "" && id == "":
+		return nil, errors.New("state is for a call with a session_id: browser_state with the action load replaces " +
+			"the login of this session")
+	case s.virtualName(id) == "":
 		return b.acquire(ctx)
 	}
 	var v *virtual
 	for v == nil {
 		var ending <-chan struct{}
 		var err error
-		if v, ending, err = s.enter(id); err != nil {
+		if v, ending, err = s.enter(id, w.state); err != nil {
 			return nil, err
 		}
 		if v != nil {
@@ -94,11 +105,65 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 	if err == nil && s.isOver(v) {
 		err = errBrowserDied
 	}
+	if err == nil {
+		err = b.begin(ctx, v, at)
+	}
 	if err != nil {
 		b.rest(v)
 		return nil, err
 	}
 	return b.leaseOf(v, at), nil
+}
+
+// begin starts a virtual browser with its state, once in each browser. If it cannot be
+// started at first, another call may name another state.
+func (b partsOf) begin(ctx context.Context, v *virtual, at *lease) error {
+	v.beginning.Lock()
+	defer v.beginning.Unlock()
+	if v.state == "" || v.begunIn == at.ID {
+		return nil
+	}
+	err := b.newSession(ctx, v.name, v.state)
+	var e *control.Error
+	if errors.As(err, &e) && e.Code == control.SessionExists { // it came back after a crash
+		err = nil
+	}
+	switch {
+	case err == nil:
+		v.begunIn = at.ID
+	case v.begunIn == "":
+		b.s.do(func() { b.s.endVirtual(v.id) })
+	}
+	return explain(err)
+}
+
+// hasBegun reports whether begin has nothing to do.
+func (v *virtual) hasBegun(at *lease) bool {
+	if v.state == "" {
+		return true
+	}
+	v.beginning.Lock()
+	defer v.beginning.Unlock()
+	return v.begunIn == at.ID
+}
+
+// beginsAgain has the virtual browser with a name, which ends, start with its state
+// again.
+func (c *Coordinator) beginsAgain(name string) {
+	c.mu.Lock()
+	sessions := slices.Collect(maps.Keys(c.sessions))
+	c.mu.Unlock()
+	for _, s := range sessions {
+		s.virtuals.mu.Lock()
+		for _, v := range s.virtuals.all {
+			if v.name == name {
+				v.beginning.Lock()
+				v.begunIn = ""
+				v.beginning.Unlock()
+			}
+		}
+		s.virtuals.mu.Unlock()
+	}
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
@@ -125,14 +190,17 @@ func (b partsOf) tryTake(w which) *lease {
 func (b partsOf) tryTakeEntered(w which) *lease {
 	s, id := b.s, w.session
 	at := b.up()
-	if at == nil || s.virtualName(id) == "" {
+	if at != nil && s.virtualName(id) == "" && w.state == "" {
 		return at
 	}
-	v, _, err := s.enter(id)
+	if at == nil || s.virtualName(id) == "" {
+		return nil
+	}
+	v, _, err := s.enter(id, w.state)
 	if err != nil || v == nil {
 		return nil
 	}
-	if !b.seats.tryEnter(v) {
+	if !v.hasBegun(at) || !b.seats.tryEnter(v) {
 		s.leave(v)
 		return nil
 	}
@@ -158,9 +226,9 @@ func (b partsOf) leaseOf(v *virtual, at *lease) *lease {
 	return &p
 }
 
-// enter counts a call on a virtual browser. If the browser is being ended, it
-// returns a channel that is closed then.
-func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err error) {
+// enter counts a call on a virtual browser, which starts with a state if it has one. If
+// the browser is being ended, it returns a channel that is closed then.
+func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, err error) {
 	h := &s.virtuals
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,11 +239,18 @@ func (s *Session) enter(id string) (v *virtual, ending <-chan struct{}, err erro
 	if v != nil && v.gone != nil {
 		return nil, v.gone, nil
 	}
+	if v != nil && state != "" && v.state != state {
+		return nil, nil, fmt.Errorf("the session %q is open already: state is for its first call, and browser_state "+
+			"with the action load replaces its login", id)
+	}
 	if v == nil {
 		if err := s.roomLocked(id); err != nil {
 			return nil, nil, err
 		}
-		v = &virtual{of: s, id: id, name: s.virtualName(id), over: make(chan struct{})}
+		if state == "" {
+			state = h.states[id]
+		}
+		v = &virtual{of: s, id: id, name: s.virtualName(id), over: make(chan struct{}), state: state}
 		v.nap = s.newNap(v)
 		if h.ended[id] {
 			delete(h.ended, id)
@@ -255,11 +330,15 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 		close(v.over)
 		if len(h.ended) >= maxGiven {
 			clear(h.ended)
+			clear(h.states)
 		}
 		if h.ended == nil {
-			h.ended = map[string]bool{}
+			h.ended, h.states = map[string]bool{}, map[string]string{}
 		}
 		h.ended[v.id] = true
+		if v.state != "" {
+			h.states[v.id] = v.state
+		}
 	}
 	h.mu.Unlock()
 	if over {

@@ -36,10 +36,9 @@ type single struct {
 
 	mu      sync.Mutex
 	at      record.Proxy
-	path    string   // of its control socket
-	cur     *lease   // nil: none is known to be up
-	stopped string   // why the last one was stopped here; "": it was not
-	empty   []string // the sessions whose last tab was closed
+	path    string // of its control socket
+	cur     *lease // nil: none is known to be up
+	stopped string // why the last one was stopped here; "": it was not
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
@@ -245,6 +244,14 @@ func (s *single) end(name string) {
 		return
 	}
 	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
+}
+
+// newSession starts a session of the proxy with a state.
+func (s *single) newSession(ctx context.Context, name, state string) error {
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	return control.Call(ctx, path, "session_new", map[string]string{"name": name, "state": state}, nil)
 }
 
 // list returns the records of the proxy's sessions.

@@ -31,14 +31,31 @@ func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) 
 	}
 }
 
+// stateLoader returns what reads a named login, to replace that of a session.
+func (c *Coordinator) stateLoader() func(context.Context, string) (*states.State, error) {
+	return func(ctx context.Context, name string) (*states.State, error) {
+		switch {
+		case c.Browsers.states() != nil: // it gives no values away
+			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
+				"--state")
+		case c.States == nil:
+			return nil, errNoDirectory
+		}
+		return c.States.Load(name)
+	}
+}
+
+// errNoDirectory is the error of bmcp without a place for named logins.
+var errNoDirectory = errors.New("there is no directory for named logins: bmcp was started without HOME and " +
+	"XDG_STATE_HOME")
+
 // listStates lists the named logins, and says why one cannot be read. The program whose
 // sessions start with them has them: if bmcp does not run it, it may be another user's.
 func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, error) {
 	conn := c.Browsers.states()
 	if conn == nil {
 		if c.States == nil {
-			return nil, nil, errors.New("there is no directory for named logins: bmcp was started without HOME and " +
-				"XDG_STATE_HOME")
+			return nil, nil, errNoDirectory
 		}
 		local := remote.Local(c.States)
 		defer local.Close()

@@ -36,6 +36,7 @@ type route struct {
 	name     string // that the child knows it by
 	pools    bool   // it has got the arguments browser_pool and browser_instance
 	sessions bool   // it has got the argument session_id
+	states   bool   // and takes the argument state
 	tool     json.RawMessage
 }
 
@@ -207,8 +208,8 @@ func (c *Coordinator) merge(l *toolList) *merged {
 					tool = brief(tool, "browser_pool", "browser_instance")
 				}
 			case chosenBy == sessionArguments:
-				if tool, r.sessions = withSession(tool); child.Builtin && n > 0 {
-					tool = brief(tool, "session_id")
+				if tool, r.sessions, r.states = withSession(tool); child.Builtin && n > 0 {
+					tool = brief(tool, "session_id", "state")
 				}
 			}
 			r.tool = tool
@@ -304,7 +305,9 @@ func brief(tool json.RawMessage, names ...string) json.RawMessage {
 	schema := jsonrpc.Get(tool, "inputSchema")
 	properties := jsonrpc.Get(schema, "properties")
 	for _, name := range names {
-		properties = jsonrpc.Set(properties, name, jsonrpc.Delete(jsonrpc.Get(properties, name), "description"))
+		if has := jsonrpc.Get(properties, name); has != nil {
+			properties = jsonrpc.Set(properties, name, jsonrpc.Delete(has, "description"))
+		}
 	}
 	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties))
 }

@@ -22,7 +22,8 @@ const (
 		`Stopping or restarting the browser loses its pages and logins.`
 	sessionInstructions = ` Agents that work at the same time each give a session_id of their own, such ` +
 		`as sub-agent-1: ` +
-		`calls with the same one share a browser of its own, without the logins of this one.`
+		`calls with the same one share a browser of its own, without the logins of this one; state at its first ` +
+		`call has it start with a saved login, which browser_state lists.`
 	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and ` +
 		`show a browser that is this session's own. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/states"
 )
 
 // A virtual browser is a session of bproxy --isolate: its clients take it for a
@@ -197,7 +198,24 @@ func idOf(v virtualStatus) string {
 }
 
 // withSession gives a tool the argument that names a virtual browser, unless it
-// has such of its own.
-func withSession(tool json.RawMessage) (json.RawMessage, bool) {
-	return withArguments(tool, "session_id")
+// has such of its own. One that opens an address also has the argument for the login
+// with which that starts; others take it unless they have one of this name.
+func withSession(tool json.RawMessage) (_ json.RawMessage, sessions, states bool) {
+	properties := jsonrpc.Get(tool, "inputSchema", "properties")
+	states = jsonrpc.Get(properties, "state") == nil
+	names := []string{"session_id"}
+	if states && jsonrpc.Get(properties, "url") != nil {
+		names = append(names, "state")
+	}
+	tool, sessions = withArguments(tool, names...)
+	return tool, sessions, sessions && states
+}
+
+// stateIn is the state among a call's arguments, "" if it is not there.
+func stateIn(args json.RawMessage) (string, error) {
+	name, err := nameIn(args, "state")
+	if err == nil && name != "" {
+		err = states.CheckName(name)
+	}
+	return name, err
 }

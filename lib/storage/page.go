@@ -180,9 +180,19 @@ func (p *Page) Fill(ctx context.Context, o states.Origin) (why string, err error
 	return why, json.Unmarshal(got, &why)
 }
 
-// Clear removes the localStorage of an origin.
+// clearScript removes what Fill fills. A database that a page has open stays.
+const clearScript = `async () => {
+	localStorage.clear();
+	for (const { name } of await indexedDB.databases()) {
+		const request = indexedDB.deleteDatabase(name);
+		await new Promise((done) => request.onsuccess = request.onerror = request.onblocked = done);
+	}
+	return '';
+}`
+
+// Clear removes the storage of an origin.
 func (p *Page) Clear(ctx context.Context, origin string) error {
-	_, err := p.run(ctx, origin, `async () => (localStorage.clear(), "")`, nil)
+	_, err := p.run(ctx, origin, clearScript, nil)
 	return err
 }
 

@@ -41,9 +41,10 @@ type Options struct {
 	// SaveState saves the session's own under a name, with create only if there is none,
 	// and returns what could not be read.
 	SaveState func(ctx context.Context, name string, create bool) (saved states.Info, lost []string, err error)
-	// Emptied is told that the last tab was closed, and ends the session when the call has
-	// ended. Nil: it goes on.
+	// Emptied ends the session, whose last tab was closed. Nil: it goes on.
 	Emptied func()
+	// LoadState reads a named login.
+	LoadState func(ctx context.Context, name string) (*states.State, error)
 	// Clients is how many clients the session has, with us.
 	Clients func(ctx context.Context) int
 }

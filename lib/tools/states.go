@@ -14,8 +14,11 @@ func manageStates(ctx context.Context, r *reply, a struct {
 	Action, Name string
 	Overwrite    bool
 }) error {
-	if a.Action == "save" {
+	switch a.Action {
+	case "save":
 		return r.saveState(ctx, a.Name, a.Overwrite)
+	case "load":
+		return r.loadState(ctx, a.Name)
 	}
 	all, bad, err := r.server.ListStates(ctx)
 	if err != nil {
@@ -33,11 +36,37 @@ func manageStates(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-func (r *reply) saveState(ctx context.Context, name string, overwrite bool) error {
+// named checks the name of a login.
+func named(name string) error {
 	if name == "" {
 		return errors.New("name is missing: it names the login, such as shop-admin")
 	}
-	if err := states.CheckName(name); err != nil {
+	return states.CheckName(name)
+}
+
+// loadState replaces the login of the session.
+func (r *reply) loadState(ctx context.Context, name string) error {
+	if err := named(name); err != nil {
+		return err
+	}
+	state, err := r.server.LoadState(ctx, name)
+	if err != nil {
+		return err
+	}
+	b, err := r.server.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.SetState(ctx, state); err != nil {
+		return err
+	}
+	r.say("This session has the login %q now: %s. A page that is open shows it when it is loaded again.", name,
+		contents(state.Describe(name)))
+	return nil
+}
+
+func (r *reply) saveState(ctx context.Context, name string, overwrite bool) error {
+	if err := named(name); err != nil {
 		return err
 	}
 	if _, err := r.server.connect(ctx); err != nil { // the session begins with its first use
