@@ -123,18 +123,7 @@ func TestSystemUnits(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	home, as := w.Other("bpool", "blaunch", "fakebrowser")
-	unit := map[string]string{}
-	for _, file := range []string{"bpool.socket", "bpool.socket.d/system.conf", "bpool.service.d/system.conf"} {
-		text, err := os.ReadFile(cmdtest.Root + "/scripts/systemd/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-				unit[name] = value
-			}
-		}
-	}
+	unit := cmdtest.Unit(t, "bpool.socket", "bpool.socket.d/system.conf", "bpool.service.d/system.conf")
 	group, err := os.ReadFile(cmdtest.Root + "/scripts/systemd/btools.sysusers")
 	if err != nil || string(group) != "g "+unit["SocketGroup"]+" -\n" {
 		t.Errorf("the group of the socket is %q, and systemd makes %q, %v", unit["SocketGroup"], group, err)

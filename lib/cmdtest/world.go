@@ -487,6 +487,24 @@ func (w *World) Other(programs ...string) (home string, as *syscall.SysProcAttr)
 	return home, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
+// Unit are the settings in the files of a systemd unit; those of a later file count.
+func Unit(t *testing.T, files ...string) map[string]string {
+	t.Helper()
+	unit := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(Root + "/scripts/systemd/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				unit[name] = value
+			}
+		}
+	}
+	return unit
+}
+
 // Path is PATH.
 func (w *World) Path() (path string) {
 	for _, kv := range w.Env {
