@@ -325,7 +325,8 @@ func (r *round) compareSaved(snapshot *Snapshot) (differences []string) {
 			values[pair[0]] = pair[1]
 		}
 		if got, want := digest(values), digest(tab.here); got != want {
-			differences = append(differences, "what is saved of the sessionStorage of "+tab.url+" is "+got+", want "+want)
+			differences = append(differences, "what is saved of the sessionStorage of "+tab.url+" is "+got+", want "+
+				want)
 		}
 	}
 	return differences

@@ -140,9 +140,7 @@ func (m *mix) makeDatabases(t *testing.T, b *Browser, n int) {
 		if i == 0 {
 			d.large = m.large
 		}
-		if err := json.Unmarshal([]byte(p.do(page, fmt.Sprintf("make(%d, %d)", d.seed, d.large))), &d.name); err != nil {
-			t.Fatal(err)
-		}
+		d.name = decoded(t, p.do(page, fmt.Sprintf("make(%d, %d)", d.seed, d.large)))
 		m.databases = append(m.databases, d)
 	}
 	seen := map[string]json.Number{}
@@ -323,7 +321,8 @@ func (m *mix) cookiesOf(origin string) (all []states.Cookie) {
 	for i := range m.IntN(4) {
 		c := states.Cookie{Name: fmt.Sprintf("c%d", i), Value: "v=\"" + strings.Repeat("x", m.IntN(200)), Domain: host,
 			Path: []string{"/", "/", "/tab0", "/a%20b"}[m.IntN(4)], Expires: -1, HTTPOnly: m.oneIn(2),
-			SameSite: []string{"", "", "Lax", "Strict"}[m.IntN(4)], Priority: []string{"", "", "High", "Low"}[m.IntN(4)]}
+			SameSite: []string{"", "", "Lax", "Strict"}[m.IntN(4)],
+			Priority: []string{"", "", "High", "Low"}[m.IntN(4)]}
 		switch m.IntN(6) {
 		case 0:
 			c.Name, c.Domain = fmt.Sprintf("c%d of %s", i, host), "."+site
@@ -364,7 +363,9 @@ var ways = map[string]func(s *Session, p *peer, url string) string{
 		}
 		return p.attach(page)
 	},
-	"window.open": func(s *Session, p *peer, url string) string { return p.openFrom(fmt.Sprintf("void open(%q)", url)) },
+	"window.open": func(s *Session, p *peer, url string) string {
+		return p.openFrom(fmt.Sprintf("void open(%q)", url))
+	},
 	"noopener": func(s *Session, p *peer, url string) string {
 		return p.openFrom(fmt.Sprintf("void open(%q, '', 'noopener')", url))
 	},

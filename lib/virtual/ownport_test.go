@@ -75,8 +75,9 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 		}
 		own := "127.0.0.1:" + port + "/json/version"
 		for what, script := range map[string]string{
-			"fetch":  fmt.Sprintf(`fetch('http://%s', {mode: 'no-cors'}).then(() => 'got it', (e) => e.message)`, own),
-			"socket": fmt.Sprintf(`new Promise((done) => { new WebSocket('ws://%s').onerror = () => done('error') })`, own),
+			"fetch": fmt.Sprintf(`fetch('http://%s', {mode: 'no-cors'}).then(() => 'got it', (e) => e.message)`, own),
+			"socket": fmt.Sprintf(`new Promise((done) => { const s = new WebSocket('ws://%s')
+				s.onopen = () => done('got it'); s.onerror = () => done('error') })`, own),
 			"worker": fmt.Sprintf(`new Promise((done) => { const w = new Worker('/worker.js')
 				w.onmessage = (e) => done(e.data); w.postMessage('http://%s') })`, own),
 		} {

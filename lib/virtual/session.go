@@ -116,7 +116,8 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		ownSessions: map[string]string{},
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
 		unfilled: map[string]*stored{},
-		running:  runningSave{origins: map[string]*states.Origin{}, changed: map[string]bool{}, told: map[string]bool{}},
+		running: runningSave{origins: map[string]*states.Origin{}, changed: map[string]bool{},
+			told: map[string]bool{}},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
