@@ -24,8 +24,8 @@ func formSite(t *testing.T) string {
 			return
 		}
 		fmt.Fprintf(w, `<!doctype html><title>Page %s</title><label>Name <input id=name></label>
-			<button onclick="document.querySelector('output').textContent = 'Hello ' + document.querySelector('#name').value">
-			Greet</button><output></output><select aria-label=Size><option>small<option>large</select>
+			<script>const greet = () => { said.textContent = 'Hello ' + document.querySelector('#name').value }</script>
+			<button onclick="greet()">Greet</button><output id=said></output><select aria-label=Size><option>small<option>large</select>
 			<label><input type=checkbox>Agree</label><button onclick="alert('so')">Ask</button>
 			<a href=/next>Next</a><iframe src=/frame></iframe>`, r.URL.Path)
 	}))
@@ -76,7 +76,7 @@ func TestMCPMixedPool(t *testing.T) {
 	did("Page /a", "browser_navigate_back", ``)
 	did("- 1: (current) [Page /c]", "browser_tabs", `,"action":"new","url":%q`, site+"/c")
 	did("", "browser_take_screenshot", ``)
-	m.Refused("nothing matches", "browser_click", `{"browser_instance":"firefox_debug","target":"#none"}`)
+	m.Refused("there is no ref e999", "browser_click", `{"browser_instance":"firefox_debug","target":"e999"}`)
 	m.Refused("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
 	m.Refused("not opened in Firefox", "browser_navigate",
 		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)

@@ -263,7 +263,8 @@ func TestJoinWithoutPairing(t *testing.T) {
 		Port       int
 	}, status int) {
 		t.Helper()
-		r, _ := http.NewRequest("POST", p.URL+"/register", strings.NewReader(`{"userAgent":"Mozilla/5.0","windowId":1}`))
+		r, _ := http.NewRequest("POST", p.URL+"/register",
+			strings.NewReader(`{"userAgent":"Mozilla/5.0","windowId":1}`))
 		if origin != "" {
 			r.Header.Set("Origin", origin)
 		}

@@ -76,7 +76,8 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 	for !h.closed {
 		k := h.findLocked(info.Name, id)
 		if k == nil {
-			k = &stickyLease{pool: info.Name, instance: id, byName: byName, ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
+			k = &stickyLease{pool: info.Name, instance: id, byName: byName,
+				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			h.all = append(h.all, k)
 		}
 		if k.asking == nil && !k.ours {

@@ -309,7 +309,8 @@ func (b *Browser) HandleDialog(ctx context.Context, accept bool, prompt *string)
 	return b.settle(ctx, tab, b.mark(tab))
 }
 
-// Navigate loads an address and waits until the document is parsed.
+// Navigate loads an address and waits until the document is parsed, and for a while
+// until it is loaded.
 func (b *Browser) Navigate(ctx context.Context, typed string) (address string, err error) {
 	if address, err = browse.Address(typed); err != nil {
 		return "", err
@@ -327,6 +328,12 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	})
 	if e := (*bidi.Error)(nil); errors.As(err, &e) {
 		return "", fmt.Errorf("cannot load %s: %w", address, err)
+	}
+	if err == nil && b.dialogIn(tab) == nil {
+		b.orDialog(ctx, tab, func() error {
+			_, err := b.script(ctx, tab, loaded)
+			return err
+		})
 	}
 	return address, err
 }
@@ -389,9 +396,10 @@ func (b *Browser) settle(ctx context.Context, tab string, since int) error {
 		long, cancel := context.WithTimeout(ctx, scriptTimeout)
 		defer cancel()
 		b.arrive(long, tab)
-		if b.dialogIn(tab) == nil {
-			b.script(long, tab, parsed)
-		}
+		b.orDialog(long, tab, func() error {
+			_, err := b.script(long, tab, loaded)
+			return err
+		})
 	}
 	return context.Cause(ctx)
 }
@@ -418,6 +426,13 @@ func (b *Browser) arrive(ctx context.Context, tab string) {
 // arrivalPause is how often it is asked where a tab is.
 const arrivalPause = 200 * time.Millisecond
 
-// parsed waits until a document is parsed.
-const parsed = "document.readyState === 'loading' ? " +
-	"new Promise((done) => addEventListener('DOMContentLoaded', () => done(0), { once: true })) : 0"
+// loaded waits until a document is parsed, and for a while until all that it needs is
+// there.
+const loaded = `(async () => {
+	const happens = (name) => new Promise((done) => addEventListener(name, () => done(), { once: true }))
+	if (document.readyState === 'loading') await happens('DOMContentLoaded')
+	if (document.readyState !== 'complete') {
+		await Promise.race([happens('load'), new Promise((done) => setTimeout(done, 3000))])
+	}
+	return 0
+})()`
