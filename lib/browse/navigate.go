@@ -70,7 +70,7 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		}
 	}
 	t.b.mu.Lock()
-	crashed, fresh := t.crashed, t.navigations == 0
+	crashed, fresh := t.crashed, t.url == "" || t.url == "about:blank"
 	t.crashed, t.chooser = false, nil
 	t.b.mu.Unlock()
 	// A renderer of Chromium 156 that is still being started crashes if its page navigates.
@@ -81,8 +81,8 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	for range navigateTries {
 		overtaken, err := t.navigate(ctx, address)
 		switch {
-		case errors.Is(err, errCrashed) && fresh: // it may have been started too slowly
-			fresh = false
+		case errors.Is(err, errCrashed) && fresh:
+			return address, ErrUnborn
 		case errors.Is(err, errCrashed) && crashed:
 			return address, fmt.Errorf("%w: browser_tabs opens another tab", err)
 		case err != nil || !overtaken:
@@ -92,6 +92,10 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	return address, fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
 		"browser_close closes it", Redacted(address))
 }
+
+// ErrUnborn is the error of a new tab whose renderer has crashed because it was started
+// too slowly. It loads nothing any more, and is to be replaced.
+var ErrUnborn = fmt.Errorf("%w: browser_tabs opens another tab", errCrashed)
 
 // navigateTries is how often an address is loaded that the page before it overtakes,
 // because it has begun to load another one just before it was replaced. Of 60 pages
@@ -172,6 +176,11 @@ func (t *Tab) Place(ctx context.Context) (*Tab, error) {
 	if t.unstick() == nil {
 		return t, nil
 	}
+	return t.Replace(ctx)
+}
+
+// Replace closes the tab and opens another one in its place.
+func (t *Tab) Replace(ctx context.Context) (*Tab, error) {
 	other, err := t.b.New(ctx)
 	if err != nil {
 		return nil, err

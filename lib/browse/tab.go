@@ -318,13 +318,13 @@ func (t *Tab) late(session string, most time.Duration) error {
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
 func (t *Tab) answers(session string) bool {
-	return t.b.isAnswered(session, "Runtime.evaluate", map[string]string{"expression": "0"})
+	return t.b.isAnswered(answerPatience, session, "Runtime.evaluate", map[string]string{"expression": "0"})
 }
 
 // Answers reports whether the browser itself answers soon.
-func (b *Browser) Answers() bool { return b.isAnswered("", "Browser.getVersion", nil) }
+func (b *Browser) Answers() bool { return b.isAnswered(3*answerPatience, "", "Browser.getVersion", nil) }
 
-func (b *Browser) isAnswered(session, method string, params any) bool {
+func (b *Browser) isAnswered(within time.Duration, session, method string, params any) bool {
 	answered := make(chan struct{})
 	b.conn.Begin(session, method, params, func(json.RawMessage, error) { close(answered) })
 	select {
@@ -335,7 +335,7 @@ func (b *Browser) isAnswered(session, method string, params any) bool {
 			t.patience = answering
 		}
 		return true
-	case <-time.After(b.of(answerPatience)):
+	case <-time.After(b.of(within)):
 		return false
 	}
 }

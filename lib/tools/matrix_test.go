@@ -235,7 +235,8 @@ func TestMatrix(t *testing.T) {
 	if isLong {
 		start = func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) }
 	}
-	expected := regexp.MustCompile(`nothing matches|no dialog is open|no file chooser|no page before|no request|` +
+	expected := regexp.MustCompile(`nothing matches|did not appear|no host|there is no button|no dialog is open|` +
+		`no file chooser|no page before|no request|` +
 		`headless|cannot read the downloads|no tab|is not in the page|` +
 		`no results|does not have the response|is not visible|` +
 		`not a select|no cookie|not visible|belongs to no site|no such file|is not there|no value`)

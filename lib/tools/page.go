@@ -33,6 +33,11 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 // open loads an address and tells what came of it.
 func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 	opened, err := t.Navigate(ctx, url)
+	if errors.Is(err, browse.ErrUnborn) {
+		if t, err = t.Replace(ctx); err == nil {
+			opened, err = t.Navigate(ctx, url)
+		}
+	}
 	opened = address(browse.Redacted(opened))
 	switch {
 	case errors.Is(err, browse.ErrDownload):

@@ -21,6 +21,7 @@ func TestWords(t *testing.T) {
 		switch r.URL.Path {
 		case "/long":
 			fmt.Fprintf(w, `<p>%s the far end</p><button onclick="said.textContent = 'Order placed'">Submit order</button>
+				<style>.added { &::before { content: "Added by a style" } }</style><p class=added>
 				<p>Terms of sale<p>In <b>sever</b>al <i>parts</i><p>soft&shy;ly<div><div><div>alone</div></div></div><p id=said>`,
 				strings.Repeat("word ", 10000))
 		case "/many":
@@ -47,6 +48,7 @@ func TestWords(t *testing.T) {
 	h.wants(false, "is there", "browser_wait_for", `{"text":"the far end"}`)
 	h.wants(false, "word the far end", "browser_find", `{"text":"far end"}`)
 	h.wants(false, "several parts", "browser_find", `{"text":"several parts"}`)
+	h.wants(false, "Added by", "browser_find", `{"text":"by a style"}`)
 	h.wants(false, "Nothing", "browser_find", `{"text":"far ends"}`)
 
 	open("/many")

@@ -52,7 +52,8 @@ function nodesOf(el, state, inherits) {
   const role = roleOf(el)
   const clickable = style.cursor === 'pointer' && !inherits
   const childInherits = style.cursor === 'pointer'
-  const before = pseudo(el, '::before'), after = pseudo(el, '::after')
+  if (el.shadowRoot) state.pseudo = true
+  const before = state.pseudo && pseudo(el, '::before'), after = state.pseudo && pseudo(el, '::after')
   const children = []
   const isAtom = atomic.has(role) || el.localName === 'iframe' || el.localName === 'select' && role === 'combobox'
   const isField = el.localName === 'input' || el.localName === 'textarea'
@@ -77,6 +78,18 @@ function nodesOf(el, state, inherits) {
   const joined = join(children, visible && style.display !== 'inline' && style.display !== 'contents')
   if (el.localName === 'slot' || role === 'presentation' || !visible) return joined
   return wrap(el, role, clickable, joined, state, style)
+}
+
+// addsText says whether a rule may add text before or after an element: to ask each one is
+// a third of the work.
+function addsText() {
+  const adds = (rule) => /:(before|after)|^@import/.test(
+    rule.cssRules?.length ? rule.cssText : rule.selectorText ?? rule.cssText)
+  try {
+    return [...document.styleSheets, ...document.adoptedStyleSheets].some((sheet) => [...sheet.cssRules].some(adds))
+  } catch {
+    return true // of another site
+  }
 }
 
 // pseudo is the text that a style adds before or after an element.
@@ -230,7 +243,7 @@ function focused() {
 function snapshot({ target, next, prefix, depth, boxes, whole, ms }) {
   const state = {
     next, prefix, depth, boxes, most: whole ? Infinity : 10000, at: [], active: focused(), end: performance.now() + ms,
-    seen: 0, cut: 0,
+    seen: 0, cut: 0, pseudo: addsText(),
   }
   const root = target ? only(target) : document.body ?? document.documentElement
   const lines = []
