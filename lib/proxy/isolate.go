@@ -157,8 +157,8 @@ func (b *backend) openPort(ctx context.Context, i record.Instance) (browser *vir
 		b.log.Warn("the browser of the sessions has a debugging port: local programs, and pages of the session with " +
 			"its own profile, can reach it and control all sessions; pages of other sessions cannot")
 	default:
-		b.log.Warn("the browser of the sessions has a debugging port, and is not known to run on this machine: a " +
-			"page that goes there by itself controls the whole browser, although sessions cannot open its address")
+		b.log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
+			"whole browser, although sessions cannot open its address")
 	}
 	return browser, nil
 }
