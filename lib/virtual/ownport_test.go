@@ -28,6 +28,9 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 		switch to := r.URL.Query().Get("to"); {
 		case to != "":
 			http.Redirect(w, r, to, http.StatusFound)
+		case r.URL.Query().Get("prefetch") != "":
+			fmt.Fprintf(w, `<script type="speculationrules">{"prefetch": [{"urls": [%q], "eagerness": "immediate"}]}
+				</script>`, r.URL.Query().Get("prefetch"))
 		case r.URL.Path == "/worker.js":
 			w.Header().Set("content-type", "text/javascript")
 			io.WriteString(w, `onmessage = (e) => fetch(e.data, {mode: 'no-cors'}).then(() => postMessage('got it'),
@@ -65,6 +68,18 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 				if got := p.visit(context, site.URL+"/?to="+to); !strings.HasPrefix(got, "net::ERR_") {
 					t.Errorf("%s: a page has been led to %s: %s", kind, to, got)
 				}
+			}
+		}
+		for _, host := range hosts[:2] { // of the page's own site, and of another
+			page := p.attach(p.create("about:blank"))
+			p.goTo(page, site.URL+"/?prefetch=http://"+host+":"+port+"/json/version")
+			p.do(page, fmt.Sprintf(`new Promise((done) => setTimeout(() => {
+				done()
+				location.href = 'http://%s:%s/json/version'
+			}, 200))`, host, port))
+			p.awaitTrue(page, "location.origin !== "+jsonOf(site.URL))
+			if got := p.do(page, "location.href + document.body.innerText"); !strings.Contains(got, "chrome-error:") {
+				t.Errorf("%s: a page has prefetched the port as %s: %s", kind, host, got)
 			}
 		}
 		page := p.attach(p.create("about:blank"))
