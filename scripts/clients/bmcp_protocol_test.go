@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func TestMCPConformance(t *testing.T) {
 	clients := cmdtest.Clients(t)
 	suite := func(url string, args ...string) string {
 		t.Helper()
-		c := exec.Command(node(t),
+		c := exec.Command("node",
 			slices.Concat([]string{clients + "/node_modules/@modelcontextprotocol/conformance/dist/index.js",
 				"server", "--url", url, "--output-dir", t.TempDir()}, args)...)
 		out, err := cmdtest.Combined(c)
@@ -34,7 +33,7 @@ func TestMCPConformance(t *testing.T) {
 		return string(summary)
 	}
 	// By itself it speaks only the protocols before the stateless one.
-	direct := exec.Command(node(t), clients+"/fixture.mjs", "0")
+	direct := exec.Command("node", clients+"/fixture.mjs", "0")
 	out, _ := direct.StdoutPipe()
 	if err := direct.Start(); err != nil {
 		t.Fatal(err)
@@ -127,16 +126,9 @@ func inspector(w *cmdtest.World, env []string, args ...string) *exec.Cmd {
 			argv = append(argv, "-e", kv)
 		}
 	}
-	c := exec.Command(node(w.T), slices.Concat(argv, []string{cmdtest.Bin + "/bmcp"}, args)...)
+	c := exec.Command("node", slices.Concat(argv, []string{cmdtest.Bin + "/bmcp"}, args)...)
 	c.Env = slices.Concat(w.Env, []string{"HOME=" + w.Dir})
 	return c
-}
-
-// node is a newer one than Debian has, for those that want it.
-func node(t *testing.T) string {
-	t.Helper()
-	return cmdtest.Clients(t) + "/node_modules/node-linux-" +
-		map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "/bin/node"
 }
 
 // scenarios are the names of those that a summary says have passed.

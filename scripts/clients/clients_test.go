@@ -119,7 +119,7 @@ func allSurvive(t *testing.T, args ...string) {
 	for _, x := range clients {
 		t.Run(x.name, func(t *testing.T) {
 			if x.server != "" || x.name != "playwright" || len(args) == 0 {
-				cmdtest.Long(t) // TestClientsSideBySide has all of them
+				cmdtest.Long(t) // TestClientsSideBySide has them
 			}
 			survives(t, args, func(p *cmdtest.Proxy, site string) (again, leave func()) {
 				c := startClient(p, x.script, site, x.server)
@@ -190,7 +190,8 @@ func chromedpClient(p *cmdtest.Proxy, site string) (again, leave func()) {
 	}, func() { disconnect() }
 }
 
-// Four clients have one browser, each its pages, before and after a restart.
+// Clients have one browser, each its pages, before and after a restart. The two that
+// are servers for agents are here with LONG=1: TestMCPOnRealBrowsers has them.
 func TestClientsSideBySide(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.ClientSite(t)
@@ -203,7 +204,9 @@ func TestClientsSideBySide(t *testing.T) {
 		}
 	}
 	for _, x := range clients {
-		cs = append(cs, startClient(p, x.script, site, x.server))
+		if x.server == "" || cmdtest.IsLong {
+			cs = append(cs, startClient(p, x.script, site, x.server))
+		}
 	}
 	ready()
 	p.Launched(1, len(cs))
@@ -228,11 +231,15 @@ func TestClientsOfFirefox(t *testing.T) {
 	site := cmdtest.ClientSite(t)
 	w := cmdtest.New(t)
 	p := w.Proxy("--browser", "firefox", "--timeout", "60s")
-	for range 2 {
+	rounds := 1 // cmd/bproxy has two that speak the protocol by themselves
+	if cmdtest.IsLong {
+		rounds = 2
+	}
+	for range rounds {
 		startClient(p, "puppeteer-bidi.mjs", site).leaves()
 	}
 	if s := p.Do("status"); s.Browser.Type != "firefox" || s.Status.Launches != 1 {
-		t.Errorf("after two clients: %+v", s)
+		t.Errorf("after its clients: %+v", s)
 	}
 	p.Stop()
 	w.Clean()
