@@ -148,12 +148,18 @@ func (m member) refused(want, tool, format string, args ...any) {
 	m.MCP.Refused(want, tool, "%s", m.in(format, args))
 }
 
-// forMembers runs a test for an agent with a virtual browser, and for one without.
-func forMembers(t *testing.T, test func(t *testing.T, m member, site *website)) {
+// Agents read the web, one with a virtual browser, and one without.
+func TestMCPWeb(t *testing.T) {
+	t.Parallel()
 	w := cmdtest.New(t)
 	m := w.Builtin("--headless")
 	for _, name := range []string{"", "anna"} {
-		t.Run("session_id "+name, func(t *testing.T) { test(t, member{m, name}, newWebsite(t)) })
+		t.Run("session_id "+name, func(t *testing.T) {
+			a, site := member{m, name}, newWebsite(t)
+			t.Run("the page that is open", func(t *testing.T) { testMCPText(t, a, site) })
+			t.Run("pages apart", func(t *testing.T) { testMCPApart(t, a, site) })
+			t.Run("requests", func(t *testing.T) { testMCPFetch(t, a, site) })
+		})
 	}
 	m.End()
 	w.Clean()
@@ -175,11 +181,6 @@ func contains(t *testing.T, of, text string, want, not []string) {
 }
 
 // The page that is open is read as Markdown and as HTML, with components and frames.
-func TestMCPText(t *testing.T) {
-	t.Parallel()
-	forMembers(t, testMCPText)
-}
-
 func testMCPText(t *testing.T, m member, site *website) {
 	m.did("browser_navigate", `{"url":%q}`, site.url+"/parts")
 	contains(t, "the Markdown", m.did("browser_get_markdown", `{}`).Text(),
@@ -202,11 +203,6 @@ func testMCPText(t *testing.T, m member, site *website) {
 }
 
 // Pages are read apart: in a tab that nobody sees, without the session's cookies.
-func TestMCPApart(t *testing.T) {
-	t.Parallel()
-	forMembers(t, testMCPApart)
-}
-
 func testMCPApart(t *testing.T, m member, site *website) {
 	m.did("browser_navigate", `{"url":%q}`, site.url+"/login")
 	contains(t, "the main text", m.did("browser_extract", `{"url":%q}`, site.url+"/article").Text(),
@@ -316,11 +312,6 @@ func TestMCPSearch(t *testing.T) {
 
 // A request has the session's cookies and sets them, whatever the page that is open
 // allows, and goes where it is redirected.
-func TestMCPFetch(t *testing.T) {
-	t.Parallel()
-	forMembers(t, testMCPFetch)
-}
-
 func testMCPFetch(t *testing.T, m member, site *website) {
 	const tool = "browser_fetch"
 	m.did("browser_navigate", `{"url":%q}`, site.url+"/login")

@@ -62,28 +62,21 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 		t.Errorf("an instance that nobody has leased has tabs: %s", list)
 	}
 	p.Stop()
-	hub.Stop()
 	for _, noise := range []string{"does not answer", "no browser", "failed"} {
 		if strings.Contains(p.Errs.String(), noise) {
 			t.Errorf("bpool says %q", noise)
 		}
 	}
-}
 
-// A pool of browsers that join is scaled and drained as any other, and has no
-// browser that another program holds.
-func TestPoolOfJoinedBrowsersChanges(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	hub := w.Hub()
-	p := w.JoinedPool()
+	// Such a pool is scaled and drained as any other, and has no browser that another
+	// program holds.
+	p = w.JoinedPool()
 	w.Run("bpool", "scale", "P", "1")
-	if got := p.States(); got != "waiting" {
+	if got := p.States(); strings.Contains(got, " ") {
 		t.Errorf("scaled to one, the instances are %s", got)
 	}
 	w.Run("bpool", "scale", "P", "2")
 	w.Run("bpool", "drain", "P")
-	cmdtest.ChromiumWith(t, hub.Extension())
 	cmdtest.ChromiumWith(t, hub.Extension())
 	cmdtest.Until(t, "both browsers are instances", func() bool { return p.States() == "draining draining" })
 	w.Run("bpool", "drain", "--off", "P")

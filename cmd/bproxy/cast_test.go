@@ -59,7 +59,7 @@ func TestCast(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `<!doctype html><title>moves</title><h1>0</h1><script>
 			let n = 0, resized = 0;
-			setInterval(() => { document.querySelector("h1").textContent = ++n }, 20);
+			setInterval(() => { document.querySelector("h1").textContent = ++n }, 100);
 			onresize = () => resized++;
 			const state = () => [innerWidth, innerHeight, devicePixelRatio, resized, document.visibilityState,
 				document.hasFocus()].join()</script>`)

@@ -18,111 +18,137 @@ import (
 	"btools/lib/websocket"
 )
 
-// The hub is killed and started again: what clients had opened is closed, and
-// the browser comes back with its ID.
-func TestExtensionHubDies(t *testing.T) {
+// A browser that has joined, its extension and its hub end in every way.
+func TestExtensionFaults(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p, chrome, _, j := w.WithJoined()
+	p, chrome, process, j := w.WithJoined("--session-grace", "0s")
 	before := cmdtest.Tabs(t, chrome)
-	c := cmdtest.Dial(t, j.Instance.WSURL)
-	c.Ask("Target.createTarget", `{"url":"about:blank"}`)
-	if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+2 {
-		t.Errorf("with a client there are the tabs %v", got)
-	}
-	p.Cmd.Process.Kill()
-	p.Cmd.Wait()
-	c.Lost()
-	cmdtest.Until(t, "the tabs of the client are closed", func() bool {
-		return slices.Equal(cmdtest.Tabs(t, chrome),
-			before)
-	})
-	again := &cmdtest.Proxy{T: t, W: w, Cmd: w.Cmd("bproxy", "--extension", "--listen", p.Addr,
-		"--pairing-file", w.Dir+"/code")}
-	again.Start()
-	back := again.AwaitJoined("the browser is back", cmdtest.AnyJoined)
-	if back.Instance.ID != j.Instance.ID {
-		t.Errorf("the browser came back as %s, and was %s", back.Instance.ID, j.Instance.ID)
-	}
-}
-
-// The browser is killed while a client waits: it is told at once, and the
-// instance and its port are gone. So it is when a user closes a tab.
-func TestExtensionBrowserDies(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	p := w.Hub()
-	watch := w.Cmd("bproxy", "watch", "-f", "event.event,event.instance,event.why")
-	var events cmdtest.SyncBuffer
-	watch.Stdout = &events
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		watch.Process.Kill()
-		watch.Wait()
-	}()
-	chrome, process := cmdtest.ChromiumWith(t, p.Extension())
-	j := p.AwaitJoined("the browser joins", cmdtest.AnyJoined)
-	browser := cmdtest.Dial(t, j.Instance.WSURL)
-	target := func() string {
-		var got struct{ Result struct{ TargetID string } }
-		json.Unmarshal([]byte(browser.Ask("Target.createTarget", `{"url":"about:blank"}`)), &got)
-		return got.Result.TargetID
-	}
-	browser.Ask("Target.setDiscoverTargets", `{"discover":true}`)
-	id := target()
-	_, answer := cmdtest.Get(t, "GET", "http"+strings.TrimPrefix(strings.Split(chrome, "/devtools")[0],
-		"ws")+"/json/close/"+id)
-	if !strings.Contains(answer, "closing") {
-		t.Fatalf("the user cannot close the tab: %s", answer)
-	}
-	browser.AskUntilTold("Target.targetDestroyed")
-	process.Signal(syscall.SIGKILL)
-	browser.Lost()
-	cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
-	cmdtest.Until(t, "the watcher is told", func() bool {
-		return strings.Contains(events.String(), "disconnected\t"+j.Instance.ID)
-	})
-	if code, body := cmdtest.Get(t, "GET", j.Instance.HTTPURL+"/json/version"); code != 404 ||
-		!strings.Contains(body, "no browser") {
-		t.Errorf("the address of a browser that has left answers %d %s", code, body)
-	}
-}
-
-// The worker of the extension is stopped during a call: the client is told at
-// once, its tabs are closed, and the browser comes back with its ID.
-func TestExtensionWorkerStops(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	p, chrome, _, j := w.WithJoined()
-	before := cmdtest.Tabs(t, chrome)
-	c := cmdtest.Dial(t, j.Instance.WSURL)
-	var page struct {
-		Result struct{ TargetID, SessionID string }
-	}
-	json.Unmarshal([]byte(c.Ask("Target.createTarget", `{"url":"about:blank"}`)), &page)
-	json.Unmarshal([]byte(c.Ask("Target.attachToTarget",
-		`{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
-	c.Conn.Write([]byte(`{"id":99,"method":"Runtime.evaluate","sessionId":"` + page.Result.SessionID +
-		`","params":{"expression":"new Promise(() => {})","awaitPromise":true}}`))
-	user := cmdtest.Dial(t, chrome)
-	var targets struct {
-		Result struct {
-			TargetInfos []struct{ TargetID, Type, URL string }
+	// Tabs are closed with their client, also those whose page replaces itself for ever
+	// or asks before it is left.
+	t.Run("tabs that stay", func(t *testing.T) {
+		site := cmdtest.FaultySite(t)
+		c := cmdtest.Dial(t, j.Instance.WSURL)
+		turning := 1 // each takes what processor time it gets
+		if cmdtest.IsLong {
+			turning = 3
 		}
-	}
-	json.Unmarshal([]byte(user.Ask("Target.getTargets", `{}`)), &targets)
-	for _, x := range targets.Result.TargetInfos {
-		if x.Type == "service_worker" && strings.HasPrefix(x.URL, "chrome-extension://") {
-			user.Ask("Target.closeTarget", `{"targetId":"`+x.TargetID+`"}`)
+		for range turning {
+			c.Ask("Target.createTarget", `{"url":"`+site+`/turns"}`)
 		}
-	}
-	c.Lost()
-	// An alarm wakes the worker every 30 s.
-	cmdtest.Until(t, "the browser is back, and the tabs of the client are closed", func() bool {
-		all := p.Joined()
-		return len(all) == 1 && all[0].Instance.ID == j.Instance.ID && slices.Equal(cmdtest.Tabs(t, chrome), before)
+		target := cmdtest.ResultOf(t, c.Ask("Target.createTarget", `{"url":"`+site+`/unsaved"}`))
+		id := jsonrpc.GetString(target, "targetId")
+		session := jsonrpc.GetString(cmdtest.ResultOf(t, c.Ask("Target.attachToTarget",
+			`{"targetId":"`+id+`","flatten":true}`)),
+			"sessionId")
+		cmdtest.Until(t, "the page takes a key", func() bool {
+			of := `,"sessionId":"` + session + `"`
+			c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').focus()"}`+of)
+			c.Ask("Input.dispatchKeyEvent", `{"type":"char","text":"x"}`+of)
+			got := c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').value"}`+of)
+			return strings.Contains(got, `"x`)
+		})
+		cmdtest.Until(t, "the pages turn", func() bool {
+			return strings.Count(strings.Join(cmdtest.Tabs(t, chrome), "\n"), "/turns?") == turning
+		})
+		c.Conn.Close(websocket.Normal, "")
+		cmdtest.Until(t, "the tabs of the client are closed", func() bool {
+			return slices.Equal(cmdtest.Tabs(t, chrome),
+				before)
+		})
+	})
+	// The worker of the extension is stopped during a call: the client is told at
+	// once, its tabs are closed, and the browser comes back with its ID.
+	t.Run("the worker stops", func(t *testing.T) {
+		c := cmdtest.Dial(t, j.Instance.WSURL)
+		var page struct {
+			Result struct{ TargetID, SessionID string }
+		}
+		json.Unmarshal([]byte(c.Ask("Target.createTarget", `{"url":"about:blank"}`)), &page)
+		json.Unmarshal([]byte(c.Ask("Target.attachToTarget",
+			`{"flatten":true,"targetId":"`+page.Result.TargetID+`"}`)), &page)
+		c.Conn.Write([]byte(`{"id":99,"method":"Runtime.evaluate","sessionId":"` + page.Result.SessionID +
+			`","params":{"expression":"new Promise(() => {})","awaitPromise":true}}`))
+		user := cmdtest.Dial(t, chrome)
+		var targets struct {
+			Result struct {
+				TargetInfos []struct{ TargetID, Type, URL string }
+			}
+		}
+		json.Unmarshal([]byte(user.Ask("Target.getTargets", `{}`)), &targets)
+		for _, x := range targets.Result.TargetInfos {
+			if x.Type == "service_worker" && strings.HasPrefix(x.URL, "chrome-extension://") {
+				user.Ask("Target.closeTarget", `{"targetId":"`+x.TargetID+`"}`)
+			}
+		}
+		c.Lost()
+		// An alarm wakes the worker every 30 s.
+		cmdtest.Until(t, "the browser is back, and the tabs of the client are closed", func() bool {
+			all := p.Joined()
+			return len(all) == 1 && all[0].Instance.ID == j.Instance.ID && slices.Equal(cmdtest.Tabs(t, chrome), before)
+		})
+	})
+	// The hub is killed and started again: what clients had opened is closed, and
+	// the browser comes back with its ID.
+	t.Run("the hub dies", func(t *testing.T) {
+		c := cmdtest.Dial(t, j.Instance.WSURL)
+		c.Ask("Target.createTarget", `{"url":"about:blank"}`)
+		if got := cmdtest.Tabs(t, chrome); len(got) != len(before)+2 {
+			t.Errorf("with a client there are the tabs %v", got)
+		}
+		p.Cmd.Process.Kill()
+		p.Cmd.Wait()
+		c.Lost()
+		cmdtest.Until(t, "the tabs of the client are closed", func() bool {
+			return slices.Equal(cmdtest.Tabs(t, chrome),
+				before)
+		})
+		again := &cmdtest.Proxy{T: w.T, W: w, Cmd: w.Cmd("bproxy", "--extension", "--listen", p.Addr,
+			"--pairing-file", w.Dir+"/code")}
+		again.Start()
+		back := again.AwaitJoined("the browser is back", cmdtest.AnyJoined)
+		if back.Instance.ID != j.Instance.ID {
+			t.Errorf("the browser came back as %s, and was %s", back.Instance.ID, j.Instance.ID)
+		}
+		p = again
+	})
+	// The browser is killed while a client waits: it is told at once, and the
+	// instance and its port are gone. So it is when a user closes a tab.
+	t.Run("the browser dies", func(t *testing.T) {
+		watch := w.Cmd("bproxy", "watch", "-f", "event.event,event.instance,event.why")
+		var events cmdtest.SyncBuffer
+		watch.Stdout = &events
+		if err := watch.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			watch.Process.Kill()
+			watch.Wait()
+		}()
+		browser := cmdtest.Dial(t, j.Instance.WSURL)
+		target := func() string {
+			var got struct{ Result struct{ TargetID string } }
+			json.Unmarshal([]byte(browser.Ask("Target.createTarget", `{"url":"about:blank"}`)), &got)
+			return got.Result.TargetID
+		}
+		browser.Ask("Target.setDiscoverTargets", `{"discover":true}`)
+		id := target()
+		_, answer := cmdtest.Get(t, "GET", "http"+strings.TrimPrefix(strings.Split(chrome, "/devtools")[0],
+			"ws")+"/json/close/"+id)
+		if !strings.Contains(answer, "closing") {
+			t.Fatalf("the user cannot close the tab: %s", answer)
+		}
+		browser.AskUntilTold("Target.targetDestroyed")
+		process.Signal(syscall.SIGKILL)
+		browser.Lost()
+		cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
+		cmdtest.Until(t, "the watcher is told", func() bool {
+			return strings.Contains(events.String(), "disconnected\t"+j.Instance.ID)
+		})
+		if code, body := cmdtest.Get(t, "GET", j.Instance.HTTPURL+"/json/version"); code != 404 ||
+			!strings.Contains(body, "no browser") {
+			t.Errorf("the address of a browser that has left answers %d %s", code, body)
+		}
 	})
 }
 
@@ -195,44 +221,6 @@ func TestExtensionAllTabs(t *testing.T) {
 	if code := j.Code(t); code != 69 {
 		t.Errorf("the hub has ended, and bproxy join ended with %d: %s", code, j.Errs.String())
 	}
-}
-
-// Tabs are closed with their client, also those whose page replaces itself for ever
-// or asks before it is left.
-func TestExtensionTabsThatStay(t *testing.T) {
-	t.Parallel()
-	site := cmdtest.FaultySite(t)
-	w := cmdtest.New(t)
-	_, chrome, _, j := w.WithJoined("--session-grace", "0s")
-	before := cmdtest.Tabs(t, chrome)
-	c := cmdtest.Dial(t, j.Instance.WSURL)
-	turning := 1 // each takes what processor time it gets
-	if cmdtest.IsLong {
-		turning = 3
-	}
-	for range turning {
-		c.Ask("Target.createTarget", `{"url":"`+site+`/turns"}`)
-	}
-	target := cmdtest.ResultOf(t, c.Ask("Target.createTarget", `{"url":"`+site+`/unsaved"}`))
-	id := jsonrpc.GetString(target, "targetId")
-	session := jsonrpc.GetString(cmdtest.ResultOf(t, c.Ask("Target.attachToTarget",
-		`{"targetId":"`+id+`","flatten":true}`)),
-		"sessionId")
-	cmdtest.Until(t, "the page takes a key", func() bool {
-		of := `,"sessionId":"` + session + `"`
-		c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').focus()"}`+of)
-		c.Ask("Input.dispatchKeyEvent", `{"type":"char","text":"x"}`+of)
-		got := c.Ask("Runtime.evaluate", `{"expression":"document.querySelector('input').value"}`+of)
-		return strings.Contains(got, `"x`)
-	})
-	cmdtest.Until(t, "the pages turn", func() bool {
-		return strings.Count(strings.Join(cmdtest.Tabs(t, chrome), "\n"), "/turns?") == turning
-	})
-	c.Conn.Close(websocket.Normal, "")
-	cmdtest.Until(t, "the tabs of the client are closed", func() bool {
-		return slices.Equal(cmdtest.Tabs(t, chrome),
-			before)
-	})
 }
 
 // A command gets the first browser that joins.

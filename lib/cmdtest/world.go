@@ -70,8 +70,10 @@ func New(t *testing.T) *World {
 	}
 	t.Cleanup(func() {
 		w.tell()
-		w.Run("blaunch", "stop", "--all", "--force")
-		w.Run("blaunch", "gc")
+		if left, _ := filepath.Glob(dir + "/btools-*"); len(left) > 0 || len(w.State().Instances) > 0 {
+			w.Run("blaunch", "stop", "--all", "--force")
+			w.Run("blaunch", "gc")
+		}
 		w.Clean()
 		os.RemoveAll(dir)
 	})
