@@ -8,8 +8,9 @@
 //
 // The tests of lib/ are built with the race detector, those of packages without
 // a goroutine or a lock, the programs and what drives them are not: RACE=1 builds
-// them with it. COVER=1 measures coverage instead. Suite fails if a test fails, if a package leaves a process or a file,
-// or if the tests take more than maxCPU of processor time.
+// them with it. COVER=1 measures coverage instead. Suite fails if a test fails, if
+// a package leaves a process or a file, or if the tests take more than maxCPU of
+// processor time.
 package main
 
 import (
