@@ -86,7 +86,8 @@ func TestBuiltinTells(t *testing.T) {
 		a.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate", `{"url":"%s/file"}`, site)
 		a.wants(false, "http://NAME:PASSWORD@host/", "browser_navigate", `{"url":"%s/asks"}`, site)
 		asked := strings.Replace(site, "//", "//me:secret@", 1) + "/asks"
-		if x := a.wants(false, "Opened", "browser_navigate", `{"url":%q}`, asked); strings.Contains(x.Text(), "secret") {
+		x := a.wants(false, "Opened", "browser_navigate", `{"url":%q}`, asked)
+		if strings.Contains(x.Text(), "secret") {
 			t.Errorf("a password is repeated: %s", x.Text())
 		}
 	})
@@ -130,7 +131,8 @@ func TestBuiltinTells(t *testing.T) {
 		if w, h := pixels(a.call("browser_take_screenshot", `{}`).Content[1].Data); w != 1280 || h != 720 {
 			t.Errorf("that of the viewport has %d × %d pixels", w, h)
 		}
-		if x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"some/pictures/tall.png"}`); len(x.Content) != 1 {
+		x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"some/pictures/tall.png"}`)
+		if len(x.Content) != 1 {
 			t.Errorf("one that is saved is sent too: %s", x.Text())
 		}
 		saved, _ := os.ReadFile(w.Dir + "/files/some/pictures/tall.png")
@@ -146,9 +148,11 @@ func TestBuiltinTells(t *testing.T) {
 			<iframe src="mine.txt"></iframe><a href="../secret.txt">out</a>
 			<a target=_blank href="../secret.txt">out in a tab</a>`)
 		for _, address := range []string{"file://", "view-source:file://", "file://localhost"} {
-			a.wants(true, "may not be used: files are to be in", "browser_navigate", `{"url":"%s%s/secret.txt"}`, address, w.Dir)
+			a.wants(true, "may not be used: files are to be in", "browser_navigate", `{"url":"%s%s/secret.txt"}`,
+				address, w.Dir)
 		}
-		a.wants(true, "may not be used", "browser_tabs", `{"action":"new","url":"file://%s/files/../secret.txt"}`, w.Dir)
+		a.wants(true, "may not be used", "browser_tabs", `{"action":"new","url":"file://%s/files/../secret.txt"}`,
+			w.Dir)
 		a.wants(false, "", "browser_close", `{}`)
 		a.wants(true, "no such file or directory", "browser_snapshot", `{"filename":"../made/x"}`)
 		if _, err := os.Stat(w.Dir + "/made"); err == nil {

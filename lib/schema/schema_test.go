@@ -24,9 +24,10 @@ const tool = `{"type":"object","properties":{"kind":{"type":"string","enum":["a"
 // An agent is told in plain words what is wrong with its arguments.
 func TestArguments(t *testing.T) {
 	s := parse(t, tool)
+	const has = "there are kind, list, n, on, or, target, text, words, x"
 	for args, want := range map[string]string{
 		`{"Kind":"a"}`:                    `there is no argument "Kind": did you mean kind?`,
-		`{"whatever":1}`:                  `there is no argument "whatever": there are kind, list, n, on, or, target, text, words, x`,
+		`{"whatever":1}`:                  `there is no argument "whatever": ` + has,
 		`{"kind":"./evil.sh"}`:            `kind must be one of a, b, not "./evil.sh"`,
 		`{"kind":5}`:                      `kind must be a text, not 5`,
 		`{"on":"perhaps"}`:                `on must be true or false, not "perhaps"`,
@@ -46,7 +47,7 @@ func TestArguments(t *testing.T) {
 		`{"list":[{"tool":"x","ags":1}]}`: `there is no argument "ags" in list[0]: did you mean args?`,
 		`{"list":[{"tool":true}]}`:        `list[0].tool must be a text, not true`,
 		`{"list":[{"tool":null}]}`:        `list[0].tool must be a text, not null`,
-		`{"ref":"e1","target":"e2"}`:      `there is no argument "ref": there are kind, list, n, on, or, target, text, words, x`,
+		`{"ref":"e1","target":"e2"}`:      `there is no argument "ref": ` + has,
 		`[]`:                              `what is given as arguments must be an object, not []`,
 	} {
 		if got, err := s.Accept(json.RawMessage(args)); err == nil || err.Error() != want {
