@@ -26,7 +26,12 @@ async (o) => {
     if ('w' in v) return Object(decode(v.w));
     if ('u' in v) return new URL(v.u);
     if ('bi' in v) return BigInt(v.bi);
-    if ('e' in v) return Object.assign(new Error(v.e.m), { name: v.e.n, stack: v.e.s });
+    if ('de' in v) return new DOMException(v.de.m, v.de.n);
+    if ('e' in v) {
+      const made = keep(Object.assign(new Error(v.e.m), { name: v.e.n, stack: v.e.s }));
+      if ('c' in v.e) define(made, 'cause', decode(v.e.c, refs));
+      return made;
+    }
     if ('r' in v) return new RegExp(v.r.p, v.r.f);
     if ('ta' in v) return new arrays[v.ta.k](bytes(v.ta.b).buffer);
     if ('ab' in v) return bytes(v.ab.b).buffer;

@@ -1,7 +1,8 @@
 // Reads the storage of an origin in a blank document of it, into the form of
 // Playwright's storageState, with members of our own for values that it cannot
 // describe: w, the value of an object such as new Number(1); n, the length of an
-// array that has holes or names; nextKey, what a key generator gives out next.
+// array that has holes or names; c, the cause of an error; de, a DOMException; nextKey,
+// what a key generator gives out next.
 // Returns its JSON and which databases are not in it, or why it cannot be read.
 // Neither has values in it.
 async ({ origin, max, quiet }) => {
@@ -30,7 +31,9 @@ async ({ origin, max, quiet }) => {
     if (typeof v === 'number' && (!Number.isFinite(v) || Object.is(v, -0))) return { v: Object.is(v, -0) ? '-0' : String(v) };
     if (typeof v === 'bigint') return { bi: String(v) };
     if (typeof v !== 'object') return v;
-    if (v instanceof Error) return { e: { n: v.name, m: v.message, s: String(v.stack) } };
+    if (v instanceof DOMException) return { de: { n: v.name, m: v.message } };
+    const error = v instanceof Error && { n: v.name, m: v.message, s: String(v.stack) };
+    if (error && !('cause' in v)) return { e: error };
     if (v instanceof Date) return { d: v.toJSON() };
     if (v instanceof RegExp) return { r: { p: v.source, f: v.flags } };
     if ([Boolean, Number, String, BigInt].some((kind) => v instanceof kind)) return { w: encode(v.valueOf()) };
@@ -44,6 +47,7 @@ async ({ origin, max, quiet }) => {
     }
     const id = seen.size + 1;
     seen.set(v, id);
+    if (error) return { e: { ...error, c: encode(v.cause) }, id };
     if (v instanceof Map) return { m: Array.from(v, ([k, e]) => ({ k: encode(k), v: encode(e) })), id };
     if (v instanceof Set) return { s: Array.from(v, encode), id };
     if (Array.isArray(v) && dense(v)) return { a: Array.from(v, encode), id };

@@ -28,6 +28,7 @@ function describe(v, seen = new Map()) {
   const text = (() => {
     if (ArrayBuffer.isView(v)) return new Uint8Array(v.buffer, v.byteOffset, v.byteLength).join();
     switch (kind) {
+      case 'DOMException': return [v.name, v.message, v.code];
       case 'ArrayBuffer': return new Uint8Array(v).join();
       case 'Date': return v.getTime();
       case 'RegExp': return String(v);
@@ -114,7 +115,9 @@ function value(rnd, depth, above = []) {
     case 15: return Object([true, 5, -0, 's', 7n][rnd(5)]);
     case 16: {
       const kind = [Error, TypeError, RangeError][rnd(3)];
-      return Object.assign(new kind(texts[rnd(texts.length)]), { stack: `s${rnd(9)}` });
+      const error = Object.assign(new kind(texts[rnd(texts.length)]), { stack: `s${rnd(9)}` });
+      if (depth && rnd(2)) error.cause = inner(error);
+      return rnd(5) ? error : new DOMException(texts[rnd(texts.length)], ['AbortError', 'DataCloneError', 'x'][rnd(3)]);
     }
     case 17: return above.length ? above[rnd(above.length)] : {};
     case 18: return [];
