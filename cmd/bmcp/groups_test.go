@@ -127,11 +127,11 @@ func TestBuiltinGroups(t *testing.T) {
 		a.wants(false, "", "browser_tabs", `{"action":"new","url":%q}`, site+"/")
 		fetched(`200 by ann "`, site)
 		a.wants(false, "", "browser_tabs", `{"action":"close"}`)
-		a.wants(false, "Routes removed: 1", "browser_unroute", `{"pattern":"**/{api,app}/user"}`)
+		a.wants(false, "Removed 1 route(s) for", "browser_unroute", `{"pattern":"**/{api,app}/user"}`)
 		fetched(`201 {`, site)
-		a.wants(false, "Routes removed: 1", "browser_unroute", `{}`)
+		a.wants(false, "Removed all 1 route(s)", "browser_unroute", `{}`)
 		fetched(`200  own"`, site)
-		a.wants(true, "is not a header", "browser_route", `{"pattern":"*","headers":["nothing"]}`)
+		a.wants(true, `Invalid header "nothing"`, "browser_route", `{"pattern":"*","headers":["nothing"]}`)
 		a.wants(false, "Network is now offline", "browser_network_state_set", `{"state":"offline"}`)
 		a.wants(true, "INTERNET_DISCONNECTED", "browser_navigate", `{"url":"%s/x"}`, site)
 		a.wants(false, "Network is now online", "browser_network_state_set", `{"state":"online"}`)
@@ -166,13 +166,13 @@ func TestBuiltinGroups(t *testing.T) {
 		for args, wrong := range map[string]string{
 			`element_visible {"role":"heading","accessibleName":"Order"}`:                     "",
 			`element_visible {"role":"button","accessibleName":"It's here"}`:                  "",
-			`element_visible {"role":"button","accessibleName":"Order"}`:                      "no button with",
+			`element_visible {"role":"button","accessibleName":"Order"}`:                      `"Order" not found`,
 			`text_visible {"text":"two"}`:                                                     "",
-			`text_visible {"text":"unseen"}`:                                                  "not visible",
+			`text_visible {"text":"unseen"}`:                                                  "Text not found",
 			`list_visible {"element":"a list","target":"#list","items":["one","two"]}`:        "",
-			`list_visible {"element":"a list","target":"#list","items":["one","three"]}`:      `the item "three"`,
+			`list_visible {"element":"a list","target":"#list","items":["one","three"]}`:      `Item "three" not found`,
 			`value {"type":"textbox","element":"x","target":"role=textbox","value":"Ann"}`:    "",
-			`value {"type":"textbox","element":"x","target":"role=textbox","value":"Bob"}`:    `"Ann", not "Bob"`,
+			`value {"type":"textbox","element":"x","target":"role=textbox","value":"Bob"}`:    `but got "Ann"`,
 			`value {"type":"checkbox","element":"x","target":"role=checkbox","value":"true"}`: "",
 		} {
 			tool, args, _ := strings.Cut(args, " ")

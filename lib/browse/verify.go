@@ -24,12 +24,10 @@ func (t *Tab) Exists(ctx context.Context, target Target) (bool, error) {
 // HasText reports whether a text is visible in the page.
 func (t *Tab) HasText(ctx context.Context, text string) (bool, error) { return t.hasText(ctx, text) }
 
-// Value is the value of a control, and how results name that: of a checkbox it is true
-// or false.
-func (t *Tab) Value(ctx context.Context, target Target) (value, what string, err error) {
-	var got struct{ Value, What string }
-	err = t.onElement(ctx, target, "valueNow", map[string]any{}, &got)
-	return got.Value, got.What, err
+// Value is the value of a control: of a checkbox it is true or false.
+func (t *Tab) Value(ctx context.Context, target Target) (value string, err error) {
+	err = t.onElement(ctx, target, "valueNow", map[string]any{}, &value)
+	return value, err
 }
 
 // Missing is the first of some texts that nothing in an element has, "": none is missing.

@@ -18,7 +18,7 @@ func addRoute(ctx context.Context, r *reply, a struct {
 	for _, h := range a.Headers {
 		name, value, ok := strings.Cut(h, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return fmt.Errorf("%q is not a header: one is such as Accept: text/html", h)
+			return fmt.Errorf("Invalid header %q: expected \"Name: Value\"", h)
 		}
 		route.Headers = append(route.Headers, browse.Header{Name: name, Value: strings.TrimSpace(value)})
 	}
@@ -81,7 +81,11 @@ func unroute(ctx context.Context, r *reply, a struct{ Pattern string }) error {
 	if _, err := r.use(ctx); err != nil {
 		return err
 	}
-	r.say("Routes removed: %d", r.browser.RemoveRoutes(a.Pattern))
+	if n := r.browser.RemoveRoutes(a.Pattern); a.Pattern == "" {
+		r.say("Removed all %d route(s)", n)
+	} else {
+		r.say("Removed %d route(s) for pattern: %s", n, oneLine(a.Pattern))
+	}
 	return nil
 }
 

@@ -2,11 +2,14 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"btools/lib/browse"
 )
+
+// The errors of what is verified are those of @playwright/mcp: scripts look for them.
 
 func verifyElement(ctx context.Context, r *reply, a struct{ Role, AccessibleName string }) error {
 	t, err := r.act(ctx)
@@ -16,7 +19,7 @@ func verifyElement(ctx context.Context, r *reply, a struct{ Role, AccessibleName
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	is, err := t.Exists(ctx, browse.Target(fmt.Sprintf(`role=%s[name="%s"i]`, a.Role, quote.Replace(a.AccessibleName))))
 	if err == nil && !is {
-		err = fmt.Errorf("there is no %s with the name %q", a.Role, a.AccessibleName)
+		err = fmt.Errorf("Element with role %q and accessible name %q not found", a.Role, a.AccessibleName)
 	}
 	return r.done(err)
 }
@@ -28,7 +31,7 @@ func verifyText(ctx context.Context, r *reply, a struct{ Text string }) error {
 	}
 	is, err := t.HasText(ctx, a.Text)
 	if err == nil && !is {
-		err = fmt.Errorf("the text %q is not visible", a.Text)
+		err = errors.New("Text not found")
 	}
 	return r.done(err)
 }
@@ -43,7 +46,7 @@ func verifyList(ctx context.Context, r *reply, a struct {
 	}
 	missing, err := t.Missing(ctx, a.Target, a.Items)
 	if err == nil && missing != "" {
-		err = fmt.Errorf("the item %q is not in the list", missing)
+		err = fmt.Errorf("Item %q not found", missing)
 	}
 	return r.done(err)
 }
@@ -56,9 +59,9 @@ func verifyValue(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	value, what, err := t.Value(ctx, a.Target)
+	value, err := t.Value(ctx, a.Target)
 	if err == nil && value != a.Value {
-		err = fmt.Errorf("%s has the value %q, not %q", what, value, a.Value)
+		err = fmt.Errorf("Expected value %q, but got %q", a.Value, value)
 	}
 	return r.done(err)
 }

@@ -6,8 +6,7 @@ function valueNow({ target }) {
   const el = only(target)
   const role = roleOf(el)
   const is = isChecked(el, role)
-  if (is !== undefined) return { what: describe(el), value: String(is) }
-  return { what: describe(el), value: String(el.value ?? valueOf(el, role) ?? el.innerText ?? '') }
+  return String(is ?? el.value ?? valueOf(el, role) ?? el.innerText ?? '')
 }
 
 // missing is the first of the texts that nothing in an element has, null if none is.
