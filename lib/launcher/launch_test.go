@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -307,6 +310,49 @@ func TestStop(t *testing.T) {
 	})
 }
 
+// What a program has started may hold its streams: that is no fault of the program.
+func TestEndWithOpenStreams(t *testing.T) {
+	t.Parallel()
+	b := launch(t, shell(t, `sleep 1000 & `+ready+`read line <&3; exit 0`))
+	b.program.Release()
+	hasEnded(t, b)
+	if b.Err() != nil {
+		t.Errorf("it ended with %v", b.Err())
+	}
+}
+
+// A browser of Windows has to be reached from here, and be the one that was launched.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"Browser":"Chrome/1","webSocketDebuggerUrl":"ws://`+r.Host+`/devtools/browser/a"}`)
+	}))
+	defer s.Close()
+	at := s.Listener.Addr().String()
+	_, port, _ := strings.Cut(at, ":")
+	for _, c := range []struct{ instance, want string }{
+		{`{"port":` + port + `,"ws_url":"ws://` + at + `/devtools/browser/a"}`, ""},
+		{`{"port":` + port + `,"ws_url":"ws://` + at + `/devtools/browser/b"}`, "another browser answers there"},
+		{`{"port":` + port + `,"protocol":"bidi"}`, ""},
+		{`{"port":9,"protocol":"bidi"}`, "its endpoint 127.0.0.1:9 can't be reached from WSL"},
+		{`{"port":9}`, "its endpoint 127.0.0.1:9 can't be reached from WSL"},
+	} {
+		spec := shell(t, `echo '{"instance":`+c.instance+`}'; exec cat >/dev/null`)
+		spec.Windows = true
+		b, err := Launch(t.Context(), spec)
+		if err == nil {
+			if b.Instance.PID != b.program.PID() {
+				t.Errorf("%s: its process is %d, not %d", c.instance, b.Instance.PID, b.program.PID())
+			}
+			b.Stop()
+			hasEnded(t, b)
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.instance, err, c.want)
+		}
+	}
+}
+
 // When the program ends, so does all that it leaves, and why is told in its
 // own words.
 func TestEndOfTheProgram(t *testing.T) {
@@ -323,6 +369,90 @@ func TestEndOfTheProgram(t *testing.T) {
 	if child.Alive() {
 		t.Errorf("process %d is left", child.PID)
 	}
+}
+
+// A browser on a debugging pipe is there when it answers on it, or has a port after
+// all. The script has its ends as descriptors 4 and 5.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	const piped = `echo '{"instance":{"protocol":"cdp"}}'; `
+	const asked = `{"id":1,"method":"Browser.getVersion"}` + "\x00"
+	start := func(t *testing.T, script string, set func(*Spec)) (*Browser, Spec, error) {
+		spec := shell(t, "echo $$ >$1/pid; "+script)
+		spec.Pipe = true
+		if set != nil {
+			set(&spec)
+		}
+		b, err := Launch(t.Context(), spec)
+		if err == nil {
+			t.Cleanup(b.Stop)
+		}
+		return b, spec, err
+	}
+	t.Run("it answers", func(t *testing.T) {
+		t.Parallel()
+		b, spec, err := start(t, piped+`head -c 39 <&4 >$1/asked; printf '{"id":1,' >&5; printf '"result":{}}\0' >&5; `+
+			`read line <&4; printf 'hello\0' >&5; cat <&4; exit 0`, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(spec.Argv[4] + "/asked"); string(got) != asked {
+			t.Errorf("it was asked %q", got)
+		}
+		b.Pipe().Commands.WriteString("\n")
+		said := make([]byte, 6)
+		if _, err := io.ReadFull(b.Pipe().Answers, said); err != nil || string(said) != "hello\x00" {
+			t.Errorf("it says %q, %v", said, err)
+		}
+		if Addr(b.Instance) != "" {
+			t.Errorf("it has the address %s", Addr(b.Instance))
+		}
+		b.Pipe().Commands.Close()
+		hasEnded(t, b)
+		if b.Err() != nil {
+			t.Errorf("it ended with %v", b.Err())
+		}
+	})
+	t.Run("it has a port", func(t *testing.T) {
+		t.Parallel()
+		b, _, err := start(t, ready+`cat <&4; exec sleep 1000`, nil)
+		if err != nil || b.Pipe() != nil || Addr(b.Instance) != "127.0.0.1:9222" {
+			t.Errorf("%v, %+v, want a port and no pipe", err, b)
+		}
+	})
+	for name, c := range map[string]struct {
+		script, want string
+		code         int
+		set          func(*Spec)
+	}{
+		"it closes its pipe": {piped + "exec 4<&- 5>&-; exec sleep 1000", "the browser has closed its pipe", 0,
+			func(s *Spec) { s.Grace = 10 * time.Millisecond }},
+		"it ends": {piped + "echo 'sh: no display' >&2; exit 69", "no display", 69, nil},
+		"it does not answer": {piped + "exec sleep 1000", "has not answered on its pipe after 300ms", 75,
+			func(s *Spec) { s.Timeout = Margin + 300*time.Millisecond }},
+		"it has neither": {`echo '{"instance":7}'; exec sleep 1000`, "no record of a browser", 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, spec, err := start(t, c.script, c.set)
+			if code, _ := codeOf(err); err == nil || code != c.code || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("code %d, %v; want %d, %s", code, err, c.code, c.want)
+			}
+			if id := processOf(t, spec, "pid"); id.Alive() {
+				t.Errorf("process %d is left", id.PID)
+			}
+		})
+	}
+	t.Run("it is cancelled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		spec := shell(t, piped+"head -c 1 <&4 >/dev/null; echo asked >&2; exec sleep 1000")
+		spec.Pipe, spec.Stderr = true, writer(cancel)
+		if _, err := Launch(ctx, spec); err != context.Canceled {
+			t.Errorf("%v, want %v", err, context.Canceled)
+		}
+	})
 }
 
 // Nobody's browser is stopped by who only uses it.

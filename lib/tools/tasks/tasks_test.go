@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,43 @@ func TestRefOf(t *testing.T) {
 	for what, want := range map[string]string{`button "Send"`: "e3", `link "a: b"`: "f1e4", `link "none"`: ""} {
 		if got := refOf(snapshot, what); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
+
+// What is wrong with a task is told.
+func TestBadTasks(t *testing.T) {
+	for text, want := range map[string]string{
+		"About.\n":                              "has no sections",
+		"About.\n-- a.html --\nx\n":             "has no calls",
+		"About.\n-- calls --\n\thas x\n":        `begins with "\thas x`,
+		"About.\n-- calls --\ntool {}\n\t\"x\"": "",
+	} {
+		_, err := parse("bad", text)
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	down := errors.New("the server is down")
+	tools := func(name, _ string) (json.RawMessage, error) {
+		switch name {
+		case "gone":
+			return nil, down
+		case "browser_snapshot":
+			return json.RawMessage(`{"content":[{"type":"text","text":"- link \"a\" [ref=e1]"}]}`), nil
+		}
+		return json.RawMessage(`{"isError":true,"content":[{"type":"text","text":"refused"},` +
+			`{"type":"image","data":"eA=="}]}`), nil
+	}
+	for _, c := range []struct{ tool, args, want string }{
+		{"gone", "{}", "the server is down"},
+		{"fails", "{}", "failed: refused\n[: image: unknown format]"},
+		{"any", `{"target":<button "b">}`, `there is no <button "b"> in`},
+		{"any", `{"target":<link "a">`, "arguments are not JSON"},
+	} {
+		err := call{tool: c.tool, args: c.args}.run(tools, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, want %s", c.tool, c.args, err, c.want)
 		}
 	}
 }
