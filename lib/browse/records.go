@@ -268,6 +268,12 @@ func (t *Tab) ResponseBody(ctx context.Context, r Request) (body []byte, whole b
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
+	t.b.mu.Lock()
+	now := t.traffic.byID[r.id]
+	t.b.mu.Unlock()
+	if now != nil && now.serial != r.serial {
+		return nil, false, errors.New("it is a redirect, whose body the browser does not keep")
+	}
 	params := map[string]string{"requestId": r.id}
 	if err != nil {
 		var got struct{ BufferedData []byte }

@@ -404,6 +404,8 @@ func TestTools(t *testing.T) {
 		if b, _ := os.ReadFile(dir + "/p.png"); !strings.HasPrefix(string(b), "\x89PNG") {
 			t.Errorf("the file has %.100q", b)
 		}
+		h.refuses(t, one, `{"index":`+number("/moved")+`,"part":"response-body"}`,
+			"it is a redirect, whose body the browser does not keep")
 		h.does(t, "browser_fetch", `{"url":"{site}/picture.png"}`, "content-type: image/png", "[image image/png]")
 		h.does(t, "browser_fetch", `{"url":"{site}/data","method":"head"}`, "Status: 200 OK", "The body is empty.")
 		h.does(t, "browser_fetch", `{"url":"{site}/bytes"}`, "The body is binary, 3 bytes.",
