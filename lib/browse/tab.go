@@ -343,18 +343,15 @@ func (b *Browser) isAnswered(within time.Duration, session, method string, param
 // exception is a script's error.
 type exception struct {
 	Text      string
-	Exception struct {
-		Description string
-		Value       json.RawMessage
-	}
+	Exception remote
 }
 
 func (e *exception) Error() string {
-	switch {
-	case e.Exception.Description != "":
-		return e.Exception.Description
-	case e.Exception.Value != nil:
-		return e.Text + " " + string(e.Exception.Value)
+	switch x := e.Exception; {
+	case x.Subtype == "error":
+		return x.Description
+	case x.Type != "": // any value can be thrown
+		return e.Text + " " + x.text()
 	}
 	return e.Text
 }

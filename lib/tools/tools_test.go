@@ -199,6 +199,8 @@ func TestTools(t *testing.T) {
 				"/etc/hostname may not be used: files are to be in " + dir},
 			{"browser_handle_dialog", `{"accept":true}`, "no dialog is open"},
 			{"browser_evaluate", `{"function":"() => { throw new RangeError('too far') }"}`, "RangeError: too far"},
+			{"browser_evaluate", `{"function":"() => { throw { code: 7 } }"}`,
+				"### Error\nUncaught (in promise) Object"},
 			{"browser_evaluate", `{"function":"() => {"}`, "SyntaxError"},
 			{"browser_evaluate", `{"function":"1","target":"e999999"}`, "there is no ref e999999: take a new"},
 			{"browser_wait_for", `{}`, "one of time, text and textGone is needed"},
@@ -354,7 +356,7 @@ func TestTools(t *testing.T) {
 		const tool = "browser_console_messages"
 		h.does(t, tool, `{}`, "Warnings: 1)", "[ERROR] bad 5 @ {site}/console:2",
 			"[LOG] NaN undefined null Symbol(s) Object 1n true word", "[WARNING] careful", "[ASSERT] wrong",
-			"[ERROR] TypeError: thrown", "iii…", "!detail")
+			"[ERROR] TypeError: thrown", "[ERROR] Uncaught 7 @", "iii…", "!detail")
 		h.does(t, tool, `{"level":"debug"}`, "[DEBUG] detail")
 		h.does(t, tool, `{"level":"warning","filename":"log"}`, "Saved as "+dir+"/log")
 		b, _ := os.ReadFile(dir + "/log")
