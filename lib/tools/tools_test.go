@@ -261,6 +261,8 @@ func TestTools(t *testing.T) {
 			{"browser_type", `{"target":"#name","text":"Ann"}`, nil},
 			{"browser_type", `{"target":"#name","text":""}`, nil},
 			{"browser_evaluate", `{"target":"#name","function":"(e) => e.value"}`, []string{`""`}},
+			{"browser_type", `{"target":"#label","text":"Rome","submit":true}`, []string{"Pressed Enter"}},
+			{"browser_evaluate", `{"target":"#town","function":"(e) => e.value"}`, []string{`"Rome"`}},
 			{"browser_type", `{"target":"#date","text":"2026-11-25"}`, nil},
 			{"browser_evaluate", `{"target":"#date","function":"(e) => e.value"}`, []string{`"2026-11-25"`}},
 			{"browser_select_option", `{"target":"#several","values":["Ash","Cedar"]}`,

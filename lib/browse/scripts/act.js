@@ -60,6 +60,9 @@ function pointIn(el) {
   return null
 }
 
+// controlOf is the control that a label is for, or the element itself.
+const controlOf = (el) => (el.localName === 'label' && el.control) || el
+
 const isEditable = (el) => el.isContentEditable || ['input', 'textarea', 'select'].includes(el.localName) ||
   ['textbox', 'searchbox', 'combobox', 'spinbutton'].includes(roleOf(el))
 
@@ -115,11 +118,12 @@ async function tryReady(el, needs, tries) {
   }
   if (needs.enabled && isDisabled(el)) return { missing: `${what} is disabled` }
   if (needs.editable) {
-    if (!isEditable(el)) {
+    const to = controlOf(el)
+    if (!isEditable(to)) {
       throw new Fault(`${what} is not an input, a select, a text area or another editable element` +
         (roleOf(el) === 'iframe' ? ': browser_snapshot shows those in it, which have refs of their own' : ''))
     }
-    if (el.readOnly || ariaFlag(el, 'readonly') === 'true') return { missing: `${what} is read-only` }
+    if (to.readOnly || ariaFlag(to, 'readonly') === 'true') return { missing: `${describe(to)} is read-only` }
   }
   if (!needs.point) return { ok: true }
   if (!pointIn(el) || tries.covered) {
@@ -163,8 +167,7 @@ const setsValue = new Set(['color', 'date', 'datetime-local', 'month', 'range', 
 // and what it has is selected. It returns false if nothing is to be inserted any
 // more.
 function fill({ target, value }) {
-  let el = only(target)
-  if (el.localName === 'label' && el.control) el = el.control
+  const el = controlOf(only(target))
   if (el.localName === 'select') throw new Fault(`${describe(el)} is a select: browser_select_option chooses from it`)
   if (el.localName === 'input') {
     if (['checkbox', 'radio', 'file', 'button', 'submit', 'reset', 'image'].includes(el.type)) {
@@ -202,8 +205,7 @@ function changed(el) {
 
 // choose selects options by their label or value, and returns the labels.
 function choose({ target, values }) {
-  let el = only(target)
-  if (el.localName === 'label' && el.control) el = el.control
+  const el = controlOf(only(target))
   if (el.localName !== 'select') throw new Fault(`${describe(el)} is not a select: click it, and then its option`)
   if (values.length > 1 && !el.multiple) throw new Fault(`${describe(el)} takes one value, not ${values.length}`)
   const options = [...el.options]
@@ -224,8 +226,7 @@ function choose({ target, values }) {
 
 // checked is the state of a checkbox or a radio button.
 function checked({ target }) {
-  let el = only(target)
-  if (el.localName === 'label' && el.control) el = el.control
+  const el = controlOf(only(target))
   const state = isChecked(el, roleOf(el))
   if (state === undefined) throw new Fault(`${describe(el)} is not a checkbox or a radio button`)
   return state === true
@@ -259,7 +260,7 @@ function drop({ target, x, y, data }) {
 }
 
 function focus({ target }) {
-  only(target).focus()
+  controlOf(only(target)).focus()
 }
 
 // box is where an element is in the document, in CSS pixels.
