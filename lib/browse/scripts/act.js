@@ -259,8 +259,10 @@ function drop({ target, x, y, data }) {
   send('drop')
 }
 
+// focus gives an element the focus, with the caret after what it has.
 function focus({ target }) {
   controlOf(only(target)).focus()
+  getSelection().modify('move', 'forward', 'documentboundary')
 }
 
 // box is where an element is in the document, in CSS pixels.
