@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"btools/lib/cdp/wire"
 )
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
@@ -58,14 +60,31 @@ const (
 
 // Rest waits until the document and its address have been at rest for a while. A timer may
 // change them after an action, or have the page leave; then it waits for what begins by
-// that, too.
+// that, too. If the page has closed itself, that which is there now may have been told
+// of it: Chrome holds back a message for up to 50 ms after an input.
 func (t *Tab) Rest(ctx context.Context, since *Before) {
+	err := t.restAlone(ctx, since)
+	var next *Tab
+	short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errUnsettled)
+	defer cancel()
+	isClosed := func() bool {
+		next = t.b.current
+		return t.closed || !isClosing(err)
+	}
+	if t.b.wait(short, isClosed) == nil && t.gone() == errClosed && next != nil {
+		next.restAlone(ctx, next.Before())
+	}
+}
+
+func isClosing(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) }
+
+func (t *Tab) restAlone(ctx context.Context, since *Before) error {
 	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
 	defer cancel()
 	for end := time.Now().Add(restMost); ; {
 		left := time.Until(end)
 		if left <= 0 {
-			return
+			return nil
 		}
 		short, cancel := context.WithTimeoutCause(inner, left+t.b.of(answerPatience), errUnsettled)
 		err := t.run(short, t.mainFrame(), "rest",
@@ -73,7 +92,7 @@ func (t *Tab) Rest(ctx context.Context, since *Before) {
 		cancel()
 		waited, err2 := t.awaitCaused(inner, since.then)
 		if err2 != nil || err != nil && !isPassing(err) || !waited {
-			return
+			return err
 		}
 	}
 }

@@ -234,7 +234,10 @@ func (t *Tab) await(ctx context.Context, answer <-chan error, why func() (error,
 func (t *Tab) begin(session, method string, params, result any) <-chan error {
 	answer := make(chan error, 1)
 	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
-		if err == nil && result != nil {
+		switch {
+		case isNoSession(err):
+			err = errClosed
+		case err == nil && result != nil:
 			err = json.Unmarshal(raw, result)
 		}
 		answer <- err
@@ -374,6 +377,12 @@ func (e *evaluated) err() error {
 		return e.ExceptionDetails
 	}
 	return nil
+}
+
+// isNoSession reports whether an error says that the target has gone.
+func isNoSession(err error) bool {
+	var e *jsonrpc.Error
+	return errors.As(err, &e) && e.Message == "Session with given id not found."
 }
 
 // isLost reports whether an error says that the document that was to answer has
