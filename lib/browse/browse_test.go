@@ -71,7 +71,7 @@ func TestTabs(t *testing.T) {
 		}
 	})
 	t.Run("a page that freezes by itself is stopped", func(t *testing.T) {
-		b.second = 100 * time.Millisecond
+		b.second = 200 * time.Millisecond
 		defer func() { b.second = time.Second }()
 		began := time.Now()
 		tab := open(t, "/freezes")

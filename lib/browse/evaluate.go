@@ -98,11 +98,11 @@ func isSyntaxError(e *exception) bool {
 // evaluate calls a function in the page's own world.
 func (t *Tab) evaluate(ctx context.Context, session, function, element string, got *evaluated) error {
 	if element == "" {
-		return t.callFor(ctx, agentTimeout, session, "Runtime.evaluate", map[string]any{"expression": "(" + function + ")()",
-			"awaitPromise": true, "returnByValue": true, "userGesture": true}, got)
+		return t.callFor(ctx, agentTimeout, session, "Runtime.evaluate", map[string]any{"awaitPromise": true,
+			"expression": "(" + function + ")()", "returnByValue": true, "userGesture": true}, got)
 	}
-	return t.callFor(ctx, agentTimeout, session, "Runtime.callFunctionOn", map[string]any{"functionDeclaration": function,
-		"objectId": element, "arguments": []map[string]string{{"objectId": element}}, "awaitPromise": true,
+	return t.callFor(ctx, agentTimeout, session, "Runtime.callFunctionOn", map[string]any{"awaitPromise": true,
+		"functionDeclaration": function, "objectId": element, "arguments": []map[string]string{{"objectId": element}},
 		"returnByValue": true, "userGesture": true}, got)
 }
 

@@ -325,7 +325,9 @@ func (t *Tab) answers(session string) bool {
 }
 
 // Answers reports whether the browser itself answers soon.
-func (b *Browser) Answers() bool { return b.isAnswered(3*answerPatience, "", "Browser.getVersion", nil) }
+func (b *Browser) Answers() bool {
+	return b.isAnswered(3*answerPatience, "", "Browser.getVersion", nil)
+}
 
 func (b *Browser) isAnswered(within time.Duration, session, method string, params any) bool {
 	answered := make(chan struct{})

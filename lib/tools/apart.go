@@ -47,7 +47,8 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	defer free()
 	most := r.server.of(maxWait)
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%s could not be read within %v", address(where), most))
+	late := fmt.Errorf("%s could not be read within %v", address(where), most)
+	ctx, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
 	b, err := r.server.connect(ctx)
 	if err != nil {

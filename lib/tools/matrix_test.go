@@ -56,8 +56,9 @@ func matrixSite(t *testing.T) string {
 			return
 		case "/pdf":
 			w.Header().Set("Content-Type", "application/pdf")
-			io.WriteString(w, "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>"+
-				"endobj 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF")
+			io.WriteString(w, "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj "+
+				"2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj "+
+				"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF")
 			return
 		case "/many":
 			fmt.Fprint(w, page)
@@ -154,7 +155,7 @@ func matrixTools(site string) [][2]string {
 func TestMatrix(t *testing.T) {
 	site := matrixSite(t)
 	t.Setenv("SEARCH_URL", site+"/normal?q={query}")
-	second, soon := 100*time.Millisecond, 5*time.Second // a busy machine
+	second, soon := 150*time.Millisecond, 5*time.Second // a busy machine
 	if isLong {
 		soon = time.Second
 	}
@@ -193,8 +194,8 @@ func TestMatrix(t *testing.T) {
 			[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
 		{"stuck", func(h *host) { // nothing stops a script that waits for requests
 			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { const x = new XMLHttpRequest(); `+
-				`x.open('GET', '/normal', false); x.send() } }) }"}`)
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { `+
+				`const x = new XMLHttpRequest(); x.open('GET', '/normal', false); x.send() } }) }"}`)
 		}, "a script of it runs without end", nil},
 		{"frame", func(h *host) { open(h, "/frame") }, "", nil},
 		{"crashed", func(h *host) {

@@ -78,8 +78,8 @@ func serve(t *testing.T, endpoint string, second time.Duration) *host {
 // begin calls a tool and does not wait.
 func (h *host) begin(tool, args string) {
 	*h.last++
-	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", *h.last,
-		tool, args)
+	fmt.Fprintf(h.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n",
+		*h.last, tool, args)
 }
 
 // call calls a tool and returns what it says, and how long it took.

@@ -20,9 +20,11 @@ func TestWords(t *testing.T) {
 		fmt.Fprint(w, "<!doctype html><title>Words</title>")
 		switch r.URL.Path {
 		case "/long":
-			fmt.Fprintf(w, `<p>%s the far end</p><button onclick="said.textContent = 'Order placed'">Submit order</button>
+			fmt.Fprintf(w, `<p>%s the far end</p>
+				<button onclick="said.textContent = 'Order placed'">Submit order</button>
 				<style>.added { &::before { content: "Added by a style" } }</style><p class=added>
-				<p>Terms of sale<p>In <b>sever</b>al <i>parts</i><p>soft&shy;ly<div><div><div>alone</div></div></div><p id=said>`,
+				<p>Terms of sale<p>In <b>sever</b>al <i>parts</i><p>soft&shy;ly
+				<div><div><div>alone</div></div></div><p id=said>`,
 				strings.Repeat("word ", 10000))
 		case "/many":
 			for i := range rows() {
@@ -40,7 +42,8 @@ func TestWords(t *testing.T) {
 	for _, target := range []string{"text=Submit order", "getByText('submit order')", `body:has-text("Submit order")`,
 		`text="Submit order"`, "text=/^Submit ORDER$/i", `button:text("Submit")`, `:text-is("Submit order")`,
 		"text=several parts",
-		"text=In several", `text="In several parts"`, "text=/al parts$/", "text=softly", `text="alone"`, "text=/^alone$/"} {
+		"text=In several", `text="In several parts"`, "text=/al parts$/", "text=softly",
+		`text="alone"`, "text=/^alone$/"} {
 		h.wants(false, "Clicked", "browser_click", `{"target":`+quoted(target)+`}`)
 	}
 	h.wants(true, "nothing matches", "browser_hover", `{"target":"text=Submit orders"}`)
