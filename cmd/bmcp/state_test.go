@@ -23,6 +23,12 @@ func TestMCPStates(t *testing.T) {
 		w.Run("bmcp", append([]string{"--state", "ann"}, strings.Fields(args)...)...).Wants(t, 64, want)
 	}
 	w.Run("bmcp", "--state", "nobody").Wants(t, 69, `there is no state "nobody"`)
+	refused := w.Attach(w.Cmd("bmcp", "--state", "nobody")) // a host shows what it is answered
+	if r := refused.Call("initialize", "{}"); r.Error == nil || !strings.Contains(r.Error.Message,
+		`bmcp cannot run: there is no state "nobody"`) {
+		t.Errorf("a host is answered %s", r.Line)
+	}
+	refused.End()
 	there.Shared("_A_INSTANCES=1") // which has states of its own
 	w.Run("bmcp", "--pool", "--state", "ann").Wants(t, 69, `there is no state "ann"`)
 	w.Run("bmcp", "config", "vscode", "--", "--pool", "--state", "ann").Wants(t, 0, "")

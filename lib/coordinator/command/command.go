@@ -51,6 +51,16 @@ const closeTimeout = 40 * time.Second
 
 // Run serves a host until its end of file, or until told to stop.
 func Run(c *cli.Context) error {
+	serves := false
+	err := serve(c, &serves)
+	if err != nil && !serves {
+		tellHost(c, err)
+	}
+	return err
+}
+
+// serve notes whether it has begun to serve a host.
+func serve(c *cli.Context, serves *bool) error {
 	if args := c.Args(); len(args) > 0 {
 		return c.UsageError("%q is not a command of bmcp: a child's command goes after --", args[0])
 	}
@@ -106,6 +116,7 @@ func Run(c *cli.Context) error {
 		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
 		AllFiles: c.Bool("allow-unrestricted-file-access"), Stderr: c.Messages, Log: c.Log,
 	})
+	*serves = true
 	end := func() error { return nil }
 	if web != nil {
 		collectEarly()
