@@ -177,21 +177,9 @@ var keyCodes = map[string]string{
 
 // Press presses a key, or several: Control+a.
 func (b *Browser) Press(ctx context.Context, combination string) error {
-	names := strings.Split(combination, "+")
-	if rest, ok := strings.CutSuffix(combination, "+"); ok { // the key itself
-		names = append(strings.Split(strings.TrimSuffix(rest, "+"), "+"), "+")
-		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
-	}
-	var keys []string
-	for _, name := range names {
-		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
-		if !ok && utf8.RuneCountInString(name) != 1 {
-			return fmt.Errorf("there is no key %q: there are letters, and names such as Enter and ArrowLeft", name)
-		}
-		if !ok {
-			key = name
-		}
-		keys = append(keys, key)
+	keys, err := keysOf(combination)
+	if err != nil {
+		return err
 	}
 	var all []action
 	for _, key := range keys {
@@ -205,6 +193,25 @@ func (b *Browser) Press(ctx context.Context, combination string) error {
 		return err
 	}
 	return b.perform(ctx, tab, all, nil)
+}
+
+// keysOf returns the keys of a combination, as WebDriver has them.
+func keysOf(combination string) (keys []string, err error) {
+	names := strings.Split(combination, "+")
+	if before, ok := strings.CutSuffix(combination, "+"); ok { // the key itself
+		names = append(strings.FieldsFunc(before, func(r rune) bool { return r == '+' }), "+")
+	}
+	for _, name := range names {
+		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
+		if !ok && utf8.RuneCountInString(name) != 1 {
+			return nil, fmt.Errorf("there is no key %q: there are letters, and names such as Enter and ArrowLeft", name)
+		}
+		if !ok {
+			key = name
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 // Choose chooses options of a select, by label or value, and returns the labels.
