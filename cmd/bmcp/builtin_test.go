@@ -95,6 +95,10 @@ func TestBuiltinAlone(t *testing.T) {
 	if r := m.Tool("browser_clik", `{}`); !strings.Contains(r.Line, "did you mean browser_click?") {
 		t.Errorf("an unknown tool: %s", r.Line)
 	}
+	if got := m.Tool("coordinator_list_browsers", "{}").Text(t); !strings.Contains(got, `"type":"chromium"`) ||
+		strings.Contains(got, `"type":"firefox"`) { // which this bmcp cannot launch
+		t.Errorf("the browsers: %s", got)
+	}
 	for name, today := range map[string]string{"browser_instance": "bmcp --extension has it",
 		"browser_run_code": "browser_evaluate", "browser_clik": "did you mean browser_click?"} {
 		if r := m.Tool(name, "{}"); r.Error == nil || !strings.Contains(r.Error.Message, today) {

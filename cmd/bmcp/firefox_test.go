@@ -43,7 +43,8 @@ func TestMCPMixedPool(t *testing.T) {
 	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "PW_MCP_PROXY_HEADLESS=true",
 		"PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__BROWSERS_INSTANCES=2",
 		"PW_MCP_PROXY__BROWSERS_IS_DEFAULT=true", "PW_MCP_PROXY__BROWSERS__1_BROWSER=firefox",
-		"PW_MCP_PROXY__BROWSERS__1_ALIAS=firefox_debug")
+		"PW_MCP_PROXY__BROWSERS__1_ALIAS=firefox_debug", "PW_MCP_PROXY__SAFARI_INSTANCES=1",
+		"PW_MCP_PROXY__SAFARI_BROWSER=webkit", "BROWSER_TIMEOUT_MINUTES=1")
 	m := w.Attach(c)
 	m.Greet(`{}`)
 	did := func(want, tool, args string, a ...any) string {
@@ -80,7 +81,11 @@ func TestMCPMixedPool(t *testing.T) {
 	m.Refused("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
 	m.Refused("not opened in Firefox", "browser_navigate",
 		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)
+	m.Refused("which npx playwright install webkit installs", "browser_snapshot", `{"browser_pool":"SAFARI"}`)
 	m.End()
+	if !strings.Contains(m.Errs.String(), "IDLE_TIMEOUT stops their browsers") {
+		t.Errorf("it says %s", m.Errs.String())
+	}
 	w.Clean()
 }
 
