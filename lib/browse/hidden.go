@@ -31,7 +31,7 @@ func (b *Browser) isHidden(info targetInfo) bool {
 // Bounds of opening and closing a hidden tab.
 const (
 	openTimeout  = 20 * time.Second
-	closeTimeout = 5 * time.Second
+	closeTimeout = 3 * time.Second
 )
 
 // lasting is a context for what has to be done although its caller gives up: else the
@@ -41,11 +41,19 @@ func lasting(ctx context.Context, most time.Duration) (context.Context, context.
 		fmt.Errorf("the browser did not answer within %v", most))
 }
 
+// openTime is for how long a tab may open: not past the time that the caller has.
+func (b *Browser) openTime(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return min(time.Until(end), b.of(openTimeout))
+	}
+	return b.of(openTimeout)
+}
+
 // Fresh opens a hidden tab in a browser context of its own, without storage, and
 // with a copy of the session's cookies or without cookies. The function that it returns
 // closes it, and all that it has opened.
 func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), err error) {
-	long, cancel := lasting(ctx, openTimeout)
+	long, cancel := lasting(ctx, b.openTime(ctx))
 	defer cancel()
 	var made struct{ BrowserContextID string }
 	err = b.conn.Call(long, "", "Target.createBrowserContext", map[string]bool{"disposeOnDetach": true}, &made)
@@ -55,7 +63,7 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 	id := made.BrowserContextID
 	b.hide(id, true)
 	closeContext := func() {
-		long, cancel := lasting(ctx, closeTimeout)
+		long, cancel := lasting(ctx, b.of(closeTimeout))
 		defer cancel()
 		b.conn.Call(long, "", "Target.disposeBrowserContext", map[string]string{"browserContextId": id}, nil)
 		b.hide(id, false)
@@ -101,14 +109,14 @@ func (c cookieConn) Send(session, method string, params any) {} // which cookies
 
 // aside opens a hidden tab in the session's own context.
 func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
-	long, cancel := lasting(ctx, openTimeout)
+	long, cancel := lasting(ctx, b.openTime(ctx))
 	defer cancel()
 	t, err := b.openHidden(long, map[string]any{})
 	if err != nil {
 		return nil, nil, err
 	}
 	closeTab := func() {
-		long, cancel := lasting(ctx, closeTimeout)
+		long, cancel := lasting(ctx, b.of(closeTimeout))
 		defer cancel()
 		b.closeTab(long, t)
 		b.hide(t.main.id, false)

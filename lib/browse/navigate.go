@@ -156,7 +156,7 @@ func (t *Tab) stopIfStuck() (stop func()) {
 }
 
 // unstick stops the script of a page that is to be left: the next one of the same site
-// would wait for it. Its error is that it cannot be stopped.
+// would wait for it. Its error is that it cannot be stopped, or the browser is silent.
 func (t *Tab) unstick() error {
 	t.b.mu.Lock()
 	asks := t.overLocked() == nil && t.begun && !t.isLeaving()
@@ -164,7 +164,7 @@ func (t *Tab) unstick() error {
 	if !asks || t.answers(t.main.session) {
 		return nil
 	}
-	if err := t.late(t.main.session, answerPatience); errors.Is(err, errStuck) {
+	if err := t.late(t.main.session, answerPatience); errors.Is(err, errStuck) || errors.Is(err, errSilent) {
 		return err
 	}
 	return nil
@@ -173,10 +173,11 @@ func (t *Tab) unstick() error {
 // Place is a tab in which another page can be opened: this one, or, if a script of its
 // page runs without end and cannot be stopped, another one in its place.
 func (t *Tab) Place(ctx context.Context) (*Tab, error) {
-	if t.unstick() == nil {
-		return t, nil
+	err := t.unstick()
+	if errors.Is(err, errStuck) {
+		return t.Replace(ctx)
 	}
-	return t.Replace(ctx)
+	return t, err
 }
 
 // Replace closes the tab and opens another one in its place.

@@ -240,7 +240,7 @@ func TestMatrix(t *testing.T) {
 		`no file chooser|no page before|no request|` +
 		`headless|cannot read the downloads|no tab|is not in the page|` +
 		`no results|does not have the response|is not visible|` +
-		`not a select|no cookie|not visible|belongs to no site|no such file|is not there|no value`)
+		`not a select|no cookie|not visible|belongs to no site|no such file|not found|but got|is not there|no value`)
 	check := func(t *testing.T, h *host, c [2]string, says string) {
 		text, isError, took := h.call(c[0], c[1])
 		if took > 30*second+2*time.Second {
