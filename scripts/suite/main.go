@@ -86,7 +86,7 @@ func run(patterns []string) error {
 	// Those that drive programs wait most of the time, those of lib/ compute.
 	// Meanwhile the compiler has the time that is left.
 	compiled := s.compile(racy)
-	s.test(plain, s.race, "-p=3", "-parallel=6")
+	s.test(plain, s.race, "-p=2", "-parallel=6")
 	<-compiled
 	plainDone := time.Now()
 	s.test(racy, !s.cover, "-p=2", "-parallel=4")
