@@ -180,7 +180,7 @@ func TestLargeResults(t *testing.T) {
 			`{"cache_key":"nav_00000000"}`:                    "there is no result with cache_key",
 			`{}`:                                              "cache_key is missing",
 			`{"cache_key":"x","offest":1}`:                    "did you mean offset?",
-			`{"cache_key":"x","offset":"1"}`:                  "offset must be a whole number",
+			`{"cache_key":"x","offset":"one"}`:                "offset must be a whole number",
 			`{"cache_key":"x","offset":1.5}`:                  "offset must be a whole number",
 			`{"cache_key":"x","offset":99999999999999999999}`: "too large a number",
 		} {
