@@ -6,11 +6,10 @@
 //	suite [PACKAGE…]   runs the tests of these packages (./...)
 //	suite hold …       is what runs the tests of one package: see hold.go
 //
-// The tests of lib/ are built with the race detector, those of packages without
-// a goroutine or a lock, the programs and what drives them are not: RACE=1 builds
-// them with it. COVER=1 measures coverage instead. Suite fails if a test fails, if
-// a package leaves a process or a file, or if the tests take more than maxCPU of
-// processor time.
+// The tests of lib/ are built with the race detector, the programs and what
+// drives them are not: RACE=1 builds them with it. COVER=1 measures coverage
+// instead. Suite fails if a test fails, if a package leaves a process or a file,
+// or if the tests take more than maxCPU of processor time.
 package main
 
 import (
@@ -22,7 +21,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +71,7 @@ func run(patterns []string) error {
 		defer os.RemoveAll(dir)
 	}
 	s := &suite{dir: dir, race: os.Getenv("RACE") != "", cover: os.Getenv("COVER") != ""}
-	plain, racy, err := split(patterns)
+	programs, libs, err := split(patterns)
 	if err != nil {
 		return err
 	}
@@ -85,49 +83,34 @@ func run(patterns []string) error {
 	built := time.Now()
 	// Those that drive programs wait most of the time, those of lib/ compute.
 	// Meanwhile the compiler has the time that is left.
-	compiled := s.compile(racy)
-	s.test(plain, s.race, "-p=2", "-parallel=6")
+	compiled := s.compile(libs)
+	s.test(programs, s.race, "-p=2", "-parallel=6")
 	<-compiled
-	plainDone := time.Now()
-	s.test(racy, !s.cover, "-p=2", "-parallel=4")
+	programsDone := time.Now()
+	s.test(libs, !s.cover, "-p=2", "-parallel=4")
 	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, lib %.0f s",
 		built.Sub(began).Seconds(),
-		plainDone.Sub(built).Seconds(), time.Since(plainDone).Seconds()), time.Since(began))
+		programsDone.Sub(built).Seconds(), time.Since(programsDone).Seconds()), time.Since(began))
 }
 
-// split lists packages with tests: those of lib/ that have goroutines or locks, and
-// all others.
-func split(patterns []string) (plain, racy []string, err error) {
+// split lists packages with tests: those that drive programs, and those of lib/.
+func split(patterns []string) (programs, libs []string, err error) {
 	c := exec.Command("go", append([]string{"list", "-tags", tags, "-f",
-		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"}, patterns...)...)
+		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
 	}
-	for line := range strings.Lines(string(out)) {
-		path, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(path, "btools/lib/") && isConcurrent(dir) {
-			racy = append(racy, path)
+	for _, path := range strings.Fields(string(out)) {
+		if strings.HasPrefix(path, "btools/lib/") {
+			libs = append(libs, path)
 		} else {
-			plain = append(plain, path)
+			programs = append(programs, path)
 		}
 	}
 	// The longest first, so that they are not the last ones alone.
-	return first(plain, "btools/cmd/bmcp"), first(racy, "btools/lib/virtual"), nil
-}
-
-// goroutine is a statement that starts one, or the import of a package for them.
-var goroutine = regexp.MustCompile(`(?m)^\s*go [\w.]+\(|\.Go\(|^\s*"(sync|sync/atomic|testing/synctest)"`)
-
-// isConcurrent is whether a package or its tests have what the race detector could
-// find something in.
-func isConcurrent(dir string) bool {
-	files, _ := filepath.Glob(dir + "/*.go")
-	return slices.ContainsFunc(files, func(path string) bool {
-		text, _ := os.ReadFile(path)
-		return goroutine.Match(text)
-	})
+	return first(programs, "btools/cmd/bmcp"), first(libs, "btools/lib/virtual"), nil
 }
 
 // first puts a package before the others.
