@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -99,6 +100,15 @@ func TestMCPFirefoxOfHosts(t *testing.T) {
 		m := w.Builtin("--pool")
 		if r := m.Did("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
 			t.Errorf("the host before which one ended %s: %s", end, r.Text())
+		}
+		if end == "in order" { // a call right after the browser's death waits for the next one
+			pid := p.PID(0)
+			syscall.Kill(pid, syscall.SIGKILL)
+			cmdtest.Until(t, "the browser is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+			if r := m.Did("browser_snapshot", "{}"); !strings.Contains(r.Text(), "The page is empty.") ||
+				!strings.Contains(r.Text(), "was killed by signal 9") {
+				t.Errorf("in the next browser: %s", r.Text())
+			}
 		}
 		if end == "by a signal" {
 			m.Cmd.Process.Kill()

@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // grant leases an instance, for one call or, with keep, for several.
@@ -68,18 +69,45 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		}
 		return nil
 	}
-	p.died = died(i.PID)
+	renew := func(ctx context.Context) (i record.Instance, err error) {
+		rec := &record.Record{}
+		err = c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec)
+		rec.Get("instance", &i)
+		return i, err
+	}
+	// Bpool may not have noticed yet that the browser has ended: what runs next is waited
+	// for.
+	living := func(ctx context.Context, i record.Instance) (record.Instance, <-chan struct{}) {
+		for end := time.Now().Add(noticed); ; {
+			d := died(i.PID)
+			if d == nil || !wait.Closed(d) || time.Now().After(end) {
+				return i, d
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return i, d
+			}
+			now, err := renew(ctx)
+			if err != nil {
+				return i, d
+			}
+			i = now
+		}
+	}
+	i, p.died = living(ctx, i)
+	p.ID = id(i.ID)
 	var calling sync.Mutex // a session may end while the lease is put to rest
 	released := false
 	p.renew = func(ctx context.Context) (<-chan struct{}, string, bool) {
 		calling.Lock()
 		defer calling.Unlock()
-		rec, i := &record.Record{}, record.Instance{}
-		if c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec) != nil {
+		i, err := renew(ctx)
+		if err != nil {
 			return nil, "", false
 		}
-		rec.Get("instance", &i)
-		return died(i.PID), id(i.ID), true
+		i, d := living(ctx, i)
+		return d, id(i.ID), true
 	}
 	p.rest = func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)

@@ -38,7 +38,11 @@ var onFirefox = map[string]runner{
 			if err != nil {
 				return err
 			}
-			return r.text(ctx, a.Filename, fenced("yaml", text), text)
+			shown := fenced("yaml", text)
+			if text == "" {
+				shown = "The page is empty."
+			}
+			return r.text(ctx, a.Filename, shown, text)
 		})
 	}),
 	"browser_find": with(func(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {

@@ -55,7 +55,7 @@ func (b *Browser) perform(ctx context.Context, in string, keys, pointer []action
 	if pointer != nil {
 		sources = append(sources, map[string]any{"type": "pointer", "id": "mouse", "actions": pointer})
 	}
-	err = b.orDialog(ctx, tab, func() error {
+	_, err = b.orDialog(ctx, tab, func() error {
 		return b.conn.Call(ctx, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
 	})
 	if e, ok := err.(*bidi.Error); ok && e.Code == bidi.NoSuchFrame {

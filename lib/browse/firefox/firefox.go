@@ -322,7 +322,7 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
 		fmt.Errorf("cannot load %s: it did not load within %v", address, navigateTimeout))
 	defer cancel()
-	err = b.orDialog(ctx, tab, func() error {
+	_, err = b.orDialog(ctx, tab, func() error {
 		return b.conn.Call(ctx, "browsingContext.navigate",
 			map[string]string{"context": tab, "url": address, "wait": "interactive"}, nil)
 	})
@@ -356,8 +356,8 @@ func (b *Browser) Back(ctx context.Context) error {
 }
 
 // orDialog calls a function that a dialog in a tab may hold up, and returns when it
-// has returned or a dialog is open.
-func (b *Browser) orDialog(ctx context.Context, tab string, do func() error) error {
+// has returned or a dialog is open: then the function goes on until the context ends.
+func (b *Browser) orDialog(ctx context.Context, tab string, do func() error) (returned bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	opened := make(chan error, 1)
@@ -371,12 +371,12 @@ func (b *Browser) orDialog(ctx context.Context, tab string, do func() error) err
 	}()
 	select {
 	case err := <-done:
-		return err
+		return true, err
 	case err := <-opened:
 		if err == nil {
-			return nil
+			return false, nil
 		}
-		return <-done
+		return true, <-done
 	}
 }
 

@@ -248,13 +248,17 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 		at, args = p.context, append(args, map[string]string{"sharedId": element})
 	}
 	since := b.mark(tab)
-	call := func(function string) (got evaluated, err error) {
-		err = b.orDialog(ctx, tab, func() error {
+	call := func(function string) (evaluated, error) {
+		got := &evaluated{}
+		returned, err := b.orDialog(ctx, tab, func() error {
 			return b.conn.Call(ctx, "script.callFunction", map[string]any{"awaitPromise": true, "arguments": args,
 				"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
-				"target":              map[string]string{"context": at}, "userActivation": true}, &got)
+				"target":              map[string]string{"context": at}, "userActivation": true}, got)
 		})
-		return got, err
+		if !returned {
+			return evaluated{}, err
+		}
+		return *got, err
 	}
 	expression, statements := browse.Functions(code)
 	got, err := call(expression)
