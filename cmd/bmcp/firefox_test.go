@@ -26,7 +26,8 @@ func formSite(t *testing.T) string {
 		}
 		fmt.Fprintf(w, `<!doctype html><title>Page %s</title><label>Name <input id=name></label>
 			<script>const greet = () => { said.textContent = 'Hello ' + document.querySelector('#name').value }</script>
-			<button onclick="greet()">Greet</button><output id=said></output><select aria-label=Size><option>small<option>large</select>
+			<button onclick="greet()">Greet</button><output id=said></output>
+			<select aria-label=Size><option>small<option>large</select>
 			<label><input type=checkbox>Agree</label><button onclick="alert('so')">Ask</button>
 			<a href=/next>Next</a><iframe src=/frame></iframe>`, r.URL.Path)
 	}))

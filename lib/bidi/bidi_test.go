@@ -110,7 +110,8 @@ func TestCalls(t *testing.T) {
 func TestBrowserIsTaken(t *testing.T) {
 	url, _ := browser(t, `{"type":"error","id":%s,"error":"session not created",`+
 		`"message":"Maximum number of active sessions"}`)
-	if _, err := Dial(t.Context(), url, nil); err == nil || !strings.Contains(err.Error(), "another program drives it") {
+	if _, err := Dial(t.Context(), url, nil); err == nil ||
+		!strings.Contains(err.Error(), "another program drives it") {
 		t.Errorf("a browser that another program drives: %v", err)
 	}
 	if _, err := Dial(t.Context(), "ws://127.0.0.1:1/session", nil); err == nil {
