@@ -409,8 +409,9 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 			return nil
 		}
 		if time.Now().After(end) {
-			if err != nil {
-				return fmt.Errorf("%w (after %v)", err, most)
+			var leaving *leavingError
+			if errors.As(err, &leaving) {
+				return fmt.Errorf("the text %q is not known: after %v %s", text, most, leaving.fact())
 			}
 			if wanted {
 				return fmt.Errorf("the text %q did not appear within %v", text, most)

@@ -2,6 +2,7 @@ package browse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -109,9 +110,15 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		}
 		same := maps.Clone(args)
 		delete(same, "target")
-		more, err := t.outline(ctx, inner, script, same, depth+1)
+		var more []string
+		if err = errFrame; inner.target == t.main || t.patience(inner.target.session) == answering {
+			more, err = t.outline(ctx, inner, script, same, depth+1)
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, errFrame) && script == "snapshot" {
+			lines[in.Line] += " # does not answer: a script of it runs without end"
 		}
 		if err != nil || len(more) == 0 {
 			continue // the frame has gone

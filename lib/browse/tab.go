@@ -287,16 +287,20 @@ func (t *Tab) overLocked() error {
 type leavingError struct{ url string }
 
 func (e *leavingError) Error() string {
-	return fmt.Sprintf("the page is leaving for %s, whose server has not answered: browser_wait_for waits for it, "+
-		"browser_navigate opens another page instead", cmp.Or(Redacted(e.url), "another page"))
+	return e.fact() + ": browser_wait_for waits for it, browser_navigate opens another page instead"
+}
+
+func (e *leavingError) fact() string {
+	return fmt.Sprintf("the page is leaving for %s, whose server has not answered",
+		cmp.Or(Redacted(e.url), "another page"))
 }
 
 // Errors of a page, or of a browser, that does not answer.
 var (
 	errBusy = errors.New("the page does not answer: a script of it runs without end, or it is too large. It was " +
 		"stopped; browser_navigate loads another page")
-	errStuck = errors.New("the page does not answer: a script of it runs without end, and cannot be stopped. " +
-		"browser_navigate opens another page in its place")
+	errStuck = errors.New("the page does not answer: a script of it runs without end and cannot be stopped, " +
+		"or it is too large. browser_navigate opens another page in its place")
 	errFrame  = errors.New("a frame of another site does not answer: a script of it runs without end")
 	errSilent = errors.New("the browser does not answer")
 )
@@ -309,6 +313,9 @@ func (t *Tab) late(session string, most time.Duration) error {
 	case session != t.main.session:
 		return errFrame
 	case t.answers(session): // to stop a script would stop the next one
+		if t.awaitsFrame() { // as a PDF does
+			return errFrame
+		}
 		return fmt.Errorf("the page did not answer within %v", most)
 	case !t.b.Answers():
 		return errSilent
@@ -317,6 +324,13 @@ func (t *Tab) late(session string, most time.Duration) error {
 		return errStuck
 	}
 	return errBusy
+}
+
+// awaitsFrame reports whether a frame of another site does not answer.
+func (t *Tab) awaitsFrame() bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return slices.ContainsFunc(t.parts, func(p *target) bool { return p.patience != answering })
 }
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
