@@ -27,7 +27,7 @@ import (
 func TestMix(t *testing.T) {
 	t.Parallel()
 	rounds, seed, databases, start := 20, uint64(1), 12, chrometest.StartOneRenderer
-	m := &mix{large: 60_000, many: 15}
+	m := &mix{large: 60_000, many: 10}
 	var end <-chan time.Time
 	if long {
 		rounds, seed, databases, start = 1000, rand.Uint64(), 60, chrometest.StartOnPipe

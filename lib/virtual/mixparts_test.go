@@ -304,7 +304,7 @@ func (m *mix) origin(n int) string {
 
 // origins are a few, or many once in 50 times, some of which are of the same site.
 func (m *mix) origins() (all []string) {
-	n := []int{1, 1, 2, 2, 4}[m.IntN(5)]
+	n := []int{1, 1, 1, 2, 3}[m.IntN(5)]
 	if m.oneIn(50) {
 		n = m.many
 	}
