@@ -12,8 +12,9 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"btools/lib/nowait"
 )
 
 // DefaultLimit is the maximum length of a message in bytes, unless Conn.Limit
@@ -55,7 +56,9 @@ type Conn struct {
 	Trace func(sent bool, message []byte)
 
 	raw    net.Conn
-	client bool // masks what it sends, and receives unmasked frames
+	client bool           // masks what it sends, and receives unmasked frames
+	in     *nowait.Reader // of raw; nil: it is read as usual
+	out    *nowait.Writer // the same; guarded by writing
 
 	buf     []byte // of the reader: buf[r:w] is unread
 	r, w    int
@@ -67,7 +70,6 @@ type Conn struct {
 	writing  chan struct{}          // holds one element while a message is written
 	pong     atomic.Pointer[[]byte] // a frame that the next writer must send
 	deadline time.Time              // of writes; guarded by writing
-	now      syscall.RawConn        // of tryWrite; guarded by writing
 
 	received, sent atomic.Int64
 
@@ -79,7 +81,8 @@ type Conn struct {
 
 func newConn(raw net.Conn, client bool, early []byte) *Conn {
 	c := &Conn{Limit: DefaultLimit, raw: raw, client: client,
-		buf:     make([]byte, max(readBuffer, headRoom+len(early))),
+		buf: make([]byte, max(readBuffer, headRoom+len(early))),
+		in:  nowait.NewReader(raw), out: nowait.NewWriter(raw),
 		writing: make(chan struct{}, 1), done: make(chan struct{})}
 	c.r = headRoom
 	c.w = c.r + copy(c.buf[c.r:], early)

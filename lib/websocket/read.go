@@ -358,7 +358,13 @@ func (c *Conn) fill() error {
 
 // read reads at least one byte from the peer. An error ends the connection.
 func (c *Conn) read(p []byte) (int, error) {
-	n, err := c.raw.Read(p)
+	var n int
+	var err error
+	if c.in != nil {
+		n, err = c.in.Read(p)
+	} else {
+		n, err = c.raw.Read(p)
+	}
 	c.received.Add(int64(n))
 	// After Close, sendClose reads, too, and bytes before these may be missing.
 	if failed := c.failure(); failed != nil {

@@ -178,7 +178,13 @@ func (c *Conn) sendFrame(final bool, opcode byte, payload []byte) error {
 func (c *Conn) send(b []byte) error {
 	for len(b) > 0 {
 		c.renewDeadline()
-		n, err := c.raw.Write(b)
+		n, err := 0, error(nil)
+		if len(b) <= maxTry {
+			n = c.writeNow(b)
+		}
+		if n == 0 {
+			n, err = c.raw.Write(b)
+		}
 		c.sent.Add(int64(n))
 		b = b[n:]
 		switch {

@@ -2,8 +2,10 @@ package single
 
 import (
 	"bytes"
+	"io"
 	"os"
-	"syscall"
+
+	"btools/lib/nowait"
 )
 
 // NewPipe serves the debugging pipe of a Chrome, whose messages end with a byte 0,
@@ -11,8 +13,11 @@ import (
 func NewPipe(in, out *os.File) *Mux { return newMux(newPipe(in, out, maxAnswer)) }
 
 func newPipe(in, out *os.File, limit int) *pipe {
-	p := &pipe{in: in, out: out, limit: limit, buf: make([]byte, firstBuffer)}
-	p.raw, _ = out.SyscallConn() // it fails for a nil file only
+	p := &pipe{in: in, out: out, limit: limit, buf: make([]byte, firstBuffer), now: nowait.NewWriter(out)}
+	p.from = in
+	if r := nowait.NewReader(in); r != nil {
+		p.from = r
+	}
 	return p
 }
 
@@ -32,8 +37,9 @@ const (
 // pipe is the transport of a Chrome without a port.
 type pipe struct {
 	in, out *os.File
-	raw     syscall.RawConn // of out
-	limit   int             // of a message, in bytes
+	from    io.Reader      // of in
+	now     *nowait.Writer // to out; nil: there is none
+	limit   int            // of a message, in bytes
 
 	buf     []byte // buf[r:w] has been read
 	r, w    int
@@ -54,7 +60,7 @@ func (p *pipe) read() (message []byte, cut bool, err error) {
 			p.scanned = p.w
 		}
 		p.makeRoom()
-		n, err := p.in.Read(p.buf[p.w:])
+		n, err := p.from.Read(p.buf[p.w:])
 		p.w += n
 		if err != nil {
 			return nil, false, err
@@ -93,6 +99,14 @@ func (p *pipe) makeRoom() {
 }
 
 func (p *pipe) frame(message []byte) []byte { return append(message, 0) }
+
+func (p *pipe) try(frame []byte) (rest []byte, err error) {
+	if p.now == nil {
+		return frame, nil
+	}
+	n, err := p.now.Write(frame)
+	return frame[n:], err
+}
 
 func (p *pipe) write(rest []byte) error {
 	_, err := p.out.Write(rest)
