@@ -13,6 +13,14 @@ func neverWaits(fd uintptr) bool {
 	return err == nil && flags&unix.O_NONBLOCK != 0
 }
 
+// SetPipeSize has the kernel keep as many bytes that are written to a pipe before
+// they are read, if it allows that.
+func SetPipeSize(pipe *os.File, bytes int) {
+	if conn, err := pipe.SyscallConn(); err == nil {
+		conn.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, bytes) })
+	}
+}
+
 // call reads or writes. It returns false if nothing can be read or written now.
 func call(trap, fd uintptr, b []byte) (n int, ready bool, err error) {
 	for {

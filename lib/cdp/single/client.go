@@ -184,6 +184,7 @@ func (c *Client) Write(cmd policy.Command, message []byte) error {
 		c.queue.put(policy.Failure(cmd, refused))
 		return nil
 	}
+	c.mux.noteLong(message)
 	return c.mux.out.write(message, c.Done())
 }
 

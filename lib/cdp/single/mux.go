@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Mux struct {
 	done  chan struct{} // closed when it has ended
 	work  sync.WaitGroup
 
+	tidy     *time.Timer      // gives the memory of long messages back
 	incoming websocket.Budget // of messages that clients are sending
 	unread   atomic.Int64     // bytes that wait for clients
 	most     int64            // that may wait: maxAllUnread
@@ -42,10 +44,26 @@ type Mux struct {
 func newMux(to transport) *Mux {
 	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{},
 		most: maxAllUnread, mostEach: maxUnread, incoming: websocket.Budget{Max: maxAllUnread}}
+	m.tidy = time.AfterFunc(tidyAfter, debug.FreeOSMemory)
 	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
 	m.work.Go(func() { m.out.run(m.done) })
 	m.work.Go(m.read)
 	return m
+}
+
+// longMessage is the length in bytes from which on the memory of messages is given
+// back to the system, tidyAfter the last one. By itself Go keeps it for minutes: 20
+// screenshots left 40 MiB.
+const (
+	longMessage = 1 << 20
+	tidyAfter   = time.Second
+)
+
+// noteLong notes that a message takes memory.
+func (m *Mux) noteLong(message []byte) {
+	if len(message) >= longMessage {
+		m.tidy.Reset(tidyAfter)
+	}
 }
 
 // Close ends the connection to Chrome, and waits until nothing of it is left.
@@ -103,6 +121,7 @@ func (m *Mux) read() {
 			return
 		}
 		m.heard.Store(time.Now().UnixNano())
+		m.noteLong(b)
 		m.route(b, cut)
 	}
 }

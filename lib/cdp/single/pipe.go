@@ -14,6 +14,7 @@ func NewPipe(in, out *os.File) *Mux { return newMux(newPipe(in, out, maxAnswer))
 
 func newPipe(in, out *os.File, limit int) *pipe {
 	p := &pipe{in: in, out: out, limit: limit, buf: make([]byte, firstBuffer), now: nowait.NewWriter(out)}
+	nowait.SetPipeSize(in, pipeSize)
 	p.from = in
 	if r := nowait.NewReader(in); r != nil {
 		p.from = r
@@ -28,6 +29,14 @@ const (
 	// keptBuffer is the largest buffer that is read into again: a longer message is
 	// handed on in the buffer itself.
 	keptBuffer = 32 << 10
+
+	// longBuffer is the size from which on a buffer grows at once to that of the long
+	// messages before. Until then it doubles: a message may be the only long one.
+	longBuffer = 1 << 20
+
+	// pipeSize is how much the kernel is to keep of what Chrome writes. Messages of
+	// 13 MB took 12 ms with the usual 64 KiB, and take 7.
+	pipeSize = 1 << 20
 
 	// cutEnd is how much of the end of a message that is too long is kept: the
 	// member sessionId, which has 48 bytes.
@@ -44,6 +53,7 @@ type pipe struct {
 	buf     []byte // buf[r:w] has been read
 	r, w    int
 	scanned int // no byte 0 is before it
+	long    int // bytes that long messages have needed lately
 }
 
 func (p *pipe) read() (message []byte, cut bool, err error) {
@@ -80,6 +90,10 @@ func (p *pipe) take(end int) []byte {
 		p.scanned = p.r
 		return message
 	}
+	p.long = max(p.long/2, len(message)+len(message)/4)
+	if len(message) < len(p.buf)/2 {
+		message = bytes.Clone(message)
+	}
 	p.buf = make([]byte, max(firstBuffer, 2*len(rest)))
 	p.r, p.scanned, p.w = 0, 0, copy(p.buf, rest)
 	return message
@@ -92,7 +106,11 @@ func (p *pipe) makeRoom() {
 	}
 	to := p.buf
 	if p.w-p.r > len(p.buf)/2 {
-		to = make([]byte, 2*len(p.buf))
+		size := 2 * len(p.buf)
+		if len(p.buf) >= longBuffer {
+			size = max(size, min(p.long, p.limit))
+		}
+		to = make([]byte, size)
 	}
 	n := copy(to, p.buf[p.r:p.w])
 	p.buf, p.r, p.scanned, p.w = to, 0, p.scanned-p.r, n

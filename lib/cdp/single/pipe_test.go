@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -279,4 +280,23 @@ type recorder struct {
 func (r *recorder) try(frame []byte) ([]byte, error) {
 	r.sent = append(r.sent, bytes.Clone(frame))
 	return nil, nil
+}
+
+// The memory of long messages goes back to the system soon after the last one.
+func TestPipeGivesMemoryBack(t *testing.T) {
+	p := newOnPipe(t, maxAnswer)
+	c := p.connect()
+	const most = 48 << 20 // what the other tests have needed is in it
+	c.command([]byte(`{"id":1,"method":"Fake.long","params":{"length":30000000}}`))
+	p.next(c)
+	var m runtime.MemStats
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		runtime.ReadMemStats(&m)
+		if m.HeapSys-m.HeapReleased < most {
+			return
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%d MiB are kept", (m.HeapSys-m.HeapReleased)>>20)
+		}
+	}
 }
