@@ -136,7 +136,7 @@ func (w *World) cmd(name string, args ...string) *exec.Cmd {
 			path = p
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hung)
+	ctx, cancel := context.WithTimeout(context.Background(), hung())
 	w.T.Cleanup(cancel)
 	launches := len(args) == 0 || strings.HasPrefix(args[0], "-")
 	if launches && (name == "blaunch" || name == "bproxy") {
@@ -156,9 +156,14 @@ func (w *World) cmd(name string, args ...string) *exec.Cmd {
 const Patience = time.Minute
 
 // hung is how long a program may run: a test whose program hangs fails under
-// its own name, and the others still run. The official suite for MCP takes half of
-// that beside four busy processes.
-const hung = 10 * time.Minute
+// its own name, and the others still run before go test ends them all. With LONG=1
+// the official suite for MCP takes five minutes beside four busy processes.
+func hung() time.Duration {
+	if IsLong {
+		return 9 * time.Minute
+	}
+	return 3 * time.Minute
+}
 
 // Run runs a program without input.
 func (w *World) Run(name string, args ...string) Result { return w.Pipe("", name, args...) }
@@ -533,7 +538,7 @@ func (w *World) Node(script string, args ...string) {
 	dir := Clients(w.T)
 	c := w.Cmd("node", append([]string{filepath.Join(dir, script)}, args...)...)
 	if out, err := Combined(c); err != nil || string(out) != "done\n" {
-		w.T.Errorf("%s: %v\n%s", script, err, out)
+		w.T.Fatalf("%s: %v\n%s", script, err, out)
 	}
 }
 

@@ -239,10 +239,13 @@ func (s *suite) read(r io.Reader) {
 			delete(said, key)
 			s.done(e)
 		case "fail":
-			for _, text := range said[key] {
-				fmt.Print(text)
+			for other, lines := range said {
+				// With a package ends what its tests had begun: one may have hung.
+				if other == key || e.Test == "" && strings.HasPrefix(other, key) {
+					fmt.Print(strings.Join(lines, ""))
+					delete(said, other)
+				}
 			}
-			delete(said, key)
 			s.done(e)
 		}
 	}
