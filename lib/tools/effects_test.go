@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/virtual/chrometest"
 )
@@ -24,7 +25,7 @@ func TestEffects(t *testing.T) {
 			<button onclick="setTimeout(() => { location = '/other' }, 100)">leave</button>
 			<button onclick="let n = 0; const t = setInterval(() => {
 				said.textContent = 'step ' + ++n; n > 3 && clearInterval(t) }, 90)">steps</button>
-			<button onclick="setTimeout(() => { location.hash = 'late' }, 1000)">late</button>
+			<button onclick="setTimeout(() => { location.hash = 'late' }, 3000)">late</button>
 			<input onkeydown="setTimeout(() => { said.textContent = 'by a key' }, 100)">
 			<select onchange="setTimeout(() => { said.textContent = 'by a choice' }, 100)"><option>a<option>b</select>`)
 	}))
@@ -55,10 +56,13 @@ func TestEffects(t *testing.T) {
 
 	h.wants(false, "", "browser_navigate", `{"url":`+quoted(site.URL+"/first")+`}`)
 	if s := h.wants(false, "", "browser_click", `{"target":"text=late"}`); strings.Contains(s, "#late") {
-		t.Errorf("the answer waited for what is late: %s", s)
+		t.Fatalf("the answer waited for what is late: %s", s)
 	}
 	s := ""
-	for !strings.Contains(s, "#late") {
+	for end := time.Now().Add(time.Minute); !strings.Contains(s, "#late"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("what came later is not told: %s", s)
+		}
 		s, _, _ = h.call("browser_console_messages", "{}")
 	}
 	if !strings.HasPrefix(s, "### Since the last call\n- The page went to ") {
