@@ -49,6 +49,7 @@ type reply struct {
 	firefox *firefox.Browser
 	before  *browse.Before // when the call began; nil: nothing that it causes is told of
 	since   []string       // what has happened between the last call and this one
+	left    *browse.Before // the page as the agent knows it by this call
 
 	results    []string
 	actions    []string
@@ -98,7 +99,7 @@ func (r *reply) reach(ctx context.Context) (b *browse.Browser, err error) {
 	if b, err = r.server.connect(ctx); err != nil {
 		return nil, err
 	}
-	r.browser = b
+	r.browser, r.left = b, b.Left()
 	if left := r.server.left; left != nil && left.Is(b) {
 		r.since = left.Events()
 	}
@@ -155,8 +156,11 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	section("Action", r.actions...)
 	if r.browser != nil {
 		section("Open tabs", tabs...)
+		if r.acts || r.page != noPage {
+			r.left = r.browser.Left()
+		}
+		r.server.left = r.left
 		err = errors.Join(err, r.view(ctx, err, section))
-		r.server.left = r.browser.Left()
 	}
 	if r.firefox != nil {
 		r.viewFirefox(ctx, err, section)
