@@ -2,20 +2,29 @@ package browse
 
 import (
 	"context"
-	"strings"
+	"regexp"
 
 	"btools/lib/cdp"
 )
 
 // GuardFiles has a function say why the file at a file: address may not be shown, nil
-// if it may. It is to be called before anything is opened.
+// if it may. A file that is open already stays, but is looked after as one that was opened.
 func (b *Browser) GuardFiles(refuses func(ctx context.Context, address string) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.refuses = refuses
+	for _, t := range b.tabs {
+		b.guarding = b.guarding || isFile(t.url)
+	}
+	if b.guarding {
+		b.pauseAllLocked()
+	}
 }
 
-func isFile(address string) bool {
-	return strings.HasPrefix(strings.TrimPrefix(address, "view-source:"), "file:")
-}
+// fileRule matches a file: address as Chrome takes it: in any case, with spaces before it.
+var fileRule = regexp.MustCompile(`(?i)^\s*(?:view-source:\s*)*(file:.*)`)
+
+func isFile(address string) bool { return fileRule.MatchString(address) }
 
 // openFile says whether a file: address may be opened. From the first one on, files that
 // pages lead to or have in frames are looked at too: only pages that are files can.
@@ -23,8 +32,10 @@ func (b *Browser) openFile(ctx context.Context, address string) error {
 	if b.refuses == nil {
 		return nil
 	}
-	if err := b.refuses(ctx, strings.TrimPrefix(address, "view-source:")); err != nil {
-		return err
+	if m := fileRule.FindStringSubmatch(address); m != nil {
+		if err := b.refuses(ctx, m[1]); err != nil {
+			return err
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

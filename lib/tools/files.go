@@ -139,7 +139,7 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 // refusesFile says why a page may not show a file, nil if it may.
 func (s *Server) refusesFile(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Host != "" && u.Host != "localhost" {
+	if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") { // file:etc/passwd
 		return fmt.Errorf("%s is not a file of this machine", address)
 	}
 	if _, err = (&reply{server: s}).readable(ctx, []string{filepath.FromSlash(u.Path)}); err != nil {
