@@ -190,7 +190,7 @@ func (r *reply) saveDownload(ctx context.Context, name, filename string) error {
 		return err
 	}
 	defer body.Close()
-	err = r.saveAs(path, body, func(file string) (err error) {
+	err = r.saveAs(path, 0o644, body, func(file string) (err error) {
 		if filename != "" {
 			return os.Rename(file, path)
 		}

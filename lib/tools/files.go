@@ -36,7 +36,7 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 func (r *reply) save(ctx context.Context, name string, data []byte) (path string, err error) {
 	path, err = r.writable(ctx, name)
 	if err == nil {
-		err = r.saveAs(path, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
+		err = r.saveAs(path, 0o644, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
 	}
 	return path, err
 }
@@ -45,9 +45,7 @@ func (r *reply) save(ctx context.Context, name string, data []byte) (path string
 func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path string, err error) {
 	path, err = r.writable(ctx, name)
 	if err == nil {
-		err = r.saveAs(path, bytes.NewReader(data), func(file string) error {
-			return errors.Join(os.Chmod(file, 0o600), os.Rename(file, path))
-		})
+		err = r.saveAs(path, 0o600, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
 	}
 	return path, err
 }
@@ -95,12 +93,12 @@ func madeWithin(dir string, roots []string) (string, error) {
 }
 
 // saveAs writes a file beside a path, and has place put it there.
-func (r *reply) saveAs(path string, data io.Reader, place func(file string) error) error {
+func (r *reply) saveAs(path string, mode fs.FileMode, data io.Reader, place func(file string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".btools-*")
 	if err == nil {
 		defer os.Remove(f.Name())
 		_, err = io.Copy(f, data)
-		if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
 			err = place(f.Name())
 		}
 	}
