@@ -303,10 +303,11 @@ func (b *Browser) HandleDialog(ctx context.Context, accept bool, prompt *string)
 	if prompt != nil {
 		params["userText"] = *prompt
 	}
+	since := b.mark(tab)
 	if err := b.conn.Call(ctx, "browsingContext.handleUserPrompt", params, nil); err != nil {
 		return err
 	}
-	return b.settle(ctx, tab, b.mark(tab))
+	return b.settle(ctx, tab, since)
 }
 
 // Navigate loads an address and waits until the document is parsed, and for a while
