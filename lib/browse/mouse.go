@@ -55,6 +55,8 @@ func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count
 			select {
 			case <-time.After(hold):
 			case <-ctx.Done():
+				up := t.pressed(button, false, n+1)
+				t.b.conn.Begin(t.main.session, up.method, up.params, nil)
 				return context.Cause(ctx)
 			}
 			events = nil
