@@ -49,8 +49,8 @@ func (v *Service) yieldLaterLocked(p *pool, s *slot) {
 // for its instance.
 func (v *Service) canYieldLocked(l *lease, rested time.Time) bool {
 	p, err := v.find(l.slot.poolName)
-	return err == nil && v.ctx.Err() == nil && v.leases[l.id] == l && !rested.IsZero() && l.rested.Equal(rested) &&
-		!l.slot.retired && p.queue.Wants(l.slot.number)
+	return err == nil && v.ctx.Err() == nil && v.leases[l.id] == l && !l.ending && !rested.IsZero() &&
+		l.rested.Equal(rested) && !l.slot.retired && p.queue.Wants(l.slot.number)
 }
 
 // yield ends a lease that has rested since a time, for a request that waits.
@@ -98,9 +98,13 @@ func (v *Service) yield(l *lease, rested time.Time) {
 }
 
 // keepLocked keeps the session of a holder for its next lease, for at most the time
-// to live of leases.
+// to live of leases. A holder without a name has none that is known to be its next.
 func (v *Service) keepLocked(l *lease, h *share.Hibernated) {
 	key := keptKey{l.slot.poolName, l.keepFor}
+	if key.holder == "" {
+		h.Saved.Remove()
+		return
+	}
 	if v.kept == nil {
 		v.kept = map[keptKey]*share.Hibernated{}
 	}
