@@ -45,6 +45,7 @@ func newMux(to transport) *Mux {
 	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{},
 		most: maxAllUnread, mostEach: maxUnread, incoming: websocket.Budget{Max: maxAllUnread}}
 	m.tidy = time.AfterFunc(tidyAfter, debug.FreeOSMemory)
+	m.tidy.Stop() // until there is a long message
 	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
 	m.work.Go(func() { m.out.run(m.done) })
 	m.work.Go(m.read)
@@ -70,6 +71,7 @@ func (m *Mux) noteLong(message []byte) {
 func (m *Mux) Close() {
 	m.to.close()
 	m.work.Wait()
+	m.tidy.Stop()
 }
 
 // Done is closed when the connection to Chrome has ended.
