@@ -38,7 +38,7 @@ func formSite(t *testing.T) string {
 // The mixed pool of seed 001: an agent drives its Firefox with the tools of bmcp as it
 // drives Chromium.
 func TestMCPMixedPool(t *testing.T) {
-	t.Parallel()
+	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.
 	w := cmdtest.New(t)
 	site := formSite(t)
 	c := w.Cmd("bmcp")
@@ -93,7 +93,7 @@ func TestMCPMixedPool(t *testing.T) {
 
 // Firefox has one session at a time: the next host has one, whatever the last one did.
 func TestMCPFirefoxOfHosts(t *testing.T) {
-	t.Parallel()
+	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.
 	w := cmdtest.New(t)
 	site := formSite(t)
 	p := w.Pool("_A_INSTANCES=1", "_A_BROWSER=firefox")
