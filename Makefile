@@ -7,6 +7,8 @@ GO      ?= go
 TAGS     = urfave_cli_no_docs
 # Static: no C library to load at each start, and none that has to match.
 export CGO_ENABLED ?= 0
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
+LDFLAGS  = -s -w $(VERSION:%=-X btools/lib/cli.release=%)
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
 .PHONY: help build windows demo deps test cover fuzz bench install lint cross clean
@@ -16,10 +18,10 @@ help: ## list the targets
 
 build: ## build the programs into bin/
 	@mkdir -p bin
-	$(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ $(PROGRAMS:%=./cmd/%)
+	$(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
 windows: build ## build blaunch.exe, by which WSL_WINDOWS launches browsers of Windows
-	GOOS=windows $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/blaunch
+	GOOS=windows $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/blaunch
 
 demo: build ## find a browser, launch it, ask it for its version, stop it
 	@scripts/install-deps demo

@@ -58,9 +58,6 @@ import (
 	"btools/lib/terminal"
 )
 
-// Release is the version that --version prints, set by the linker.
-var Release = "0.1.0"
-
 // Env is the world around a program.
 type Env struct {
 	Args                  []string // with the program's name
@@ -198,8 +195,7 @@ func run(env *Env, p *Program, messages io.Writer) error {
 		help(env.Stdout, p, c, env.width(80))
 		return nil
 	case args.given["version"]:
-		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Release)
-		return nil
+		return printVersion(env.Stdout, p.Name, slices.Contains(args.flags, "--output=json"))
 	case err != nil:
 		return err
 	}

@@ -146,7 +146,11 @@ func TestHelp(t *testing.T) {
 		!strings.HasPrefix(out, "bprog list - list them\n") {
 		t.Errorf("exit %d, %s", code, out)
 	}
-	if code, out, _ := try(t, nil, "", "version"); code != 0 || out != "bprog "+Release+"\n" {
+	if code, out, _ := try(t, nil, "", "version"); code != 0 || out != "bprog "+Release()+"\n" {
+		t.Errorf("exit %d, %s", code, out)
+	}
+	code, out, _ := try(t, nil, "", "--version", "--output", "json")
+	if want := `{"program":"bprog","version":"` + Release() + `","go":"`; code != 0 || !strings.HasPrefix(out, want) {
 		t.Errorf("exit %d, %s", code, out)
 	}
 }

@@ -110,7 +110,7 @@ func serve(c *cli.Context, serves *bool) error {
 	owner.Watch(ctx, stop)
 	logins, _ := statecommand.Store(c) // without a directory there are none
 	co := coordinator.New(coordinator.Options{
-		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release,
+		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release(),
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Instances: launches(c, coordinator.HubsOf(browsers)),
 		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",

@@ -183,7 +183,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	h := &extensionHub{dir: state.NewDir(), log: c.Log, codeFile: path}
 	h.limit.Max, h.limit.Flag = c.Int("max-connections"), "max-connections"
 	h.server = &endpoint.Server{
-		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release,
+		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
 			Log: c.Log},
 		Guard:   guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,

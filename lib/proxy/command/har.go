@@ -32,7 +32,7 @@ func HAR(c *cli.Context) error {
 		return exit.Errorf(exit.Data, "cannot read the trace %s: it is read twice, which only a regular file can be",
 			path)
 	}
-	sum, err := har.Convert(f, info.Size(), har.Creator{Name: "bproxy", Version: cli.Release}, c.Stdout)
+	sum, err := har.Convert(f, info.Size(), har.Creator{Name: "bproxy", Version: cli.Release()}, c.Stdout)
 	if sum.Damaged > 0 {
 		c.Log.Warn(fmt.Sprintf("%d damaged or cut-off %s of the trace skipped", sum.Damaged,
 			map[bool]string{true: "line", false: "lines"}[sum.Damaged == 1]))
