@@ -11,7 +11,7 @@ VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/n
 LDFLAGS  = -s -w $(VERSION:%=-X btools/lib/cli.release=%)
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo deps test cover fuzz bench install lint cross clean
+.PHONY: help build windows demo deps test cover fuzz bench install lint cross licenses clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -51,6 +51,9 @@ cross: ## build and vet for macOS and Windows
 	  GOOS=$$os $(GO) vet -trimpath -tags $(TAGS) ./... || exit 1; \
 	done
 
+licenses: ## write THIRD_PARTY, the licences of all that the programs link
+	@scripts/licenses >THIRD_PARTY
+
 # A user's units go where systemd looks with PREFIX=/usr, /usr/local and ~/.local:
 # in the last one it looks in no lib/systemd/user.
 install: build ## install programs, man pages, completions and units (PREFIX=, DESTDIR=)
@@ -79,4 +82,4 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	done
 
 clean: ## delete what was built
-	rm -rf bin
+	rm -rf bin THIRD_PARTY

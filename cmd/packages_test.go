@@ -172,3 +172,20 @@ func TestMapOfLib(t *testing.T) {
 		}
 	}
 }
+
+// Whoever hands out the programs can hand out the licences of what is in them,
+// and every module has one that is known to allow that.
+func TestLicenses(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(cmdtest.Root + "/scripts/licenses").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(out)
+	linked := slices.Concat(append(slices.Collect(maps.Values(modules)), frame)...)
+	for _, m := range append(linked, "Go") {
+		if !strings.Contains(text, "\n"+m+" ") {
+			t.Errorf("the licence of %s is missing", m)
+		}
+	}
+}
