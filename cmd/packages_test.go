@@ -189,3 +189,40 @@ func TestLicenses(t *testing.T) {
 		}
 	}
 }
+
+// rename-module changes what is imported, and no word of a protocol. A program
+// that is built from a tag then knows its version, as one that go install makes.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/copy"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := func(line string) string {
+		t.Helper()
+		c := exec.Command("bash", "-ec", line)
+		c.Dir, c.Env = dir, append(os.Environ(), "ROOT="+cmdtest.Root, "CGO_ENABLED=0")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		return string(out)
+	}
+	run(`(cd "$ROOT" && git ls-files -z | xargs -0 cp --parents -t "$OLDPWD"); git init -q; git add -A`)
+	run("scripts/rename-module example.org/a/btools")
+	if left := run(`grep -rnE '"btools/(cmd|lib|scripts)' --include=*.go . || true`); left != "" {
+		t.Errorf("left are\n%s", left)
+	}
+	if meta := run(`grep -rh '"btools/pool"' lib/coordinator`); !strings.Contains(meta, "metaPool") {
+		t.Errorf("the key of a pool is\n%s", meta)
+	}
+	run(`git config user.name t; git config user.email t@example.org; git add -A; git commit -qm t; git tag v0.9.8`)
+	run("GOFLAGS=-buildvcs=true go build -tags urfave_cli_no_docs -o ../bport ./cmd/bport")
+	if got := run("../bport --version"); got != "bport 0.9.8\n" {
+		t.Errorf("bport says %q", got)
+	}
+	commit := strings.TrimSpace(run("git rev-parse HEAD"))
+	if got := run("../bport --version --output json"); !strings.Contains(got, `"revision":"`+commit+`"`) {
+		t.Errorf("bport says %s", got)
+	}
+}
