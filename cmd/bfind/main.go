@@ -32,8 +32,9 @@ func main() {
 			},
 			Do: run,
 		},
-		About:    "As a filter, it adds a browser to each record that has none.",
-		Examples: []string{"bfind", "bfind --type chromium,chrome --first | blaunch -"},
+		About: "As a filter, it adds a browser to each record that has none.",
+		Examples: []string{"bfind", "bfind --first -f browser.path",
+			"bfind --type chromium,chrome --first | blaunch -"},
 	})
 }
 

@@ -25,7 +25,7 @@ func TestLaunchWithExtension(t *testing.T) {
 		t.Helper()
 		cmdtest.Until(t, "nothing has joined", func() bool { return len(w.JoinedIDs()) == 0 })
 	}
-	w.Run("blaunch", "--browser", "chromium", "--extension").Wants(t, 69, "start one with bproxy --extension")
+	w.Run("blaunch", "--browser", "chromium", "--extension").Wants(t, 69, "start one with bproxy hub")
 	hub := w.HubHere()
 
 	t.Run("several at once", func(t *testing.T) {

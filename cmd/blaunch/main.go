@@ -51,19 +51,19 @@ func main() {
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),
-			Do: command.Launch,
+			Common: []string{"browser", "no-headless", "profile", "url", "port", "wait", "ttl"},
+			Do:     command.Launch,
 		},
 		About: "Prints the browser's record and leaves the browser running under a small supervisor. With --wait it " +
 			"stays in the foreground; with -- CMD it runs CMD with the browser.",
 		Examples: []string{
-			"bfind | blaunch --headless",
-			"blaunch -- node script.js {ws_endpoint}",
-			"blaunch --no-headless --state-save shop --url https://shop.example/login",
+			"blaunch -- node script.js {ws_endpoint}    # a browser for one command",
+			"bfind --type chrome --first | blaunch -    # one that stays until stopped",
 			"blaunch stop --all",
 		},
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running browsers", Do: command.List},
-			{Name: "stop", Usage: "stop browsers, given as arguments, or as IDs or records on standard input",
+			{Name: "stop", Usage: "stop browsers (given as arguments, or as IDs or records on standard input)",
 				ArgsUsage: "[ID…]", Do: command.Stop, Flags: []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another " +
 						"program, such as bpool"},

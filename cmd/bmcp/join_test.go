@@ -196,7 +196,7 @@ func TestMCPExtensionRefuses(t *testing.T) {
 		"--shared":           "is its user's",
 		"--idle=5m":          "is its user's",
 		"--hibernate=5m":     "is its user's",
-		"--max-browsers=2":   "is its user's",
+		"--max-sessions=2":   "is its user's",
 		"--upload-root=/":    "is its user's",
 		"--state=shop":       "the logins of its user",
 		"--pool":             "LAUNCH=extension makes a pool",

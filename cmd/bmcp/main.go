@@ -20,14 +20,16 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
+			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "hibernate",
+				"http"},
 			Do: command.Run,
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children,
-					Usage: "run the MCP server `[NAME=]SPEC`: builtin, an npm package or a command with its " +
-						"arguments (repeatable; default: builtin)"},
+					Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package or a command " +
+						"with its arguments; repeatable; default: builtin)"},
 				&ucli.StringFlag{Name: "tools", Category: children,
-					Usage: "of builtin's tools, list those of `NAME,…`: names, or the groups core, default, storage, " +
-						"network, vision, testing and all (default: default)"},
+					Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
+						"network, vision, testing and all; default: default)"},
 				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
 					Usage: "omit has builtin send no images, for models that take none: `allow|omit`"},
 				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
@@ -50,11 +52,11 @@ func main() {
 					Usage: "end one that is not used for `DURATION`, else for BROWSER_TIMEOUT_MINUTES of the " +
 						"environment; 0 is never"},
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-					Usage: "save one that is not used for `DURATION` and free its pages; the next call gets it back " +
+					Usage: "save one unused for `DURATION` and free its pages; the next call gets it back " +
 						"and says so"},
-				&ucli.DurationFlag{Name: "session-throttle", Category: shared, Value: time.Minute,
+				&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
 					Usage: "hide the pages of one that is not used for `DURATION`, and of the host's own; 0 is never"},
-				&ucli.IntFlag{Name: "max-browsers", Category: shared, DefaultText: "0, no limit",
+				&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
 					Usage: "let `N` have pages at a time; calls on others wait in order, for one that ends or that " +
 						"no call has used for 5s, which is saved then as with --hibernate"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
@@ -65,7 +67,8 @@ func main() {
 				&ucli.StringSliceFlag{Name: "download-root", Category: shared,
 					Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
 				&ucli.StringFlag{Name: "state", Category: shared,
-					Usage: "start each, or each lease, with the logins of the state `NAME` that bproxy or bpool saved"},
+					Usage: "start each with the logins of the state `NAME` (of bproxy or bpool; of a " +
+						"pool: each lease)"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.StringFlag{Name: "env-file", Category: pools,
 					Usage: "read variables that the environment does not set from `FILE`, such as .env"},
@@ -73,26 +76,32 @@ func main() {
 				&ucli.StringFlag{Name: "socket", Category: pools,
 					Usage: "use those of the bpool service that listens on `FILE`"},
 				&ucli.StringFlag{Name: "http", Category: front,
-					Usage: "speak streamable HTTP on `HOST:PORT|PORT`, to many hosts, in place of standard input " +
-						"and output"},
+					Usage: "speak streamable HTTP on `HOST:PORT|PORT` (to many hosts, in place of standard input " +
+						"and output)"},
 				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 					Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
 			}, browserFlags(browser), []ucli.Flag{
 				&ucli.BoolFlag{Name: "extension", Category: browser,
-					Usage: "use a browser that joins by its extension, such as the one that a person uses, and " +
-						"launch none"},
+					Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
+						"none)"},
 				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
 					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
 						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 is never"},
 			}, flags.Owner("Life:", "")),
 		},
-		Old:   map[string]string{"browser-path": "browser", "no-vscode": ""},
+		Old: map[string]string{"browser-path": "browser", "no-vscode": "",
+			"session-throttle": "throttle", "max-browsers": "max-sessions"},
 		About: "Speaks MCP on standard input and output; -- CMD is a child.",
+		Examples: []string{
+			"claude mcp add browser -- bmcp           # Claude Code",
+			"bmcp config vscode                       # the entry for another host",
+			"bmcp --http 8931 --token-file FILE       # many hosts on one server",
+		},
 		Commands: []*cli.Command{
 			{Name: "config",
-				Usage: "print the entry that makes a host run bmcp: claude-code, claude-desktop, vscode, cursor or " +
-					"codex; what is after -- are its arguments (a child's command after a second --)",
+				Usage: "print the entry that makes a host run bmcp (claude-code, claude-desktop, vscode, cursor or " +
+					"codex); what is after -- are its arguments (a child's command after a second --)",
 				ArgsUsage:    "HOST",
 				TakesCommand: true, Do: command.Config, Flags: []ucli.Flag{
 					&ucli.StringSliceFlag{Name: "env",

@@ -348,9 +348,9 @@ func TestMCPManySessionIDs(t *testing.T) {
 		want string
 	}{
 		{nil, []string{"--shared", "--tab-limit", "3"}, "--shared"}, {nil, []string{"--tab-limit", "-1"}, "0 or more"},
-		{nil, []string{"--shared", "--session-throttle", "1m"}, "--shared"},
-		{nil, []string{"--session-throttle", "-1s"}, "0 or more"},
-		{nil, []string{"--pool", "--session-throttle", "1m"}, "no effect"},
+		{nil, []string{"--shared", "--throttle", "1m"}, "--shared"},
+		{nil, []string{"--throttle", "-1s"}, "0 or more"},
+		{nil, []string{"--pool", "--throttle", "1m"}, "no effect"},
 		{nil, []string{"--pool", "--session-idle", "1m"}, "no effect"}, {[]string{"BROWSER_TIMEOUT_MINUTES=soon"}, nil,
 			"number of minutes"},
 	} {

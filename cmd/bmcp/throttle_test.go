@@ -14,7 +14,7 @@ func TestMCPThrottle(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	site, hidden := cmdtest.Observed(t)
-	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--browser=chrome-headless-shell", "--session-throttle", "100ms",
+	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--browser=chrome-headless-shell", "--throttle", "100ms",
 		"--mcp", "builtin")
 	m.Greet("{}")
 	m.Lists("browser_navigate")

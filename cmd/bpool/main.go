@@ -29,7 +29,11 @@ func main() {
 	}
 	cli.Main(&cli.Program{
 		Command: cli.Command{Name: "bpool", Usage: "named pools of browsers, leased first in, first out"},
-		About:   "The service keeps browsers ready; the other commands talk to it.",
+		Examples: []string{
+			"bpool serve --config pool.toml    # the service: the other commands talk to it",
+			"bpool lease -- node script.js {ws_endpoint}",
+			"bpool status --watch",
+		},
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "run the service", Do: command.Serve,
 				Flags: slices.Concat([]ucli.Flag{config, envFile, socket,
@@ -80,7 +84,7 @@ func main() {
 					&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
 					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
 					&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}},
-			{Name: "state", Usage: "save the logins of a lease, or list, show, delete, import or export saved ones",
+			{Name: "state", Usage: "save the logins of a lease; list, show, delete, import or export saved ones",
 				ArgsUsage: statecommand.ArgsUsage, Do: command.States,
 				Flags: append(statecommand.Flags("LEASE"), socket)},
 			{Name: "renew", Usage: "extend a lease", ArgsUsage: "LEASE", Do: command.Renew,

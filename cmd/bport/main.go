@@ -33,7 +33,7 @@ func main() {
 			Do: run,
 		},
 		About:    "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
-		Examples: []string{"port=$(bport -f port)", "bfind --first | bport | blaunch"},
+		Examples: []string{"port=$(bport -f port)", "bport -n 3 --range 3301-3399", "bfind --first | bport | blaunch"},
 	})
 }
 

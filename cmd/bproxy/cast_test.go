@@ -66,7 +66,7 @@ func TestCast(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	w := cmdtest.New(t)
-	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy --isolate is running")
+	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy share is running")
 	p := w.Proxy("--isolate")
 	session := "ws://" + p.Addr + "/session/one/devtools/browser/one"
 	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, `no named session "one"`)

@@ -20,7 +20,7 @@ func TestSessionProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Env = append(w.Env, "BTOOLS_PROXY=http://"+proxytest.Credentials+web.At)
-	w.Run("bproxy").Wants(t, 64, "--proxy needs --isolate (which BTOOLS_PROXY sets)")
+	w.Run("bproxy").Wants(t, 64, "--proxy is an option of bproxy share (which BTOOLS_PROXY sets)")
 	p := w.Proxy("--isolate")
 	w.Env = w.Env[:len(w.Env)-1]
 	at := "ws" + strings.TrimPrefix(p.URL, "http") + "/session/"

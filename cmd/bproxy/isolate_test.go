@@ -168,17 +168,19 @@ func TestIsolateRefuses(t *testing.T) {
 		{[]string{"--isolate", "--target", "ws://127.0.0.1:1/session"}, "WebDriver BiDi"},
 		{[]string{"--isolate", "--default-session", "a/b"}, "1 to 64 letters"},
 		{[]string{"--isolate", "--max-sessions", "0"}, "1 or more"},
-		{[]string{"--tab-limit", "3"}, "--isolate"},
+		{[]string{"--tab-limit", "3"}, "bproxy share"},
+		{[]string{"share", "--direct"}, "--direct is an option of bproxy itself"},
+		{[]string{"hub", "--browser", "chrome"}, "--browser is an option of bproxy itself"},
 	} {
 		w.Run("bproxy", x.args...).Wants(t, 64, x.says)
 	}
-	p := w.Proxy("--isolate")
+	p := w.Proxy("share", "--session-throttle", "1m")
 	w.Run("bproxy", "launch", "--browser", "firefox").Wants(t, 64, "Firefox")
 	p.Stop()
 	p = w.Proxy()
 	port := strings.TrimPrefix(p.Addr, "127.0.0.1:")
-	w.Run("bproxy", "session", "list", "--port", port).Wants(t, 64, "start it with --isolate")
-	w.Run("bproxy", "session", "end", "x").Wants(t, 69, "no bproxy --isolate is running")
+	w.Run("bproxy", "session", "list", "--port", port).Wants(t, 64, "start bproxy share")
+	w.Run("bproxy", "session", "end", "x").Wants(t, 69, "no bproxy share is running")
 	p.Stop()
 }
 

@@ -16,7 +16,7 @@ import (
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "join").Wants(t, 69, "no bproxy --extension is running")
+	w.Run("bproxy", "join").Wants(t, 69, "no bproxy hub is running")
 	p, chrome, process, _ := w.WithJoined()
 	before := cmdtest.Tabs(t, chrome)
 	first := w.Join("--session")

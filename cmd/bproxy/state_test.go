@@ -20,8 +20,8 @@ func TestStateCommands(t *testing.T) {
 	w.Run("bproxy", "state", "show", "x").Wants(t, 69, `there is no state "x"`)
 	w.Run("bproxy", "state", "show", "../x").Wants(t, 64, "not the name of a state")
 	w.Run("bproxy", "state", "save", "x").Wants(t, 64, "save needs --from")
-	w.Run("bproxy", "state", "save", "x", "--from", "y").Wants(t, 69, "no bproxy --isolate is running")
-	w.Run("bproxy", "--state", "x").Wants(t, 64, "--state needs --isolate")
+	w.Run("bproxy", "state", "save", "x", "--from", "y").Wants(t, 69, "no bproxy share is running")
+	w.Run("bproxy", "--state", "x").Wants(t, 64, "--state is an option of bproxy share")
 	w.Run("bproxy", "--isolate", "--state", "x").Wants(t, 69, `there is no state "x"`)
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"a","value":"s3cret","domain":".a.test","path":"/",
 		"expires":1893456000,"httpOnly":true,"secure":true,"sameSite":"Lax"}],"origins":[{"origin":"https://a.test",

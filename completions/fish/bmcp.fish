@@ -15,11 +15,11 @@ complete -c bmcp -l max-inline -d 'cut results that have more' -x
 complete -c bmcp -l max-results -d 'how many of them are kept' -x
 complete -c bmcp -l shared -d 'show all hosts the one browser whole'
 complete -c bmcp -l session-idle -d 'until an unused virtual browser ends' -x
-complete -c bmcp -l session-throttle -d 'until the pages of an unused one are hidden' -x
+complete -c bmcp -l throttle -d 'until the pages of an unused one are hidden' -x
 complete -c bmcp -l extension -d 'use a browser that joins by its extension'
 complete -c bmcp -l idle -d 'until the unused browser is stopped' -x
 complete -c bmcp -l hibernate -d 'until an unused virtual browser is hibernated' -x
-complete -c bmcp -l max-browsers -d 'virtual browsers that have pages at a time' -x
+complete -c bmcp -l max-sessions -d 'virtual browsers that have pages at a time' -x
 complete -c bmcp -l tab-limit -d 'tabs of a virtual browser' -x
 complete -c bmcp -l upload-root -d 'allow uploads of this directory' -xa '(__fish_complete_directories)'
 complete -c bmcp -l download-root -d 'allow downloads into this directory' -xa '(__fish_complete_directories)'

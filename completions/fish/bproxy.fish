@@ -77,7 +77,7 @@ complete -c bproxy -n '__fish_seen_subcommand_from extension' -l paired -d 'writ
 complete -c bproxy -l session-grace -d 'time until an anonymous session ends' -x
 complete -c bproxy -l session-idle -d 'time until an unused session ends' -x
 complete -c bproxy -l hibernate -d 'time until a session without connections is hibernated' -x
-complete -c bproxy -l session-throttle -d 'time until the pages of an unused session are hidden' -x
+complete -c bproxy -l throttle -d 'time until the pages of an unused session are hidden' -x
 complete -c bproxy -l max-sessions -d 'maximum number of sessions' -x
 complete -c bproxy -l tab-limit -d 'maximum pages in a session' -x
 complete -c bproxy -l default-session -d 'session with the browser profile' -x

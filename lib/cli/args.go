@@ -48,11 +48,15 @@ func parse(p *Program, args []string) (*arguments, error) {
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		f := byName[name]
-		if today, old := p.Old[name]; old && f == nil && a.command == &p.Command {
-			if today == "" {
+		if today, old := p.Old[name]; old && f == nil {
+			if today == "" && a.command == &p.Command {
 				continue
 			}
 			name, f = today, byName[today]
+		}
+		if name == "all" && f == nil && slices.ContainsFunc(args, asksForHelp) {
+			a.given[name] = true
+			continue
 		}
 		if f == nil {
 			// It may be an option of a command that "--" is missing before.
@@ -85,6 +89,8 @@ func parse(p *Program, args []string) (*arguments, error) {
 	return a, nil
 }
 
+func asksForHelp(word string) bool { return word == "--help" || word == "-h" }
+
 // usage is an error in the arguments.
 func (a *arguments) usage(p *Program, format string, args ...any) *exit.Error {
 	name := p.Name
@@ -111,7 +117,7 @@ func (a *arguments) unknown(p *Program, name, value string, names []string) erro
 	root := slices.ContainsFunc(p.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	if a.command != &p.Command && root {
 		e = a.usage(p, "%s is an option of %s itself, not of %s %s", dashes(name), p.Name, p.Name, a.command.Name)
-		if a.command.TakesCommand {
+		if a.command.TakesCommand && a.command.ArgsUsage != "" { // what is after -- is not CMD, but the program's
 			e.Hint = fmt.Sprintf("options for %s go after --: %s %s … -- %s", p.Name, p.Name, a.command.Name,
 				dashes(name))
 		}

@@ -88,7 +88,11 @@ type Command struct {
 	// ArgsUsage describes the arguments, "" if it takes none but "-".
 	ArgsUsage string
 	Flags     []cli.Flag
-	Hidden    bool
+	// Common are the names of the options that a program's --help shows without
+	// --all; nil means all of them.
+	Common []string
+	Group  string // of commands that --help lists in one row
+	Hidden bool
 	// TakesCommand allows "-- CMD ARGS…".
 	TakesCommand bool
 	Do           func(*Context) error // nil of a program that only has commands
@@ -97,11 +101,11 @@ type Command struct {
 // Program is a command with subcommands.
 type Program struct {
 	Command
-	About    string // a sentence or two for --help
-	Examples []string
+	About    string   // a sentence or two for --help
+	Examples []string // three, the first things that --help shows
 	Commands []*Command
-	// Old are the options that the program had under other names, and today's; ""
-	// means that what the option asks for is always so.
+	// Old are the options that the program and its commands had under other names,
+	// and today's; "" means that what the option of the program asks for is always so.
 	Old map[string]string
 }
 
@@ -192,7 +196,7 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	c := args.command
 	switch {
 	case args.given["help"], args.given["h"]:
-		help(env.Stdout, p, c, env.width(80))
+		help(env.Stdout, p, c, env.width(80), args.given["all"])
 		return nil
 	case args.given["version"]:
 		return printVersion(env.Stdout, p.Name, slices.Contains(args.flags, "--output=json"))

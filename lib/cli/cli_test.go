@@ -122,11 +122,14 @@ func TestFlags(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}, {"--help", "--all"},
+		{"help", "--all"}} {
 		code, out, _ := try(t, nil, "", args...)
-		for _, want := range []string{"Usage: bprog", "list    list them", "--port N", "(default: 15s)",
-			"[$BPROG_BROWSER]",
-			"Examples:\n  bprog -- true\n"} {
+		wants := []string{"bprog - do things\n\n  bprog -- true\n\nUsage: bprog", "list    list them", "--port N"}
+		if args[len(args)-1] == "--all" {
+			wants = append(wants, "(default: 15s)", "[$BPROG_BROWSER]", "--log-level LEVEL")
+		}
+		for _, want := range wants {
 			if code != 0 || !strings.Contains(out, want) {
 				t.Errorf("%q: exit %d, %q is missing in\n%s", args, code, want, out)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,30 +18,88 @@ import (
 // hard to read.
 const maxHelp = 100
 
-// help prints what a program, or one of its commands, is for.
-func help(w io.Writer, p *Program, c *Command, width int) {
+// help prints what a program, or one of its commands, is for. A program's own
+// is a screen with examples, the options of Common and the commands' names,
+// unless all is asked for.
+func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 	h := &helper{w, min(width, maxHelp)}
-	name, root := p.Name, c == &p.Command
-	if !root {
-		name += " " + c.Name
+	if c != &p.Command {
+		name := p.Name + " " + c.Name
+		h.wrap(0, name+" - "+c.Usage)
+		h.line("")
+		h.synopsis(p, c, name)
+		h.options(c)
+		h.line("\nMore: man " + p.Name)
+		return
 	}
-	h.wrap(0, name+" - "+c.Usage)
+	h.wrap(0, p.Name+" - "+c.Usage)
 	h.line("")
-	h.synopsis(p, c, name)
-	if root && p.About != "" {
+	for _, e := range p.Examples {
+		h.line("  " + e)
+	}
+	h.line("")
+	h.synopsis(p, c, p.Name)
+	if p.About != "" && (all || c.Common == nil) {
 		h.line("")
 		h.wrap(0, p.About)
 	}
-	if root && len(p.Commands) > 0 {
-		h.line("\nCommands:")
+	details := "man " + p.Name
+	if len(p.Commands) > 0 {
+		details = p.Name + " COMMAND --help, " + details
+	}
+	if all {
+		h.commands(p, true)
+		h.options(c)
+		h.line("\nMore: " + details)
+		return
+	}
+	if len(c.Flags) > 0 {
+		h.line("\nOptions:")
 		var rows [][2]string
-		for _, c := range p.Commands {
-			if !c.Hidden {
-				rows = append(rows, [2]string{c.Name, c.Usage})
+		for _, category := range categories(c.Flags) {
+			for _, f := range category.flags {
+				if c.Common == nil || slices.Contains(c.Common, f.Names()[0]) {
+					rows = append(rows, row(f))
+				}
 			}
 		}
-		h.rows(rows)
+		h.short(rows)
 	}
+	h.commands(p, false)
+	h.line("\nMore: " + p.Name + " --help --all, " + details)
+}
+
+// commands lists a program's commands: each with its usage, or those of a group
+// in a row.
+func (h *helper) commands(p *Program, all bool) {
+	var rows [][2]string
+	for _, c := range p.Commands {
+		switch {
+		case c.Hidden:
+		case all || c.Group == "":
+			rows = append(rows, [2]string{c.Name, c.Usage})
+		default:
+			i := slices.IndexFunc(rows, func(r [2]string) bool { return r[0] == c.Group })
+			if i < 0 {
+				rows = append(rows, [2]string{c.Group, c.Name})
+			} else {
+				rows[i][1] += ", " + c.Name
+			}
+		}
+	}
+	switch {
+	case len(rows) == 0:
+	case all:
+		h.line("\nCommands:")
+		h.rows(rows)
+	default:
+		h.line("\nCommands:")
+		h.short(rows)
+	}
+}
+
+// options lists a command's options by their categories, and those of every program.
+func (h *helper) options(c *Command) {
 	for _, category := range categories(c.Flags) {
 		h.line("\n" + category.name)
 		var rows [][2]string
@@ -52,18 +111,6 @@ func help(w io.Writer, p *Program, c *Command, width int) {
 	h.line("\nOf every program:")
 	h.wrap(2, "--output json|table, --field NAME[,NAME] (-f), --no-input, --log-level LEVEL, --log-format text|json, "+
 		"--help, --version: see btools(7)")
-	if root && len(p.Examples) > 0 {
-		h.line("\nExamples:")
-		for _, e := range p.Examples {
-			h.line("  " + e)
-		}
-	}
-	more := "For the details: man " + p.Name + "."
-	if root && len(p.Commands) > 0 {
-		more = "For one command: " + p.Name + " COMMAND --help. For all: man " + p.Name + "."
-	}
-	h.line("")
-	h.wrap(0, more)
 }
 
 type helper struct {
@@ -94,12 +141,36 @@ func (h *helper) synopsis(p *Program, c *Command, name string) {
 	}
 }
 
-// rows prints names and what they mean, in two columns.
-func (h *helper) rows(rows [][2]string) {
-	const most = 26 // columns of the names: what is longer has a line of its own
+// more begins the part of a usage that the rest stands without.
+var more = regexp.MustCompile(`; | \(`)
+
+// short prints rows that don't need more than a line without what is in
+// parentheses or after a semicolon.
+func (h *helper) short(rows [][2]string) {
 	left := 0
 	for _, r := range rows {
-		if n := utf8.RuneCountInString(r[0]); n <= most {
+		left = max(left, utf8.RuneCountInString(r[0]))
+	}
+	for i, r := range rows {
+		room := h.width - min(left, names) - 4
+		ends := more.FindAllStringIndex(r[1], -1)
+		for utf8.RuneCountInString(rows[i][1]) > room && len(ends) > 0 {
+			rows[i][1] = r[1][:ends[len(ends)-1][0]]
+			ends = ends[:len(ends)-1]
+		}
+	}
+	h.rows(rows)
+}
+
+// names is the widest that names get, in columns: a longer one has a line of its
+// own.
+const names = 26
+
+// rows prints names and what they mean, in two columns.
+func (h *helper) rows(rows [][2]string) {
+	left := 0
+	for _, r := range rows {
+		if n := utf8.RuneCountInString(r[0]); n <= names {
 			left = max(left, n)
 		}
 	}

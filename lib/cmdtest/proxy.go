@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,7 +33,12 @@ type Proxy struct {
 func (w *World) Proxy(args ...string) *Proxy {
 	w.T.Helper()
 	p := &Proxy{T: w.T, W: w}
-	p.Cmd = w.Cmd("bproxy", append([]string{"--no-input", "--health-timeout", Patience.String()}, args...)...)
+	command := 0 // the options are after it
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		command = 1
+	}
+	p.Cmd = w.Cmd("bproxy", slices.Insert(slices.Clone(args), command, "--no-input", "--health-timeout",
+		Patience.String())...)
 	p.Start()
 	return p
 }

@@ -13,7 +13,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Only so many virtual browsers have pages at a time (--max-browsers). A call on
+// Only so many virtual browsers have pages at a time (--max-sessions). A call on
 // another one waits for the place of one that ends, or that no call has used for a
 // while: that one is hibernated, and its next call waits for a place in its turn.
 

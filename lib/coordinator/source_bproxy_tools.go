@@ -56,7 +56,7 @@ func (b *single) describe(ctx context.Context, s *Session, st *status) {
 	}
 	st.Sessions = s.virtualsOf(ctx)
 	if n, places := b.seats.waiting(); n > 0 {
-		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-browsers "+
+		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
 			"allows", n, places))
 	}
 }

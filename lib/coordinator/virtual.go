@@ -16,7 +16,7 @@ import (
 	"btools/lib/states"
 )
 
-// A virtual browser is a session of bproxy --isolate: its clients take it for a
+// A virtual browser is a session of bproxy share: its clients take it for a
 // whole browser, and see nothing of the others on it.
 
 // Sharing says how hosts share the one browser that there is without pools.
@@ -70,7 +70,7 @@ func (v Sessions) flags() []string {
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
 			2*(DefaultLimits.Sessions+DefaultLimits.SessionIDs)),
-		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--session-throttle=" + v.Throttle.String(),
+		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--throttle=" + v.Throttle.String(),
 	}
 	for _, dir := range v.UploadRoots {
 		all = append(all, "--upload-root="+dir)

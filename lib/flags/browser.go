@@ -16,9 +16,8 @@ import (
 func Browser(category string) []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
-			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the record's on standard " +
-				"input, else the " +
-				"best that is installed)"},
+			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the browser of the input " +
+				"record, otherwise the best installed one)"},
 		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
 		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
 		&ucli.StringFlag{Name: "profile", Category: category,
@@ -35,6 +34,25 @@ func Browser(category string) []ucli.Flag {
 				"and where user " +
 				"namespaces are denied"},
 	}
+}
+
+// Hidden returns flags that help texts don't show.
+func Hidden(flags ...ucli.Flag) []ucli.Flag {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *ucli.BoolFlag:
+			f.Hidden = true
+		case *ucli.IntFlag:
+			f.Hidden = true
+		case *ucli.StringFlag:
+			f.Hidden = true
+		case *ucli.StringSliceFlag:
+			f.Hidden = true
+		case *ucli.DurationFlag:
+			f.Hidden = true
+		}
+	}
+	return flags
 }
 
 // ReadBrowser reads the flags of Browser. What makes no sense is a usage error.

@@ -56,7 +56,7 @@ type entry struct {
 	Priority   string     `json:"_priority,omitempty"`
 	FromCache  string     `json:"_fromCache,omitempty"` // memory or disk
 	ByWorker   bool       `json:"_fetchedViaServiceWorker,omitempty"`
-	Session    string     `json:"_session,omitempty"` // of bproxy --isolate
+	Session    string     `json:"_session,omitempty"` // of bproxy share
 	Frames     []wsFrame  `json:"_webSocketMessages,omitempty"`
 	Initiator  *initiator `json:"_initiator,omitempty"`
 }

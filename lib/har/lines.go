@@ -19,7 +19,7 @@ const maxLine = 32 << 20
 type line struct {
 	at         span
 	connection string // with the name of its session, if it has one
-	session    string // of bproxy --isolate
+	session    string // of bproxy share
 	toBrowser  bool
 	opened     string // the path of a connection that begins here
 	message    json.RawMessage

@@ -17,7 +17,7 @@ const animated = "data:text/html,<style>@keyframes a{to{transform:rotate(360deg)
 // before they are hidden and after.
 func idleSessions() {
 	const sessions, throttle, counted = 20, 12 * time.Second, 5 * time.Second
-	p, at := bproxy("--isolate", "--session-throttle", throttle.String())
+	p, at := bproxy("share", "--throttle", throttle.String())
 	defer p.stop()
 	var all []*page
 	for n := range sessions {

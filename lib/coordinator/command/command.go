@@ -471,7 +471,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 // virtualFlags are those of virtual browsers, sessionFlags also those of the one
 // browser that they are parts of.
 var (
-	virtualFlags = []string{"tab-limit", "session-idle", "session-throttle", "hibernate", "max-browsers", "upload-root",
+	virtualFlags = []string{"tab-limit", "session-idle", "throttle", "hibernate", "max-sessions", "upload-root",
 		"download-root"}
 	sessionFlags = append([]string{"shared", "idle"}, virtualFlags...)
 )
@@ -480,8 +480,8 @@ var (
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
-		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("session-throttle"),
-		MaxBrowsers: c.Int("max-browsers")}
+		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),
+		MaxBrowsers: c.Int("max-sessions")}
 	idleIsSet, browserIdleIsSet := c.IsSet("session-idle"), c.IsSet("idle")
 	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(c.IsSet("session-idle") && c.IsSet("idle")) {
 		minutes, err := strconv.ParseFloat(text, 64)
@@ -513,7 +513,7 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 			strings.Join(virtualFlags, ", --"))
 	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0 || how.Hibernate < 0 || how.Throttle < 0 ||
 		how.MaxBrowsers < 0:
-		return how, c.UsageError("--idle, --session-idle, --session-throttle, --hibernate, --max-browsers and " +
+		return how, c.UsageError("--idle, --session-idle, --throttle, --hibernate, --max-sessions and " +
 			"--tab-limit are 0 or more")
 	}
 	if err = checkHibernate(c, how); err == nil {

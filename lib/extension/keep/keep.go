@@ -92,11 +92,11 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 		if h := k.awaitOther(ctx); h != nil {
 			return *h, nil
 		}
-		return Hub{}, fmt.Errorf("cannot start bproxy --extension: %w", err)
+		return Hub{}, fmt.Errorf("cannot start bproxy hub: %w", err)
 	}
 	k.own = own
 	if h, err = k.running(); h == nil && err == nil {
-		err = errors.New("bproxy --extension is not listed where it was started")
+		err = errors.New("bproxy hub is not listed where it was started")
 	}
 	if err != nil {
 		own.Stop()

@@ -53,7 +53,7 @@ func Find(store *state.Store, name string) (Hub, error) {
 	}
 	return Hub{}, &exit.Error{Code: exit.Unavailable,
 		Err:  fmt.Errorf("no hub is running that a browser could join (looked in %s)", store.Path()),
-		Hint: "start one with bproxy --extension"}
+		Hint: "start one with bproxy hub"}
 }
 
 // matcher returns a function that reports whether a hub has the name.

@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 	}
 	self := proc.Self()
 	list(3000, false, self)
-	fails("", exit.Unavailable, "start one with bproxy --extension")
+	fails("", exit.Unavailable, "start one with bproxy hub")
 	list(3300, true, self)
 	for _, name := range []string{"", "3300", "http://127.0.0.1:3300", "http://localhost:3300/"} {
 		finds(name)

@@ -37,7 +37,7 @@ func (c *Config) checkJoined(e *entry, bad *Error) bool {
 	case "STATE":
 		why = "leases have the logins of the browser's user"
 	case "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS", "DOWNLOAD_ROOTS", "THROTTLE", "HIBERNATE":
-		why = "the hub, bproxy --extension, has the sessions"
+		why = "the hub, bproxy hub, has the sessions"
 	}
 	bad.add(e.source, "%s has no effect with launch = \"extension\": %s", e.name(), why)
 	return true

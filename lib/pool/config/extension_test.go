@@ -46,7 +46,7 @@ instances = 1
 		{append(joined, "MAX_MEMORY=1GiB"), "bpool neither launches the browser nor stops it"},
 		{append(joined, "_A_STATE=shop"), "leases have the logins of the browser's user"},
 		{append(joined, "_A_PROXY=http://proxy:1"), "PROXY has no effect"},
-		{append(joined, "_A_DOWNLOADS=/d"), "the hub, bproxy --extension, has the sessions"},
+		{append(joined, "_A_DOWNLOADS=/d"), "the hub, bproxy hub, has the sessions"},
 		{append(joined, "_B_INSTANCES=1", "_A_IS_DEFAULT=1", "_B_ISOLATION=context", "PROXY=http://proxy:1"),
 			"PROXY is set for A/0, which has a browser to itself"},
 		{[]string{"_A_INSTANCES=1", "_A_LAUNCH=maybe"}, "must be true, false or extension"},

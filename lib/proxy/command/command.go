@@ -508,7 +508,7 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 		}
 		if over.Browser == record.Firefox && s.proxy.Sessions != nil {
 			return nil, control.Errorf(control.BadRequest,
-				"a proxy with --isolate needs a browser that speaks CDP, which Firefox does not")
+				"sessions need a browser that speaks CDP, which Firefox does not")
 		}
 	}
 	var act func() error

@@ -172,7 +172,7 @@ func Watch(c *cli.Context) error {
 		return c.UsageError("watch has no arguments; --port chooses a proxy")
 	}
 	p, err := chosen(c, func(p record.Proxy) bool { return p.Isolated || p.Extension },
-		"bproxy with --isolate or --extension")
+		"bproxy share or bproxy hub")
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func checkHub(c *cli.Context) error {
 	if !c.Bool("extension") {
 		for _, f := range hubOnly {
 			if c.IsSet(f) {
-				return c.UsageError("--%s needs --extension", f)
+				return c.UsageError("--%s is an option of bproxy hub", f)
 			}
 		}
 		return nil
@@ -108,7 +108,7 @@ func runHub(c *cli.Context) error {
 	at := l.Addr().(*net.TCPAddr)
 	if !at.IP.IsLoopback() {
 		l.Close()
-		return c.UsageError("--extension listens on loopback addresses only, not on %s", at.IP)
+		return c.UsageError("a hub listens on loopback addresses only, not on %s", at.IP)
 	}
 	h.server.Hub.Host = at.IP.String()
 	h.record = withProxy(c, nil, at, record.CDP, false)
@@ -169,7 +169,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if c.Int("max-sessions") < 1 || c.Int("tab-limit") < 0 || c.Int("max-connections") < 1 {
 		return nil, c.UsageError("--max-sessions and --max-connections must be 1 or more, and --tab-limit 0 or more")
 	}
-	if err := checkDurations(c, "session-grace", "session-idle", "session-throttle", "stop-timeout"); err != nil {
+	if err := checkDurations(c, "session-grace", "session-idle", "throttle", "stop-timeout"); err != nil {
 		return nil, err
 	}
 	path, err := codePath(c)
@@ -189,7 +189,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit"),
-			ThrottleMS: milliseconds(c.Duration("session-throttle"))},
+			ThrottleMS: milliseconds(c.Duration("throttle"))},
 	}
 	if h.server.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
@@ -417,7 +417,7 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 		}), nil
 	}
 	return nil, control.Errorf(control.UnknownMethod,
-		"a bproxy with --extension has no method %q: it has status, instances, stop, join, claim, left, "+
+		"a hub has no method %q: it has status, instances, stop, join, claim, left, "+
 			"session_list, session_end and watch", method)
 }
 

@@ -36,11 +36,11 @@ const hibernatedIdle = 30 * 24 * time.Hour
 // --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
-		for _, f := range []string{"session-grace", "session-idle", "hibernate", "session-throttle",
+		for _, f := range []string{"session-grace", "session-idle", "hibernate", "throttle",
 			"max-sessions", "tab-limit", "default-session", "root-session", "proxy", "proxy-bypass",
 			"downloads", "download-limit", "upload-root", "download-root", "state"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s needs --isolate%s", f, fromVariable(c, f))
+				return nil, c.UsageError("--%s is an option of bproxy share%s", f, fromVariable(c, f))
 			}
 		}
 		return nil, nil
@@ -51,10 +51,10 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
 		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
-	if err := checkDurations(c, "session-grace", "session-idle", "hibernate", "session-throttle"); err != nil {
+	if err := checkDurations(c, "session-grace", "session-idle", "hibernate", "throttle"); err != nil {
 		return nil, err
 	}
-	g.Defaults.ThrottleMS = milliseconds(c.Duration("session-throttle"))
+	g.Defaults.ThrottleMS = milliseconds(c.Duration("throttle"))
 	if g.Hibernate > 0 && !c.IsSet("session-idle") {
 		g.Idle = hibernatedIdle
 	}
@@ -64,7 +64,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			"sessions", g.Idle)
 	case c.Bool("direct"):
 		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
-			"with --isolate")
+			"with sessions")
 	case g.Max < 1 || g.Defaults.Check() != nil:
 		return nil, c.UsageError("--max-sessions must be 1 or more, and --tab-limit 0 or more")
 	}
@@ -146,7 +146,7 @@ func fromVariable(c *cli.Context, flag string) string {
 // checkIsolated refuses a browser that sessions cannot share.
 func checkIsolated(c *cli.Context, p *proxy.Proxy, protocol string) error {
 	if p.Sessions != nil && protocol == record.BiDi {
-		return c.UsageError("--isolate needs a browser that speaks CDP, and Firefox speaks WebDriver BiDi: " +
+		return c.UsageError("sessions need a browser that speaks CDP, and Firefox speaks WebDriver BiDi: " +
 			"bpool gives each client a Firefox of its own")
 	}
 	return nil
@@ -236,7 +236,7 @@ type endRequest struct {
 func (s *service) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if s.proxy.Sessions == nil {
 		return nil, control.Errorf(control.BadRequest,
-			"this proxy has no sessions: start it with --isolate")
+			"this proxy has no sessions: start bproxy share")
 	}
 	switch method {
 	case "session_list":
@@ -441,7 +441,7 @@ func nameOf(r *record.Record) string {
 
 // isolatedProxy returns the proxy of --port, or the only one with sessions.
 func isolatedProxy(c *cli.Context) (state.Proxy, error) {
-	return chosen(c, isIsolated, "bproxy --isolate")
+	return chosen(c, isIsolated, "bproxy share")
 }
 
 func isIsolated(p record.Proxy) bool { return p.Isolated }

@@ -202,8 +202,8 @@ func pickHub(c *cli.Context) (state.Proxy, error) {
 	switch len(hubs) {
 	case 0:
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err:  fmt.Errorf("no bproxy --extension is running (looked in %s)", c.State().Path()),
-			Hint: "start one with: bproxy --extension"}
+			Err:  fmt.Errorf("no bproxy hub is running (looked in %s)", c.State().Path()),
+			Hint: "start one with: bproxy hub"}
 	case 1:
 		return hubs[0], nil
 	}

@@ -47,7 +47,7 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// It takes the pages of /json/list, of which the port itself has none, and would
 		// wait for one for a minute. It shows its user the name of a browser that it
 		// does not know.
-		writeJSON(w, map[string]string{"Browser": "bproxy --isolate serves chromedriver with --root-session NAME"})
+		writeJSON(w, map[string]string{"Browser": "bproxy share serves chromedriver with --root-session NAME"})
 	case ep == version, ep == protocol:
 		g.serveShared(w, r, ep)
 	case ep == list:
