@@ -25,6 +25,7 @@ type instanceOf struct {
 	Launched   bool
 	Headless   bool
 	Claimed    bool
+	Tabs       int
 	Mode       string
 	Profile    string
 }

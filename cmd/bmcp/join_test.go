@@ -92,6 +92,89 @@ func TestMCPOnAJoinedBrowser(t *testing.T) {
 	hub.Stop()
 }
 
+// A call may name another browser that has joined, in which the host has tabs of its
+// own; one that the host launches shows its URL there. No other program gets it
+// meanwhile.
+func TestMCPNamesAJoinedBrowser(t *testing.T) {
+	t.Parallel()
+	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	hub := w.Hub()
+	_, process := cmdtest.ChromiumWith(t, hub.Extension())
+	users := hub.AwaitJoined("a browser has joined", func(cmdtest.JoinedBrowser) bool { return true }).Instance.ID
+	m := w.StartMCP(nil, "--extension")
+	m.Greet("{}")
+	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/mine"}`, site))
+	launched := instances(m, t, fmt.Sprintf(`{"action":"new","url":"%s/new"}`, site)).Instance.InstanceID
+	tabs := func(m *cmdtest.MCP, args string, has, hasNot string) {
+		t.Helper()
+		args = `{"action":"list"` + args + `}`
+		if got := m.Tool("browser_tabs", args).Text(t); !strings.Contains(got, has) || strings.Contains(got, hasNot) {
+			t.Errorf("%s: %s, want %s and not %s", args, got, has, hasNot)
+		}
+	}
+	on := fmt.Sprintf(`,"instanceId":%q`, launched)
+	tabs(m, on, "/new", "/mine")
+	tabs(m, "", "/mine", "/new")
+	tabs(m, fmt.Sprintf(`,"instanceId":%q`, users), "/mine", "/new")
+	r := m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/apart","session_id":"one"%s}`, site, on))
+	if got := r.Text(t); !strings.Contains(got, "of /apart") || r.Tool(t).Meta["btools/instance"] != launched {
+		t.Errorf("in a session_id of the browser: %s", r.Line)
+	}
+	tabs(m, on, "/new", "/apart")
+	got := m.Tool("browser_execute_bulk", fmt.Sprintf(
+		`{"commands":[{"tool":"browser_snapshot","return_result":true}]%s}`, on)).Text(t)
+	if !strings.Contains(got, "of /new") {
+		t.Errorf("in bulk: %s", got)
+	}
+	if got := m.Tool("coordinator_status", "{}").Text(t); strings.Count(got, `"instanceId":"`+launched) != 2 ||
+		strings.Count(got, `"instanceId":"`+users) != 1 {
+		t.Errorf("the status is %s", got)
+	}
+	fails := func(m *cmdtest.MCP, args string, some ...string) {
+		t.Helper()
+		r := m.Tool("browser_tabs", `{"action":"list"`+args+`}`).Tool(t)
+		for _, want := range some {
+			if !r.IsError || !strings.Contains(r.Text(), want) {
+				t.Errorf("%s: %s, want the error %q", args, r.Text(), want)
+			}
+		}
+	}
+	fails(m, `,"instanceId":"inst_1_x"`, `there is no browser "inst_1_x"`, users, launched)
+	other := w.StartMCP(nil, "--extension")
+	other.Greet("{}")
+	fails(other, on, "is in use by another program")
+	fails(other, fmt.Sprintf(`,"instanceId":%q`, users), "is in use by another program")
+
+	// Without tabs in it, others may have it; those of a bmcp that is killed close.
+	for _, id := range []string{"", `"session_id":"one",`} {
+		m.Tool("coordinator_stop_browser", fmt.Sprintf(`{%s"instanceId":%q}`, id, launched))
+	}
+	tabs(m, "", "/mine", "/new")
+	other.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/other"%s}`, site, on))
+	tabs(other, on, "/other", "/new")
+	other.Cmd.Process.Kill()
+	other.Wait()
+	cmdtest.Until(t, "the tabs of the other are closed", func() bool {
+		for _, i := range instances(m, t, "{}").Instances {
+			if i.InstanceID == launched {
+				return i.Tabs == 0 && !i.Claimed
+			}
+		}
+		return false
+	})
+
+	// It takes the place of the one that leaves.
+	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/again"%s}`, site, on))
+	process.Signal(syscall.SIGKILL)
+	cmdtest.Until(t, "the browser has left", func() bool { return len(w.JoinedIDs()) == 1 })
+	tabs(m, "", "/again", "/mine")
+	tabs(m, on, "/again", "/mine")
+	instances(m, t, fmt.Sprintf(`{"action":"close","instanceId":%q}`, launched))
+	fails(m, on, fmt.Sprintf("there is no browser %q: none has joined", launched))
+	m.End()
+	hub.Stop()
+}
+
 // An agent leases a browser that joins from a pool. After that has left, the next
 // call leases another one, and says so.
 func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {

@@ -104,6 +104,7 @@ const (
 	noArguments arguments = iota
 	poolArguments
 	sessionArguments
+	joinedArguments // and the browser that has joined
 )
 
 // claims are the browsers that a session uses, or keeps between its calls.

@@ -87,7 +87,7 @@ func (c *Coordinator) sessionOf(ctx context.Context, b *Browser) json.RawMessage
 	}
 	for session := range jsonrpc.Elements(s.list(ctx)) {
 		session = jsonrpc.Get(session, "session")
-		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) {
+		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) && s.hasSession(b, session) {
 			return session
 		}
 	}

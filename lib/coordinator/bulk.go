@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,9 @@ func bulkTool(c *Coordinator) ownTool {
 	case sessionArguments:
 		about += " session_id is given here, not to the commands."
 		places = argumentFiles("session_id")
+	case joinedArguments:
+		about += " session_id and instanceId are given here, not to the commands."
+		places = argumentFiles(joinedNames...)
 	case poolArguments:
 		about += " browser_pool and browser_instance are given here, not to the commands."
 		places = argumentFiles("browser_pool", "browser_instance")
@@ -84,6 +88,12 @@ type bulkArgs struct {
 	Pool     string        `json:"browser_pool"`
 	Instance string        `json:"browser_instance"`
 	Session  string        `json:"session_id"`
+	Joined   string        `json:"instanceId"`
+}
+
+// which is the browser that the call asks for.
+func (p *bulkArgs) which() which {
+	return which{pool: p.Pool, instance: cmp.Or(p.Instance, p.Joined), session: p.Session}
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -100,7 +110,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: s, asked: which{pool: p.Pool, instance: p.Instance, session: p.Session}, fail: cancel,
+	run := &bulkRun{Session: s, asked: p.which(), fail: cancel,
 		task: taskOf(ctx)}
 	run.states = newCommandStates(run.task, s, p.Commands)
 	defer func() {
@@ -217,6 +227,9 @@ func (b *bulkRun) checkBrowser(r route, params json.RawMessage) error {
 	}
 	if named.session != "" && named.session != b.asked.session {
 		return errors.New("give session_id to browser_execute_bulk, not to its commands: all run on one browser")
+	}
+	if r.joined && named.instance != "" && named.instance != b.asked.instance {
+		return errors.New("give instanceId to browser_execute_bulk, not to its commands: all run on one browser")
 	}
 	if !r.pools {
 		return nil

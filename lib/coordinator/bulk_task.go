@@ -99,7 +99,7 @@ func (c *commandStates) count() string {
 func bulkWhich(args json.RawMessage) which {
 	var p bulkArgs
 	json.Unmarshal(args, &p) // what is wrong with them is said when it is executed
-	return which{pool: p.Pool, instance: p.Instance, session: p.Session}
+	return p.which()
 }
 
 // bulkNeverRun is the result of a bulk call that is not executed, nil if its arguments

@@ -79,11 +79,11 @@ func (c *children) hasRoom(to audience, most int) bool {
 }
 
 // remove removes the supervisors of a virtual browser.
-func (c *children) remove(browser string) (removed []*supervisor) {
+func (c *children) remove(is func(*Browser) bool) (removed []*supervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, sup := range c.supervisors {
-		if sup.browser.Session == browser {
+		if is(&sup.browser) {
 			removed = append(removed, sup)
 			delete(c.supervisors, key)
 		}

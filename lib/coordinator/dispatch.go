@@ -104,6 +104,9 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	if r.sessions {
 		stripped = jsonrpc.Delete(args, "session_id")
 	}
+	if r.joined {
+		stripped = jsonrpc.Delete(stripped, "instanceId")
+	}
 	if r.states {
 		stripped = jsonrpc.Delete(stripped, "state")
 	}
@@ -326,6 +329,9 @@ func (r *route) which(args json.RawMessage) (w which, err error) {
 	}
 	if r.sessions {
 		w.session, err = sessionIn(args)
+	}
+	if r.joined && err == nil {
+		w.instance, err = nameIn(args, "instanceId")
 	}
 	if r.states && err == nil {
 		w.state, err = stateIn(args)

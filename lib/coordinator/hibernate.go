@@ -124,7 +124,7 @@ func (s *Session) newNap(v *virtual) *nap {
 // restVirtual stops the children of a virtual browser that no call has used for
 // its time.
 func (s *Session) restVirtual(v *virtual) {
-	busy := s.serves(v.name) // what is no tool's call
+	busy := s.serves(v) // what is no tool's call
 	h := &s.virtuals
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Session) restVirtual(v *virtual) {
 	case busy:
 		v.nap.start()
 	default:
-		s.stopUnused(func(b *Browser) bool { return b.Session == v.name })
+		s.stopUnused(v.is)
 		v.nap.begin(v.nap.after)
 	}
 }

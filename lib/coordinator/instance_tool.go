@@ -1,10 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/coordinator/instances"
 	"btools/lib/jsonrpc"
 )
@@ -26,7 +30,7 @@ func (c *Coordinator) instanceTools() []ownTool {
 }
 
 // instanceAct does what the tool is called for.
-func (c *Coordinator) instanceAct(ctx context.Context, _ *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
 	var r instances.Request
 	if err := json.Unmarshal(args, &r); err != nil {
 		return nil, err
@@ -42,6 +46,13 @@ func (c *Coordinator) instanceAct(ctx context.Context, _ *Session, args json.Raw
 		i, err := c.Instances.New(ctx, r)
 		if err != nil {
 			return nil, explain(err)
+		}
+		if r.URL != "" {
+			if err := s.show(ctx, i.ID, r.URL); err != nil {
+				c.Instances.End(ctx, i.ID)
+				return nil, fmt.Errorf("cannot open %s in the browser that was launched, which was stopped: %w", r.URL,
+					explain(err))
+			}
 		}
 		return map[string]any{"instance": i}, nil
 	case "close":
@@ -60,3 +71,60 @@ func (c *Coordinator) instanceAct(ctx context.Context, _ *Session, args json.Raw
 		return nil, fmt.Errorf("there is no action %q", action)
 	}
 }
+
+// show opens a page in the tabs of the session in a browser, where the browser tools
+// find it.
+func (s *Session) show(ctx context.Context, instance, address string) error {
+	if s == nil {
+		return errEnded
+	}
+	at, err := s.browsers.take(ctx, which{instance: instance})
+	if err != nil {
+		return err
+	}
+	defer at.release()
+	ctx, cancel := context.WithTimeout(ctx, showBound)
+	defer cancel()
+	conn, err := cdp.Dial(ctx, at.WSURL, func(cdp.Event) {})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	page := func() (id, at string, err error) { // a session begins with a blank one
+		var all struct {
+			TargetInfos []struct{ TargetID, Type, URL string }
+		}
+		err = conn.Call(ctx, "", "Target.getTargets", nil, &all)
+		for _, t := range all.TargetInfos {
+			if t.Type == "page" {
+				return t.TargetID, t.URL, err
+			}
+		}
+		return "", "", cmp.Or(err, errors.New("its session has no tab"))
+	}
+	id, before, err := page()
+	if err != nil {
+		return err
+	}
+	var to struct{ SessionID string }
+	params := map[string]any{"targetId": id, "flatten": true}
+	if err := conn.Call(ctx, "", "Target.attachToTarget", params, &to); err != nil {
+		return err
+	}
+	var gone struct{ ErrorText string }
+	err = conn.Call(ctx, to.SessionID, "Page.navigate", map[string]string{"url": address}, &gone)
+	// It may be slow, or fail, which the browser tools show. Else the browser tells where
+	// it is a little later.
+	for now := before; err == nil && gone.ErrorText == "" && now == before && address != before; {
+		select {
+		case <-time.After(20 * time.Millisecond):
+			_, now, err = page()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// showBound is how long the page of a browser that was launched may take to begin.
+const showBound = 10 * time.Second

@@ -41,6 +41,9 @@ func largeToolList(c *Coordinator) []ownTool {
 	switch c.Browsers.arguments() {
 	case sessionArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
+	case joinedArguments:
+		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)},
+			{"instanceId", json.RawMessage(`{"type":"string"}`)}}
 	case poolArguments:
 		// As nameIn reads it.
 		name := json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)

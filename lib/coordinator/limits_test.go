@@ -170,7 +170,7 @@ func TestLimitsOfASession(t *testing.T) {
 		}
 		f.wants("questions", "elicitation/create", "elicitation/create")
 		for n := range 3 {
-			_, _, err := f.enter(fmt.Sprint("agent", n), "")
+			_, _, err := f.enter(part{id: fmt.Sprint("agent", n)}, "")
 			if refused := err != nil; refused != (n == 2) {
 				t.Errorf("session_id %d: %v", n, err)
 			}

@@ -16,23 +16,30 @@ import (
 // virtuals are the virtual browsers of a host.
 type virtuals struct {
 	mu     sync.Mutex
-	all    map[string]*virtual // by session_id; "": the host's own
-	ended  map[string]bool     // that were not used for long, as the next result tells
-	states map[string]string   // those with which they start again
+	all    map[part]*virtual
+	ended  map[part]bool   // that were not used for long, as the next result tells
+	states map[part]string // those with which they start again
 	closed bool
+}
+
+// part says which one a call is for: that with a session_id, in the browser with an ID.
+type part struct {
+	id       string // "": the host's own
+	instance string // "": the browser that calls use which name none
 }
 
 // virtual is one of them.
 type virtual struct {
-	of       *Session
-	id, name string // session_id, and the name that bproxy knows
-	calls    int    // that use it now
-	rested   time.Time
-	idle     *time.Timer
-	nap      *nap          // nil: it is never hibernated
-	gone     chan struct{} // closed when it has ended; nil: it is not to
-	over     chan struct{} // closed when its end begins
-	lost     string        // what has become of the one before, until that is told
+	of *Session
+	part
+	name   string // that bproxy knows
+	calls  int    // that use it now
+	rested time.Time
+	idle   *time.Timer
+	nap    *nap          // nil: it is never hibernated
+	gone   chan struct{} // closed when it has ended; nil: it is not to
+	over   chan struct{} // closed when its end begins
+	lost   string        // what has become of the one before, until that is told
 
 	beginning sync.Mutex // guards the next
 	begunIn   string     // the ID of the browser that it has been started in with its state
@@ -52,7 +59,7 @@ func (b partsOf) lost() string { return "" }
 func (b partsOf) leave() (held []*lease) {
 	for _, v := range b.s.virtuals.close(b.s.c) {
 		held = append(held, &lease{release: func() {
-			b.end(v.name)
+			b.end(v.instance, v.name)
 			b.seats.remove(v)
 		}})
 	}
@@ -81,11 +88,17 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 	case s.virtualName(id) == "":
 		return b.acquire(ctx)
 	}
+	var at *lease
+	var err error
+	if w.instance != "" {
+		if at, err = b.joins.choose(ctx, w.instance, s.virtualName(id)); err != nil {
+			return nil, err
+		}
+	}
 	var v *virtual
 	for v == nil {
 		var ending <-chan struct{}
-		var err error
-		if v, ending, err = s.enter(id, w.state); err != nil {
+		if v, ending, err = s.enter(partOn(id, at), w.state); err != nil {
 			return nil, err
 		}
 		if v != nil {
@@ -101,7 +114,9 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 		s.leave(v)
 		return nil, err
 	}
-	at, err := b.acquire(ctx)
+	if at == nil {
+		at, err = b.acquire(ctx)
+	}
 	if err == nil && s.isOver(v) {
 		err = errBrowserDied
 	}
@@ -113,6 +128,14 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 		return nil, err
 	}
 	return b.leaseOf(v, at), nil
+}
+
+// partOn is a part of a browser that a call has named; nil: it has named none.
+func partOn(id string, at *lease) part {
+	if at == nil {
+		return part{id: id}
+	}
+	return part{id, at.Instance} // none, if it is the browser that other calls use
 }
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
@@ -132,7 +155,7 @@ func (b partsOf) begin(ctx context.Context, v *virtual, at *lease) error {
 	case err == nil:
 		v.begunIn = at.ID
 	case v.begunIn == "":
-		b.s.do(func() { b.s.endVirtual(v.id) })
+		b.s.do(func() { b.s.endVirtual(v.part) })
 	}
 	return explain(err)
 }
@@ -189,14 +212,19 @@ func (b partsOf) tryTake(w which) *lease {
 
 func (b partsOf) tryTakeEntered(w which) *lease {
 	s, id := b.s, w.session
+	var named *lease
 	at := b.up()
+	if w.instance != "" {
+		named = b.joins.tryChoose(w.instance, s.virtualName(id))
+		at = named
+	}
 	if at != nil && s.virtualName(id) == "" && w.state == "" {
 		return at
 	}
 	if at == nil || s.virtualName(id) == "" {
 		return nil
 	}
-	v, _, err := s.enter(id, w.state)
+	v, _, err := s.enter(partOn(id, named), w.state)
 	if err != nil || v == nil {
 		return nil
 	}
@@ -209,7 +237,7 @@ func (b partsOf) tryTakeEntered(w which) *lease {
 
 // queue is where tasks wait for the one browser, or for a part of it.
 func (s *single) queue(session *Session, w which) tasks.Queue {
-	return tasks.Queue{Key: "part " + session.virtualName(w.session), Slots: 1}
+	return tasks.Queue{Key: "part " + w.instance + " " + session.virtualName(w.session), Slots: 1}
 }
 
 // rest notes that a call on a virtual browser with a place has ended.
@@ -228,7 +256,7 @@ func (b partsOf) leaseOf(v *virtual, at *lease) *lease {
 
 // enter counts a call on a virtual browser, which starts with a state if it has one. If
 // the browser is being ended, it returns a channel that is closed then.
-func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, err error) {
+func (s *Session) enter(id part, state string) (v *virtual, ending <-chan struct{}, err error) {
 	h := &s.virtuals
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -241,7 +269,7 @@ func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, e
 	}
 	if v != nil && state != "" && v.state != state {
 		return nil, nil, fmt.Errorf("the session %q is open already: state is for its first call, and browser_state "+
-			"with the action load replaces its login", id)
+			"with the action load replaces its login", id.id)
 	}
 	if v == nil {
 		if err := s.roomLocked(id); err != nil {
@@ -250,7 +278,7 @@ func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, e
 		if state == "" {
 			state = h.states[id]
 		}
-		v = &virtual{of: s, id: id, name: s.virtualName(id), over: make(chan struct{}), state: state}
+		v = &virtual{of: s, part: id, name: s.virtualName(id.id), over: make(chan struct{}), state: state}
 		v.nap = s.newNap(v)
 		if h.ended[id] {
 			delete(h.ended, id)
@@ -258,7 +286,7 @@ func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, e
 				s.c.Browsers.parted().sessions.Idle)
 		}
 		if h.all == nil {
-			h.all = map[string]*virtual{}
+			h.all = map[part]*virtual{}
 		}
 		h.all[id] = v
 	}
@@ -270,13 +298,13 @@ func (s *Session) enter(id, state string) (v *virtual, ending <-chan struct{}, e
 }
 
 // roomLocked counts a session_id, or returns why there may be no other.
-func (s *Session) roomLocked(id string) error {
-	if id == "" {
+func (s *Session) roomLocked(id part) error {
+	if id == (part{}) {
 		return nil
 	}
 	const hint = "coordinator_stop_browser with a session_id ends one"
 	some := len(s.virtuals.all)
-	if s.virtuals.all[""] != nil {
+	if s.virtuals.all[part{}] != nil {
 		some--
 	}
 	if some >= s.c.Limits.SessionIDsOfHost && !s.requests.table.Shared { // whose hosts know nothing of each other
@@ -318,7 +346,7 @@ func (s *Session) restLocked(v *virtual) {
 
 // expireVirtual ends a virtual browser that has not been used.
 func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
-	busy := s.serves(v.name) // what is no tool's call
+	busy := s.serves(v) // what is no tool's call
 	h := &s.virtuals
 	h.mu.Lock()
 	if busy {
@@ -333,11 +361,11 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 			clear(h.states)
 		}
 		if h.ended == nil {
-			h.ended, h.states = map[string]bool{}, map[string]string{}
+			h.ended, h.states = map[part]bool{}, map[part]string{}
 		}
-		h.ended[v.id] = true
+		h.ended[v.part] = true
 		if v.state != "" {
-			h.states[v.id] = v.state
+			h.states[v.part] = v.state
 		}
 	}
 	h.mu.Unlock()
@@ -346,12 +374,15 @@ func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
 	}
 }
 
+// is reports whether a browser is this one.
+func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
+
 // serves reports whether a child of a virtual browser is answering something.
-func (s *Session) serves(name string) (busy bool) {
+func (s *Session) serves(v *virtual) (busy bool) {
 	s.read(func(t *table) {
 		busy = t.Any(func(r *pendingRequest) bool {
 			p, _ := r.Child()
-			return p != nil && p.browser.Session == name
+			return p != nil && v.is(&p.browser)
 		})
 	})
 	return busy
@@ -359,7 +390,7 @@ func (s *Session) serves(name string) (busy bool) {
 
 // endVirtual ends a virtual browser now, with the calls on it. The next call gets
 // a new one.
-func (s *Session) endVirtual(id string) {
+func (s *Session) endVirtual(id part) {
 	h := &s.virtuals
 	h.mu.Lock()
 	v := h.all[id]
@@ -385,23 +416,23 @@ func (s *Session) endVirtual(id string) {
 
 // finishVirtual ends a virtual browser and the children that are for it.
 func (s *Session) finishVirtual(v *virtual) {
-	supervisors := s.children.remove(v.name)
-	s.seen.forget(seenKey(&Browser{Session: v.name}))
+	supervisors := s.children.remove(v.is)
+	s.seen.forget(seenKey(&Browser{Instance: v.instance, Session: v.name}))
 	b := s.c.Browsers.parted()
-	b.end(v.name) // whatever its children do
+	b.end(v.instance, v.name) // whatever its children do
 	var wg sync.WaitGroup
 	for _, sup := range supervisors {
 		wg.Go(sup.stop)
 	}
 	wg.Wait()
-	b.end(v.name) // which one may have made again
+	b.end(v.instance, v.name) // which one may have made again
 	b.seats.remove(v)
 	h := &s.virtuals
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all[v.id] == v {
-		delete(h.all, v.id)
-		if v.id != "" {
+	if h.all[v.part] == v {
+		delete(h.all, v.part)
+		if v.part != (part{}) {
 			s.c.ids.Add(-1)
 		}
 	}
@@ -418,7 +449,7 @@ func (h *virtuals) close(c *Coordinator) (all []*virtual) {
 		if v.idle != nil {
 			v.idle.Stop()
 		}
-		if id != "" {
+		if id != (part{}) {
 			c.ids.Add(-1)
 		}
 		all = append(all, v)
@@ -427,12 +458,14 @@ func (h *virtuals) close(c *Coordinator) (all []*virtual) {
 	return all
 }
 
-// sessionsOf are the names of the virtual browsers that children are for.
-func sessionsOf(supervisors map[string]*supervisor) []string {
-	names := map[string]bool{}
+// sessionsOf are the names of the virtual browsers that children are for, each with the
+// browser that it is in.
+func sessionsOf(supervisors map[string]*supervisor) map[[2]string]bool {
+	all := map[[2]string]bool{}
 	for _, sup := range supervisors {
-		names[sup.browser.Session] = true
+		if b := &sup.browser; b.Session != "" { // else it is a whole browser
+			all[[2]string{b.Instance, b.Session}] = true
+		}
 	}
-	delete(names, "") // which are whole browsers
-	return slices.Collect(maps.Keys(names))
+	return all
 }

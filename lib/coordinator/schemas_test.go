@@ -60,7 +60,7 @@ var ownNames = []string{
 	"coordinator_list_browsers", "coordinator_status", "coordinator_launch_browser", "coordinator_stop_browser",
 	"coordinator_restart_browser", "browser_pool_status", "browser_execute_bulk", "browser_session_stats",
 	"browser_result", "browser_get_blob",
-	"session_id", "state", "browser_pool", "browser_instance",
+	"session_id", "state", "browser_pool", "browser_instance", "instanceId",
 }
 
 // However the browsers are shared, our tools have valid schemas and the

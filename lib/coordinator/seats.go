@@ -179,10 +179,10 @@ func (s *Session) vacate(v *virtual) bool {
 	h.mu.Lock()
 	over, unused := h.closed || v.gone != nil, time.Since(v.rested)
 	h.mu.Unlock()
-	if over || s.serves(v.name) { // what is no tool's call
+	if over || s.serves(v) { // what is no tool's call
 		return false
 	}
-	stopped := s.stopUnused(func(b *Browser) bool { return b.Session == v.name })
+	stopped := s.stopUnused(v.is)
 	v.nap.begin(unused.Round(time.Second))
 	stopped()
 	return s.c.Browsers.parted().hibernate(s.ctx, v.name)
@@ -240,7 +240,7 @@ func (s *Session) tellWaiting(ctx context.Context, w which) (stop func()) {
 	told := make(chan struct{})
 	if !s.do(func() {
 		defer close(told)
-		s.tellPlace(ctx, req, b, w.session)
+		s.tellPlace(ctx, req, b, part{id: w.session})
 	}) {
 		close(told)
 	}
@@ -250,7 +250,7 @@ func (s *Session) tellWaiting(ctx context.Context, w which) (stop func()) {
 	}
 }
 
-func (s *Session) tellPlace(ctx context.Context, req *request, b *single, id string) {
+func (s *Session) tellPlace(ctx context.Context, req *request, b *single, id part) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	began, before := time.Now(), -1

@@ -127,8 +127,8 @@ func (s *Session) Close() {
 		wg.Go(at.release)
 	}
 	for range 2 { // at once, whatever the children do, and what one has made again
-		for _, name := range sessionsOf(supervisors) {
-			wg.Go(func() { s.c.Browsers.parted().end(name) })
+		for one := range sessionsOf(supervisors) {
+			wg.Go(func() { s.c.Browsers.parted().end(one[0], one[1]) })
 		}
 		wg.Wait()
 	}

@@ -237,10 +237,10 @@ func (s *single) status(ctx context.Context) (*record.Record, error) {
 // endBound is how long the pages of a session may take to close.
 const endBound = 5 * time.Second
 
-// end ends a session of the proxy, if there is one.
-func (s *single) end(name string) {
+// end ends a session of the proxy, or of a browser that has joined, if there is one.
+func (s *single) end(instance, name string) {
 	if s.joins != nil {
-		s.joins.call(context.Background(), "session_end", name)
+		s.joins.end(instance, name)
 		return
 	}
 	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
@@ -257,7 +257,7 @@ func (s *single) newSession(ctx context.Context, name, state string) error {
 // list returns the records of the proxy's sessions.
 func (s *single) list(ctx context.Context) json.RawMessage {
 	if s.joins != nil {
-		return s.joins.call(ctx, "session_list", "")
+		return s.joins.call(ctx, "session_list", nil)
 	}
 	return s.call(ctx, "session_list", nil)
 }

@@ -23,8 +23,11 @@ func (b *single) parted() *single {
 }
 
 func (b *single) arguments() arguments {
-	if b.parted() == nil {
+	switch {
+	case b.parted() == nil:
 		return noArguments
+	case b.joins != nil:
+		return joinedArguments
 	}
 	return sessionArguments
 }
@@ -94,6 +97,9 @@ func (b *single) tools(c *Coordinator) []ownTool {
 		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
 		ids = ""
 	}
+	if b.joins != nil {
+		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
+	}
 	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids +
 		" which loses its pages. Not needed when done: it ends with the session.",
 		stopInput, nil, false, true, t.stop}
@@ -159,7 +165,7 @@ func (t singleTools) stop(ctx context.Context, s *Session, args json.RawMessage)
 	if rec, err := t.single.status(ctx); err == nil && rec == nil {
 		return t.c.status(ctx, s, nil) // there is nothing to stop
 	}
-	t.single.end(hostSession)
+	t.single.end("", hostSession)
 	return t.act(ctx, s, "stop", options.Options{})
 }
 
@@ -168,7 +174,7 @@ func (t singleTools) restart(ctx context.Context, s *Session, args json.RawMessa
 	if st, done, err := t.endPart(ctx, s, args); done {
 		return st, err
 	}
-	t.single.end(hostSession)
+	t.single.end("", hostSession)
 	return t.act(ctx, s, "restart", options.Options{})
 }
 
@@ -179,7 +185,14 @@ func (t singleTools) endPart(ctx context.Context, s *Session, args json.RawMessa
 	if err != nil || s == nil || s.virtualName(id) == "" {
 		return nil, err != nil, err
 	}
-	s.endVirtual(id)
+	instance, err := nameIn(args, "instanceId")
+	if err != nil {
+		return nil, true, err
+	}
+	if b := t.single; b.joins != nil && instance != "" {
+		instance = b.joins.instanceOf(instance)
+	}
+	s.endVirtual(part{id, instance})
 	st, err = t.c.status(ctx, s, nil)
 	return st, true, err
 }

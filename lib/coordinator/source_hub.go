@@ -40,9 +40,14 @@ type joining struct {
 	running bool     // follow runs
 	hub     keep.Hub // the last one; its HTTPURL is "" before
 	cur     *lease   // nil: there is no browser
+	id      string   // that the hub knows it by
 	record  *record.Record
 	count   int    // browsers so far
 	left    string // why the last one left
+	// named are the browsers that calls have named, by ID. choosing is held while one
+	// is claimed.
+	named    map[string]*namedBrowser
+	choosing sync.Mutex
 	// offers are the browsers that an agent has launched, the last one first. Nobody
 	// else claims them.
 	offers  []string
@@ -96,7 +101,7 @@ func (j *joining) claimAgainLocked() {
 func (j *joining) claim(c *control.Client) (*record.Record, error) {
 	ctx, again := context.WithCancel(j.ctx)
 	defer again()
-	params := map[string]string{"as": j.As}
+	params := map[string]string{"as": j.As, "by": j.As}
 	j.mu.Lock()
 	if len(j.offers) > 0 {
 		params["instance"] = j.offers[0]
@@ -175,6 +180,7 @@ func (j *joining) hold(c *control.Client, r *record.Record) error {
 		j.count++
 		b := j.browser()
 		b.ID = fmt.Sprintf("%s/%d", i.ID, j.count) // one that comes back has lost its pages
+		j.id = i.ID
 		j.cur, j.record = &lease{Browser: b, died: died, release: func() {}, ended: j.left, joined: true}, r
 	})
 	var left struct {
@@ -183,14 +189,16 @@ func (j *joining) hold(c *control.Client, r *record.Record) error {
 	if c.Call(j.ctx, "left", map[string]string{"instance": i.ID}, &left) != nil {
 		left.Why = "its hub has ended"
 	}
-	j.change(func() { j.cur, j.record, j.left = nil, nil, left.Why })
+	j.change(func() { j.cur, j.record, j.id, j.left = nil, nil, "", left.Why })
 	close(died)
 	return nil
 }
 
 // browser is the browser at its address.
-func (j *joining) browser() Browser {
-	at := j.hub.HTTPURL + "/session/" + j.As
+func (j *joining) browser() Browser { return j.browserAt(j.As) }
+
+func (j *joining) browserAt(as string) Browser {
+	at := j.hub.HTTPURL + "/session/" + as
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
@@ -289,24 +297,26 @@ func (j *joining) status() *record.Record {
 	return r
 }
 
-// call sends the hub a request about a session of the browser.
-func (j *joining) call(ctx context.Context, method, session string) (result json.RawMessage) {
+// call sends the hub a request.
+func (j *joining) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
 	j.mu.Lock()
-	path, there := j.hub.Control, j.cur != nil
+	path := j.hub.Control
 	j.mu.Unlock()
-	if !there {
+	if path == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	if control.Call(ctx, path, method, map[string]string{"instance": j.As, "name": session}, &result) != nil {
+	if control.Call(ctx, path, method, params, &result) != nil {
 		return nil
 	}
 	return result
 }
 
 func (j *joining) close() {
+	j.mu.Lock()
 	j.stop()
+	j.mu.Unlock()
 	j.work.Wait()
 	j.Hubs.Close()
 }

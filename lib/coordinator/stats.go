@@ -16,6 +16,7 @@ import (
 // sessionStats are the figures of a session of a host.
 type sessionStats struct {
 	SessionID  string  `json:"session_id,omitempty"`
+	Joined     string  `json:"instanceId,omitempty"`
 	Pool       string  `json:"browser_pool,omitempty"`
 	Instance   string  `json:"browser_instance,omitempty"`
 	Tabs       int     `json:"tab_count"`
@@ -70,7 +71,8 @@ func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
 		return []sessionStats{one}
 	}
 	for _, v := range b.s.virtualsOf(ctx) {
-		all = append(all, sessionStats{SessionID: idOf(v), Tabs: v.Tabs, Idle: v.Idle, Hibernated: v.Hibernated})
+		all = append(all, sessionStats{SessionID: idOf(v), Joined: v.Instance, Tabs: v.Tabs, Idle: v.Idle,
+			Hibernated: v.Hibernated})
 	}
 	return all
 }

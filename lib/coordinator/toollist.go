@@ -36,6 +36,7 @@ type route struct {
 	name     string // that the child knows it by
 	pools    bool   // it has got the arguments browser_pool and browser_instance
 	sessions bool   // it has got the argument session_id
+	joined   bool   // and the argument instanceId
 	states   bool   // and takes the argument state
 	tool     json.RawMessage
 }
@@ -211,6 +212,11 @@ func (c *Coordinator) merge(l *toolList) *merged {
 				if tool, r.sessions, r.states = withSession(tool); child.Builtin && n > 0 {
 					tool = brief(tool, "session_id", "state")
 				}
+			case chosenBy == joinedArguments:
+				tool, r.joined = withArguments(tool, joinedNames...)
+				if r.sessions = r.joined; child.Builtin && n > 0 {
+					tool = brief(tool, joinedNames...)
+				}
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)
@@ -280,6 +286,10 @@ func prefixed(child, name string) []string {
 func withPools(tool json.RawMessage) (json.RawMessage, bool) {
 	return withArguments(tool, "browser_pool", "browser_instance")
 }
+
+// joinedNames are the arguments that choose a browser that has joined, and a session in
+// it.
+var joinedNames = []string{"session_id", "instanceId"}
 
 // withArguments gives a tool arguments that have a schema file, unless it has one
 // of them.

@@ -30,7 +30,7 @@ const (
 	hubInstructions = `The browser tools use the browser of a person, with its logins, which has joined by an ` +
 		`extension. They see the tabs that they have opened, and those that the person shares. If no browser has ` +
 		`joined, a call says what the person has to do. browser_instance launches other browsers: without ` +
-		`a person's browser, the browser tools use the one that was launched last. ` +
+		`a person's browser, the browser tools use the one that was launched last. instanceId names another one. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
 	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that ` +
 		`has joined by an extension, and its address for programs that speak DevTools.`

@@ -151,6 +151,7 @@ func (s *Session) own(b Browser) Browser { return b.part(s.virtualName("")) }
 // virtualStatus is a virtual browser as its host sees it.
 type virtualStatus struct {
 	SessionID *string `json:"session_id"` // null: the host's own
+	Instance  string  `json:"instanceId,omitempty"`
 	HTTPURL   string  `json:"http_url"`
 	Tabs      int     `json:"tab_count"`
 	Idle      float64 `json:"idle_seconds"`
@@ -167,7 +168,7 @@ func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
 	ids := map[string]string{s.virtualName(""): ""}
 	s.virtuals.mu.Lock()
 	for id, v := range s.virtuals.all {
-		ids[v.name] = id
+		ids[v.name] = id.id
 	}
 	s.virtuals.mu.Unlock()
 	if b.sessions.Sharing == Beside {
@@ -181,13 +182,35 @@ func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
 		}
 		v := virtualStatus{}
 		json.Unmarshal(session, &v)
+		v.Instance = b.instanceOf(v.HTTPURL)
 		if id != "" {
 			v.SessionID = &id
 		}
 		all = append(all, v)
 	}
-	slices.SortFunc(all, func(a, b virtualStatus) int { return cmp.Compare(idOf(a), idOf(b)) })
+	slices.SortFunc(all, func(a, b virtualStatus) int {
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(idOf(a), idOf(b)))
+	})
 	return all
+}
+
+// instanceOf is the browser that has joined in which a session is, by its address; "":
+// none has.
+func (s *single) instanceOf(httpURL string) string {
+	if s.joins == nil {
+		return ""
+	}
+	_, below, _ := strings.Cut(httpURL, "/session/")
+	id, _, _ := strings.Cut(below, "/")
+	return id
+}
+
+// hasSession reports whether a session that is listed may be in a browser.
+func (s *single) hasSession(b *Browser, session json.RawMessage) bool {
+	if s.joins == nil {
+		return true
+	}
+	return b.Instance == s.joins.instanceOf(s.instanceOf(jsonrpc.GetString(session, "http_url")))
 }
 
 func idOf(v virtualStatus) string {

@@ -73,9 +73,6 @@ func firstPage(hub keep.Hub, mark string, r Request) (string, error) {
 		return "", err
 	}
 	q := url.Values{"mark": {mark}, "at": {strconv.FormatInt(time.Now().UnixMilli(), 10)}}
-	if r.URL != "" {
-		q.Set("url", r.URL)
-	}
 	if r.CloseOtherTabs {
 		q.Set("only", "true")
 	}

@@ -42,7 +42,7 @@ type Set struct {
 	Getenv func(string) string
 	Stderr io.Writer // gets the messages of browsers, and must not block
 	// Joined is called for each browser that was launched and has joined, and Left
-	// when it has ended; nil: nobody is told.
+	// when it has ended; nil: nobody is told. They must not wait.
 	Joined, Left func(id string)
 
 	mu       sync.Mutex
@@ -87,7 +87,7 @@ type Request struct {
 	Mode           string   `json:"mode"` // "": Chromium
 	Headless       *bool    `json:"headless"`
 	Profile        string   `json:"profile"`
-	URL            string   `json:"url"`
+	URL            string   `json:"url"` // which the caller opens
 	Extensions     []string `json:"extensions"`
 	CloseOtherTabs bool     `json:"closeOtherTabs"`
 }
@@ -215,10 +215,10 @@ func (s *Set) keepLocked(l *launched) {
 		s.launched = map[string]*launched{}
 	}
 	s.launched[l.joined.ID] = l
+	if s.Joined != nil {
+		s.Joined(l.joined.ID)
+	}
 	s.work.Go(func() {
-		if s.Joined != nil {
-			s.Joined(l.joined.ID)
-		}
 		<-l.ended
 		if s.Left != nil {
 			s.Left(l.joined.ID)

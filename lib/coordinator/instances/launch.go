@@ -52,9 +52,6 @@ func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, e
 	if !headless {
 		args = append(args, "--no-headless")
 	}
-	if r.URL != "" && !r.CloseOtherTabs {
-		args = append(args, "--url="+r.URL)
-	}
 	for _, e := range r.Extensions {
 		dir, err := s.extension(e)
 		if err != nil {
@@ -79,7 +76,7 @@ func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, e
 		return nil, errors.Join(errors.New("blaunch has not said what has joined"), err)
 	}
 	if r.CloseOtherTabs {
-		if err := closeOtherTabs(ctx, b.Instance.HTTPURL, r.URL); err != nil {
+		if err := closeOtherTabs(ctx, b.Instance.HTTPURL); err != nil {
 			b.Stop()
 			return nil, fmt.Errorf("cannot close the other tabs: %w", err)
 		}
@@ -132,17 +129,14 @@ func (s *Set) extension(name string) (string, error) {
 	return dir, nil
 }
 
-// closeOtherTabs opens a page and closes all others, such as those that
+// closeOtherTabs opens a blank page and closes all others, such as those that
 // extensions have opened.
-func closeOtherTabs(ctx context.Context, endpoint, address string) error {
+func closeOtherTabs(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithTimeout(ctx, tabsBound)
 	defer cancel()
-	if address == "" {
-		address = "about:blank"
-	}
 	var own struct{ ID string }
 	var all []struct{ ID, Type string }
-	err := ask(ctx, http.MethodPut, endpoint+"/json/new?"+url.QueryEscape(address), &own)
+	err := ask(ctx, http.MethodPut, endpoint+"/json/new?about:blank", &own)
 	if err == nil {
 		err = ask(ctx, http.MethodGet, endpoint+"/json/list", &all)
 	}

@@ -1,13 +1,11 @@
 // The first page of a browser that a program has launched with a profile of its
-// user: launch.html, whose address has the mark of the launch, and the page to go
-// on to. Chrome blocks it if the extension is not loaded yet, but shows its
-// address.
+// user: launch.html, whose address has the mark of the launch. Chrome blocks it if
+// the extension is not loaded yet, but shows its address.
 
 import {isLaunched, load, saveLaunch} from './settings.js';
 import {prove} from './link.js';
 
 const PAGE = chrome.runtime.getURL('launch.html#');
-const GOES_TO = /^(https?|about|data|blob):/;
 const FRESH = 2 * 60_000; // milliseconds
 
 // readLaunch reads the mark of that page, goes on, and reports whether there was
@@ -26,7 +24,6 @@ export async function readLaunch() {
   if (proof !== (await prove(code, `launch ${text}`))) return false;
   await saveLaunch(given.get('mark'));
   if (given.has('only')) await chrome.tabs.remove(all.filter((tab) => tab.id !== own.id).map((tab) => tab.id));
-  const url = given.get('url') ?? '';
-  await chrome.tabs.update(own.id, {url: GOES_TO.test(url) ? url : 'chrome://newtab/'});
+  await chrome.tabs.update(own.id, {url: 'chrome://newtab/'});
   return true;
 }

@@ -13,7 +13,7 @@ func anyInstance(Info) bool { return true }
 func claimed(ctx context.Context, h *Hub, as string, wanted func(Info) bool) <-chan string {
 	got := make(chan string, 1)
 	go func() {
-		l, err := h.Claim(ctx, as, wanted)
+		l, err := h.Claim(ctx, Claimant{As: as}, wanted)
 		if err != nil {
 			got <- err.Error()
 			return
@@ -62,6 +62,49 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// A holder that says who it is may claim an instance again, which others don't get
+// before all of its claims have ended.
+func TestClaimAgain(t *testing.T) {
+	h, url := testHub(t, limits{})
+	a, player := join(t, url, nil)
+	player.welcomed()
+	ctx, release := context.WithCancel(t.Context())
+	try := func(who Claimant) string {
+		l, err := h.TryClaim(ctx, who, anyInstance)
+		switch {
+		case err != nil:
+			return err.Error()
+		case l == nil:
+			return ""
+		}
+		return l.Instance.ID
+	}
+	for _, step := range []struct {
+		who  Claimant
+		want string
+	}{
+		{Claimant{As: "x", By: "me"}, a.InstanceID},
+		{Claimant{As: "y", By: "me"}, a.InstanceID},
+		{Claimant{As: "y", By: "me"}, `the name "y" is in use`},
+		{Claimant{As: "z", By: "you"}, ""},
+		{Claimant{As: "z"}, ""},
+	} {
+		if got := try(step.who); got != step.want {
+			t.Errorf("%+v claims %q, want %q", step.who, got, step.want)
+		}
+	}
+	for _, name := range []string{"x", "y"} {
+		if l := h.Find(name); l == nil || l.Instance.ID != a.InstanceID {
+			t.Errorf("it is not found as %s", name)
+		}
+	}
+	next := claimed(t.Context(), h, "z", anyInstance)
+	release()
+	if got := <-next; got != a.InstanceID {
+		t.Errorf("claimed %s after all claims have ended", got)
+	}
+}
+
 // Nobody gets what somebody else has, and a holder that does not want an
 // instance leaves it to others.
 func TestClaimsAtOnce(t *testing.T) {
@@ -74,7 +117,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	have.Add(n)
 	for range 2 * n {
 		wg.Go(func() {
-			l, err := h.Claim(ctx, "", anyInstance)
+			l, err := h.Claim(ctx, Claimant{}, anyInstance)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

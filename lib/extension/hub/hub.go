@@ -109,12 +109,12 @@ type Instance struct {
 	deadline *time.Timer // for the hello
 
 	// Under the hub's lock:
-	link  *Link // nil: it has not said hello
-	since time.Time
-	over  bool
-	claim *claim        // nil: nobody has claimed it
-	gone  chan struct{} // closed when it is over
-	why   error
+	link   *Link // nil: it has not said hello
+	since  time.Time
+	over   bool
+	claims []*Claimant
+	gone   chan struct{} // closed when it is over
+	why    error
 }
 
 // Done is closed when the instance is gone; Err says why.

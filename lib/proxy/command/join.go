@@ -28,10 +28,12 @@ import (
 type claimRequest struct {
 	Instance string `json:"instance,omitempty"` // an ID or port; "": any that nobody has launched for itself
 	As       string `json:"as,omitempty"`       // finds the browser below /session/, while it is claimed
+	By       string `json:"by,omitempty"`       // who may claim a browser several times; "": nobody
+	Now      bool   `json:"now,omitempty"`      // fail instead of waiting for the browser
 	Session  bool   `json:"session,omitempty"`  // give the holder a session, which ends with the claim
 }
 
-// claim waits for a browser that nobody has claimed, and describes it. The claim
+// claim waits for a browser that nobody else has claimed, and describes it. The claim
 // ends with the connection, whose end cancels the context.
 func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, error) {
 	var p claimRequest
@@ -45,12 +47,19 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 	}
 	return control.Later(func() (any, error) {
 		for {
-			l, err := h.server.Hub.Claim(ctx, p.As, func(i hub.Info) bool {
+			claim := h.server.Hub.Claim
+			if p.Now {
+				claim = h.server.Hub.TryClaim
+			}
+			l, err := claim(ctx, hub.Claimant{As: p.As, By: p.By}, func(i hub.Info) bool {
 				if p.Instance == "" {
 					return i.Launch == ""
 				}
 				return i.ID == p.Instance || strconv.Itoa(i.Port) == p.Instance
 			})
+			if err == nil && l == nil {
+				err = h.unclaimable(p.Instance)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -72,6 +81,22 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 			}
 		}
 	}), nil
+}
+
+// unclaimable is why a browser can't be claimed now.
+func (h *extensionHub) unclaimable(name string) error {
+	if h.server.Hub.Find(name) != nil {
+		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
+	}
+	var ids []string
+	for _, i := range h.server.Hub.List() {
+		ids = append(ids, i.ID)
+	}
+	if len(ids) == 0 {
+		return control.Errorf(control.InstanceNotFound, "there is no browser %q: none has joined", name)
+	}
+	return control.Errorf(control.InstanceNotFound, "there is no browser %q: those that have joined are %s", name,
+		strings.Join(ids, ", "))
 }
 
 // hold gives the holder of a browser a session of its own. It ends with the

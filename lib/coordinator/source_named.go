@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"btools/lib/control"
+	"btools/lib/record"
+	"btools/lib/wait"
+)
+
+// A call may name one of the browsers that have joined (instanceId). If that is not
+// the one that all other calls use, it is claimed as well, as long as some session
+// has tabs in it.
+
+// namedBrowser is a browser that calls have named.
+type namedBrowser struct {
+	at   *lease
+	used map[string]bool // the names of the sessions
+	free func()
+}
+
+// isLocked reports whether an ID is that of the browser that other calls use.
+func (j *joining) isLocked(id string) bool { return j.cur != nil && j.id == id }
+
+// tryChoose returns the browser with an ID for a session if nothing has to be waited
+// for, else nil.
+func (j *joining) tryChoose(id, session string) *lease {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.isLocked(id) {
+		return j.cur
+	}
+	if n := j.named[id]; n != nil && !wait.Closed(n.at.died) {
+		n.used[session] = true
+		return n.at
+	}
+	return nil
+}
+
+// choose returns the browser with an ID for a session. It waits for none to join.
+func (j *joining) choose(ctx context.Context, id, session string) (*lease, error) {
+	j.choosing.Lock()
+	defer j.choosing.Unlock()
+	j.mu.Lock()
+	next := j.cur == nil && len(j.offers) > 0 && j.offers[0] == id
+	j.mu.Unlock()
+	if next { // it is about to be the one that other calls use
+		ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
+		defer cancel()
+		err := j.await(ctx, func() bool { return j.cur != nil || !slices.Contains(j.offers, id) })
+		if err != nil && !errors.Is(err, errNotJoined) {
+			return nil, err
+		}
+	}
+	if at := j.tryChoose(id, session); at != nil {
+		return at, nil
+	}
+	hub, release, err := j.Hubs.Use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := control.Dial(ctx, hub.Control)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(id))
+	as := j.As + "-" + hex.EncodeToString(sum[:4])
+	r := &record.Record{}
+	params := map[string]any{"instance": id, "as": as, "by": j.As, "now": true}
+	if err := c.Call(ctx, "claim", params, r); err != nil {
+		c.Close()
+		release()
+		return nil, err
+	}
+	var i record.Instance
+	if _, err := r.Get("instance", &i); err != nil {
+		c.Close()
+		release()
+		return nil, err
+	}
+	follow, free := context.WithCancel(j.ctx)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ctx.Err() != nil {
+		free()
+		c.Close()
+		release()
+		return nil, errEnded
+	}
+	j.hub = hub
+	j.count++
+	died := make(chan struct{})
+	b := j.browserAt(as)
+	b.Instance, b.ID = id, fmt.Sprintf("%s/%d", id, j.count)
+	n := &namedBrowser{at: &lease{Browser: b, died: died, release: func() {}, joined: true},
+		used: map[string]bool{session: true}, free: free}
+	if j.named == nil {
+		j.named = map[string]*namedBrowser{}
+	}
+	j.named[id] = n
+	j.work.Go(func() {
+		c.Call(follow, "left", map[string]string{"instance": as}, nil) // or its hub has ended
+		c.Close()
+		release()
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.named[id] == n {
+			delete(j.named, id)
+		}
+		close(died)
+	})
+	return n.at, nil
+}
+
+// end ends a session of a browser; with the ID "", of the one that calls use which name
+// none.
+func (j *joining) end(id, session string) {
+	j.mu.Lock()
+	of := id
+	if of == "" {
+		of = j.id
+	}
+	if id != "" && j.isLocked(id) || of == "" { // those calls use it by now
+		j.mu.Unlock()
+		return
+	}
+	n := j.named[id]
+	j.mu.Unlock()
+	j.call(context.Background(), "session_end", map[string]string{"instance": of, "name": session})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n == nil || j.named[id] != n {
+		return
+	}
+	if delete(n.used, session); len(n.used) == 0 {
+		delete(j.named, id)
+		n.free()
+	}
+}
+
+// instanceOf is an ID as a Browser has it: that of the browser that calls use which
+// name none is "".
+func (j *joining) instanceOf(id string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.isLocked(id) {
+		return ""
+	}
+	return id
+}
