@@ -10,30 +10,23 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// recipe is the file of that name that README shows, which begins with its
-// name in a comment.
+// recipe is the file of that name that btools-clients(7) shows, which begins
+// with its name in a comment.
 func recipe(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(cmdtest.Root + "/README.md")
+	b, err := os.ReadFile(cmdtest.Root + "/man/btools-clients.7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(b), "    // "+name+"\n")
-	if !found {
-		t.Fatalf("README has no %s", name)
+	_, rest, found := strings.Cut(string(b), "\n// "+name+"\n")
+	code, _, ends := strings.Cut(rest, ".Ed\n")
+	if !found || !ends {
+		t.Fatalf("the page has no %s", name)
 	}
-	var lines []string
-	for _, l := range strings.Split(rest, "\n") {
-		code, ok := strings.CutPrefix(l, "    ")
-		if !ok {
-			break
-		}
-		lines = append(lines, code)
-	}
-	return strings.Join(lines, "\n") + "\n"
+	return code
 }
 
-// The clients that README shows get the browser of blaunch.
+// The clients that the manual shows get the browser of blaunch.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
