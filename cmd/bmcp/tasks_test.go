@@ -47,7 +47,8 @@ func (a agent) wants(isError bool, text, name, format string, args ...any) cmdte
 	return x
 }
 
-// The tools do the tasks of the suite: all of them with LONG=1, else each third one.
+// The tools do the tasks of the suite: all of them with LONG=1, else each third one;
+// TestTasks of lib/tools does the others.
 func TestBuiltinTasks(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)

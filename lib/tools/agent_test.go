@@ -158,6 +158,16 @@ func (h *agent) refuses(t *testing.T, name, args string, want ...string) {
 	h.gets(t, true, name, args, want...)
 }
 
+// closeAll closes all tabs.
+func (h *agent) closeAll(t *testing.T) {
+	t.Helper()
+	for !strings.Contains(h.does(t, "browser_close", "{}"), "No open tabs.") {
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // A server answers each request, and runs a tool only with arguments that fit.
 func TestRequests(t *testing.T) {
 	t.Parallel()

@@ -154,10 +154,12 @@ func matrixTools(site string) [][2]string {
 // and another tab is as it was.
 func TestMatrix(t *testing.T) {
 	site := matrixSite(t)
-	t.Setenv("SEARCH_URL", site+"/normal?q={query}")
 	second, soon := 150*time.Millisecond, 5*time.Second // a busy machine
 	if isLong {
 		soon = time.Second
+		t.Setenv("SEARCH_URL", site+"/normal?q={query}")
+	} else {
+		t.Parallel()
 	}
 	all := matrixTools(site)
 	for _, tool := range table {

@@ -93,61 +93,68 @@ func newPages(t *testing.T) string {
 	return s.URL
 }
 
-// TestTools uses the tools as an agent does, on one browser.
-func TestTools(t *testing.T) {
-	t.Parallel()
+// downloader starts a browser that downloads files, for agents with a directory.
+func downloader(t *testing.T) Options {
+	t.Helper()
 	url, _ := chrometest.StartShell(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	save := func(_ context.Context, name string, create bool) (states.Info, []string, error) {
-		if create {
-			return states.Info{}, nil, errors.New("there is one already")
-		}
-		return states.Info{Name: name, CookieCount: 1, Domains: []string{"a.example"}},
-			[]string{"the storage of\nb.example"}, nil
-	}
 	conn, err := cdp.Dial(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	err = conn.Call(t.Context(), "", "Browser.setDownloadBehavior", map[string]any{"behavior": "allow",
 		"downloadPath": t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at, _, _ := strings.Cut(url, "/devtools")
-	h := newAgent(t, Options{Endpoint: url, HTTPURL: strings.Replace(at, "ws", "http", 1), Dir: dir, SaveState: save,
-		Clients: func(context.Context) int { return 1 }})
+	return Options{Endpoint: url, HTTPURL: strings.Replace(at, "ws", "http", 1), Dir: dir}
+}
+
+// Agents do the tasks of the suite: all of them with LONG=1, else those that TestBuiltinTasks
+// of cmd/bmcp does not.
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	o := downloader(t)
+	h := newAgent(t, o)
+	site := tasks.Serve()
+	defer site.Close()
+	for n, task := range tasks.All() {
+		if n%3 == 0 && !isLong {
+			continue
+		}
+		t.Run(task.Name, func(t *testing.T) {
+			if err := site.Solve(task, h.call, o.Dir); err != nil {
+				t.Errorf("%s\n%v", task.About, err)
+			}
+			h.closeAll(t)
+		})
+	}
+}
+
+// TestTools uses the tools as an agent does, on one browser.
+func TestTools(t *testing.T) {
+	t.Parallel()
+	o := downloader(t)
+	url, dir := o.Endpoint, o.Dir
+	o.SaveState = func(_ context.Context, name string, create bool) (states.Info, []string, error) {
+		if create {
+			return states.Info{}, nil, errors.New("there is one already")
+		}
+		return states.Info{Name: name, CookieCount: 1, Domains: []string{"a.example"}},
+			[]string{"the storage of\nb.example"}, nil
+	}
+	o.Clients = func(context.Context) int { return 1 }
+	h := newAgent(t, o)
 	h.site = newPages(t)
 	open := func(t *testing.T, page string) {
 		t.Helper()
 		h.does(t, "browser_navigate", `{"url":"{site}`+page+`"}`, "{site}"+page)
 	}
-
-	closeAll := func(t *testing.T) {
-		t.Helper()
-		for !strings.Contains(h.does(t, "browser_close", "{}"), "No open tabs.") {
-			if t.Failed() {
-				return
-			}
-		}
-	}
-
-	t.Run("tasks", func(t *testing.T) {
-		site := tasks.Serve()
-		defer site.Close()
-		for _, task := range tasks.All() {
-			t.Run(task.Name, func(t *testing.T) {
-				if err := site.Solve(task, h.call, dir); err != nil {
-					t.Errorf("%s\n%v", task.About, err)
-				}
-				closeAll(t)
-			})
-		}
-	})
 
 	t.Run("refused", func(t *testing.T) {
 		os.Mkdir(dir+"/folder", 0o700)
@@ -235,7 +242,7 @@ func TestTools(t *testing.T) {
 		}
 		h.does(t, "browser_click", `{"target":"#file"}`, "[File chooser]: can be handled by browser_file_upload")
 		h.refuses(t, "browser_file_upload", `{"paths":["a","b"]}`, "the file chooser takes one file, not 2")
-		closeAll(t)
+		h.closeAll(t)
 	})
 
 	t.Run("done", func(t *testing.T) {

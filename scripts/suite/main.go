@@ -87,7 +87,7 @@ func run(patterns []string) error {
 	s.test(programs, s.race, "-p=2", "-parallel=6")
 	<-compiled
 	programsDone := time.Now()
-	s.test(libs, !s.cover, "-p=2", "-parallel=4")
+	s.test(libs, !s.cover, "-p=3", "-parallel=4")
 	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, lib %.0f s",
 		built.Sub(began).Seconds(),
 		programsDone.Sub(built).Seconds(), time.Since(programsDone).Seconds()), time.Since(began))
@@ -110,14 +110,18 @@ func split(patterns []string) (programs, libs []string, err error) {
 		}
 	}
 	// The longest first, so that they are not the last ones alone.
-	return first(programs, "btools/cmd/bmcp"), first(libs, "btools/lib/virtual"), nil
+	return first(programs, "cmd/bmcp"), first(libs, "lib/virtual", "lib/tools", "lib/forward", "lib/websocket"), nil
 }
 
-// first puts a package before the others.
-func first(packages []string, path string) []string {
-	if i := slices.Index(packages, path); i >= 0 {
-		packages = slices.Insert(slices.Delete(packages, i, i+1), 0, path)
+// first puts packages before the others, in this order.
+func first(packages []string, paths ...string) []string {
+	place := func(p string) int {
+		if i := slices.Index(paths, strings.TrimPrefix(p, "btools/")); i >= 0 {
+			return i
+		}
+		return len(paths)
 	}
+	slices.SortStableFunc(packages, func(a, b string) int { return place(a) - place(b) })
 	return packages
 }
 
