@@ -226,7 +226,7 @@ func TestTools(t *testing.T) {
 			{"browser_fetch", `{"url":"{site}/data","method":"BREW"}`, `method must be one of GET, HEAD, POST`},
 			{"browser_fetch", `{"url":"{site}/data","body":"x"}`, "a GET request has no body"},
 			{"browser_fetch", `{"url":"ftp://x/"}`, `"ftp://x/" is not the address of a request`},
-			{"browser_fetch", `{"url":"{site}/mute","timeout":200}`, "there was no answer within 200ms"},
+			{"browser_fetch", `{"url":"{site}/mute","timeout":1000}`, "there was no answer within 1s"},
 			{"browser_downloads", `{"action":"list"}`, "this browser is not a session of its own"},
 			{"browser_downloads", `{"action":"wait"}`, "this browser is not a session of its own"},
 			{"browser_downloads", `{"action":"save"}`, "this browser is not a session of its own"},
