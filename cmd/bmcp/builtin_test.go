@@ -72,6 +72,7 @@ func TestBuiltinAlone(t *testing.T) {
 	}
 	for _, bad := range []struct{ tool, args, want string }{
 		{"browser_navigate", `{"address":"x"}`, `there is no argument "address"`},
+		{"browser_navigate", `{"url":"x","sesion_id":"a"}`, "did you mean session_id?"},
 		{"browser_click", `{}`, "the argument target is missing"},
 		{"browser_evaluate", `{"function":"() => window"}`, "the result refers to itself"},
 		{"browser_wait_for", `{"time":-5}`, "time must be at least 0"},

@@ -83,7 +83,12 @@ func TestMCPMixedPool(t *testing.T) {
 	m.Refused("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
 	m.Refused("not opened in Firefox", "browser_navigate",
 		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)
+	m.Refused("did you mean browser_pool?", "browser_snapshot", `{"browser_poool":"SAFARI"}`)
 	m.Refused("which npx playwright install webkit installs", "browser_snapshot", `{"browser_pool":"SAFARI"}`)
+	if got := m.Tool("browser_pool_status", `{"pool_name":"SAFARI"}`).Text(t); !strings.Contains(got,
+		`"status":"failed"`) || !strings.Contains(got, `"healthy_instances":0,"failed_instances":1`) {
+		t.Errorf("a pool that no child can drive: %s", got)
+	}
 	m.End()
 	if !strings.Contains(m.Errs.String(), "IDLE_TIMEOUT stops their browsers") {
 		t.Errorf("it says %s", m.Errs.String())

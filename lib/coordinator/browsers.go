@@ -107,6 +107,19 @@ const (
 	joinedArguments // and the browser that has joined
 )
 
+// names are the names of these arguments.
+func (a arguments) names() []string {
+	switch a {
+	case poolArguments:
+		return []string{"browser_pool", "browser_instance"}
+	case sessionArguments:
+		return []string{"session_id", "state"}
+	case joinedArguments:
+		return []string{"session_id", "instanceId"}
+	}
+	return nil
+}
+
 // claims are the browsers that a session uses, or keeps between its calls.
 type claims interface {
 	// take leases a running browser for one call.

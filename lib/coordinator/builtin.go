@@ -49,8 +49,8 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: c.Release,
-			Own:     isNamed(b.Session),
-			Dir:     c.Dir, Only: c.Tools, NoImages: c.NoImages,
+			Own:     isNamed(b.Session), Arguments: c.Browsers.arguments().names(),
+			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),
 			Emptied:   c.emptied(b),

@@ -27,10 +27,10 @@ func bulkTool(c *Coordinator) ownTool {
 		places = argumentFiles("session_id")
 	case joinedArguments:
 		about += " session_id and instanceId are given here, not to the commands."
-		places = argumentFiles(joinedNames...)
+		places = argumentFiles(joinedArguments.names()...)
 	case poolArguments:
 		about += " browser_pool and browser_instance are given here, not to the commands."
-		places = argumentFiles("browser_pool", "browser_instance")
+		places = argumentFiles(poolArguments.names()...)
 	}
 	for _, p := range places {
 		input = p.appendTo(input)

@@ -19,20 +19,43 @@ type health struct {
 	Error      *string      `json:"error"`
 }
 
+// States of an instance, as bpool has them.
+const (
+	healthy     = "healthy"
+	failedState = "failed"
+)
+
 // withChildren adds to bpool's report on its pools what only bmcp knows.
 func (c *Coordinator) withChildren(status json.RawMessage) json.RawMessage {
 	var pools []json.RawMessage
+	failed := 0
 	for p := range jsonrpc.Elements(jsonrpc.Get(status, "pools")) {
 		var instances []json.RawMessage
+		before := failed
 		for i := range jsonrpc.Elements(jsonrpc.Get(p, "instances")) {
 			if sup := c.supervisorOf(jsonrpc.GetString(p, "name"), i); sup != nil {
+				was := jsonrpc.GetString(i, "status")
 				i = sup.describe(i)
+				if was == healthy && jsonrpc.GetString(i, "status") == failedState {
+					failed++
+				}
 			}
 			instances = append(instances, i)
 		}
+		p = add(p, "healthy_instances", before-failed)
 		pools = append(pools, jsonrpc.Set(p, "instances", jsonrpc.Array(instances)))
 	}
-	return jsonrpc.Set(status, "pools", jsonrpc.Array(pools))
+	summary := add(add(jsonrpc.Get(status, "summary"), "healthy_instances", -failed), "failed_instances", failed)
+	return jsonrpc.Set(jsonrpc.Set(status, "summary", summary), "pools", jsonrpc.Array(pools))
+}
+
+// add adds to a number among an object's members.
+func add(object json.RawMessage, name string, n int) json.RawMessage {
+	old, err := strconv.Atoi(string(jsonrpc.Get(object, name)))
+	if err != nil {
+		return object
+	}
+	return jsonrpc.Set(object, name, strconv.AppendInt(nil, int64(old+n), 10))
 }
 
 // supervisorOf returns the supervisor of the child that launches an instance's
@@ -70,6 +93,9 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 	case err != nil:
 		text := err.Error()
 		h.Error = &text
+		if p == nil { // it can't be started: no call can use the instance
+			instance = jsonrpc.Set(instance, "status", quote(failedState))
+		}
 	case p != nil:
 		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.prog.PID()), 10))
 		h.Responsive = true

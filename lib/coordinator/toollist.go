@@ -205,18 +205,15 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			switch {
 			case !child.drives:
 			case chosenBy == poolArguments:
-				if tool, r.pools = withPools(tool); child.Builtin && n > 0 {
-					tool = brief(tool, "browser_pool", "browser_instance")
-				}
+				tool, r.pools = withArguments(tool, chosenBy.names()...)
 			case chosenBy == sessionArguments:
-				if tool, r.sessions, r.states = withSession(tool); child.Builtin && n > 0 {
-					tool = brief(tool, "session_id", "state")
-				}
+				tool, r.sessions, r.states = withSession(tool)
 			case chosenBy == joinedArguments:
-				tool, r.joined = withArguments(tool, joinedNames...)
-				if r.sessions = r.joined; child.Builtin && n > 0 {
-					tool = brief(tool, joinedNames...)
-				}
+				tool, r.joined = withArguments(tool, chosenBy.names()...)
+				r.sessions = r.joined
+			}
+			if child.Builtin && n > 0 {
+				tool = brief(tool, chosenBy.names()...)
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)
@@ -280,16 +277,6 @@ func prefixed(child, name string) []string {
 	}
 	return []string{child[:room] + "__" + name, child[len(child)-room:] + "__" + name}
 }
-
-// withPools gives a tool the arguments that choose its browser, unless it has
-// such of its own.
-func withPools(tool json.RawMessage) (json.RawMessage, bool) {
-	return withArguments(tool, "browser_pool", "browser_instance")
-}
-
-// joinedNames are the arguments that choose a browser that has joined, and a session in
-// it.
-var joinedNames = []string{"session_id", "instanceId"}
 
 // withArguments gives a tool arguments that have a schema file, unless it has one
 // of them.

@@ -41,11 +41,33 @@ var kinds = map[string]struct{ words, first string }{
 }
 
 // Accept returns the arguments of a tool as they are meant, or what is wrong with them.
-func (s *Schema) Accept(args json.RawMessage) (json.RawMessage, error) {
+// That names others, too, which the tool's host takes out before.
+func (s *Schema) Accept(args json.RawMessage, others ...string) (json.RawMessage, error) {
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
-	return s.value("", args)
+	v, err := s.value("", args)
+	if e, ok := err.(*unknownError); ok && e.in == "" {
+		e.known = slices.Compact(slices.Sorted(slices.Values(slices.Concat(e.known, others))))
+	}
+	return v, err
+}
+
+// unknownError is the error of an argument that is not there.
+type unknownError struct {
+	member, in string
+	known      []string
+}
+
+func (e *unknownError) Error() string {
+	has := "there are none"
+	if len(e.known) > 0 {
+		has = "there are " + strings.Join(e.known, ", ")
+	}
+	if near := spell.Nearest(e.member, e.known); near != "" {
+		has = "did you mean " + near + "?"
+	}
+	return fmt.Sprintf("there is no argument %q%s: %s", e.member, e.in, has)
 }
 
 // value accepts one value. Name is its path among the arguments, "" for all of
@@ -159,7 +181,6 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 	if err := json.Unmarshal(v, &members); err != nil {
 		return nil, fmt.Errorf("%s is not an object: %w", name, err)
 	}
-	known := slices.Sorted(maps.Keys(s.Properties))
 	in := ""
 	if name != "" {
 		in, name = " in "+name, name+"."
@@ -174,14 +195,7 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 			}
 		}
 		if !ok {
-			has := "there are none"
-			if len(known) > 0 {
-				has = "there are " + strings.Join(known, ", ")
-			}
-			if near := spell.Nearest(member, known); near != "" {
-				has = "did you mean " + near + "?"
-			}
-			return nil, fmt.Errorf("there is no argument %q%s: %s", member, in, has)
+			return nil, &unknownError{member, in, slices.Sorted(maps.Keys(s.Properties))}
 		}
 		got, err := property.value(name+member, members[member])
 		switch {

@@ -59,6 +59,10 @@ func TestArguments(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("an argument of a tool without any: %v, want %s", err, want)
 	}
+	const near = `there is no argument "sesion_id": did you mean session_id?`
+	if _, err := s.Accept(json.RawMessage(`{"sesion_id":1}`), "session_id"); err == nil || err.Error() != near {
+		t.Errorf("an argument that the host has added: %v, want %s", err, near)
+	}
 }
 
 // What can mean only one thing is taken for that.

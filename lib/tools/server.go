@@ -32,7 +32,9 @@ type Options struct {
 	Only     []string // the names of the tools; nil: those that are listed by default
 	NoImages bool     // none is sent
 	Own      bool     // the session is that of one agent, whom its host names
-	AllFiles bool     // pages show any file, not only those that an agent may read
+	// Arguments are those that its host has added to the tools, and takes out of calls.
+	Arguments []string
+	AllFiles  bool // pages show any file, not only those that an agent may read
 
 	Second time.Duration // that bounds are counted in; 0: that of a second
 
@@ -301,7 +303,7 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	args, err := t.input.Accept(args)
+	args, err := t.input.Accept(args, s.Arguments...)
 	if err != nil {
 		return failed(err)
 	}
