@@ -9,16 +9,17 @@ TAGS     = urfave_cli_no_docs
 export CGO_ENABLED ?= 0
 VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
 LDFLAGS  = -s -w $(VERSION:%=-X btools/lib/cli.release=%)
+BIN     ?= bin
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo deps test cover fuzz bench install lint cross licenses clean
+.PHONY: help build windows demo deps test cover fuzz bench install lint cross dist packages packages-test licenses clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
 
 build: ## build the programs into bin/
-	@mkdir -p bin
-	$(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 windows: build ## build blaunch.exe, by which WSL_WINDOWS launches browsers of Windows
 	GOOS=windows $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/blaunch
@@ -51,6 +52,15 @@ cross: ## build and vet for macOS and Windows
 	  GOOS=$$os $(GO) vet -trimpath -tags $(TAGS) ./... || exit 1; \
 	done
 
+dist: ## write a release to dist/: archives, bundles for MCP hosts, checksums
+	@scripts/dist
+
+packages: ## add .deb, .rpm, .apk and Arch packages to dist/ (nfpm)
+	@scripts/packages
+
+packages-test: ## check what is in dist/: install, run a browser, purge (root)
+	@scripts/packages-test
+
 licenses: ## write THIRD_PARTY, the licences of all that the programs link
 	@scripts/licenses >THIRD_PARTY
 
@@ -58,7 +68,7 @@ licenses: ## write THIRD_PARTY, the licences of all that the programs link
 # in the last one it looks in no lib/systemd/user.
 install: build ## install programs, man pages, completions and units (PREFIX=, DESTDIR=)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(PROGRAMS:%=bin/%) $(wildcard bin/blaunch.exe) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(PROGRAMS:%=$(BIN)/%) $(wildcard $(BIN)/blaunch.exe) $(DESTDIR)$(PREFIX)/bin
 	for n in 1 5 7; do \
 	  install -d $(DESTDIR)$(PREFIX)/share/man/man$$n && \
 	  install -m 644 man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n || exit 1; \
@@ -82,4 +92,4 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	done
 
 clean: ## delete what was built
-	rm -rf bin THIRD_PARTY
+	rm -rf bin dist THIRD_PARTY
