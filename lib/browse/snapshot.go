@@ -30,7 +30,7 @@ const maxFrames = 8
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
 func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
-	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole}
+	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true}
 	if o.Target != "" {
 		p, err := t.locate(ctx, o.Target)
 		if err != nil {
@@ -93,6 +93,9 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	b.nextRef = max(b.nextRef, got.Next)
 	b.mu.Unlock()
 	lines := got.Lines
+	if args["joined"] == true && len(lines) > 0 {
+		lines = strings.Split(lines[0], "\n")
+	}
 	if got.Cut > 0 {
 		lines = append(lines, fmt.Sprintf("%s after %d elements, for the page has too many: browser_snapshot with a "+
 			"target shows a part of it", cutMark, got.Cut))

@@ -5,21 +5,50 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
+// pattern is what is looked for in a line.
+type pattern struct {
+	*regexp.Regexp
+	word string // in lower case: a line of ASCII without it does not match; "": none
+}
+
+// find is where a line matches, nil if it does not. A regular expression takes a hundred
+// times as long as a word.
+func (p pattern) find(line string) []int {
+	if p.word != "" && isASCII(line) && !strings.Contains(strings.ToLower(line), p.word) {
+		return nil
+	}
+	return p.FindStringIndex(line)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // searched is what finds a text, in any case, or a regular expression in a line.
-func searched(text, regex string) (*regexp.Regexp, error) {
+func searched(text, regex string) (p pattern, err error) {
 	switch {
 	case text == "" && regex == "":
-		return nil, errors.New("one of text and regex is needed")
+		return p, errors.New("one of text and regex is needed")
 	case text != "" && regex != "":
-		return nil, errors.New("only one of text and regex can be given")
+		return p, errors.New("only one of text and regex can be given")
 	case text != "":
 		words := strings.Fields(text)
-		for i := range words {
-			words[i] = regexp.QuoteMeta(words[i])
+		for i, word := range words {
+			if isASCII(word) && len(word) > len(p.word) {
+				p.word = strings.ToLower(word)
+			}
+			words[i] = regexp.QuoteMeta(word)
 		}
-		return regexp.Compile("(?i)" + strings.Join(words, `\s+`))
+		p.Regexp, err = regexp.Compile("(?i)" + strings.Join(words, `\s+`))
+		return p, err
 	}
 	if strings.HasPrefix(regex, "/") {
 		if end := strings.LastIndexByte(regex, '/'); end > 0 {
@@ -35,11 +64,10 @@ func searched(text, regex string) (*regexp.Regexp, error) {
 			}
 		}
 	}
-	re, err := regexp.Compile(regex)
-	if err != nil {
-		return nil, fmt.Errorf("regex is not a regular expression: %w", err)
+	if p.Regexp, err = regexp.Compile(regex); err != nil {
+		return p, fmt.Errorf("regex is not a regular expression: %w", err)
 	}
-	return re, nil
+	return p, nil
 }
 
 // around is how many lines before and after a match are shown.
@@ -47,11 +75,11 @@ const around = 2
 
 // matches are the lines of an outline that match, with their neighbours, and all of them
 // below the lines that they belong to.
-func matches(outline string, is *regexp.Regexp) (found string, n int) {
+func matches(outline string, is pattern) (found string, n int) {
 	lines := strings.Split(outline, "\n")
 	show := make([]bool, len(lines))
 	for i, line := range lines {
-		at := is.FindStringIndex(line)
+		at := is.find(line)
 		if at == nil {
 			continue
 		}

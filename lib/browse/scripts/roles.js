@@ -2,15 +2,23 @@
 
 const text = (s) => s.replace(/[\s\u200b\u00ad]+/g, ' ').trim()
 
+const isBlank = (child) => typeof child === 'string' && !/[^\s\u200b\u00ad]/.test(child)
+
 // flatChildren are the children of an element as they are rendered: those of its
 // shadow root, and what a slot is assigned.
 function flatChildren(el) {
-  if (el.shadowRoot) return el.shadowRoot.childNodes
   if (el.localName === 'slot') {
     const assigned = el.assignedNodes()
     if (assigned.length) return assigned
   }
-  return el.childNodes
+  return (el.shadowRoot ?? el).childNodes
+}
+
+// eachChild calls a function with each of them, in a sixth of the time that it takes to
+// iterate over childNodes.
+function eachChild(el, f) {
+  if (el.localName === 'slot') return flatChildren(el).forEach((child) => f(child))
+  for (let child = (el.shadowRoot ?? el).firstChild; child; child = child.nextSibling) f(child)
 }
 
 // flatParent is the element that an element is rendered in.
@@ -124,8 +132,9 @@ function nameOf(el, role) {
 function nameIn(el, role, seen, follow) {
   if (seen.has(el)) return ''
   seen.add(el)
-  if (follow) {
-    const ids = el.getAttribute('aria-labelledby')?.split(/\s+/).filter(Boolean) ?? []
+  const by = follow && el.getAttribute('aria-labelledby')
+  if (by) {
+    const ids = by.split(/\s+/).filter(Boolean)
     const root = el.getRootNode()
     const parts = ids.map((id) => root.getElementById?.(id)).filter(Boolean)
     const name = text(parts.map((e) => nameIn(e, roleOf(e), new Set(seen), false) || contentOf(e, seen)).join(' '))
@@ -225,12 +234,24 @@ function contentPart(el, seen) {
 const ariaFlag = (el, name) => el.getAttribute('aria-' + name)?.toLowerCase()
 
 function isDisabled(el) {
-  if ('disabled' in el && el.matches(':disabled')) return true
-  for (let e = el; e; e = flatParent(e)) {
-    if (ariaFlag(e, 'disabled') === 'true') return true
-    if (ariaFlag(e, 'disabled') === 'false') return false
+  return 'disabled' in el && el.matches(':disabled') || isMarkedDisabled(el)
+}
+
+// markedDisabled says of the elements around others whether they are disabled by an
+// attribute, as long as no other script runs.
+let markedDisabled = null
+
+function isMarkedDisabled(el) {
+  const own = ariaFlag(el, 'disabled')
+  if (own === 'true' || own === 'false') return own === 'true'
+  const around = flatParent(el)
+  if (!around) return false
+  if (!markedDisabled) {
+    markedDisabled = new Map()
+    queueMicrotask(() => { markedDisabled = null })
   }
-  return false
+  if (!markedDisabled.has(around)) markedDisabled.set(around, isMarkedDisabled(around))
+  return markedDisabled.get(around)
 }
 
 const checkable = new Set(['checkbox', 'menuitemcheckbox', 'menuitemradio', 'option', 'radio', 'switch', 'treeitem'])
@@ -267,6 +288,9 @@ function valueOf(el, role) {
 
 // statesOf are the states of an element as the snapshot shows them.
 function statesOf(el, role) {
+  if (!el.hasAttributes() && role !== 'heading' && el.localName !== 'summary' && !('disabled' in el)) {
+    return isMarkedDisabled(el) ? ['disabled'] : []
+  }
   const all = []
   const checked = isChecked(el, role)
   if (checked) all.push(checked === 'mixed' ? 'checked=mixed' : 'checked')

@@ -42,11 +42,8 @@ const withoutRef = new Set(['rowgroup', 'strong', 'emphasis', 'paragraph', 'code
 // hasRef, url, children}, where children are nodes and texts.
 function nodesOf(el, state, inherits) {
   if (isHiddenFromAria(el) || el.inert || !isRendered(el)) return []
-  if (performance.now() > state.end) {
-    state.cut ||= state.seen
-    return []
-  }
-  state.seen++
+  if (state.seen++ % 50 === 0 && performance.now() > state.end) state.cut ||= state.seen
+  if (state.cut) return []
   const style = getComputedStyle(el)
   const visible = style.visibility === 'visible'
   const role = roleOf(el)
@@ -64,18 +61,23 @@ function nodesOf(el, state, inherits) {
     }
   } else if (!isAtom && !isField) {
     const closed = el.localName === 'details' && !el.open
-    for (const child of flatChildren(el)) {
-      if (closed && child.localName !== 'summary') continue
+    eachChild(el, (child) => {
+      if (closed && child.localName !== 'summary') return
       if (child.nodeType === Node.TEXT_NODE) {
         if (visible || el.localName === 'slot') children.push(child.data)
       } else if (child.nodeType === Node.ELEMENT_NODE) {
         if (child.localName === 'br') children.push(' ')
         else for (const n of nodesOf(child, state, childInherits)) children.push(n)
       }
-    }
+    })
   }
   if (after) children.push(after)
-  const joined = join(children, visible && style.display !== 'inline' && style.display !== 'contents')
+  const begins = typeof children[0] === 'string', ends = typeof children[children.length - 1] === 'string'
+  if (visible && (begins || ends) && !['inline', 'contents'].includes(style.display)) {
+    if (begins) children.unshift(' ') // the text of a block does not run into its neighbours'
+    if (ends) children.push(' ')
+  }
+  const joined = join(children)
   if (el.localName === 'slot' || role === 'presentation' || !visible) return joined
   return wrap(el, role, clickable, joined, state, style)
 }
@@ -107,23 +109,17 @@ function optionNode(option, state) {
   return { role: 'option', name: text(option.label), states, children: [], el: option, hasRef: false }
 }
 
-// join makes one text of texts that follow each other. A block's text does not run
-// into its neighbours'.
-function join(children, isBlock) {
+// join makes one text of texts that follow each other.
+function join(children) {
+  if (children.length < 2) return children
   const all = []
   for (const child of children) {
     const last = all.length - 1
     if (typeof child === 'string' && typeof all[last] === 'string') all[last] += child
     else all.push(child)
   }
-  if (isBlock) {
-    if (typeof all[0] === 'string') all[0] = ' ' + all[0]
-    if (typeof all[all.length - 1] === 'string') all[all.length - 1] += ' '
-  }
   return all
 }
-
-const isBlank = (child) => typeof child === 'string' && !text(child)
 
 // wrap makes the node of an element. An element that means nothing by itself, and
 // has not several children to hold together, gives its children to its parent.
@@ -131,7 +127,7 @@ function wrap(el, role, clickable, children, state, style) {
   const meaning = children.filter((c) => !isBlank(c))
   const isFocus = el === state.active && el !== document.body
   const acts = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
-    isFocusable(el) && role === 'generic' && el !== document.body
+    role === 'generic' && isFocusable(el) && el !== document.body
   const isNamed = !!(el.getAttribute('aria-label') || el.getAttribute('aria-labelledby'))
   if (role === 'generic' && !acts && !isNamed) {
     if (el === document.body || el === document.documentElement || style.display.startsWith('inline') ||
@@ -146,8 +142,8 @@ function wrap(el, role, clickable, children, state, style) {
   if (isFocus) n.states.splice(n.states.filter((s) => /^(checked|disabled|expanded)/.test(s)).length, 0, 'active')
   if (withoutRef.has(role) && !acts) n.hasRef = false
   if (clickable && !['link', 'button'].includes(role)) n.states.push('cursor=pointer')
-  if (value !== undefined && value !== '') n.children = [value]
-  if (name && plain(n.children)?.replace(/\s/g, '') === name.replace(/\s/g, '')) n.children = []
+  if (value !== undefined && !isBlank(value)) n.children = [text(value)]
+  if (name && isSaid(n.children, name)) n.children = []
   else if (cells.has(role) && n.children.some((c) => typeof c !== 'string') && !hasOwnName(el)) n.name = ''
   if (role === 'link') n.url = shortURL(el)
   const placeholder = el.getAttribute('placeholder')
@@ -164,6 +160,12 @@ const cells = new Set(['cell', 'columnheader', 'gridcell', 'rowheader'])
 const wrappers = new Set(['generic', 'paragraph', 'strong', 'emphasis', 'code', 'mark', 'time', 'subscript',
   'superscript'])
 
+// isSaid says whether a name says all that is in the children.
+function isSaid(children, name) {
+  if (children.length === 1 && children[0] === name) return true
+  return plain(children)?.replace(/\s/g, '') === name.replace(/\s/g, '')
+}
+
 // plain is the text of children that nothing but text can be said of, else undefined.
 function plain(children) {
   let all = ''
@@ -177,7 +179,10 @@ function plain(children) {
 }
 
 function line(el, role, name, children) {
-  return { role, name, states: statesOf(el, role), children, el, hasRef: true }
+  return {
+    role, name, states: statesOf(el, role), children: children.map((c) => typeof c === 'string' ? text(c) : c), el,
+    hasRef: true,
+  }
 }
 
 function shortURL(el) {
@@ -196,8 +201,7 @@ function print(nodes, depth, out, state) {
   const pad = '  '.repeat(depth)
   for (const node of nodes) {
     if (typeof node === 'string') {
-      const said = text(node)
-      if (said) out.push(pad + '- text: ' + quoteText(said))
+      out.push(pad + '- text: ' + quoteText(depth ? node : text(node)))
       continue
     }
     let head = pad + '- ' + node.role
@@ -208,14 +212,14 @@ function print(nodes, depth, out, state) {
       const r = node.el.getBoundingClientRect()
       head += ' [box=' + [r.x, r.y, r.width, r.height].map(Math.round).join(',') + ']'
     }
-    const children = node.children.filter((c) => !isBlank(c))
+    const { children } = node
     const cut = state.depth !== undefined && depth >= state.depth && children.some((c) => typeof c !== 'string')
     const props = []
     if (node.url) props.push('/url: ' + quoteURL(node.url))
     if (node.placeholder) props.push('/placeholder: ' + quoteText(node.placeholder))
     if (node.frame) state.at.push({ line: out.length, depth: depth + 1, number: numbers.get(node.el) })
     if (!props.length && children.length === 1 && typeof children[0] === 'string') {
-      out.push(head + ': ' + quoteText(clip(text(children[0]), state.most)))
+      out.push(head + ': ' + quoteText(clip(children[0], state.most)))
       continue
     }
     if (!props.length && !children.length) {
@@ -239,8 +243,9 @@ function focused() {
 
 // snapshot is the outline of the document, or of one element, as lines, with the
 // lines after which those of frames belong. Refs are numbered from next.
-// After ms it leaves out the rest of the document.
-function snapshot({ target, next, prefix, depth, boxes, whole, ms }) {
+// After ms it leaves out the rest of the document. Joined, the lines are one text, which
+// Chrome hands on faster.
+function snapshot({ target, next, prefix, depth, boxes, whole, joined, ms }) {
   const state = {
     next, prefix, depth, boxes, most: whole ? Infinity : 10000, at: [], active: focused(), end: performance.now() + ms,
     seen: 0, cut: 0, pseudo: addsText(),
@@ -248,7 +253,7 @@ function snapshot({ target, next, prefix, depth, boxes, whole, ms }) {
   const root = target ? only(target) : document.body ?? document.documentElement
   const lines = []
   if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
-  return { lines, frames: state.at, next: state.next, cut: state.cut }
+  return { lines: joined && lines.length ? [lines.join('\n')] : lines, frames: state.at, next: state.next, cut: state.cut }
 }
 
 const mostHolding = 20
