@@ -401,7 +401,7 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 		if err := t.gone(); err != nil {
 			return err
 		}
-		seen, err := t.hasText(ctx, text)
+		seen, err := t.HasText(ctx, text)
 		if err != nil && !isPassing(err) {
 			return err
 		}
@@ -426,7 +426,8 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 	}
 }
 
-func (t *Tab) hasText(ctx context.Context, text string) (bool, error) {
+// HasText reports whether a text is visible in the page.
+func (t *Tab) HasText(ctx context.Context, text string) (bool, error) {
 	p, err := t.firstWith(ctx, "hasText", map[string]any{"want": text})
 	return p != nil, err
 }

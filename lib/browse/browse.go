@@ -54,7 +54,7 @@ type Browser struct {
 
 	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
 	guarding bool                                            // files are asked for
-	judging  sync.WaitGroup
+	work     sync.WaitGroup                                  // what goes on beside the calls
 
 	routes  []Route
 	offline bool
@@ -117,7 +117,7 @@ func (b *Browser) of(bound time.Duration) time.Duration {
 // Close ends the connection. Tabs stay open.
 func (b *Browser) Close() {
 	b.conn.Close()
-	b.judging.Wait()
+	b.work.Wait()
 }
 
 // Gone is closed when the connection has ended.
@@ -171,7 +171,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	}
 	if !t.tab.hidden {
 		b.visits.Add(info.URL)
-		b.guarding = b.guarding || b.refuses != nil && isFile(info.URL)
+		b.noteFileLocked(info.URL)
 		if b.guarding || len(b.routes) > 0 {
 			b.pauseLocked(session)
 		}

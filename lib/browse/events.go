@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"btools/lib/cdp"
@@ -82,6 +83,7 @@ func (t *target) event(e cdp.Event) {
 		delete(t.worlds, p.Frame.ID)
 		if !tab.hidden {
 			tab.b.visits.Add(p.Frame.URL)
+			tab.b.noteFileLocked(p.Frame.URL)
 		}
 		if p.Frame.ID == tab.main.id {
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
@@ -168,7 +170,7 @@ func (t *target) event(e cdp.Event) {
 		if tab.paused != nil {
 			tab.paused(e)
 		} else if e.Method == "Fetch.requestPaused" {
-			tab.b.judging.Go(func() {
+			tab.b.work.Go(func() {
 				if isFile(decode[pausedRequest](e.Params).Request.URL) && tab.b.refuses != nil {
 					tab.b.judge(t.session, e)
 				} else {
@@ -215,13 +217,20 @@ type Chooser struct {
 	session string
 }
 
+// maxMessage is how many bytes of a dialog's message are shown.
+const maxMessage = 2000
+
 // Modals are the dialogs and choosers that wait for an agent, as results name them.
 func (t *Tab) Modals() (all []string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if d := t.dialog; d != nil {
+		message := d.Message
+		if len(message) > maxMessage {
+			message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+		}
 		all = append(all, fmt.Sprintf("[%q dialog with message %q]: can be handled by browser_handle_dialog", d.Type,
-			d.Message))
+			message))
 	}
 	if t.chooser != nil {
 		all = append(all, "[File chooser]: can be handled by browser_file_upload")

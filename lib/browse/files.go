@@ -2,6 +2,7 @@ package browse
 
 import (
 	"context"
+	"encoding/json"
 	"regexp"
 
 	"btools/lib/cdp"
@@ -14,9 +15,27 @@ func (b *Browser) GuardFiles(refuses func(ctx context.Context, address string) e
 	defer b.mu.Unlock()
 	b.refuses = refuses
 	for _, t := range b.tabs {
-		b.guarding = b.guarding || isFile(t.url)
+		b.noteFileLocked(t.url)
+		b.conn.Begin(t.main.session, "Page.getNavigationHistory", nil, func(raw json.RawMessage, err error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, e := range decode[history](raw).Entries {
+				b.noteFileLocked(e.URL)
+			}
+		})
 	}
-	if b.guarding {
+}
+
+// noteFileLocked has files looked after if a page is one.
+func (b *Browser) noteFileLocked(address string) {
+	if b.refuses != nil && isFile(address) {
+		b.guardLocked()
+	}
+}
+
+func (b *Browser) guardLocked() {
+	if !b.guarding {
+		b.guarding = true
 		b.pauseAllLocked()
 	}
 }
@@ -39,10 +58,7 @@ func (b *Browser) openFile(ctx context.Context, address string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.guarding {
-		b.guarding = true
-		b.pauseAllLocked()
-	}
+	b.guardLocked()
 	return nil
 }
 

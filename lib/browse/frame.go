@@ -114,11 +114,16 @@ func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]an
 	if err != nil {
 		return err
 	}
+	return answered(got.Value, result)
+}
+
+// answered decodes what a function of our scripts has returned, or its fault.
+func answered(raw json.RawMessage, result any) error {
 	var answer struct {
 		Value json.RawMessage
 		Fault string
 	}
-	if err := json.Unmarshal(got.Value, &answer); err != nil {
+	if err := json.Unmarshal(raw, &answer); err != nil {
 		return fmt.Errorf("cannot read the page's answer: %w", err)
 	}
 	if answer.Fault != "" {

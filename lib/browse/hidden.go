@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/cdp"
 	"btools/lib/storage"
 )
 
@@ -90,22 +89,12 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 
 // copyCookies gives a browser context the session's cookies.
 func (b *Browser) copyCookies(ctx context.Context, to string) error {
-	all, err := storage.Cookies(ctx, cookieConn{b.conn}, "")
+	all, err := b.Cookies(ctx)
 	if err != nil {
 		return err
 	}
-	return storage.SetCookies(ctx, cookieConn{b.conn}, to, all)
+	return storage.SetCookies(ctx, wired{b.conn}, to, all)
 }
-
-// cookieConn is a connection as lib/storage takes it.
-type cookieConn struct{ *cdp.Conn }
-
-func (c cookieConn) Call(ctx context.Context, session, method string, params any) (got json.RawMessage, err error) {
-	err = c.Conn.Call(ctx, session, method, params, &got)
-	return got, err
-}
-
-func (c cookieConn) Send(session, method string, params any) {} // which cookies do without
 
 // aside opens a hidden tab in the session's own context.
 func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
@@ -145,17 +134,15 @@ func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab
 	b.mu.Lock()
 	b.opening++
 	b.mu.Unlock()
-	type answer struct {
-		id  string
-		err error
-	}
-	got := make(chan answer, 1)
+	var made struct{ TargetID string }
+	var given bool // up: then the tab must not stay
+	got := make(chan error, 1)
 	b.conn.Begin("", "Target.createTarget", params, func(raw json.RawMessage, err error) {
-		var made struct{ TargetID string }
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if err == nil {
 			err = json.Unmarshal(raw, &made)
 		}
-		b.mu.Lock()
 		if err == nil {
 			b.hidden[made.TargetID] = true
 		}
@@ -171,33 +158,33 @@ func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab
 		}
 		close(b.changed)
 		b.changed = make(chan struct{})
-		b.mu.Unlock()
-		got <- answer{made.TargetID, err}
+		if got <- err; given && err == nil {
+			b.closeHidden(made.TargetID)
+		}
 	})
-	var a answer
 	select {
-	case a = <-got:
+	case err = <-got:
 	case <-ctx.Done():
-		go func() { // it must not stay
-			if a := <-got; a.err == nil {
-				b.closeHidden(a.id)
-			}
-		}()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if given = true; len(got) > 0 && <-got == nil { // it came meanwhile
+			b.closeHidden(made.TargetID)
+		}
 		return nil, context.Cause(ctx)
 	}
-	if a.err != nil {
-		return nil, fmt.Errorf("cannot open a tab: %w", a.err)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a tab: %w", err)
 	}
 	err = b.wait(ctx, func() bool {
 		for _, tg := range b.targets {
-			if tg.id == a.id && tg.tab.main == tg {
+			if tg.id == made.TargetID && tg.tab.main == tg {
 				t = tg.tab
 			}
 		}
 		return t != nil && (t.parsed || t.closed)
 	})
 	if err != nil {
-		b.closeHidden(a.id)
+		b.closeHidden(made.TargetID)
 	}
 	return t, err
 }

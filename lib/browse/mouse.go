@@ -18,13 +18,17 @@ func (t *Tab) moved(x, y float64) inputEvent {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.mouse = point{x, y}
-	button := "none"
-	for name, bit := range buttonBits {
-		if t.buttons&bit != 0 {
-			button = name
+	return mouse("mouseMoved", t.mouse, heldIn(t.buttons), t.buttons, 0, 0)
+}
+
+// heldIn is the first of the buttons that are pressed, as the browser has it.
+func heldIn(buttons int) string {
+	for _, name := range []string{"left", "right", "middle"} {
+		if buttons&buttonBits[name] != 0 {
+			return name
 		}
 	}
-	return mouse("mouseMoved", t.mouse, button, t.buttons, 0, 0)
+	return "none"
 }
 
 // PressMouse presses a button, or releases it.

@@ -111,7 +111,7 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 		IsDownload          bool
 	}
 	end := time.Now().Add(t.b.of(navigateTimeout))
-	err = t.await(ctx, t.begin(t.main.session, "Page.navigate", map[string]string{"url": address}, &got),
+	err = t.await(ctx, t.begin(t.main.session, "Page.navigate", map[string]string{"url": address}), &got,
 		func() (error, time.Duration) { return t.overOrLate(end) })
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
@@ -147,12 +147,20 @@ func (t *Tab) stopIfStuck() (stop func()) {
 		defer t.b.mu.Unlock()
 		return !t.parsed && t.overLocked() == nil && !t.isLeaving()
 	}
-	timer := time.AfterFunc(t.b.of(parseTimeout), func() {
-		if stuck() {
-			t.late(t.main.session, parseTimeout)
+	over := make(chan struct{})
+	t.b.work.Go(func() {
+		timer := time.NewTimer(t.b.of(parseTimeout))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			if stuck() {
+				t.late(t.main.session, parseTimeout)
+			}
+		case <-over:
+		case <-t.b.Gone():
 		}
 	})
-	return func() { timer.Stop() }
+	return func() { close(over) }
 }
 
 // unstick stops the script of a page that is to be left: the next one of the same site
@@ -278,17 +286,29 @@ func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) er
 	return t.b.wait(inner, is)
 }
 
+// history are the pages that a tab has had.
+type history struct {
+	CurrentIndex int
+	Entries      []struct {
+		ID  int
+		URL string
+	}
+}
+
 // Back goes to the page before in the history.
 func (t *Tab) Back(ctx context.Context) error {
-	var history struct {
-		CurrentIndex int
-		Entries      []struct{ ID int }
-	}
-	if err := t.call(ctx, t.main.session, "Page.getNavigationHistory", nil, &history); err != nil {
+	var all history
+	if err := t.call(ctx, t.main.session, "Page.getNavigationHistory", nil, &all); err != nil {
 		return err
 	}
-	if history.CurrentIndex < 1 {
+	if all.CurrentIndex < 1 {
 		return errors.New("there is no page before this one in the history")
+	}
+	before := all.Entries[all.CurrentIndex-1]
+	if isFile(before.URL) {
+		if err := t.b.openFile(ctx, before.URL); err != nil {
+			return err
+		}
 	}
 	if err := t.unstick(); err != nil {
 		return err
@@ -296,7 +316,7 @@ func (t *Tab) Back(ctx context.Context) error {
 	since := t.mark()
 	defer t.stopIfStuck()()
 	err := t.call(ctx, t.main.session, "Page.navigateToHistoryEntry",
-		map[string]int{"entryId": history.Entries[history.CurrentIndex-1].ID}, nil)
+		map[string]int{"entryId": before.ID}, nil)
 	if errors.Is(err, errDialog) {
 		return nil
 	}

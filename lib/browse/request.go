@@ -51,7 +51,8 @@ const maxFetched = 8 << 20
 func (b *Browser) Fetch(ctx context.Context, address string, o FetchOptions) (*Response, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is not the address of a request: it begins with http:// or https://", address)
+		return nil, fmt.Errorf("%q is not the address of a request: it begins with http:// or https://",
+			Redacted(address))
 	}
 	t, end, err := b.aside(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func (b *Browser) Fetch(ctx context.Context, address string, o FetchOptions) (*R
 	b.mu.Unlock()
 	r, err := f.run(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot fetch %s: %w", address, err)
+		return nil, fmt.Errorf("cannot fetch %s: %w", Redacted(address), err)
 	}
 	return r, nil
 }

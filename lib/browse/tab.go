@@ -171,7 +171,8 @@ func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method s
 	most = t.b.of(most)
 	end := time.Now().Add(most)
 	stays := time.Now() // the page was not leaving
-	err := t.await(ctx, t.begin(session, method, params, result), func() (error, time.Duration) {
+	got := t.begin(session, method, params)
+	err := t.await(ctx, got, result, func() (error, time.Duration) {
 		now := time.Now()
 		if !t.isLeaving() {
 			stays = now
@@ -192,25 +193,39 @@ func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method s
 	switch {
 	case errors.Is(err, errLate):
 		return t.late(session, most)
-	case ctx.Err() != nil:
-		t.lose(session, slow)
+	case err != nil && ctx.Err() != nil:
+		t.loseUnless(got, session)
 	}
 	return err
 }
 
 var errLate = errors.New("there was no answer in time")
 
-// await waits for an answer, unless there is a reason to give up, which is asked for with
-// the lock held, after each event and after the time that it returns.
-func (t *Tab) await(ctx context.Context, answer <-chan error, why func() (error, time.Duration)) error {
+// answer is that to a command.
+type answer struct {
+	raw json.RawMessage
+	err error
+}
+
+// into decodes an answer, unless there is nothing to decode it into.
+func (a answer) into(result any) error {
+	if a.err != nil || result == nil {
+		return a.err
+	}
+	return json.Unmarshal(a.raw, result)
+}
+
+// await waits for an answer and decodes it, unless there is a reason to give up, which is
+// asked for with the lock held, after each event and after the time that it returns.
+func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration)) error {
 	for {
 		t.b.mu.Lock()
 		changed := t.b.changed
 		err, again := why()
 		t.b.mu.Unlock()
 		select {
-		case err := <-answer:
-			return err
+		case a := <-got:
+			return a.into(result)
 		default:
 		}
 		if err != nil {
@@ -218,9 +233,9 @@ func (t *Tab) await(ctx context.Context, answer <-chan error, why func() (error,
 		}
 		timer := time.NewTimer(again)
 		select {
-		case err = <-answer:
+		case a := <-got:
 			timer.Stop()
-			return err
+			return a.into(result)
 		case <-changed:
 		case <-timer.C:
 		case <-ctx.Done():
@@ -231,31 +246,28 @@ func (t *Tab) await(ctx context.Context, answer <-chan error, why func() (error,
 }
 
 // begin sends a command to a target of the tab. Its answer comes on the channel.
-func (t *Tab) begin(session, method string, params, result any) <-chan error {
-	answer := make(chan error, 1)
+func (t *Tab) begin(session, method string, params any) <-chan answer {
+	got := make(chan answer, 1)
 	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
-		switch {
-		case isNoSession(err):
+		if isNoSession(err) {
 			err = errClosed
-		case err == nil && result != nil:
-			err = json.Unmarshal(raw, result)
 		}
-		answer <- err
 		t.b.mu.Lock()
 		defer t.b.mu.Unlock()
 		if tg := t.b.targets[session]; tg != nil {
 			tg.patience = answering
 		}
+		got <- answer{raw, err}
 	})
-	return answer
+	return got
 }
 
-// lose notes that a target has not answered.
-func (t *Tab) lose(session string, p patience) {
+// loseUnless notes that a caller has given up a target, unless it has just answered.
+func (t *Tab) loseUnless(got <-chan answer, session string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	if tg := t.b.targets[session]; tg != nil {
-		tg.patience = max(tg.patience, p)
+	if tg := t.b.targets[session]; tg != nil && len(got) == 0 {
+		tg.patience = max(tg.patience, slow)
 	}
 }
 
@@ -308,7 +320,11 @@ var (
 // late is why a target has not answered in time. If the page runs a script, that is
 // stopped.
 func (t *Tab) late(session string, most time.Duration) error {
-	t.lose(session, mute)
+	t.b.mu.Lock()
+	if tg := t.b.targets[session]; tg != nil {
+		tg.patience = mute
+	}
+	t.b.mu.Unlock()
 	switch {
 	case session != t.main.session:
 		return errFrame

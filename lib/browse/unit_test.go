@@ -108,3 +108,30 @@ func TestReadable(t *testing.T) {
 		}
 	}
 }
+
+// A target that has answered as its caller gave up is not taken for one that does not.
+func TestPatienceOfAnAnswer(t *testing.T) {
+	frame := &target{}
+	tab := &Tab{b: &Browser{targets: map[string]*target{"frame": frame}}}
+	got := make(chan answer, 1)
+	tab.loseUnless(got, "frame")
+	if frame.patience != slow {
+		t.Error("one that has not answered is as it was")
+	}
+	frame.patience = answering
+	got <- answer{}
+	if tab.loseUnless(got, "frame"); frame.patience != answering {
+		t.Error("one that has answered is taken for slow")
+	}
+}
+
+// A mouse with several buttons pressed says the same of each move.
+func TestHeldButtons(t *testing.T) {
+	for buttons, want := range map[int]string{0: "none", 1: "left", 2: "right", 4: "middle", 3: "left", 6: "right"} {
+		for range 20 {
+			if got := heldIn(buttons); got != want {
+				t.Fatalf("%d: %s, want %s", buttons, got, want)
+			}
+		}
+	}
+}

@@ -1,28 +1,15 @@
 package browse
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Exists reports whether something in the page matches a selector.
 func (t *Tab) Exists(ctx context.Context, target Target) (bool, error) {
-	all, err := t.allFrames(ctx)
-	if err != nil {
-		return false, err
-	}
-	for i, f := range all {
-		var n int
-		err := t.run(ctx, f, "count", map[string]any{"target": string(target)}, &n)
-		if n > 0 {
-			return true, nil
-		}
-		if err != nil && i == 0 {
-			return false, err
-		}
-	}
-	return false, nil
+	f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
+	return f != nil, err
 }
-
-// HasText reports whether a text is visible in the page.
-func (t *Tab) HasText(ctx context.Context, text string) (bool, error) { return t.hasText(ctx, text) }
 
 // Value is the value of a control: of a checkbox it is true or false.
 func (t *Tab) Value(ctx context.Context, target Target) (value string, err error) {
@@ -76,13 +63,17 @@ func (f *frame) locator(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var got struct {
-		Result struct{ Value struct{ Value string } }
-	}
-	err = f.tab.call(ctx, session, "Runtime.callFunctionOn", map[string]any{"objectId": resolved.Object.ObjectID,
+	object := map[string]string{"objectId": resolved.Object.ObjectID}
+	defer f.tab.b.conn.Begin(session, "Runtime.releaseObject", object, nil)
+	var got evaluated
+	err = f.tab.call(ctx, session, "Runtime.callFunctionOn", map[string]any{"objectId": object["objectId"],
 		"functionDeclaration": "function () { return btools.run('locator', { el: this }) }", "awaitPromise": true,
 		"returnByValue": true}, &got)
-	return got.Result.Value.Value, err
+	if err = errors.Join(err, got.err()); err != nil {
+		return "", err
+	}
+	var locator string
+	return locator, answered(got.Result.Value, &locator)
 }
 
 // onElement calls a function of our scripts with an element.
