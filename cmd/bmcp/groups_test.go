@@ -73,8 +73,8 @@ func TestBuiltinGroups(t *testing.T) {
 			a.wants(false, "No "+kind+" items found", tool+"_list", `{}`)
 			a.wants(false, "", tool+"_set", `{"key":"b","value":"ü"}`)
 			a.wants(false, "", tool+"_set", `{"key":"a","value":"1"}`)
-			a.wants(false, "### Result\na=1\nb=ü", tool+"_list", `{}`)
-			a.wants(false, "### Result\nb=ü", tool+"_get", `{"key":"b"}`)
+			a.wants(false, "### Result\n```\na=1\nb=ü\n```", tool+"_list", `{}`)
+			a.wants(false, "### Result\n```\nb=ü\n```", tool+"_get", `{"key":"b"}`)
 			a.wants(false, "", tool+"_delete", `{"key":"b"}`)
 			a.wants(false, kind+" key 'b' not found", tool+"_get", `{"key":"b"}`)
 			a.wants(false, "", tool+"_clear", `{}`)
@@ -99,7 +99,7 @@ func TestBuiltinGroups(t *testing.T) {
 		a.wants(false, "Storage state restored from state.json", "browser_set_storage_state",
 			`{"filename":"state.json"}`)
 		a.wants(false, "sid=1", "browser_cookie_list", `{}`)
-		x := a.wants(false, "### Result\nat="+other, "browser_localstorage_list", `{}`)
+		x := a.wants(false, "### Result\n```\nat="+other, "browser_localstorage_list", `{}`)
 		if strings.Contains(x.Text(), "new") {
 			a.t.Errorf("what was there before stays: %s", x.Text())
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"btools/lib/browse"
 	"btools/lib/searchpage"
 	"btools/lib/webtext"
 )
@@ -37,9 +38,13 @@ type opened struct {
 // openApart reads a page in a context of its own, which nobody else uses and which is
 // closed afterwards, whatever happens. It has the cookies of an agent's own session.
 func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
-	if scheme, _, ok := strings.Cut(strings.ToLower(strings.TrimSpace(where)), "://"); ok && scheme != "http" &&
-		scheme != "https" {
-		return nil, fmt.Errorf("url must begin with http:// or https://, not with %s://", scheme)
+	where, err := browse.Address(where)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(where)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("url must begin with http:// or https://, unlike %s", address(browse.Redacted(where)))
 	}
 	free, err := r.server.takeAside(ctx)
 	if err != nil {
@@ -47,7 +52,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	defer free()
 	most := r.server.of(maxWait)
-	late := fmt.Errorf("%s could not be read within %v", address(where), most)
+	late := fmt.Errorf("%s could not be read within %v", address(browse.Redacted(where)), most)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
 	b, err := r.server.connect(ctx)
@@ -68,7 +73,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	state := t.State(ctx)
 	if p.title, p.url = state.Title, webAddress(state.URL); p.url == nil {
-		return nil, fmt.Errorf("%s is not a page but a file: browser_fetch reads it", where)
+		return nil, fmt.Errorf("%s is not a page but a file: browser_fetch reads it", address(u.Redacted()))
 	}
 	return p, nil
 }
@@ -78,7 +83,7 @@ func (r *reply) describe(p *opened, title string) {
 	if title != "" {
 		r.say("- Title: %s", clipped(title, maxTitle))
 	}
-	r.say("- URL: %s", address(p.url.String()))
+	r.say("- URL: %s", address(p.url.Redacted()))
 	if p.status >= 400 {
 		r.say("- Status: %d %s", p.status, http.StatusText(p.status))
 	}
@@ -180,14 +185,14 @@ func searchWeb(ctx context.Context, r *reply, a struct {
 	}
 	p, err := r.openApart(ctx, where)
 	if err != nil {
-		return err
+		return errors.New(hidden(template, err.Error()))
 	}
 	results := searchpage.Results(p.html, p.url)
 	if len(results) == 0 {
 		text, _ := webtext.Cut(webtext.Markdown(p.html, p.url), 500)
 		return fmt.Errorf("there are no results on %s. It may ask whether a person searches: browser_navigate opens "+
-			"it, and SEARCH_URL in the environment of bmcp names another engine. It begins:\n%s", p.url,
-			fenced("markdown", text))
+			"it, and SEARCH_URL in the environment of bmcp names another engine. It begins:\n%s",
+			hidden(template, address(p.url.Redacted())), fenced("markdown", hidden(template, text)))
 	}
 	results = results[:min(len(results), count)]
 	r.structured = map[string]any{"results": results}
@@ -201,4 +206,22 @@ func searchWeb(ctx context.Context, r *reply, a struct {
 	r.say("%d results of %s, page %d:", len(results), p.url.Host, page)
 	r.say("%s", fenced("", strings.Join(lines, "\n")))
 	return nil
+}
+
+// hidden is a text without what SEARCH_URL has as a parameter: it may be a key.
+func hidden(template, text string) string {
+	u, err := url.Parse(template)
+	if err != nil {
+		return text
+	}
+	for name, values := range u.Query() {
+		for _, value := range values {
+			if value != "" && !strings.Contains(value, "{") {
+				for _, as := range []string{value, url.QueryEscape(value)} {
+					text = strings.ReplaceAll(text, name+"="+as, name+"=xxxxx")
+				}
+			}
+		}
+	}
+	return text
 }

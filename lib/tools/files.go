@@ -52,9 +52,9 @@ func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path
 
 // writable is the path of a file that the agent may write.
 func (r *reply) writable(ctx context.Context, name string) (path string, err error) {
-	roots := r.server.allowed(ctx)
-	if len(roots) == 0 {
-		return "", errNoRoots
+	roots, err := r.server.allowed(ctx)
+	if err != nil {
+		return "", err
 	}
 	if path = name; !filepath.IsAbs(path) {
 		path = filepath.Join(roots[0], path)
@@ -113,8 +113,8 @@ func (r *reply) saveAs(path string, mode fs.FileMode, data io.Reader, place func
 func (r *reply) readable(ctx context.Context, names []string) (paths []string, err error) {
 	var roots []string
 	if len(names) > 0 {
-		if roots = r.server.allowed(ctx); len(roots) == 0 {
-			return nil, errNoRoots
+		if roots, err = r.server.allowed(ctx); err != nil {
+			return nil, err
 		}
 	}
 	for _, name := range names {
@@ -173,45 +173,83 @@ func unwrapped(err error) error {
 // rootsTimeout is how long a host may take to list its roots.
 const rootsTimeout = 5 * time.Second
 
-// allowed are the directories whose files the agent may use: the roots of its host,
-// or else the directory in which the host has started us.
-func (s *Server) allowed(ctx context.Context) []string {
-	s.mu.Lock()
-	roots, ask := s.roots, s.canList && s.roots == nil
-	answer := make(chan json.RawMessage, 1)
-	if ask {
-		s.asked["roots"] = answer
+// roots are those of the host, for all calls that need them.
+type roots struct {
+	known chan struct{} // closed when the host has answered
+	dirs  []string
+}
+
+// allowed are the directories whose files the agent may use: the roots of its host, or,
+// if that names none, the directory in which the host has started us.
+func (s *Server) allowed(ctx context.Context) (real []string, err error) {
+	dirs, err := s.hostRoots(ctx)
+	if err != nil {
+		return nil, err
 	}
-	s.mu.Unlock()
-	if ask {
-		s.out.Write(jsonrpc.Request(json.RawMessage(`"roots"`), "roots/list", nil), false)
-		timer := time.NewTimer(rootsTimeout)
-		defer timer.Stop()
-		select {
-		case raw := <-answer:
-			for root := range jsonrpc.Elements(jsonrpc.Get(raw, "roots")) {
-				u, err := url.Parse(jsonrpc.GetString(root, "uri"))
-				if err == nil && u.Scheme == "file" {
-					roots = append(roots, filepath.FromSlash(u.Path))
-				}
-			}
-			s.mu.Lock()
-			s.roots = roots
-			s.mu.Unlock()
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+	if len(dirs) == 0 && s.Dir != "" {
+		dirs = []string{s.Dir}
 	}
-	if len(roots) == 0 && s.Dir != "" {
-		roots = []string{s.Dir}
-	}
-	var real []string
-	for _, root := range roots {
-		if path, err := filepath.EvalSymlinks(root); err == nil {
+	for _, dir := range dirs {
+		if path, err := filepath.EvalSymlinks(dir); err == nil {
 			real = append(real, path)
 		}
 	}
-	return real
+	if len(real) == 0 {
+		return nil, errNoRoots
+	}
+	return real, nil
+}
+
+// hostRoots are the directories that the host names. It is asked once, and again when
+// they have changed or it has not answered.
+func (s *Server) hostRoots(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	if !s.canList {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	r := s.roots
+	if r == nil {
+		r = &roots{known: make(chan struct{})}
+		id := fmt.Sprintf("roots-%d", len(s.asked)+1)
+		s.roots, s.asked[id] = r, r
+		s.out.Write(jsonrpc.Request(json.RawMessage(`"`+id+`"`), "roots/list", nil), false)
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(s.of(rootsTimeout))
+	defer timer.Stop()
+	select {
+	case <-r.known:
+		return r.dirs, nil
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.roots == r {
+		s.roots = nil
+	}
+	return nil, fmt.Errorf("the host has not said within %v which directories may be used", s.of(rootsTimeout))
+}
+
+// listed notes the host's answer to a request for its roots. One that has none of them
+// after all names none.
+func (s *Server) listed(id string, m *jsonrpc.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.asked[id]
+	if r == nil {
+		return
+	}
+	s.asked[id] = nil
+	for root := range jsonrpc.Elements(jsonrpc.Get(m.Result, "roots")) {
+		u, err := url.Parse(jsonrpc.GetString(root, "uri"))
+		if err == nil && u.Scheme == "file" {
+			r.dirs = append(r.dirs, filepath.FromSlash(u.Path))
+		}
+	}
+	close(r.known)
 }
 
 // typeOf is the type of an image that a file's name says.

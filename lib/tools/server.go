@@ -66,10 +66,10 @@ type Server struct {
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected
 	calls   map[string]context.CancelFunc
-	asked   map[string]chan json.RawMessage // the requests to the host
-	canList bool                            // the host lists its roots
-	roots   []string                        // nil: not asked yet
-	awaited map[string]bool                 // downloads that were waited for, by GUID
+	canList bool              // the host lists its roots
+	roots   *roots            // nil: the host is to be asked
+	asked   map[string]*roots // by the ID of the request; nil: it was answered
+	awaited map[string]bool   // downloads that were waited for, by GUID
 	work    sync.WaitGroup
 }
 
@@ -80,7 +80,7 @@ const maxWaiting = 64 << 20
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
 		aside: make(chan struct{}, maxAside), dial: make(chan struct{}, 1),
-		calls: map[string]context.CancelFunc{}, asked: map[string]chan json.RawMessage{}, awaited: map[string]bool{}}
+		calls: map[string]context.CancelFunc{}, asked: map[string]*roots{}, awaited: map[string]bool{}}
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
 	defer s.close()
@@ -121,13 +121,7 @@ func (s *Server) close() {
 func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.IsResponse():
-		s.mu.Lock()
-		answer := s.asked[jsonrpc.GetString(m.ID)]
-		delete(s.asked, jsonrpc.GetString(m.ID))
-		s.mu.Unlock()
-		if answer != nil {
-			answer <- m.Result
-		}
+		s.listed(jsonrpc.GetString(m.ID), m)
 	case m.IsNotification():
 		switch m.Method {
 		case "notifications/cancelled":

@@ -32,11 +32,24 @@ func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) 
 		}
 		lines = append(lines, fmt.Sprintf("%s=%s (domain: %s, path: %s)", c.Name, c.Value, c.Domain, c.Path))
 	}
-	if lines == nil {
-		lines = []string{"No cookies found"}
-	}
-	r.say("%s", strings.Join(lines, "\n"))
+	r.entries(lines, "No cookies found")
 	return nil
+}
+
+// maxEntry is how many characters of a cookie or an item are listed; the tool that gets
+// one shows all.
+const maxEntry = 2000
+
+// entries lists what pages have stored.
+func (r *reply) entries(lines []string, none string) {
+	if lines == nil {
+		r.say("%s", none)
+		return
+	}
+	for i := range lines {
+		lines[i] = clipped(lines[i], maxEntry)
+	}
+	r.say("%s", fenced("", strings.Join(lines, "\n")))
 }
 
 func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
@@ -57,8 +70,8 @@ func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
 		if c.Expires >= 0 {
 			until = ", expires: " + time.Unix(int64(c.Expires), 0).UTC().Format(time.RFC3339)
 		}
-		r.say("%s=%s (domain: %s, path: %s, httpOnly: %v, secure: %v, sameSite: %s%s)", c.Name, c.Value, c.Domain,
-			c.Path, c.HTTPOnly, c.Secure, c.SameSite, until)
+		r.say("%s", fenced("", fmt.Sprintf("%s=%s (domain: %s, path: %s, httpOnly: %v, secure: %v, sameSite: %s%s)",
+			c.Name, c.Value, c.Domain, c.Path, c.HTTPOnly, c.Secure, c.SameSite, until)))
 	}
 	if !found {
 		r.say("Cookie '%s' not found", a.Name)
@@ -134,11 +147,8 @@ func (kind webStorage) list(ctx context.Context, r *reply, _ none) error {
 	for _, i := range all {
 		lines = append(lines, i.Key+"="+i.Value)
 	}
-	if lines == nil {
-		lines = []string{fmt.Sprintf("No %s items found", kind)}
-	}
 	if err == nil {
-		r.say("%s", strings.Join(lines, "\n"))
+		r.entries(lines, fmt.Sprintf("No %s items found", kind))
 	}
 	return err
 }
@@ -158,7 +168,7 @@ func (kind webStorage) get(ctx context.Context, r *reply, a struct{ Key string }
 	}
 	for _, i := range all {
 		if i.Key == a.Key {
-			r.say("%s=%s", i.Key, i.Value)
+			r.say("%s", fenced("", i.Key+"="+i.Value))
 			return nil
 		}
 	}

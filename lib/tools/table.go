@@ -5,6 +5,8 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 
 	"btools/lib/schema"
@@ -103,7 +105,27 @@ func find(name string) *tool {
 }
 
 // table is what there is.
-var table = []tool{
+var table = slices.Concat(first, webStorage("localStorage").tools(), webStorage("sessionStorage").tools(), others)
+
+// tools are those for the localStorage, or for the sessionStorage.
+func (kind webStorage) tools() []tool {
+	name, is := "browser_"+strings.ToLower(string(kind))+"_", string(kind)
+	return []tool{
+		{name: name + "list", title: "List " + is, description: "The " + is + " of the page",
+			group: "storage", run: with(kind.list)},
+		{name: name + "get", title: "Get of " + is, description: "An item of the " + is + " of the page",
+			group: "storage", run: with(kind.get)},
+		{name: name + "set", title: "Set in " + is, description: "Set an item of the " + is + " of the page",
+			effect: destroys, group: "storage", run: with(kind.set)},
+		{name: name + "delete", title: "Remove from " + is, description: "Remove an item of the " + is + " of the page",
+			effect: destroys, group: "storage", run: with(kind.remove)},
+		{name: name + "clear", title: "Clear " + is, description: "Remove all of the " + is + " of the page",
+			effect: destroys, group: "storage", run: with(kind.clear)},
+	}
+}
+
+// first are those before them in the list.
+var first = []tool{
 	{name: "browser_navigate", title: "Navigate", description: "Open a URL in the current tab", effect: acts,
 		run: with(navigate)},
 	{name: "browser_navigate_back", title: "Go back", description: "Go back in the history", effect: acts,
@@ -194,34 +216,10 @@ var table = []tool{
 	{name: "browser_cookie_clear", title: "Remove all cookies",
 		description: "Remove all cookies of the session", effect: destroys,
 		group: "storage", run: with(cookieClear)},
-	{name: "browser_localstorage_list", title: "List localStorage", description: "The localStorage of the page",
-		group: "storage", run: with(webStorage("localStorage").list)},
-	{name: "browser_localstorage_get", title: "Get of localStorage",
-		description: "An item of the localStorage of the page",
-		group:       "storage", run: with(webStorage("localStorage").get)},
-	{name: "browser_localstorage_set", title: "Set in localStorage",
-		description: "Set an item of the localStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("localStorage").set)},
-	{name: "browser_localstorage_delete", title: "Remove from localStorage",
-		description: "Remove an item of the localStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("localStorage").remove)},
-	{name: "browser_localstorage_clear", title: "Clear localStorage",
-		description: "Remove all of the localStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("localStorage").clear)},
-	{name: "browser_sessionstorage_list", title: "List sessionStorage", description: "The sessionStorage of the page",
-		group: "storage", run: with(webStorage("sessionStorage").list)},
-	{name: "browser_sessionstorage_get", title: "Get of sessionStorage",
-		description: "An item of the sessionStorage of the page",
-		group:       "storage", run: with(webStorage("sessionStorage").get)},
-	{name: "browser_sessionstorage_set", title: "Set in sessionStorage",
-		description: "Set an item of the sessionStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("sessionStorage").set)},
-	{name: "browser_sessionstorage_delete", title: "Remove from sessionStorage",
-		description: "Remove an item of the sessionStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("sessionStorage").remove)},
-	{name: "browser_sessionstorage_clear", title: "Clear sessionStorage",
-		description: "Remove all of the sessionStorage of the page", effect: destroys,
-		group: "storage", run: with(webStorage("sessionStorage").clear)},
+}
+
+// others are those after them.
+var others = []tool{
 	{name: "browser_storage_state", title: "Save storage state",
 		description: "Save the cookies and the localStorage in a file, as Playwright has it",
 		group:       "storage", run: with(storageState)},

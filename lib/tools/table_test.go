@@ -3,11 +3,14 @@ package tools
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -154,5 +157,65 @@ func TestMatches(t *testing.T) {
 		if _, err := searched(bad[0], bad[1]); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+// Errors of a search don't show what may be a key in SEARCH_URL.
+func TestKeyOfSearch(t *testing.T) {
+	const template = "https://a.example/find?q={query}&key=s%2Fcret&lang=en"
+	got := hidden(template, "cannot load https://a.example/find?q=cats&key=s%2Fcret&lang=en: no (key=s/cret)")
+	if want := "cannot load https://a.example/find?q=cats&key=xxxxx&lang=xxxxx: no (key=xxxxx)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Two calls that need the roots of the host at once ask for them once. A host that does
+// not answer is not taken for one without roots.
+func TestRootsAtOnce(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, out := io.Pipe()
+	s := &Server{Options: Options{Dir: "/", Second: time.Minute}, out: jsonrpc.NewWriter(out, maxWaiting, nil), canList: true,
+		asked: map[string]*roots{}}
+	got := make(chan []string, 2)
+	for range 2 {
+		go func() {
+			dirs, err := s.allowed(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- dirs
+		}()
+	}
+	requests := make(chan *jsonrpc.Message, 10)
+	go func() {
+		lines := jsonrpc.NewReader(from)
+		for line, err := lines.Line(); err == nil; line, err = lines.Line() {
+			m, _ := jsonrpc.Parse(line)
+			requests <- m
+		}
+	}()
+	asked := func() *jsonrpc.Message {
+		m, err := jsonrpc.Parse(jsonrpc.Response((<-requests).ID, json.RawMessage(`{"roots":[{"uri":"file://`+dir+`"}]}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	s.handle(t.Context(), asked())
+	for range 2 {
+		if dirs := <-got; !slices.Equal(dirs, []string{dir}) {
+			t.Errorf("got %v, want %s", dirs, dir)
+		}
+	}
+	s.handle(t.Context(), &jsonrpc.Message{Method: "notifications/roots/list_changed"})
+	s.Second = time.Millisecond
+	if dirs, err := s.allowed(t.Context()); err == nil || !strings.Contains(err.Error(), "the host has not said within 5ms") {
+		t.Errorf("got %v, %v", dirs, err)
+	}
+	if len(requests) > 1 {
+		t.Errorf("the host was asked %d times more", len(requests))
 	}
 }

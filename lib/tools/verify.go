@@ -61,7 +61,7 @@ func verifyValue(ctx context.Context, r *reply, a struct {
 	}
 	value, err := t.Value(ctx, a.Target)
 	if err == nil && value != a.Value {
-		err = fmt.Errorf("Expected value %q, but got %q", a.Value, value)
+		err = fmt.Errorf("Expected value %q, but got %q", a.Value, clipped(value, maxEntry))
 	}
 	return r.done(err)
 }
