@@ -57,10 +57,12 @@ type lease struct {
 	restored string
 	// lapse returns what is closed when somebody has ended the lease; nil: nobody can.
 	lapse func() <-chan struct{}
+	// kept says that its session is that of an earlier lease of the same host.
+	kept bool
+	// rest notes that it is not used until it is renewed; nil: nobody cares.
+	rest func(context.Context)
 	// renew reports whether the lease still holds, what is closed when its browser
 	// dies now, and the ID of that browser.
-	// rest notes that it is not used until it is renewed; nil: nobody cares.
-	rest  func()
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
@@ -127,12 +129,18 @@ type claims interface {
 	// tryTake is take without waiting; it returns nil if something has to be
 	// waited for.
 	tryTake(w which) *lease
-	// lost returns, once, what has become of a browser that was kept; "": nothing.
-	lost() string
+	// lost returns, once, what has become of a browser that was kept.
+	lost() loss
 	// stats are the figures of the session's browsers.
 	stats(ctx context.Context) []sessionStats
 	// leave prevents further leases, and returns those to be released.
 	leave() (held []*lease)
+}
+
+// loss is the end of a lease that a session kept between its calls.
+type loss struct {
+	pool, what string // what has become of it; "": nothing
+	back       bool   // its session is back in another instance
 }
 
 // watch returns a channel that is closed when a process has ended. A goroutine of
@@ -193,5 +201,5 @@ func (n childLaunched) describe(_ context.Context, _ *Session, st *status) {
 func (n childLaunched) tryTake(which) *lease { return &lease{Browser: n.Browser, release: func() {}} }
 
 func (n childLaunched) take(context.Context, which) (*lease, error) { return n.tryTake(which{}), nil }
-func (n childLaunched) lost() string                                { return "" }
+func (n childLaunched) lost() loss                                  { return loss{} }
 func (n childLaunched) leave() []*lease                             { return nil }

@@ -50,7 +50,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		at.BiDi = i.WSURL
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
-	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep}
+	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
 	p.lapse = func() <-chan struct{} {
 		if p.news != nil {
 			return p.news.over
@@ -109,8 +109,8 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		i, d := living(ctx, i)
 		return d, id(i.ID), true
 	}
-	p.rest = func() {
-		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	p.rest = func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		calling.Lock()
 		defer calling.Unlock()
@@ -176,7 +176,7 @@ type news struct {
 }
 
 // ending says why a lease was ended that still had its holder, if that is known.
-func (n *news) ending(virtual bool) string {
+func (n *news) ending() string {
 	if n == nil {
 		return ""
 	}
@@ -186,11 +186,8 @@ func (n *news) ending(virtual bool) string {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case !n.yielded:
+	if !n.yielded {
 		return ""
-	case virtual:
-		return ", as it was not used and another one waited; its tabs and logins are back"
 	}
 	return ", as it was not used and another one waited"
 }

@@ -41,8 +41,8 @@ type virtual struct {
 	over   chan struct{} // closed when its end begins
 	lost   string        // what has become of the one before, until that is told
 
-	beginning sync.Mutex // guards the next
-	begunIn   string     // the ID of the browser that it has been started in with its state
+	beginning sync.Mutex // held while it is started
+	begunIn   string     // under beginning: the ID of the browser that it has been started in with its state
 	state     string     // that it starts with; "": none. It stays the same
 }
 
@@ -54,7 +54,7 @@ type partsOf struct {
 
 func (s *single) of(session *Session) claims { return partsOf{s, session} }
 
-func (b partsOf) lost() string { return "" }
+func (b partsOf) lost() loss { return loss{} }
 
 func (b partsOf) leave() (held []*lease) {
 	for _, v := range b.s.virtuals.close(b.s.c) {

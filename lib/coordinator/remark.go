@@ -45,8 +45,10 @@ func (s *Session) remark(p *lease) (r remark) {
 	}
 	other := was != "" && p.ID != "" && was != p.ID
 	switch {
-	case lost != "":
-		r.replaced = fmt.Sprintf("%s; this is instance %s", lost, p.Instance)
+	case lost.back:
+		r.restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", lost.what, p.Instance)
+	case lost.what != "":
+		r.replaced = fmt.Sprintf("%s; this is instance %s", lost.what, p.Instance)
 	case news != "" && used && !p.fresh:
 		r.replaced = news
 	case p.restored != "": // in whichever process it is now

@@ -15,7 +15,7 @@ type keeper struct {
 
 	mu     sync.Mutex
 	all    []*stickyLease
-	ended  string // what has become of an instance that was kept, "" if that is told
+	ended  loss // what has become of an instance that was kept, if that is not told
 	closed bool
 }
 
@@ -37,11 +37,11 @@ func (h *keeper) take(ctx context.Context, w which) (*lease, error) {
 // tryTake returns nothing: a lease always has to be waited for.
 func (h *keeper) tryTake(which) *lease { return nil }
 
-func (h *keeper) lost() string {
+func (h *keeper) lost() loss {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ended := h.ended
-	h.ended = ""
+	h.ended = loss{}
 	return ended
 }
 
@@ -161,7 +161,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 		}
 		why := ""
 		if had && !again {
-			why = at.news.ending(at.Virtual)
+			why = at.news.ending()
 		}
 		h.mu.Lock()
 		drop := at
@@ -169,9 +169,9 @@ func (h *keeper) askLocked(k *stickyLease) {
 		case k.gone: // meanwhile: the session has ended, or has got another one
 		case k.at != nil && !again: // somebody has ended the lease
 			h.removeLocked(k)
-			if h.ended == "" { // else the first one is told
-				h.ended = fmt.Sprintf("this session's lease of instance %s of pool %s had been ended", k.at.Instance,
-					k.at.Pool) + why
+			if h.ended.what == "" { // else the first one is told
+				h.ended = loss{pool: k.pool, what: fmt.Sprintf(
+					"this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool) + why}
 			}
 		case err != nil:
 			h.removeLocked(k)
@@ -180,6 +180,9 @@ func (h *keeper) askLocked(k *stickyLease) {
 			h.removeLocked(k)
 		default:
 			k.at, k.ours, drop = at, true, nil
+			if at.kept && h.ended.pool == k.pool {
+				h.ended.back = true
+			}
 			h.satisfyLocked(k)
 		}
 		if k.asking != nil {
@@ -232,7 +235,7 @@ func (h *keeper) restLocked(k *stickyLease) {
 	k.resting = told
 	h.s.do(func() {
 		defer close(told)
-		at.rest()
+		at.rest(h.s.ctx)
 	})
 	k.at.nap.start()
 	if k.idle != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"btools/lib/control"
 )
@@ -30,6 +31,12 @@ func (g *grants) handle(ctx context.Context, method string, params json.RawMessa
 		}), nil
 	case "held":
 		return control.Later(func() (any, error) { <-ctx.Done(); return nil, context.Cause(ctx) }), nil
+	case "rest":
+		return control.Later(func() (any, error) {
+			g.asked <- "rest"
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}), nil
 	case "release":
 		g.released <- string(params)
 		return json.RawMessage(`{"released":["lease_1"]}`), nil
@@ -37,9 +44,9 @@ func (g *grants) handle(ctx context.Context, method string, params json.RawMessa
 	return nil, control.Errorf(control.UnknownMethod, "no %s", method)
 }
 
-// A lease that is granted after its session has ended, or after nobody wants
-// it any more, is released.
-func TestLeaseThatComesLate(t *testing.T) {
+// newGrants starts such a bpool, and a session that leases from it.
+func newGrants(t *testing.T) (*grants, *Session) {
+	t.Helper()
 	sock := filepath.Join(t.TempDir(), "late.sock")
 	l, err := control.Listen(t.Context(), sock)
 	if err != nil {
@@ -52,15 +59,45 @@ func TestLeaseThatComesLate(t *testing.T) {
 		defer close(served)
 		control.Serve(ctx, l, g.handle)
 	}()
-	defer func() {
+	b := Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
+	t.Cleanup(func() {
+		b.close()
 		stop()
 		l.Close()
 		<-served
-	}()
-	b := Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
-	defer b.close()
+	})
 	c := New(Options{Browsers: b})
-	s := c.NewSession(func(json.RawMessage, bool, []byte) {})
+	return g, c.NewSession(func(json.RawMessage, bool, []byte) {})
+}
+
+// A bpool that does not answer does not hold up the end of a session.
+func TestEndOfSessionWhoseLeaseRests(t *testing.T) {
+	g, s := newGrants(t)
+	close(g.grant)
+	go func() { <-g.asked }()
+	at, err := s.browsers.take(t.Context(), which{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.release()
+	<-g.asked // to let it rest
+	closed := make(chan struct{})
+	go func() {
+		s.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Error("the session has not ended after 5s")
+		<-closed
+	}
+}
+
+// A lease that is granted after its session has ended, or after nobody wants
+// it any more, is released.
+func TestLeaseThatComesLate(t *testing.T) {
+	g, s := newGrants(t)
 	got := make(chan error, 1)
 	go func() {
 		_, err := s.browsers.take(t.Context(), which{})

@@ -93,7 +93,7 @@ type Files struct {
 	mu      sync.Mutex
 	files   []*File
 	changed chan struct{} // closed at the next change
-	claimed bool
+	owner   string        // who has claimed them; "": nobody
 	closed  bool
 	moving  sync.WaitGroup // files that are moved to the session's directory
 	ended   chan struct{}  // closed by Close
@@ -120,13 +120,13 @@ func (d *Files) Incoming() string {
 	return filepath.Join(d.options.Dir, "incoming")
 }
 
-// Claim says where complete files are kept and who is told of downloads, once:
-// it is for a session that was made before its name was known. An empty keep
-// leaves the files in Dir.
-func (d *Files) Claim(keep string, tell func(event string, f File)) error {
+// Claim says where complete files are kept from now on and who is told of downloads,
+// once for each owner: it is for a session that was made before its owner was known. An
+// empty keep leaves the files in Dir.
+func (d *Files) Claim(owner, keep string, tell func(event string, f File)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.claimed || d.closed {
+	if d.owner == owner || d.closed {
 		return nil
 	}
 	if keep != "" {
@@ -134,7 +134,7 @@ func (d *Files) Claim(keep string, tell func(event string, f File)) error {
 			return fmt.Errorf("cannot make the directory of the downloads: %w", err)
 		}
 	}
-	d.claimed, d.options.Keep, d.options.Tell = true, keep, tell
+	d.owner, d.options.Keep, d.options.Tell = owner, keep, tell
 	return nil
 }
 

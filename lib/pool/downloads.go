@@ -50,13 +50,17 @@ func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
 		return nil
 	}
 	v.mu.Lock()
+	ended := v.leases[l.id] != l // they may be another one's by now
+	v.mu.Unlock()
+	if ended {
+		return errLeaseEnded(l.id)
+	}
 	e := Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id}
 	keep := l.slot.set.Downloads
-	v.mu.Unlock()
 	if keep != "" {
 		keep = filepath.Join(keep, l.id)
 	}
-	return files.Claim(keep, func(event string, f downloads.File) {
+	return files.Claim(l.id, keep, func(event string, f downloads.File) {
 		e := e
 		e.Event, e.Why, e.Download = event, f.Why, &f
 		v.addEvent(e)

@@ -78,7 +78,7 @@ func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visi
 	r := &l.rest
 	r.saving = false
 	goesOn := v.leases[l.id] == l && l.seat == seat
-	done := err == nil && goesOn && r.visits == visits && seat.Keep(s.Downloads(), false)
+	done := err == nil && goesOn && r.visits == visits && seat.Keep(s, false)
 	switch {
 	case done:
 		v.vacateLocked(l, &share.Hibernated{Saved: saved, Files: s.Downloads(), StateName: l.login.stateName()})
@@ -131,7 +131,7 @@ func (v *Service) wake(l *lease, s *virtual.Session) bool {
 	if !l.seat.IsRestored(s) {
 		return false
 	}
-	if h := l.rest.hibernated; h != nil && l.seat.Keep(h.Files, true) {
+	if h := l.rest.hibernated; h != nil && l.seat.Keep(s, true) {
 		h.Saved.Remove()
 		l.rest.hibernated, l.rest.restored = nil, &record.Time{Time: time.Now()}
 		v.eventLocked("restored", l.slot, l.id, "")
@@ -150,6 +150,12 @@ func (v *Service) forgetHibernatedLocked(l *lease) bool {
 		return false
 	}
 	l.rest.hibernated = nil
+	v.dropLocked(h)
+	return true
+}
+
+// dropLocked deletes a session that is saved, with its downloads.
+func (v *Service) dropLocked(h *share.Hibernated) {
 	if v.ctx.Err() == nil {
 		v.running.Go(func() { // what cannot be deleted goes with the program
 			h.Saved.Remove()
@@ -158,7 +164,6 @@ func (v *Service) forgetHibernatedLocked(l *lease) bool {
 			}
 		})
 	}
-	return true
 }
 
 // downloadsOfHibernated returns the downloads of a lease that is hibernated;

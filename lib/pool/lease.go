@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/pool/queue"
+	"btools/lib/pool/share"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -33,11 +34,11 @@ type lease struct {
 	cancel             context.CancelFunc // ends ctx
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
-	own    ownFiles
-	login  *login // nil: its sessions start without a state
-	rest   hibernation
-	rested time.Time // since when its holder has not used it; zero: it uses it
-	ending bool      // it is being yielded
+	own     ownFiles
+	login   *login // nil: its sessions start without a state
+	rest    hibernation
+	resting resting
+	kept    *share.Hibernated // the session with which it began; nil: with a new one
 	notices
 }
 
@@ -157,8 +158,8 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 		if s.state == Failed {
 			s.wake() // a request waits for it now
 		}
-		v.yieldLaterLocked(p, s)
 	}
+	v.yieldLocked(p)
 	return nil, w, nil
 }
 
@@ -341,7 +342,8 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
-		l.rest.hibernated = v.takeKeptLocked(s.poolName, l.keepFor)
+		l.kept = v.takeKeptLocked(l, r.Instance != "")
+		l.rest.hibernated = l.kept
 		s.group.startLeaseLocked(l)
 	}
 	v.scheduleSleepCheckLocked(l)
@@ -415,7 +417,8 @@ func errNoLease(id string) error {
 func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
 	r := s.record(l.id)
-	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires}}
+	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires},
+		Kept: l.kept != nil}
 	if s.set.Alias != "" {
 		out.Alias = &s.set.Alias
 	}
@@ -440,18 +443,32 @@ func (v *Service) Release(id string) bool { return v.end(id, "released", true) }
 func (v *Service) end(id, event string, mayKeep bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
-	if l == nil {
-		v.mu.Unlock()
-		return false
+	if l != nil {
+		v.beginEndLocked(l, event)
 	}
-	delete(v.leases, id) // only the caller that removes it releases it
-	v.eventLocked(event, l.slot, id, "")
+	v.mu.Unlock()
+	if l != nil {
+		v.finishEnd(l, mayKeep)
+	}
+	return l != nil
+}
+
+// beginEndLocked takes a lease away from its holder. Its caller calls finishEnd.
+func (v *Service) beginEndLocked(l *lease, event string) {
+	delete(v.leases, l.id)
+	v.eventLocked(event, l.slot, l.id, "")
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
+	if l.resting.timer != nil {
+		l.resting.timer.Stop()
+	}
 	l.cancel()
-	l.ended = endReason(event, l.ttl)
+	l.ended, l.yielded = endReason(event, l.ttl), event == yielded
 	l.addLocked("")
-	v.mu.Unlock()
+}
+
+// finishEnd frees the instance of a lease whose end has begun.
+func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	s := l.slot
 	keepFor := ""
 	if mayKeep {
@@ -470,11 +487,12 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 	}
 	if s.retired {
 		s.stop()
-		return true
+		return
 	}
+	defer v.yieldLocked(s.pool) // a request may have waited for this instance in vain
 	if !hasBrowser {
 		s.syncQueueLocked() // there is no browser to replace
-		return true
+		return
 	}
 	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.launchedAt) >= s.set.MaxAge
 	if s.set.Isolated || old || s.replace {
@@ -482,7 +500,6 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 		s.wake()
 	}
 	s.syncQueueLocked()
-	return true
 }
 
 // ReleaseAll ends all leases and returns their IDs.
@@ -564,6 +581,7 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 				v.eventLocked("drained", s, "", "")
 			}
 		}
+		v.yieldLocked(p)
 	}
 	return n, nil
 }
@@ -573,11 +591,12 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	v.mu.Lock()
 	l := v.leases[id]
-	if l == nil || l.ending || !l.timer.Stop() {
+	if l == nil || !l.timer.Stop() {
 		v.mu.Unlock()
 		return nil, errNoLease(id)
 	}
-	l.rested = time.Time{}
+	l.resting.due = time.Time{}
+	v.callOffLocked(l)
 	if ttl > 0 {
 		l.ttl = ttl
 	}

@@ -25,6 +25,7 @@ type notices struct {
 	lines   []string // the latest ones
 	last    int
 	ended   string
+	yielded bool
 	changed chan struct{} // closed at the next notice; nil if nobody waits
 }
 
@@ -93,7 +94,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 		}
 	}
 	from := min(len(l.lines), max(0, len(l.lines)-(l.last-after)))
-	return Notices{Ended: l.ended, Yielded: l.ending, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
+	return Notices{Ended: l.ended, Yielded: l.yielded, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
 }
 
 // notifyHolderLocked tells the holder of the instance, if it is leased, what

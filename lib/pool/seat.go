@@ -54,6 +54,10 @@ func (g *group) takeSeatLocked(l *lease) {
 // endLeaseLocked releases the session of a lease that has ended.
 func (g *group) endLeaseLocked(l *lease) {
 	s := l.slot
+	if h := l.kept; h != nil && l.rest.hibernated == h { // it was not used: the holder may never have had it
+		l.rest.hibernated = nil
+		g.service.keepLocked(l, h)
+	}
 	g.service.forgetHibernatedLocked(l)
 	g.leases--
 	if !s.retired {

@@ -24,7 +24,6 @@ import (
 	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/pool/queue"
-	"btools/lib/pool/share"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -59,7 +58,7 @@ type Service struct {
 	groups         []*group
 	sessionServers map[string]*sessionServer // by pool; they are never removed
 	leases         map[string]*lease
-	kept           map[keptKey]*share.Hibernated // sessions of holders whose leases were yielded
+	kept           []*kept // sessions of holders whose leases were yielded, the oldest first
 	closing        bool
 	events         history.Log[Event]
 	metrics        *metrics
@@ -363,7 +362,9 @@ func (v *Service) StopLeasing() {
 // Stop stops everything and waits until it has ended.
 func (v *Service) Stop() {
 	v.StopLeasing()
-	v.stop()
+	v.mu.Lock()
+	v.stop() // after this, nothing else is begun
+	v.mu.Unlock()
 	v.running.Wait()
 	v.mu.Lock()
 	left := slices.Collect(maps.Values(v.leases))

@@ -209,11 +209,15 @@ func (s *slot) wake() {
 // setLocked sets the state, and puts the slot into the queue if it can be
 // leased.
 func (s *slot) setLocked(state string) {
-	if s.state != state {
+	changed := s.state != state
+	if changed {
 		s.service.eventLocked(state, s, "", s.check.err)
 	}
 	s.state = state
 	s.syncQueueLocked()
+	if changed && !s.retired {
+		s.service.yieldLocked(s.pool)
+	}
 }
 
 // syncQueueLocked keeps the slot in the queue exactly while it can be leased.

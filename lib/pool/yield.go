@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"btools/lib/pool/share"
@@ -15,11 +17,15 @@ import (
 // yielded is the event of such an end.
 const yielded = "yielded"
 
-// keptKey is whose session is kept.
-type keptKey struct{ pool, holder string }
-
 // yieldRetry is when a session that is busy, such as with a download, is tried again.
 const yieldRetry = 5 * time.Second
+
+// resting is what a lease needs for that. The service's lock protects it.
+type resting struct {
+	due     time.Time          // when another request may have the instance; zero: its holder uses it
+	timer   *time.Timer        // when it is due; nil: it has never rested
+	callOff context.CancelFunc // calls its end off, which has begun; nil: it has not
+}
 
 // Rest notes that the holder of a lease does not use it until it renews it.
 func (v *Service) Rest(id string) error {
@@ -29,107 +35,179 @@ func (v *Service) Rest(id string) error {
 	if l == nil {
 		return errNoLease(id)
 	}
-	l.rested = time.Now()
-	if p, err := v.find(l.slot.poolName); err == nil {
-		v.yieldLaterLocked(p, l.slot)
-	}
+	v.letRestLocked(l, l.slot.pool.cfg.AffinityIdle)
+	v.callOffLocked(l)
 	return nil
 }
 
-// yieldLaterLocked has the lease of an instance end in time, if it rests and a request
-// waits for the instance.
-func (v *Service) yieldLaterLocked(p *pool, s *slot) {
-	if l := s.lease; l != nil && v.canYieldLocked(l, l.rested) {
-		rested := l.rested
-		time.AfterFunc(time.Until(rested.Add(p.cfg.AffinityIdle)), func() { v.yield(l, rested) })
-	}
-}
-
-// canYieldLocked reports whether a lease has rested since a time, and a request waits
-// for its instance.
-func (v *Service) canYieldLocked(l *lease, rested time.Time) bool {
-	p, err := v.find(l.slot.poolName)
-	return err == nil && v.ctx.Err() == nil && v.leases[l.id] == l && !l.ending && !rested.IsZero() &&
-		l.rested.Equal(rested) && !l.slot.retired && p.queue.Wants(l.slot.number)
-}
-
-// yield ends a lease that has rested since a time, for a request that waits.
-func (v *Service) yield(l *lease, rested time.Time) {
-	v.mu.Lock()
-	can := v.canYieldLocked(l, rested)
-	var session *virtual.Session
-	if l.seat != nil && l.rest.hibernated == nil {
-		session = l.seat.Session()
-	}
-	v.mu.Unlock()
-	if !can {
+// letRestLocked sets when another request may have the instance of a lease.
+func (v *Service) letRestLocked(l *lease, idle time.Duration) {
+	r := &l.resting
+	r.due = time.Now().Add(idle)
+	if r.timer != nil {
+		r.timer.Reset(idle)
 		return
 	}
-	var saved *virtual.Saved
-	if session != nil && v.Dir != nil {
-		var err error
-		saved, err = v.saveSession(l.ctx, session)
-		switch {
-		case errors.Is(err, virtual.ErrBusy):
-			time.AfterFunc(yieldRetry, func() { v.yield(l, rested) })
-			return
-		case err != nil:
-			v.Log.Warn("cannot keep the session of a lease that another request gets", "lease", l.id, "error", err)
-		}
-	}
-	v.mu.Lock()
-	if !v.canYieldLocked(l, rested) {
-		v.mu.Unlock()
-		saved.Remove()
-		return
-	}
-	if h := l.rest.hibernated; h != nil && session == nil {
-		saved, l.rest.hibernated = h.Saved, nil
-		if h.Files != nil {
-			v.running.Go(func() { h.Files.Close() })
-		}
-	}
-	if saved != nil {
-		v.keepLocked(l, &share.Hibernated{Saved: saved, StateName: l.login.stateName()})
-	}
-	l.ending = true
-	v.mu.Unlock()
-	v.end(l.id, yielded, false)
-}
-
-// keepLocked keeps the session of a holder for its next lease, for at most the time
-// to live of leases. A holder without a name has none that is known to be its next.
-func (v *Service) keepLocked(l *lease, h *share.Hibernated) {
-	key := keptKey{l.slot.poolName, l.keepFor}
-	if key.holder == "" {
-		h.Saved.Remove()
-		return
-	}
-	if v.kept == nil {
-		v.kept = map[keptKey]*share.Hibernated{}
-	}
-	if old := v.kept[key]; old != nil {
-		old.Saved.Remove()
-	}
-	v.kept[key] = h
-	ttl := time.Hour
-	if p, err := v.find(key.pool); err == nil {
-		ttl = p.cfg.LeaseTTL
-	}
-	time.AfterFunc(ttl, func() {
+	r.timer = time.AfterFunc(idle, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.kept[key] == h {
-			delete(v.kept, key)
-			h.Saved.Remove()
+		if !l.slot.retired {
+			v.yieldLocked(l.slot.pool)
 		}
 	})
 }
 
-// takeKeptLocked returns the session that is kept of a holder; nil: there is none.
-func (v *Service) takeKeptLocked(pool, holder string) *share.Hibernated {
-	key := keptKey{pool, holder}
-	h := v.kept[key]
-	delete(v.kept, key)
-	return h
+// callOffLocked lets a lease go on whose end has begun; another one may have to end.
+func (v *Service) callOffLocked(l *lease) {
+	if r := &l.resting; r.callOff != nil {
+		r.callOff()
+		r.callOff = nil
+		v.yieldLocked(l.slot.pool)
+	}
+}
+
+// yieldLocked has as many leases of a pool end that rest, the longest first, as
+// requests wait for their instances.
+func (v *Service) yieldLocked(p *pool) {
+	if p.queue.Waiting() == 0 || p.drained || v.ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	coming := p.comingLocked(nil)
+	var due []*lease
+	for _, s := range p.slots {
+		if l := s.lease; l != nil && !l.resting.due.IsZero() && !l.resting.due.After(now) &&
+			s.canComeLocked() && !s.isComingLocked() {
+			due = append(due, l)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *lease) int { return a.resting.due.Compare(b.resting.due) })
+	for _, l := range due {
+		if !p.queue.Wants(l.slot.number, coming) {
+			continue
+		}
+		coming = append(coming, l.slot.number)
+		ctx, cancel := context.WithCancel(l.ctx)
+		l.resting.callOff = cancel
+		v.running.Go(func() {
+			defer cancel()
+			v.yield(ctx, l)
+		})
+	}
+}
+
+// comingLocked returns the instances, other than one, that requests that wait get soon.
+func (p *pool) comingLocked(other *slot) (coming []int) {
+	for _, s := range p.slots {
+		if s != other && s.isComingLocked() {
+			coming = append(coming, s.number)
+		}
+	}
+	return coming
+}
+
+// isComingLocked reports whether a request gets the instance soon: it is not leased, or
+// its lease is ending.
+func (s *slot) isComingLocked() bool {
+	l := s.lease
+	return s.canComeLocked() && (l == nil || s.service.leases[l.id] != l || l.resting.callOff != nil)
+}
+
+// canComeLocked reports whether a request gets the instance when it is not leased.
+func (s *slot) canComeLocked() bool { return !s.retired && (s.state == Healthy || s.state == Starting) }
+
+// yield ends a lease that rests, for a request that waits, unless that is called off.
+func (v *Service) yield(ctx context.Context, l *lease) {
+	v.mu.Lock()
+	seat := l.seat
+	var session *virtual.Session
+	if seat != nil && l.rest.hibernated == nil && l.keepFor != "" && v.Dir != nil {
+		session = seat.Session()
+	}
+	v.mu.Unlock()
+	var saved *virtual.Saved
+	var err error
+	if session != nil {
+		saved, err = v.saveSession(ctx, session)
+	}
+	v.mu.Lock()
+	s, ends := l.slot, false
+	if ctx.Err() == nil { // else its holder uses it again, or it has ended
+		l.resting.callOff = nil
+		ends = !s.retired && s.pool.queue.Wants(s.number, s.pool.comingLocked(s))
+	}
+	switch h := l.rest.hibernated; {
+	case !ends:
+	case errors.Is(err, virtual.ErrBusy):
+		ends = false
+		v.letRestLocked(l, yieldRetry)
+		v.yieldLocked(s.pool)
+	case h != nil: // perhaps just now
+		l.rest.hibernated = nil
+		v.keepLocked(l, h)
+	case saved != nil && l.seat == seat && seat.Keep(session, false):
+		v.keepLocked(l, &share.Hibernated{Saved: saved, Files: session.Downloads(), StateName: l.login.stateName()})
+		saved = nil
+	}
+	if ends {
+		v.beginEndLocked(l, yielded)
+	}
+	v.mu.Unlock()
+	saved.Remove()
+	if !ends {
+		return
+	}
+	if err != nil {
+		v.Log.Warn("cannot keep the session of a lease that another request gets", "lease", l.id, "error", err)
+	}
+	v.finishEnd(l, false)
+}
+
+// kept is a session that is kept for the next lease of its holder.
+type kept struct {
+	*share.Hibernated
+	pool, holder string
+	instance     int
+	expiry       *time.Timer
+}
+
+// keepLocked keeps the session of a lease for the next one of its holder, for at most
+// the time to live of leases. A holder without a name has none that is known to be its
+// next.
+func (v *Service) keepLocked(l *lease, h *share.Hibernated) {
+	if l.keepFor == "" {
+		v.dropLocked(h)
+		return
+	}
+	k := &kept{Hibernated: h, pool: l.slot.poolName, holder: l.keepFor, instance: l.slot.number}
+	k.expiry = time.AfterFunc(l.slot.pool.cfg.LeaseTTL, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if i := slices.Index(v.kept, k); i >= 0 {
+			v.kept = slices.Delete(v.kept, i, i+1)
+			v.dropLocked(h)
+		}
+	})
+	v.kept = append(v.kept, k)
+}
+
+// takeKeptLocked returns the session that is kept for a lease, if it started with the
+// lease's state: that of the same instance, or, unless this one was asked for, of
+// another one. Nil: there is none.
+func (v *Service) takeKeptLocked(l *lease, asked bool) *share.Hibernated {
+	at := -1
+	for i, k := range v.kept {
+		same := k.instance == l.slot.number
+		if k.pool == l.slot.poolName && k.holder == l.keepFor && k.StateName == l.login.stateName() &&
+			(same || !asked && at < 0) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	k := v.kept[at]
+	k.expiry.Stop()
+	v.kept = slices.Delete(v.kept, at, at+1)
+	return k.Hibernated
 }

@@ -529,6 +529,9 @@ func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
 			return nil, err
 		}
 	}
+	if peer := control.PeerOf(ctx); peer != nil && p.Keep != "" {
+		p.Keep = fmt.Sprintf("%d %s", peer.UID, p.Keep) // the sessions of other users are not this one's
+	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
 		State: p.State, States: login}

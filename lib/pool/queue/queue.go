@@ -148,8 +148,20 @@ func (q *Queue) Len() (free, waiting int) {
 	return free, q.waiting
 }
 
-// Wants reports whether a request waits that the slot n could serve.
-func (q *Queue) Wants(n int) bool { return q.anySlot.first != nil || q.slot(n).waiters.first != nil }
+// Wants reports whether a request waits that slot n could serve, and that none of the
+// slots serves that are coming: they are not free, but Put will return them.
+func (q *Queue) Wants(n int, coming []int) bool {
+	if q.slot(n).waiters.first != nil {
+		return true
+	}
+	w := q.anySlot.first
+	for _, m := range coming {
+		if w != nil && q.slot(m).waiters.first == nil {
+			w = w.next
+		}
+	}
+	return w != nil
+}
 
 // Waiting returns the number of waiting requests.
 func (q *Queue) Waiting() int { return q.waiting }

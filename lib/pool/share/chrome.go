@@ -54,7 +54,7 @@ type Chrome struct {
 	closing   sync.Once
 
 	mu        sync.Mutex                // nothing blocks while it is held
-	files     map[*downloads.Files]bool // that end with their sessions
+	files     map[*virtual.Session]*downloads.Files // that end with their sessions
 	stock     stock[*virtual.Session]
 	seats     int       // taken ones
 	requests  int       // including WebSockets
@@ -93,7 +93,7 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
 	c := &Chrome{
-		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles, files: map[*downloads.Files]bool{},
+		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles, files: map[*virtual.Session]*downloads.Files{},
 		idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
@@ -183,8 +183,8 @@ func (c *Chrome) close() {
 	c.mu.Lock()
 	left := slices.Collect(maps.Keys(c.files))
 	c.mu.Unlock()
-	for _, files := range left {
-		c.closeFiles(files)
+	for _, s := range left {
+		c.closeFiles(s)
 	}
 }
 
@@ -280,28 +280,30 @@ func (c *Chrome) newSession(ctx context.Context) (*virtual.Session, error) {
 	if c.openFiles == nil {
 		return c.virtual.NewSession(ctx, o)
 	}
-	var err error
-	if o.Downloads, err = c.openFiles(); err != nil {
+	files, err := c.openFiles()
+	if err != nil {
+		return nil, err
+	}
+	o.Downloads = files
+	s, err := c.virtual.NewSession(ctx, o)
+	if err != nil {
+		files.Close() // what cannot be deleted goes with the program
 		return nil, err
 	}
 	c.mu.Lock()
-	c.files[o.Downloads] = true
+	c.files[s] = files
 	c.mu.Unlock()
-	s, err := c.virtual.NewSession(ctx, o)
-	if err != nil {
-		c.closeFiles(o.Downloads)
-	}
-	return s, err
+	return s, nil
 }
 
 // closeFiles deletes the downloads of a session that has ended, unless they are
 // somebody else's.
-func (c *Chrome) closeFiles(files *downloads.Files) {
+func (c *Chrome) closeFiles(s *virtual.Session) {
 	c.mu.Lock()
-	ours := c.files[files]
-	delete(c.files, files)
+	files := c.files[s]
+	delete(c.files, s)
 	c.mu.Unlock()
-	if !ours {
+	if files == nil {
 		return
 	}
 	if err := files.Close(); err != nil {
@@ -321,7 +323,7 @@ func (c *Chrome) endSession(s *virtual.Session) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout,
 		fmt.Errorf("its pages are still there after %v", endTimeout))
 	defer cancel()
-	defer c.closeFiles(s.Downloads())
+	defer c.closeFiles(s)
 	if err := s.End(ctx); err != nil && c.ctx.Err() == nil {
 		select {
 		case c.faults <- fmt.Errorf("cannot end a session: %w", err):

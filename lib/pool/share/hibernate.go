@@ -92,21 +92,19 @@ func (t *Seat) IsRestored(s *virtual.Session) bool {
 	return t.restored == s
 }
 
-// Keep says who closes the downloads of the seat's session: Chrome, as it does
-// for those that it has opened, or the caller. It reports false if Chrome has
+// Keep says who closes the downloads of the seat's session, which an earlier one may
+// have had: Chrome, as it does for those that it has opened, or the caller. It reports false if Chrome has
 // ended and nothing has changed.
-func (t *Seat) Keep(files *downloads.Files, chrome bool) bool {
+func (t *Seat) Keep(s *virtual.Session, chrome bool) bool {
 	c := t.chrome
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.ctx.Err() != nil:
+	if c.ctx.Err() != nil {
 		return false
-	case files == nil:
-	case chrome:
-		c.files[files] = true
-	default:
-		delete(c.files, files)
+	}
+	delete(c.files, s)
+	if files := s.Downloads(); chrome && files != nil {
+		c.files[s] = files
 	}
 	return true
 }
