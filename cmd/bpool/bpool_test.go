@@ -596,7 +596,7 @@ func TestPoolOnAFullDisk(t *testing.T) {
 	env := w.Env
 	w.Env = append(env, "TMPDIR="+full)
 	fill(0)
-	p := w.Pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+	p := w.Pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
 	w.Env = env
 	w.Run("bpool", "lease", "--timeout", "0").Wants(t, 69, "Default pool 'A' has no healthy instances")
 	if s := p.Status(); s.Summary.Failed != 2 || !strings.Contains(s.Pools[0].Instances[0].Health.Error,
