@@ -291,13 +291,16 @@ func (f *Forwarder) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	for _, h := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		header.Del(h)
 	}
-	dial := func() (net.Conn, error) { return f.Upstream.dial(ctx, r.RequestURI, header) }
-	if f.isDirect(r.RequestURI) {
-		dial = func() (net.Conn, error) { return f.dialDirect(ctx, "tcp", r.RequestURI) }
+	direct := f.isDirect(r.RequestURI)
+	var up net.Conn
+	var err error
+	if direct {
+		up, err = f.dialDirect(ctx, "tcp", r.RequestURI)
+	} else {
+		up, err = f.Upstream.dial(ctx, r.RequestURI, header)
 	}
-	up, err := dial()
 	if err != nil {
-		if f.isDirect(r.RequestURI) {
+		if direct {
 			f.abort(err)
 		}
 		if errors.Is(context.Cause(ctx), errSlow) {

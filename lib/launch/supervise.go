@@ -48,7 +48,7 @@ type Supervisor struct {
 	log   *browserLog
 	login *login.Watcher // nil: its state is not saved
 
-	killed bool // by another process, when it was to stop
+	killed bool // by another process, while it was asked to end
 
 	joining *joining // nil: it gets no extension
 }
@@ -463,7 +463,7 @@ func (s *Supervisor) stop(graceful bool) {
 		select {
 		case <-c.exited:
 			_, sig, _ := c.ending()
-			s.killed = sig == int(syscall.SIGKILL) // before it could be asked, and not by us
+			s.killed = sig == int(syscall.SIGKILL) // not by us: that comes below
 		case <-end:
 			s.Log.Warn("the browser did not end when asked: killing it", "pid", c.pid)
 		case <-s.Now:
