@@ -145,6 +145,13 @@ func TestMCPNamesAJoinedBrowser(t *testing.T) {
 	fails(other, on, "is in use by another program")
 	fails(other, fmt.Sprintf(`,"instanceId":%q`, users), "is in use by another program")
 
+	// A hub that hangs does not hold a call for ever; nor does it end what is there.
+	if cmdtest.IsLong {
+		hub.Cmd.Process.Signal(syscall.SIGSTOP)
+		fails(m, `,"instanceId":"inst_1_x"`, "has not answered within 20s")
+		hub.Cmd.Process.Signal(syscall.SIGCONT)
+	}
+
 	// Without tabs in it, others may have it; those of a bmcp that is killed close.
 	for _, id := range []string{"", `"session_id":"one",`} {
 		m.Tool("coordinator_stop_browser", fmt.Sprintf(`{%s"instanceId":%q}`, id, launched))

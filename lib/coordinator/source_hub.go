@@ -44,10 +44,10 @@ type joining struct {
 	record  *record.Record
 	count   int    // browsers so far
 	left    string // why the last one left
-	// named are the browsers that calls have named, by ID. choosing is held while one
-	// is claimed.
+	// named are the browsers that calls have named, by ID. choosing is full while one is
+	// claimed.
 	named    map[string]*namedBrowser
-	choosing sync.Mutex
+	choosing chan struct{}
 	// offers are the browsers that an agent has launched, the last one first. Nobody
 	// else claims them.
 	offers  []string
@@ -59,7 +59,7 @@ type joining struct {
 // OfHub is one browser that has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) Browsers {
-	j := &joining{Joined: how, changed: make(chan struct{})}
+	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
 	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Sharing: Apart, Idle: idle}).(*single)
 	s.joins = j

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"btools/lib/control"
@@ -44,16 +45,20 @@ func (j *joining) tryChoose(id, session string) *lease {
 
 // choose returns the browser with an ID for a session. It waits for none to join.
 func (j *joining) choose(ctx context.Context, id, session string) (*lease, error) {
-	j.choosing.Lock()
-	defer j.choosing.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
+	defer cancel()
+	select {
+	case j.choosing <- struct{}{}:
+		defer func() { <-j.choosing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	j.mu.Lock()
 	next := j.cur == nil && len(j.offers) > 0 && j.offers[0] == id
 	j.mu.Unlock()
 	if next { // it is about to be the one that other calls use
-		ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
-		defer cancel()
 		err := j.await(ctx, func() bool { return j.cur != nil || !slices.Contains(j.offers, id) })
-		if err != nil && !errors.Is(err, errNotJoined) {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -67,6 +72,9 @@ func (j *joining) choose(ctx context.Context, id, session string) (*lease, error
 	c, err := control.Dial(ctx, hub.Control)
 	if err != nil {
 		release()
+		if errors.Is(err, os.ErrDeadlineExceeded) { // that of the context, before this tells of it
+			err = errHubSilent
+		}
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(id))
@@ -117,6 +125,9 @@ func (j *joining) choose(ctx context.Context, id, session string) (*lease, error
 	})
 	return n.at, nil
 }
+
+// errHubSilent means that the hub has not answered in time.
+var errHubSilent = fmt.Errorf("the hub of the browsers that have joined has not answered within %v", hubPatience)
 
 // end ends a session of a browser; with the ID "", of the one that calls use which name
 // none.

@@ -92,6 +92,9 @@ type Request struct {
 	CloseOtherTabs bool     `json:"closeOtherTabs"`
 }
 
+// listBound is how long the hub may take to list its browsers.
+const listBound = 10 * time.Second
+
 // List lists the browsers that have joined the hub.
 func (s *Set) List(ctx context.Context) ([]Instance, error) {
 	hub, release, err := s.Hubs.Use(ctx)
@@ -99,6 +102,8 @@ func (s *Set) List(ctx context.Context) ([]Instance, error) {
 		return nil, err
 	}
 	defer release()
+	ctx, cancel := context.WithTimeoutCause(ctx, listBound, fmt.Errorf("no answer within %v", listBound))
+	defer cancel()
 	var records []*record.Record
 	if err := control.Call(ctx, hub.Control, "instances", nil, &records); err != nil {
 		return nil, fmt.Errorf("cannot list the browsers of the hub: %w", err)

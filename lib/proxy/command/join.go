@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,7 +30,7 @@ type claimRequest struct {
 	Instance string `json:"instance,omitempty"` // an ID or port; "": any that nobody has launched for itself
 	As       string `json:"as,omitempty"`       // finds the browser below /session/, while it is claimed
 	By       string `json:"by,omitempty"`       // who may claim a browser several times; "": nobody
-	Now      bool   `json:"now,omitempty"`      // fail instead of waiting for the browser
+	Now      bool   `json:"now,omitempty"`      // fail instead of waiting for the browser, named by its ID
 	Session  bool   `json:"session,omitempty"`  // give the holder a session, which ends with the claim
 }
 
@@ -55,7 +56,7 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 				if p.Instance == "" {
 					return i.Launch == ""
 				}
-				return i.ID == p.Instance || strconv.Itoa(i.Port) == p.Instance
+				return i.ID == p.Instance || !p.Now && strconv.Itoa(i.Port) == p.Instance
 			})
 			if err == nil && l == nil {
 				err = h.unclaimable(p.Instance)
@@ -85,17 +86,17 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 
 // unclaimable is why a browser can't be claimed now.
 func (h *extensionHub) unclaimable(name string) error {
-	if h.server.Hub.Find(name) != nil {
-		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
-	}
 	var ids []string
 	for _, i := range h.server.Hub.List() {
 		ids = append(ids, i.ID)
 	}
-	if len(ids) == 0 {
-		return control.Errorf(control.InstanceNotFound, "there is no browser %q: none has joined", name)
+	switch {
+	case slices.Contains(ids, name):
+		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
+	case len(ids) == 0:
+		return control.Errorf(control.InstanceNotFound, "there is no browser %.64q: none has joined", name)
 	}
-	return control.Errorf(control.InstanceNotFound, "there is no browser %q: those that have joined are %s", name,
+	return control.Errorf(control.InstanceNotFound, "there is no browser %.64q: those that have joined are %s", name,
 		strings.Join(ids, ", "))
 }
 
