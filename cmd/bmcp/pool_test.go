@@ -90,8 +90,9 @@ func TestMCPPoolService(t *testing.T) {
 		p.Start()
 		return p
 	}
+	early := m.StartTool("echo", "{}") // waits a little for a service that is restarted
 	other("B", w.Dir+"/b.sock")
-	if pool := on(m); pool != "B" {
+	if pool := m.Answer(early).Tool(t).Meta["btools/pool"]; pool != "B" {
 		t.Errorf("it is on pool %v", pool)
 	}
 	m.End()

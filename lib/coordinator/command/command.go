@@ -590,9 +590,8 @@ func without(c *cli.Context, why string, but ...string) error {
 // served are the browsers of the bpool service that runs.
 func served(c *cli.Context) (coordinator.Browsers, error) {
 	store, socket := c.State(), c.String("socket")
-	dial := func(ctx context.Context) (*control.Client, error) { return locate.Dial(ctx, store, socket) }
 	// That there is none, or no such state, is to be said before a host has come.
-	conn, err := dial(context.Background())
+	conn, err := locate.Dial(context.Background(), store, socket)
 	if err != nil {
 		return nil, err
 	}
@@ -602,7 +601,9 @@ func served(c *cli.Context) (coordinator.Browsers, error) {
 			return nil, err
 		}
 	}
-	return coordinator.Served(dial), nil
+	return coordinator.Served(func(ctx context.Context) (*control.Client, error) {
+		return locate.Await(ctx, store, socket, locate.StartWait) // it may be restarted
+	}), nil
 }
 
 // variables are those of --env-file, and the argument that hands it on to

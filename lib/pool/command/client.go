@@ -336,7 +336,11 @@ func Lease(c *cli.Context) error {
 // requestLease requests a lease and returns its record and the connection that
 // holds it until it is confirmed.
 func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
-	cl, err := dialStarting(ctx, c, p.Timeout)
+	most := locate.StartWait
+	if p.Timeout != nil {
+		most = min(most, time.Duration(*p.Timeout)*time.Millisecond)
+	}
+	cl, err := locate.Await(ctx, c.State(), c.String("socket"), most)
 	r := &record.Record{}
 	if err == nil {
 		callCtx, cancel := ctx, context.CancelFunc(func() {})
@@ -363,31 +367,6 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 			Err: errors.New("interrupted before an instance was leased")}
 	}
 	return nil, nil, exitError(err)
-}
-
-// startWait is how long a request for a lease waits for a service that starts just
-// now, such as in a script after bpool serve &.
-const startWait = 2 * time.Second
-
-// dialStarting is dial for a service that may be starting. The timeout of the request
-// is in ms; nil: that of the pool.
-func dialStarting(ctx context.Context, c *cli.Context, timeout *int64) (*control.Client, error) {
-	most := startWait
-	if timeout != nil {
-		most = min(most, time.Duration(*timeout)*time.Millisecond)
-	}
-	for end := time.Now().Add(most); ; {
-		cl, err := dial(ctx, c)
-		var missing *exit.Error
-		if !errors.As(err, &missing) || missing.Code != exit.Unavailable || !time.Now().Before(end) {
-			return cl, err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // confirm makes the lease outlive this process.

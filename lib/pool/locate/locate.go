@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 	"syscall"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/exit"
@@ -52,6 +53,26 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 		return nil, missing
 	}
 	return c, err
+}
+
+// StartWait is how long a lease waits for a service that starts just now, such as in a
+// script after bpool serve &, or after an update.
+const StartWait = 2 * time.Second
+
+// Await is Dial for a service that may be starting, for at most this time.
+func Await(ctx context.Context, store *state.Store, socket string, most time.Duration) (*control.Client, error) {
+	for end := time.Now().Add(most); ; {
+		c, err := Dial(ctx, store, socket)
+		var missing *exit.Error
+		if !errors.As(err, &missing) || missing.Code != exit.Unavailable || !time.Now().Before(end) {
+			return c, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // Running returns the services in the state file that are running: shared ones,
