@@ -75,6 +75,7 @@ var modules = map[string][]string{
 		"github.com/BurntSushi/toml",
 		"github.com/mark3labs/mcp-go", "github.com/google/jsonschema-go", "github.com/spf13/cast",
 		"github.com/yosida95/uritemplate/v3", "golang.org/x/text",
+		"github.com/tailscale/hujson",     // the files of hosts, whose comments stay
 		"github.com/jmespath/go-jmespath", // what agents look for in large results
 		// The text of pages: Markdown, and the main text.
 		"github.com/JohannesKaufmann/html-to-markdown/v2", "github.com/JohannesKaufmann/dom",

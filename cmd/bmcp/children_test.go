@@ -458,6 +458,37 @@ func TestMCPConfig(t *testing.T) {
 			"X": "a=b"}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	if r := w.Run("bmcp", "config", "cursor", "--", "--http", "8931", "--token-file", "x"); r.Code != 0 ||
+		!strings.Contains(r.Out, `"url": "http://127.0.0.1:8931/mcp"`) || !strings.Contains(r.Err, "TOKEN") {
+		t.Errorf("%+v", r)
+	}
+	w.Run("bmcp", "config", "claude-desktop", "--", "--http", "8931").Wants(t, 64, "leave out --http")
+	w.Run("bmcp", "config", "cursor", "--", "--http", "0").Wants(t, 64, "name one")
+	w.Run("bmcp", "config", "codex", "--link").Wants(t, 64, "has no links")
+	if r := w.Run("bmcp", "config", "vscode", "--link"); r.Code != 0 || !strings.HasPrefix(r.Out, "vscode:mcp/install?%7B") {
+		t.Errorf("%+v", r)
+	}
+	w.Env = append(w.Env, "HOME="+w.Dir)
+	file := w.Dir + "/.gemini/settings.json"
+	mine := "{\n  // mine\n  \"theme\": \"dark\"\n}\n"
+	cmdtest.WriteFile(t, file, mine)
+	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 64, "give --yes")
+	if b, _ := os.ReadFile(file); string(b) != mine {
+		t.Errorf("without --yes it is %s", b)
+	}
+	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 0, `+   "mcpServers"`)
+	b, _ := os.ReadFile(file)
+	if copied, _ := os.ReadFile(file + ".bak"); string(copied) != mine || !strings.HasPrefix(string(b), mine[:29]) ||
+		!strings.Contains(string(b), `"command": "`+cmdtest.Bin+`/bmcp"`) {
+		t.Errorf("the file is\n%s\nits copy\n%s", b, copied)
+	}
+	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 0, "has this entry")
+	cmdtest.WriteFile(t, file, "{")
+	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 65, "cannot merge the entry")
+	w.Run("bmcp", "config", "zed", "--write", "--yes").Wants(t, 0, "") // a file that was not there
+	if b, _ := os.ReadFile(w.Dir + "/.config/zed/settings.json"); !strings.Contains(string(b), `"context_servers"`) {
+		t.Errorf("%s", b)
+	}
 	r = w.Run("bmcp", "config", "codex", "--env", `X=a "b"`, "--", "--", "nonesuch-server", "{ws_endpoint}")
 	want := "[mcp_servers.browser]\ncommand = \"" + cmdtest.Bin +
 		"/bmcp\"\nargs = [\"--\", \"nonesuch-server\", \"{ws_endpoint}\"]\nenv = { \"X\" = \"a \\\"b\\\"\" }\n"

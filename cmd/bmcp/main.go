@@ -4,6 +4,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -11,6 +12,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/coordinator/command"
 	"btools/lib/flags"
+	"btools/lib/mcphosts"
 	"btools/lib/results"
 )
 
@@ -100,12 +102,15 @@ func main() {
 		},
 		Commands: []*cli.Command{
 			{Name: "config",
-				Usage: "print the entry that makes a host run bmcp (claude-code, claude-desktop, vscode, cursor or " +
-					"codex); what is after -- are its arguments (a child's command after a second --)",
+				Usage: "print the entry that makes a host run bmcp (" + strings.Join(mcphosts.Names(), ", ") +
+					"); what is after -- are its arguments (a child's command after a second --)",
 				ArgsUsage:    "HOST",
 				TakesCommand: true, Do: command.Config, Flags: []ucli.Flag{
 					&ucli.StringSliceFlag{Name: "env",
-						Usage: "set `K=V` in bmcp's environment, such as a variable of pools (repeatable)"}}},
+						Usage: "set `K=V` in bmcp's environment, such as a variable of pools (repeatable)"},
+					&ucli.BoolFlag{Name: "link", Usage: "print a link that adds the entry to the host"},
+					&ucli.BoolFlag{Name: "write", Usage: "show what changes in the host's file, and write it"},
+					&ucli.BoolFlag{Name: "yes", Usage: "with --write: do not ask"}}},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", ""), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,

@@ -2,7 +2,10 @@
 complete -c bmcp -f
 
 complete -c bmcp -n __fish_use_subcommand -a config -d 'print the entry for a host'
-complete -c bmcp -n '__fish_seen_subcommand_from config' -a 'claude-code claude-desktop vscode cursor codex'
+complete -c bmcp -n '__fish_seen_subcommand_from config' -a 'claude-code claude-desktop vscode cursor codex cline gemini-cli goose lm-studio opencode windsurf zed'
+complete -c bmcp -n '__fish_seen_subcommand_from config' -l link -d 'print a link'
+complete -c bmcp -n '__fish_seen_subcommand_from config' -l write -d 'write the file of the host'
+complete -c bmcp -n '__fish_seen_subcommand_from config' -l yes -d 'do not ask'
 complete -c bmcp -l mcp -d 'run this MCP server' -xa 'builtin @playwright/mcp chrome-devtools-mcp'
 complete -c bmcp -l image-responses -d 'of builtin, to models' -xa 'allow omit'
 complete -c bmcp -l allow-unrestricted-file-access -d 'show any file in the pages of builtin'

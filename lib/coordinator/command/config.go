@@ -1,89 +1,186 @@
 package command
 
 import (
-	"encoding/json"
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/mcphosts"
 	"btools/lib/record"
 )
 
-// hosts are what config knows, with where the entry is to be pasted.
-var hosts = map[string]struct {
-	where string
-	key   string // of the servers in JSON; "": TOML
-}{
-	"claude-code":    {".mcp.json of the project", "mcpServers"},
-	"claude-desktop": {"claude_desktop_config.json", "mcpServers"},
-	"vscode":         {".vscode/mcp.json", "servers"},
-	"cursor":         {".cursor/mcp.json", "mcpServers"},
-	"codex":          {"~/.codex/config.toml", ""},
-}
-
-// Config prints the entry that has a host run bmcp; what is after -- are
-// bmcp's own arguments, and --env its environment.
+// Config prints the entry that makes a host run bmcp, or its link, or writes it
+// into the host's file; what is after -- are bmcp's own arguments, and --env its
+// environment. With --http among them, the entry is the address of that bmcp.
 func Config(c *cli.Context) error {
-	var names []string
-	for n := range hosts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
 	args := c.Args()
-	known := strings.Join(names, ", ")
+	known := strings.Join(mcphosts.Names(), ", ")
 	if len(args) != 1 {
 		return c.UsageError("name one host: %s", known)
 	}
-	if hosts[args[0]].where == "" {
+	host, ok := mcphosts.Find(args[0])
+	if !ok {
 		return c.UsageError("no host is known as %q: there are %s", args[0], known)
 	}
-	host := hosts[args[0]]
+	if c.Bool("link") && c.Bool("write") {
+		return c.UsageError("--link and --write exclude each other")
+	}
 	env, err := environment(c)
 	if err != nil {
 		return err
 	}
-	if err := checkEntry(c, env); err != nil {
+	e := mcphosts.Entry{Args: c.Command, Env: env}
+	if err := checkEntry(c, &e); err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := host.Check(e); err != nil {
+		return c.UsageError("%v", err)
+	}
+	if e.Command, err = os.Executable(); err != nil {
 		return err
 	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
+	if e.Command, err = filepath.EvalSymlinks(e.Command); err != nil {
 		return err
 	}
-	c.Log.Info("paste this into " + host.where)
-	if host.key == "" {
-		err = writeTOML(c.Stdout, self, c.Command, env)
-	} else {
-		type server struct {
-			Type    string            `json:"type,omitempty"`
-			Command string            `json:"command"`
-			Args    []string          `json:"args"`
-			Env     map[string]string `json:"env,omitempty"`
+	if e.Token {
+		c.Log.Warn("put the token in the place of TOKEN, or into the variable that is named")
+	}
+	text := host.Text(e)
+	switch {
+	case c.Bool("write"):
+		return writeEntry(c, host, e)
+	case c.Bool("link"):
+		if text, ok = host.Link(e); !ok {
+			return c.UsageError("%s has no links: leave out --link", host.Name)
 		}
-		s := server{Command: self, Args: append([]string{}, c.Command...), Env: env}
-		if args[0] == "vscode" {
-			s.Type = "stdio"
-		}
-		enc := json.NewEncoder(c.Stdout)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(map[string]any{host.key: map[string]any{"browser": s}})
+		text += "\n"
+	default:
+		c.Log.Info("paste this into " + host.Where())
 	}
-	if err != nil {
+	if _, err := c.Stdout.WriteString(text); err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// writeEntry merges the entry into the host's file, once the difference has been
+// shown and, at a terminal, been agreed to.
+func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
+	path, err := host.Path()
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	before, err := os.ReadFile(path)
+	exists := err == nil
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot read the configuration of %s: %w", host.Name, err)
+	}
+	after, err := host.Merge(before, e)
+	if err != nil {
+		return &exit.Error{Code: exit.Data, Err: fmt.Errorf("cannot merge the entry into %s: %w", path, err),
+			Hint: "without --write the entry is printed, to be pasted"}
+	}
+	if bytes.Equal(before, after) {
+		c.Log.Info(path + " has this entry")
+		return nil
+	}
+	fmt.Fprintf(c.Messages, "%s:\n%s", path, difference(string(before), string(after)))
+	if !c.Bool("yes") {
+		if !c.AtTerminal() {
+			return c.UsageError("--write asks before it writes: without a terminal, give --yes")
+		}
+		fmt.Fprint(c.Messages, "write it? [y/N] ")
+		answer, _ := bufio.NewReader(c.Stdin).ReadString('\n')
+		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+			return errors.New("nothing was written")
+		}
+	}
+	mode := os.FileMode(0o600)
+	if exists {
+		backup, err := keepCopy(path, before)
+		if err != nil {
+			return fmt.Errorf("cannot keep a copy, nothing was written: %w", err)
+		}
+		c.Log.Info("the file as it was is " + backup)
+		if st, err := os.Stat(path); err == nil {
+			mode = st.Mode().Perm()
+		}
+	} else if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := replaceFile(path, after, mode); err != nil {
+		return fmt.Errorf("cannot write the configuration of %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+// keepCopy writes a copy beside a file, under the first name that is free.
+func keepCopy(path string, b []byte) (string, error) {
+	for n := 0; ; n++ {
+		name := path + ".bak"
+		if n > 0 {
+			name = fmt.Sprintf("%s.bak%d", path, n)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.Write(b)
+		return name, errors.Join(err, f.Close())
+	}
+}
+
+// replaceFile replaces a file as a whole: a reader sees the old one or the new.
+func replaceFile(path string, b []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // which is not there when all went well
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// difference shows the lines that change, between those that stay.
+func difference(before, after string) string {
+	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
+	start := 0
+	for start < len(a) && start < len(b) && a[start] == b[start] {
+		start++
+	}
+	end := 0
+	for end < len(a)-start && end < len(b)-start && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	var text strings.Builder
+	for _, side := range []struct {
+		sign  string
+		lines []string
+	}{{"- ", a[start : len(a)-end]}, {"+ ", b[start : len(b)-end]}} {
+		for _, l := range side.lines {
+			if l != "" {
+				text.WriteString(side.sign + strings.TrimSuffix(l, "\n") + "\n")
+			}
+		}
+	}
+	return text.String()
 }
 
 // environment is what --env sets, by name.
@@ -99,11 +196,12 @@ func environment(c *cli.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// checkEntry refuses arguments and an environment that bmcp can't be run with.
-// That a child is not there is only told: it may be where the host is.
-func checkEntry(c *cli.Context, env map[string]string) error {
+// checkEntry refuses arguments and an environment that bmcp can't be run with,
+// and notes the address at which it will serve. That a child is not there is only
+// told: it may be where the host is.
+func checkEntry(c *cli.Context, e *mcphosts.Entry) error {
 	var environ []string
-	for k, v := range env {
+	for k, v := range e.Env {
 		environ = append(environ, k+"="+v)
 	}
 	return c.Parse(c.Command, func(entry *cli.Context) error {
@@ -112,6 +210,16 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 		}
 		if err := conflicts(entry); err != nil {
 			return err
+		}
+		if at := entry.String("http"); at != "" {
+			host, port, err := net.SplitHostPort(at)
+			if err != nil {
+				host, port = "127.0.0.1", at
+			}
+			if port == "0" {
+				return entry.UsageError("--http 0 has another port each time: name one")
+			}
+			e.URL, e.Token = "http://"+net.JoinHostPort(host, port)+"/mcp", entry.IsSet("token-file")
 		}
 		all, err := children(entry)
 		if err == nil {
@@ -132,22 +240,4 @@ func checkEntry(c *cli.Context, env map[string]string) error {
 		_, err = flags.ReadBrowser(entry)
 		return err
 	})
-}
-
-// writeTOML writes the entry as Codex has it.
-func writeTOML(w io.Writer, self string, args []string, env map[string]string) error {
-	var words, pairs []string
-	for _, a := range args {
-		words = append(words, strconv.Quote(a))
-	}
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		pairs = append(pairs, strconv.Quote(k)+" = "+strconv.Quote(env[k]))
-	}
-	text := fmt.Sprintf("[mcp_servers.browser]\ncommand = %s\nargs = [%s]\n", strconv.Quote(self),
-		strings.Join(words, ", "))
-	if len(pairs) > 0 {
-		text += "env = { " + strings.Join(pairs, ", ") + " }\n"
-	}
-	_, err := io.WriteString(w, text)
-	return err
 }
