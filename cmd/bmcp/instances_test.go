@@ -25,7 +25,6 @@ type instanceOf struct {
 	Launched   bool
 	Headless   bool
 	Claimed    bool
-	Tabs       int
 	Mode       string
 	Profile    string
 }

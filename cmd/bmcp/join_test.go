@@ -157,17 +157,14 @@ func TestMCPNamesAJoinedBrowser(t *testing.T) {
 		m.Tool("coordinator_stop_browser", fmt.Sprintf(`{%s"instanceId":%q}`, id, launched))
 	}
 	tabs(m, "", "/mine", "/new")
+	chrome := strings.TrimSpace(w.Run("blaunch", "list", "-f", "instance.ws_url").Out)
+	before := cmdtest.Tabs(t, chrome)
 	other.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/other"%s}`, site, on))
 	tabs(other, on, "/other", "/new")
 	other.Cmd.Process.Kill()
 	other.Wait()
 	cmdtest.Until(t, "the tabs of the other are closed", func() bool {
-		for _, i := range instances(m, t, "{}").Instances {
-			if i.InstanceID == launched {
-				return i.Tabs == 0 && !i.Claimed
-			}
-		}
-		return false
+		return slices.Equal(cmdtest.Tabs(t, chrome), before)
 	})
 
 	// It takes the place of the one that leaves.
