@@ -41,7 +41,7 @@ func main() {
 					Usage: "start all children when a host connects, one per browser"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
-					Usage: "leave out browser_execute_bulk, which runs any tool whatever the host asks before it"},
+					Usage: "leave out browser_execute_bulk, because it runs tools without the host's confirmation of each"},
 				&ucli.StringFlag{Name: "max-inline", Category: large,
 					Usage: "cut results that have more than `SIZE`; browser_result reads the rest " +
 						"(default: 50KiB for those of builtin, no limit for those of other children)"},
@@ -51,18 +51,18 @@ func main() {
 					Usage: "show all hosts the one browser whole, without session_id"},
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
 					DefaultText: "30m, with --hibernate 30 days",
-					Usage: "end one that is not used for `DURATION`, else for BROWSER_TIMEOUT_MINUTES of the " +
-						"environment; 0 is never"},
+					Usage: "end a virtual browser after `DURATION` without a call, else after " +
+						"BROWSER_TIMEOUT_MINUTES; 0: never"},
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
 					Usage: "save one unused for `DURATION` and free its pages; the next call gets it back " +
 						"and says so"},
 				&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-					Usage: "hide the pages of one that is not used for `DURATION`, and of the host's own; 0 is never"},
+					Usage: "hide the pages of one after `DURATION` without a call; 0: never"},
 				&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
-					Usage: "let `N` have pages at a time; calls on others wait in order, for one that ends or that " +
-						"no call has used for 5s, which is saved then as with --hibernate"},
+					Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
+						"hibernated to make room"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
-					Usage: "close the tab that is longest unused when one has more than `N`; 0 is no limit"},
+					Usage: "close the least recently used tab when one has more than `N`; 0: no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
 					Usage: "let each put files of the directory `DIR` into forms (repeatable; default: the working " +
 						"directory, unless that is or holds the home directory)"},

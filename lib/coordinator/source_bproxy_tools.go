@@ -101,7 +101,7 @@ func (b *single) tools(c *Coordinator) []ownTool {
 		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
 	}
 	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids +
-		" which loses its pages. Not needed when done: it ends with the session.",
+		" which loses its pages. Not needed at the end: it stops with the session.",
 		stopInput, nil, false, true, t.stop}
 	restart := ownTool{"coordinator_restart_browser", "Restart browser", "Replace the browser" + ids +
 		" by a fresh one with the same options, if it misbehaves; without one, launch it. Its pages and logins are " +

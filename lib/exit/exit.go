@@ -1,6 +1,5 @@
-// Package exit is what a program's end tells: the exit codes, and the errors
-// that carry one. Package cli prints these errors; no other package needs it
-// to make one.
+// Package exit defines the exit codes and an error that carries one. Package cli
+// prints it.
 package exit
 
 import "fmt"

@@ -1,5 +1,5 @@
-// Package lifetime tells a program when to end: a signal came, or the owner that
-// it is bound to is gone.
+// Package lifetime ends a context when a signal arrives or the program's owner has
+// exited.
 package lifetime
 
 import (

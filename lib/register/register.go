@@ -1,6 +1,5 @@
-// Package register makes a program that stays known to others: it lists it in
-// the state file and opens its control socket, and does so again when somebody
-// has deleted either.
+// Package register lists a running program in the state file, opens its control
+// socket, and restores either if it is deleted.
 package register
 
 import (
