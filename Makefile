@@ -12,7 +12,7 @@ LDFLAGS  = -s -w $(VERSION:%=-X btools/lib/cli.release=%)
 BIN     ?= bin
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo deps test cover fuzz bench install lint cross dist packages packages-test licenses clean
+.PHONY: help build windows demo deps test cover fuzz bench install lint cross dist packages packages-test image licenses clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -60,6 +60,9 @@ packages: ## add .deb, .rpm, .apk and Arch packages to dist/ (nfpm)
 
 packages-test: ## check what is in dist/: install, run a browser, purge (root)
 	@scripts/packages-test
+
+image: ## make and test an OCI image with a browser in dist/ (root)
+	@scripts/image
 
 licenses: ## write THIRD_PARTY, the licences of all that the programs link
 	@scripts/licenses >THIRD_PARTY

@@ -284,7 +284,7 @@ func like(shown, out string) bool {
 func optionsExist(w *cmdtest.World, line string) {
 	w.T.Helper()
 	words := strings.Fields(line)
-	at := slices.IndexFunc(words, func(s string) bool { return strings.HasPrefix(s, "b") && programName.MatchString(s) })
+	at := slices.IndexFunc(words, programName.MatchString)
 	if at < 0 {
 		return
 	}

@@ -41,7 +41,8 @@ func main() {
 					Usage: "start all children when a host connects, one per browser"},
 				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
-					Usage: "leave out browser_execute_bulk, because it runs tools without the host's confirmation of each"},
+					Usage: "leave out browser_execute_bulk, because it runs tools without the host's " +
+						"confirmation of each"},
 				&ucli.StringFlag{Name: "max-inline", Category: large,
 					Usage: "cut results that have more than `SIZE`; browser_result reads the rest " +
 						"(default: 50KiB for those of builtin, no limit for those of other children)"},
