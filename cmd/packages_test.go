@@ -227,3 +227,14 @@ func TestRelease(t *testing.T) {
 		t.Errorf("bport says %s", got)
 	}
 }
+
+// An MCP host is told the version that --version prints.
+func TestVersionOfServer(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	version := strings.TrimSpace(strings.TrimPrefix(w.Run("bmcp", "--version").Out, "bmcp "))
+	r := w.Pipe(cmdtest.Greeting("2025-06-18")+"\n", "bmcp", "--no-child")
+	if want := `"version":"` + version + `"`; !strings.Contains(r.Out, want) {
+		t.Errorf("the server says %s, want %s", r.Out, want)
+	}
+}
