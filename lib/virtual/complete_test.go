@@ -179,10 +179,11 @@ const strange = `new Promise((done, fail) => {
 	r.onsuccess = () => {
 		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
 		const s = t.objectStore('counted'), n = t.objectStore('nested'), holes = [1, , 3], named = [5], all = {}
+		const both = Object.assign([1, , 3], {name: 'y'}) // as many keys as elements
 		named.name = 'x'
 		Object.defineProperty(all, '__proto__', {value: {x: 1}, enumerable: true})
-		s.add({no: new Date(NaN), yes: new Boolean(true), one: new Number(1), text: new String('t'), holes, named, all,
-			view: new DataView(new Uint8Array([1, 2]).buffer), same: [all, all],
+		s.add({no: new Date(NaN), yes: new Boolean(true), one: new Number(1), text: new String('t'), holes, named, both,
+			all, view: new DataView(new Uint8Array([1, 2]).buffer), same: [all, all],
 			gone: new DOMException('m', 'AbortError'), error: new TypeError('t', {cause: all})})
 		for (const o of [s, n]) for (let i = 0; i < 4; i++) o.add({})
 		s.delete(5)
@@ -204,15 +205,16 @@ const readStrange = `new Promise((done, fail) => {
 		r.result.close()
 		done([localStorage.getItem('length'), localStorage.getItem('getItem'), sessionStorage.getItem('key'),
 			v.no.getTime(), typeof v.yes + v.yes, typeof v.one + v.one, typeof v.text + v.text,
-			1 in v.holes, v.holes.length, v.named.length + v.named.name, Object.keys(v.all),
+			1 in v.holes, v.holes.length, v.named.length + v.named.name, 1 in v.both, v.both.name,
+			Object.keys(v.all),
 			v.view.byteLength + ':' + v.view.getUint8(1),
 			v.same[0] === v.same[1] && v.same[0] === v.all,
 			v.gone.name + v.gone.code, v.error.name + (v.error.cause === v.all), ...next].join(' '))
 	}
 })`
 
-const wantStrange = `"7 x y NaN objecttrue object1 objectt false 3 1x __proto__ 2:2 true AbortError20 ` +
-	`TypeErrortrue 6 5"`
+const wantStrange = `"7 x y NaN objecttrue object1 objectt false 3 1x false y __proto__ 2:2 true ` +
+	`AbortError20 TypeErrortrue 6 5"`
 
 // Values that JSON cannot describe come back as they were.
 func TestStrangeValues(t *testing.T) {

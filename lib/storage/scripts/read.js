@@ -20,7 +20,10 @@ async ({ origin, max, quiet }) => {
     for (let i = 0; i < b.length; i += 4096) text += String.fromCharCode(...b.subarray(i, i + 4096));
     return btoa(text);
   };
-  const dense = (v) => Object.keys(v).length === v.length && v.every((_, i) => Object.hasOwn(v, i));
+  const dense = (v) => { // a name makes up for a hole in the number of keys, and every() skips holes
+    const keys = Object.keys(v);
+    return keys.length === v.length && keys.every((k, i) => k === String(i));
+  };
   const plain = (v) => v === null || typeof v === 'string' || typeof v === 'boolean' ||
     typeof v === 'number' && Number.isFinite(v) && !Object.is(v, -0) ||
     (Array.isArray(v) ? dense(v) : typeof v === 'object' && v.constructor === Object && !Object.hasOwn(v, '__proto__'));
