@@ -75,8 +75,8 @@ func measure() {
 	if len(os.Args) > 1 { // only the rows of one
 		map[string]func(){"blaunch": browsers, "bport": ports, "bproxy": proxies, "bpool": pools, "shared": shared,
 			"bmcp": coordinators, "virtual": virtuals, "screenshots": onlyScreenshots,
-			"idle": idleSessions, "session": carried, "tasks": solveTasks, "builtin": builtins,
-			"extension": joining}[os.Args[1]]()
+			"idle": idleSessions, "session": carried, "hibernated": hibernated, "proxied": proxied,
+			"tasks": solveTasks, "builtin": builtins, "extension": joining}[os.Args[1]]()
 		return
 	}
 	browsers()
