@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
 
@@ -293,7 +295,7 @@ func TestHostileClients(t *testing.T) {
 		t.Skip("make test LONG=1 runs it")
 	}
 	t.Parallel()
-	b := openChrome(t)
+	b, _ := openProcess(t, func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) }) // it has a port
 	until := make(chan struct{})
 	end := sync.OnceFunc(func() { close(until) })
 	defer end()
