@@ -65,6 +65,10 @@ func TestBuiltinAlone(t *testing.T) {
 		{"coordinator_navigate", fmt.Sprintf(`{"url":%q}`, site+"/old"), "- Page URL: " + site + "/old"},
 		{"brave_extract", fmt.Sprintf(`{"url":%q}`, site+"/old"), "- URL: " + site + "/old"},
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
+		{"browser_evaluate", `{"function":"document.querySelector('output').innerHTML = '<input type=file>'"}`, ""},
+		{"browser_click", `{"target":"input"}`, "[File chooser]"},
+		{"browser_file_upload", `{"paths":["/etc/hostname"]}`, "Gave the file chooser 1 files"},
+		{"browser_evaluate", `{"function":"() => document.querySelector('input').files[0].name"}`, `"hostname"`},
 	} {
 		if got := m.Tool(step.tool, step.args).Text(t); !strings.Contains(got, step.want) {
 			t.Errorf("%s: %s\nwant %s", step.tool, got, step.want)
@@ -85,7 +89,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_click", `{"target":"h1, button"}`, "matches 2 elements"},
 		{"browser_click", `{"target":"Go","button":"up"}`, "button must be one of left, right, middle"},
 		{"browser_resize", `{"width":0,"height":1}`, "width must be at least 1"},
-		{"browser_file_upload", `{"paths":["/etc/passwd"]}`, "may not be used"},
+		{"browser_file_upload", `{"paths":["/etc/passwd"]}`, "no file chooser is open"},
 		{"browser_handle_dialog", `{"accept":true}`, "no dialog is open"},
 	} {
 		r := m.Tool(bad.tool, bad.args).Tool(t)

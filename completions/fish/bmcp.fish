@@ -8,7 +8,7 @@ complete -c bmcp -n '__fish_seen_subcommand_from config' -l write -d 'write the 
 complete -c bmcp -n '__fish_seen_subcommand_from config' -l yes -d 'do not ask'
 complete -c bmcp -l mcp -d 'run this MCP server' -xa 'builtin @playwright/mcp chrome-devtools-mcp'
 complete -c bmcp -l image-responses -d 'of builtin, to models' -xa 'allow omit'
-complete -c bmcp -l allow-unrestricted-file-access -d 'show any file in the pages of builtin'
+complete -c bmcp -l allow-unrestricted-file-access -d 'read and show any file with the tools of builtin'
 complete -c bmcp -l tools -d 'of builtin, list these' -xa 'core default storage network vision testing all'
 complete -c bmcp -l config -d 'run those of this file' -rF
 complete -c bmcp -l eager -d 'start every child for every browser at once'

@@ -39,7 +39,7 @@ type Options struct {
 	NoBulk bool
 	// NoImages has builtin send no images.
 	NoImages bool
-	// AllFiles has the pages of builtin show any file.
+	// AllFiles has agents read, and the pages of builtin show, any file.
 	AllFiles bool
 	Limits   Limits
 	Large    Large

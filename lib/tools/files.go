@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -109,10 +110,11 @@ func (r *reply) saveAs(path string, mode fs.FileMode, data io.Reader, place func
 }
 
 // readable are the files' own paths, if the agent may read them. It may read what its
-// session has downloaded.
+// session has downloaded, and any with AllFiles.
 func (r *reply) readable(ctx context.Context, names []string) (paths []string, err error) {
+	isBound := func(path string) bool { return !r.server.AllFiles || !filepath.IsAbs(path) }
 	var roots []string
-	if len(names) > 0 {
+	if slices.ContainsFunc(names, isBound) {
 		if roots, err = r.server.allowed(ctx); err != nil {
 			return nil, err
 		}
@@ -126,8 +128,8 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", name, unwrapped(err))
 		}
-		if !within(path, roots) && !r.server.hasDownloaded(ctx, path) {
-			return nil, outside(path, roots)
+		if isBound(path) && !within(path, roots) && !r.server.hasDownloaded(ctx, path) {
+			return nil, fmt.Errorf("%w (--allow-unrestricted-file-access of bmcp allows any)", outside(path, roots))
 		}
 		paths = append(paths, path)
 	}
@@ -140,10 +142,8 @@ func (s *Server) refusesFile(ctx context.Context, address string) error {
 	if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") { // file:etc/passwd
 		return fmt.Errorf("%s is not a file of this machine", address)
 	}
-	if _, err = (&reply{server: s}).readable(ctx, []string{filepath.FromSlash(u.Path)}); err != nil {
-		return fmt.Errorf("%w (--allow-unrestricted-file-access of bmcp has pages show any file)", err)
-	}
-	return nil
+	_, err = (&reply{server: s}).readable(ctx, []string{filepath.FromSlash(u.Path)})
+	return err
 }
 
 var errNoRoots = errors.New("there is no directory whose files may be used: the host has named no root, and has " +

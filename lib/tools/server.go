@@ -34,7 +34,7 @@ type Options struct {
 	Own      bool     // the session is that of one agent, whom its host names
 	// Arguments are those that its host has added to the tools, and takes out of calls.
 	Arguments []string
-	AllFiles  bool // pages show any file, not only those that an agent may read
+	AllFiles  bool // an agent reads, and pages show, any file, not only those in its directories
 
 	Second time.Duration // that bounds are counted in; 0: that of a second
 
