@@ -130,6 +130,7 @@ func TestBuiltinGroups(t *testing.T) {
 		a.wants(false, "Removed 1 route(s) for", "browser_unroute", `{"pattern":"**/{api,app}/user"}`)
 		fetched(`201 {`, site)
 		a.wants(false, "Removed all 1 route(s)", "browser_unroute", `{}`)
+		a.wants(false, "No active routes", "browser_route_list", `{}`)
 		fetched(`200  own"`, site)
 		a.wants(true, `Invalid header "nothing"`, "browser_route", `{"pattern":"*","headers":["nothing"]}`)
 		a.wants(false, "Network is now offline", "browser_network_state_set", `{"state":"offline"}`)

@@ -71,7 +71,7 @@ func routeList(ctx context.Context, r *reply, _ none) error {
 		}
 		r.say("%d. %s%s", i+1, route.Pattern, text)
 	}
-	if all == nil {
+	if len(all) == 0 {
 		r.say("No active routes")
 	}
 	return nil

@@ -166,7 +166,10 @@ func (r *reply) result(ctx context.Context, err error) *result {
 		r.viewFirefox(ctx, err, section)
 	}
 	out := &result{Structured: r.structured, IsError: err != nil}
-	if text := strings.TrimSuffix(b.String(), "\n"); text != "" || len(r.images) == 0 {
+	if b.Len() == 0 && len(r.images) == 0 {
+		section("Result", "The result is empty.") // a text without text is not one of MCP
+	}
+	if text := strings.TrimSuffix(b.String(), "\n"); text != "" {
 		out.Content = append(out.Content, content{Type: "text", Text: text})
 	}
 	out.Content = append(out.Content, r.images...)

@@ -219,3 +219,12 @@ func TestRootsAtOnce(t *testing.T) {
 		t.Errorf("the host was asked %d times more", len(requests))
 	}
 }
+
+// Clients take a text of MCP for broken that has no text.
+func TestEmptyResult(t *testing.T) {
+	t.Parallel()
+	r := (&reply{server: &Server{}}).result(t.Context(), nil)
+	if len(r.Content) != 1 || r.Content[0].Text != "### Result\nThe result is empty." {
+		t.Errorf("the result is %+v", r)
+	}
+}
