@@ -50,7 +50,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_navigate_back", `{}`, "- Page Title: /a"},
 		// What an agent has not been given counts as changed, though it was searched.
 		{"browser_evaluate", `{"function":"() => { document.querySelector('output').textContent = 'unseen' }"}`, ""},
-		{"browser_find", `{"text":"Go"}`, "Lines that match: 1"},
+		{"browser_find", `{"text":"Go"}`, `Found 1 match for "Go":`},
 		{"browser_hover", `{"target":"h1"}`, "unseen"},
 		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
 		{"browser_hover", `{"ref":"h1"}`, "Moved the mouse over"}, // as earlier versions of @playwright/mcp had it

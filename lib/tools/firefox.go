@@ -56,11 +56,10 @@ var onFirefox = map[string]runner{
 				return err
 			}
 			found, n := matches(text, is)
+			r.sayFound(n, a.Text, a.Regex)
 			if n == 0 {
-				r.say("Nothing in the page matches.")
 				return nil
 			}
-			r.say("Lines that match: %d", n)
 			return r.text(ctx, a.Filename, fenced("yaml", found), found)
 		})
 	}),
@@ -313,16 +312,18 @@ func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
 	return b, err
 }
 
+// firefoxTabs are the lines on the tabs of a Firefox.
+func (r *reply) firefoxTabs(ctx context.Context) []string {
+	var all []browse.TabState
+	for _, t := range r.firefox.Tabs(ctx) {
+		all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Current: t.Current})
+	}
+	return tabLines(all)
+}
+
 // viewFirefox writes the sections on a Firefox and its page.
 func (r *reply) viewFirefox(ctx context.Context, err error, section func(string, ...string)) {
 	b := r.firefox
-	if r.showTabs {
-		var all []browse.TabState
-		for _, t := range b.Tabs(ctx) {
-			all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Current: t.Current})
-		}
-		section("Open tabs", tabLines(all)...)
-	}
 	if r.page == noPage || ctx.Err() != nil {
 		return
 	}

@@ -76,7 +76,7 @@ func snapshot(ctx context.Context, r *reply, a struct {
 	}
 	o := browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes}
 	r.page = pageState
-	if a.Filename == "" && a.Target == "" {
+	if a.Filename == "" {
 		r.page, r.snapshot = pageSnapshot, o
 		return nil
 	}
@@ -111,11 +111,10 @@ func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename str
 	for _, cut := range browse.Cuts(text) {
 		r.say("%s", cut)
 	}
+	r.sayFound(n, a.Text, a.Regex)
 	if n == 0 {
-		r.say("Nothing in the page matches.")
 		return nil
 	}
-	r.say("Lines that match: %d", n)
 	return r.text(ctx, a.Filename, fenced("yaml", found), found)
 }
 

@@ -43,6 +43,9 @@ func console(ctx context.Context, r *reply, a struct {
 		lines = append(lines, fmt.Sprintf("[%s] %s%s", strings.ToUpper(m.Kind), m.Text, at))
 	}
 	r.say("Total messages: %d (Errors: %d, Warnings: %d)", len(messages), counts["error"], counts["warning"])
+	if len(lines) < len(messages) {
+		r.say("Returning %d messages for level %q", len(lines), levels[most])
+	}
 	if lines == nil {
 		return nil
 	}
@@ -92,7 +95,7 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 		}
 	}
 	if hidden > 0 {
-		r.say("%d requests for static resources are not shown: static shows them", hidden)
+		r.say("Requests for static resources that are not shown: %d (static shows them)", hidden)
 	} else if lines == nil {
 		r.say("There are no requests.")
 	}

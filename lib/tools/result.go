@@ -152,6 +152,9 @@ func (r *reply) result(ctx context.Context, err error) *result {
 		r.tab.Rest(ctx, r.before)
 	}
 	tabs := r.tabs(ctx)
+	if r.firefox != nil && r.showTabs {
+		r.results = append(r.results, r.firefoxTabs(ctx)...)
+	}
 	section("Result", r.results...)
 	section("Action", r.actions...)
 	if r.browser != nil {
@@ -196,7 +199,11 @@ func (r *reply) tabs(ctx context.Context) []string {
 			r.did("Began to download %s", clipped(name, maxTitle))
 		}
 	}
-	if !r.showTabs && all == nil {
+	if r.showTabs { // they are the result
+		r.results = append(r.results, tabLines(all)...)
+		return nil
+	}
+	if all == nil {
 		return nil
 	}
 	return tabLines(all)

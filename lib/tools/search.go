@@ -32,6 +32,25 @@ func isASCII(s string) bool {
 	return true
 }
 
+// sayFound says how many lines match what was searched for.
+func (r *reply) sayFound(n int, text, regex string) {
+	sought := fmt.Sprintf("%q", text)
+	if text == "" {
+		sought = "/" + regex + "/"
+		if strings.HasPrefix(regex, "/") {
+			sought = regex
+		}
+	}
+	switch sought = clipped(sought, maxTitle); n {
+	case 0:
+		r.say("No matches found for %s.", sought)
+	case 1:
+		r.say("Found 1 match for %s:", sought)
+	default:
+		r.say("Found %d matches for %s:", n, sought)
+	}
+}
+
 // searched is what finds a text, in any case, or a regular expression in a line.
 func searched(text, regex string) (p pattern, err error) {
 	switch {

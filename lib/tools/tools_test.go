@@ -301,11 +301,12 @@ func TestTools(t *testing.T) {
 			{"browser_navigate", `{"url":"{site}/form#part"}`, []string{"Page URL: {site}/form#part"}},
 			{"browser_navigate_back", `{}`, []string{"Page URL: {site}/form\n"}},
 			{"browser_snapshot", `{"depth":0}`, []string{"- textbox \"Name\"", "!option"}},
-			{"browser_snapshot", `{"boxes":true,"target":"#button"}`, []string{`- button "Go" [ref=`, "[box="}},
+			{"browser_snapshot", `{"boxes":true,"target":"#button"}`,
+				[]string{"### Snapshot\n`" + "``yaml\n- button \"Go\" [ref=", "[box="}},
 			{"browser_snapshot", `{"filename":"page.yaml"}`, []string{"Saved as " + dir + "/page.yaml"}},
-			{"browser_find", `{"text":"no such text"}`, []string{"Nothing in the page matches."}},
+			{"browser_find", `{"text":"no such text"}`, []string{`No matches found for "no such text".`}},
 			{"browser_find", `{"regex":"/^- button/m","filename":"found"}`,
-				[]string{"Lines that match: 2", "Saved as"}},
+				[]string{"Found 2 matches for /^- button/m:", "Saved as"}},
 			{"browser_navigate", `{"url":"{site}/empty"}`, []string{"The page is empty."}},
 			{"browser_get_markdown", `{}`, []string{"There is no text."}},
 			{"browser_console_messages", `{}`, []string{"Total messages: 0"}},
@@ -349,7 +350,7 @@ func TestTools(t *testing.T) {
 			{"browser_tabs", `{"action":"new"}`,
 				[]string{"- 0: [Long]({site}/long)", "- 1: (current) [](about:blank)"}},
 			{"browser_tabs", `{"action":"select","index":0}`, []string{"- 0: (current) [Long]"}},
-			{"browser_tabs", `{"action":"close","index":1}`, []string{"- 0: (current) [Long]", "!- 1:"}},
+			{"browser_tabs", `{"action":"close","index":1}`, []string{"### Result\n- 0: (current) [Long]", "!- 1:"}},
 			{"browser_close", `{}`, []string{"No open tabs. Navigate to a URL to create one."}},
 			{"browser_close", `{}`, []string{"No open tabs."}},
 		} {
@@ -372,7 +373,8 @@ func TestTools(t *testing.T) {
 			"[LOG] NaN undefined null Symbol(s) Object 1n true word", "[WARNING] careful", "[ASSERT] wrong",
 			"[ERROR] TypeError: thrown", "[ERROR] Uncaught 7 @", "iii…", "!detail")
 		h.does(t, tool, `{"level":"debug"}`, "[DEBUG] detail")
-		h.does(t, tool, `{"level":"warning","filename":"log"}`, "Saved as "+dir+"/log")
+		h.does(t, tool, `{"level":"warning","filename":"log"}`, "Saved as "+dir+"/log",
+			` messages for level "warning"`)
 		b, _ := os.ReadFile(dir + "/log")
 		if !strings.Contains(string(b), "careful") || strings.Contains(string(b), "NaN") {
 			t.Errorf("the file has %.1000s", b)
@@ -392,7 +394,7 @@ func TestTools(t *testing.T) {
 		const all, one = "browser_network_requests", "browser_network_request"
 		got := h.does(t, all, `{}`, "[POST] {site}/data => [200] OK", "[GET] {site}/moved => [302] Found",
 			"[GET] http://127.0.0.1:9/ => [FAILED] net::ERR_", "[GET] {site}/mute => [pending]", "!picture",
-			"2 requests for static resources are not shown")
+			"Requests for static resources that are not shown: 2 (static")
 		h.does(t, all, `{"filter":"/mov"}`, "/moved", "!/data")
 		h.does(t, all, `{"filter":"nothing"}`, "There are no requests.")
 		h.does(t, all, `{"static":true,"filename":"requests"}`, "Saved as "+dir+"/requests")

@@ -52,7 +52,7 @@ func TestWords(t *testing.T) {
 	h.wants(false, "word the far end", "browser_find", `{"text":"far end"}`)
 	h.wants(false, "several parts", "browser_find", `{"text":"several parts"}`)
 	h.wants(false, "Added by", "browser_find", `{"text":"by a style"}`)
-	h.wants(false, "Nothing", "browser_find", `{"text":"far ends"}`)
+	h.wants(false, "No matches found", "browser_find", `{"text":"far ends"}`)
 
 	open("/many")
 	h.wants(false, "Last one", "browser_find", `{"text":"last ONE"}`)
