@@ -282,10 +282,24 @@ func keyCandidates(body string) (parts []string) {
 	return parts
 }
 
+// elsewhere says what there is for settings that @playwright/mcp has of each browser.
+var elsewhere = map[string]string{
+	"VIEWPORT_SIZE":      "ARGS with --window-size=WIDTH,HEIGHT sets the size of the window",
+	"CAPS":               "--tools of bmcp chooses tools and groups of them",
+	"STORAGE_STATE":      "bpool state import reads such a file, and STATE names it",
+	"TIMEOUT_ACTION":     "the bounds of tools are in btools-tools(7)",
+	"TIMEOUT_NAVIGATION": "the bounds of tools are in btools-tools(7)",
+	"EXECUTABLE_PATH":    "BROWSER takes a path",
+	"PROXY_SERVER":       "PROXY takes its address",
+}
+
 // suggestion proposes the known key that is most similar to one of the names.
 func suggestion(names ...string) string {
 	best, distance := "", 0
 	for _, n := range names {
+		if instead := elsewhere[strings.ToUpper(n)]; instead != "" {
+			return ": " + instead
+		}
 		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" &&
 			(best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
 			best, distance = k, spell.Distance(strings.ToUpper(n), k)
