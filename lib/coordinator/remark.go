@@ -56,6 +56,8 @@ func (s *Session) remark(p *lease) (r remark) {
 	case !used || p.fresh || !other:
 	case p.Pool != "":
 		r.replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
+	case p.joined && p.ended == "": // the call has named it
+		r.replaced = "the browser had left, and has joined again"
 	case p.joined:
 		r.replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", p.ended)
 	case p.ended != "":

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/record"
@@ -57,8 +58,10 @@ func (j *joining) choose(ctx context.Context, id, session string) (*lease, error
 	next := j.cur == nil && len(j.offers) > 0 && j.offers[0] == id
 	j.mu.Unlock()
 	if next { // it is about to be the one that other calls use
-		err := j.await(ctx, func() bool { return j.cur != nil || !slices.Contains(j.offers, id) })
-		if err != nil {
+		soon, cancel := context.WithTimeout(ctx, nextBound)
+		err := j.await(soon, func() bool { return j.cur != nil || !slices.Contains(j.offers, id) })
+		cancel()
+		if err != nil && soon.Err() == nil {
 			return nil, err
 		}
 	}
@@ -125,6 +128,10 @@ func (j *joining) choose(ctx context.Context, id, session string) (*lease, error
 	})
 	return n.at, nil
 }
+
+// nextBound is how long a browser that was launched may take to become the one that
+// calls use which name none.
+const nextBound = 2 * time.Second
 
 // errHubSilent means that the hub has not answered in time.
 var errHubSilent = fmt.Errorf("the hub of the browsers that have joined has not answered within %v", hubPatience)
