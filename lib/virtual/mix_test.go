@@ -26,7 +26,7 @@ import (
 // run, with MIX_ROUND one of its rounds; LONG=1 has rounds for MIX_MINUTES, else 1,000.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	rounds, seed, databases, start := 12, uint64(1), 12, chrometest.StartOneRenderer
+	rounds, seed, databases, start := 20, uint64(1), 12, chrometest.StartOneRenderer
 	m := &mix{large: 60_000, many: 10}
 	var end <-chan time.Time
 	if long {
