@@ -275,7 +275,7 @@ function box({ target }) {
 
 // hasText says whether a text is visible in the page.
 function hasText({ want }) {
-  const t = document.documentElement && textsIn(document.documentElement)
+  const root = rootOf(document), t = root && textsIn(root)
   return !!t && holders(t, { text: text(want) }).some(({ i }) => isVisible(t.els[i]))
 }
 
@@ -311,7 +311,7 @@ function rest({ still, most }) {
 }
 
 // page is what results say of a page.
-const page = () => ({ title: document.title, url: location.href })
+const page = () => ({ title: titleOf(document), url: location.href })
 
 // run calls one of the functions here and returns its answer, or its fault.
 async function run(name, args) {

@@ -45,7 +45,7 @@ const edge = '\u0001', wall = '\u0002'
 const inLine = new Set(('a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt ' +
   'ruby s samp slot small span strike strong sub sup time tt u var wbr').split(' '))
 
-const edgeOf = (el) => (inLine.has(el.localName) || el.localName.includes('-') ? edge : wall)
+const edgeOf = (el) => (inLine.has(tagOf(el)) || tagOf(el).includes('-') ? edge : wall)
 
 // textsIn is the text of a root, and which part of it each element has: elements are in
 // the order of the document, each with its parent's index and the index after its last
@@ -76,7 +76,7 @@ function textsIn(root) {
       open.pop()
     } else if (typeof node === 'string') add(node)
     else if (node.nodeType === Node.TEXT_NODE) add(node.data)
-    else if (node.nodeType === Node.ELEMENT_NODE && !neverShown.has(node.localName)) start(node)
+    else if (node.nodeType === Node.ELEMENT_NODE && !neverShown.has(tagOf(node))) start(node)
   }
   return { all: pieces.join(''), els, begin, end, parent, after }
 }
@@ -150,7 +150,7 @@ function matched(t, regex) {
 // ownText is the text by which an element is found.
 const ownText = (el) => read(textsIn(el).all, ' ')
 
-const topOf = (root) => (root.nodeType === Node.DOCUMENT_NODE ? root.documentElement : root)
+const topOf = (root) => (root === document ? rootOf(document) : root)
 
 // byText are the innermost elements with a text.
 const byText = (root, want) => (topOf(root) ? innermost(topOf(root), wanted(want)) : [])

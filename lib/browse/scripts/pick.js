@@ -37,7 +37,7 @@ function step(el) {
 // ID, or from the top of its shadow root or the body.
 function pathTo(el) {
   const steps = [step(el)]
-  for (let e = el.parentElement; e && e !== document.documentElement; e = e.parentElement) {
+  for (let e = el.parentElement; e && e !== rootOf(document); e = e.parentElement) {
     const id = [...byID(e)].find((s) => isOnly(s, e))
     if (id) return [id, ...steps].join(' > ')
     steps.unshift(step(e))
@@ -60,7 +60,7 @@ function selectorsOf(el) {
 // is in a closed shadow root cannot be named: its host is taken in its place.
 function identify({ el, next, prefix }) {
   if (el.ownerDocument !== document) return null
-  if (el.nodeType !== Node.ELEMENT_NODE) el = el.parentElement ?? el.getRootNode().host ?? document.documentElement
+  if (el.nodeType !== Node.ELEMENT_NODE) el = el.parentElement ?? el.getRootNode().host ?? rootOf(document)
   for (let root = el.getRootNode(); root.host; root = root.host.getRootNode()) {
     if (root.mode === 'closed') el = root.host
   }

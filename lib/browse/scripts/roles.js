@@ -4,14 +4,27 @@ const text = (s) => s.replace(/[\s\u200b\u00ad]+/g, ' ').trim()
 
 const isBlank = (child) => typeof child === 'string' && !/[^\s\u200b\u00ad]/.test(child)
 
+// getter reads a property past what a page has put before it: document.body may be an image
+// with that name, and a form's parentElement an input.
+function getter(type, name) {
+  const { get } = Object.getOwnPropertyDescriptor(type.prototype, name)
+  return (it) => get.call(it)
+}
+
+const bodyOf = getter(Document, 'body'), rootOf = getter(Document, 'documentElement'), headOf = getter(Document, 'head')
+const titleOf = getter(Document, 'title'), activeOf = getter(Document, 'activeElement')
+const parentOf = getter(Node, 'parentElement'), slotOf = getter(Element, 'assignedSlot')
+const tagOf = getter(Element, 'localName'), shadowOf = getter(Element, 'shadowRoot')
+const childNodesOf = getter(Node, 'childNodes'), attributesOf = getter(Element, 'attributes')
+
 // flatChildren are the children of an element as they are rendered: those of its
 // shadow root, and what a slot is assigned.
 function flatChildren(el) {
-  if (el.localName === 'slot') {
+  if (tagOf(el) === 'slot') {
     const assigned = el.assignedNodes()
     if (assigned.length) return assigned
   }
-  return (el.shadowRoot ?? el).childNodes
+  return childNodesOf(shadowOf(el) ?? el)
 }
 
 // eachChild calls a function with each of them, in a sixth of the time that it takes to
@@ -23,9 +36,9 @@ function eachChild(el, f) {
 
 // flatParent is the element that an element is rendered in.
 function flatParent(el) {
-  if (el.assignedSlot) return el.assignedSlot
-  if (el.parentElement) return el.parentElement
-  const root = el.getRootNode()
+  const around = slotOf(el) ?? parentOf(el)
+  if (around) return around
+  const root = Node.prototype.getRootNode.call(el)
   return root instanceof ShadowRoot ? root.host : null
 }
 
@@ -36,7 +49,8 @@ const neverShown = new Set(['script', 'style', 'noscript', 'template', 'head', '
 // have one if only its own visibility is hidden.
 function isRendered(el) {
   if (neverShown.has(el.localName)) return false
-  return el.localName === 'slot' || el.checkVisibility() || getComputedStyle(el).display === 'contents'
+  return el.localName === 'slot' || Element.prototype.checkVisibility.call(el) ||
+    getComputedStyle(el).display === 'contents'
 }
 
 const isShown = (el) => isRendered(el) && (el.localName === 'slot' || getComputedStyle(el).visibility === 'visible')
@@ -286,6 +300,9 @@ function valueOf(el, role) {
   return undefined
 }
 
+// word is what a page gives as a state, without what could be read as another one.
+const word = (s) => clip(text(s).replace(/[[\]=]/g, ''), 30)
+
 // statesOf are the states of an element as the snapshot shows them.
 function statesOf(el, role) {
   if (!el.hasAttributes() && role !== 'heading' && el.localName !== 'summary' && !('disabled' in el)) {
@@ -301,14 +318,14 @@ function statesOf(el, role) {
   else if (expanded === 'false') all.push('expanded=false')
   if (role === 'heading') {
     const level = el.getAttribute('aria-level') ?? /^h([1-6])$/.exec(el.localName)?.[1]
-    if (level) all.push('level=' + level)
+    if (level) all.push('level=' + word(level))
   }
   const pressed = ariaFlag(el, 'pressed')
   if (pressed === 'true') all.push('pressed')
   else if (pressed === 'mixed') all.push('pressed=mixed')
   if (el.localName === 'option' ? el.selected : ariaFlag(el, 'selected') === 'true') all.push('selected')
   const current = ariaFlag(el, 'current')
-  if (current && current !== 'false') all.push(current === 'true' ? 'current' : 'current=' + current)
+  if (current && current !== 'false') all.push(current === 'true' ? 'current' : 'current=' + word(current))
   if (ariaFlag(el, 'invalid') === 'true') all.push('invalid')
   if (el.required || ariaFlag(el, 'required') === 'true') all.push('required')
   if (el.readOnly && role === 'textbox') all.push('readonly')
@@ -325,7 +342,8 @@ function describe(el) {
 
 // hint is what distinguishes an element in HTML: its ID or its first classes.
 function hint(el) {
-  if (el.id) return '#' + el.id
+  const id = el.getAttribute('id')
+  if (id) return '#' + clip(text(id), 60)
   const classes = [...el.classList].slice(0, 2).join('.')
-  return classes ? '.' + classes : ''
+  return classes ? '.' + clip(classes, 60) : ''
 }

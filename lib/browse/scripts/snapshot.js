@@ -67,7 +67,7 @@ function nodesOf(el, state, inherits) {
         if (visible || el.localName === 'slot') children.push(child.data)
       } else if (child.nodeType === Node.ELEMENT_NODE) {
         if (child.localName === 'br') children.push(' ')
-        else for (const n of nodesOf(child, state, childInherits)) children.push(n)
+        else for (const n of nodesIn(child, state, childInherits)) children.push(n)
       }
     })
   }
@@ -80,6 +80,17 @@ function nodesOf(el, state, inherits) {
   const joined = join(children)
   if (el.localName === 'slot' || role === 'presentation' || !visible) return joined
   return wrap(el, role, clickable, joined, state, style)
+}
+
+// nodesIn are the nodes of an element. A form hides what it has itself behind the inputs
+// with those names: one that cannot be read does not hide the rest of the page.
+function nodesIn(el, state, inherits) {
+  try {
+    return nodesOf(el, state, inherits)
+  } catch (e) {
+    if (e instanceof TypeError && el instanceof HTMLFormElement) return [' (a form that cannot be read) ']
+    throw e
+  }
 }
 
 // addsText says whether a rule may add text before or after an element: to ask each one is
@@ -106,7 +117,7 @@ function optionNode(option, state) {
   const states = []
   if (option.selected) states.push('selected')
   if (option.disabled) states.push('disabled')
-  return { role: 'option', name: text(option.label), states, children: [], el: option, hasRef: false }
+  return { role: 'option', name: clip(text(option.label), mostOfName), states, children: [], el: option, hasRef: false }
 }
 
 // join makes one text of texts that follow each other.
@@ -125,12 +136,12 @@ function join(children) {
 // has not several children to hold together, gives its children to its parent.
 function wrap(el, role, clickable, children, state, style) {
   const meaning = children.filter((c) => !isBlank(c))
-  const isFocus = el === state.active && el !== document.body
+  const isFocus = el === state.active && el.localName !== 'body'
   const acts = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
-    role === 'generic' && isFocusable(el) && el !== document.body
+    role === 'generic' && isFocusable(el) && el.localName !== 'body'
   const isNamed = !!(el.getAttribute('aria-label') || el.getAttribute('aria-labelledby'))
   if (role === 'generic' && !acts && !isNamed) {
-    if (el === document.body || el === document.documentElement || style.display.startsWith('inline') ||
+    if (el.localName === 'body' || el.localName === 'html' || style.display.startsWith('inline') ||
       style.display === 'contents') return children
     if (meaning.length === 0) return children
     if (meaning.length === 1 && typeof meaning[0] !== 'string') return children
@@ -147,7 +158,7 @@ function wrap(el, role, clickable, children, state, style) {
   else if (cells.has(role) && n.children.some((c) => typeof c !== 'string') && !hasOwnName(el)) n.name = ''
   if (role === 'link') n.url = shortURL(el)
   const placeholder = el.getAttribute('placeholder')
-  if (placeholder && text(placeholder) !== name && !value) n.placeholder = text(placeholder)
+  if (placeholder && text(placeholder) !== name && !value) n.placeholder = clip(text(placeholder), mostOfName)
   if (el.localName === 'iframe' || el.localName === 'frame') {
     n.frame = true
   }
@@ -201,7 +212,7 @@ function print(nodes, depth, out, state) {
   const pad = '  '.repeat(depth)
   for (const node of nodes) {
     if (typeof node === 'string') {
-      out.push(pad + '- text: ' + quoteText(depth ? node : text(node)))
+      out.push(pad + '- text: ' + quoteText(clip(depth ? node : text(node), state.most)))
       continue
     }
     let head = pad + '- ' + node.role
@@ -236,7 +247,7 @@ function print(nodes, depth, out, state) {
 const quoteURL = (s) => (/[\s"]/.test(s) ? JSON.stringify(s) : s)
 
 function focused() {
-  let el = document.activeElement
+  let el = activeOf(document)
   while (el?.shadowRoot?.activeElement) el = el.shadowRoot.activeElement
   return el
 }
@@ -250,17 +261,18 @@ function snapshot({ target, next, prefix, depth, boxes, whole, joined, ms }) {
     next, prefix, depth, boxes, most: whole ? Infinity : 10000, at: [], active: focused(), end: performance.now() + ms,
     seen: 0, cut: 0, pseudo: addsText(),
   }
-  const root = target ? only(target) : document.body ?? document.documentElement
+  const root = target ? only(target) : bodyOf(document) ?? rootOf(document)
   const lines = []
   if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
-  return { lines: joined && lines.length ? [lines.join('\n')] : lines, frames: state.at, next: state.next, cut: state.cut }
+  const all = joined && lines.length ? [lines.join('\n')] : lines
+  return { lines: all, frames: state.at, next: state.next, cut: state.cut }
 }
 
 const mostHolding = 20
 
 // holding are the elements that hold a text that is visible, as lines.
 function holding({ want, next, prefix }) {
-  const state = { next, prefix }, t = textsIn(document.documentElement)
+  const state = { next, prefix }, t = textsIn(rootOf(document))
   const lines = holders(t, { text: text(want) }).filter(({ i }) => isVisible(t.els[i])).slice(0, mostHolding)
     .map(({ i, from }) => `- ${describe(t.els[i])} [ref=${refOf(t.els[i], state)}]: ` +
       quoteText(clip(read(t.all.slice(Math.max(t.begin[i], from - mostOfName), t.end[i]), ' '), 2 * mostOfName)))

@@ -20,10 +20,10 @@ const isFrame = (el) => el.localName === 'iframe' || el.localName === 'frame'
 // htmlAttributes are an element's attributes, with whole addresses.
 function htmlAttributes(el) {
   let all = ''
-  for (const { name, value } of el.attributes) {
+  for (const { name, value } of attributesOf(el)) {
     if (name === 'style' || name.startsWith('on') || value.startsWith('data:')) continue
-    const whole = name === 'href' && el.localName === 'a' && value[0] !== '#' ? el.href
-      : name === 'src' && el.localName === 'img' ? el.currentSrc || el.src : value
+    const whole = name === 'href' && tagOf(el) === 'a' && value[0] !== '#' ? el.href
+      : name === 'src' && tagOf(el) === 'img' ? el.currentSrc || el.src : value
     if (whole.length <= 4000 && /^[\w:.-]+$/.test(name)) all += ` ${name}="${escaped(whole)}"`
   }
   return all
@@ -50,9 +50,9 @@ function html({ target, next }) {
       add('</div>')
       return
     }
-    const bare = el.localName === 'slot' || nested > maxNested
+    const bare = tagOf(el) === 'slot' || nested > maxNested
     // A component is a block unless it is shown in a line.
-    const name = el.localName === 'body' && isInner ? 'div' : !el.localName.includes('-') ? el.localName
+    const name = tagOf(el) === 'body' && isInner ? 'div' : !tagOf(el).includes('-') ? tagOf(el)
       : getComputedStyle(el).display.startsWith('inline') ? 'span' : 'div'
     if (!bare) add(`<${name}${htmlAttributes(el)}>`)
     if (isVoid.has(name)) return
@@ -65,21 +65,21 @@ function html({ target, next }) {
       if (child.nodeType === Node.ELEMENT_NODE) element(child, nested)
       else if (child.nodeType === Node.TEXT_NODE) {
         // The first is the faster one, and false of what has no box.
-        shown ??= el.checkVisibility({ visibilityProperty: true }) || el.localName === 'slot' ||
+        shown ??= Element.prototype.checkVisibility.call(el, { visibilityProperty: true }) || tagOf(el) === 'slot' ||
           getComputedStyle(el).visibility === 'visible'
         if (shown) add(escaped(child.data))
       }
     }
   }
   if (target) element(theOne(target), 0)
-  else if (isInner) element(document.body ?? document.documentElement, 0)
+  else if (isInner) element(bodyOf(document) ?? rootOf(document), 0)
   else {
     add('<html><head>')
-    for (const el of document.head?.querySelectorAll('title,meta,script[type="application/ld+json"]') ?? []) {
+    for (const el of headOf(document)?.querySelectorAll('title,meta,script[type="application/ld+json"]') ?? []) {
       if (el.outerHTML.length < 100000) add(el.outerHTML)
     }
     add('</head>')
-    const body = document.body ?? document.documentElement
+    const body = bodyOf(document) ?? rootOf(document)
     if (body) element(body, 0)
     add('</html>')
   }
@@ -96,16 +96,16 @@ function dom({ target, depth, next }) {
     if ((size += s.length) <= maxText) lines.push('  '.repeat(level) + s)
   }
   const open = (el) => {
-    let all = '<' + el.localName
-    for (const { name, value } of el.attributes) all += ` ${name}${value && `="${escaped(clip(value, 300))}"`}`
+    let all = '<' + tagOf(el)
+    for (const { name, value } of attributesOf(el)) all += ` ${name}${value && `="${escaped(clip(value, 300))}"`}`
     return all + '>'
   }
   const visit = (el, level) => {
-    const tag = open(el), close = isVoid.has(el.localName) ? '' : `</${el.localName}>`
-    const nodes = [...el.childNodes].filter((n) =>
+    const tag = open(el), close = isVoid.has(tagOf(el)) ? '' : `</${tagOf(el)}>`
+    const nodes = [...childNodesOf(el)].filter((n) =>
       n.nodeType === Node.ELEMENT_NODE || n.nodeType === Node.TEXT_NODE && text(n.data))
     const inner = nodes.filter((n) => n.nodeType === Node.ELEMENT_NODE).length
-    if (el.localName === 'script' || el.localName === 'style') {
+    if (tagOf(el) === 'script' || tagOf(el) === 'style') {
       return add(level, tag + (el.textContent ? `… ${el.textContent.length} characters` : '') + close)
     }
     if (isFrame(el)) {
@@ -114,16 +114,16 @@ function dom({ target, depth, next }) {
       frames.push({ line: lines.length - 1, depth: level + 1, number: numbers.get(el) })
       return
     }
-    if (!inner && !el.shadowRoot) {
+    if (!inner && !shadowOf(el)) {
       return add(level, tag + escaped(clip(text(nodes.map((n) => n.data).join(' ')), 1000)) + close)
     }
     if (depth !== undefined && level >= depth) {
-      return add(level, `${tag}… ${el.querySelectorAll('*').length} elements${close}`)
+      return add(level, `${tag}… ${Element.prototype.querySelectorAll.call(el, '*').length} elements${close}`)
     }
     add(level, tag)
-    if (el.shadowRoot) {
+    if (shadowOf(el)) {
       add(level + 1, '#shadow-root')
-      each(el.shadowRoot.childNodes, level + 2)
+      each(shadowOf(el).childNodes, level + 2)
     }
     each(nodes, level + 1)
     add(level, close)
@@ -135,7 +135,7 @@ function dom({ target, depth, next }) {
       else if (n.nodeType === Node.TEXT_NODE && text(n.data)) add(level, escaped(clip(text(n.data), 1000)))
     }
   }
-  const root = target ? theOne(target) : document.documentElement
+  const root = target ? theOne(target) : rootOf(document)
   if (root) visit(root, 0)
   if (size > maxText) lines.push('…')
   return { lines, frames, next: state.next }
