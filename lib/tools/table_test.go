@@ -177,8 +177,8 @@ func TestRootsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	from, out := io.Pipe()
-	s := &Server{Options: Options{Dir: "/", Second: time.Minute}, out: jsonrpc.NewWriter(out, maxWaiting, nil), canList: true,
-		asked: map[string]*roots{}}
+	s := &Server{Options: Options{Dir: "/", Second: time.Minute}, out: jsonrpc.NewWriter(out, maxWaiting, nil),
+		canList: true, asked: map[string]*roots{}}
 	got := make(chan []string, 2)
 	for range 2 {
 		go func() {
@@ -198,7 +198,8 @@ func TestRootsAtOnce(t *testing.T) {
 		}
 	}()
 	asked := func() *jsonrpc.Message {
-		m, err := jsonrpc.Parse(jsonrpc.Response((<-requests).ID, json.RawMessage(`{"roots":[{"uri":"file://`+dir+`"}]}`)))
+		roots := json.RawMessage(`{"roots":[{"uri":"file://` + dir + `"}]}`)
+		m, err := jsonrpc.Parse(jsonrpc.Response((<-requests).ID, roots))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,8 @@ func TestRootsAtOnce(t *testing.T) {
 	}
 	s.handle(t.Context(), &jsonrpc.Message{Method: "notifications/roots/list_changed"})
 	s.Second = time.Millisecond
-	if dirs, err := s.allowed(t.Context()); err == nil || !strings.Contains(err.Error(), "the host has not said within 5ms") {
+	const late = "the host has not said within 5ms"
+	if dirs, err := s.allowed(t.Context()); err == nil || !strings.Contains(err.Error(), late) {
 		t.Errorf("got %v, %v", dirs, err)
 	}
 	if len(requests) > 1 {
