@@ -74,11 +74,15 @@ func TestMCPSessionStats(t *testing.T) {
 		m.End()
 	})
 	t.Run("pool", func(t *testing.T) {
-		w.Shared("_A_INSTANCES=1")
+		w.Shared("_A_INSTANCES=1", "_A_HIBERNATE=500ms")
 		m := w.Builtin("--pool")
 		m.Did("browser_navigate", `{"url":%q}`, site)
-		s := statsOf(t, m.Did(tool, `{}`))
-		if s.Active != 1 || s.Sessions[0].Pool != "A" || s.Sessions[0].Tabs != 1 || s.Sessions[0].Instance == "" {
+		var s sessionStats
+		cmdtest.Until(t, "it is hibernated, whoever looks", func() bool {
+			s = statsOf(t, m.Did(tool, `{}`))
+			return s.Active == 0
+		})
+		if len(s.Sessions) != 1 || s.Sessions[0].Pool != "A" || s.Sessions[0].Tabs != 1 || s.Sessions[0].Instance == "" {
 			t.Errorf("got %+v", s)
 		}
 		m.End()

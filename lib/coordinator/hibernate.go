@@ -158,7 +158,8 @@ func (h *keeper) newNap(k *stickyLease, at *lease) *nap {
 		after: at.Hibernate,
 		rest:  func() { h.rest(k) },
 		look: func(ctx context.Context) (hibernation, bool) {
-			return h.source.hibernation(ctx, at.Pool, at.Instance)
+			now, ok := h.source.instanceNow(ctx, at.Pool, at.Instance)
+			return now.hibernation, ok
 		},
 	}
 }
@@ -175,8 +176,8 @@ func (h *keeper) rest(k *stickyLease) {
 	n.begin(n.after)
 }
 
-// hibernation returns how an instance's lease is.
-func (s *pooled) hibernation(ctx context.Context, pool, instance string) (now hibernation, ok bool) {
+// instanceNow returns how an instance is now.
+func (s *pooled) instanceNow(ctx context.Context, pool, instance string) (now poolInstance, ok bool) {
 	raw, err := s.status(ctx, pool)
 	var st poolStatus
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
@@ -187,5 +188,5 @@ func (s *pooled) hibernation(ctx context.Context, pool, instance string) (now hi
 	if i < 0 {
 		return now, false
 	}
-	return all[i].hibernation, true
+	return all[i], true
 }

@@ -80,7 +80,7 @@ func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
 // stats are those of the instances that the host keeps.
 func (h *keeper) stats(ctx context.Context) []sessionStats {
 	var all []sessionStats
-	var urls []string
+	var kept []*lease
 	h.mu.Lock()
 	for _, k := range h.all {
 		if k.at == nil {
@@ -90,12 +90,18 @@ func (h *keeper) stats(ctx context.Context) []sessionStats {
 		if k.calls == 0 && !k.rested.IsZero() {
 			one.Idle = time.Since(k.rested).Round(time.Millisecond).Seconds()
 		}
-		all, urls = append(all, one), append(urls, k.at.HTTPURL)
+		all, kept = append(all, one), append(kept, k.at)
 	}
 	h.mu.Unlock()
 	var wg sync.WaitGroup
-	for i, url := range urls {
-		wg.Go(func() { all[i].Tabs = countTabs(ctx, url) })
+	for i, at := range kept {
+		wg.Go(func() {
+			now, _ := h.source.instanceNow(ctx, at.Pool, at.Instance)
+			all[i].Hibernated, all[i].Tabs = now.Hibernated, now.Tabs
+			if !at.Virtual && now.PID != 0 { // else it would be launched to be asked
+				all[i].Tabs = countTabs(ctx, at.HTTPURL)
+			}
+		})
 	}
 	wg.Wait()
 	return all

@@ -81,7 +81,7 @@ func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visi
 	done := err == nil && goesOn && r.visits == visits && seat.Keep(s, false)
 	switch {
 	case done:
-		v.vacateLocked(l, &share.Hibernated{Saved: saved, Files: s.Downloads(), StateName: l.login.stateName()})
+		v.vacateLocked(l, l.hibernated(s, saved))
 	case goesOn && l.requests == 0:
 		r.timer.Reset(l.slot.set.Hibernate) // the time begins anew
 	}
@@ -93,6 +93,12 @@ func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visi
 	if err != nil && goesOn && !errors.Is(err, virtual.ErrBusy) && !wait.Closed(s.Done()) {
 		v.Log.Warn("cannot hibernate a lease", "lease", l.id, "error", err)
 	}
+}
+
+// hibernated returns a session of a lease that is saved.
+func (l *lease) hibernated(s *virtual.Session, saved *virtual.Saved) *share.Hibernated {
+	return &share.Hibernated{Saved: saved, Files: s.Downloads(), StateName: l.login.stateName(),
+		Tabs: s.Stats().TabCount}
 }
 
 // saveSession saves a session to a file.
@@ -164,6 +170,20 @@ func (v *Service) dropLocked(h *share.Hibernated) {
 			}
 		})
 	}
+}
+
+// tabsLocked returns how many tabs the session of a lease has; nil: it has not begun.
+func (l *lease) tabsLocked() *int {
+	if h := l.rest.hibernated; h != nil {
+		return &h.Tabs
+	}
+	if l.seat == nil {
+		return nil
+	}
+	if s := l.seat.Session(); s != nil {
+		return new(s.Stats().TabCount)
+	}
+	return nil
 }
 
 // downloadsOfHibernated returns the downloads of a lease that is hibernated;

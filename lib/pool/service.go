@@ -544,6 +544,9 @@ type InstanceStatus struct {
 	HibernateAfter int64        `json:"hibernate_ms,omitempty"`
 	Hibernated     bool         `json:"hibernated,omitempty"`
 	RestoredAt     *record.Time `json:"restored_at,omitempty"`
+	// Tabs is how many tabs the session of a lease has; nil: it has not begun, or the
+	// lease has a browser to itself.
+	Tabs *int `json:"tab_count,omitempty"`
 }
 
 // HealthStatus is the result of the latest health check.
@@ -665,6 +668,7 @@ func (s *slot) status() InstanceStatus {
 		}
 		i.Login = s.lease.login.status()
 		i.Hibernated, i.RestoredAt = s.lease.rest.hibernated != nil, s.lease.rest.restored
+		i.Tabs = s.lease.tabsLocked()
 	}
 	if s.group != nil {
 		i.Uses = s.group.uses

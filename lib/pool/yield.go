@@ -146,7 +146,7 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 		l.rest.hibernated = nil
 		v.keepLocked(l, h)
 	case saved != nil && l.seat == seat && seat.Keep(session, false):
-		v.keepLocked(l, &share.Hibernated{Saved: saved, Files: session.Downloads(), StateName: l.login.stateName()})
+		v.keepLocked(l, l.hibernated(session, saved))
 		saved = nil
 	}
 	if ends {

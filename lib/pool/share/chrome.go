@@ -53,7 +53,7 @@ type Chrome struct {
 	drained   chan struct{}
 	closing   sync.Once
 
-	mu        sync.Mutex                // nothing blocks while it is held
+	mu        sync.Mutex                            // nothing blocks while it is held
 	files     map[*virtual.Session]*downloads.Files // that end with their sessions
 	stock     stock[*virtual.Session]
 	seats     int       // taken ones

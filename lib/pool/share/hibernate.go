@@ -16,6 +16,7 @@ type Hibernated struct {
 	Saved     *virtual.Saved
 	Files     *downloads.Files // its downloads; nil: it has none
 	StateName string           // of the state with which it started; "": none
+	Tabs      int              // that it has
 }
 
 // RestoreSeat is TakeSeat for a lease whose session was hibernated.
