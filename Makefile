@@ -78,9 +78,12 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	done
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -m 644 completions/bash/* $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 644 completions/zsh/* $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	install -m 644 completions/fish/* $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 644 completions/zsh/_btools $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	for p in $(PROGRAMS); do \
+	  install -m 644 completions/bash/btools $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$p && \
+	  install -m 644 completions/fish/btools.fish \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$p.fish || exit 1; \
+	done
 	for m in lib/systemd/system share/systemd/user; do \
 	  install -d $(DESTDIR)$(PREFIX)/$$m && \
 	  for u in scripts/systemd/*.socket scripts/systemd/*.service; do \

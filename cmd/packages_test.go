@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package cmd_test holds the project to its own order: what packages import and
-// link, what pages and completions name. The tests of a program are beside it.
+// link, what pages name. The tests of a program are beside it.
 package cmd_test
 
 import (

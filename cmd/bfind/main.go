@@ -30,7 +30,7 @@ func main() {
 				&ucli.BoolFlag{Name: "all", Usage: "also list browsers that speak neither CDP nor BiDi"},
 				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, for 3 s at most"},
 			},
-			Do: run,
+			Do: run, Values: map[string]cli.Values{"CHANNEL": cli.Of(find.Channels...)},
 		},
 		About: "As a filter, it adds a browser to each record that has none.",
 		Examples: []string{"bfind", "bfind --first -f browser.path",

@@ -15,6 +15,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/launch"
 	"btools/lib/launch/command"
+	statecommand "btools/lib/states/command"
 )
 
 const browser, lives = "Browser:", "Life:"
@@ -43,7 +44,7 @@ func main() {
 					Usage: "give up if the endpoint doesn't answer within `DURATION`"},
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives,
-					Usage: "stop the browser, and CMD, `DURATION` after the browser is ready (default: no limit)"},
+					Usage: "stop the browser, and CMD, `DURATION` after it is ready (default: no limit)"},
 			}, flags.Owner(lives, "the browser "), []ucli.Flag{
 				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
 					Usage: "with --wait: open no port; the browser reads commands from descriptor `N` and " +
@@ -53,6 +54,8 @@ func main() {
 			}),
 			Common: []string{"browser", "no-headless", "profile", "url", "port", "wait", "ttl"},
 			Do:     command.Launch,
+			Values: map[string]cli.Values{"ID": command.Instances, "--hub": command.Hubs,
+				"--state-save": statecommand.OfferOwn},
 		},
 		About: "Prints the browser's record and leaves the browser running under a small supervisor. With --wait it " +
 			"stays in the foreground; with -- CMD it runs CMD with the browser.",

@@ -14,6 +14,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/mcphosts"
 	"btools/lib/results"
+	statecommand "btools/lib/states/command"
 )
 
 func main() {
@@ -25,6 +26,8 @@ func main() {
 			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "hibernate",
 				"http"},
 			Do: command.Run,
+			Values: map[string]cli.Values{"--mcp": command.Specs, "--tools": command.Tools,
+				"--state": statecommand.OfferOwn},
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children,
 					Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package or a command " +
@@ -106,7 +109,9 @@ func main() {
 				Usage: "print the entry that makes a host run bmcp (" + strings.Join(mcphosts.Names(), ", ") +
 					"); what is after -- are its arguments (a child's command after a second --)",
 				ArgsUsage:    "HOST",
-				TakesCommand: true, Do: command.Config, Flags: []ucli.Flag{
+				TakesCommand: true, Do: command.Config,
+				Values: map[string]cli.Values{"HOST": command.Hosts, "--": cli.OwnArguments},
+				Flags: []ucli.Flag{
 					&ucli.StringSliceFlag{Name: "env",
 						Usage: "set `K=V` in bmcp's environment, such as a variable of pools (repeatable)"},
 					&ucli.BoolFlag{Name: "link", Usage: "print a link that adds the entry to the host"},
@@ -125,7 +130,7 @@ func main() {
 func browserFlags(category string) []ucli.Flag {
 	all := flags.Browser(category)
 	browser := all[0].(*ucli.StringFlag)
-	browser.Usage = "launch the best of `TYPE`, or the executable at a PATH; firefox and webkit are launched by the " +
-		"child (default: the best that is installed)"
+	browser.Usage = "launch `TYPE|FILE`: the best of a type, or an executable; firefox and webkit are launched by " +
+		"the child (default: the best that is installed)"
 	return all
 }

@@ -30,7 +30,7 @@ func main() {
 				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second,
 					Usage: "reserve the ports for `DURATION`, at most 24h"},
 			},
-			Do: run,
+			Do: run, Values: map[string]cli.Values{"ADDRESS": cli.Of("127.0.0.1", "::1", "localhost", "0.0.0.0")},
 		},
 		About:    "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
 		Examples: []string{"port=$(bport -f port)", "bport -n 3 --range 3301-3399", "bfind --first | bport | blaunch"},

@@ -9,6 +9,7 @@ import (
 	"image/jpeg"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
@@ -97,6 +98,35 @@ func TestCast(t *testing.T) {
 			return bytes.Count(b, []byte("--frame\r\n")) >= n
 		}
 	}
+	t.Run("of what shells offer", func(t *testing.T) {
+		one, port := []string{"one"}, strings.TrimPrefix(p.Addr, "127.0.0.1:")
+		w.Offers(map[string][]string{
+			"bproxy session end ": one, "bproxy session new o": nil, "bproxy downloads ": one,
+			"bproxy state save x --from o": one, "bproxy --root-session=": one,
+			"bproxy session end --port 1 ": nil, "bproxy session end --port=" + port + " ": one,
+			"bproxy status ": {port}, "bproxy stop 1": nil, "bproxy watch --port=": {port}, "bproxy join --port ": nil,
+			"bproxy cast one --page " + id[:30]: {id}, "bproxy cast --page=" + id[:30]: nil,
+		})
+		w.Offers(map[string][]string{"bproxy cast ": one}, "bash") // the others offer files, too
+		// At the port of a service that is not listed, systemd may listen.
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				t.Error("a completion would start the service")
+				c.Close()
+			}
+		}()
+		other := fmt.Sprint(" --port ", l.Addr().(*net.TCPAddr).Port, " ")
+		w.Offers(map[string][]string{"bproxy session end" + other: nil, "bproxy cast one" + other + "--page ": nil,
+			"bproxy join" + other: nil, "bproxy state show" + other + "x": nil}, "bash")
+		if got, n := state(), count(); got != before || n != pages {
+			t.Errorf("the page is %s and not %s, and there are %d targets, not %d", got, before, n, pages)
+		}
+	})
 	t.Run("until it is interrupted, at the default pace, unseen by the page", func(t *testing.T) {
 		file := w.Dir + "/a.mjpeg"
 		began := time.Now()

@@ -17,7 +17,9 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Run("bproxy", "join").Wants(t, 69, "no bproxy hub is running")
-	p, chrome, process, _ := w.WithJoined()
+	p, chrome, process, j := w.WithJoined()
+	hub := []string{p.URL[strings.LastIndex(p.URL, ":")+1:]}
+	w.Offers(map[string][]string{"bproxy join ": {j.Instance.ID}, "bproxy join --port ": hub, "blaunch --hub=": hub})
 	before := cmdtest.Tabs(t, chrome)
 	first := w.Join("--session")
 	i := first.Instance
@@ -48,6 +50,7 @@ func TestJoin(t *testing.T) {
 			chrome), before)
 	})
 	second := w.Join(i.ID)
+	w.Offers(map[string][]string{"bproxy join ": nil}, "bash") // it is claimed
 	if second.Instance.ID != i.ID || second.Instance.HTTPURL != p.URL+"/session/"+i.ID {
 		t.Errorf("the record has %+v, want the browser %s", second.Instance, i.ID)
 	}

@@ -58,7 +58,7 @@ func main() {
 				Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 					"(default: blaunch --wait)"},
 			&ucli.StringFlag{Name: "target", Category: browser,
-				Usage: "use the browser at `URL` and launch none (or that of a file DevToolsActivePort)"},
+				Usage: "use the browser at `URL|FILE` and launch none (its file DevToolsActivePort)"},
 			&ucli.BoolFlag{Name: "one-connection", Category: browser,
 				Usage: "use one WebSocket to the browser of --target for all clients: its user is asked once"},
 		}, flags.Browser(browser))
@@ -121,8 +121,8 @@ func main() {
 			&ucli.DurationFlag{Name: "idle", Category: lives,
 				Usage: "stop the browser after `DURATION` without client traffic (even if a client is connected)"},
 			&ucli.StringFlag{Name: "idle-by", Category: lives, Value: "traffic",
-				Usage: "`WHAT` --idle counts as use: traffic (client messages, downloads) or connections (open " +
-					"WebSockets, sessions)"},
+				Usage: "count `traffic|connections` as use, for --idle: client messages and downloads, or open " +
+					"WebSockets and sessions"},
 			&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
 				Usage: "check the browser's health every `DURATION`; 0 means never"},
 			&ucli.DurationFlag{Name: "health-timeout", Category: lives, Value: 5 * time.Second,
@@ -142,6 +142,10 @@ func main() {
 				[]ucli.Flag{&ucli.BoolFlag{Name: isolate}, &ucli.BoolFlag{Name: extension}}, sharing(), joins())...)),
 			Common: []string{"listen", "browser", "profile", "target", "idle"},
 			Do:     command.Run,
+			Values: map[string]cli.Values{"PORT": command.Ports, "SESSION": command.SessionNames,
+				"--root-session": command.SessionNames, "--default-session": command.SessionNames,
+				"--state": statecommand.OfferOwn, "NAME|FILE": command.StateArgument, "TRACE": cli.Files,
+				"INSTANCE|PORT": command.Joined, "--field": command.StatusFields},
 		},
 		Examples: []string{
 			"bproxy --listen 9222 --idle 10m    # the browser comes with the first client",
@@ -173,7 +177,8 @@ func main() {
 			{Name: "join", Group: ofBrowsers,
 				Usage: "reserve a browser of the hub: wait for a free one, print its " +
 					"record, keep it until it leaves",
-				ArgsUsage: "[INSTANCE|PORT]", Do: command.Join, Flags: slices.Concat([]ucli.Flag{
+				ArgsUsage: "[INSTANCE|PORT]", Do: command.Join,
+				Values: map[string]cli.Values{"--port": command.HubPorts}, Flags: slices.Concat([]ucli.Flag{
 					&ucli.BoolFlag{Name: "session", Usage: "give the holder a session that ends with this command, " +
 						"and print its address"},
 					&ucli.DurationFlag{Name: "timeout", DefaultText: "0, never",
@@ -183,6 +188,8 @@ func main() {
 			{Name: "session", Group: ofSessions,
 				Usage:     "list, create or end the sessions of bproxy share",
 				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions,
+				Values: map[string]cli.Values{"NAME": command.SessionToEnd, "--state": command.StateNames,
+					"--field": command.SessionFields},
 				Flags: slices.Concat(proxies(""), files("", ""), []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
@@ -195,23 +202,28 @@ func main() {
 				})},
 			{Name: "downloads", Group: ofSessions,
 				Usage: "list or save the files that a session has downloaded", ArgsUsage: "SESSION",
-				Do: command.Downloads, Flags: []ucli.Flag{
+				Do: command.Downloads, Values: map[string]cli.Values{"--field": command.DownloadFields},
+				Flags: []ucli.Flag{
 					&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
 					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
 					&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"},
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				}},
 			{Name: "watch", Group: ofSessions,
-				Usage: "print events of sessions as they happen", Do: command.Watch, Flags: []ucli.Flag{
+				Usage: "print events of sessions as they happen", Do: command.Watch,
+				Values: map[string]cli.Values{"--field": command.EventFields}, Flags: []ucli.Flag{
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
 				}},
 			{Name: "state", Group: ofSessions,
 				Usage:     "save the logins of a session; list, show, delete, import or export saved ones",
-				ArgsUsage: statecommand.ArgsUsage, Do: command.States, Flags: append(statecommand.Flags("SESSION"),
+				ArgsUsage: statecommand.ArgsUsage, Do: command.States,
+				Values: map[string]cli.Values{"--field": statecommand.Fields},
+				Flags: append(statecommand.Flags("SESSION"),
 					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"})},
 			{Name: "cast", Group: ofSessions,
 				Usage:     "record a page as Motion JPEG, until it is closed or the command is interrupted",
-				ArgsUsage: "[SESSION] FILE.mjpeg|DIR", Do: command.Cast, Flags: []ucli.Flag{
+				ArgsUsage: "[SESSION] FILE.mjpeg|DIR", Do: command.Cast,
+				Values: map[string]cli.Values{"--page": command.Pages}, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "page", DefaultText: "the only one",
 						Usage: "record the page with the target `ID`"},
 					&ucli.IntFlag{Name: "fps", Value: 5, Usage: "record at most `N` frames a second"},

@@ -21,11 +21,19 @@ type arguments struct {
 	flags   []string        // with their values
 	rest    []string        // the words that are not flags
 	given   map[string]bool // the flags' names
+	open    cli.Flag        // the last one, if its value is missing
 }
 
-// parse looks through the arguments, those after "--" left out.
+// parse looks through the arguments, those after "--" left out. With the first
+// error it returns what the others say.
 func parse(p *Program, args []string) (*arguments, error) {
 	a := &arguments{command: &p.Command, given: map[string]bool{}}
+	var first error
+	fail := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
 	if len(args) > 0 {
 		if i := slices.IndexFunc(p.Commands, func(c *Command) bool { return c.Name == args[0] }); i >= 0 {
 			a.command = p.Commands[i]
@@ -61,24 +69,28 @@ func parse(p *Program, args []string) (*arguments, error) {
 		if f == nil {
 			// It may be an option of a command that "--" is missing before.
 			if len(a.rest) > 0 && a.command == &p.Command && p.TakesCommand && isProgram(a.rest[0]) {
-				return a, a.stray(p, a.rest[0])
+				fail(a.stray(p, a.rest[0]))
 			}
 			if !hasValue && i+1 < len(args) {
 				value = args[i+1]
 			}
-			return a, a.unknown(p, name, value, names)
+			fail(a.unknown(p, name, value, names))
+			continue
 		}
 		a.given[name] = true
 		kind := kindOf(f)
 		if kind != "" && !hasValue {
 			i++
 			if i == len(args) {
-				return a, a.usage(p, "%s takes %s", dashes(name), kind)
+				a.open = f
+				fail(a.usage(p, "%s takes %s", dashes(name), kind))
+				break
 			}
 			value = args[i]
 		}
 		if err := a.check(p, f, name, value, hasValue); err != nil {
-			return a, err
+			fail(err)
+			continue
 		}
 		word = "--" + name
 		if kind != "" || hasValue {
@@ -86,7 +98,7 @@ func parse(p *Program, args []string) (*arguments, error) {
 		}
 		a.flags = append(a.flags, word)
 	}
-	return a, nil
+	return a, first
 }
 
 func asksForHelp(word string) bool { return word == "--help" || word == "-h" }

@@ -95,7 +95,10 @@ type Command struct {
 	Hidden bool
 	// TakesCommand allows "-- CMD ARGS…".
 	TakesCommand bool
-	Do           func(*Context) error // nil of a program that only has commands
+	// Values are what flags ("--state") and placeholders ("POOL") can have, for
+	// completions; those of the program are its commands' too.
+	Values map[string]Values
+	Do     func(*Context) error // nil of a program that only has commands
 }
 
 // Program is a command with subcommands.
@@ -131,14 +134,14 @@ func commonFlags() []cli.Flag {
 	const out, log = "Output:", "Messages:"
 	return []cli.Flag{
 		&cli.StringFlag{Name: "output", Category: out,
-			Usage: "print `FORM`: json records or a table (default: table on a terminal)"},
+			Usage: "print `json|table`: records or a table (default: table on a terminal)"},
 		&cli.StringFlag{Name: "field", Aliases: []string{"f"}, Category: out,
 			Usage: "print the bare values of `NAME[,NAME]`, such as instance.ws_url"},
 		&cli.BoolFlag{Name: "no-input", Category: out, Usage: "do not read standard input"},
 		&cli.StringFlag{Name: "log-level", Category: log, EnvVars: []string{"BTOOLS_LOG_LEVEL"}, Value: "info",
-			Usage: "`LEVEL`: debug, info, warn or error"},
+			Usage: "print messages of the level `debug|info|warn|error` and above"},
 		&cli.StringFlag{Name: "log-format", Category: log, EnvVars: []string{"BTOOLS_LOG_FORMAT"}, Value: "text",
-			Usage: "`FORMAT`: text or json"},
+			Usage: "print messages as `text|json`"},
 	}
 }
 
@@ -155,6 +158,10 @@ func Main(p *Program) {
 
 // Run runs a program and returns its exit code.
 func Run(env *Env, p *Program) int {
+	if len(env.Args) == 3 && env.Args[1] == completeWord {
+		complete(env, p, env.Args[2])
+		return 0
+	}
 	if err := checkFiles(); err != nil {
 		return tell(env.Stderr, p, err) // without a timer, for which Go opens files
 	}
@@ -252,7 +259,8 @@ func run(env *Env, p *Program, messages io.Writer) error {
 
 // helpFlags are those that only print.
 func helpFlags() []cli.Flag {
-	return []cli.Flag{&cli.BoolFlag{Name: "help", Aliases: []string{"h"}}, &cli.BoolFlag{Name: "version"}}
+	return []cli.Flag{&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print a help text"},
+		&cli.BoolFlag{Name: "version", Usage: "print the version"}}
 }
 
 func argsUsage(c *Command) string {

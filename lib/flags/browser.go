@@ -16,7 +16,7 @@ import (
 func Browser(category string) []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
-			Usage: "launch the best of `TYPE`, or the executable at a PATH (default: the browser of the input " +
+			Usage: "launch `TYPE|FILE`: the best of a type, or an executable (default: the browser of the input " +
 				"record, otherwise the best installed one)"},
 		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
 		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
@@ -30,8 +30,7 @@ func Browser(category string) []ucli.Flag {
 		&ucli.StringSliceFlag{Name: "env", Category: category,
 			Usage: "set `K=V` in the browser's environment (repeatable)"},
 		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
-			Usage: "set the browser's sandbox to `MODE`: on, off, or auto, which is off for root, in CI, " +
-				"and where user " +
+			Usage: "set the browser's sandbox to `on|off|auto`; auto is off for root, in CI, and where user " +
 				"namespaces are denied"},
 	}
 }

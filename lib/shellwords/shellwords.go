@@ -12,9 +12,27 @@ import (
 // is one of $ ` " \ or a newline, elsewhere any. A newline after a backslash
 // vanishes.
 func Split(line string) ([]string, error) {
-	var out []string
+	words, last, in, err := split(line)
+	if err != nil {
+		return nil, err
+	}
+	if in {
+		words = append(words, last)
+	}
+	return words, nil
+}
+
+// Begun splits a line that is being typed. The last word is the one at its end,
+// "" after a space; a quote in it may be open.
+func Begun(line string) []string {
+	words, last, _, _ := split(line)
+	return append(words, last)
+}
+
+// split returns the words, the one at the end apart, and whether there is that one.
+func split(line string) (out []string, last string, in bool, err error) {
 	var word strings.Builder
-	in, quote := false, byte(0)
+	quote := byte(0)
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
@@ -25,7 +43,7 @@ func Split(line string) ([]string, error) {
 		case c == '\\':
 			i++
 			if i == len(line) {
-				return nil, errors.New("it ends in a backslash")
+				return out, word.String(), in, errors.New("it ends in a backslash")
 			}
 			switch next := line[i]; {
 			case next == '\n':
@@ -53,10 +71,7 @@ func Split(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, errors.New("a quote in it is not closed")
+		err = errors.New("a quote in it is not closed")
 	}
-	if in {
-		out = append(out, word.String())
-	}
-	return out, nil
+	return out, word.String(), in, err
 }

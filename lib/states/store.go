@@ -278,15 +278,11 @@ func (s *Store) List(ctx context.Context) (all []Info, bad []error, err error) {
 	if err := s.locked(ctx, func() error { return nil }); err != nil {
 		return nil, nil, fmt.Errorf("cannot list the states: %w", err)
 	}
-	entries, err := os.ReadDir(s.Dir)
+	names, err := s.Names()
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list the states: %w", err)
+		return nil, nil, err
 	}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), suffix)
-		if !ok || CheckName(name) != nil {
-			continue
-		}
+	for _, name := range names {
 		if i, err := s.describe(name, false); err != nil {
 			bad = append(bad, err)
 		} else {
@@ -295,6 +291,20 @@ func (s *Store) List(ctx context.Context) (all []Info, bad []error, err error) {
 	}
 	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
 	return all, bad, nil
+}
+
+// Names returns the names of the states, without a look at them.
+func (s *Store) Names() (names []string, err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the states: %w", err)
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), suffix); ok && CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // marshal is json.Marshal that writes strings as they are: <, > and & are

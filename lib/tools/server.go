@@ -170,6 +170,9 @@ const SessionStats = "browser_session_stats"
 // them with --caps.
 var groups = []string{"storage", "network", "vision", "testing"}
 
+// Groups are the words by which several tools are chosen.
+func Groups() []string { return append([]string{"default", "core", "all"}, groups...) }
+
 // GroupOf is the group of a tool that is listed only if it is chosen; "": it is none.
 func GroupOf(name string) string {
 	i := slices.IndexFunc(table, func(t tool) bool { return t.name == name })

@@ -166,31 +166,42 @@ func wholeBase(c *cli.Context) (string, error) {
 // pageTimeout is how long the list of pages may take.
 const pageTimeout = 30 * time.Second
 
-// castPage returns the page of --page, else the only one.
-func castPage(ctx context.Context, c *cli.Context, base, token string) (string, error) {
+// listedPage is an entry of the list of pages.
+type listedPage struct{ ID, Type, Title, URL string }
+
+// pagesAt returns the list of pages at an address.
+func pagesAt(ctx context.Context, base, token string) (pages []listedPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/json/list", nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	var pages []struct{ ID, Type, Title, URL string }
 	if err == nil && resp.StatusCode == http.StatusOK {
 		err = json.Unmarshal(b, &pages)
 	} else if err == nil {
 		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, b)
 	}
 	if err != nil {
-		return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
+	}
+	return pages, nil
+}
+
+// castPage returns the page of --page, else the only one.
+func castPage(ctx context.Context, c *cli.Context, base, token string) (string, error) {
+	pages, err := pagesAt(ctx, base, token)
+	if err != nil {
+		return "", err
 	}
 	var all, used []string
 	for _, p := range pages {

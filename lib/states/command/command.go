@@ -41,6 +41,50 @@ func Flags(from string) []ucli.Flag {
 // Store returns the store of states of this user.
 func Store(c *cli.Context) (*states.Store, error) { return states.Open(c.Getenv, c.Home()) }
 
+// Fields are what the records of the commands have.
+var Fields = cli.Fields(map[string]any{"state": states.Info{}})
+
+// Offer offers the names of states: those of the program that runs the sessions, at
+// its control socket, else those of this user.
+func Offer(c *cli.Completion, socket string) {
+	if socket == "" {
+		store, err := Store(c.Context)
+		if err != nil {
+			return
+		}
+		names, _ := store.Names()
+		for _, n := range names {
+			c.Offer(n, "")
+		}
+		return
+	}
+	ctx := context.Background()
+	cl, err := control.Dial(ctx, socket)
+	if err != nil {
+		return
+	}
+	defer cl.Close()
+	answer, _ := remote.List(ctx, Through(c.Context, cl))
+	for _, r := range answer.States {
+		var i states.Info
+		r.Get("state", &i)
+		c.Offer(i.Name, fmt.Sprintf("%d cookies", i.CookieCount))
+	}
+}
+
+// OfferOwn offers the names of this user's states.
+func OfferOwn(c *cli.Completion) { Offer(c, "") }
+
+// OfferArgument offers the argument of a command for states.
+func OfferArgument(c *cli.Completion, socket string) {
+	switch c.Args()[0] {
+	case "import":
+		cli.Files(c)
+	case "save", "show", "delete", "export":
+		Offer(c, socket)
+	}
+}
+
 // Dial connects to the program that runs the sessions: the one that the user names, or
 // the only one that runs. It returns nil if the user names none and none or several run;
 // for save, which only such a program can do, that is an error.

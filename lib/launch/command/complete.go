@@ -1,0 +1,49 @@
+package command
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"btools/lib/cli"
+	"btools/lib/extension/locate"
+	"btools/lib/record"
+)
+
+// Instances offers the browsers that run and are not named yet.
+func Instances(c *cli.Completion) {
+	f, err := c.State().Read()
+	if err != nil || c.Bool("all") {
+		return
+	}
+	for _, i := range f.Instances {
+		if i.Record == nil || !i.Alive() || slices.Contains(c.Args(), i.ID) {
+			continue
+		}
+		var b record.Browser
+		var r record.Instance
+		i.Record.Get("browser", &b)
+		i.Record.Get("instance", &r)
+		about := b.Type
+		if r.Port > 0 {
+			about += " on port " + strconv.Itoa(r.Port)
+		}
+		if i.Owner != "" {
+			about += " of " + i.Owner
+		}
+		c.Offer(i.ID, strings.TrimSpace(about))
+	}
+}
+
+// Hubs offers the ports of the hubs that run.
+func Hubs(c *cli.Completion) {
+	f, err := c.State().Read()
+	if err != nil {
+		return
+	}
+	for _, p := range locate.Running(f) {
+		var r record.Proxy
+		p.Record.Get("proxy", &r)
+		c.Offer(strconv.Itoa(r.Port), r.HTTPURL)
+	}
+}

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/pool"
+	"btools/lib/pool/locate"
+	"btools/lib/state"
+	statecommand "btools/lib/states/command"
+)
+
+// What the records of commands have, for --field.
+var (
+	SettingFields  = cli.Fields(map[string]any{"setting": setting{}})
+	StatusFields   = cli.Fields(map[string]any{"pools": nil, "summary": pool.Summary{}})
+	DownloadFields = cli.Fields(map[string]any{"download": download{}})
+	EventFields    = cli.Fields(map[string]any{"event": pool.Event{}})
+)
+
+// running returns the control socket of the service that a command would use, ""
+// if none runs. A service is asked for completions only if a state file has it and
+// its process lives: at a socket of systemd's a connection would start it.
+func running(c *cli.Completion) string {
+	alive := func(s *state.Store) *state.File {
+		f, err := s.Read()
+		if err != nil {
+			return &state.File{}
+		}
+		f.Pools = slices.DeleteFunc(f.Pools, func(p state.PoolService) bool {
+			return !p.Process.Local() || !p.Process.Alive()
+		})
+		return f
+	}
+	socket := c.String("socket")
+	if !c.IsSet("socket") {
+		if shared, _ := locate.Running(context.Background(), alive(c.State())); len(shared) == 1 {
+			return shared[0].Control
+		}
+		return ""
+	}
+	named, err := os.Stat(socket)
+	if err != nil {
+		return ""
+	}
+	files := []*state.Store{c.State()}
+	for _, dir := range []string{filepath.Dir(socket), strings.TrimSuffix(socket, ".sock")} {
+		files = append(files, state.Open(func(string) string { return filepath.Join(dir, "state.json") }))
+	}
+	for _, s := range files {
+		for _, p := range alive(s).Pools {
+			if st, err := os.Stat(p.Control); err == nil && os.SameFile(st, named) {
+				return p.Control
+			}
+		}
+	}
+	return ""
+}
+
+// pools returns the pools of the service that runs.
+func pools(c *cli.Completion) []pool.PoolStatus {
+	var st pool.Status
+	if socket := running(c); socket != "" {
+		control.Call(context.Background(), socket, "status", map[string]string{}, &st) // one that fails offers none
+	}
+	return st.Pools
+}
+
+// Pools offers the pools.
+func Pools(c *cli.Completion) { offerPools(c, pools(c)) }
+
+func offerPools(c *cli.Completion, all []pool.PoolStatus) {
+	for _, p := range all {
+		c.Offer(p.Name, fmt.Sprintf("%d of %d instances leased", p.Leased, p.Total))
+	}
+}
+
+// PoolsAndInstances offers the pools and POOL/ID.
+func PoolsAndInstances(c *cli.Completion) {
+	all := pools(c)
+	offerPools(c, all)
+	for _, p := range all {
+		offerInstances(c, p, p.Name+"/")
+	}
+}
+
+// Instances offers the instances of the pool that is named, else of the default one.
+func Instances(c *cli.Completion) {
+	for _, p := range pools(c) {
+		if len(c.Args()) > 0 && p.Name == c.Args()[0] || len(c.Args()) == 0 && p.IsDefault {
+			offerInstances(c, p, "")
+		}
+	}
+}
+
+func offerInstances(c *cli.Completion, p pool.PoolStatus, head string) {
+	for _, i := range p.Instances {
+		about := strings.TrimSpace(i.Status + " " + i.Holder)
+		c.Offer(head+i.ID, about)
+		if i.Alias != nil && *i.Alias != "" {
+			c.Offer(head+*i.Alias, about)
+		}
+	}
+}
+
+// Leases offers the leases that are not named yet.
+func Leases(c *cli.Completion) {
+	for _, p := range pools(c) {
+		for _, i := range p.Instances {
+			if !slices.Contains(c.Args(), i.Lease) && !c.Bool("all") {
+				c.Offer(i.Lease, fmt.Sprintf("%s/%s, %s", p.Name, i.ID, cmp.Or(i.Holder, "no holder")))
+			}
+		}
+	}
+}
+
+// StateNames offers the states that leases can start with.
+func StateNames(c *cli.Completion) {
+	if socket := running(c); socket != "" || !c.IsSet("socket") {
+		statecommand.Offer(c, socket)
+	}
+}
+
+// StateArgument offers what the commands for states take.
+func StateArgument(c *cli.Completion) {
+	if socket := running(c); socket != "" || !c.IsSet("socket") {
+		statecommand.OfferArgument(c, socket)
+	}
+}

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"btools/lib/cli"
+	"btools/lib/flags"
+	"btools/lib/proxy"
+	"btools/lib/record"
+	"btools/lib/state"
+	statecommand "btools/lib/states/command"
+	"btools/lib/virtual/sessions"
+)
+
+// What the records of commands have, for --field.
+var (
+	StatusFields   = cli.Fields(map[string]any{"status": proxy.Status{}})
+	SessionFields  = cli.Fields(map[string]any{"session": Session{}})
+	DownloadFields = cli.Fields(map[string]any{"download": Download{}})
+	EventFields    = cli.Fields(map[string]any{"event": sessions.Event{}})
+)
+
+// Ports offers the ports of proxies, and HubPorts those of hubs.
+func Ports(c *cli.Completion)    { offerPorts(c, func(record.Proxy) bool { return true }) }
+func HubPorts(c *cli.Completion) { offerPorts(c, func(p record.Proxy) bool { return p.Extension }) }
+
+// listed returns the proxies with sessions, or that of --port whatever it has. No
+// port is connected to that is not listed: systemd would start what it is for.
+func listed(c *cli.Completion) []state.Proxy {
+	ps, _ := proxies(c.Context)
+	return slices.DeleteFunc(ps, func(p state.Proxy) bool {
+		if c.IsSet("port") {
+			return member(p).Port != c.Int("port")
+		}
+		return !member(p).Isolated
+	})
+}
+
+func offerPorts(c *cli.Completion, is func(record.Proxy) bool) {
+	ps, _ := proxies(c.Context)
+	for _, p := range ps {
+		m, what := member(p), ""
+		switch {
+		case m.Isolated:
+			what = "sessions, "
+		case m.Extension:
+			what = "browsers that join, "
+		}
+		if m.Owner != "" {
+			what += "of " + m.Owner + ", "
+		}
+		if is(m) {
+			c.Offer(strconv.Itoa(m.Port), fmt.Sprintf("%spid %d", what, m.PID))
+		}
+	}
+}
+
+// SessionNames offers the sessions of the proxies: of --port, or of all. Those without
+// a name are offered where they are to be ended.
+func SessionNames(c *cli.Completion) {
+	ps := listed(c)
+	var asked sync.WaitGroup
+	for _, p := range ps {
+		asked.Go(func() {
+			for _, s := range sessionsAt(p) {
+				what := fmt.Sprintf("%d tabs", s.TabCount)
+				if s.Hibernated {
+					what = "hibernated"
+				}
+				if s.HTTPURL != "" || slices.Equal(c.Args(), []string{"end"}) {
+					c.Offer(s.Name, fmt.Sprintf("%s, on port %d", what, member(p).Port))
+				}
+			}
+		})
+	}
+	asked.Wait()
+}
+
+func sessionsAt(p state.Proxy) (all []Session) {
+	var rs []*record.Record
+	callInto(p, "session_list", nil, &rs, statusTimeout) // one that does not answer has none to offer
+	for _, r := range rs {
+		var s Session
+		if _, err := r.Get("session", &s); err == nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// SessionToEnd offers the sessions after end.
+func SessionToEnd(c *cli.Completion) {
+	if c.Args()[0] == "end" && !c.Bool("all") {
+		SessionNames(c)
+	}
+}
+
+// StateNames offers the states of the proxy that runs the sessions.
+func StateNames(c *cli.Completion) { statecommand.Offer(c, controlOfSessions(c)) }
+
+// StateArgument offers what the commands for states take.
+func StateArgument(c *cli.Completion) { statecommand.OfferArgument(c, controlOfSessions(c)) }
+
+func controlOfSessions(c *cli.Completion) string {
+	ps := preferred(listed(c))
+	if len(ps) != 1 {
+		return ""
+	}
+	return ps[0].Control
+}
+
+// Pages offers the pages of the session that is named, else of the only browser. A
+// session that is hibernated stays so.
+func Pages(c *cli.Completion) {
+	token, err := flags.ReadToken(c.Context)
+	ps := listed(c)
+	if err != nil || c.IsSet("port") && len(ps) == 0 {
+		return
+	}
+	base := ""
+	for _, p := range ps {
+		for _, s := range sessionsAt(p) {
+			if len(c.Args()) > 0 && s.Name == c.Args()[0] && !s.Hibernated {
+				base = s.HTTPURL
+			}
+		}
+	}
+	if base == "" {
+		if base, err = wholeBase(c.Context); err != nil {
+			return
+		}
+	}
+	pages, _ := pagesAt(context.Background(), base, token)
+	for _, p := range pages {
+		if p.Type == "page" {
+			c.Offer(p.ID, cmp.Or(p.URL, p.Title))
+		}
+	}
+}
+
+// Joined offers the browsers that have joined a hub and that nobody has claimed.
+func Joined(c *cli.Completion) {
+	if c.IsSet("port") && len(listed(c)) == 0 {
+		return
+	}
+	p, err := pickHub(c.Context)
+	if err != nil {
+		return
+	}
+	for _, r := range instancesOf(p) {
+		var i record.Instance
+		var j record.Joined
+		r.Get("instance", &i)
+		r.Get("joined", &j)
+		if !j.Claimed {
+			c.Offer(i.ID, fmt.Sprintf("%d tabs, %s", j.Tabs, j.UserAgent))
+		}
+	}
+}
