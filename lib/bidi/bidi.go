@@ -52,10 +52,9 @@ func Dial(ctx context.Context, url string, event func(method string, params json
 	}
 	c := &Conn{event: event, ws: ws, done: make(chan struct{}), pending: map[string]chan []byte{}}
 	go c.read()
-	err = c.Call(ctx, "session.new", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
-		"unhandledPromptBehavior": map[string]string{"default": "ignore"}}}}, nil)
-	if err != nil {
+	if err = c.begin(ctx); err != nil {
 		ws.Close(websocket.Normal, "")
+		<-c.done
 		var e *Error
 		if errors.As(err, &e) && e.Code == NotCreated && strings.Contains(e.Message, "active sessions") {
 			err = errors.New("another program drives it: Firefox has one session at a time")
@@ -65,23 +64,53 @@ func Dial(ctx context.Context, url string, event func(method string, params json
 	return c, nil
 }
 
+// begin makes the session. One that comes when it is not waited for any more is ended:
+// it would keep the browser from everybody else.
+func (c *Conn) begin(ctx context.Context) error {
+	long, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	made := make(chan error, 1)
+	go func() {
+		made <- c.Call(long, "session.new", map[string]any{"capabilities": map[string]any{
+			"alwaysMatch": map[string]any{"unhandledPromptBehavior": map[string]string{"default": "ignore"}}}}, nil)
+	}()
+	select {
+	case err := <-made:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-made:
+		if err == nil {
+			c.end()
+		}
+	case <-time.After(endTimeout):
+	}
+	return context.Cause(ctx)
+}
+
 // endTimeout is how long the end of the session may take. A session that does not end
 // would keep the browser from everybody else.
 const endTimeout = 2 * time.Second
 
 // Close ends the session and the connection.
 func (c *Conn) Close() {
+	c.end()
+	c.ws.Close(websocket.Normal, "")
+	<-c.done
+}
+
+func (c *Conn) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	c.Call(ctx, "session.end", nil, nil)
-	c.ws.Close(websocket.Normal, "")
-	<-c.done
 }
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 func (c *Conn) read() {
+	defer c.ws.Close(websocket.Normal, "") // which may wait for the other end
 	defer close(c.done)
 	for {
 		m, err := c.ws.Next()
@@ -127,10 +156,15 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 		delete(c.pending, id)
 		c.mu.Unlock()
 	}()
-	if err := c.ws.Write(fmt.Appendf(nil, `{"id":%s,"method":%q,"params":%s}`, id, method, raw)); err != nil {
-		return ErrDisconnected
-	}
+	unsent := make(chan error, 1)
+	go func() { // a browser that does not read keeps the writer waiting
+		if c.ws.Write(fmt.Appendf(nil, `{"id":%s,"method":%q,"params":%s}`, id, method, raw)) != nil {
+			unsent <- ErrDisconnected
+		}
+	}()
 	select {
+	case err := <-unsent:
+		return err
 	case b := <-answer:
 		if jsonrpc.GetString(b, "type") != "success" {
 			return &Error{jsonrpc.GetString(b, "error"), jsonrpc.GetString(b, "message")}

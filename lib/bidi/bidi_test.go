@@ -18,10 +18,12 @@ import (
 
 // browser plays one: it answers session.new as told, echoes the parameters of echo,
 // answers fail with an error, tells an event before the answer to tell, answers nothing
-// to hang, and ends the connection at die. Ended is closed when the session was ended.
+// to hang, reads nothing after stop, and ends the connection at die. A session that is to
+// come late comes after 200 ms. Ended is closed when the session was ended.
 func browser(t *testing.T, created string) (url string, ended chan struct{}) {
 	t.Helper()
 	ended = make(chan struct{})
+	stopped := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -40,7 +42,15 @@ func browser(t *testing.T, created string) (url string, ended chan struct{}) {
 			id, params := jsonrpc.Get(b, "id"), jsonrpc.Get(b, "params")
 			switch jsonrpc.GetString(b, "method") {
 			case "session.new":
-				say(created, id)
+				answer, isLate := strings.CutPrefix(created, "late ")
+				if isLate {
+					time.Sleep(200 * time.Millisecond)
+				}
+				say(answer, id)
+			case "stop":
+				say(`{"type":"success","id":%s,"result":{}}`, id)
+				<-stopped
+				return
 			case "echo":
 				say(`{"type":"success","id":%s,"result":%s}`, id, params)
 			case "fail":
@@ -57,6 +67,7 @@ func browser(t *testing.T, created string) (url string, ended chan struct{}) {
 		}
 	}))
 	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(stopped) })
 	return "ws" + strings.TrimPrefix(s.URL, "http") + "/session", ended
 }
 
@@ -105,6 +116,42 @@ func TestCalls(t *testing.T) {
 		t.Errorf("die: %v", err)
 	}
 	<-c.Done()
+}
+
+// A session that comes when it is not waited for any more would keep the browser from
+// everybody else: it is ended.
+func TestLateSession(t *testing.T) {
+	url, ended := browser(t, `late {"type":"success","id":%s,"result":{"sessionId":"s"}}`)
+	late := errors.New("late")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
+	defer cancel()
+	if _, err := Dial(ctx, url, nil); !errors.Is(err, late) {
+		t.Errorf("a session that comes too late: %v", err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the session goes on")
+	}
+}
+
+// A browser that does not read keeps no call longer than its context.
+func TestStoppedBrowser(t *testing.T) {
+	url, _ := browser(t, `{"type":"success","id":%s,"result":{}}`)
+	c, err := Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Call(t.Context(), "stop", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 16<<20)
+	if err := c.Call(ctx, "echo", large, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call that is not read: %v", err)
+	}
+	c.Close()
 }
 
 func TestBrowserIsTaken(t *testing.T) {
