@@ -51,6 +51,12 @@ func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 // cutMark begins the line of a snapshot that says where it ends too early.
 const cutMark = "# the rest is left out"
 
+// CutLine is the line of a snapshot that ends after so many elements.
+func CutLine(elements int) string {
+	return fmt.Sprintf("%s after %d elements, for the page has too many: browser_snapshot with a target shows a "+
+		"part of it", cutMark, elements)
+}
+
 // Cuts are what a snapshot says of the parts that it leaves out.
 func Cuts(snapshot string) (all []string) {
 	for line := range strings.SplitSeq(snapshot, "\n") {
@@ -97,8 +103,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		lines = strings.Split(lines[0], "\n")
 	}
 	if got.Cut > 0 {
-		lines = append(lines, fmt.Sprintf("%s after %d elements, for the page has too many: browser_snapshot with a "+
-			"target shows a part of it", cutMark, got.Cut))
+		lines = append(lines, CutLine(got.Cut))
 	}
 	if depth == maxFrames || args["depth"] != nil {
 		return lines, nil

@@ -82,16 +82,28 @@ func fillForm(ctx context.Context, r *reply, a struct {
 	r.page, r.acts = pageChanges, true
 	for i, f := range a.Fields {
 		if err := fillField(ctx, r, t, f.Target, f.Type, f.Value); err != nil {
-			if left := len(a.Fields) - i - 1; left > 0 {
-				err = fmt.Errorf("%w (the %d fields after it were not filled)", err, left)
-			}
-			return fmt.Errorf("cannot fill %s: %w", f.Name, err)
+			return unfilled(f.Name, len(a.Fields)-i-1, err)
 		}
 	}
 	return nil
 }
 
-func fillField(ctx context.Context, r *reply, t *browse.Tab, target browse.Target, kind, value string) error {
+// unfilled is the error of a field, which has so many after it.
+func unfilled(name string, left int, err error) error {
+	if left > 0 {
+		err = fmt.Errorf("%w (the %d fields after it were not filled)", err, left)
+	}
+	return fmt.Errorf("cannot fill %s: %w", name, err)
+}
+
+// form is what fills fields: a page of Chromium, or of Firefox.
+type form interface {
+	Check(ctx context.Context, target browse.Target, on bool) (what string, err error)
+	Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string, err error)
+	Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string, err error)
+}
+
+func fillField(ctx context.Context, r *reply, t form, target browse.Target, kind, value string) error {
 	switch kind {
 	case "checkbox", "radio":
 		if value != "true" && value != "false" {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
@@ -54,6 +53,9 @@ var onFirefox = map[string]runner{
 			text, err := b.Snapshot(ctx, browse.SnapshotOptions{Whole: true})
 			if err != nil {
 				return err
+			}
+			for _, cut := range browse.Cuts(text) {
+				r.say("%s", cut)
 			}
 			found, n := matches(text, is)
 			r.sayFound(n, a.Text, a.Regex)
@@ -131,20 +133,10 @@ var onFirefox = map[string]runner{
 		}
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			for _, f := range a.Fields {
-				var err error
-				switch f.Type {
-				case "checkbox", "radio":
-					_, err = b.Check(ctx, f.Target, f.Value == "true")
-				case "combobox":
-					_, _, err = b.Choose(ctx, f.Target, []string{f.Value})
-				default:
-					_, err = b.Type(ctx, f.Target, f.Value, false, false)
+			for i, f := range a.Fields {
+				if err := fillField(ctx, r, b, f.Target, f.Type, f.Value); err != nil {
+					return unfilled(f.Name, len(a.Fields)-i-1, err)
 				}
-				if err != nil {
-					return fmt.Errorf("cannot fill %s: %w", f.Name, err)
-				}
-				r.did("Filled %s", f.Name)
 			}
 			return nil
 		})
@@ -193,64 +185,58 @@ var onFirefox = map[string]runner{
 		Index       *float64
 	}) error {
 		r.showTabs = true
-		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
-			index := -1
-			if a.Index != nil {
-				index = int(*a.Index)
+		b, err := r.reachFirefox(ctx, noPage)
+		if err != nil {
+			return err
+		}
+		index := -1
+		if a.Index != nil {
+			index = int(*a.Index)
+		}
+		switch a.Action {
+		case "new":
+			if err := b.New(ctx); err != nil || a.URL == "" {
+				return err
 			}
-			switch a.Action {
-			case "new":
-				if err := b.New(ctx); err != nil || a.URL == "" {
-					return err
-				}
-				return r.openInFirefox(ctx, b, a.URL)
-			case "select":
-				if index < 0 {
-					return errors.New("index is missing: browser_tabs with the action list shows the tabs")
-				}
-				return b.Select(ctx, index)
-			case "close":
-				return b.CloseTab(ctx, index)
+			return r.openInFirefox(ctx, b, a.URL)
+		case "select":
+			if index < 0 {
+				return errors.New("index is missing: browser_tabs with the action list shows the tabs")
 			}
-			return nil
-		})
+			r.page = pageState
+			return b.Select(ctx, index)
+		case "close":
+			return b.CloseTab(ctx, index)
+		}
+		return nil
 	}),
 	"browser_close": with(func(ctx context.Context, r *reply, _ none) error {
 		r.showTabs = true
-		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error { return b.CloseTab(ctx, -1) })
+		b, err := r.reachFirefox(ctx, noPage)
+		if err != nil {
+			return err
+		}
+		return b.CloseTab(ctx, -1)
 	}),
 	"browser_wait_for": with(func(ctx context.Context, r *reply, a struct {
 		Time           *float64
 		Text, TextGone string
 	}) error {
+		if err := awaited(a.Time, a.Text, a.TextGone); err != nil {
+			return err
+		}
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			if a.Time != nil {
-				select {
-				case <-time.After(time.Duration(min(*a.Time, maxWait.Seconds()) * float64(time.Second))):
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			if a.TextGone != "" {
-				if err := b.AwaitText(ctx, a.TextGone, false, maxWait); err != nil {
-					return err
-				}
-			}
-			if a.Text != "" {
-				return b.AwaitText(ctx, a.Text, true, maxWait)
-			}
-			return nil
+			return r.awaits(ctx, b, a.Time, a.Text, a.TextGone)
 		})
 	}),
 	"browser_handle_dialog": with(func(ctx context.Context, r *reply, a struct {
 		Accept     bool
 		PromptText *string
 	}) error {
-		b, err := r.server.connectFirefox(ctx)
+		b, err := r.reachFirefox(ctx, pageChanges)
 		if err != nil {
 			return err
 		}
-		r.firefox, r.page = b, pageChanges
 		return b.HandleDialog(ctx, a.Accept, a.PromptText)
 	}),
 }
@@ -277,16 +263,24 @@ func notOnFirefox(name string) error {
 
 // inFirefox does something with the browser, which must not have a dialog open.
 func (r *reply) inFirefox(ctx context.Context, view pageView, do func(*firefox.Browser) error) error {
-	b, err := r.server.connectFirefox(ctx)
+	b, err := r.reachFirefox(ctx, view)
 	if err != nil {
 		return err
 	}
-	r.firefox, r.page = b, view
 	if b.Dialog() != nil {
 		r.page = pageState
 		return errModal
 	}
 	return do(b)
+}
+
+// reachFirefox connects to the browser.
+func (r *reply) reachFirefox(ctx context.Context, view pageView) (*firefox.Browser, error) {
+	b, err := r.server.connectFirefox(ctx)
+	if err == nil {
+		r.firefox, r.page = b, view
+	}
+	return b, err
 }
 
 // connectFirefox returns the browser. It connects at the first call, and again when the
@@ -305,7 +299,7 @@ func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
 			return b, nil
 		}
 	}
-	b, err := firefox.Open(ctx, s.BiDi)
+	b, err := firefox.Open(ctx, s.BiDi, s.Second)
 	if err == nil {
 		s.firefox = b
 	}
@@ -327,10 +321,16 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	if r.page == noPage || ctx.Err() != nil {
 		return
 	}
-	url, title := b.State(ctx)
+	url, title, leaving := b.State(ctx)
+	if url == "" { // it is gone
+		return
+	}
 	lines := []string{"- Page URL: " + address(url)}
 	if title != "" {
 		lines = append(lines, "- Page Title: "+clipped(title, maxTitle))
+	}
+	if leaving != "" {
+		lines = append(lines, leavingLine(leaving))
 	}
 	section("Page", lines...)
 	if d := b.Dialog(); d != nil {

@@ -122,16 +122,34 @@ func waitFor(ctx context.Context, r *reply, a struct {
 	Time           *float64
 	Text, TextGone string
 }) error {
-	if a.Time == nil && a.Text == "" && a.TextGone == "" {
-		return fmt.Errorf("one of time, text and textGone is needed")
+	if err := awaited(a.Time, a.Text, a.TextGone); err != nil {
+		return err
 	}
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
 	}
 	r.page = pageChanges
-	if a.Time != nil {
-		wait := time.Duration(min(*a.Time, r.server.of(maxWait).Seconds()) * float64(time.Second))
+	return r.awaits(ctx, t, a.Time, a.Text, a.TextGone)
+}
+
+// awaiting is what waits for a text: a page of Chromium, or of Firefox.
+type awaiting interface {
+	AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error
+}
+
+// awaited says that there is nothing to wait for, nil if there is.
+func awaited(seconds *float64, text, gone string) error {
+	if seconds == nil && text == "" && gone == "" {
+		return errors.New("one of time, text and textGone is needed")
+	}
+	return nil
+}
+
+// awaits waits for a time, until a text is gone, and until another one is there.
+func (r *reply) awaits(ctx context.Context, t awaiting, seconds *float64, text, gone string) error {
+	if seconds != nil {
+		wait := time.Duration(min(*seconds, r.server.of(maxWait).Seconds()) * float64(time.Second))
 		select {
 		case <-time.After(wait):
 			r.say("Waited for %v", wait)
@@ -139,17 +157,17 @@ func waitFor(ctx context.Context, r *reply, a struct {
 			return context.Cause(ctx)
 		}
 	}
-	if a.TextGone != "" {
-		if err := t.AwaitText(ctx, a.TextGone, false, r.server.of(maxWait)); err != nil {
+	if gone != "" {
+		if err := t.AwaitText(ctx, gone, false, r.server.of(maxWait)); err != nil {
 			return err
 		}
-		r.say("The text %q is gone", a.TextGone)
+		r.say("The text %q is gone", gone)
 	}
-	if a.Text != "" {
-		if err := t.AwaitText(ctx, a.Text, true, r.server.of(maxWait)); err != nil {
+	if text != "" {
+		if err := t.AwaitText(ctx, text, true, r.server.of(maxWait)); err != nil {
 			return err
 		}
-		r.say("The text %q is there", a.Text)
+		r.say("The text %q is there", text)
 	}
 	return nil
 }

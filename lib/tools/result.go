@@ -232,7 +232,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		lines = append(lines, said)
 	}
 	if state.Leaving != "" {
-		lines = append(lines, "- Leaving for: "+address(state.Leaving)+", whose server has not answered")
+		lines = append(lines, leavingLine(state.Leaving))
 	}
 	if waits := state.Waits; len(waits) > 0 {
 		lines = append(lines, "- Not complete: it waits for "+address(strings.Join(waits[:min(3, len(waits))], ", ")))
@@ -271,6 +271,10 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		section("Snapshot", fenced("yaml", text))
 	}
 	return nil
+}
+
+func leavingLine(to string) string {
+	return "- Leaving for: " + address(to) + ", whose server has not answered"
 }
 
 // Bounds of the errors of the console in a result, in messages and in characters of

@@ -34,6 +34,12 @@ type answer struct {
 // seconds of that length; 0: of that of a second.
 func serve(t *testing.T, endpoint string, second time.Duration) *host {
 	t.Helper()
+	return serveWith(t, Options{Endpoint: endpoint, Second: second})
+}
+
+// serveWith serves a host all tools, with these options as well.
+func serveWith(t *testing.T, o Options) *host {
+	t.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	h := &host{t: t, in: toServer, answers: make(chan answer, 1000), last: new(int)}
@@ -41,15 +47,15 @@ func serve(t *testing.T, endpoint string, second time.Duration) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Dir, o.Only, o.AllFiles = t.TempDir(), all, true
+	o.ListStates = func(context.Context) ([]states.Info, []string, error) { return nil, nil, nil }
+	o.SaveState = func(context.Context, string, bool) (states.Info, []string, error) {
+		return states.Info{}, nil, nil
+	}
+	o.Clients = func(context.Context) int { return 1 }
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(t.Context(), in, out, Options{Endpoint: endpoint, Dir: t.TempDir(), Only: all,
-			Second: second, AllFiles: true,
-			ListStates: func(context.Context) ([]states.Info, []string, error) { return nil, nil, nil },
-			SaveState: func(context.Context, string, bool) (states.Info, []string, error) {
-				return states.Info{}, nil, nil
-			},
-			Clients: func(context.Context) int { return 1 }})
+		ended <- Serve(t.Context(), in, out, o)
 		out.Close()
 	}()
 	go func() {

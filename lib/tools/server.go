@@ -317,10 +317,15 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 		}
 	}
 	err = do(run, r, args)
-	if errors.Is(err, late) && r.firefox == nil && (r.browser == nil || !r.browser.Answers()) {
+	if errors.Is(err, late) && !r.answers() {
 		err = fmt.Errorf("%w: the browser does not answer", late)
 	}
 	return r.result(ctx, err)
+}
+
+// answers reports whether the browser that a call used answers.
+func (r *reply) answers() bool {
+	return r.firefox != nil && r.firefox.Answers() || r.browser != nil && r.browser.Answers()
 }
 
 // connect returns the browser. It connects at the first call that needs it, and again

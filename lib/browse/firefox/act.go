@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"btools/lib/bidi"
 	"btools/lib/browse"
 )
 
@@ -56,9 +56,9 @@ func (b *Browser) perform(ctx context.Context, in string, keys, pointer []action
 		sources = append(sources, map[string]any{"type": "pointer", "id": "mouse", "actions": pointer})
 	}
 	_, err = b.orDialog(ctx, tab, func() error {
-		return b.conn.Call(ctx, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
+		return b.call(ctx, in, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
 	})
-	if e, ok := err.(*bidi.Error); ok && e.Code == bidi.NoSuchFrame {
+	if errors.Is(err, errClosed) || errors.Is(err, errFrameGone) {
 		err = nil // which the action has caused
 	}
 	if err != nil {
@@ -262,9 +262,12 @@ func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most 
 	}
 	for end := time.Now().Add(most); ; {
 		seen := false
-		for _, at := range b.documents(ctx, tab) {
+		for i, at := range b.documents(ctx, tab) {
 			var has bool
-			b.run(ctx, at, "hasText", map[string]any{"want": text}, &has)
+			err := b.run(ctx, at, "hasText", map[string]any{"want": text}, &has)
+			if err != nil && i == 0 {
+				return err
+			}
 			seen = seen || has
 		}
 		switch {
@@ -301,10 +304,8 @@ func (b *Browser) Screenshot(ctx context.Context, target browse.Target, whole bo
 	case whole:
 		params["origin"] = "document"
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, scriptTimeout, fmt.Errorf("no picture within %v", scriptTimeout))
-	defer cancel()
 	var got struct{ Data string }
-	if err := b.conn.Call(ctx, "browsingContext.captureScreenshot", params, &got); err != nil {
+	if err := b.call(ctx, tab, "browsingContext.captureScreenshot", params, &got); err != nil {
 		return nil, fmt.Errorf("cannot take a picture: %w", err)
 	}
 	return base64.StdEncoding.DecodeString(got.Data)

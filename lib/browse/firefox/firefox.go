@@ -4,6 +4,7 @@
 package firefox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,13 +19,17 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Bounds of what a page takes.
+// Bounds of what a page takes, as lib/browse has them.
 const (
-	navigateTimeout = 25 * time.Second
-	actionTimeout   = 5 * time.Second
-	evaluateTimeout = 20 * time.Second
+	actionTimeout   = 5 * time.Second  // until an element can be acted on
+	navigateTimeout = 18 * time.Second // until there is a document that is parsed
+	settleTimeout   = 5 * time.Second  // for what an action has caused
+	scriptTimeout   = 15 * time.Second // for a page that runs a script
+	evaluateTimeout = 20 * time.Second // for the script of an agent
+	frameTimeout    = 3 * time.Second  // for a frame, without which the page does
+	answerPatience  = time.Second      // for the answer of a page that runs no script
 	snapshotTime    = 5 * time.Second
-	scriptTimeout   = 15 * time.Second
+	searchTime      = 10 * time.Second
 	startsWithin    = 100 * time.Millisecond // a navigation that an action causes
 )
 
@@ -33,7 +38,8 @@ const maxFrames = 8
 
 // Browser is a Firefox.
 type Browser struct {
-	conn *bidi.Conn
+	conn   *bidi.Conn
+	second time.Duration // that bounds are counted in; tests have a shorter one
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next event
@@ -42,6 +48,8 @@ type Browser struct {
 	dialogs map[string]Dialog
 	loading map[string]string // where a navigation in a tab leads
 	begun   map[string]int    // how many navigations there were in a tab
+	parents map[string]string // of frames
+	mute    map[string]bool   // frames that have not answered, until they do
 	frames  []string          // contexts of frames: the first is that of f1e…
 	nextRef int
 }
@@ -49,19 +57,18 @@ type Browser struct {
 // Dialog is a dialog that is open.
 type Dialog struct{ Type, Message string }
 
-// Open connects to ws://HOST:PORT/session.
-func Open(ctx context.Context, url string) (*Browser, error) {
-	b := &Browser{changed: make(chan struct{}), dialogs: map[string]Dialog{}, loading: map[string]string{},
-		begun: map[string]int{}, nextRef: 1}
+// Open connects to ws://HOST:PORT/session. Bounds are counted in seconds of that length;
+// 0: of that of a second.
+func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
+	b := &Browser{second: cmp.Or(second, time.Second), changed: make(chan struct{}), dialogs: map[string]Dialog{},
+		loading: map[string]string{}, begun: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
+		nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
 		return nil, err
 	}
 	b.conn = conn
-	err = conn.Call(ctx, "session.subscribe", map[string]any{"events": []string{"browsingContext.contextCreated",
-		"browsingContext.contextDestroyed", "browsingContext.userPromptOpened", "browsingContext.userPromptClosed",
-		"browsingContext.navigationStarted", "browsingContext.navigationCommitted",
-		"browsingContext.navigationFailed", "browsingContext.fragmentNavigated"}}, nil)
+	err = conn.Call(ctx, "session.subscribe", map[string]any{"events": []string{"browsingContext"}}, nil)
 	var tree struct{ Contexts []node }
 	if err == nil {
 		err = conn.Call(ctx, "browsingContext.getTree", map[string]int{"maxDepth": 0}, &tree)
@@ -76,6 +83,11 @@ func Open(ctx context.Context, url string) (*Browser, error) {
 		b.addLocked(n.Context)
 	}
 	return b, nil
+}
+
+// of is a bound in the browser's seconds.
+func (b *Browser) of(bound time.Duration) time.Duration {
+	return time.Duration(float64(bound) * b.second.Seconds())
 }
 
 // Close ends the session. The browser and its tabs stay.
@@ -106,16 +118,22 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	defer b.mu.Unlock()
 	switch strings.TrimPrefix(method, "browsingContext.") {
 	case "contextCreated":
-		if parent := string(jsonrpc.Get(params, "parent")); parent == "" || parent == "null" {
+		if parent := jsonrpc.GetString(params, "parent"); parent != "" {
+			b.parents[tab] = parent
+		} else {
 			b.addLocked(tab)
 		}
 	case "contextDestroyed":
+		delete(b.dialogs, tab)
+		delete(b.loading, tab)
+		delete(b.begun, tab)
+		delete(b.parents, tab)
+		delete(b.mute, tab)
 		i := slices.Index(b.tabs, tab)
 		if i < 0 {
-			return
+			break
 		}
 		b.tabs = slices.Delete(b.tabs, i, i+1)
-		delete(b.dialogs, tab)
 		if b.current == tab {
 			if b.current = ""; len(b.tabs) > 0 {
 				b.current = b.tabs[max(0, min(i, len(b.tabs))-1)]
@@ -128,7 +146,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	case "navigationStarted":
 		b.loading[tab] = jsonrpc.GetString(params, "url")
 		b.begun[tab]++
-	default:
+	case "navigationCommitted", "navigationFailed", "navigationAborted", "fragmentNavigated", "downloadWillBegin":
 		delete(b.loading, tab)
 	}
 	close(b.changed)
@@ -162,27 +180,28 @@ type Tab struct {
 }
 
 // Tabs are the open tabs, in the order of their opening.
-func (b *Browser) Tabs(ctx context.Context) (all []Tab) {
+func (b *Browser) Tabs(ctx context.Context) []Tab {
 	b.mu.Lock()
 	tabs, current := slices.Clone(b.tabs), b.current
 	b.mu.Unlock()
-	for _, tab := range tabs {
-		t := Tab{Current: tab == current}
-		t.URL, t.Title = b.state(ctx, tab)
-		all = append(all, t)
+	all := make([]Tab, len(tabs))
+	var asked sync.WaitGroup // all at once: some may not answer
+	for i, tab := range tabs {
+		asked.Go(func() {
+			all[i].Current = tab == current
+			all[i].URL, all[i].Title = b.state(ctx, tab)
+		})
 	}
+	asked.Wait()
 	return all
 }
 
-// stateTimeout is how long a page may take to say what it is.
-const stateTimeout = time.Second
-
 // state returns the address and the title of a tab.
 func (b *Browser) state(ctx context.Context, tab string) (url, title string) {
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	short, cancel := context.WithTimeout(ctx, b.of(answerPatience))
 	defer cancel()
 	var page struct{ Title, URL string }
-	if b.dialogIn(tab) == nil && b.run(ctx, tab, "page", nil, &page) == nil {
+	if b.dialogIn(tab) == nil && b.run(short, tab, "page", nil, &page) == nil {
 		return page.URL, page.Title
 	}
 	return b.url(ctx, tab), ""
@@ -198,26 +217,56 @@ func (b *Browser) url(ctx context.Context, tab string) string {
 	return tree.Contexts[0].URL
 }
 
-// State returns the address and the title of the current tab.
-func (b *Browser) State(ctx context.Context) (url, title string) {
+// State returns the address and the title of the current tab, and the address of the page
+// that is to come; "": none is.
+func (b *Browser) State(ctx context.Context) (url, title, leaving string) {
 	tab, err := b.tab(ctx)
 	if err != nil {
-		return "", ""
+		return "", "", ""
 	}
-	return b.state(ctx, tab)
+	url, title = b.state(ctx, tab)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return url, title, browse.Redacted(b.loading[tab])
 }
 
 // New opens a blank tab, which becomes the current one.
 func (b *Browser) New(ctx context.Context) error {
-	var made struct{ Context string }
-	if err := b.conn.Call(ctx, "browsingContext.create", map[string]string{"type": "tab"}, &made); err != nil {
+	tab, err := b.open(ctx)
+	if err != nil {
 		return err
+	}
+	b.mu.Lock()
+	b.current = tab
+	b.mu.Unlock()
+	return b.activate(ctx, tab)
+}
+
+// open opens a blank tab behind the others: one in front would wait for the page that was
+// there before, which may run a script without end.
+func (b *Browser) open(ctx context.Context) (tab string, err error) {
+	var made struct{ Context string }
+	err = b.conn.Call(ctx, "browsingContext.create", map[string]any{"type": "tab", "background": true}, &made)
+	if err != nil {
+		return "", err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.addLocked(made.Context)
-	b.current = made.Context
-	return nil
+	return made.Context, nil
+}
+
+// switchPatience is how long a tab may take to come to the front. It is there before, but
+// Firefox waits for the page that was there, too.
+const switchPatience = 500 * time.Millisecond
+
+// activate brings a tab to the front.
+func (b *Browser) activate(ctx context.Context, tab string) error {
+	err := b.callFor(ctx, b.of(switchPatience), tab, "browsingContext.activate", map[string]string{"context": tab}, nil)
+	if errors.Is(err, errLate) {
+		return nil
+	}
+	return err
 }
 
 // Select makes the tab with an index the current one.
@@ -229,7 +278,7 @@ func (b *Browser) Select(ctx context.Context, index int) error {
 	b.mu.Lock()
 	b.current = tab
 	b.mu.Unlock()
-	return b.conn.Call(ctx, "browsingContext.activate", map[string]string{"context": tab}, nil)
+	return b.activate(ctx, tab)
 }
 
 // CloseTab closes the tab with an index; -1: the current one.
@@ -246,7 +295,13 @@ func (b *Browser) CloseTab(ctx context.Context, index int) error {
 			return err
 		}
 	}
-	if err := b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": tab}, nil); err != nil {
+	return b.close(ctx, tab)
+}
+
+// close closes a tab, whatever its page does: it is not asked.
+func (b *Browser) close(ctx context.Context, tab string) error {
+	err := b.call(ctx, tab, "browsingContext.close", map[string]string{"context": tab}, nil)
+	if err != nil && !errors.Is(err, errClosed) {
 		return err
 	}
 	return b.wait(ctx, func() bool { return !slices.Contains(b.tabs, tab) })
@@ -304,7 +359,7 @@ func (b *Browser) HandleDialog(ctx context.Context, accept bool, prompt *string)
 		params["userText"] = *prompt
 	}
 	since := b.mark(tab)
-	if err := b.conn.Call(ctx, "browsingContext.handleUserPrompt", params, nil); err != nil {
+	if err := b.call(ctx, tab, "browsingContext.handleUserPrompt", params, nil); err != nil {
 		return err
 	}
 	return b.settle(ctx, tab, since)
@@ -320,15 +375,21 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, navigateTimeout,
-		fmt.Errorf("cannot load %s: it did not load within %v", address, navigateTimeout))
-	defer cancel()
+	if !b.answers(tab, 2*answerPatience) { // it would keep the next page waiting
+		if tab, err = b.replace(tab); err != nil {
+			return "", err
+		}
+	}
 	_, err = b.orDialog(ctx, tab, func() error {
-		return b.conn.Call(ctx, "browsingContext.navigate",
+		return b.callFor(ctx, b.of(navigateTimeout), tab, "browsingContext.navigate",
 			map[string]string{"context": tab, "url": address, "wait": "interactive"}, nil)
 	})
-	if e := (*bidi.Error)(nil); errors.As(err, &e) {
-		return "", fmt.Errorf("cannot load %s: %w", address, err)
+	switch e := (*bidi.Error)(nil); {
+	case errors.Is(err, errLate):
+		return "", b.unloaded(ctx, tab, address)
+	case errors.As(err, &e):
+		said := strings.ReplaceAll(e.Message, address, browse.Redacted(address))
+		return "", fmt.Errorf("cannot load %s: %s", browse.Redacted(address), said)
 	}
 	if err == nil && b.dialogIn(tab) == nil {
 		b.orDialog(ctx, tab, func() error {
@@ -339,14 +400,36 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	return address, err
 }
 
+// unloaded is why a page was not loaded in time. It is not waited for any more.
+func (b *Browser) unloaded(ctx context.Context, tab, address string) error {
+	b.mu.Lock()
+	_, leaves := b.loading[tab]
+	b.mu.Unlock()
+	if !b.answers(tab, answerPatience) {
+		return b.late(tab, navigateTimeout)
+	}
+	short, cancel := context.WithTimeout(ctx, b.of(answerPatience))
+	defer cancel()
+	b.script(short, tab, "window.stop()")
+	if leaves {
+		return fmt.Errorf("%s was not loaded within %v: its server has not answered, and the page that was open "+
+			"still is", browse.Redacted(address), b.of(navigateTimeout))
+	}
+	return fmt.Errorf("%s was not loaded within %v: it is not complete", browse.Redacted(address),
+		b.of(navigateTimeout))
+}
+
 // Back goes back in the history of the tab.
 func (b *Browser) Back(ctx context.Context) error {
 	tab, err := b.tab(ctx)
 	if err != nil {
 		return err
 	}
+	if !b.answers(tab, 2*answerPatience) {
+		return b.late(tab, answerPatience)
+	}
 	since := b.mark(tab)
-	err = b.conn.Call(ctx, "browsingContext.traverseHistory", map[string]any{"context": tab, "delta": -1}, nil)
+	err = b.call(ctx, tab, "browsingContext.traverseHistory", map[string]any{"context": tab, "delta": -1}, nil)
 	if e := (*bidi.Error)(nil); errors.As(err, &e) {
 		return errors.New("there is no page to go back to")
 	}
@@ -394,7 +477,7 @@ func (b *Browser) settle(ctx context.Context, tab string, since int) error {
 	begun := b.wait(soon, func() bool { return b.begun[tab] > since || b.dialogs[tab] != Dialog{} }) == nil
 	cancel()
 	if begun {
-		long, cancel := context.WithTimeout(ctx, scriptTimeout)
+		long, cancel := context.WithTimeout(ctx, b.of(settleTimeout))
 		defer cancel()
 		b.arrive(long, tab)
 		b.orDialog(long, tab, func() error {

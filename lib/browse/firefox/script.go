@@ -34,8 +34,13 @@ type evaluated struct {
 // script evaluates an expression in the world of our scripts, which it loads first.
 func (b *Browser) script(ctx context.Context, place, expression string) (remote, error) {
 	evaluate := func(expression string) (got evaluated, err error) {
-		err = b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": expression, "awaitPromise": true,
-			"target": map[string]string{"context": place, "sandbox": sandbox}, "userActivation": true}, &got)
+		for range 3 { // a document that has just been replaced answers no more
+			err = b.call(ctx, place, "script.evaluate", map[string]any{"expression": expression, "awaitPromise": true,
+				"target": map[string]string{"context": place, "sandbox": sandbox}, "userActivation": true}, &got)
+			if !isLost(err) {
+				break
+			}
+		}
 		if err == nil && got.Type == "exception" {
 			err = errors.New(got.ExceptionDetails.Text)
 		}
@@ -57,8 +62,6 @@ func (b *Browser) run(ctx context.Context, place, name string, args map[string]a
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, scriptTimeout, errors.New("the page does not answer"))
-	defer cancel()
 	got, err := b.script(ctx, place, fmt.Sprintf("(async () => JSON.stringify(await btools.run(%q,%s)))()", name, raw))
 	if err != nil {
 		return err
@@ -87,6 +90,9 @@ func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (strin
 		return "", err
 	}
 	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "ms": snapshotTime.Milliseconds()}
+	if o.Whole {
+		args["ms"] = searchTime.Milliseconds()
+	}
 	if o.Target != "" {
 		at, err := b.locate(ctx, o.Target)
 		if err != nil {
@@ -122,7 +128,7 @@ func (b *Browser) outline(ctx context.Context, place string, args map[string]any
 	b.mu.Unlock()
 	lines := got.Lines
 	if got.Cut > 0 {
-		lines = append(lines, fmt.Sprintf("# the rest is left out after %d elements", got.Cut))
+		lines = append(lines, browse.CutLine(got.Cut))
 	}
 	if depth == maxFrames || args["depth"] != nil {
 		return lines, nil
@@ -135,6 +141,9 @@ func (b *Browser) outline(ctx context.Context, place string, args map[string]any
 		same := maps.Clone(args)
 		delete(same, "target")
 		more, err := b.outline(ctx, inner, same, depth+1)
+		if errors.Is(err, errFrame) {
+			lines[in.Line] += " # does not answer: a script of it runs without end"
+		}
 		if err != nil || len(more) == 0 {
 			continue // the frame has gone
 		}
@@ -159,6 +168,9 @@ func (b *Browser) inner(ctx context.Context, place string, ref int) string {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.topLocked(window.Context) == window.Context { // gone meanwhile
+		return ""
+	}
 	if !slices.Contains(b.frames, window.Context) {
 		b.frames = append(b.frames, window.Context)
 	}
@@ -183,6 +195,8 @@ func (b *Browser) locate(ctx context.Context, target browse.Target) (place, erro
 		switch {
 		case n >= b.nextRef || frame > len(b.frames):
 			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
+		case frame > 0 && b.topLocked(b.frames[frame-1]) != tab:
+			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
 		case frame > 0:
 			tab = b.frames[frame-1]
 		}
@@ -215,10 +229,13 @@ func (b *Browser) documents(ctx context.Context, tab string) []string {
 	all := []string{tab}
 	var tree struct{ Contexts []node }
 	b.conn.Call(ctx, "browsingContext.getTree", map[string]string{"root": tab}, &tree)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var add func(n node)
 	add = func(n node) {
 		for _, child := range n.Children {
 			all = append(all, child.Context)
+			b.parents[child.Context] = n.Context
 			add(child)
 		}
 	}
@@ -235,9 +252,6 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, evaluateTimeout,
-		fmt.Errorf("the function did not return within %v", evaluateTimeout))
-	defer cancel()
 	args := []any{}
 	at := tab
 	if target != "" {
@@ -251,9 +265,10 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 	call := func(function string) (evaluated, error) {
 		got := &evaluated{}
 		returned, err := b.orDialog(ctx, tab, func() error {
-			return b.conn.Call(ctx, "script.callFunction", map[string]any{"awaitPromise": true, "arguments": args,
+			return b.callFor(ctx, b.of(evaluateTimeout), at, "script.callFunction", map[string]any{
 				"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
-				"target":              map[string]string{"context": at}, "userActivation": true}, got)
+				"awaitPromise":        true, "arguments": args, "userActivation": true,
+				"target": map[string]string{"context": at}}, got)
 		})
 		if !returned {
 			return evaluated{}, err
@@ -268,6 +283,10 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 		}
 	}
 	switch {
+	case errors.Is(err, errLate) && b.answers(tab, answerPatience):
+		return "", fmt.Errorf("the function did not return within %v", b.of(evaluateTimeout))
+	case errors.Is(err, errLate):
+		return "", b.late(tab, evaluateTimeout)
 	case err != nil:
 		return "", err
 	case got.Type == "exception":

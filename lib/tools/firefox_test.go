@@ -1,0 +1,212 @@
+package tools
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startFirefox starts a headless Firefox, which ends with the test.
+func startFirefox(t *testing.T) (bidi string, p *os.Process) {
+	t.Helper()
+	profile := t.TempDir()
+	prefs := `user_pref("browser.startup.page", 0);
+user_pref("browser.aboutwelcome.enabled", false);
+user_pref("datareporting.policy.dataSubmissionEnabled", false);
+user_pref("dom.ipc.reportProcessHangs", false);
+user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
+`
+	if err := os.WriteFile(filepath.Join(profile, "user.js"), []byte(prefs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := "firefox-esr"
+	if _, err := exec.LookPath(name); err != nil {
+		name = "firefox"
+	}
+	c := exec.Command(name, "--headless", "--remote-debugging-port=0", "--no-remote", "--profile", profile,
+		"about:blank")
+	c.Env = append(os.Environ(), "MOZ_CRASHREPORTER_DISABLE=1")
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		io.Copy(io.Discard, stderr) // until its children have ended
+		c.Wait()
+	})
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "WebDriver BiDi listening on "); ok {
+			go io.Copy(io.Discard, stderr)
+			return url + "/session", c.Process
+		}
+	}
+	t.Fatal("Firefox did not start")
+	return "", nil
+}
+
+// pagesOf are the processes of a Firefox that show pages.
+func pagesOf(t *testing.T, firefox int) (pids []int) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		b, _ := os.ReadFile(path)
+		said := strings.ReplaceAll(string(b), "\x00", " ")
+		if strings.Contains(said, fmt.Sprintf(" -parentPid %d ", firefox)) &&
+			strings.Contains(said, " -isForBrowser ") {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestMatrix, on one Firefox. It is not parallel: Chrome has a higher priority.
+func TestMatrixFirefox(t *testing.T) {
+	site := matrixSite(t)
+	second, soon := 300*time.Millisecond, 5*time.Second // a busy machine
+	if isLong {
+		soon = time.Second
+	}
+	all := slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
+	for name := range onFirefox {
+		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == name }) {
+			t.Errorf("%s is not in the matrix", name)
+		}
+	}
+	open := func(h *host, path string) {
+		h.call("browser_tabs", `{"action":"new","url":`+quoted(site+path)+`}`)
+	}
+	until := func(h *host, want, tool, args string) {
+		h.t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			text, _, _ := h.call(tool, args)
+			if strings.Contains(text, want) {
+				return
+			}
+			if time.Now().After(end) {
+				h.t.Fatalf("%s does not say %q: %s", tool, want, text)
+			}
+		}
+	}
+	expected := regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)
+	check := func(t *testing.T, h *host, c [2]string, says string) {
+		text, isError, took := h.call(c[0], c[1])
+		if took > 30*second+2*time.Second {
+			t.Errorf("%s %s took %v: %.300s", c[0], c[1], took, text)
+		}
+		if isError && !expected.MatchString(text) && (says == "" || !regexp.MustCompile(says).MatchString(text)) {
+			t.Errorf("%s %s after %v: %.300s", c[0], c[1], took, text)
+		}
+		if testing.Verbose() {
+			t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], text)
+		}
+	}
+	endpoint, p := startFirefox(t)
+	h := serveWith(t, Options{BiDi: endpoint, Second: second})
+	h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+	for _, s := range []struct {
+		name  string
+		begin func(h *host)
+		says  string // one of these an error has, as a regular expression
+		few   []string
+	}{
+		{"normal", func(h *host) { open(h, "/normal") }, "", []string{"browser_click", "browser_wait_for"}},
+		{"dialog", func(h *host) {
+			open(h, "/alert")
+			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
+			until(h, "a dialog is open", "browser_snapshot", `{}`)
+		}, "a dialog is open", []string{"browser_handle_dialog", "browser_close"}},
+		{"closed", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
+			h.call("browser_tabs", `{"action":"select","index":2}`)
+		}, "was closed", []string{"browser_wait_for"}},
+		{"leaving", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
+			h.wants(false, "- Leaving for: "+site+"/never", "browser_evaluate", `{"function":"() => 1"}`)
+		}, "has not answered", []string{"browser_snapshot"}},
+		{"hung", func(h *host) {
+			open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
+		}, "a blank one is in its place", []string{"browser_snapshot", "browser_navigate", "browser_close"}},
+		{"frame", func(h *host) {
+			open(h, "/frame")
+			until(h, "# does not answer", "browser_snapshot", `{}`)
+		}, "a frame does not answer", []string{"browser_wait_for"}},
+		{"stream", func(h *host) { open(h, "/stream") }, "", nil},
+		{"never", func(h *host) { open(h, "/never") }, "has not answered", nil},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			h := h.as(t)
+			for _, c := range all {
+				if !isLong && !slices.Contains(s.few, c[0]) {
+					continue
+				}
+				s.begin(h)
+				check(t, h, c, s.says)
+				began := time.Now()
+				h.wants(false, "]("+site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
+				h.wants(false, "/healthy", "browser_evaluate", `{"function":"() => location.href"}`)
+				if took := time.Since(began); took > soon {
+					t.Errorf("after %s %s another tab takes %v", c[0], c[1], took)
+				}
+				for range 3 {
+					h.call("browser_tabs", `{"action":"close","index":1}`)
+				}
+				h.wants(false, "", "browser_evaluate", `{"function":"() => 1"}`)
+			}
+		})
+	}
+	t.Run("crashed", func(t *testing.T) {
+		h := h.as(t)
+		for _, c := range all {
+			if !isLong && c[0] != "browser_snapshot" && c[0] != "browser_close" {
+				continue
+			}
+			for _, pid := range pagesOf(t, p.Pid) {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
+			check(t, h, c, "has crashed")
+			h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+		}
+	})
+	for _, s := range []struct {
+		name string
+		stop syscall.Signal
+		says string
+	}{
+		{"stopped", syscall.SIGSTOP, "the browser does not answer"},
+		{"killed", syscall.SIGKILL, "connect|has ended"},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			if err := p.Signal(s.stop); err != nil {
+				t.Fatal(err)
+			}
+			defer p.Signal(syscall.SIGCONT)
+			for _, c := range all {
+				if isLong || c[0] == "browser_snapshot" || c[0] == "browser_tabs" && s.name == "killed" {
+					check(t, h, c, s.says)
+				}
+			}
+		})
+	}
+}
