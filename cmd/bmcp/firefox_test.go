@@ -96,6 +96,24 @@ func TestMCPMixedPool(t *testing.T) {
 	w.Clean()
 }
 
+// A Firefox that no pool has is launched and driven by bmcp alone, without Node.js.
+func TestMCPFirefox(t *testing.T) {
+	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.
+	w := cmdtest.New(t)
+	site := formSite(t)
+	m := w.Builtin("--browser", "firefox")
+	m.Did("browser_navigate", `{"url":%q}`, site+"/a")
+	if r := m.Did("browser_click", `{"target":"text=Next"}`).Text(); !strings.Contains(r, "Page /next") {
+		t.Errorf("after a click: %s", r)
+	}
+	if r := m.Did("browser_evaluate", `{"function":"() => navigator.userAgent"}`).Text(); !strings.Contains(r,
+		"Firefox/") {
+		t.Errorf("it is %s", r)
+	}
+	m.End()
+	w.Clean()
+}
+
 // Firefox has one session at a time: the next host has one, whatever the last one did.
 func TestMCPFirefoxOfHosts(t *testing.T) {
 	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.

@@ -130,7 +130,7 @@ func main() {
 func browserFlags(category string) []ucli.Flag {
 	all := flags.Browser(category)
 	browser := all[0].(*ucli.StringFlag)
-	browser.Usage = "launch `TYPE|FILE`: the best of a type, or an executable; firefox and webkit are launched by " +
-		"the child (default: the best that is installed)"
+	browser.Usage = "launch `TYPE|FILE`: the best of a type, or an executable; webkit is launched by the child " +
+		"(default: the best that is installed)"
 	return all
 }

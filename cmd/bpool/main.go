@@ -43,6 +43,8 @@ func main() {
 					&ucli.DurationFlag{Name: "drain-timeout", Value: 30 * time.Second,
 						Usage: "when stopping, give leases `DURATION` to end"},
 					stopTimeout("a browser"),
+					&ucli.StringSliceFlag{Name: "variable", Hidden: true,
+						Usage: "the configuration is the variable `NAME=VALUE`, and no file"},
 					&ucli.StringFlag{Name: "leave", Hidden: true,
 						Usage: "for bmcp: launch no browser of `TYPE`, unless LAUNCH is set"},
 					&ucli.StringFlag{Name: "http", Usage: "serve /healthz, /status and /metrics on `HOST:PORT|PORT`"},

@@ -283,8 +283,8 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 	}
 	if len(all) == 0 {
 		spec := coordinator.BuiltinChild
-		if b := c.String("browser"); (b == record.Firefox || b == record.WebKit) && !c.Bool("extension") {
-			spec = coordinator.PlaywrightChild // which launches them
+		if c.String("browser") == record.WebKit && !c.Bool("extension") {
+			spec = coordinator.PlaywrightChild // which launches it
 		}
 		child, err := coordinator.ParseChild(spec)
 		if err != nil {
@@ -352,8 +352,10 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 		err = without(c, "the browsers of the service are as its configuration says")
 	case ch.configured:
 		err = without(c, "pools are configured, whose browsers are as bpool.toml(5) says")
-	case b == record.WebKit || b == record.Firefox: // which only children launch
+	case b == record.WebKit: // which only children launch
 		err = without(c, b+" is launched by the child", "browser", "headless", "no-headless")
+	case b == record.Firefox:
+		err = without(c, "a firefox has other options only in a pool", "browser", "headless", "no-headless")
 	}
 	if err == nil {
 		err = checkState(c, ch)
@@ -434,14 +436,18 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 		level = "warn" // their usual words are of no interest here
 	}
 	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
-	if ch.configured {
+	leaves := slices.ContainsFunc(children, func(child coordinator.Child) bool { return !child.Builtin })
+	ownFirefox := o.Browser == record.Firefox && !leaves
+	if ch.configured || ownFirefox {
 		path := c.String("pool-config")
 		sock, err := store.Socket(fmt.Sprintf("bmcp-%d", os.Getpid()))
 		if err != nil {
 			return nil, state.Explain(err)
 		}
 		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s"}, ch.handOn)
-		if slices.ContainsFunc(children, func(child coordinator.Child) bool { return !child.Builtin }) {
+		if ownFirefox && !ch.configured {
+			args = append(args, firefoxes(o.Headless == nil || *o.Headless)...)
+		} else if leaves {
 			args = append(args, "--leave="+record.Firefox) // which others launch themselves
 		}
 		if path != "" {
@@ -466,6 +472,16 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 		return nil, err
 	}
 	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
+}
+
+// firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
+// needed: Firefox has one session at a time.
+func firefoxes(headless bool) (args []string) {
+	for _, set := range []string{"__FIREFOX_INSTANCES=16", "_BROWSER=firefox", "_START=lazy", "_IDLE_TIMEOUT=10m",
+		"_ISOLATED=true", fmt.Sprint("_HEADLESS=", headless)} {
+		args = append(args, "--variable=PW_MCP_PROXY"+set)
+	}
+	return args
 }
 
 // virtualFlags are those of virtual browsers, sessionFlags also those of the one

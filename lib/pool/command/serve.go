@@ -41,6 +41,9 @@ import (
 
 // load reads the configuration and reports all errors together.
 func load(c *cli.Context) (*config.Config, error) {
+	if only := c.StringSlice("variable"); only != nil {
+		return config.Load("", only)
+	}
 	var vars []envfile.Variable
 	if path := c.String("env-file"); path != "" {
 		var err error
