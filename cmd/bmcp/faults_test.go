@@ -131,7 +131,8 @@ func TestMCPBadArguments(t *testing.T) {
 		{configured, "--no-headless", "--no-headless has no effect: pools are configured"},
 		{nil, "--pool --profile " + w.Dir + "/p", "--profile has no effect: the browsers of the service"},
 		{nil, "--socket " + p.Socket + " --arg --x", "--arg has no effect"},
-		{nil, "--browser firefox --window-size 1,1", "--window-size has no effect: a firefox has other options only in a pool"},
+		{nil, "--browser firefox --window-size 1,1", "--window-size has no effect: a firefox has other options " +
+			"only in a pool"},
 		{nil, "--browser webkit --profile x", "--profile has no effect: webkit is launched by the child"},
 	} {
 		was := w.Env

@@ -82,7 +82,8 @@ func TestMCPSessionStats(t *testing.T) {
 			s = statsOf(t, m.Did(tool, `{}`))
 			return s.Active == 0
 		})
-		if len(s.Sessions) != 1 || s.Sessions[0].Pool != "A" || s.Sessions[0].Tabs != 1 || s.Sessions[0].Instance == "" {
+		if len(s.Sessions) != 1 || s.Sessions[0].Pool != "A" || s.Sessions[0].Tabs != 1 ||
+			s.Sessions[0].Instance == "" {
 			t.Errorf("got %+v", s)
 		}
 		m.End()

@@ -73,7 +73,8 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 		for _, host := range hosts[:2] { // of the page's own site, and of another
 			page := p.attach(p.create("about:blank"))
 			p.goTo(page, site.URL+"/?prefetch=http://"+host+":"+port+"/json/version")
-			p.do(page, fmt.Sprintf("setTimeout(() => { location.href = 'http://%s:%s/json/version' }, 200)", host, port))
+			p.do(page, fmt.Sprintf("setTimeout(() => { location.href = 'http://%s:%s/json/version' }, 200)", host,
+				port))
 			p.awaitTrue(page, "location.origin !== "+jsonOf(site.URL))
 			if got := p.do(page, "location.href + document.body.innerText"); !strings.Contains(got, "chrome-error:") {
 				t.Errorf("%s: a page has prefetched the port as %s: %s", kind, host, got)

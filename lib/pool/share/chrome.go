@@ -93,8 +93,9 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 		return nil, fmt.Errorf("cannot share the browser: %w", err)
 	}
 	c := &Chrome{
-		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles, files: map[*virtual.Session]*downloads.Files{},
-		idle: idle, log: log,
+		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles,
+		files: map[*virtual.Session]*downloads.Files{},
+		idle:  idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
 	c.stock.isDead = isOver
