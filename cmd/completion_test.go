@@ -52,6 +52,9 @@ func TestCompletion(t *testing.T) {
 		"blaunch --profile " + at + "/": {"dir"}, "blaunch --profile=" + at + "/": {"dir"},
 		"bproxy har " + at + "/dir/": {"b"}, "bproxy state import " + at + "/dir/": {"b"},
 	})
+	before := map[string][]string{"command bport --log-format ": {"text", "json"},
+		"FOO=1 bport --output j": {"json"}, "true | bport --output j": {"json"}}
+	w.Offers(before, "fish", "zsh") // bash does so with its package bash-completion
 }
 
 // Behind -- it is the command's turn. Commands are offered where they may

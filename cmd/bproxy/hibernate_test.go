@@ -33,6 +33,10 @@ func TestHibernation(t *testing.T) {
 	cmdtest.Until(t, "the session is hibernated", asleep)
 	w.Run("bproxy", "downloads", "agent").Wants(t, 0, "")
 	w.Run("bproxy", "session", "new", "agent").Wants(t, 64, "already")
+	w.Offers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
+	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) != "" {
+		t.Error("a completion has woken the session")
+	}
 
 	c = cmdtest.FirstPage(t, base)
 	c.Shows("shows ann, s3cret-token, s3cret-key")

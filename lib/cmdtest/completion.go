@@ -28,7 +28,7 @@ END
 { printf '%s\e*\x182\x15' "$@"; echo exit; } |
 	TERM=dumb bash --noprofile --rcfile $TMPDIR/bashrc -i >/dev/null 2>$TMPDIR/bash-says
 cat $TMPDIR/offers`,
-	"fish": `set fish_complete_path $TMPDIR/fish
+	"fish": `set -p fish_complete_path $TMPDIR/fish
 for line in $argv[2..]
 	complete -C $line | string replace -r '\t.*' ''
 	echo =
