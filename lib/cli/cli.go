@@ -212,10 +212,10 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	}
 	if c == &p.Command {
 		// By the words, not by what is set: the environment sets flags too.
-		for _, w := range args.rest {
-			if slices.ContainsFunc(p.Commands, func(c *Command) bool { return c.Name == w }) {
-				return args.usage(p, "%s is a command of %s: put it first, and options after it", w, p.Name)
-			}
+		// Only the first word can be a command: after a misspelt one, "list" is its argument.
+		if i := slices.IndexFunc(args.rest, func(w string) bool { return w != "-" }); i >= 0 && slices.ContainsFunc(
+			p.Commands, func(c *Command) bool { return c.Name == args.rest[i] }) {
+			return args.usage(p, "%s is a command of %s: put it first, and options after it", args.rest[i], p.Name)
 		}
 	}
 	ctx := &Context{Env: env, Name: p.Name, Messages: messages, usage: args, program: p}

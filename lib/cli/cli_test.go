@@ -86,6 +86,8 @@ func TestSlips(t *testing.T) {
 		{[]string{"serve", "--port"}, "a port to listen on is given as --listen PORT"},
 		{[]string{"lst"}, `"lst" is not a command of bprog: did you mean list?`},
 		{[]string{"--headless", "list"}, "list is a command of bprog: put it first"},
+		{[]string{"-", "list"}, "list is a command of bprog: put it first"},
+		{[]string{"srve", "list"}, `"srve" is not a command of bprog: did you mean serve?`},
 		{[]string{"list", "more"}, `unexpected argument "more"`},
 		{[]string{"--"}, "no command after --"},
 		{[]string{"--output", "xml"}, "--output is json or table"},
