@@ -49,7 +49,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			flags := flagName.FindAllStringSubmatch(line, -1)
 			common = line == "Of every program:" || common && line != ""
 			if !common && strings.HasPrefix(strings.TrimSpace(line), "--") {
-				flags = flags[:1]
+				flags = flags[:min(1, len(flags))]
 			} else if !common {
 				flags = nil
 			}

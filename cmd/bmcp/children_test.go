@@ -486,7 +486,7 @@ func TestMCPConfig(t *testing.T) {
 	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 0, "has this entry")
 	cmdtest.WriteFile(t, file, "{")
 	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 65, "cannot merge the entry")
-	w.Run("bmcp", "config", "zed", "--write", "--yes").Wants(t, 0, "") // a file that was not there
+	w.Run("bmcp", "config", "zed", "--write", "--yes").Wants(t, 0, "the entry is in "+w.Dir) // a new file
 	if b, _ := os.ReadFile(w.Dir + "/.config/zed/settings.json"); !strings.Contains(string(b), `"context_servers"`) {
 		t.Errorf("%s", b)
 	}

@@ -36,13 +36,13 @@ func main() {
 					Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
 						"network, vision, testing and all; default: default)"},
 				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
-					Usage: "omit has builtin send no images, for models that take none: `allow|omit`"},
+					Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
 				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
-					Usage: "have the pages of builtin show any file, not only those in the roots of the host"},
-				&ucli.StringFlag{Name: "config", Category: children, Usage: "run those of the [child.NAME] in `FILE`"},
+					Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
+				&ucli.StringFlag{Name: "config", Category: children, Usage: "run the children of `FILE`, which has tables [child.NAME]"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},
-				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run none: only bmcp's own tools"},
+				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run no child: offer bmcp's own tools only"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
 					Usage: "leave out browser_execute_bulk, because it runs tools without the host's " +
 						"confirmation of each"},
@@ -58,47 +58,47 @@ func main() {
 					Usage: "end a virtual browser after `DURATION` without a call, else after " +
 						"BROWSER_TIMEOUT_MINUTES; 0: never"},
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-					Usage: "save one unused for `DURATION` and free its pages; the next call gets it back " +
+					Usage: "save and free a virtual browser unused for `DURATION`; the next call gets it back " +
 						"and says so"},
 				&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-					Usage: "hide the pages of one after `DURATION` without a call; 0: never"},
+					Usage: "hide the pages of a virtual browser after `DURATION` without a call; 0: never"},
 				&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
 					Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
 						"hibernated to make room"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
-					Usage: "close the least recently used tab when one has more than `N`; 0: no limit"},
+					Usage: "close the least recently used tab of a virtual browser with more than `N`; 0: no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
-					Usage: "let each put files of the directory `DIR` into forms (repeatable; default: the working " +
-						"directory, unless that is or holds the home directory)"},
+					Usage: "let virtual browsers put files of the directory `DIR` into forms (repeatable; default: " +
+						"the working directory, unless that is or holds the home directory)"},
 				&ucli.StringSliceFlag{Name: "download-root", Category: shared,
 					Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
 				&ucli.StringFlag{Name: "state", Category: shared,
-					Usage: "start each with the logins of the state `NAME` (of bproxy or bpool; of a " +
-						"pool: each lease)"},
+					Usage: "start virtual browsers with the logins of state `NAME` (of bproxy or bpool; with " +
+						"pools: each lease)"},
 				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 				&ucli.StringFlag{Name: "env-file", Category: pools,
 					Usage: "read variables that the environment does not set from `FILE`, such as .env"},
 				&ucli.BoolFlag{Name: "pool", Category: pools, Usage: "use the browsers of the bpool service that runs"},
 				&ucli.StringFlag{Name: "socket", Category: pools,
-					Usage: "use those of the bpool service that listens on `FILE`"},
+					Usage: "use the browsers of the bpool service that listens on `FILE`"},
 				&ucli.StringFlag{Name: "http", Category: front,
 					Usage: "speak streamable HTTP on `HOST:PORT|PORT` (to many hosts, in place of standard input " +
 						"and output)"},
-				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "ask every host for the token in `FILE`"},
+				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "require the token in `FILE` from every host"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
-					Usage: "let web pages of `ORIGIN` ask (repeatable; * is any)"},
+					Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
 			}, browserFlags(browser), []ucli.Flag{
 				&ucli.BoolFlag{Name: "extension", Category: browser,
 					Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
 						"none)"},
 				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
 					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
-						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 is never"},
+						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0: never"},
 			}, flags.Owner("Life:", "")),
 		},
 		Old: map[string]string{"browser-path": "browser", "no-vscode": "",
 			"session-throttle": "throttle", "max-browsers": "max-sessions"},
-		About: "Speaks MCP on standard input and output; -- CMD is a child.",
+		About: "Speaks MCP on standard input and output. With -- CMD, it offers the tools of CMD, an MCP server.",
 		Examples: []string{
 			"claude mcp add browser -- bmcp           # Claude Code",
 			"bmcp config vscode                       # the entry for another host",
@@ -107,7 +107,7 @@ func main() {
 		Commands: []*cli.Command{
 			{Name: "config",
 				Usage: "print the entry that makes a host run bmcp (" + strings.Join(mcphosts.Names(), ", ") +
-					"); what is after -- are its arguments (a child's command after a second --)",
+					"); arguments of bmcp follow -- (a child's command a second --)",
 				ArgsUsage:    "HOST",
 				TakesCommand: true, Do: command.Config,
 				Values: map[string]cli.Values{"HOST": command.Hosts, "--": cli.OwnArguments},

@@ -36,11 +36,11 @@ func main() {
 				Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
 		}
 	}
-	listens := func() []ucli.Flag {
+	const chosen = "the port of the record on standard input, else one that the system chooses"
+	listens := func(standard string) []ucli.Flag {
 		return []ucli.Flag{
-			&ucli.StringFlag{Name: "listen", Category: listen, DefaultText: "127.0.0.1:0",
-				Usage: "listen on `HOST:PORT` or PORT (default: the port of the record on standard input, else " +
-					"one that the system chooses)"},
+			&ucli.StringFlag{Name: "listen", Category: listen, DefaultText: standard,
+				Usage: "listen on `HOST:PORT` or PORT"},
 			&ucli.StringFlag{Name: "token-file", Category: listen,
 				Usage: "require the token in `FILE` from every client"},
 			&ucli.StringSliceFlag{Name: "allow-origin", Category: listen,
@@ -64,12 +64,12 @@ func main() {
 		}, flags.Browser(browser))
 	}
 	// sessions are those of a browser that is shared, and of one that joins.
-	sessions := func() []ucli.Flag {
+	sessions := func(idle string) []ucli.Flag {
 		return slices.Concat([]ucli.Flag{
 			&ucli.DurationFlag{Name: "session-grace", Category: shared, Value: 10 * time.Second,
 				Usage: "end an anonymous session `DURATION` after its last connection closes"},
 			&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
-				DefaultText: "30m, with --hibernate 30 days",
+				DefaultText: idle,
 				Usage:       "end a named session after `DURATION` without traffic; 0 means never"},
 			&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
 				Usage: "hide the pages of a session after `DURATION` without traffic, until its next command; " +
@@ -83,7 +83,7 @@ func main() {
 		}, files(shared, "1GiB"))
 	}
 	sharing := func() []ucli.Flag {
-		return slices.Concat(sessions(), []ucli.Flag{
+		return slices.Concat(sessions("30m, with --hibernate 30 days"), []ucli.Flag{
 			&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
 				Usage: "save a named session without connections after `DURATION` without traffic and free " +
 					"its pages; the next connection gets it back"},
@@ -138,7 +138,7 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port that launches its browser on demand", TakesCommand: true,
-			Flags: slices.Concat(listens(), []ucli.Flag{direct}, browsers(), runs(), flags.Hidden(slices.Concat(
+			Flags: slices.Concat(listens(chosen), []ucli.Flag{direct}, browsers(), runs(), flags.Hidden(slices.Concat(
 				[]ucli.Flag{&ucli.BoolFlag{Name: isolate}, &ucli.BoolFlag{Name: extension}}, sharing(), joins())...)),
 			Common: []string{"listen", "browser", "profile", "target", "idle"},
 			Do:     command.Run,
@@ -150,18 +150,18 @@ func main() {
 		Examples: []string{
 			"bproxy --listen 9222 --idle 10m    # the browser comes with the first client",
 			"bproxy share --listen 9222         # each client gets a browser of its own",
-			"bproxy -- npx playwright-mcp --cdp-endpoint {cdp_endpoint}",
+			"bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}",
 		},
 		Old: map[string]string{"session-throttle": "throttle"},
 		About: "Prints its record as soon as it listens, and runs until it is stopped; with -- CMD, runs CMD against " +
 			"the port.",
 		Commands: []*cli.Command{
 			{Name: "share", Usage: "share one browser as many virtual ones, a session each", TakesCommand: true,
-				Flags: slices.Concat(listens(), browsers(), sharing(), runs(), []ucli.Flag{set(isolate)}),
+				Flags: slices.Concat(listens(chosen), browsers(), sharing(), runs(), []ucli.Flag{set(isolate)}),
 				Do:    command.Run},
 			{Name: "hub", Usage: "serve browsers that join by the extension, and launch none (on port 3300)",
 				TakesCommand: true,
-				Flags:        slices.Concat(listens(), joins(), sessions(), ends(), []ucli.Flag{set(extension)}),
+				Flags:        slices.Concat(listens("127.0.0.1:3300"), joins(), sessions(""), ends(), []ucli.Flag{set(extension)}),
 				Do:           command.Run},
 			{Name: "list", Group: running,
 				Usage: "list the running proxies, and the browsers that have joined a hub",

@@ -19,7 +19,7 @@ func program(do func(*Context) error) *Program {
 			Name: "bprog", Usage: "do things", TakesCommand: true, Do: do,
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "headless", Usage: "without a window"},
-				&cli.IntFlag{Name: "port", Usage: "on port `N`"},
+				&cli.IntFlag{Name: "port", DefaultText: "any", Usage: "on port `N`"},
 				&cli.StringFlag{Name: "url", Usage: "open `URL`"},
 				&cli.StringFlag{Name: "browser", Usage: "launch `TYPE`", EnvVars: []string{"BPROG_BROWSER"}},
 				&cli.StringSliceFlag{Name: "arg", Usage: "pass `ARG`"},
@@ -129,7 +129,7 @@ func TestHelp(t *testing.T) {
 		code, out, _ := try(t, nil, "", args...)
 		wants := []string{"bprog - do things\n\n  bprog -- true\n\nUsage: bprog", "list    list them", "--port N"}
 		if args[len(args)-1] == "--all" {
-			wants = append(wants, "(default: 15s)", "[$BPROG_BROWSER]", "--log-level LEVEL")
+			wants = append(wants, "(default: 15s)", "(default: any)", "[$BPROG_BROWSER]", "--log-level LEVEL")
 		}
 		for _, want := range wants {
 			if code != 0 || !strings.Contains(out, want) {

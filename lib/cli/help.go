@@ -269,13 +269,15 @@ func defaultOf(f cli.Flag) string {
 		}
 		return f.Value
 	case *cli.IntFlag:
-		if f.Value != 0 {
+		if f.Value != 0 && f.DefaultText == "" {
 			return strconv.Itoa(f.Value)
 		}
+		return f.DefaultText
 	case *cli.DurationFlag:
-		if f.Value != 0 {
+		if f.Value != 0 && f.DefaultText == "" {
 			return shortDuration(f.Value)
 		}
+		return f.DefaultText
 	}
 	return ""
 }

@@ -122,6 +122,7 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 	if err := replaceFile(path, after, mode); err != nil {
 		return fmt.Errorf("cannot write the configuration of %s: %w", host.Name, err)
 	}
+	c.Log.Info("the entry is in " + path)
 	return nil
 }
 
