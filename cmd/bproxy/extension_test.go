@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	ws "github.com/coder/websocket"
 
@@ -212,6 +213,26 @@ func TestExtensionAllTabs(t *testing.T) {
 	cmdtest.Until(t, "a client sees the tab of the user", func() bool {
 		return strings.Contains(cmdtest.Once(t, j.Instance.WSURL, "Target.getTargets", "{}"), "/page?user")
 	})
+	// The number of tabs is told when it changes, not with the next answer to a ping.
+	began := time.Now()
+	tabs := func(what string) {
+		t.Helper()
+		cmdtest.Until(t, what, func() bool {
+			usable := slices.DeleteFunc(cmdtest.Tabs(t, chrome), func(url string) bool {
+				return strings.HasPrefix(url, "chrome")
+			})
+			return len(usable) == p.Joined()[0].Joined.Tabs
+		})
+	}
+	tabs("the tab of the user is counted")
+	another := jsonrpc.GetString(cmdtest.ResultOf(t, user.Ask("Target.createTarget", `{"url":"`+site+`/page?2"}`)),
+		"targetId")
+	tabs("another one is counted")
+	user.Ask("Target.closeTarget", `{"targetId":"`+another+`"}`)
+	tabs("one that is closed is not")
+	if took := time.Since(began); took > 10*time.Second { // the hub pings every 20 s
+		t.Errorf("the number of tabs was true after %v", took)
+	}
 	before := cmdtest.Tabs(t, chrome)
 	cmdtest.Once(t, j.Instance.WSURL, "Browser.close", "{}")
 	if got := cmdtest.Tabs(t, chrome); !slices.Equal(got, before) {

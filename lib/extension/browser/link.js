@@ -7,6 +7,7 @@ const FIRST_RETRY = 500; // milliseconds, doubled after each failure
 const LAST_RETRY = 30_000;
 const SILENCE = 60_000; // the hub pings every 20 s
 const ANSWER = 10_000; // for the hub's answer to a registration
+const BURST = 100; // milliseconds in which tabs that change are counted once
 const STOPPED = 4002; // the hub does not want the browser back
 
 const BADGES = {
@@ -20,6 +21,7 @@ export class Link {
   #socket = null;
   #retry = FIRST_RETRY;
   #timer = 0;
+  #counting = 0; // the timer until the tabs are counted; 0: they are not going to be
   #connecting = null;
   #turn = 0; // counts what the user has changed: a connection made before does not count
   #heard = 0;
@@ -56,6 +58,18 @@ export class Link {
   // tell sends the hub an event.
   tell(name, args) {
     this.#send({type: 'event', name, args});
+  }
+
+  // recount soon tells the hub how many tabs there are.
+  recount() {
+    this.#counting ||= setTimeout(async () => {
+      this.#counting = 0;
+      await this.#tellTabs();
+    }, BURST);
+  }
+
+  async #tellTabs() {
+    this.#send({type: 'pong', tabs: await this.#tabs.count()});
   }
 
   async #connect() {
@@ -110,9 +124,10 @@ export class Link {
         this.#retry = FIRST_RETRY;
         chrome.alarms.create('reconnect', {periodInMinutes: 0.5});
         this.#show('connected', '');
+        this.recount(); // they may have changed since the hello
         break;
       case 'ping': // a message that the worker handles keeps it alive
-        socket.send(JSON.stringify({type: 'pong', tabs: await this.#tabs.count()}));
+        await this.#tellTabs();
         break;
       case 'tool_call': {
         const {id, name, args} = message;
@@ -128,8 +143,10 @@ export class Link {
     }
   }
 
+  // send sends nothing before the hub's welcome: the hello must come first.
   #send(message) {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
+    if (this.state !== 'connected' || this.#socket?.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(JSON.stringify(message));
   }
 
   // ended leaves nothing of the clients behind, who are gone with the hub.

@@ -18,11 +18,13 @@ export class Tabs {
   #all = false;
   #released = 0; // counts releases
   #tell = () => {};
+  #recount = () => {};
 
   // listen reports events with tell; cancel is called when the user ends
-  // debugging.
-  listen(tell, cancel) {
+  // debugging, recount when the number of tabs may have changed.
+  listen({tell, cancel, recount}) {
     this.#tell = tell;
+    this.#recount = recount;
     chrome.debugger.onEvent.addListener(({tabId, sessionId}, method, params) => {
       this.#tell('cdp', {tabId, sessionId, method, params});
     });
@@ -46,7 +48,7 @@ export class Tabs {
       this.#openers.delete(tabId);
       this.#attached.delete(tabId);
       if (this.#opened.has(tabId)) this.#forget(tabId);
-      if (used) this.#tell('removed', {tabId});
+      if (used) this.#removed(tabId);
     });
     chrome.downloads.onCreated.addListener(({id, url, finalUrl}) => this.#tell('download', {id, url, finalUrl}));
   }
@@ -61,7 +63,8 @@ export class Tabs {
 
   // count returns the number of tabs that clients may use.
   async count() {
-    return this.#all ? (await chrome.tabs.query({})).length : this.#opened.size + this.#shared.size;
+    if (!this.#all) return this.#opened.size + this.#shared.size;
+    return (await chrome.tabs.query({})).filter((tab) => SHAREABLE.test(tab.url)).length;
   }
 
   async share(tabId) {
@@ -73,7 +76,7 @@ export class Tabs {
   async unshare(tabId) {
     if (!this.#shared.delete(tabId)) return;
     await this.#detach(tabId);
-    this.#tell('removed', {tabId});
+    this.#removed(tabId);
   }
 
   // release closes what was opened for clients, and detaches from the rest.
@@ -109,6 +112,7 @@ export class Tabs {
     },
     async list({all}) {
       this.#all = Boolean(all);
+      this.#recount();
       const known = (await chrome.tabs.query({})).filter((tab) => this.isUsed(tab.id));
       const targets = await chrome.debugger.getTargets();
       return {tabs: known.filter((tab) => SHAREABLE.test(tab.url)).map((tab) => this.#describe(tab, targets))};
@@ -171,6 +175,7 @@ export class Tabs {
     const group = this.#opened.get(openerId);
     if (group !== undefined) this.#opened.set(tabId, group);
     else if (this.#shared.has(openerId)) this.#shared.add(tabId);
+    this.#recount();
     try {
       if (group !== undefined) await Promise.all([this.#saveOpened(), this.#attach(tabId)]);
       const tab = await chrome.tabs.get(tabId);
@@ -217,7 +222,13 @@ export class Tabs {
     }
   }
 
+  #removed(tabId) {
+    this.#tell('removed', {tabId});
+    this.#recount();
+  }
+
   async #report(tabId) {
+    this.#recount();
     if (this.#adopting.has(tabId)) return;
     const tab = await chrome.tabs.get(tabId).catch(() => null);
     if (tab && SHAREABLE.test(tab.url)) {
@@ -247,6 +258,7 @@ export class Tabs {
   }
 
   #saveOpened() {
+    this.#recount();
     return saveOpened([...this.#opened.keys()]);
   }
 }

@@ -13,7 +13,11 @@ const link = new Link(tabs);
 chrome.runtime.onStartup.addListener(() => link.connect());
 chrome.runtime.onInstalled.addListener(() => link.connect());
 chrome.alarms.onAlarm.addListener(() => link.connect());
-tabs.listen((name, args) => link.tell(name, args), () => link.end('the user has ended debugging in the browser'));
+tabs.listen({
+  tell: (name, args) => link.tell(name, args),
+  cancel: () => link.end('the user has ended debugging in the browser'),
+  recount: () => link.recount(),
+});
 
 chrome.runtime.onMessage.addListener((message, sender, answer) => {
   if (sender.id !== chrome.runtime.id || !sender.url?.startsWith(chrome.runtime.getURL(''))) return false;
