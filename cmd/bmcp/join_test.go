@@ -153,6 +153,11 @@ func TestMCPNamesAJoinedBrowser(t *testing.T) {
 	}
 
 	// Without tabs in it, others may have it; those of a bmcp that is killed close.
+	r = m.Tool("coordinator_stop_browser", `{"instanceId":"inst_1_x"}`)
+	if got := r.Text(t); !r.Tool(t).IsError || !strings.Contains(got, `there is no browser "inst_1_x"`) ||
+		!strings.Contains(got, users) || !strings.Contains(got, launched) {
+		t.Errorf("the end of the tabs in an unknown browser: %s", got)
+	}
 	for _, id := range []string{"", `"session_id":"one",`} {
 		m.Tool("coordinator_stop_browser", fmt.Sprintf(`{%s"instanceId":%q}`, id, launched))
 	}

@@ -193,6 +193,11 @@ func (t singleTools) endPart(ctx context.Context, s *Session, args json.RawMessa
 		instance = b.joins.instanceOf(instance)
 	}
 	s.endVirtual(part{id, instance})
+	if instance != "" {
+		if err := t.joins.check(ctx, instance); err != nil {
+			return nil, true, explain(err)
+		}
+	}
 	st, err = t.c.status(ctx, s, nil)
 	return st, true, err
 }

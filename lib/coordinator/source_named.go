@@ -162,6 +162,18 @@ func (j *joining) end(id, session string) {
 	}
 }
 
+// check returns an error, which names those that have joined, if a browser has not.
+func (j *joining) check(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
+	defer cancel()
+	hub, release, err := j.Hubs.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return control.Call(ctx, hub.Control, "session_list", map[string]string{"instance": id}, nil)
+}
+
 // instanceOf is an ID as a Browser has it: that of the browser that calls use which
 // name none is "".
 func (j *joining) instanceOf(id string) string {

@@ -22,12 +22,16 @@ func (h *extensionHub) handleSessions(ctx context.Context, method string, params
 			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
 		}
 	}
+	ids := h.idsOf(p.Instance)
+	if p.Instance != "" && len(ids) == 0 {
+		return nil, h.unknown(p.Instance)
+	}
 	end := method == "session_end"
 	if end && p.Name == "" {
 		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session")
 	}
 	found, of := []*record.Record{}, []*sessions.Registry{}
-	for _, id := range h.idsOf(p.Instance) {
+	for _, id := range ids {
 		g := h.server.Sessions(id)
 		if g == nil {
 			continue

@@ -86,14 +86,16 @@ func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, 
 
 // unclaimable is why a browser can't be claimed now.
 func (h *extensionHub) unclaimable(name string) error {
-	var ids []string
-	for _, i := range h.server.Hub.List() {
-		ids = append(ids, i.ID)
-	}
-	switch {
-	case slices.Contains(ids, name):
+	if slices.Contains(h.idsOf(""), name) {
 		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
-	case len(ids) == 0:
+	}
+	return h.unknown(name)
+}
+
+// unknown says that no browser has a name, and which there are.
+func (h *extensionHub) unknown(name string) error {
+	ids := h.idsOf("")
+	if len(ids) == 0 {
 		return control.Errorf(control.InstanceNotFound, "there is no browser %.64q: none has joined", name)
 	}
 	return control.Errorf(control.InstanceNotFound, "there is no browser %.64q: those that have joined are %s", name,
