@@ -110,6 +110,9 @@ func TestMCPFirefox(t *testing.T) {
 		"Firefox/") {
 		t.Errorf("it is %s", r)
 	}
+	if s := statsOf(t, m.Did("browser_session_stats", "{}")); len(s.Sessions) != 1 || s.Sessions[0].Tabs != nil {
+		t.Errorf("it does not tell its tabs, but there is %+v", s)
+	}
 	m.End()
 	w.Clean()
 }

@@ -208,7 +208,7 @@ type poolInstance struct {
 	Endpoint  string `json:"http_url"`
 	Profile   string `json:"user_data_dir"`
 	Hibernate int64  `json:"hibernate_ms"`
-	Tabs      int    `json:"tab_count"`
+	Tabs      *int   `json:"tab_count"` // of a virtual browser
 	PID       int    `json:"process_id"`
 	hibernation
 }

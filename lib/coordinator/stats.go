@@ -19,7 +19,7 @@ type sessionStats struct {
 	Joined     string  `json:"instanceId,omitempty"`
 	Pool       string  `json:"browser_pool,omitempty"`
 	Instance   string  `json:"browser_instance,omitempty"`
-	Tabs       int     `json:"tab_count"`
+	Tabs       *int    `json:"tab_count,omitempty"` // nil: the browser does not say
 	Idle       float64 `json:"idle_seconds"`
 	Hibernated bool    `json:"hibernated,omitempty"`
 }
@@ -71,7 +71,7 @@ func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
 		return []sessionStats{one}
 	}
 	for _, v := range b.s.virtualsOf(ctx) {
-		all = append(all, sessionStats{SessionID: idOf(v), Joined: v.Instance, Tabs: v.Tabs, Idle: v.Idle,
+		all = append(all, sessionStats{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
 			Hibernated: v.Hibernated})
 	}
 	return all
@@ -112,22 +112,26 @@ func (n childLaunched) stats(context.Context) []sessionStats { return nil }
 // maxTargets is how many bytes of a list of targets are read.
 const maxTargets = 16 << 20
 
-// countTabs is the number of a browser's tabs; 0: it does not say.
-func countTabs(ctx context.Context, url string) (n int) {
+// countTabs is the number of a browser's tabs; nil: it does not say, as Firefox.
+func countTabs(ctx context.Context, url string) *int {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/json/list", nil)
 	if err != nil {
-		return 0
+		return nil
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0
+		return nil
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxTargets))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTargets))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	n := 0
 	for target := range jsonrpc.Elements(body) {
 		if jsonrpc.GetString(target, "type") == "page" {
 			n++
 		}
 	}
-	return n
+	return &n
 }
