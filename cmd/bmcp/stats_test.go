@@ -47,8 +47,8 @@ func TestMCPSessionStats(t *testing.T) {
 		a.Tool("browser_tabs", `{"action":"new"}`)
 		a.Tool("browser_navigate", `{"url":"`+site+`/2","session_id":"sub"}`)
 		s := statsOf(t, a.Tool(tool, `{}`))
-		if s.Active != 2 || len(s.Sessions) != 2 || s.Sessions[0].ID != "" || *s.Sessions[0].Tabs != 2 ||
-			s.Sessions[1].ID != "sub" || *s.Sessions[1].Tabs != 1 {
+		if s.Active != 1 || len(s.Sessions) != 2 || s.Sessions[0].ID != "" || *s.Sessions[0].Tabs != 2 ||
+			s.Sessions[1].ID != "sub" || *s.Sessions[1].Tabs != 1 { // its own is no sub-agent's
 			t.Errorf("a host has %+v", s)
 		}
 		if s := statsOf(t, b.Tool(tool, `{}`)); len(s.Sessions) > 0 {
@@ -68,7 +68,7 @@ func TestMCPSessionStats(t *testing.T) {
 			t.Errorf("before the first use: %+v", s)
 		}
 		m.Did("browser_navigate", `{"url":%q}`, site) // in a tab whose renderer has just been started
-		if s := statsOf(t, m.Did(tool, `{}`)); s.Active != 1 || len(s.Sessions) != 1 || *s.Sessions[0].Tabs < 1 {
+		if s := statsOf(t, m.Did(tool, `{}`)); s.Active != 0 || len(s.Sessions) != 1 || *s.Sessions[0].Tabs < 1 {
 			t.Errorf("got %+v", s)
 		}
 		m.End()

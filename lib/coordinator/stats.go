@@ -47,7 +47,8 @@ func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, er
 	}
 	active := 0
 	for _, one := range all {
-		if !one.Hibernated {
+		own := one.SessionID == "" && one.Pool == "" // the host's, which is not that of a sub-agent
+		if !own && !one.Hibernated {
 			active++
 		}
 	}
