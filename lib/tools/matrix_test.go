@@ -1,3 +1,5 @@
+//go:build linux
+
 package tools
 
 import (
@@ -16,9 +18,6 @@ import (
 
 	"btools/lib/virtual/chrometest"
 )
-
-// isLong is whether tests run all their rounds: LONG=1.
-var isLong = os.Getenv("LONG") != ""
 
 // matrixSite serves pages that do what pages can do to a tool.
 func matrixSite(t *testing.T) string {

@@ -18,6 +18,9 @@ import (
 	"btools/lib/virtual/chrometest"
 )
 
+// isLong is whether tests run all their rounds: LONG=1.
+var isLong = os.Getenv("LONG") != ""
+
 // pages are what the tools are used on.
 var pages = map[string]string{
 	"/form": `<title>Form</title>
