@@ -173,11 +173,16 @@ const strange = `new Promise((done, fail) => {
 	r.onerror = fail
 	r.onupgradeneeded = () => {
 		r.result.createObjectStore('counted', {autoIncrement: true})
+		r.result.createObjectStore('spent', {autoIncrement: true}).createIndex('u', '', {unique: true})
 		const nested = r.result.createObjectStore('nested', {autoIncrement: true, keyPath: 'a.b'})
 		nested.createIndex('u', 'a.b', {unique: true})
 	}
 	r.onsuccess = () => {
-		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
+		const t = r.result.transaction(['counted', 'nested', 'spent'], 'readwrite')
+		const spent = t.objectStore('spent') // whose generator has no key left
+		spent.add(0, 1)
+		spent.add('', 2 ** 53)
+		spent.delete(2 ** 53)
 		const s = t.objectStore('counted'), n = t.objectStore('nested'), holes = [1, , 3], named = [5], all = {}
 		const both = Object.assign([1, , 3], {name: 'y'}) // as many keys as elements
 		named.name = 'x'
@@ -198,7 +203,12 @@ const readStrange = `new Promise((done, fail) => {
 	r.onerror = fail
 	r.onsuccess = async () => {
 		const get = (q) => new Promise((ok, no) => { q.onsuccess = () => ok(q.result); q.onerror = no })
-		const t = r.result.transaction(['counted', 'nested'], 'readwrite')
+		const t = r.result.transaction(['counted', 'nested', 'spent'], 'readwrite')
+		const spent = await new Promise((ok) => {
+			const q = t.objectStore('spent').add({})
+			q.onsuccess = () => ok(q.result)
+			q.onerror = (e) => { e.preventDefault(); ok(q.error.name) }
+		})
 		const v = await get(t.objectStore('counted').get(1))
 		const next = [await get(t.objectStore('counted').add({})), await get(t.objectStore('nested').add({}))]
 		t.abort()
@@ -209,12 +219,12 @@ const readStrange = `new Promise((done, fail) => {
 			Object.keys(v.all),
 			v.view.byteLength + ':' + v.view.getUint8(1),
 			v.same[0] === v.same[1] && v.same[0] === v.all,
-			v.gone.name + v.gone.code, v.error.name + (v.error.cause === v.all), ...next].join(' '))
+			v.gone.name + v.gone.code, v.error.name + (v.error.cause === v.all), ...next, spent].join(' '))
 	}
 })`
 
 const wantStrange = `"7 x y NaN objecttrue object1 objectt false 3 1x false y __proto__ 2:2 true ` +
-	`AbortError20 TypeErrortrue 6 5"`
+	`AbortError20 TypeErrortrue 6 5 ConstraintError"`
 
 // Values that JSON cannot describe come back as they were.
 func TestStrangeValues(t *testing.T) {

@@ -101,7 +101,7 @@ async (o) => {
   // A key generator goes on after the highest key that it has seen.
   const advance = async (objects, key) => {
     if (await answer(objects.count(key))) return;
-    if (objects.keyPath === null) objects.add(0, key);
+    if (objects.keyPath === null) objects.add({}, key);
     else objects.add(objects.keyPath.split('.').reduceRight((inner, name) => define({}, name, inner), key));
     objects.delete(key);
   };

@@ -67,15 +67,21 @@ async ({ origin, max, quiet }) => {
   };
   const keyPaths = ({ keyPath }) => (Array.isArray(keyPath) || keyPath instanceof DOMStringList
     ? { keyPathArray: [...keyPath] } : { keyPath: keyPath ?? undefined });
-  // The key that a store's generator gives out next.
+  // The key that a store's generator gives out next: one too high if it has given out
+  // all. A value that is no key is in no index, which could refuse it.
   const nextKey = async (db, name) => {
     const transaction = db.transaction(name, 'readwrite');
     const over = new Promise((done) => { transaction.onabort = done; });
     const objects = transaction.objectStore(name);
-    const key = await answer(objects.add(objects.keyPath === null ? 0 : {})).catch(() => undefined);
-    if (key !== undefined) transaction.abort();
-    await over;
-    return key;
+    try {
+      const key = await answer(objects.add({}));
+      transaction.abort();
+      await over;
+      return key;
+    } catch (e) {
+      await over;
+      return e.name === 'ConstraintError' ? 2 ** 53 + 2 : undefined;
+    }
   };
   const read = async ({ name, version }) => {
     const db = await answer(indexedDB.open(name));
