@@ -39,10 +39,12 @@ func main() {
 					Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
 				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
 					Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
-				&ucli.StringFlag{Name: "config", Category: children, Usage: "run the children of `FILE`, which has tables [child.NAME]"},
+				&ucli.StringFlag{Name: "config", Category: children,
+					Usage: "run the children of `FILE`, which has tables [child.NAME]"},
 				&ucli.BoolFlag{Name: "eager", Category: children,
 					Usage: "start all children when a host connects, one per browser"},
-				&ucli.BoolFlag{Name: "no-child", Category: children, Usage: "run no child: offer bmcp's own tools only"},
+				&ucli.BoolFlag{Name: "no-child", Category: children,
+					Usage: "run no child: offer bmcp's own tools only"},
 				&ucli.BoolFlag{Name: "no-bulk", Category: children,
 					Usage: "leave out browser_execute_bulk, because it runs tools without the host's " +
 						"confirmation of each"},
@@ -84,7 +86,8 @@ func main() {
 				&ucli.StringFlag{Name: "http", Category: front,
 					Usage: "speak streamable HTTP on `HOST:PORT|PORT` (to many hosts, in place of standard input " +
 						"and output)"},
-				&ucli.StringFlag{Name: "token-file", Category: front, Usage: "require the token in `FILE` from every host"},
+				&ucli.StringFlag{Name: "token-file", Category: front,
+					Usage: "require the token in `FILE` from every host"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 					Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
 			}, browserFlags(browser), []ucli.Flag{

@@ -110,6 +110,8 @@ func mergeYAML(file []byte, text string) ([]byte, error) {
 	head, entry, _ := strings.Cut(text, "\n")
 	at := yamlTop.FindIndex(file)
 	switch {
+	case bytes.Contains(file, []byte(entry)):
+		return file, nil
 	case yamlEntry.Match(file):
 		return nil, fmt.Errorf("it has a %s already: edit that one", Name)
 	case at != nil:

@@ -30,6 +30,9 @@ func Config(c *cli.Context) error {
 	if !ok {
 		return c.UsageError("no host is known as %q: there are %s", args[0], known)
 	}
+	if c.Bool("yes") && !c.Bool("write") {
+		return c.UsageError("--yes is for --write")
+	}
 	if c.Bool("link") && c.Bool("write") {
 		return c.UsageError("--link and --write exclude each other")
 	}
