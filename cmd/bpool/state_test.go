@@ -45,6 +45,7 @@ func TestPoolStates(t *testing.T) {
 	}
 	c := cmdtest.Dial(t, b.Instance.WSURL)
 	c.Ask("Browser.close", "{}") // the lease gets another session
+	c.Lost()
 	cmdtest.Until(t, "a new session with the state", func() bool {
 		code, _ := cmdtest.Get(t, "GET", b.Instance.HTTPURL+"/json/version")
 		return code == 200
