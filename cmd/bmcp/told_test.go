@@ -172,8 +172,8 @@ func TestBuiltinTells(t *testing.T) {
 		never(a.call("browser_tabs", `{"action":"select","index":1}`))
 		never(a.call("browser_snapshot", `{}`))
 		a.wants(false, "", "browser_close", `{}`)
-		a.wants(true, "only web pages are allowed, for these control the whole browser", "browser_navigate",
-			`{"url":"chrome://version"}`)
+		a.wants(true, "### Error\ncannot open chrome: addresses: only web pages are allowed, for these control the "+
+			"whole browser", "browser_navigate", `{"url":"chrome://version"}`)
 	})
 	t.Run("what a click has caused", func(t *testing.T) {
 		a := agent{t, a.m}

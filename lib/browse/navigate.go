@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"btools/lib/jsonrpc"
 )
 
 // normalize completes an address as a person would type it: example.org.
@@ -119,6 +121,12 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 	case errors.Is(err, errLate):
 		return false, t.unanswered(Redacted(address))
 	case err != nil:
+		var e *jsonrpc.Error
+		if errors.As(err, &e) { // a session refuses an address in the words of the protocol
+			if why, is := strings.CutPrefix(e.Message, "Invalid parameters: url: "); is {
+				err = errors.New(why)
+			}
+		}
 		return false, err
 	case got.IsDownload:
 		return false, ErrDownload
