@@ -2,6 +2,7 @@ package browse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -80,6 +81,14 @@ func TestTabs(t *testing.T) {
 		}
 		if took := time.Since(began); took >= scriptTimeout {
 			t.Errorf("it took %v", took)
+		}
+	})
+	t.Run("a request without time for its tab ends for want of time", func(t *testing.T) {
+		mine := errors.New("my time is over")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, mine)
+		defer cancel()
+		if _, err := b.Fetch(ctx, site.URL+"/short", FetchOptions{Method: "GET"}); !errors.Is(err, mine) {
+			t.Errorf("it says %v", err)
 		}
 	})
 	t.Run("a page that runs a script without end is closed", func(t *testing.T) {

@@ -48,6 +48,15 @@ func (b *Browser) openTime(ctx context.Context) time.Duration {
 	return b.of(openTimeout)
 }
 
+// overtime is the error of a tab that was not opened: the caller's, if its time is over.
+func overtime(ctx context.Context, err error) error {
+	if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return err
+}
+
 // Fresh opens a hidden tab in a browser context of its own, without storage, and
 // with a copy of the session's cookies or without cookies. The function that it returns
 // closes it, and all that it has opened.
@@ -57,7 +66,7 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 	var made struct{ BrowserContextID string }
 	err = b.conn.Call(long, "", "Target.createBrowserContext", map[string]bool{"disposeOnDetach": true}, &made)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot create a browser context: %w", err)
+		return nil, nil, overtime(ctx, fmt.Errorf("cannot create a browser context: %w", err))
 	}
 	id := made.BrowserContextID
 	b.hide(id, true)
@@ -73,7 +82,7 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 	if cookies {
 		if err = b.copyCookies(long, id); err != nil {
 			closeContext()
-			return nil, nil, fmt.Errorf("cannot copy the session's cookies: %w", err)
+			return nil, nil, overtime(ctx, fmt.Errorf("cannot copy the session's cookies: %w", err))
 		}
 	}
 	t, err = b.openHidden(long, map[string]any{"browserContextId": id})
@@ -82,7 +91,7 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 	}
 	if err != nil {
 		closeContext()
-		return nil, nil, err
+		return nil, nil, overtime(ctx, err)
 	}
 	return t, closeContext, nil
 }
@@ -102,7 +111,7 @@ func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
 	defer cancel()
 	t, err := b.openHidden(long, map[string]any{})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, overtime(ctx, err)
 	}
 	closeTab := func() {
 		long, cancel := lasting(ctx, b.of(closeTimeout))
