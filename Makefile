@@ -79,11 +79,8 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 644 completions/zsh/_btools $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	for p in $(PROGRAMS); do \
-	  install -m 644 completions/bash/btools $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$p && \
-	  install -m 644 completions/fish/btools.fish \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$p.fish || exit 1; \
-	done
+	install -m 644 $(PROGRAMS:%=completions/bash/%) $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 644 $(PROGRAMS:%=completions/fish/%.fish) $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	for m in lib/systemd/system share/systemd/user; do \
 	  install -d $(DESTDIR)$(PREFIX)/$$m && \
 	  for u in scripts/systemd/*.socket scripts/systemd/*.service; do \

@@ -38,6 +38,11 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		for _, c := range commands {
 			help += w.Run(p, c, "--help").Out
 		}
+		for _, path := range []string{"bash/" + p, "fish/" + p + ".fish"} { // where a shell looks for them by name
+			if _, err := os.Stat(cmdtest.Root + "/completions/" + path); err != nil {
+				t.Error(err)
+			}
+		}
 		screen := strings.Split(strings.TrimSpace(w.Run(p, "--help").Out), "\n")
 		if len(screen) > 24 || !regexp.MustCompile(`^\n(  \S.*\n){3}\n`).MatchString(strings.Join(screen[1:], "\n")) {
 			t.Errorf("%s --help has %d lines, and begins with %q; want 24 at most, and three examples", p, len(screen),

@@ -1,0 +1,1 @@
+btools.fish
