@@ -324,6 +324,20 @@ func (b *Browser) Current(ctx context.Context) (*Tab, error) {
 
 // New opens a blank tab, which becomes the current one.
 func (b *Browser) New(ctx context.Context) (*Tab, error) {
+	begin, cancel := context.WithTimeoutCause(ctx, b.of(beginTimeout), ErrUnborn)
+	defer cancel()
+	t, err := b.make(begin)
+	if !errors.Is(err, ErrUnborn) {
+		return t, err
+	}
+	if t != nil { // its renderer has died as it was born
+		b.conn.Begin("", "Target.closeTarget", map[string]string{"targetId": t.main.id}, nil)
+	}
+	return b.make(ctx)
+}
+
+// make opens a tab and waits until its document is there.
+func (b *Browser) make(ctx context.Context) (*Tab, error) {
 	var made struct{ TargetID string }
 	if err := b.conn.Call(ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
 		return nil, err
