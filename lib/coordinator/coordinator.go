@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"btools/lib/coordinator/instances"
+	"btools/lib/agent/instances"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/run"

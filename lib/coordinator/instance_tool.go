@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/agent/instances"
 	"btools/lib/cdp"
-	"btools/lib/coordinator/instances"
 	"btools/lib/jsonrpc"
 )
 

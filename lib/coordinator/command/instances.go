@@ -1,8 +1,8 @@
 package command
 
 import (
+	"btools/lib/agent/instances"
 	"btools/lib/cli"
-	"btools/lib/coordinator/instances"
 	"btools/lib/extension/keep"
 )
 
