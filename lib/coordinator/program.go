@@ -15,6 +15,7 @@ import (
 
 	"btools/lib/held"
 	"btools/lib/launcher"
+	"btools/lib/nowait"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/wsl"
@@ -42,6 +43,10 @@ type Program interface {
 // Starter starts a child for a browser. What it says on standard error goes to stderr.
 type Starter func(ctx context.Context, child *Child, b Browser, stderr io.Writer) (Program, error)
 
+// pipeSize is what a wide pipe takes, in bytes: each time that it is full costs two
+// changes of the process.
+const pipeSize = 256 << 10
+
 // execution is a program that is a process.
 type execution struct {
 	proc *held.Process
@@ -52,17 +57,23 @@ type execution struct {
 	wide chan struct{}     // has a place for its pipes, which are wide; nil: they are not
 }
 
-func (x *execution) Input() io.WriteCloser               { return x.in }
-func (x *execution) TryWrite() func([]byte) (int, error) { return tryWrite(x.in) }
-func (x *execution) Output() io.ReadCloser               { return x.out }
-func (x *execution) Ended() <-chan error                 { return x.proc.Ended }
-func (x *execution) Kill()                               { x.proc.Kill() }
-func (x *execution) PID() int                            { return x.proc.PID() }
+func (x *execution) Input() io.WriteCloser { return x.in }
+func (x *execution) Output() io.ReadCloser { return x.out }
+func (x *execution) Ended() <-chan error   { return x.proc.Ended }
+func (x *execution) Kill()                 { x.proc.Kill() }
+func (x *execution) PID() int              { return x.proc.PID() }
 
-// end has hold end it, and what it has started.
+func (x *execution) TryWrite() func([]byte) (int, error) {
+	if w := nowait.NewWriter(x.in); w != nil {
+		return w.Write
+	}
+	return nil
+}
+
+// End has hold end it, and what it has started.
 func (x *execution) End() { x.proc.Release() }
 
-// sweep finds nothing, unless hold was killed.
+// Sweep finds nothing, unless hold was killed.
 func (x *execution) Sweep() error {
 	_, err := proc.KillMarked(x.mark, "", sweepBound)
 	return err
@@ -159,8 +170,8 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr i
 	select {
 	case c.wide <- struct{}{}:
 		x.wide = c.wide
-		widen(inWrite)
-		widen(outRead)
+		nowait.SetPipeSize(inWrite, pipeSize)
+		nowait.SetPipeSize(outRead, pipeSize)
 	default:
 	}
 	x.in, x.out = inWrite, outRead

@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/nowait"
 )
 
 // maxUnread bounds what waits for a host that does not read, in bytes.
@@ -26,7 +27,7 @@ const hungUpEvery = 100 * time.Millisecond
 // or nobody can read an answer. What it returns ends the session, and says why
 // something could not be written.
 func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func() error) {
-	widen(out)
+	nowait.SetPipeSize(out, pipeSize)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
 	var batches batches
 	s := c.NewSession(func(to json.RawMessage, last bool, b []byte) {

@@ -8,23 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeSize is what a wide pipe takes, in bytes.
-const pipeSize = 256 << 10
-
-// widen has a pipe take more, where that can be asked for: each time that it is
-// full costs two changes of the process.
-func widen(f *os.File) {
-	if raw, err := f.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { setPipeSize(int(fd), pipeSize) })
-	}
-}
-
 // pipeBuf is what a pipe that can be written to takes at once, in bytes; see
 // pipe(7).
 const pipeBuf = 4096
 
-// tryShared is tryWrite for a file that others have too: it can't be made to
-// take less than it is given, but asked whether it takes a little.
+// tryShared writes without waiting to a file that other programs have too, so that it
+// may not be made non-blocking: it is asked first whether it takes a little.
 func tryShared(f *os.File) func([]byte) (int, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -61,24 +50,4 @@ func hungUp(f *os.File) (gone bool) {
 		gone = n == 1 && p[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 	})
 	return gone
-}
-
-// tryWrite writes to a pipe what it takes without waiting.
-func tryWrite(f *os.File) func([]byte) (int, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return func(b []byte) (n int, err error) {
-		if e := raw.Write(func(fd uintptr) bool {
-			n, err = unix.Write(int(fd), b)
-			return true
-		}); e != nil {
-			return 0, e
-		}
-		if err == unix.EAGAIN || err == unix.EINTR {
-			return 0, nil
-		}
-		return max(n, 0), err
-	}
 }

@@ -1,5 +1,0 @@
-//go:build unix && !linux
-
-package coordinator
-
-func setPipeSize(int, int) {}
