@@ -49,7 +49,7 @@ func (s *Session) expire(req *request) {
 }
 
 // callTool calls a tool for bmcp, within the time limit of the lease.
-func (p *process) callTool(ctx context.Context, params []byte, at *lease) ([]byte, error) {
+func (p *process) callTool(ctx context.Context, params []byte, at *Lease) ([]byte, error) {
 	if at != nil && at.CallTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.child, at.Browser))

@@ -41,11 +41,11 @@ func (b *Browser) isBelow() bool {
 	return err == nil && strings.Trim(u.Path, "/") != ""
 }
 
-// lease is a browser for one call.
-type lease struct {
+// Lease is a browser for one call.
+type Lease struct {
 	Browser
-	died    <-chan struct{} // closed when the browser has ended; nil: unknown
-	release func()
+	Died    <-chan struct{} // closed when the browser has ended; nil: unknown
+	Release func()
 	several bool     // the next call may get another browser
 	fresh   bool     // each call gets a new browser
 	ended   string   // why the previous browser ended; "": unknown
@@ -66,22 +66,22 @@ type lease struct {
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
-// Browsers are a source of browsers for calls: Single, Pooled, Served or
+// Source is where the browsers of calls come from: Single, Pooled, Served, OfHub or
 // ChildLaunched. Nothing else knows which of these it is.
-type Browsers interface {
-	// of returns the source as one session uses it.
-	of(s *Session) claims
-	// target is the browser that a child can be started for before it is called,
-	// targets are all of them.
-	target(ctx context.Context) (Browser, error)
-	targets(ctx context.Context) ([]Browser, error)
-	// early reports whether the browser is not running, but its endpoint is known
+type Source interface {
+	// Of returns the source as one session uses it.
+	Of(s *Session) Browsers
+	// Target is the browser that a child can be started for before it is called,
+	// Targets are all of them.
+	Target(ctx context.Context) (Browser, error)
+	Targets(ctx context.Context) ([]Browser, error)
+	// Early reports whether the browser is not running, but its endpoint is known
 	// already.
-	early() bool
+	Early() bool
 	// parted returns the one browser if it is shared in parts, else nil.
 	parted() *single
-	// queue is where a session's task waits that asks for a browser.
-	queue(s *Session, w which) tasks.Queue
+	// Queue is where a session's task waits that asks for a browser.
+	Queue(s *Session, w BrowserRef) tasks.Queue
 	// arguments are the arguments that choose a browser, in tools that need one.
 	arguments() arguments
 	// tools are bmcp's own tools for these browsers, instructions what agents have
@@ -90,13 +90,13 @@ type Browsers interface {
 	instructions(drives bool) string
 	// describe fills in the browsers' part of coordinator_status.
 	describe(ctx context.Context, s *Session, st *status)
-	// saveState saves the logins of a browser's session, and returns what bproxy or
+	// SaveState saves the logins of a browser's session, and returns what bproxy or
 	// bpool answers.
-	saveState(ctx context.Context, b Browser, r remote.SaveRequest) (remote.Saved, error)
-	// states is the connection to the program that has the named logins; nil: they are
+	SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (remote.Saved, error)
+	// States is the connection to the program that has the named logins; nil: they are
 	// files of this user.
-	states() remote.Conn
-	close()
+	States() remote.Conn
+	Close()
 }
 
 // arguments are the arguments of a tool call that choose its browser.
@@ -122,19 +122,19 @@ func (a arguments) names() []string {
 	return nil
 }
 
-// claims are the browsers that a session uses, or keeps between its calls.
-type claims interface {
-	// take leases a running browser for one call.
-	take(ctx context.Context, w which) (*lease, error)
-	// tryTake is take without waiting; it returns nil if something has to be
+// Browsers are the browsers that a session uses, or keeps between its calls.
+type Browsers interface {
+	// Take leases a running browser for one call.
+	Take(ctx context.Context, w BrowserRef) (*Lease, error)
+	// TryTake is take without waiting; it returns nil if something has to be
 	// waited for.
-	tryTake(w which) *lease
+	TryTake(w BrowserRef) *Lease
 	// lost returns, once, what has become of a browser that was kept.
 	lost() loss
-	// stats are the figures of the session's browsers.
-	stats(ctx context.Context) []sessionStats
-	// leave prevents further leases, and returns those to be released.
-	leave() (held []*lease)
+	// Figures are the figures of the session's browsers.
+	Figures(ctx context.Context) []Figure
+	// Leave prevents further leases, and returns those to be released.
+	Leave() (held []*Lease)
 }
 
 // loss is the end of a lease that a session kept between its calls.
@@ -162,7 +162,7 @@ func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} 
 
 // ChildLaunched leaves the launch of the browser to the children, as DevTools
 // cannot reach it.
-func ChildLaunched(browser string, headless bool) Browsers {
+func ChildLaunched(browser string, headless bool) Source {
 	return childLaunched{Browser{Type: browser, Headless: headless}}
 }
 
@@ -175,17 +175,17 @@ func ChildLaunchedNote(browser string) string {
 
 type childLaunched struct{ Browser }
 
-func (n childLaunched) of(*Session) claims                         { return n }
-func (n childLaunched) target(context.Context) (Browser, error)    { return n.Browser, nil }
-func (n childLaunched) targets(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
-func (n childLaunched) early() bool                                { return false }
+func (n childLaunched) Of(*Session) Browsers                       { return n }
+func (n childLaunched) Target(context.Context) (Browser, error)    { return n.Browser, nil }
+func (n childLaunched) Targets(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
+func (n childLaunched) Early() bool                                { return false }
 func (n childLaunched) parted() *single                            { return nil }
 func (n childLaunched) arguments() arguments                       { return noArguments }
-func (n childLaunched) queue(s *Session, _ which) tasks.Queue {
+func (n childLaunched) Queue(s *Session, _ BrowserRef) tasks.Queue {
 	return tasks.Queue{Key: s.name, Slots: 1}
 }
 func (n childLaunched) tools(*Coordinator) []ownTool { return nil }
-func (n childLaunched) close()                       {}
+func (n childLaunched) Close()                       {}
 
 func (n childLaunched) instructions(drives bool) string {
 	if !drives {
@@ -198,8 +198,12 @@ func (n childLaunched) describe(_ context.Context, _ *Session, st *status) {
 	st.Notes = append(st.Notes, ChildLaunchedNote(n.Type))
 }
 
-func (n childLaunched) tryTake(which) *lease { return &lease{Browser: n.Browser, release: func() {}} }
+func (n childLaunched) TryTake(BrowserRef) *Lease {
+	return &Lease{Browser: n.Browser, Release: func() {}}
+}
 
-func (n childLaunched) take(context.Context, which) (*lease, error) { return n.tryTake(which{}), nil }
-func (n childLaunched) lost() loss                                  { return loss{} }
-func (n childLaunched) leave() []*lease                             { return nil }
+func (n childLaunched) Take(context.Context, BrowserRef) (*Lease, error) {
+	return n.TryTake(BrowserRef{}), nil
+}
+func (n childLaunched) lost() loss      { return loss{} }
+func (n childLaunched) Leave() []*Lease { return nil }

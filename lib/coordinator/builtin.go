@@ -49,7 +49,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: c.Release,
-			Own:     isNamed(b.Session), Arguments: c.Browsers.arguments().names(),
+			Own:     isNamed(b.Session), Arguments: c.Source.arguments().names(),
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),
@@ -64,7 +64,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 
 // emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 func (c *Coordinator) emptied(b Browser) func() {
-	if s, ok := c.Browsers.(*single); ok && s.joins == nil {
+	if s, ok := c.Source.(*single); ok && s.joins == nil {
 		return func() {
 			c.beginsAgain(b.Session)
 			s.emptied(b.Session)
@@ -81,7 +81,7 @@ func (c *Coordinator) clients(ctx context.Context, b Browser) (n int) {
 
 // sessionOf is what bproxy says of a browser's session; nil: there is none.
 func (c *Coordinator) sessionOf(ctx context.Context, b *Browser) json.RawMessage {
-	s := c.Browsers.parted()
+	s := c.Source.parted()
 	if s == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ func bulkTool(c *Coordinator) ownTool {
 		"commands that ask for them: as MCP results, their images after the text."
 	input := schemaFile("browser_execute_bulk.input")
 	var places []argument
-	switch c.Browsers.arguments() {
+	switch c.Source.arguments() {
 	case sessionArguments:
 		about += " session_id is given here, not to the commands."
 		places = argumentFiles("session_id")
@@ -61,7 +61,7 @@ type bulkResult struct {
 	// States are those of the commands, in a task.
 	States []commandState `json:"states,omitempty"`
 
-	at    *lease            // nil: none was needed
+	at    *Lease            // nil: none was needed
 	items []json.RawMessage // content of the results that is no text
 	fails bool              // the call as such has failed
 }
@@ -69,8 +69,8 @@ type bulkResult struct {
 // bulkRun is a bulk call that is being answered.
 type bulkRun struct {
 	*Session
-	asked which  // by the call
-	at    *lease // for all commands; nil: none has needed one
+	asked BrowserRef // by the call
+	at    *Lease     // for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
 
 	shown int // bytes of text that the results have
@@ -92,8 +92,8 @@ type bulkArgs struct {
 }
 
 // which is the browser that the call asks for.
-func (p *bulkArgs) which() which {
-	return which{pool: p.Pool, instance: cmp.Or(p.Instance, p.Joined), session: p.Session}
+func (p *bulkArgs) which() BrowserRef {
+	return BrowserRef{Pool: p.Pool, Instance: cmp.Or(p.Instance, p.Joined), Session: p.Session}
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -117,7 +117,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 		cancel(nil)
 		run.watching.Wait()
 		if run.at != nil {
-			run.at.release()
+			run.at.Release()
 		}
 	}()
 	out := &bulkResult{Success: true, Total: len(p.Commands), Results: []json.RawMessage{}, Errors: []bulkError{}}
@@ -165,7 +165,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if !ok {
 		return nil, b.unknown(ctx, command.Tool)
 	}
-	var on *lease
+	var on *Lease
 	if r.child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 		return nil
 	}
 	told := b.tellWaiting(ctx, b.asked)
-	at, err := b.browsers.take(ctx, b.asked)
+	at, err := b.browsers.Take(ctx, b.asked)
 	told()
 	if err != nil {
 		return explain(err)
@@ -206,10 +206,10 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	if b.task != nil {
 		return b.holdForTask(ctx)
 	}
-	if at.died != nil {
+	if at.Died != nil {
 		b.watching.Go(func() {
 			select {
-			case <-at.died:
+			case <-at.Died:
 				b.fail(errBrowserDied)
 			case <-ctx.Done():
 			}
@@ -225,18 +225,18 @@ func (b *bulkRun) checkBrowser(r route, params json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if named.session != "" && named.session != b.asked.session {
+	if named.Session != "" && named.Session != b.asked.Session {
 		return errors.New("give session_id to browser_execute_bulk, not to its commands: all run on one browser")
 	}
-	if r.joined && named.instance != "" && named.instance != b.asked.instance {
+	if r.joined && named.Instance != "" && named.Instance != b.asked.Instance {
 		return errors.New("give instanceId to browser_execute_bulk, not to its commands: all run on one browser")
 	}
 	if !r.pools {
 		return nil
 	}
 	for _, one := range []struct{ name, named, asked, is string }{
-		{"browser_pool", named.pool, b.asked.pool, b.at.Pool},
-		{"browser_instance", named.instance, b.asked.instance, b.at.Instance},
+		{"browser_pool", named.Pool, b.asked.Pool, b.at.Pool},
+		{"browser_instance", named.Instance, b.asked.Instance, b.at.Instance},
 	} {
 		if one.named != "" && one.named != one.asked && one.named != one.is {
 			return fmt.Errorf("give %s to browser_execute_bulk, not to its commands: all run on one browser, "+

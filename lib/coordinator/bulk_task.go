@@ -96,7 +96,7 @@ func (c *commandStates) count() string {
 }
 
 // bulkWhich is the browser that a bulk call asks for.
-func bulkWhich(args json.RawMessage) which {
+func bulkWhich(args json.RawMessage) BrowserRef {
 	var p bulkArgs
 	json.Unmarshal(args, &p) // what is wrong with them is said when it is executed
 	return p.which()
@@ -144,7 +144,7 @@ func boundCommand(ctx context.Context, t *task) (context.Context, context.Cancel
 }
 
 // place is where a task is executed that has a lease.
-func place(s *Session, at *lease) string {
+func place(s *Session, at *Lease) string {
 	where := seenKey(&at.Browser)
 	if at.HTTPURL == "" { // each session has its own
 		where += " " + s.name
@@ -164,7 +164,7 @@ func (b *bulkRun) holdForTask(ctx context.Context) error {
 	}
 	b.watching.Go(func() {
 		select {
-		case <-b.at.died:
+		case <-b.at.Died:
 		case <-lapsed:
 		case <-ctx.Done():
 			return

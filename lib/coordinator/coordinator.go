@@ -30,7 +30,7 @@ import (
 // Options configure a coordinator.
 type Options struct {
 	Children []Child
-	Browsers Browsers
+	Source   Source
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
 	// Eager starts all children when a session begins, one for each browser.
@@ -139,7 +139,7 @@ func New(o Options) *Coordinator {
 			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
 		}
 	}
-	if s, ok := c.Browsers.(*single); ok && s.joins != nil && c.Instances != nil {
+	if s, ok := c.Source.(*single); ok && s.joins != nil && c.Instances != nil {
 		c.Instances.Joined, c.Instances.Left = s.joins.offer, s.joins.withdraw
 	}
 	c.makeOwn()
@@ -161,7 +161,7 @@ func (c *Coordinator) Close() {
 	if c.Instances != nil {
 		c.Instances.Close()
 	}
-	c.Browsers.close()
+	c.Source.Close()
 	c.tasks.close()
 	c.stopCleaning()
 	c.cleaning.Wait()

@@ -40,7 +40,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 	}
 	if p == nil {
 		if at != nil {
-			at.release()
+			at.Release()
 		}
 		return false
 	}
@@ -52,7 +52,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 
 // tryAcquire is acquire for the case that nothing has to be waited for and nothing
 // is wrong.
-func (s *Session) tryAcquire(r route, args json.RawMessage) (at *lease, ok bool) {
+func (s *Session) tryAcquire(r route, args json.RawMessage) (at *Lease, ok bool) {
 	if !r.child.drives {
 		return nil, true
 	}
@@ -60,12 +60,12 @@ func (s *Session) tryAcquire(r route, args json.RawMessage) (at *lease, ok bool)
 	if err != nil {
 		return nil, false
 	}
-	at = s.browsers.tryTake(w)
+	at = s.browsers.TryTake(w)
 	return at, at != nil
 }
 
 // browser is the browser of a lease; without a lease, none.
-func (p *lease) browser() Browser {
+func (p *Lease) browser() Browser {
 	if p == nil {
 		return Browser{}
 	}
@@ -74,18 +74,18 @@ func (p *lease) browser() Browser {
 
 // attachLease has a request hold a lease until it ends, and reports whether it has
 // not ended yet.
-func (s *Session) attachLease(req *request, at *lease) bool {
+func (s *Session) attachLease(req *request, at *Lease) bool {
 	if at == nil {
 		return true
 	}
 	req.lease = at
 	var watch, over bool
-	s.read(func(t *table) { watch, over = t.Hold(&req.Request, pending.Lease{Release: at.release, Died: at.died}) })
+	s.read(func(t *table) { watch, over = t.Hold(&req.Request, pending.Lease{Release: at.Release, Died: at.Died}) })
 	switch {
 	case over:
-		at.release()
+		at.Release()
 	case watch:
-		s.do(func() { s.watch(at.died) })
+		s.do(func() { s.watch(at.Died) })
 	}
 	return !over
 }
@@ -206,7 +206,7 @@ func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *proc
 	b := Browser{}
 	if child.drives {
 		var err error
-		if b, err = s.c.Browsers.target(ctx); err != nil {
+		if b, err = s.c.Source.Target(ctx); err != nil {
 			return nil, nil, err
 		}
 		b = s.own(b)
@@ -282,7 +282,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 }
 
 // acquire leases a browser for a call; it returns nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*lease, error) {
+func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*Lease, error) {
 	if !r.child.drives {
 		return nil, nil
 	}
@@ -290,7 +290,7 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if w == (which{}) {
+	if w == (BrowserRef{}) {
 		s.warm(r.child, audienceOf(ctx))
 	}
 	at, err := s.takeInTurn(ctx, t, w)
@@ -303,11 +303,11 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
 func (s *Session) warm(child *Child, to audience) {
-	if !s.c.Browsers.early() {
+	if !s.c.Source.Early() {
 		return
 	}
 	s.do(func() {
-		at, err := s.c.Browsers.target(s.ctx)
+		at, err := s.c.Source.Target(s.ctx)
 		if err != nil {
 			return // the call reports it
 		}
@@ -317,24 +317,24 @@ func (s *Session) warm(child *Child, to audience) {
 	})
 }
 
-// which is the browser that a call asks for.
-type which struct{ pool, instance, session, state string }
+// BrowserRef is the browser that a call asks for.
+type BrowserRef struct{ Pool, Instance, Session, State string }
 
-func (r *route) which(args json.RawMessage) (w which, err error) {
+func (r *route) which(args json.RawMessage) (w BrowserRef, err error) {
 	if r.pools {
 		var err2 error
-		w.pool, err = nameIn(args, "browser_pool")
-		w.instance, err2 = nameIn(args, "browser_instance")
+		w.Pool, err = nameIn(args, "browser_pool")
+		w.Instance, err2 = nameIn(args, "browser_instance")
 		err = errors.Join(err, err2)
 	}
 	if r.sessions {
-		w.session, err = sessionIn(args)
+		w.Session, err = sessionIn(args)
 	}
 	if r.joined && err == nil {
-		w.instance, err = nameIn(args, "instanceId")
+		w.Instance, err = nameIn(args, "instanceId")
 	}
 	if r.states && err == nil {
-		w.state, err = stateIn(args)
+		w.State, err = stateIn(args)
 	}
 	return w, err
 }
@@ -353,7 +353,7 @@ func explain(err error) error {
 }
 
 // at returns the running child for a leased browser.
-func (s *Session) at(ctx context.Context, child *Child, at *lease) (*process, error) {
+func (s *Session) at(ctx context.Context, child *Child, at *Lease) (*process, error) {
 	sup := s.supervisor(child, at.browser(), audienceOf(ctx))
 	if sup == nil {
 		return nil, errEnded

@@ -62,7 +62,7 @@ func (n *nap) begin(unused time.Duration) {
 }
 
 // learnRestored finds out whether the browser of a call was hibernated before it.
-func (s *Session) learnRestored(l *lease) {
+func (s *Session) learnRestored(l *Lease) {
 	n := l.nap
 	if n == nil {
 		return
@@ -110,7 +110,7 @@ func (s *Session) stopUnused(is func(*Browser) bool) (stopped func()) {
 
 // newNap watches over a virtual browser.
 func (s *Session) newNap(v *virtual) *nap {
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	if b == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *single) hibernation(ctx context.Context, name string) (now hibernation,
 }
 
 // newNap watches over an instance of a pool that is kept.
-func (h *keeper) newNap(k *stickyLease, at *lease) *nap {
+func (h *keeper) newNap(k *stickyLease, at *Lease) *nap {
 	if at.Hibernate == 0 {
 		return nil
 	}

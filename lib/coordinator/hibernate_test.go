@@ -18,7 +18,7 @@ func TestLearnRestored(t *testing.T) {
 	s := &Session{ctx: t.Context()}
 	says := func(what string, want bool) {
 		t.Helper()
-		l := &lease{nap: n}
+		l := &Lease{nap: n}
 		s.learnRestored(l)
 		if told := strings.Contains(l.restored, "not been used for 1m0s and was hibernated"); told != want {
 			t.Errorf("%s: the result says %q", what, l.restored)
@@ -42,12 +42,12 @@ func TestLearnRestored(t *testing.T) {
 	now.RestoredAt = "2026-01-02T11:15:30.123Z"
 	says("a browser that has come back again", true)
 	says("the next result", false)
-	s.learnRestored(&lease{}) // a browser that is never hibernated
+	s.learnRestored(&Lease{}) // a browser that is never hibernated
 }
 
 func TestRemarkOfARestoredBrowser(t *testing.T) {
 	s := &Session{browsers: childLaunched{}}
-	l := &lease{Browser: Browser{ID: "one", Session: "a"}}
+	l := &Lease{Browser: Browser{ID: "one", Session: "a"}}
 	if r := s.remark(l); r != (remark{}) {
 		t.Errorf("the first result says %+v", r)
 	}

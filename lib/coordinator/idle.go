@@ -139,10 +139,10 @@ func (i *idling) close() {
 }
 
 // held returns a lease whose call is counted until its release.
-func (i *idling) held(at *lease) *lease {
+func (i *idling) held(at *Lease) *Lease {
 	p := *at
-	p.release = sync.OnceFunc(func() {
-		at.release()
+	p.Release = sync.OnceFunc(func() {
+		at.Release()
 		i.leave()
 	})
 	return &p

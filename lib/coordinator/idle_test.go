@@ -46,9 +46,9 @@ func TestIdleBrowser(t *testing.T) {
 		if err := i.enter(t.Context()); err != nil || stops.Load() != 1 {
 			t.Fatalf("%v, stopped %d times", err, stops.Load())
 		}
-		at := i.held(&lease{release: func() {}})
-		at.release()
-		at.release()
+		at := i.held(&Lease{Release: func() {}})
+		at.Release()
+		at.Release()
 		if i.calls != 0 {
 			t.Errorf("%d calls are left", i.calls)
 		}

@@ -78,11 +78,11 @@ func (s *Session) show(ctx context.Context, instance, address string) error {
 	if s == nil {
 		return errEnded
 	}
-	at, err := s.browsers.take(ctx, which{instance: instance})
+	at, err := s.browsers.Take(ctx, BrowserRef{Instance: instance})
 	if err != nil {
 		return err
 	}
-	defer at.release()
+	defer at.Release()
 	ctx, cancel := context.WithTimeout(ctx, showBound)
 	defer cancel()
 	conn, err := cdp.Dial(ctx, at.WSURL, func(cdp.Event) {})

@@ -38,7 +38,7 @@ const showTimeout = 10 * time.Second
 func largeToolList(c *Coordinator) []ownTool {
 	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
 	var places []argument // as every tool has them, here without an effect on what is read
-	switch c.Browsers.arguments() {
+	switch c.Source.arguments() {
 	case sessionArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
 	case joinedArguments:
@@ -162,8 +162,8 @@ func wholeRunes(data []byte) []byte {
 // runLarge runs one of the tools for a command of a bulk call.
 func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
 	args := orEmpty(command.Args)
-	if command.Tool == largeTools[0] && b.asked.session != "" {
-		args = jsonrpc.Set(args, "session_id", quote(b.asked.session))
+	if command.Tool == largeTools[0] && b.asked.Session != "" {
+		args = jsonrpc.Set(args, "session_id", quote(b.asked.Session))
 	}
 	return b.c.own[command.Tool].call(ctx, b.Session, args)
 }
@@ -177,7 +177,7 @@ func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.
 		return result
 	}
 	limit := max(minInBulk, b.c.large.MaxInline-b.shown)
-	result, shown := b.shrink(command.Tool, to, b.asked.session, result, limit)
+	result, shown := b.shrink(command.Tool, to, b.asked.Session, result, limit)
 	b.shown += shown
 	return result
 }

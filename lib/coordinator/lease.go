@@ -15,7 +15,7 @@ import (
 )
 
 // grant leases an instance, for one call or, with keep, for several.
-func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep bool) (*lease, error) {
+func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
 	if pool != "" {
 		params["pool"] = pool
@@ -50,7 +50,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 		at.BiDi = i.WSURL
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
-	p := &lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
+	p := &Lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
 	p.lapse = func() <-chan struct{} {
 		if p.news != nil {
 			return p.news.over
@@ -95,7 +95,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 			i = now
 		}
 	}
-	i, p.died = living(ctx, i)
+	i, p.Died = living(ctx, i)
 	p.ID = id(i.ID)
 	var calling sync.Mutex // a session may end while the lease is put to rest
 	released := false
@@ -118,7 +118,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 			c.Call(ctx, "rest", map[string]string{"lease": l.ID}, nil) // an older bpool never takes it back
 		}
 	}
-	p.release = func() {
+	p.Release = func() {
 		unfollow()
 		calling.Lock()
 		defer calling.Unlock()

@@ -52,13 +52,13 @@ type partsOf struct {
 	s *Session
 }
 
-func (s *single) of(session *Session) claims { return partsOf{s, session} }
+func (s *single) Of(session *Session) Browsers { return partsOf{s, session} }
 
 func (b partsOf) lost() loss { return loss{} }
 
-func (b partsOf) leave() (held []*lease) {
+func (b partsOf) Leave() (held []*Lease) {
 	for _, v := range b.s.virtuals.close(b.s.c) {
-		held = append(held, &lease{release: func() {
+		held = append(held, &Lease{Release: func() {
 			b.end(v.instance, v.name)
 			b.seats.remove(v)
 		}})
@@ -66,8 +66,8 @@ func (b partsOf) leave() (held []*lease) {
 	return held
 }
 
-// take returns the one browser for a call, or the part with its session_id.
-func (b partsOf) take(ctx context.Context, w which) (*lease, error) {
+// Take returns the one browser for a call, or the part with its session_id.
+func (b partsOf) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	if err := b.idle.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -79,26 +79,26 @@ func (b partsOf) take(ctx context.Context, w which) (*lease, error) {
 	return b.idle.held(at), nil
 }
 
-func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
-	s, id := b.s, w.session
+func (b partsOf) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
+	s, id := b.s, w.Session
 	switch {
-	case w.state != "" && id == "":
+	case w.State != "" && id == "":
 		return nil, errors.New("state is for a call with a session_id: browser_state with the action load replaces " +
 			"the login of this session")
 	case s.virtualName(id) == "":
 		return b.acquire(ctx)
 	}
-	var at *lease
+	var at *Lease
 	var err error
-	if w.instance != "" {
-		if at, err = b.joins.choose(ctx, w.instance, s.virtualName(id)); err != nil {
+	if w.Instance != "" {
+		if at, err = b.joins.choose(ctx, w.Instance, s.virtualName(id)); err != nil {
 			return nil, err
 		}
 	}
 	var v *virtual
 	for v == nil {
 		var ending <-chan struct{}
-		if v, ending, err = s.enter(partOn(id, at), w.state); err != nil {
+		if v, ending, err = s.enter(partOn(id, at), w.State); err != nil {
 			return nil, err
 		}
 		if v != nil {
@@ -131,7 +131,7 @@ func (b partsOf) takeEntered(ctx context.Context, w which) (*lease, error) {
 }
 
 // partOn is a part of a browser that a call has named; nil: it has named none.
-func partOn(id string, at *lease) part {
+func partOn(id string, at *Lease) part {
 	if at == nil {
 		return part{id: id}
 	}
@@ -140,7 +140,7 @@ func partOn(id string, at *lease) part {
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
-func (b partsOf) begin(ctx context.Context, v *virtual, at *lease) error {
+func (b partsOf) begin(ctx context.Context, v *virtual, at *Lease) error {
 	v.beginning.Lock()
 	defer v.beginning.Unlock()
 	if v.state == "" || v.begunIn == at.ID {
@@ -161,7 +161,7 @@ func (b partsOf) begin(ctx context.Context, v *virtual, at *lease) error {
 }
 
 // hasBegun reports whether begin has nothing to do.
-func (v *virtual) hasBegun(at *lease) bool {
+func (v *virtual) hasBegun(at *Lease) bool {
 	if v.state == "" {
 		return true
 	}
@@ -196,9 +196,9 @@ func (s *Session) isOver(v *virtual) bool {
 	return v.gone != nil
 }
 
-// tryTake is take without waiting; it returns nil if something has to be waited
+// TryTake is take without waiting; it returns nil if something has to be waited
 // for.
-func (b partsOf) tryTake(w which) *lease {
+func (b partsOf) TryTake(w BrowserRef) *Lease {
 	if b.idle.tryEnter() != nil {
 		return nil
 	}
@@ -210,21 +210,21 @@ func (b partsOf) tryTake(w which) *lease {
 	return b.idle.held(at)
 }
 
-func (b partsOf) tryTakeEntered(w which) *lease {
-	s, id := b.s, w.session
-	var named *lease
+func (b partsOf) tryTakeEntered(w BrowserRef) *Lease {
+	s, id := b.s, w.Session
+	var named *Lease
 	at := b.up()
-	if w.instance != "" {
-		named = b.joins.tryChoose(w.instance, s.virtualName(id))
+	if w.Instance != "" {
+		named = b.joins.tryChoose(w.Instance, s.virtualName(id))
 		at = named
 	}
-	if at != nil && s.virtualName(id) == "" && w.state == "" {
+	if at != nil && s.virtualName(id) == "" && w.State == "" {
 		return at
 	}
 	if at == nil || s.virtualName(id) == "" {
 		return nil
 	}
-	v, _, err := s.enter(partOn(id, named), w.state)
+	v, _, err := s.enter(partOn(id, named), w.State)
 	if err != nil || v == nil {
 		return nil
 	}
@@ -235,9 +235,9 @@ func (b partsOf) tryTakeEntered(w which) *lease {
 	return b.leaseOf(v, at)
 }
 
-// queue is where tasks wait for the one browser, or for a part of it.
-func (s *single) queue(session *Session, w which) tasks.Queue {
-	return tasks.Queue{Key: "part " + w.instance + " " + session.virtualName(w.session), Slots: 1}
+// Queue is where tasks wait for the one browser, or for a part of it.
+func (s *single) Queue(session *Session, w BrowserRef) tasks.Queue {
+	return tasks.Queue{Key: "part " + w.Instance + " " + session.virtualName(w.Session), Slots: 1}
 }
 
 // rest notes that a call on a virtual browser with a place has ended.
@@ -246,10 +246,10 @@ func (b partsOf) rest(v *virtual) {
 	b.seats.leave(v)
 }
 
-func (b partsOf) leaseOf(v *virtual, at *lease) *lease {
+func (b partsOf) leaseOf(v *virtual, at *Lease) *Lease {
 	p := *at
 	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
-	p.release = func() { b.rest(v) }
+	p.Release = func() { b.rest(v) }
 	p.lapse = func() <-chan struct{} { return v.over }
 	return &p
 }
@@ -283,7 +283,7 @@ func (s *Session) enter(id part, state string) (v *virtual, ending <-chan struct
 		if h.ended[id] {
 			delete(h.ended, id)
 			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended",
-				s.c.Browsers.parted().sessions.Idle)
+				s.c.Source.parted().sessions.Idle)
 		}
 		if h.all == nil {
 			h.all = map[part]*virtual{}
@@ -328,7 +328,7 @@ func (s *Session) leave(v *virtual) {
 }
 
 func (s *Session) restLocked(v *virtual) {
-	idle := s.c.Browsers.parted().sessions.Idle
+	idle := s.c.Source.parted().sessions.Idle
 	if v.calls > 0 || v.gone != nil || s.virtuals.closed {
 		return
 	}
@@ -418,7 +418,7 @@ func (s *Session) endVirtual(id part) {
 func (s *Session) finishVirtual(v *virtual) {
 	supervisors := s.children.remove(v.is)
 	s.seen.forget(seenKey(&Browser{Instance: v.instance, Session: v.name}))
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	b.end(v.instance, v.name) // whatever its children do
 	var wg sync.WaitGroup
 	for _, sup := range supervisors {

@@ -95,7 +95,7 @@ func (p *presence) close() {
 // freeAll hibernates the virtual browsers of a host that no call uses. It reports
 // whether there are others.
 func (s *Session) freeAll() (used bool) {
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	if b == nil {
 		return false
 	}

@@ -26,9 +26,9 @@ type remark struct {
 	where    string // which one it is, if the next result may come from another one
 }
 
-func (s *Session) remark(p *lease) (r remark) {
+func (s *Session) remark(p *Lease) (r remark) {
 	key := seenKey(&p.Browser)
-	if p.died != nil && wait.Closed(p.died) {
+	if p.Died != nil && wait.Closed(p.Died) {
 		return r // the next result is the one that is from another browser
 	}
 	news, lost := p.news.read(), s.browsers.lost()
@@ -99,7 +99,7 @@ const (
 )
 
 // remarked adds to a result what its reader has to know of where it comes from.
-func (s *Session) remarked(result json.RawMessage, p *lease) json.RawMessage {
+func (s *Session) remarked(result json.RawMessage, p *Lease) json.RawMessage {
 	if p == nil || len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}

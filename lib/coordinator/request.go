@@ -15,7 +15,7 @@ import (
 // request is a request of the host that is being answered.
 type request struct {
 	pending.Request[*process, *request]
-	lease    *lease
+	lease    *Lease
 	turn     *turn                      // nil: no child answers it
 	cancel   context.CancelFunc         // ends its handling
 	late     atomic.Pointer[time.Timer] // ends it when its time is over
@@ -87,7 +87,7 @@ func faultResult(err error) json.RawMessage {
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
 	m = asChildTask(req, req.dialect.toChild(p, req, m))
-	if req.lease != nil && req.lease.died != nil && wait.Closed(req.lease.died) {
+	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
 		s.fault(req, errBrowserDied)
 		return
 	}
@@ -139,13 +139,13 @@ func (s *Session) answerBounded(req *request, got *jsonrpc.Message) {
 // answerCalled answers a request with the answer of its child, once it is known
 // that its browser has not just ended.
 func (s *Session) answerCalled(req *request, got *jsonrpc.Message) {
-	if req.lease != nil && req.lease.died != nil && len(got.Raw) < maxFault &&
+	if req.lease != nil && req.lease.Died != nil && len(got.Raw) < maxFault &&
 		string(jsonrpc.Get(got.Result, "isError")) == "true" {
 		// It may be the end of the browser, which the child has noticed
 		// before us: then the next call must not go there too.
 		s.do(func() { // or the session's end answers it
 			select {
-			case <-req.lease.died:
+			case <-req.lease.Died:
 			case <-time.After(noticeDelay):
 			}
 			s.finish(req, s.answerOf(req, got))

@@ -68,7 +68,7 @@ var ownNames = []string{
 func TestOwnSchemas(t *testing.T) {
 	const stop, bulk = "coordinator_stop_browser", "browser_execute_bulk"
 	for name, test := range map[string]struct {
-		browsers  Browsers
+		browsers  Source
 		drives    bool
 		arguments map[string]string // of some tools
 	}{
@@ -83,7 +83,7 @@ func TestOwnSchemas(t *testing.T) {
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Coordinator{Options: Options{Browsers: test.browsers, Children: []Child{{drives: test.drives}}}}
+			c := &Coordinator{Options: Options{Source: test.browsers, Children: []Child{{drives: test.drives}}}}
 			left := len(test.arguments)
 			for _, tool := range c.ownList() {
 				compile(t, tool.name+".input", tool.input)

@@ -185,7 +185,7 @@ func (s *Session) vacate(v *virtual) bool {
 	stopped := s.stopUnused(v.is)
 	v.nap.begin(unused.Round(time.Second))
 	stopped()
-	return s.c.Browsers.parted().hibernate(s.ctx, v.name)
+	return s.c.Source.parted().hibernate(s.ctx, v.name)
 }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
@@ -230,9 +230,9 @@ const (
 
 // tellWaiting sends the host progress while the request of the context waits for a
 // place, if it has asked for that, until the caller calls stop.
-func (s *Session) tellWaiting(ctx context.Context, w which) (stop func()) {
+func (s *Session) tellWaiting(ctx context.Context, w BrowserRef) (stop func()) {
 	req, _ := ctx.Value(requestKey{}).(*request)
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	if req == nil || req.Token == nil || b == nil || b.sessions.MaxBrowsers == 0 {
 		return func() {}
 	}
@@ -240,7 +240,7 @@ func (s *Session) tellWaiting(ctx context.Context, w which) (stop func()) {
 	told := make(chan struct{})
 	if !s.do(func() {
 		defer close(told)
-		s.tellPlace(ctx, req, b, part{id: w.session})
+		s.tellPlace(ctx, req, b, part{id: w.Session})
 	}) {
 		close(told)
 	}

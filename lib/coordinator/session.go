@@ -32,7 +32,7 @@ type Session struct {
 	work        sync.WaitGroup
 	initialized chan struct{} // closed when children may send requests to the host
 
-	browsers        claims
+	browsers        Browsers
 	virtuals        virtuals
 	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
 	version         atomic.Pointer[string]          // of the protocol, as agreed with the host; nil before
@@ -69,7 +69,7 @@ func (c *Coordinator) NewSession(send Send) *Session {
 		return ""
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.browsers = c.Browsers.of(s)
+	s.browsers = c.Source.Of(s)
 	c.mu.Lock()
 	c.sessions[s] = true
 	c.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Session) why() error {
 
 // Close answers the open requests and stops the session's children.
 func (s *Session) Close() {
-	held := s.browsers.leave() // before nothing can be done any more
+	held := s.browsers.Leave() // before nothing can be done any more
 	var open []*pendingRequest
 	var first bool
 	if s.read(func(t *table) { open, first = t.Close() }); !first {
@@ -124,11 +124,11 @@ func (s *Session) Close() {
 		wg.Go(sup.stop)
 	}
 	for _, at := range held {
-		wg.Go(at.release)
+		wg.Go(at.Release)
 	}
 	for range 2 { // at once, whatever the children do, and what one has made again
 		for one := range sessionsOf(supervisors) {
-			wg.Go(func() { s.c.Browsers.parted().end(one[0], one[1]) })
+			wg.Go(func() { s.c.Source.parted().end(one[0], one[1]) })
 		}
 		wg.Wait()
 	}
@@ -243,7 +243,7 @@ func (s *Session) startAll(to audience, all bool) {
 	started := s.children.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
-			if _, err := s.c.Browsers.target(s.ctx); err != nil && s.ctx.Err() == nil {
+			if _, err := s.c.Source.Target(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.c.Log.Warn(err.Error())
 			}
 		})
@@ -281,9 +281,9 @@ func (c *Coordinator) prestartTargets(ctx context.Context, child *Child) ([]Brow
 	case !child.drives:
 		return []Browser{{}}, nil
 	case c.Eager:
-		return c.Browsers.targets(ctx)
+		return c.Source.Targets(ctx)
 	}
-	b, err := c.Browsers.target(ctx)
+	b, err := c.Source.Target(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type pooled struct {
 
 // Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
 // when it is needed and owns.
-func Pooled(store *state.Store, log io.Writer, args []string) Browsers {
+func Pooled(store *state.Store, log io.Writer, args []string) Source {
 	s := newPooled()
 	s.log = log
 	s.own = newSibling(store, func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
@@ -62,14 +62,14 @@ func Pooled(store *state.Store, log io.Writer, args []string) Browsers {
 
 // Served are the browsers of a bpool service that bmcp does not own. Dial looks
 // for it each time: it may have been restarted elsewhere.
-func Served(dial func(context.Context) (*control.Client, error)) Browsers {
+func Served(dial func(context.Context) (*control.Client, error)) Source {
 	s := newPooled()
 	s.find = dial
 	return s
 }
 
 // StartWith has the leases of a bpool service start with a state.
-func StartWith(b Browsers, state string) Browsers {
+func StartWith(b Source, state string) Source {
 	if s, ok := b.(*pooled); ok {
 		s.state = state
 	}
@@ -82,7 +82,7 @@ func newPooled() *pooled {
 	return s
 }
 
-func (s *pooled) close() {
+func (s *pooled) Close() {
 	s.mu.Lock()
 	s.stop()
 	for _, c := range s.free {
@@ -237,19 +237,19 @@ func (p *poolInfo) id(name string) string {
 	return name
 }
 
-// queue is where tasks wait for an instance that they name, or for the one that their
+// Queue is where tasks wait for an instance that they name, or for the one that their
 // session keeps. Others take any that is free: as many of them run as there are
 // instances. What is not known yet is known when the task has its browser.
-func (s *pooled) queue(session *Session, w which) tasks.Queue {
+func (s *pooled) Queue(session *Session, w BrowserRef) tasks.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info := s.pools[w.pool]
-	key := "pool " + cmp.Or(info.Name, w.pool) + "/" + info.id(w.instance)
+	info := s.pools[w.Pool]
+	key := "pool " + cmp.Or(info.Name, w.Pool) + "/" + info.id(w.Instance)
 	kept := info.Affinity == affinitySession
-	if w.instance == "" && !kept && len(info.Instances) > 0 {
+	if w.Instance == "" && !kept && len(info.Instances) > 0 {
 		return tasks.Queue{Key: key, Slots: len(info.Instances)}
 	}
-	if w.instance == "" || kept || s.types[info.Name+"/"+info.id(w.instance)].Virtual {
+	if w.Instance == "" || kept || s.types[info.Name+"/"+info.id(w.Instance)].Virtual {
 		key += " " + session.name
 	}
 	return tasks.Queue{Key: key, Slots: 1}
@@ -309,9 +309,9 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
 	WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
 
-// target is the first instance of the default pool: its endpoint does not depend
+// Target is the first instance of the default pool: its endpoint does not depend
 // on the lease, or is nowhere.
-func (s *pooled) target(ctx context.Context) (Browser, error) {
+func (s *pooled) Target(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
 		return Browser{}, err
@@ -327,7 +327,7 @@ func (s *pooled) target(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
-func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
+func (s *pooled) Targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {

@@ -7,7 +7,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-func (s *pooled) early() bool          { return false }
+func (s *pooled) Early() bool          { return false }
 func (s *pooled) parted() *single      { return nil }
 func (s *pooled) arguments() arguments { return poolArguments }
 

@@ -37,13 +37,13 @@ type single struct {
 	mu      sync.Mutex
 	at      record.Proxy
 	path    string // of its control socket
-	cur     *lease // nil: none is known to be up
+	cur     *Lease // nil: none is known to be up
 	stopped string // why the last one was stopped here; "": it was not
 }
 
 // Single is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
-func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Browsers {
+func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
 	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
 	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
@@ -52,7 +52,7 @@ func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Bro
 	return s
 }
 
-func (s *single) close() {
+func (s *single) Close() {
 	s.seats.close()
 	if s.joins != nil {
 		s.joins.close()
@@ -94,7 +94,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	return held, nil
 }
 
-func (s *single) target(ctx context.Context) (Browser, error) {
+func (s *single) Target(ctx context.Context) (Browser, error) {
 	if s.joins != nil {
 		return s.joins.target(ctx)
 	}
@@ -106,8 +106,8 @@ func (s *single) target(ctx context.Context) (Browser, error) {
 	return s.browserLocked(), nil
 }
 
-func (s *single) targets(ctx context.Context) ([]Browser, error) {
-	b, err := s.target(ctx)
+func (s *single) Targets(ctx context.Context) ([]Browser, error) {
+	b, err := s.Target(ctx)
 	return []Browser{b}, err
 }
 
@@ -116,7 +116,7 @@ func (s *single) browserLocked() Browser {
 }
 
 // up returns the browser if it is running, else nil.
-func (s *single) up() *lease {
+func (s *single) up() *Lease {
 	if s.joins != nil {
 		return s.joins.up()
 	}
@@ -125,14 +125,14 @@ func (s *single) up() *lease {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cur == nil || wait.Closed(s.cur.died) {
+	if s.cur == nil || wait.Closed(s.cur.Died) {
 		return nil
 	}
 	return s.cur
 }
 
 // acquire returns the browser, and launches it if necessary.
-func (s *single) acquire(ctx context.Context) (*lease, error) {
+func (s *single) acquire(ctx context.Context) (*Lease, error) {
 	if s.joins != nil {
 		return s.joins.acquire(ctx)
 	}
@@ -217,7 +217,7 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 		if s.stopped != "" {
 			now.LastExit, s.stopped = s.stopped, ""
 		}
-		s.cur = &lease{Browser: b, died: watch(s.proxy.ctx, &s.watching, i.PID), release: func() {},
+		s.cur = &Lease{Browser: b, Died: watch(s.proxy.ctx, &s.watching, i.PID), Release: func() {},
 			ended: now.LastExit}
 	}
 	return rec, nil

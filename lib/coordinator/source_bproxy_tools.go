@@ -13,7 +13,7 @@ import (
 	"btools/lib/record"
 )
 
-func (b *single) early() bool { return b.up() == nil }
+func (b *single) Early() bool { return b.up() == nil }
 
 func (b *single) parted() *single {
 	if b.sessions.Sharing == Whole {

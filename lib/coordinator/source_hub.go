@@ -39,7 +39,7 @@ type joining struct {
 	mu      sync.Mutex
 	running bool     // follow runs
 	hub     keep.Hub // the last one; its HTTPURL is "" before
-	cur     *lease   // nil: there is no browser
+	cur     *Lease   // nil: there is no browser
 	id      string   // that the hub knows it by
 	record  *record.Record
 	count   int    // browsers so far
@@ -58,7 +58,7 @@ type joining struct {
 
 // OfHub is one browser that has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
-func OfHub(how Joined, idle time.Duration) Browsers {
+func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
 	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Sharing: Apart, Idle: idle}).(*single)
@@ -68,7 +68,7 @@ func OfHub(how Joined, idle time.Duration) Browsers {
 
 // HubsOf returns the keeper of the hub of browsers that join; nil: they do not
 // join.
-func HubsOf(b Browsers) *keep.Keeper {
+func HubsOf(b Source) *keep.Keeper {
 	if s, ok := b.(*single); ok && s.joins != nil {
 		return s.joins.Hubs
 	}
@@ -181,7 +181,7 @@ func (j *joining) hold(c *control.Client, r *record.Record) error {
 		b := j.browser()
 		b.ID = fmt.Sprintf("%s/%d", i.ID, j.count) // one that comes back has lost its pages
 		j.id = i.ID
-		j.cur, j.record = &lease{Browser: b, died: died, release: func() {}, ended: j.left, joined: true}, r
+		j.cur, j.record = &Lease{Browser: b, Died: died, Release: func() {}, ended: j.left, joined: true}, r
 	})
 	var left struct {
 		Why string `json:"why"`
@@ -202,10 +202,10 @@ func (j *joining) browserAt(as string) Browser {
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
-func (j *joining) up() *lease {
+func (j *joining) up() *Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.cur == nil || wait.Closed(j.cur.died) {
+	if j.cur == nil || wait.Closed(j.cur.Died) {
 		return nil
 	}
 	return j.cur
@@ -241,7 +241,7 @@ func (j *joining) await(ctx context.Context, is func() bool) error {
 }
 
 // acquire returns the browser, and waits for one for a while.
-func (j *joining) acquire(ctx context.Context) (at *lease, err error) {
+func (j *joining) acquire(ctx context.Context) (at *Lease, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
 	defer cancel()
 	err = j.await(ctx, func() bool { at = j.cur; return at != nil })

@@ -21,7 +21,7 @@ import (
 
 // namedBrowser is a browser that calls have named.
 type namedBrowser struct {
-	at   *lease
+	at   *Lease
 	used map[string]bool // the names of the sessions
 	free func()
 }
@@ -31,13 +31,13 @@ func (j *joining) isLocked(id string) bool { return j.cur != nil && j.id == id }
 
 // tryChoose returns the browser with an ID for a session if nothing has to be waited
 // for, else nil.
-func (j *joining) tryChoose(id, session string) *lease {
+func (j *joining) tryChoose(id, session string) *Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.isLocked(id) {
 		return j.cur
 	}
-	if n := j.named[id]; n != nil && !wait.Closed(n.at.died) {
+	if n := j.named[id]; n != nil && !wait.Closed(n.at.Died) {
 		n.used[session] = true
 		return n.at
 	}
@@ -45,7 +45,7 @@ func (j *joining) tryChoose(id, session string) *lease {
 }
 
 // choose returns the browser with an ID for a session. It waits for none to join.
-func (j *joining) choose(ctx context.Context, id, session string) (*lease, error) {
+func (j *joining) choose(ctx context.Context, id, session string) (*Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()
 	select {
@@ -109,7 +109,7 @@ func (j *joining) choose(ctx context.Context, id, session string) (*lease, error
 	died := make(chan struct{})
 	b := j.browserAt(as)
 	b.Instance, b.ID = id, fmt.Sprintf("%s/%d", id, j.count)
-	n := &namedBrowser{at: &lease{Browser: b, died: died, release: func() {}, joined: true},
+	n := &namedBrowser{at: &Lease{Browser: b, Died: died, Release: func() {}, joined: true},
 		used: map[string]bool{session: true}, free: free}
 	if j.named == nil {
 		j.named = map[string]*namedBrowser{}

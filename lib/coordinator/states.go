@@ -14,7 +14,7 @@ import (
 // stateSaver returns what saves the logins of a browser's session.
 func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) (states.Info, []string, error) {
 	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
-		answer, err := c.Browsers.saveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
+		answer, err := c.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
 		var e *control.Error
 		switch {
 		case errors.As(err, &e) && e.Code == control.StateExists:
@@ -35,7 +35,7 @@ func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) 
 func (c *Coordinator) stateLoader() func(context.Context, string) (*states.State, error) {
 	return func(ctx context.Context, name string) (*states.State, error) {
 		switch {
-		case c.Browsers.states() != nil: // it gives no values away
+		case c.Source.States() != nil: // it gives no values away
 			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
 				"--state")
 		case c.States == nil:
@@ -52,7 +52,7 @@ var errNoDirectory = errors.New("there is no directory for named logins: bmcp wa
 // listStates lists the named logins, and says why one cannot be read. The program whose
 // sessions start with them has them: if bmcp does not run it, it may be another user's.
 func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, error) {
-	conn := c.Browsers.states()
+	conn := c.Source.States()
 	if conn == nil {
 		if c.States == nil {
 			return nil, nil, errNoDirectory
@@ -89,7 +89,7 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *single) saveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *single) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	switch r.Session = b.Session; {
 	case s.joins != nil:
 		return answer, errUsersLogins
@@ -103,7 +103,7 @@ func (s *single) saveState(ctx context.Context, b Browser, r remote.SaveRequest)
 	return answer, err
 }
 
-func (s *pooled) saveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	if !b.Virtual {
 		return answer, errNoLogins
 	}
@@ -112,7 +112,7 @@ func (s *pooled) saveState(ctx context.Context, b Browser, r remote.SaveRequest)
 	return answer, err
 }
 
-func (n childLaunched) saveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
+func (n childLaunched) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
 	return remote.Saved{}, errNoLogins
 }
 
@@ -127,12 +127,12 @@ func (s pooledStates) Call(ctx context.Context, method string, params, result an
 	return err
 }
 
-func (s *pooled) states() remote.Conn {
+func (s *pooled) States() remote.Conn {
 	if s.own != nil { // it is of this user, and need not run
 		return nil
 	}
 	return pooledStates{s}
 }
 
-func (s *single) states() remote.Conn       { return nil }
-func (n childLaunched) states() remote.Conn { return nil }
+func (s *single) States() remote.Conn       { return nil }
+func (n childLaunched) States() remote.Conn { return nil }

@@ -13,8 +13,8 @@ import (
 	"btools/lib/tools"
 )
 
-// sessionStats are the figures of a session of a host.
-type sessionStats struct {
+// Figure has the figures of a session of a host.
+type Figure struct {
 	SessionID  string  `json:"session_id,omitempty"`
 	Joined     string  `json:"instanceId,omitempty"`
 	Pool       string  `json:"browser_pool,omitempty"`
@@ -41,9 +41,9 @@ const statsTimeout = 2 * time.Second
 func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	all := []sessionStats{}
+	all := []Figure{}
 	if s != nil {
-		all = append(all, s.browsers.stats(ctx)...)
+		all = append(all, s.browsers.Figures(ctx)...)
 	}
 	active := 0
 	for _, one := range all {
@@ -55,7 +55,7 @@ func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, er
 	return map[string]any{"active_sessions": active, "sessions": all}, nil
 }
 
-func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
+func (b partsOf) Figures(ctx context.Context) (all []Figure) {
 	if b.sessions.Sharing == Whole {
 		at := b.up()
 		if at == nil {
@@ -65,29 +65,29 @@ func (b partsOf) stats(ctx context.Context) (all []sessionStats) {
 		if rec, err := b.status(ctx); err == nil && rec != nil {
 			rec.Get("status", &now)
 		}
-		one := sessionStats{Tabs: countTabs(ctx, at.HTTPURL)}
+		one := Figure{Tabs: countTabs(ctx, at.HTTPURL)}
 		if now.Idle != nil {
 			one.Idle = *now.Idle
 		}
-		return []sessionStats{one}
+		return []Figure{one}
 	}
 	for _, v := range b.s.virtualsOf(ctx) {
-		all = append(all, sessionStats{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
+		all = append(all, Figure{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
 			Hibernated: v.Hibernated})
 	}
 	return all
 }
 
-// stats are those of the instances that the host keeps.
-func (h *keeper) stats(ctx context.Context) []sessionStats {
-	var all []sessionStats
-	var kept []*lease
+// Figures are those of the instances that the host keeps.
+func (h *keeper) Figures(ctx context.Context) []Figure {
+	var all []Figure
+	var kept []*Lease
 	h.mu.Lock()
 	for _, k := range h.all {
 		if k.at == nil {
 			continue
 		}
-		one := sessionStats{Pool: k.at.Pool, Instance: k.at.Instance}
+		one := Figure{Pool: k.at.Pool, Instance: k.at.Instance}
 		if k.calls == 0 && !k.rested.IsZero() {
 			one.Idle = time.Since(k.rested).Round(time.Millisecond).Seconds()
 		}
@@ -108,7 +108,7 @@ func (h *keeper) stats(ctx context.Context) []sessionStats {
 	return all
 }
 
-func (n childLaunched) stats(context.Context) []sessionStats { return nil }
+func (n childLaunched) Figures(context.Context) []Figure { return nil }
 
 // maxTargets is how many bytes of a list of targets are read.
 const maxTargets = 16 << 20

@@ -19,23 +19,23 @@ type keeper struct {
 	closed bool
 }
 
-func (s *pooled) of(session *Session) claims { return &keeper{source: s, s: session} }
+func (s *pooled) Of(session *Session) Browsers { return &keeper{source: s, s: session} }
 
-// take leases a browser for a call: its own, or, with AFFINITY=session, the one
+// Take leases a browser for a call: its own, or, with AFFINITY=session, the one
 // that the session keeps.
-func (h *keeper) take(ctx context.Context, w which) (*lease, error) {
-	info, err := h.source.info(ctx, w.pool)
+func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+	info, err := h.source.info(ctx, w.Pool)
 	if err != nil {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return h.source.grant(ctx, w.pool, w.instance, h.s.name, false)
+		return h.source.grant(ctx, w.Pool, w.Instance, h.s.name, false)
 	}
-	return h.keep(ctx, &info, info.id(w.instance), w.pool != "")
+	return h.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
 }
 
-// tryTake returns nothing: a lease always has to be waited for.
-func (h *keeper) tryTake(which) *lease { return nil }
+// TryTake returns nothing: a lease always has to be waited for.
+func (h *keeper) TryTake(BrowserRef) *Lease { return nil }
 
 func (h *keeper) lost() loss {
 	h.mu.Lock()
@@ -51,7 +51,7 @@ type stickyLease struct {
 	pool     string
 	instance string        // that is asked for; "": any
 	byName   bool          // the pool was asked for by its name
-	at       *lease        // nil: there is no lease yet
+	at       *Lease        // nil: there is no lease yet
 	asking   chan struct{} // closed when the request is over; nil: none is under way
 	err      error         // of the request
 	gone     bool          // it is not kept any more
@@ -70,7 +70,7 @@ const affinitySession = "session"
 
 // keep returns an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*lease, error) {
+func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !h.closed {
@@ -86,7 +86,7 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 		if k.asking == nil {
 			k.calls++
 			at := *k.at
-			at.release = func() { h.returned(k) }
+			at.Release = func() { h.returned(k) }
 			return &at, nil
 		}
 		asking := k.asking
@@ -143,7 +143,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 				<-resting // before it is in use again
 			}
 			fresh := *at
-			if fresh.died, fresh.ID, again = at.renew(ctx); again {
+			if fresh.Died, fresh.ID, again = at.renew(ctx); again {
 				if at.ID != "" && fresh.ID != at.ID {
 					at.news.await() // its reason
 				}
@@ -192,7 +192,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 		h.restLocked(k)
 		h.mu.Unlock()
 		if drop != nil {
-			drop.release()
+			drop.Release()
 		}
 	})
 }
@@ -250,14 +250,14 @@ func (h *keeper) restLocked(k *stickyLease) {
 		}
 		h.mu.Unlock()
 		if over {
-			k.at.release()
+			k.at.Release()
 		}
 	})
 }
 
-// leave returns the leases to be released. A lease that is being requested is
+// Leave returns the leases to be released. A lease that is being requested is
 // released by the goroutine that requests it.
-func (h *keeper) leave() (held []*lease) {
+func (h *keeper) Leave() (held []*Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true

@@ -61,12 +61,12 @@ func newGrants(t *testing.T) (*grants, *Session) {
 	}()
 	b := Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
 	t.Cleanup(func() {
-		b.close()
+		b.Close()
 		stop()
 		l.Close()
 		<-served
 	})
-	c := New(Options{Browsers: b})
+	c := New(Options{Source: b})
 	return g, c.NewSession(func(json.RawMessage, bool, []byte) {})
 }
 
@@ -75,11 +75,11 @@ func TestEndOfSessionWhoseLeaseRests(t *testing.T) {
 	g, s := newGrants(t)
 	close(g.grant)
 	go func() { <-g.asked }()
-	at, err := s.browsers.take(t.Context(), which{})
+	at, err := s.browsers.Take(t.Context(), BrowserRef{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at.release()
+	at.Release()
 	<-g.asked // to let it rest
 	closed := make(chan struct{})
 	go func() {
@@ -100,11 +100,11 @@ func TestLeaseThatComesLate(t *testing.T) {
 	g, s := newGrants(t)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.browsers.take(t.Context(), which{})
+		_, err := s.browsers.Take(t.Context(), BrowserRef{})
 		got <- err
 	}()
 	<-g.asked
-	if held := s.browsers.leave(); len(held) != 0 {
+	if held := s.browsers.Leave(); len(held) != 0 {
 		t.Errorf("%d leases are held", len(held))
 	}
 	close(g.grant)

@@ -277,12 +277,14 @@ type mortal struct {
 	died, lapsed chan struct{}
 }
 
-func (m *mortal) tryTake(which) *lease {
-	return &lease{Browser: m.Browser, died: m.died, lapse: func() <-chan struct{} { return m.lapsed },
-		release: func() {}}
+func (m *mortal) TryTake(BrowserRef) *Lease {
+	return &Lease{Browser: m.Browser, Died: m.died, lapse: func() <-chan struct{} { return m.lapsed },
+		Release: func() {}}
 }
 
-func (m *mortal) take(context.Context, which) (*lease, error) { return m.tryTake(which{}), nil }
+func (m *mortal) Take(context.Context, BrowserRef) (*Lease, error) {
+	return m.TryTake(BrowserRef{}), nil
+}
 
 // A browser that has ended, or whose lease has, fails the task that uses it, and those
 // that wait for it, at once. The next one has another.

@@ -52,7 +52,7 @@ const (
 // instructions are ours for the host.
 func (c *Coordinator) instructions() string {
 	drives := slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives })
-	text := c.Browsers.instructions(drives)
+	text := c.Source.instructions(drives)
 	if names, why := c.missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}
@@ -81,7 +81,7 @@ func (c *Coordinator) ownList() []ownTool {
 			"wrong with them. It starts nothing.",
 			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
-	all = append(all, c.Browsers.tools(c)...)
+	all = append(all, c.Source.tools(c)...)
 	all = append(all, c.instanceTools()...)
 	all = append(all, c.statsTools()...)
 	if c.keeps() {
@@ -181,7 +181,7 @@ func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := c.Browsers.(*single); ok { // which launches no others
+	if _, ok := c.Source.(*single); ok { // which launches no others
 		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
 			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
 		})
@@ -218,7 +218,7 @@ func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage)
 		Notes: append([]string{}, s.tools(audienceOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c.Browsers.describe(ctx, s, &st)
+	c.Source.describe(ctx, s, &st)
 	c.mu.Lock()
 	for i := range c.Children {
 		child := &c.Children[i]

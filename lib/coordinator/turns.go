@@ -37,15 +37,15 @@ type acquisition struct {
 
 // taken is a browser for a call, or why there is none.
 type taken struct {
-	at  *lease
+	at  *Lease
 	err error
 }
 
 // group names the calls that may be for the same process as this one.
 func (r *route) group(args json.RawMessage) string {
 	group := "call\x00" + r.child.Name
-	if w, _ := r.which(args); w != (which{}) { // an error is reported later
-		group += "\x00" + w.pool + "\x00" + w.instance + "\x00" + w.session
+	if w, _ := r.which(args); w != (BrowserRef{}) { // an error is reported later
+		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
 	}
 	return group
 }
@@ -180,13 +180,13 @@ func (s *Session) endTurn(t *turn) {
 		return
 	}
 	if at := s.turns.end(t); at != nil {
-		s.c.releasing.Go(at.release)
+		s.c.releasing.Go(at.Release)
 	}
 }
 
 // end ends a turn. It returns the lease that was granted to the turn and that
 // nobody has fetched.
-func (all *turns) end(t *turn) *lease {
+func (all *turns) end(t *turn) *Lease {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if t.over {
@@ -213,9 +213,9 @@ func (all *turns) end(t *turn) *lease {
 
 // takeInTurn is take, but the calls of a group get browsers in the order of their
 // arrival: the first lease goes to the first call, whichever call requested it.
-func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*lease, error) {
+func (s *Session) takeInTurn(ctx context.Context, t *turn, w BrowserRef) (*Lease, error) {
 	if t == nil {
-		return s.browsers.take(ctx, w)
+		return s.browsers.Take(ctx, w)
 	}
 	defer s.tellWaiting(ctx, w)()
 	asks, cancel := context.WithCancel(s.ctx)
@@ -224,9 +224,9 @@ func (s *Session) takeInTurn(ctx context.Context, t *turn, w which) (*lease, err
 	s.do(func() {
 		defer cancel()
 		for s.turns.wanted(q) {
-			at, err := s.browsers.take(asks, w)
+			at, err := s.browsers.Take(asks, w)
 			if !s.turns.hand(q, taken{at, err}) && at != nil {
-				at.release()
+				at.Release()
 			}
 		}
 	})

@@ -111,7 +111,7 @@ const maxName = 64
 // virtualName is the name of the host's virtual browser with this session_id,
 // which no other host's has; "": it is the browser itself.
 func (s *Session) virtualName(id string) string {
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	switch {
 	case b == nil, id == "" && b.sessions.Sharing == Beside:
 		return ""
@@ -161,7 +161,7 @@ type virtualStatus struct {
 // virtualsOf are the virtual browsers that a host has.
 func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
 	all := []virtualStatus{}
-	b := s.c.Browsers.parted()
+	b := s.c.Source.parted()
 	if b == nil {
 		return all
 	}

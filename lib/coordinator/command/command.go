@@ -110,7 +110,7 @@ func serve(c *cli.Context, serves *bool) error {
 	owner.Watch(ctx, stop)
 	logins, _ := statecommand.Store(c) // without a directory there are none
 	co := coordinator.New(coordinator.Options{
-		Children: children, Tools: only, Dir: project(c), States: logins, Browsers: browsers, Release: cli.Release(),
+		Children: children, Tools: only, Dir: project(c), States: logins, Source: browsers, Release: cli.Release(),
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Instances: launches(c, coordinator.HubsOf(browsers)),
 		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
@@ -400,7 +400,7 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []coordinator.Child) (coordinator.Browsers, error) {
+func browsers(c *cli.Context, children []coordinator.Child) (coordinator.Source, error) {
 	b, err := browsersWithout(c, children)
 	if name := c.String("state"); name != "" && err == nil {
 		return coordinator.StartWith(b, name), nil
@@ -409,7 +409,7 @@ func browsers(c *cli.Context, children []coordinator.Child) (coordinator.Browser
 }
 
 // browsersWithout are those that are chosen, without the state of leases.
-func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.Browsers, error) {
+func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -584,7 +584,7 @@ func holds(dir, home string) bool {
 const maxIdleMinutes = 365 * 24 * 60
 
 // left leaves the browser to the children, and tells which one they need.
-func left(c *cli.Context, browser string, headless bool) coordinator.Browsers {
+func left(c *cli.Context, browser string, headless bool) coordinator.Source {
 	c.Log.Info(coordinator.ChildLaunchedNote(browser))
 	return coordinator.ChildLaunched(browser, headless)
 }
@@ -604,7 +604,7 @@ func without(c *cli.Context, why string, but ...string) error {
 }
 
 // served are the browsers of the bpool service that runs.
-func served(c *cli.Context) (coordinator.Browsers, error) {
+func served(c *cli.Context) (coordinator.Source, error) {
 	store, socket := c.State(), c.String("socket")
 	// That there is none, or no such state, is to be said before a host has come.
 	conn, err := locate.Dial(context.Background(), store, socket)

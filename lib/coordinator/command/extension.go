@@ -26,7 +26,7 @@ func checkExtension(c *cli.Context, ch choice) error {
 }
 
 // ofHub is the browser that joins.
-func ofHub(c *cli.Context) (coordinator.Browsers, error) {
+func ofHub(c *cli.Context) (coordinator.Source, error) {
 	how, err := sessionsOf(c)
 	if err != nil {
 		return nil, err
