@@ -7,10 +7,10 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// batch are the messages of an array, or why it is none of this session. What
-// is no message has an error in its place.
-func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
-	if !s.hasBatches() {
+// batch are the messages of an array, at most so many, or why the host may not send
+// it. What is no message has an error in its place.
+func batch(host Host, array []byte, most int) ([]*jsonrpc.Message, []error, error) {
+	if !host.TakesBatches() {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"not a request: expected a JSON object; arrays of them belong to the protocol %s, after its initialize",
 			batching)
@@ -26,12 +26,12 @@ func (s *Session) batch(array []byte) ([]*jsonrpc.Message, []error, error) {
 			err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "initialize is not for a batch")
 		}
 		messages, errs = append(messages, m), append(errs, err)
-		if len(messages) > s.c.Limits.Batch {
+		if len(messages) > most {
 			break
 		}
 	}
-	if len(messages) == 0 || len(messages) > s.c.Limits.Batch {
-		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a batch has 1 to %d messages", s.c.Limits.Batch)
+	if len(messages) == 0 || len(messages) > most {
+		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "a batch has 1 to %d messages", most)
 	}
 	return messages, errs, nil
 }
@@ -50,8 +50,8 @@ type answers struct {
 
 // handle takes a batch. It returns the answer to it if that need not be waited
 // for.
-func (b *batches) handle(s *Session, array []byte) []byte {
-	messages, errs, err := s.batch(array)
+func (b *batches) handle(host Host, array []byte, most int) []byte {
+	messages, errs, err := batch(host, array, most)
 	if err != nil {
 		return failure(nil, err)
 	}
@@ -75,7 +75,7 @@ func (b *batches) handle(s *Session, array []byte) []byte {
 	b.mu.Unlock()
 	for i, m := range messages {
 		if errs[i] == nil {
-			s.handle(m, nil)
+			host.Handle(m, nil)
 		}
 	}
 	if now {

@@ -157,7 +157,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 		if message != nil {
 			f.said = append(f.said, string(message))
 		}
-	})
+	}, false)
 	t.Cleanup(c.Close)
 	return f
 }
@@ -165,7 +165,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 // ask gives the host's messages to the session.
 func (f *fixture) ask(messages ...string) {
 	for _, m := range messages {
-		f.Handle([]byte(m))
+		f.Handle(jsonrpc.Parse([]byte(m)))
 	}
 	synctest.Wait()
 }

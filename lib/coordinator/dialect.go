@@ -45,21 +45,6 @@ const (
 // isNewer reports whether a version of the protocol has no handshake.
 func isNewer(version string) bool { return version > legacy }
 
-// isStatelessByHTTP reports whether a message is of the stateless protocol, by
-// what it says of itself or by the version in its header.
-func isStatelessByHTTP(m *jsonrpc.Message, version string, inSession bool) bool {
-	return isStateless(m) || !inSession && isNewer(version)
-}
-
-// takesEmptyEvents reports whether hosts of a version take an event without
-// data for what it is, and not for a message.
-func takesEmptyEvents(version string) bool { return version >= legacy }
-
-// hasBatches reports whether the host may send batches.
-func (s *Session) hasBatches() bool {
-	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == batching
-}
-
 // choose gives a request its dialect, by what it says of itself.
 func (s *Session) choose(req *request, m *jsonrpc.Message) {
 	if !isStateless(m) {

@@ -190,3 +190,23 @@ func (s *pooled) instanceNow(ctx context.Context, pool, instance string) (now po
 	}
 	return all[i], true
 }
+
+// Away implements Host: it hibernates the virtual browsers that no call uses, and
+// reports whether there are others.
+func (s *Session) Away() (busy bool) {
+	b := s.c.Source.parted()
+	if b == nil {
+		return false
+	}
+	h := &s.virtuals
+	h.mu.Lock()
+	var all []*virtual
+	for _, v := range h.all {
+		all = append(all, v)
+	}
+	h.mu.Unlock()
+	for _, v := range all {
+		busy = b.seats.free(v) || busy
+	}
+	return busy
+}

@@ -27,14 +27,14 @@ import (
 
 const sessionHeader = "Mcp-Session-Id"
 
-// ServeHTTP serves many hosts by streamable HTTP, each with a session of its
-// own. What it returns ends that: what is still asked is answered; it says so
-// if a host does not read its answer.
-func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger) (end func() error) {
-	f := newHTTPFront(c)
-	limit := &guard.Limit{Max: 1024}
+// HTTP serves many hosts by streamable HTTP, each with a session of its own. What it
+// returns ends that: the open requests are answered; it is an error if a host does not
+// read its answer.
+func HTTP(hosts Hosts, l net.Listener, g *guard.Guard, limits FrontLimits, log *slog.Logger) (end func() error) {
+	f := newHTTPFront(hosts, limits)
+	connections := &guard.Limit{Max: 1024}
 	s := &http.Server{
-		ConnState: limit.State, ConnContext: guard.ConnContext,
+		ConnState: connections.State, ConnContext: guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,8 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 	}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
-		if err := s.Serve(limit.Listener(l)); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		err := s.Serve(connections.Listener(l))
+		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP is no longer served: " + err.Error())
 		}
 	})
@@ -70,9 +71,9 @@ func (c *Coordinator) ServeHTTP(l net.Listener, g *guard.Guard, log *slog.Logger
 			wg.Wait()
 			f.serving.Wait()
 		}()
-		err := f.flow.await(served, c.Limits.Flush)
+		err := f.flow.await(served, limits.Flush)
 		if err == nil { // the ends of the answers are written, too
-			flush, cancel := context.WithTimeout(context.Background(), c.Limits.Linger)
+			flush, cancel := context.WithTimeout(context.Background(), limits.Linger)
 			s.Shutdown(flush)
 			cancel()
 		}
@@ -98,7 +99,8 @@ var errStopping = jsonrpc.Errorf(jsonrpc.InternalError, "bmcp is stopping")
 
 // httpFront are the sessions by HTTP.
 type httpFront struct {
-	c        *Coordinator
+	hosts    Hosts
+	limits   FrontLimits
 	mu       sync.Mutex
 	sessions map[string]*httpSession // "": of requests that know no sessions
 	ended    bool
@@ -106,9 +108,9 @@ type httpFront struct {
 	flow     flow
 }
 
-func newHTTPFront(c *Coordinator) *httpFront {
-	f := &httpFront{c: c, sessions: map[string]*httpSession{}}
-	f.flow.timeout = c.Limits.Write
+func newHTTPFront(hosts Hosts, limits FrontLimits) *httpFront {
+	f := &httpFront{hosts: hosts, limits: limits, sessions: map[string]*httpSession{}}
+	f.flow.timeout = limits.Write
 	return f
 }
 
@@ -128,15 +130,15 @@ func (f *httpFront) answering(w http.ResponseWriter, answer func()) {
 	answer()
 }
 
-// httpSession is a session and the streams that its host listens to.
+// httpSession is a host and the streams that it listens to.
 type httpSession struct {
-	*Session
-	log    *eventlog.Log
-	flow   *flow
-	id     string
-	used   time.Time // under the front's lock
-	forget *time.Timer
-	host   presence
+	Host
+	front    *httpFront
+	log      *eventlog.Log
+	id       string
+	used     time.Time // under the front's lock
+	forget   *time.Timer
+	presence presence
 }
 
 // session returns the session with the ID, and makes one if there is none; nil if
@@ -147,25 +149,24 @@ func (f *httpFront) session(id string) *httpSession {
 	if s := f.sessions[id]; s != nil {
 		return s
 	}
-	if f.ended || len(f.sessions) >= f.c.Limits.Sessions && id != "" && !f.makeRoomLocked() {
+	if f.ended || len(f.sessions) >= f.limits.Sessions && id != "" && !f.makeRoomLocked() {
 		return nil
 	}
-	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), flow: &f.flow}
-	s.Session = f.c.NewSession(func(to json.RawMessage, last bool, message []byte) {
+	s := &httpSession{id: id, used: time.Now(), log: eventlog.New(id == "", eventlog.DefaultLimits), front: f}
+	s.Host = f.hosts.New(func(to json.RawMessage, last bool, message []byte) {
 		s.log.Add(string(to), last, message)
-	})
-	s.requests.table.Shared = id == ""
-	if s.host.lost = s.freeAll; id != "" { // else it is not one host
-		s.host.grace = f.c.Limits.Lost
+	}, id == "")
+	if s.presence.lost = s.Away; id != "" { // else it is not one host
+		s.presence.grace = f.limits.Lost
 	}
-	s.forget = time.AfterFunc(f.c.Limits.SessionIdle, func() { f.end(s) })
+	s.forget = time.AfterFunc(f.limits.SessionIdle, func() { f.end(s) })
 	s.log.Alive = s.alive
 	f.sessions[id] = s
 	return s
 }
 
 // alive restarts the time after which an unused session ends.
-func (s *httpSession) alive() { s.forget.Reset(s.c.Limits.SessionIdle) }
+func (s *httpSession) alive() { s.forget.Reset(s.front.limits.SessionIdle) }
 
 // makeRoomLocked ends the session that has been unused for the longest time.
 func (f *httpFront) makeRoomLocked() bool {
@@ -191,7 +192,7 @@ func (f *httpFront) end(s *httpSession) {
 	}
 	f.mu.Unlock()
 	s.forget.Stop()
-	s.host.close()
+	s.presence.close()
 	s.Close()
 	s.log.Close()
 }
@@ -201,6 +202,10 @@ func failure(id json.RawMessage, err error) []byte {
 	var e *jsonrpc.Error
 	errors.As(err, &e) // they all are
 	return jsonrpc.Failure(id, e)
+}
+
+func notJSON(text []byte) error {
+	return jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(text))
 }
 
 func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
@@ -262,7 +267,7 @@ func (f *httpFront) known(w http.ResponseWriter, id string) *httpSession {
 		return nil
 	}
 	s.alive()
-	s.host.seen()
+	s.presence.seen()
 	return s
 }
 
@@ -280,7 +285,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 			return
 		}
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.c.Limits.Read))
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.limits.Read))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, jsonrpc.MaxLine))
 	if err != nil {
 		httpError(w, http.StatusRequestEntityTooLarge, nil,
@@ -290,7 +295,7 @@ func (f *httpFront) post(w http.ResponseWriter, r *http.Request, id string) {
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var line bytes.Buffer // as one line, which is what children read
 	if err := json.Compact(&line, body); err != nil {
-		httpError(w, http.StatusBadRequest, nil, jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(body)))
+		httpError(w, http.StatusBadRequest, nil, notJSON(body))
 		return
 	}
 	f.answering(w, func() { f.message(w, r, s, line.Bytes()) })
@@ -338,7 +343,7 @@ func (f *httpFront) message(w http.ResponseWriter, r *http.Request, s *httpSessi
 
 // postBatch takes an array of messages.
 func (f *httpFront) postBatch(w http.ResponseWriter, r *http.Request, s *httpSession, array []byte) {
-	messages, errs, err := s.batch(array)
+	messages, errs, err := batch(s, array, f.limits.Batch)
 	if err = cmp.Or(err, errors.Join(errs...)); err != nil {
 		httpError(w, http.StatusBadRequest, nil, err)
 		return
@@ -356,13 +361,12 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 	}
 	if len(ids) == 0 {
 		for _, m := range messages {
-			s.handle(m, nil)
+			s.Handle(m, nil)
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	var open int
-	if s.read(func(t *table) { open = t.Len() }); open >= s.c.Limits.Requests {
+	if open := s.Open(); open >= s.front.limits.Requests {
 		httpError(w, http.StatusTooManyRequests, id, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"%d requests of this session are being answered, and no more are taken", open))
 		return
@@ -376,7 +380,7 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 	}
 	listener := s.log.Listen(st)
 	for _, m := range messages {
-		s.handle(m, nil)
+		s.Handle(m, nil)
 	}
 	s.stream(w, r, listener)
 }
@@ -403,9 +407,9 @@ func (s *httpSession) stream(w http.ResponseWriter, r *http.Request, l *eventlog
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	w.WriteHeader(http.StatusOK)
-	out := s.flow.to(w)
+	out := s.front.flow.to(w)
 	defer out.end()
-	s.host.begin()
+	s.presence.begin()
 	cut := l.Write(r.Context(), out, takesEmptyEvents(r.Header.Get(mcp.HeaderProtocolVersion)))
-	s.host.end(cut && r.Method == http.MethodGet)
+	s.presence.end(cut && r.Method == http.MethodGet)
 }

@@ -5,13 +5,8 @@ import (
 	"time"
 )
 
-// Limits bound what hosts and children may take. What is zero has its default.
+// Limits bound what a session and its children may take. What is zero has its default.
 type Limits struct {
-	// Sessions are the sessions by HTTP: each has children.
-	Sessions int
-	// Requests are those of a session by HTTP that are being answered: each takes
-	// a connection, of which other hosts need some.
-	Requests int
 	// Awaiting are the requests of a session that await input of their hosts.
 	Awaiting int
 	// CapabilitySets are the sets of capabilities of its hosts that a session
@@ -29,14 +24,7 @@ type Limits struct {
 	// SessionIDsOfHost and SessionIDs are the session_ids that one host, and
 	// all hosts, have virtual browsers for.
 	SessionIDsOfHost, SessionIDs int
-	// Batch are the messages of a batch.
-	Batch int
 
-	// SessionIdle is how long a session by HTTP lives that nobody asks for
-	// anything and nobody listens to.
-	SessionIdle time.Duration
-	// Lost is how long after its connections are cut a host by HTTP counts as gone.
-	Lost time.Duration
 	// AwaitInput is how long a request awaits input: people may have to be
 	// asked.
 	AwaitInput time.Duration
@@ -63,24 +51,15 @@ type Limits struct {
 	// Stop is how long a child may take to end after the end of its input, and
 	// again after TERM. Closed is the same for one that has closed its input.
 	Stop, Closed time.Duration
-	// Read is how long a host may take to send a message by HTTP, Write how
-	// long it may take nothing of an answer.
-	Read, Write time.Duration
-	// Drain is how long the end of a host's input waits for answers, Flush how
-	// long for a host that reads nothing, and Linger for connections that have
-	// nothing more to say.
-	Drain, Flush, Linger time.Duration
 }
 
 // DefaultLimits are the limits of bmcp.
 var DefaultLimits = Limits{
-	Sessions: 256, Requests: 128, Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
-	SessionIDsOfHost: 32, SessionIDs: 256, Batch: 1024,
-	SessionIdle: time.Hour, Lost: 3 * time.Second, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
+	Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
+	SessionIDsOfHost: 32, SessionIDs: 256, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
 	Start: 5 * time.Minute, Steady: time.Minute, FirstDelay: time.Second, MaxDelay: 30 * time.Second,
 	Initialize: 800 * time.Millisecond, List: 20 * time.Second, Late: time.Second, Slow: 5 * time.Second,
-	Stop: 2 * time.Second, Closed: time.Second, Read: time.Minute, Write: time.Minute,
-	Drain: 30 * time.Second, Flush: 4 * time.Second, Linger: 2 * time.Second,
+	Stop: 2 * time.Second, Closed: time.Second,
 }
 
 // orDefault has the defaults in place of what is zero.

@@ -24,8 +24,8 @@ func TestDefaultLimits(t *testing.T) {
 		}
 	}
 	want := DefaultLimits
-	want.Sessions = 1
-	if got := (Limits{Sessions: 1}).orDefault(); got != want {
+	want.Awaiting = 1
+	if got := (Limits{Awaiting: 1}).orDefault(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -44,9 +44,9 @@ type front struct {
 	t *testing.T
 }
 
-func newFront(t *testing.T, limits Limits) *front {
-	f := newFixtureWith(t, limits, wellBehaved(askHost))
-	return &front{newHTTPFront(f.c), t}
+func newFront(t *testing.T, limits FrontLimits) *front {
+	f := newFixtureWith(t, Limits{}, wellBehaved(askHost))
+	return &front{newHTTPFront(f.c, limits), t}
 }
 
 // ask makes a request in a session.
@@ -81,7 +81,7 @@ func (f *front) has(session string, want bool) {
 // all are listened to, it is refused.
 func TestMaxSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFront(t, Limits{Sessions: 2})
+		f := newFront(t, FrontLimits{Sessions: 2, SessionIdle: time.Hour, Requests: 2})
 		first := f.greet(http.StatusOK)
 		second := f.greet(http.StatusOK)
 		time.Sleep(time.Second)
@@ -108,7 +108,7 @@ func TestMaxSessions(t *testing.T) {
 // A session that nobody uses is forgotten.
 func TestSessionIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFront(t, Limits{SessionIdle: time.Minute})
+		f := newFront(t, FrontLimits{Sessions: 2, SessionIdle: time.Minute, Requests: 2})
 		session := f.greet(http.StatusOK)
 		for range 3 {
 			time.Sleep(time.Minute - time.Second)
@@ -163,7 +163,7 @@ func TestMaxCapabilitySets(t *testing.T) {
 // messages in a batch.
 func TestLimitsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixtureWith(t, Limits{Questions: 2, SessionIDsOfHost: 2, Batch: 2}, wellBehaved(askHost))
+		f := newFixtureWith(t, Limits{Questions: 2, SessionIDsOfHost: 2}, wellBehaved(askHost))
 		f.shakeHands()
 		for n := range 3 {
 			f.ask(callEcho(fmt.Sprint(n)))
@@ -178,9 +178,9 @@ func TestLimitsOfASession(t *testing.T) {
 		params := json.RawMessage(`{"protocolVersion":"` + batching + `"}`)
 		f.params.Store(&params)
 		ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-		for n, batch := range []string{"[]", "[" + ping + "," + ping + "]",
+		for n, array := range []string{"[]", "[" + ping + "," + ping + "]",
 			"[" + ping + "," + ping + "," + ping + "]"} {
-			_, _, err := f.batch([]byte(batch))
+			_, _, err := batch(f, []byte(array), 2)
 			if refused := err != nil; refused != (n != 1) {
 				t.Errorf("batch %d: %v", n, err)
 			}

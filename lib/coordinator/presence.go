@@ -91,23 +91,3 @@ func (p *presence) close() {
 	p.closed = true
 	p.stopLocked()
 }
-
-// freeAll hibernates the virtual browsers of a host that no call uses. It reports
-// whether there are others.
-func (s *Session) freeAll() (used bool) {
-	b := s.c.Source.parted()
-	if b == nil {
-		return false
-	}
-	h := &s.virtuals
-	h.mu.Lock()
-	var all []*virtual
-	for _, v := range h.all {
-		all = append(all, v)
-	}
-	h.mu.Unlock()
-	for _, v := range all {
-		used = b.seats.free(v) || used
-	}
-	return used
-}

@@ -17,11 +17,6 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Send sends a message to the host. To is the ID of the host's request that the
-// message belongs to, nil if it belongs to none; last says that the message
-// answers that request. The message is nil if the request gets no answer.
-type Send func(to json.RawMessage, last bool, message []byte)
-
 // Session is one host, or all hosts of the stateless protocol, with its children.
 type Session struct {
 	c           *Coordinator
@@ -54,12 +49,12 @@ type Session struct {
 	came      time.Time // when the session began
 }
 
-// NewSession makes a session. It calls send for each message to the host, in
-// order.
-func (c *Coordinator) NewSession(send Send) *Session {
+// NewSession makes a session, of one host or of several. It calls send for each
+// message to a host, in order.
+func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 	s := &Session{c: c, came: time.Now(), name: rand.Text(), send: send, initialized: make(chan struct{})}
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
-		NewKey: rand.Text}
+		NewKey: rand.Text, Shared: shared}
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[audience]bool{}
 	s.lists.c, s.lists.all = c, map[audience]*toolList{}
 	s.turns.group = func(t *turn) string {
@@ -76,13 +71,11 @@ func (c *Coordinator) NewSession(send Send) *Session {
 	return s
 }
 
-// Drain ends the subscriptions and waits until every request is answered, or the
-// context ends.
+// Drain implements Host.
 func (s *Session) Drain(ctx context.Context) {
 	s.endListening()
 	for {
-		var n int
-		if s.read(func(t *table) { n = t.Len() }); n == 0 || ctx.Err() != nil {
+		if s.Open() == 0 || ctx.Err() != nil {
 			return
 		}
 		select {
@@ -103,7 +96,7 @@ func (s *Session) why() error {
 	return errBrowserDied
 }
 
-// Close answers the open requests and stops the session's children.
+// Close implements Host: it stops the session's children.
 func (s *Session) Close() {
 	held := s.browsers.Leave() // before nothing can be done any more
 	var open []*pendingRequest
@@ -140,18 +133,8 @@ func (s *Session) Close() {
 	s.c.mu.Unlock()
 }
 
-// Handle handles one message of the host. It does not wait for an answer.
-func (s *Session) Handle(line []byte) {
-	if !json.Valid(line) {
-		s.send(nil, true, jsonrpc.Failure(nil, jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(line))))
-		return
-	}
-	m, err := jsonrpc.Parse(line)
-	s.handle(m, err)
-}
-
-// handle handles one message of the host, or the error of parsing it.
-func (s *Session) handle(m *jsonrpc.Message, err error) {
+// Handle implements Host.
+func (s *Session) Handle(m *jsonrpc.Message, err error) {
 	switch {
 	case m == nil:
 		s.send(nil, true, jsonrpc.Failure(nil,
@@ -305,7 +288,7 @@ func (s *Session) notified(m *jsonrpc.Message) {
 		s.allowQuestions()
 	case "notifications/cancelled":
 		id := jsonrpc.Get(m.Params, "requestId")
-		s.cancelRequest(id, jsonrpc.GetString(m.Params, "reason"))
+		s.Cancel(id, jsonrpc.GetString(m.Params, "reason"))
 		s.apply(func(t *table) []effect { return t.Abandon(id) })
 	case "notifications/progress": // of what a child has asked
 		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
@@ -319,11 +302,6 @@ func (s *Session) notified(m *jsonrpc.Message) {
 			p.in.Write(slices.Clone(m.Raw), false)
 		}
 	}
-}
-
-// cancelRequest ends a request of the host, which gets no answer.
-func (s *Session) cancelRequest(id json.RawMessage, reason string) {
-	s.apply(func(t *table) []effect { return t.Cancel(id, reason) })
 }
 
 // relayAnswer relays the host's answer to the child that has asked.

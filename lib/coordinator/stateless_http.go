@@ -25,7 +25,7 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		httpError(w, http.StatusServiceUnavailable, m.ID, errStopping)
 		return
 	}
-	if err := s.checkStateless(r.Header, m); err != nil {
+	if err := checkStateless(s, r.Header, m); err != nil {
 		httpError(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
@@ -38,12 +38,22 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	st, _ := s.log.Begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
 	listener := s.log.Listen(st)
 	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
-	s.handle(renamedRequest, err)
+	s.Handle(renamedRequest, err)
 	s.single(w, r, listener)
 	// It is over, or the host is gone.
 	s.log.Drop(string(own))
-	s.cancelRequest(own, "the host is gone")
+	s.Cancel(own, "the host is gone")
 }
+
+// isStatelessByHTTP reports whether a message is of the stateless protocol, by
+// what it says of itself or by the version in its header.
+func isStatelessByHTTP(m *jsonrpc.Message, version string, inSession bool) bool {
+	return isStateless(m) || !inSession && isNewer(version)
+}
+
+// takesEmptyEvents reports whether hosts of a version take an event without
+// data for what it is, and not for a message.
+func takesEmptyEvents(version string) bool { return version >= legacy }
 
 // renamed translates a message for a host that knows another ID and another
 // progress token.
@@ -76,7 +86,7 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 
 // checkStateless returns an error if a request of the stateless protocol lacks
 // what it has to state, or contradicts its headers.
-func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
+func checkStateless(host Host, h http.Header, m *jsonrpc.Message) error {
 	if err := checkMeta(m); err != nil {
 		return err
 	}
@@ -101,11 +111,9 @@ func (s *Session) checkStateless(h http.Header, m *jsonrpc.Message) error {
 	if m.Method != "tools/call" {
 		return nil
 	}
-	routes := s.tools(audience(askable(jsonrpc.Get(m.Params, "_meta", metaCapabilities)))).routes
-	tool := routes[jsonrpc.GetString(m.Params, "name")].tool
+	schema := host.InputSchema(jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "_meta", metaCapabilities))
 	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
-	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: jsonrpc.Get(tool, "inputSchema")},
-		subjects(m.Params)); err != nil {
+	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: schema}, subjects(m.Params)); err != nil {
 		return jsonrpc.Errorf(headerMismatch, "%v", err)
 	}
 	return nil
@@ -161,7 +169,7 @@ func (s *httpSession) single(w http.ResponseWriter, r *http.Request, l *eventlog
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	out := s.flow.to(w)
+	out := s.front.flow.to(w)
 	defer out.end()
 	out.Write(message)
 }

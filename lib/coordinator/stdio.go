@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/nowait"
 )
@@ -22,19 +21,19 @@ const maxUnread = 64 << 20
 // ended its messages.
 const hungUpEvery = 100 * time.Millisecond
 
-// ServeStdio serves one host on two streams, until its end of file, and until
-// what was asked before that is answered and read, or until the context ends
-// or nobody can read an answer. What it returns ends the session, and says why
-// something could not be written.
-func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File) (end func() error) {
+// Stdio serves one host on two streams, until its end of file, and until what was
+// asked before that is answered and read, or until the context ends or nobody can read
+// an answer. What it returns ends the host, and says why something could not be
+// written.
+func Stdio(ctx context.Context, hosts Hosts, in io.Reader, out *os.File, limits FrontLimits) (end func() error) {
 	nowait.SetPipeSize(out, pipeSize)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
 	var batches batches
-	s := c.NewSession(func(to json.RawMessage, last bool, b []byte) {
+	host := hosts.New(func(to json.RawMessage, last bool, b []byte) {
 		if b = batches.hold(string(to), last, b); b != nil {
 			w.Write(b, true)
 		}
-	})
+	}, false)
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -47,22 +46,25 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 			if err != nil {
 				return
 			}
-			if line[0] == '[' && json.Valid(line) {
-				if answer := batches.handle(s, line); answer != nil {
+			switch {
+			case !json.Valid(line):
+				w.Write(failure(nil, notJSON(line)), true)
+			case line[0] == '[':
+				if answer := batches.handle(host, line, limits.Batch); answer != nil {
 					w.Write(answer, true)
 				}
-				continue
+			default:
+				host.Handle(jsonrpc.Parse(line))
 			}
-			s.Handle(line)
 		}
 	}()
 	select {
 	case <-read:
-		s.silent()
+		host.Mute()
 		reads, stop := whileRead(ctx, out)
-		drain, cancel := context.WithTimeout(reads, c.Limits.Drain)
-		s.Drain(drain)
-		w.Await(reads, w.Idle(), c.Limits.Flush)
+		drain, cancel := context.WithTimeout(reads, limits.Drain)
+		host.Drain(drain)
+		w.Await(reads, w.Idle(), limits.Flush)
 		cancel()
 		stop()
 	case <-w.Done():
@@ -72,13 +74,13 @@ func (c *Coordinator) ServeStdio(ctx context.Context, in io.Reader, out *os.File
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			s.Close()
+			host.Close()
 		}()
-		err := w.Await(context.Background(), closed, c.Limits.Flush)
+		err := w.Await(context.Background(), closed, limits.Flush)
 		done := w.Close() // who waits to say something does no more
 		<-closed
 		if err == nil {
-			err = w.Await(context.Background(), done, c.Limits.Flush)
+			err = w.Await(context.Background(), done, limits.Flush)
 		}
 		if err = cmp.Or(err, w.Lost()); err != nil {
 			return fmt.Errorf("cannot write the last messages to the host: %w", err)
@@ -105,15 +107,5 @@ func whileRead(ctx context.Context, out *os.File) (reads context.Context, stop f
 	return reads, func() {
 		cancel()
 		<-looked
-	}
-}
-
-// silent says that the host answers nothing any more: what children have asked
-// it fails, and what they will.
-func (s *Session) silent() {
-	var asks []serverRequest
-	s.read(func(t *table) { asks = t.Mute() })
-	for _, a := range asks {
-		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)
 	}
 }

@@ -67,7 +67,7 @@ func newGrants(t *testing.T) (*grants, *Session) {
 		<-served
 	})
 	c := New(Options{Source: b})
-	return g, c.NewSession(func(json.RawMessage, bool, []byte) {})
+	return g, c.NewSession(func(json.RawMessage, bool, []byte) {}, false)
 }
 
 // A bpool that does not answer does not hold up the end of a session.

@@ -80,7 +80,8 @@ func (h *taskHost) answers() {
 // send sends a request and returns its ID.
 func (h *taskHost) send(s *Session, method, params string) string {
 	h.last++
-	s.Handle(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, h.last, method, params))
+	s.Handle(jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, h.last, method,
+		params)))
 	synctest.Wait()
 	return fmt.Sprint(h.last)
 }
@@ -343,12 +344,12 @@ func TestTasksOfSession(t *testing.T) {
 			other.mu.Lock()
 			defer other.mu.Unlock()
 			other.said = append(other.said, string(message))
-		})
+		}, false)
 		last := func() string {
 			all := other.heard()
 			return all[len(all)-1]
 		}
-		s.Handle([]byte(hello))
+		s.Handle(jsonrpc.Parse([]byte(hello)))
 		time.Sleep(time.Second)
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			h.send(s, method, about(first))

@@ -39,7 +39,7 @@ func withChildren(t *testing.T, names ...string) *Coordinator {
 // would call another server. Names that some hosts don't take are shortened.
 func TestNamesOfTools(t *testing.T) {
 	c := withChildren(t, "first", "second", "a-child-of-a-long-na")
-	s := c.NewSession(func(json.RawMessage, bool, []byte) {})
+	s := c.NewSession(func(json.RawMessage, bool, []byte) {}, false)
 	child := func(i int) *Child { return &c.Children[i] }
 	where := func(s *Session, name string) string {
 		if r, ok := s.tools(ofHandshake).routes[name]; ok {
@@ -61,7 +61,7 @@ func TestNamesOfTools(t *testing.T) {
 		t.Errorf("what the host knows as second/gone is %s", got)
 	}
 	// Another host has seen nothing yet: the order of the children decides.
-	if got := where(c.NewSession(func(json.RawMessage, bool, []byte) {}), "same"); got != "first/same" {
+	if got := where(c.NewSession(func(json.RawMessage, bool, []byte) {}, false), "same"); got != "first/same" {
 		t.Error(got)
 	}
 
@@ -95,7 +95,7 @@ func TestListsOfSeveralHosts(t *testing.T) {
 			if strings.Contains(string(message), "tools/list_changed") {
 				h.told++
 			}
-		})
+		}, false)
 		params := json.RawMessage("{}")
 		h.params.Store(&params)
 	}

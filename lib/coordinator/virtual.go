@@ -69,7 +69,7 @@ func (v Sessions) flags() []string {
 	}
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
-			2*(DefaultLimits.Sessions+DefaultLimits.SessionIDs)),
+			2*(DefaultFrontLimits.Sessions+DefaultLimits.SessionIDs)),
 		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--throttle=" + v.Throttle.String(),
 	}
 	for _, dir := range v.UploadRoots {

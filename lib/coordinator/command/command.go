@@ -123,7 +123,7 @@ func serve(c *cli.Context, serves *bool) error {
 		r := record.New()
 		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			end = co.ServeHTTP(web, g, c.Log)
+			end = coordinator.HTTP(co, web, g, coordinator.DefaultFrontLimits, c.Log)
 			<-ctx.Done()
 		}
 	} else {
@@ -132,7 +132,7 @@ func serve(c *cli.Context, serves *bool) error {
 			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it " +
 				"(bmcp config claude-code prints how)")
 		}
-		end = co.ServeStdio(ctx, c.Stdin, c.Stdout)
+		end = coordinator.Stdio(ctx, co, c.Stdin, c.Stdout, coordinator.DefaultFrontLimits)
 	}
 	ended := make(chan error, 1)
 	go func() {

@@ -1,0 +1,41 @@
+package coordinator
+
+import (
+	"encoding/json"
+
+	"btools/lib/coordinator/pending"
+	"btools/lib/jsonrpc"
+)
+
+// New implements Hosts.
+func (c *Coordinator) New(send Send, shared bool) Host { return c.NewSession(send, shared) }
+
+// Cancel implements Host.
+func (s *Session) Cancel(id json.RawMessage, why string) {
+	s.apply(func(t *table) []effect { return t.Cancel(id, why) })
+}
+
+// Open implements Host.
+func (s *Session) Open() (n int) {
+	s.read(func(t *table) { n = t.Len() })
+	return n
+}
+
+// TakesBatches implements Host.
+func (s *Session) TakesBatches() bool {
+	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == batching
+}
+
+// InputSchema implements Host.
+func (s *Session) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
+	return jsonrpc.Get(s.tools(audience(askable(capabilities))).routes[tool].tool, "inputSchema")
+}
+
+// Mute implements Host: what children have asked the host fails, and what they will.
+func (s *Session) Mute() {
+	var asks []serverRequest
+	s.read(func(t *table) { asks = t.Mute() })
+	for _, a := range asks {
+		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)
+	}
+}
