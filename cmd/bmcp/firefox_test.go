@@ -90,7 +90,7 @@ func TestMCPMixedPool(t *testing.T) {
 		t.Errorf("a pool that no child can drive: %s", got)
 	}
 	m.End()
-	if !strings.Contains(m.Errs.String(), "IDLE_TIMEOUT stops their browsers") {
+	if !strings.Contains(m.Errs.String(), "IDLE stops their browsers") {
 		t.Errorf("it says %s", m.Errs.String())
 	}
 	w.Clean()

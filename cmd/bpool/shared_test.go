@@ -427,14 +427,14 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 func TestSharedPoolIdle(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=100ms", "IDLE_BY=connections", "SPARES=0")
+	p := w.Shared("_A_INSTANCES=2", "START=lazy", "IDLE=100ms", "IDLE_BY=connections", "SPARES=0")
 	if n := len(w.Browsers()); n != 0 || p.Status().Summary.Healthy != 2 {
 		t.Errorf("before the first lease %d browsers run", n)
 	}
 	l := p.Lease()
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	c.Ask(cmdtest.NewPage, blank("old"))
-	time.Sleep(time.Second) // longer than IDLE_TIMEOUT: what is tested is that nothing happens
+	time.Sleep(time.Second) // longer than IDLE: what is tested is that nothing happens
 	if n := len(w.Browsers()); n != 1 {
 		t.Errorf("while a client is connected %d browsers run", n)
 	}
@@ -452,7 +452,7 @@ func TestSharedPoolIdle(t *testing.T) {
 func TestSharedPoolIdleByTraffic(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Shared("_A_INSTANCES=2", "START=lazy", "IDLE_TIMEOUT=3s", "SPARES=0")
+	p := w.Shared("_A_INSTANCES=2", "START=lazy", "IDLE=3s", "SPARES=0")
 	l := p.Lease()
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	c.Ask(cmdtest.NewPage, blank("old"))

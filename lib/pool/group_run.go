@@ -150,7 +150,7 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
 		}
-		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.IdleTimeout,
+		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
 			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()

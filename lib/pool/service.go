@@ -332,7 +332,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 			return b, err
 		},
 		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
-		State: v.State, Options: launchOptions(set), Idle: set.IdleTimeout,
+		State: v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
 		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
 	}

@@ -370,7 +370,7 @@ func idleText(set config.Settings) string {
 	if set.IdleBy == config.Connections {
 		without = "a WebSocket"
 	}
-	return fmt.Sprintf("was stopped after %v without %s", set.IdleTimeout, without)
+	return fmt.Sprintf("was stopped after %v without %s", set.Idle, without)
 }
 
 // endedPrefix begins the error for a browser that exited.

@@ -418,7 +418,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 		return ofHub(c)
 	}
 	if (ch.service || ch.configured) && c.Getenv("BROWSER_TIMEOUT_MINUTES") != "" {
-		c.Log.Warn("BROWSER_TIMEOUT_MINUTES has no effect on pools: IDLE_TIMEOUT stops their browsers")
+		c.Log.Warn("BROWSER_TIMEOUT_MINUTES has no effect on pools: IDLE stops their browsers")
 	}
 	if ch.service {
 		return served(c)
@@ -477,7 +477,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 // firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
 // needed: Firefox has one session at a time.
 func firefoxes(headless bool) (args []string) {
-	for _, set := range []string{"__FIREFOX_INSTANCES=16", "_BROWSER=firefox", "_START=lazy", "_IDLE_TIMEOUT=10m",
+	for _, set := range []string{"__FIREFOX_INSTANCES=16", "_BROWSER=firefox", "_START=lazy", "_IDLE=10m",
 		"_ISOLATED=true", fmt.Sprint("_HEADLESS=", headless)} {
 		args = append(args, "--variable=PW_MCP_PROXY"+set)
 	}

@@ -71,7 +71,7 @@ type Settings struct {
 	MaxUses     int    // leases until the browser is replaced; 0: no limit
 	MaxAge      time.Duration
 	MaxMemory   int64 // bytes; 0: no limit
-	IdleTimeout time.Duration
+	Idle        time.Duration
 	IdleBy      string        // what counts as use: Traffic or Connections
 	Proxy       string        // with Context: the URL of the leases' proxy, with credentials; "": none
 	ProxyBypass string        // hosts that they reach without it
@@ -264,9 +264,9 @@ func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
 // splitPool splits POOL_KEY. Both parts may contain underscores: the longest
 // key that matches counts.
 func splitPool(body string) (pool, key string, ok bool) {
-	for _, k := range keys {
-		if p, fits := strings.CutSuffix(body, "_"+k.name); fits && len(k.name) > len(key) {
-			pool, key, ok = p, k.name, true
+	for _, k := range slices.AppendSeq(keyNames(), maps.Keys(formerly)) {
+		if p, fits := strings.CutSuffix(body, "_"+k); fits && len(k) > len(key) {
+			pool, key, ok = p, k, true
 		}
 	}
 	return pool, key, ok
@@ -326,7 +326,7 @@ func invalidName(name string) string {
 
 // add adds an entry after checking its scope and its key.
 func (s *layers) add(e entry, name string, bad *Error) {
-	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != e.key.name {
+	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != strings.ToUpper(name) {
 		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
 		return
 	}

@@ -6,7 +6,7 @@ import "slices"
 // extension: it is its user's, runs already, and every lease has a session of
 // its own in it.
 var notJoined = []string{"BROWSER", "HEADLESS", "ISOLATED", "ISOLATION", "PER_BROWSER", "SPARES", "WSL_WINDOWS", "ARGS",
-	"USER_DATA_DIR", "SANDBOX", "START", "RESTART", "MAX_USES", "MAX_AGE", "MAX_MEMORY", "IDLE_TIMEOUT", "IDLE_BY",
+	"USER_DATA_DIR", "SANDBOX", "START", "RESTART", "MAX_USES", "MAX_AGE", "MAX_MEMORY", "IDLE", "IDLE_BY",
 	"THROTTLE", "HIBERNATE", "PROXY", "PROXY_BYPASS", "DOWNLOADS", "DOWNLOAD_LIMIT", "UPLOAD_ROOTS",
 	"DOWNLOAD_ROOTS", "STATE"}
 
@@ -16,7 +16,7 @@ var notJoined = []string{"BROWSER", "HEADLESS", "ISOLATED", "ISOLATION", "PER_BR
 func (i Settings) asJoined() Settings {
 	i.Browser, i.Headless, i.WSLWindows, i.Args, i.UserDataDir, i.Sandbox = "", false, false, nil, "", "auto"
 	i.Isolated, i.Isolation, i.PerBrowser, i.Spares = true, Process, 0, 0
-	i.Start, i.Restart, i.MaxUses, i.MaxAge, i.MaxMemory, i.IdleTimeout = "eager", "always", 0, 0, 0, 0
+	i.Start, i.Restart, i.MaxUses, i.MaxAge, i.MaxMemory, i.Idle = "eager", "always", 0, 0, 0, 0
 	i.Throttle, i.Hibernate, i.ProxyBypass = 0, 0, ""
 	i.Downloads, i.DownloadLimit, i.UploadRoots, i.DownloadRoots = "", 0, nil, nil
 	return i
@@ -32,7 +32,7 @@ func (c *Config) checkJoined(e *entry, bad *Error) bool {
 	switch e.key.name {
 	case "ISOLATED", "ISOLATION", "PER_BROWSER", "SPARES":
 		why = "each lease has a browser that no other lease has, and tabs of its own in it"
-	case "START", "RESTART", "MAX_USES", "MAX_AGE", "MAX_MEMORY", "IDLE_TIMEOUT", "IDLE_BY":
+	case "START", "RESTART", "MAX_USES", "MAX_AGE", "MAX_MEMORY", "IDLE", "IDLE_BY":
 		why = "bpool neither launches the browser nor stops it"
 	case "STATE":
 		why = "leases have the logins of the browser's user"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -160,8 +161,8 @@ var keys = []key{
 		durationKey(func(s *Settings) *time.Duration { return &s.MaxAge }, 0)},
 	{"MAX_MEMORY", anywhere, "a size, 0 for no limit", "0",
 		func(s *Settings, v string) (err error) { s.MaxMemory, err = downloads.ParseSize(v); return err }},
-	{"IDLE_TIMEOUT", anywhere, "a duration, 0 for no limit", "0s",
-		durationKey(func(s *Settings) *time.Duration { return &s.IdleTimeout }, 0)},
+	{"IDLE", anywhere, "a duration, 0 for no limit", "0s",
+		durationKey(func(s *Settings) *time.Duration { return &s.Idle }, 0)},
 	{"THROTTLE", anywhere, "a duration, 0 for never", "1m0s",
 		durationKey(func(s *Settings) *time.Duration { return &s.Throttle }, 0)},
 	{"HIBERNATE", anywhere, "a duration, 0 for never", "0s",
@@ -277,8 +278,12 @@ func durationKey(of func(*Settings) *time.Duration, low time.Duration) func(*Set
 	}
 }
 
+// formerly are the names that keys had, and today's.
+var formerly = map[string]string{"IDLE_TIMEOUT": "IDLE"}
+
 // keyNamed returns the key with the name, or nil.
 func keyNamed(name string) *key {
+	name = cmp.Or(formerly[name], name)
 	for i := range keys {
 		if keys[i].name == name {
 			return &keys[i]
