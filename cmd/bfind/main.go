@@ -20,6 +20,8 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bfind", Usage: "list the installed browsers, best first",
+			Examples: []string{"bfind", "bfind --first -f browser.path",
+				"bfind --type chromium,chrome --first | blaunch -"},
 			Flags: []ucli.Flag{
 				&ucli.StringFlag{Name: "path", Usage: "list the executable `FILE` first"},
 				&ucli.StringFlag{Name: "type", Usage: "list only `TYPE[,TYPE]`, of " +
@@ -33,8 +35,6 @@ func main() {
 			Do: run, Values: map[string]cli.Values{"CHANNEL": cli.Of(find.Channels...)},
 		},
 		About: "As a filter, it adds a browser to each record that has none.",
-		Examples: []string{"bfind", "bfind --first -f browser.path",
-			"bfind --type chromium,chrome --first | blaunch -"},
 	})
 }
 

@@ -28,10 +28,15 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "blaunch", Usage: "launch a browser with its debugging endpoint open", TakesCommand: true,
+			Examples: []string{
+				"blaunch -- node script.js {ws_endpoint}    # a browser for one command",
+				"bfind --type chrome --first | blaunch -    # one that stays until stopped",
+				"blaunch stop --all",
+			},
 			Flags: slices.Concat(flags.Browser(browser), []ucli.Flag{
 				&ucli.StringFlag{Name: "url", Category: browser, Usage: "open `URL` (default: about:blank)"},
 				&ucli.IntFlag{Name: "port", Category: browser,
-					Usage: "open the endpoint on port `N` (default: the port of the record, else the browser chooses)"},
+					Usage: "open the endpoint on `PORT` (default: the port of the record, else the browser chooses)"},
 				&ucli.StringFlag{Name: "state-save", Category: browser,
 					Usage: "with --no-headless: save the logins of the window as the state `NAME` when it is closed"},
 				&ucli.BoolFlag{Name: "extension", Category: browser,
@@ -45,7 +50,7 @@ func main() {
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives,
 					Usage: "stop the browser, and CMD, `DURATION` after it is ready (default: no limit)"},
-			}, flags.Owner(lives, "the browser "), []ucli.Flag{
+			}, flags.Owner(lives, "stop the browser"), []ucli.Flag{
 				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
 					Usage: "with --wait: open no port; the browser reads commands from descriptor `N` and " +
 						"writes to N+1"},
@@ -59,11 +64,6 @@ func main() {
 		},
 		About: "Prints the browser's record and leaves the browser running under a small supervisor. With --wait it " +
 			"stays in the foreground; with -- CMD it runs CMD with the browser.",
-		Examples: []string{
-			"blaunch -- node script.js {ws_endpoint}    # a browser for one command",
-			"bfind --type chrome --first | blaunch -    # one that stays until stopped",
-			"blaunch stop --all",
-		},
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running browsers", Do: command.List},
 			{Name: "stop", Usage: "stop browsers (given as arguments, or as IDs or records on standard input)",
@@ -75,7 +75,7 @@ func main() {
 			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC},
 			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard " +
 				"input and output",
-				Flags: flags.Owner("", ""), Do: func(c *cli.Context) error {
+				Flags: flags.Owner("", "stop"), Do: func(c *cli.Context) error {
 					owner, err := flags.ReadOwner(c)
 					if err != nil {
 						return err

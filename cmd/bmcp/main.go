@@ -23,6 +23,11 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
+			Examples: []string{
+				"claude mcp add browser -- bmcp           # Claude Code",
+				"bmcp config vscode                       # the entry for another host",
+				"bmcp --http 8931 --token-file FILE       # many hosts on one server",
+			},
 			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "hibernate",
 				"http"},
 			Do: command.Run,
@@ -58,17 +63,19 @@ func main() {
 				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
 					DefaultText: "30m, with --hibernate 30 days",
 					Usage: "end a virtual browser after `DURATION` without a call, else after " +
-						"BROWSER_TIMEOUT_MINUTES; 0: never"},
+						"BROWSER_TIMEOUT_MINUTES; 0 means never"},
 				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
 					Usage: "save and free a virtual browser unused for `DURATION`; the next call gets it back " +
 						"and says so"},
 				&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-					Usage: "hide the pages of a virtual browser after `DURATION` without a call; 0: never"},
+					Usage: "hide the pages of a virtual browser after `DURATION` without a call, until the next one; " +
+						"0 means never"},
 				&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
 					Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
 						"hibernated to make room"},
 				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
-					Usage: "close the least recently used tab of a virtual browser with more than `N`; 0: no limit"},
+					Usage: "close the least recently used tab of a virtual browser with more than `N`; " +
+						"0 means no limit"},
 				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
 					Usage: "let virtual browsers put files of the directory `DIR` into forms (repeatable; default: " +
 						"the working directory, unless that is or holds the home directory)"},
@@ -84,7 +91,7 @@ func main() {
 				&ucli.StringFlag{Name: "socket", Category: pools,
 					Usage: "use the browsers of the bpool service that listens on `FILE`"},
 				&ucli.StringFlag{Name: "http", Category: front,
-					Usage: "speak streamable HTTP on `HOST:PORT|PORT` (to many hosts, in place of standard input " +
+					Usage: "speak streamable HTTP on `HOST:PORT` or PORT (to many hosts, in place of standard input " +
 						"and output)"},
 				&ucli.StringFlag{Name: "token-file", Category: front,
 					Usage: "require the token in `FILE` from every host"},
@@ -96,17 +103,12 @@ func main() {
 						"none)"},
 				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
 					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
-						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0: never"},
-			}, flags.Owner("Life:", "")),
+						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 means never"},
+			}, flags.Owner("Life:", "stop")),
 		},
 		Old: map[string]string{"browser-path": "browser", "no-vscode": "",
 			"session-throttle": "throttle", "max-browsers": "max-sessions"},
 		About: "Speaks MCP on standard input and output. With -- CMD, it offers the tools of CMD, an MCP server.",
-		Examples: []string{
-			"claude mcp add browser -- bmcp           # Claude Code",
-			"bmcp config vscode                       # the entry for another host",
-			"bmcp --http 8931 --token-file FILE       # many hosts on one server",
-		},
 		Commands: []*cli.Command{
 			{Name: "config",
 				Usage: "print the entry that makes a host run bmcp (" + strings.Join(mcphosts.Names(), ", ") +
@@ -121,7 +123,7 @@ func main() {
 					&ucli.BoolFlag{Name: "write", Usage: "show what changes in the host's file, and write it"},
 					&ucli.BoolFlag{Name: "yes", Usage: "with --write: do not ask"}}},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
-				Flags: slices.Concat(flags.Owner("", ""), []ucli.Flag{
+				Flags: slices.Concat(flags.Owner("", "stop"), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,
 						Usage: "give the child `DURATION` to end"}})},
 		},

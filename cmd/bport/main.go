@@ -22,6 +22,8 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bport", Usage: "hand out free TCP ports",
+			Examples: []string{"port=$(bport -f port)", "bport -n 3 --range 3301-3399",
+				"bfind --first | bport | blaunch"},
 			Flags: []ucli.Flag{
 				&ucli.IntFlag{Name: "count", Aliases: []string{"n"}, Value: 1, Usage: "hand out `N` distinct ports"},
 				&ucli.StringFlag{Name: "range", Usage: "choose from `LOW-HIGH`, such as 3301-3399 (default: the " +
@@ -32,8 +34,7 @@ func main() {
 			},
 			Do: run, Values: map[string]cli.Values{"ADDRESS": cli.Of("127.0.0.1", "::1", "localhost", "0.0.0.0")},
 		},
-		About:    "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
-		Examples: []string{"port=$(bport -f port)", "bport -n 3 --range 3301-3399", "bfind --first | bport | blaunch"},
+		About: "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
 	})
 }
 

@@ -169,8 +169,13 @@ func TestIsolateRefuses(t *testing.T) {
 		{[]string{"--isolate", "--default-session", "a/b"}, "1 to 64 letters"},
 		{[]string{"--isolate", "--max-sessions", "0"}, "1 or more"},
 		{[]string{"--tab-limit", "3"}, "bproxy share"},
-		{[]string{"share", "--direct"}, "--direct is an option of bproxy itself"},
-		{[]string{"hub", "--browser", "chrome"}, "--browser is an option of bproxy itself"},
+		{[]string{"share", "--direct"}, "--direct is an option of bproxy, not of bproxy share"},
+		{[]string{"hub", "--browser", "chrome"}, "an option of bproxy, bproxy share, bproxy launch, not of bproxy hub"},
+		{[]string{"hub", "--hibernate", "5m"}, "--hibernate is an option of bproxy share, not of bproxy hub"},
+		{[]string{"share", "--ports", "1-2"}, "--ports is an option of bproxy hub, not of bproxy share"},
+		{[]string{"session", "lst"}, "did you mean list?"},
+		{[]string{"session", "agent-7"}, "expected list, new NAME"},
+		{[]string{"state", "exprot", "x"}, "did you mean export?"},
 	} {
 		w.Run("bproxy", x.args...).Wants(t, 64, x.says)
 	}

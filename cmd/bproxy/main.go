@@ -58,7 +58,7 @@ func main() {
 				Usage: "launch with the shell command `CMDLINE`, which prints a record and keeps running " +
 					"(default: blaunch --wait)"},
 			&ucli.StringFlag{Name: "target", Category: browser,
-				Usage: "use the browser at `URL|FILE` and launch none (its file DevToolsActivePort)"},
+				Usage: "use the browser at `URL|FILE` and launch none; FILE is its DevToolsActivePort"},
 			&ucli.BoolFlag{Name: "one-connection", Category: browser,
 				Usage: "use one WebSocket to the browser of --target for all clients: its user is asked once"},
 		}, flags.Browser(browser))
@@ -77,7 +77,7 @@ func main() {
 			&ucli.IntFlag{Name: "max-sessions", Category: shared, Value: 100,
 				Usage: "allow at most `N` sessions at once; hibernated sessions do not count"},
 			&ucli.IntFlag{Name: "tab-limit", Category: shared, DefaultText: "0, no limit",
-				Usage: "allow at most `N` pages in a session: one more closes the least recently used"},
+				Usage: "close the least recently used tab of a session with more than `N`"},
 			&ucli.StringFlag{Name: "downloads", Category: shared,
 				Usage: "keep the downloads of each session in `DIR`/NAME, also after its end"},
 		}, files(shared, "1GiB"))
@@ -98,7 +98,7 @@ func main() {
 	joins := func() []ucli.Flag {
 		return []ucli.Flag{
 			&ucli.StringFlag{Name: "ports", Category: joining, Value: "3301-3399",
-				Usage: "give each browser that joins the lowest free port of `A-B`"},
+				Usage: "give each browser that joins the lowest free port of `LOW-HIGH`"},
 			&ucli.BoolFlag{Name: "all-tabs", Category: joining,
 				Usage: "show clients all tabs of the browser, not only their own and those that the user shares"},
 			&ucli.StringFlag{Name: "pairing-file", Category: joining,
@@ -108,7 +108,7 @@ func main() {
 		}
 	}
 	ends := func() []ucli.Flag {
-		return append(flags.Owner(lives, ""),
+		return append(flags.Owner(lives, "stop"),
 			&ucli.StringFlag{Name: "owner", Category: lives,
 				Usage: "record `NAME` as the owner: commands then use other proxies, unless the port is named"},
 			&ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second,
@@ -138,6 +138,11 @@ func main() {
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port that launches its browser on demand", TakesCommand: true,
+			Examples: []string{
+				"bproxy --listen 9222 --idle 10m    # the browser comes with the first client",
+				"bproxy share --listen 9222         # each client gets a browser of its own",
+				"bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}",
+			},
 			Flags: slices.Concat(listens(chosen), []ucli.Flag{direct}, browsers(), runs(), flags.Hidden(slices.Concat(
 				[]ucli.Flag{&ucli.BoolFlag{Name: isolate}, &ucli.BoolFlag{Name: extension}}, sharing(), joins())...)),
 			Common: []string{"listen", "browser", "profile", "target", "idle"},
@@ -147,20 +152,25 @@ func main() {
 				"--state": statecommand.OfferOwn, "NAME|FILE": command.StateArgument, "TRACE": cli.Files,
 				"INSTANCE|PORT": command.Joined, "--field": command.StatusFields},
 		},
-		Examples: []string{
-			"bproxy --listen 9222 --idle 10m    # the browser comes with the first client",
-			"bproxy share --listen 9222         # each client gets a browser of its own",
-			"bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}",
-		},
 		Old: map[string]string{"session-throttle": "throttle"},
 		About: "Prints its record as soon as it listens, and runs until it is stopped; with -- CMD, runs CMD against " +
 			"the port.",
 		Commands: []*cli.Command{
 			{Name: "share", Usage: "share one browser as many virtual ones, a session each", TakesCommand: true,
+				Examples: []string{
+					"bproxy share --listen 9222    # each client of port 9222 gets a session",
+					"bproxy share --listen 9222 --state shop --hibernate 10m",
+					"bproxy session list           # named by clients: …:9222/session/NAME",
+				},
 				Flags: slices.Concat(listens(chosen), browsers(), sharing(), runs(), []ucli.Flag{set(isolate)}),
 				Do:    command.Run},
 			{Name: "hub", Usage: "serve browsers that join by the extension, and launch none (on port 3300)",
 				TakesCommand: true,
+				Examples: []string{
+					"bproxy extension ./ext               # load it in the browser, unpacked",
+					"bproxy hub",
+					"bproxy join -f instance.ws_url       # reserves one, until interrupted",
+				},
 				Flags: slices.Concat(listens("127.0.0.1:3300"), joins(), sessions(""), ends(),
 					[]ucli.Flag{set(extension)}),
 				Do: command.Run},
@@ -185,16 +195,19 @@ func main() {
 					&ucli.DurationFlag{Name: "timeout", DefaultText: "0, never",
 						Usage: "give up after `DURATION` without a browser"},
 					&ucli.IntFlag{Name: "port", Usage: "use the hub on `PORT`"},
-				}, flags.Owner("", ""))},
+				}, flags.Owner("", "stop"))},
 			{Name: "session", Group: ofSessions,
 				Usage:     "list, create or end the sessions of bproxy share",
 				ArgsUsage: "list|new|end [NAME]", Do: command.Sessions,
+				Examples: []string{"bproxy session list", "bproxy session new agent-7 --state shop",
+					"bproxy session end agent-7"},
 				Values: map[string]cli.Values{"NAME": command.SessionToEnd, "--state": command.StateNames,
 					"--field": command.SessionFields},
 				Flags: slices.Concat(proxies(""), files("", ""), []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
 					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
-						Usage: "allow at most `N` pages in the new session"},
+						Usage: "close the least recently used tab of the new session with more than `N`; " +
+							"0 means no limit"},
 					&ucli.DurationFlag{Name: "throttle", DefaultText: "that of the proxy",
 						Usage: "hide the pages of the new session after `DURATION` without traffic; 0 means never"},
 					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},

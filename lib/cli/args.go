@@ -126,15 +126,48 @@ func (a *arguments) unknown(p *Program, name, value string, names []string) erro
 	if near := spell.Nearest(dashes(name), names); near != "" && len(name) > 1 {
 		e = a.usage(p, "there is no option %s: did you mean %s?", dashes(name), near)
 	}
-	root := slices.ContainsFunc(p.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	if a.command != &p.Command && root {
-		e = a.usage(p, "%s is an option of %s itself, not of %s %s", dashes(name), p.Name, p.Name, a.command.Name)
-		if a.command.TakesCommand && a.command.ArgsUsage != "" { // what is after -- is not CMD, but the program's
+	if of := p.owners(name); a.command != &p.Command && len(of) > 0 && len(of) < 4 {
+		e = a.usage(p, "%s is an option of %s, not of %s %s", dashes(name), strings.Join(of, ", "), p.Name,
+			a.command.Name)
+		if of[0] == p.Name && a.command.TakesCommand && a.command.ArgsUsage != "" {
+			// What is after -- is not CMD, but the program's.
 			e.Hint = fmt.Sprintf("options for %s go after --: %s %s … -- %s", p.Name, p.Name, a.command.Name,
 				dashes(name))
 		}
 	}
 	return e
+}
+
+// owners are the program and its commands that show a flag.
+func (p *Program) owners(flag string) (names []string) {
+	for _, c := range append([]*Command{&p.Command}, p.Commands...) {
+		if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool {
+			v, ok := f.(cli.VisibleFlag)
+			return slices.Contains(f.Names(), flag) && (!ok || v.IsVisible()) && !c.Hidden
+		}) {
+			name := p.Name
+			if c != &p.Command {
+				name += " " + c.Name
+			}
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// misspelt is a first argument that is nearly one of the words that the command
+// takes there, such as list|new|end.
+func (a *arguments) misspelt(p *Program, word string) error {
+	first, _, _ := strings.Cut(a.command.ArgsUsage, " ")
+	words := strings.Split(first, "|")
+	if first != strings.ToLower(first) || slices.Contains(words, word) {
+		return nil
+	}
+	near := spell.Nearest(word, words)
+	if near == "" {
+		return nil
+	}
+	return a.usage(p, "%q is not a command of %s %s: did you mean %s?", word, p.Name, a.command.Name, near)
 }
 
 // check refuses a value that is not of the flag's kind.

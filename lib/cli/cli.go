@@ -87,7 +87,10 @@ type Command struct {
 	Name, Usage string
 	// ArgsUsage describes the arguments, "" if it takes none but "-".
 	ArgsUsage string
-	Flags     []cli.Flag
+	// Examples are the first things that --help shows: three of a program, any number
+	// of its commands.
+	Examples []string
+	Flags    []cli.Flag
 	// Common are the names of the options that a program's --help shows without
 	// --all; nil means all of them.
 	Common []string
@@ -104,8 +107,7 @@ type Command struct {
 // Program is a command with subcommands.
 type Program struct {
 	Command
-	About    string   // a sentence or two for --help
-	Examples []string // three, the first things that --help shows
+	About    string // a sentence or two for --help
 	Commands []*Command
 	// Old are the options that the program and its commands had under other names,
 	// and today's; "" means that what the option of the program asks for is always so.
@@ -237,6 +239,11 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	}
 	if c.Do == nil {
 		return args.usage(p, "name a command")
+	}
+	if len(rest) > 0 && c != &p.Command {
+		if err := args.misspelt(p, rest[0]); err != nil {
+			return err
+		}
 	}
 	ctx.args = rest
 	// The library has the flags' values: those of the environment too.

@@ -17,6 +17,7 @@ func program(do func(*Context) error) *Program {
 	return &Program{
 		Command: Command{
 			Name: "bprog", Usage: "do things", TakesCommand: true, Do: do,
+			Examples: []string{"bprog -- true"},
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "headless", Usage: "without a window"},
 				&cli.IntFlag{Name: "port", DefaultText: "any", Usage: "on port `N`"},
@@ -27,8 +28,7 @@ func program(do func(*Context) error) *Program {
 					Usage: "within `DURATION`, and here is a text that is long enough for it to be broken into lines"},
 			},
 		},
-		About:    "About it.",
-		Examples: []string{"bprog -- true"},
+		About: "About it.",
 		Commands: []*Command{
 			{Name: "list", Usage: "list them", Do: do},
 			{Name: "serve", Usage: "serve it", Do: do, Flags: []cli.Flag{&cli.StringFlag{Name: "listen",

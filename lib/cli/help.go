@@ -27,6 +27,7 @@ func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 		name := p.Name + " " + c.Name
 		h.wrap(0, name+" - "+c.Usage)
 		h.line("")
+		h.examples(c)
 		h.synopsis(p, c, name)
 		h.options(c)
 		h.line("\nMore: man " + p.Name)
@@ -34,10 +35,7 @@ func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 	}
 	h.wrap(0, p.Name+" - "+c.Usage)
 	h.line("")
-	for _, e := range p.Examples {
-		h.line("  " + e)
-	}
-	h.line("")
+	h.examples(c)
 	h.synopsis(p, c, p.Name)
 	if p.About != "" && (all || c.Common == nil) {
 		h.line("")
@@ -67,6 +65,15 @@ func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 	}
 	h.commands(p, false)
 	h.line("\nMore: " + p.Name + " --help --all, " + details)
+}
+
+func (h *helper) examples(c *Command) {
+	for _, e := range c.Examples {
+		h.line("  " + e)
+	}
+	if len(c.Examples) > 0 {
+		h.line("")
+	}
 }
 
 // commands lists a program's commands: each with its usage, or those of a group

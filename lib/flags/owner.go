@@ -29,11 +29,12 @@ func Pipe(c *cli.Context, n int) (*os.File, error) {
 	return f, nil
 }
 
-// Owner are the flags that name the owner of a program.
-func Owner(category, what string) []ucli.Flag {
+// Owner are the flags that name the owner of a program. do says what the program does
+// when its owner has ended.
+func Owner(category, do string) []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.IntFlag{Name: "bind-pid", Category: category, Usage: "stop " + what + "when process `PID` has ended"},
-		&ucli.IntFlag{Name: "bind-fd", Category: category, Usage: "stop " + what + "at end of file on descriptor `N`"},
+		&ucli.IntFlag{Name: "bind-pid", Category: category, Usage: do + " when process `PID` has ended"},
+		&ucli.IntFlag{Name: "bind-fd", Category: category, Usage: do + " at end of file on descriptor `N`"},
 	}
 }
 
