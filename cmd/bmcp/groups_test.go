@@ -168,6 +168,7 @@ func TestBuiltinGroups(t *testing.T) {
 			`element_visible {"role":"heading","accessibleName":"Order"}`:                     "",
 			`element_visible {"role":"button","accessibleName":"It's here"}`:                  "",
 			`element_visible {"role":"button","accessibleName":"Order"}`:                      `"Order" not found`,
+			`element_visible {"role":"button","accessibleName":"it's H"}`:                     "",
 			`text_visible {"text":"two"}`:                                                     "",
 			`text_visible {"text":"unseen"}`:                                                  "Text not found",
 			`list_visible {"element":"a list","target":"#list","items":["one","two"]}`:        "",
@@ -187,6 +188,11 @@ func TestBuiltinGroups(t *testing.T) {
 			`{"target":"role=textbox"}`)
 		a.wants(false, `locator('body > iframe').contentFrame().getByRole('button', { name: "It's here" })`,
 			"browser_generate_locator", `{"target":"role=button"}`)
+		for _, target := range []string{`getByRole('button', { name: 'it\\'s' })`, `role=button[name=\"HERE\"i]`,
+			`role=button[name=\"It\\'s here\"]`, `role=button[name=It's]`, `getByRole('button', { name: /S her./i })`,
+			`getByRole('button', { name: \"It's here\", exact: true })`} {
+			a.wants(false, "It's here", "browser_hover", `{"target":"%s"}`, target)
+		}
 	})
 	run("what is listed", func(a agent) {
 		few := w.StartMCP(nil, "--tools", "default,vision", "--mcp", "builtin")

@@ -35,8 +35,11 @@ function wanted(want, exact) {
   const regex = /^\/(.*)\/([dgimsuvy]*)$/s.exec(want)
   if (regex) return { regex: new RegExp(regex[1], regex[2].replace(/[gy]/g, '')) }
   const quoted = /^(["'])(.*)\1(i?)$/s.exec(want)
-  return { text: text(quoted ? quoted[2] : want), exact: exact ?? (quoted ? !quoted[3] : false) }
+  return { text: text(quoted ? unescaped(quoted[2]) : want), exact: exact ?? (quoted ? !quoted[3] : false) }
 }
+
+// unescaped is a text in quotes without its backslashes.
+const unescaped = (s) => s.replace(/\\(.)/gs, '$1')
 
 // edge and wall stand for the beginning and the end of an element in the text of what is
 // around it: a reader sees a space at a wall, and at an edge perhaps.
@@ -230,12 +233,16 @@ function byCSS(root, selector) {
   return all.filter((el) => filters.every((f) => f(el)))
 }
 
+// attribute is a [name=value] of role=, whose value may be in quotes: "a \"b\""i.
+const attribute = String.raw`\[\s*([\w-]+)\s*(?:=\s*` +
+  String.raw`("(?:[^"\\]|\\.)*"i?|'(?:[^'\\]|\\.)*'i?|/(?:[^/\\]|\\.)*/[a-z]*|[^\]"'/][^\]]*?))?\s*\]`
+
 // byRole takes role=button[name="Buy"][checked].
 function byRole(root, spec) {
-  const m = /^([\w-]+)\s*((?:\[[^\]]*\]\s*)*)$/s.exec(spec)
+  const m = new RegExp(`^([\\w-]+)\\s*((?:${attribute}\\s*)*)$`, 's').exec(spec)
   if (!m) throw new Fault(`role=${spec} is not a role such as role=button[name="Buy"]`)
   const tests = []
-  for (const [, key, , value] of m[2].matchAll(/\[\s*([\w-]+)\s*(=\s*((?:"[^"]*"|'[^']*'|\/[^/]*\/|[^\]])*?)i?)?\s*\]/gs)) {
+  for (const [, key, value] of m[2].matchAll(new RegExp(attribute, 'gs'))) {
     if (key === 'name') tests.push((el, role) => matcher(value)(nameOf(el, role)))
     else {
       tests.push((el, role) => statesOf(el, role).some((s) =>
@@ -295,7 +302,8 @@ function calls(selector) {
     if (!m) return null
     rest = rest.slice(m[0].length)
     const first = /^\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|(\/.*?\/[a-z]*)|(-?\d+))?/s.exec(m[2])
-    const raw = first[1] ?? first[2] ?? first[3]
+    const escaped = first[1] ?? first[2] ?? first[3]
+    const raw = escaped === undefined ? escaped : unescaped(escaped)
     const exact = /exact:\s*true/.test(m[2])
     const arg = raw !== undefined ? (exact ? JSON.stringify(raw) : raw) : first[4] ?? first[5] ?? ''
     switch (m[1]) {
