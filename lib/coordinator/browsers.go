@@ -69,19 +69,11 @@ type Lease struct {
 // Source is where the browsers of calls come from: Single, Pooled, Served, OfHub or
 // ChildLaunched. Nothing else knows which of these it is.
 type Source interface {
-	// Of returns the source as one session uses it.
-	Of(s *Session) Browsers
-	// Target is the browser that a child can be started for before it is called,
-	// Targets are all of them.
-	Target(ctx context.Context) (Browser, error)
-	Targets(ctx context.Context) ([]Browser, error)
-	// Early reports whether the browser is not running, but its endpoint is known
-	// already.
-	Early() bool
+	// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is
+	// several hosts, which know nothing of each other.
+	Of(ctx context.Context, o Owner, shared bool) Browsers
 	// parted returns the one browser if it is shared in parts, else nil.
 	parted() *single
-	// Queue is where a session's task waits that asks for a browser.
-	Queue(s *Session, w BrowserRef) tasks.Queue
 	// arguments are the arguments that choose a browser, in tools that need one.
 	arguments() arguments
 	// tools are bmcp's own tools for these browsers, instructions what agents have
@@ -122,8 +114,29 @@ func (a arguments) names() []string {
 	return nil
 }
 
-// Browsers are the browsers that a session uses, or keeps between its calls.
+// Owner is who uses the browsers of a source: a host, whose children drive them.
+type Owner interface {
+	Name() string // unique
+	// Busy reports whether a child of such browsers is answering something.
+	Busy(match func(*Browser) bool) bool
+	// StopChildren stops the children of such browsers, and returns at once. The next calls start others; with
+	// forget, the children are not known any more. Stopped waits until they have ended.
+	StopChildren(match func(*Browser) bool, forget bool) (stopped func())
+}
+
+// Browsers are the browsers that an owner uses, or keeps between its calls.
 type Browsers interface {
+	// Target is the browser that a child can be started for before it is called,
+	// Targets are all of them.
+	Target(ctx context.Context) (Browser, error)
+	Targets(ctx context.Context) ([]Browser, error)
+	// Early reports whether the browser is not running, but its endpoint is known
+	// already.
+	Early() bool
+	// Queue is where a task waits that asks for a browser.
+	Queue(w BrowserRef) tasks.Queue
+	// Waiting returns what tells how many others a call that waits for a browser has before it; nil: none waits.
+	Waiting(w BrowserRef) func() (ahead int, waits bool)
 	// Take leases a running browser for one call.
 	Take(ctx context.Context, w BrowserRef) (*Lease, error)
 	// TryTake is take without waiting; it returns nil if something has to be
@@ -131,10 +144,17 @@ type Browsers interface {
 	TryTake(w BrowserRef) *Lease
 	// lost returns, once, what has become of a browser that was kept.
 	lost() loss
-	// Figures are the figures of the session's browsers.
+	// seen are the browsers that the owner has had results from.
+	seen() *seen
+	// Figures are the figures of the owner's browsers.
 	Figures(ctx context.Context) []Figure
-	// Leave prevents further leases, and returns those to be released.
-	Leave() (held []*Lease)
+	// Away hibernates what no call uses, as the owner is gone. It reports whether calls use others.
+	Away() (used bool)
+	// End ends the sessions that some browsers are, and returns when they have ended.
+	End(all []Browser)
+	// Leave prevents further leases. It returns what releases those that are kept, and waits for what
+	// has begun, once the owner's context has ended.
+	Leave() (release func())
 }
 
 // loss is the end of a lease that a session kept between its calls.
@@ -175,15 +195,11 @@ func ChildLaunchedNote(browser string) string {
 
 type childLaunched struct{ Browser }
 
-func (n childLaunched) Of(*Session) Browsers                       { return n }
-func (n childLaunched) Target(context.Context) (Browser, error)    { return n.Browser, nil }
-func (n childLaunched) Targets(context.Context) ([]Browser, error) { return []Browser{n.Browser}, nil }
-func (n childLaunched) Early() bool                                { return false }
-func (n childLaunched) parted() *single                            { return nil }
-func (n childLaunched) arguments() arguments                       { return noArguments }
-func (n childLaunched) Queue(s *Session, _ BrowserRef) tasks.Queue {
-	return tasks.Queue{Key: s.name, Slots: 1}
+func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
+	return &ownByChild{childLaunched: n, owner: o}
 }
+func (n childLaunched) parted() *single              { return nil }
+func (n childLaunched) arguments() arguments         { return noArguments }
 func (n childLaunched) tools(*Coordinator) []ownTool { return nil }
 func (n childLaunched) Close()                       {}
 
@@ -198,12 +214,31 @@ func (n childLaunched) describe(_ context.Context, _ *Session, st *status) {
 	st.Notes = append(st.Notes, ChildLaunchedNote(n.Type))
 }
 
-func (n childLaunched) TryTake(BrowserRef) *Lease {
-	return &Lease{Browser: n.Browser, Release: func() {}}
+// ownByChild is the browser that an owner's children launch.
+type ownByChild struct {
+	childLaunched
+	owner Owner
+	known seen
 }
 
-func (n childLaunched) Take(context.Context, BrowserRef) (*Lease, error) {
+func (n *ownByChild) Target(context.Context) (Browser, error) { return n.Browser, nil }
+func (n *ownByChild) Targets(context.Context) ([]Browser, error) {
+	return []Browser{n.Browser}, nil
+}
+func (n *ownByChild) Early() bool { return false }
+func (n *ownByChild) Queue(BrowserRef) tasks.Queue {
+	return tasks.Queue{Key: n.owner.Name(), Slots: 1}
+}
+func (n *ownByChild) Waiting(BrowserRef) func() (int, bool) { return nil }
+func (n *ownByChild) TryTake(BrowserRef) *Lease {
+	return &Lease{Browser: n.Browser, Release: func() {}}
+}
+func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
 	return n.TryTake(BrowserRef{}), nil
 }
-func (n childLaunched) lost() loss      { return loss{} }
-func (n childLaunched) Leave() []*Lease { return nil }
+func (n *ownByChild) lost() loss                       { return loss{} }
+func (n *ownByChild) seen() *seen                      { return &n.known }
+func (n *ownByChild) Figures(context.Context) []Figure { return nil }
+func (n *ownByChild) Away() bool                       { return false }
+func (n *ownByChild) End([]Browser)                    {}
+func (n *ownByChild) Leave() (release func())          { return func() {} }

@@ -65,10 +65,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 // emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 func (c *Coordinator) emptied(b Browser) func() {
 	if s, ok := c.Source.(*single); ok && s.joins == nil {
-		return func() {
-			c.beginsAgain(b.Session)
-			s.emptied(b.Session)
-		}
+		return func() { s.emptied(b.Session) }
 	}
 	return nil
 }

@@ -285,7 +285,7 @@ func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
 	if s == nil || b.at == nil {
 		return
 	}
-	s.learnRestored(b.at)
+	b.at.LearnRestored(s.ctx)
 	r := s.remark(b.at)
 	fields := map[string]any{}
 	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,

@@ -13,7 +13,7 @@ import (
 func TestBulkOnReplacedBrowser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
-		at := &mortal{}
+		at := &mortal{Browsers: h.browsers}
 		h.browsers, h.c.Children[0].drives = at, true
 		h.shakeHands()
 		for i, c := range []struct {

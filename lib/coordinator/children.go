@@ -116,3 +116,11 @@ func (c *children) close() map[string]*supervisor {
 	c.closed = true
 	return maps.Clone(c.supervisors) // one may be ended just now
 }
+
+// browsersOf are the browsers that children are for.
+func browsersOf(supervisors map[string]*supervisor) (all []Browser) {
+	for _, sup := range supervisors {
+		all = append(all, sup.browser)
+	}
+	return all
+}

@@ -77,7 +77,6 @@ type Coordinator struct {
 	listings map[string]*childCatalog // by the child's name
 	sessions map[*Session]bool
 	version  atomic.Int64 // of the tools in them
-	ids      atomic.Int64 // session_ids that are in use
 
 	releasing sync.WaitGroup // browsers that calls have used
 

@@ -206,10 +206,9 @@ func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *proc
 	b := Browser{}
 	if child.drives {
 		var err error
-		if b, err = s.c.Source.Target(ctx); err != nil {
+		if b, err = s.browsers.Target(ctx); err != nil {
 			return nil, nil, err
 		}
-		b = s.own(b)
 	}
 	sup := s.supervisor(child, b, audienceOf(ctx))
 	if sup == nil {
@@ -303,15 +302,15 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
 func (s *Session) warm(child *Child, to audience) {
-	if !s.c.Source.Early() {
+	if !s.browsers.Early() {
 		return
 	}
 	s.do(func() {
-		at, err := s.c.Source.Target(s.ctx)
+		at, err := s.browsers.Target(s.ctx)
 		if err != nil {
 			return // the call reports it
 		}
-		if sup := s.supervisor(child, s.own(at), to); sup != nil {
+		if sup := s.supervisor(child, at, to); sup != nil {
 			sup.get(s.ctx)
 		}
 	})

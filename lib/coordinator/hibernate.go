@@ -3,8 +3,8 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,9 +39,6 @@ type hibernation struct {
 	RestoredAt string `json:"restored_at,omitempty"` // when it came back last; "": never
 }
 
-// errUnused ends a child that nobody needs.
-var errUnused = errors.New("its browser is not used")
-
 // start starts the time until the browser's children are stopped.
 func (n *nap) start() {
 	switch {
@@ -61,8 +58,8 @@ func (n *nap) begin(unused time.Duration) {
 	n.why = fmt.Sprintf("had not been used for %v", unused)
 }
 
-// learnRestored finds out whether the browser of a call was hibernated before it.
-func (s *Session) learnRestored(l *Lease) {
+// LearnRestored finds out whether the browser of a call was hibernated before it.
+func (l *Lease) LearnRestored(ctx context.Context) {
 	n := l.nap
 	if n == nil {
 		return
@@ -72,7 +69,7 @@ func (s *Session) learnRestored(l *Lease) {
 	if !n.pending {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, endBound)
+	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
 	now, ok := n.look(ctx)
 	if !ok || now.Hibernated { // the call did not need it
@@ -85,57 +82,42 @@ func (s *Session) learnRestored(l *Lease) {
 	}
 }
 
-// stopUnused stops the children of browsers, and returns at once: the next calls
-// start others. Stopped waits until they have ended.
-func (s *Session) stopUnused(is func(*Browser) bool) (stopped func()) {
-	var all []*process
-	for _, sup := range s.children.list() {
-		p := sup.running()
-		if p == nil || !sup.child.drives || !is(&sup.browser) {
-			continue
-		}
-		sup.proc.Forget(p)
-		s.do(func() {
-			p.fail(fmt.Errorf("child %s was stopped: %w", p.child.Name, errUnused))
-			p.stop()
-		})
-		all = append(all, p)
-	}
-	return func() {
-		for _, p := range all {
-			<-p.ended
-		}
-	}
-}
-
 // newNap watches over a virtual browser.
-func (s *Session) newNap(v *virtual) *nap {
-	b := s.c.Source.parted()
-	if b == nil {
+func (b *parts) newNap(v *virtual) *nap {
+	if b.parted() == nil {
 		return nil
 	}
 	return &nap{
 		after: b.sessions.Hibernate,
-		rest:  func() { s.do(func() { s.restVirtual(v) }) },
+		rest:  func() { b.do(func() { b.restPart(v) }) },
 		look:  func(ctx context.Context) (hibernation, bool) { return b.hibernation(ctx, v.name) },
 	}
 }
 
-// restVirtual stops the children of a virtual browser that no call has used for
-// its time.
-func (s *Session) restVirtual(v *virtual) {
-	busy := s.serves(v) // what is no tool's call
-	h := &s.virtuals
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.closed || v.gone != nil || v.calls > 0 || time.Since(v.rested) < v.nap.after:
-	case busy:
+// restPart stops the children of a virtual browser that no call has used for its
+// time. Calls that come meanwhile wait.
+func (b *parts) restPart(v *virtual) {
+	busy := b.owner.Busy(v.is) // with what is no tool's call
+	b.mu.Lock()
+	rests := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= v.nap.after
+	if rests && busy {
 		v.nap.start()
-	default:
-		s.stopUnused(v.is)
-		v.nap.begin(v.nap.after)
+		rests = false
 	}
+	stopping := make(chan struct{})
+	if rests {
+		v.stopping = stopping
+	}
+	b.mu.Unlock()
+	if !rests {
+		return
+	}
+	b.owner.StopChildren(v.is, false)
+	v.nap.begin(v.nap.after)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.stopping = nil
+	close(stopping)
 }
 
 // hibernation returns how a session of the proxy is.
@@ -164,16 +146,29 @@ func (h *keeper) newNap(k *stickyLease, at *Lease) *nap {
 	}
 }
 
-// rest stops the children of an instance that no call has used for its time.
+// rest stops the children of an instance that no call has used for its time. Calls
+// that come meanwhile wait, as for a request.
 func (h *keeper) rest(k *stickyLease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := k.at.nap
-	if h.closed || k.gone || k.asking != nil || k.calls+k.waiting > 0 || time.Since(k.rested) < n.after {
+	at := k.at
+	if h.closed || k.gone || k.asking != nil || k.calls+k.waiting > 0 || time.Since(k.rested) < at.nap.after {
 		return
 	}
-	h.s.stopUnused(func(b *Browser) bool { return b.HTTPURL == k.at.HTTPURL })
-	n.begin(n.after)
+	stopping := make(chan struct{})
+	k.asking = stopping
+	h.work.Go(func() {
+		h.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
+		at.nap.begin(at.nap.after)
+		h.mu.Lock()
+		k.asking = nil
+		close(stopping)
+		gone := k.gone
+		h.mu.Unlock()
+		if gone { // meanwhile, and not released then
+			at.Release()
+		}
+	})
 }
 
 // instanceNow returns how an instance is now.
@@ -191,22 +186,13 @@ func (s *pooled) instanceNow(ctx context.Context, pool, instance string) (now po
 	return all[i], true
 }
 
-// Away implements Host: it hibernates the virtual browsers that no call uses, and
-// reports whether there are others.
-func (s *Session) Away() (busy bool) {
-	b := s.c.Source.parted()
-	if b == nil {
-		return false
-	}
-	h := &s.virtuals
-	h.mu.Lock()
-	var all []*virtual
-	for _, v := range h.all {
-		all = append(all, v)
-	}
-	h.mu.Unlock()
+// Away hibernates the virtual browsers that no call uses.
+func (b *parts) Away() (used bool) {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.all))
+	b.mu.Unlock()
 	for _, v := range all {
-		busy = b.seats.free(v) || busy
+		used = b.seats.free(v) || used
 	}
-	return busy
+	return used
 }

@@ -15,11 +15,10 @@ func TestLearnRestored(t *testing.T) {
 		looks++
 		return now, known
 	}}
-	s := &Session{ctx: t.Context()}
 	says := func(what string, want bool) {
 		t.Helper()
 		l := &Lease{nap: n}
-		s.learnRestored(l)
+		l.LearnRestored(t.Context())
 		if told := strings.Contains(l.restored, "not been used for 1m0s and was hibernated"); told != want {
 			t.Errorf("%s: the result says %q", what, l.restored)
 		}
@@ -42,11 +41,11 @@ func TestLearnRestored(t *testing.T) {
 	now.RestoredAt = "2026-01-02T11:15:30.123Z"
 	says("a browser that has come back again", true)
 	says("the next result", false)
-	s.learnRestored(&Lease{}) // a browser that is never hibernated
+	(&Lease{}).LearnRestored(t.Context()) // a browser that is never hibernated
 }
 
 func TestRemarkOfARestoredBrowser(t *testing.T) {
-	s := &Session{browsers: childLaunched{}}
+	s := &Session{browsers: &ownByChild{}}
 	l := &Lease{Browser: Browser{ID: "one", Session: "a"}}
 	if r := s.remark(l); r != (remark{}) {
 		t.Errorf("the first result says %+v", r)

@@ -185,7 +185,8 @@ func (s *single) stoppedFor(why string) {
 // emptied ends a session whose last tab an agent has closed, "": the host's own. The
 // browser ends when the calls that run have ended, if it has no other session.
 func (s *single) emptied(session string) {
-	s.end("", cmp.Or(session, hostSession))
+	s.beginsAgain(session)
+	s.endSession("", cmp.Or(session, hostSession))
 	s.idle.emptied(s.stopEmpty)
 }
 

@@ -21,9 +21,6 @@ type Limits struct {
 	// Replaced are the processes of a session that run only for calls that
 	// await input.
 	Replaced int
-	// SessionIDsOfHost and SessionIDs are the session_ids that one host, and
-	// all hosts, have virtual browsers for.
-	SessionIDsOfHost, SessionIDs int
 
 	// AwaitInput is how long a request awaits input: people may have to be
 	// asked.
@@ -56,7 +53,7 @@ type Limits struct {
 // DefaultLimits are the limits of bmcp.
 var DefaultLimits = Limits{
 	Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
-	SessionIDsOfHost: 32, SessionIDs: 256, AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
+	AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
 	Start: 5 * time.Minute, Steady: time.Minute, FirstDelay: time.Second, MaxDelay: 30 * time.Second,
 	Initialize: 800 * time.Millisecond, List: 20 * time.Second, Late: time.Second, Slow: 5 * time.Second,
 	Stop: 2 * time.Second, Closed: time.Second,

@@ -159,22 +159,15 @@ func TestMaxCapabilitySets(t *testing.T) {
 	})
 }
 
-// A session has so many questions of a child open, session_ids in use, and
-// messages in a batch.
+// A session has so many questions of a child open, and messages in a batch.
 func TestLimitsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixtureWith(t, Limits{Questions: 2, SessionIDsOfHost: 2}, wellBehaved(askHost))
+		f := newFixtureWith(t, Limits{Questions: 2}, wellBehaved(askHost))
 		f.shakeHands()
 		for n := range 3 {
 			f.ask(callEcho(fmt.Sprint(n)))
 		}
 		f.wants("questions", "elicitation/create", "elicitation/create")
-		for n := range 3 {
-			_, _, err := f.enter(part{id: fmt.Sprint("agent", n)}, "")
-			if refused := err != nil; refused != (n == 2) {
-				t.Errorf("session_id %d: %v", n, err)
-			}
-		}
 		params := json.RawMessage(`{"protocolVersion":"` + batching + `"}`)
 		f.params.Store(&params)
 		ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`

@@ -13,8 +13,17 @@ import (
 	"btools/lib/coordinator/tasks"
 )
 
-// virtuals are the virtual browsers of a host.
-type virtuals struct {
+// parts are the one browser as an owner uses it: all of it, or virtual browsers on
+// it.
+type parts struct {
+	*single
+	owner  Owner
+	shared bool            // the owner is several hosts, which know nothing of each other
+	ctx    context.Context // of the owner
+	known  seen
+
+	work sync.WaitGroup // begun under the lock, while it is open
+
 	mu     sync.Mutex
 	all    map[part]*virtual
 	ended  map[part]bool   // that were not used for long, as the next result tells
@@ -30,7 +39,7 @@ type part struct {
 
 // virtual is one of them.
 type virtual struct {
-	of *Session
+	of *parts
 	part
 	name   string // that bproxy knows
 	calls  int    // that use it now
@@ -39,35 +48,92 @@ type virtual struct {
 	nap    *nap          // nil: it is never hibernated
 	gone   chan struct{} // closed when it has ended; nil: it is not to
 	over   chan struct{} // closed when its end begins
-	lost   string        // what has become of the one before, until that is told
+	// stopping is closed when its children are being stopped no more; nil: they are not.
+	stopping chan struct{}
+	lost     string // what has become of the one before, until that is told
 
 	beginning sync.Mutex // held while it is started
 	begunIn   string     // under beginning: the ID of the browser that it has been started in with its state
 	state     string     // that it starts with; "": none. It stays the same
 }
 
-// partsOf is the one browser as a session uses it: all of it, or parts.
-type partsOf struct {
-	*single
-	s *Session
+func (s *single) Of(ctx context.Context, o Owner, shared bool) Browsers {
+	b := &parts{single: s, owner: o, shared: shared, ctx: ctx}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[b] = true
+	return b
 }
 
-func (s *single) Of(session *Session) Browsers { return partsOf{s, session} }
+func (b *parts) lost() loss  { return loss{} }
+func (b *parts) seen() *seen { return &b.known }
 
-func (b partsOf) lost() loss { return loss{} }
+// Target is the browser as the owner's own.
+func (b *parts) Target(ctx context.Context) (Browser, error) {
+	at, err := b.target(ctx)
+	return at.part(b.nameOf("")), err
+}
 
-func (b partsOf) Leave() (held []*Lease) {
-	for _, v := range b.s.virtuals.close(b.s.c) {
-		held = append(held, &Lease{Release: func() {
-			b.end(v.instance, v.name)
-			b.seats.remove(v)
-		}})
+func (b *parts) Targets(ctx context.Context) ([]Browser, error) {
+	at, err := b.Target(ctx)
+	return []Browser{at}, err
+}
+
+func (b *parts) Early() bool { return b.up() == nil }
+
+// do runs a function in a goroutine that the owner's end waits for, unless that has
+// begun.
+func (b *parts) do(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.work.Go(f)
 	}
-	return held
+}
+
+// Leave prevents further calls. What it returns ends the virtual browsers.
+func (b *parts) Leave() (release func()) {
+	b.single.mu.Lock()
+	delete(b.single.all, b)
+	b.single.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.all
+	b.closed, b.all = true, nil
+	for id, v := range all {
+		if v.idle != nil {
+			v.idle.Stop()
+		}
+		if id != (part{}) {
+			b.ids.Add(-1)
+		}
+	}
+	return func() {
+		for _, v := range all {
+			b.work.Go(func() {
+				b.endSession(v.instance, v.name)
+				b.seats.remove(v)
+			})
+		}
+		b.work.Wait()
+	}
+}
+
+// End ends the sessions that browsers are.
+func (b *parts) End(all []Browser) {
+	var ending sync.WaitGroup
+	begun := map[[2]string]bool{}
+	for _, one := range all {
+		if id := [2]string{one.Instance, one.Session}; one.Session != "" && !begun[id] { // else it is a whole browser
+			begun[id] = true
+			ending.Go(func() { b.endSession(one.Instance, one.Session) })
+		}
+	}
+	ending.Wait()
 }
 
 // Take returns the one browser for a call, or the part with its session_id.
-func (b partsOf) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+func (b *parts) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	if err := b.idle.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -79,26 +145,26 @@ func (b partsOf) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	return b.idle.held(at), nil
 }
 
-func (b partsOf) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
-	s, id := b.s, w.Session
+func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
+	id := w.Session
 	switch {
 	case w.State != "" && id == "":
 		return nil, errors.New("state is for a call with a session_id: browser_state with the action load replaces " +
 			"the login of this session")
-	case s.virtualName(id) == "":
+	case b.nameOf(id) == "":
 		return b.acquire(ctx)
 	}
 	var at *Lease
 	var err error
 	if w.Instance != "" {
-		if at, err = b.joins.choose(ctx, w.Instance, s.virtualName(id)); err != nil {
+		if at, err = b.joins.choose(ctx, w.Instance, b.nameOf(id)); err != nil {
 			return nil, err
 		}
 	}
 	var v *virtual
 	for v == nil {
 		var ending <-chan struct{}
-		if v, ending, err = s.enter(partOn(id, at), w.State); err != nil {
+		if v, ending, err = b.enter(partOn(id, at), w.State); err != nil {
 			return nil, err
 		}
 		if v != nil {
@@ -111,13 +177,13 @@ func (b partsOf) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) 
 		}
 	}
 	if err := b.seats.enter(ctx, v); err != nil {
-		s.leave(v)
+		b.leave(v)
 		return nil, err
 	}
 	if at == nil {
 		at, err = b.acquire(ctx)
 	}
-	if err == nil && s.isOver(v) {
+	if err == nil && b.isOver(v) {
 		err = errBrowserDied
 	}
 	if err == nil {
@@ -140,7 +206,7 @@ func partOn(id string, at *Lease) part {
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
-func (b partsOf) begin(ctx context.Context, v *virtual, at *Lease) error {
+func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	v.beginning.Lock()
 	defer v.beginning.Unlock()
 	if v.state == "" || v.begunIn == at.ID {
@@ -155,7 +221,7 @@ func (b partsOf) begin(ctx context.Context, v *virtual, at *Lease) error {
 	case err == nil:
 		v.begunIn = at.ID
 	case v.begunIn == "":
-		b.s.do(func() { b.s.endVirtual(v.part) })
+		b.do(func() { b.end(v.part) })
 	}
 	return explain(err)
 }
@@ -172,33 +238,34 @@ func (v *virtual) hasBegun(at *Lease) bool {
 
 // beginsAgain has the virtual browser with a name, which ends, start with its state
 // again.
-func (c *Coordinator) beginsAgain(name string) {
-	c.mu.Lock()
-	sessions := slices.Collect(maps.Keys(c.sessions))
-	c.mu.Unlock()
-	for _, s := range sessions {
-		s.virtuals.mu.Lock()
-		for _, v := range s.virtuals.all {
+func (s *single) beginsAgain(name string) {
+	s.mu.Lock()
+	owners := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+	for _, b := range owners {
+		b.mu.Lock()
+		all := slices.Collect(maps.Values(b.all))
+		b.mu.Unlock()
+		for _, v := range all {
 			if v.name == name {
 				v.beginning.Lock()
 				v.begunIn = ""
 				v.beginning.Unlock()
 			}
 		}
-		s.virtuals.mu.Unlock()
 	}
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
-func (s *Session) isOver(v *virtual) bool {
-	s.virtuals.mu.Lock()
-	defer s.virtuals.mu.Unlock()
+func (b *parts) isOver(v *virtual) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return v.gone != nil
 }
 
 // TryTake is take without waiting; it returns nil if something has to be waited
 // for.
-func (b partsOf) TryTake(w BrowserRef) *Lease {
+func (b *parts) TryTake(w BrowserRef) *Lease {
 	if b.idle.tryEnter() != nil {
 		return nil
 	}
@@ -210,43 +277,55 @@ func (b partsOf) TryTake(w BrowserRef) *Lease {
 	return b.idle.held(at)
 }
 
-func (b partsOf) tryTakeEntered(w BrowserRef) *Lease {
-	s, id := b.s, w.Session
+func (b *parts) tryTakeEntered(w BrowserRef) *Lease {
+	id := w.Session
 	var named *Lease
 	at := b.up()
 	if w.Instance != "" {
-		named = b.joins.tryChoose(w.Instance, s.virtualName(id))
+		named = b.joins.tryChoose(w.Instance, b.nameOf(id))
 		at = named
 	}
-	if at != nil && s.virtualName(id) == "" && w.State == "" {
+	if at != nil && b.nameOf(id) == "" && w.State == "" {
 		return at
 	}
-	if at == nil || s.virtualName(id) == "" {
+	if at == nil || b.nameOf(id) == "" {
 		return nil
 	}
-	v, _, err := s.enter(partOn(id, named), w.State)
+	v, _, err := b.enter(partOn(id, named), w.State)
 	if err != nil || v == nil {
 		return nil
 	}
 	if !v.hasBegun(at) || !b.seats.tryEnter(v) {
-		s.leave(v)
+		b.leave(v)
 		return nil
 	}
 	return b.leaseOf(v, at)
 }
 
 // Queue is where tasks wait for the one browser, or for a part of it.
-func (s *single) Queue(session *Session, w BrowserRef) tasks.Queue {
-	return tasks.Queue{Key: "part " + w.Instance + " " + session.virtualName(w.Session), Slots: 1}
+func (b *parts) Queue(w BrowserRef) tasks.Queue {
+	return tasks.Queue{Key: "part " + w.Instance + " " + b.nameOf(w.Session), Slots: 1}
+}
+
+func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
+	if b.parted() == nil || b.sessions.MaxBrowsers == 0 {
+		return nil
+	}
+	return func() (int, bool) {
+		b.mu.Lock()
+		v := b.all[part{id: w.Session}]
+		b.mu.Unlock()
+		return b.seats.ahead(v)
+	}
 }
 
 // rest notes that a call on a virtual browser with a place has ended.
-func (b partsOf) rest(v *virtual) {
-	b.s.leave(v)
+func (b *parts) rest(v *virtual) {
+	b.leave(v)
 	b.seats.leave(v)
 }
 
-func (b partsOf) leaseOf(v *virtual, at *Lease) *Lease {
+func (b *parts) leaseOf(v *virtual, at *Lease) *Lease {
 	p := *at
 	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
 	p.Release = func() { b.rest(v) }
@@ -255,40 +334,42 @@ func (b partsOf) leaseOf(v *virtual, at *Lease) *Lease {
 }
 
 // enter counts a call on a virtual browser, which starts with a state if it has one. If
-// the browser is being ended, it returns a channel that is closed then.
-func (s *Session) enter(id part, state string) (v *virtual, ending <-chan struct{}, err error) {
-	h := &s.virtuals
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+// the browser is being ended, or its children stopped, it returns a channel that is
+// closed then.
+func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return nil, nil, errEnded
 	}
-	v = h.all[id]
-	if v != nil && v.gone != nil {
+	v = b.all[id]
+	switch {
+	case v != nil && v.gone != nil:
 		return nil, v.gone, nil
+	case v != nil && v.stopping != nil:
+		return nil, v.stopping, nil
 	}
 	if v != nil && state != "" && v.state != state {
 		return nil, nil, fmt.Errorf("the session %q is open already: state is for its first call, and browser_state "+
 			"with the action load replaces its login", id.id)
 	}
 	if v == nil {
-		if err := s.roomLocked(id); err != nil {
+		if err := b.roomLocked(id); err != nil {
 			return nil, nil, err
 		}
 		if state == "" {
-			state = h.states[id]
+			state = b.states[id]
 		}
-		v = &virtual{of: s, part: id, name: s.virtualName(id.id), over: make(chan struct{}), state: state}
-		v.nap = s.newNap(v)
-		if h.ended[id] {
-			delete(h.ended, id)
-			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended",
-				s.c.Source.parted().sessions.Idle)
+		v = &virtual{of: b, part: id, name: b.nameOf(id.id), over: make(chan struct{}), state: state}
+		v.nap = b.newNap(v)
+		if b.ended[id] {
+			delete(b.ended, id)
+			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", b.sessions.Idle)
 		}
-		if h.all == nil {
-			h.all = map[part]*virtual{}
+		if b.all == nil {
+			b.all = map[part]*virtual{}
 		}
-		h.all[id] = v
+		b.all[id] = v
 	}
 	v.calls++
 	if v.idle != nil {
@@ -298,38 +379,38 @@ func (s *Session) enter(id part, state string) (v *virtual, ending <-chan struct
 }
 
 // roomLocked counts a session_id, or returns why there may be no other.
-func (s *Session) roomLocked(id part) error {
+func (b *parts) roomLocked(id part) error {
 	if id == (part{}) {
 		return nil
 	}
 	const hint = "coordinator_stop_browser with a session_id ends one"
-	some := len(s.virtuals.all)
-	if s.virtuals.all[part{}] != nil {
+	some := len(b.all)
+	if b.all[part{}] != nil {
 		some--
 	}
-	if some >= s.c.Limits.SessionIDsOfHost && !s.requests.table.Shared { // whose hosts know nothing of each other
+	if some >= b.maxIDsOfHost && !b.shared {
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
-	if s.c.ids.Add(1) > int64(s.c.Limits.SessionIDs) {
-		s.c.ids.Add(-1)
+	if b.ids.Add(1) > int64(b.maxIDs) {
+		b.ids.Add(-1)
 		return fmt.Errorf("there are %d session_ids of all hosts in use, and no more are allowed: %s",
-			s.c.Limits.SessionIDs, hint)
+			b.maxIDs, hint)
 	}
 	return nil
 }
 
 // leave notes that a call has ended. A virtual browser that has not been used for
 // long ends.
-func (s *Session) leave(v *virtual) {
-	s.virtuals.mu.Lock()
-	defer s.virtuals.mu.Unlock()
+func (b *parts) leave(v *virtual) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	v.calls--
-	s.restLocked(v)
+	b.restLocked(v)
 }
 
-func (s *Session) restLocked(v *virtual) {
-	idle := s.c.Source.parted().sessions.Idle
-	if v.calls > 0 || v.gone != nil || s.virtuals.closed {
+func (b *parts) restLocked(v *virtual) {
+	idle := b.sessions.Idle
+	if v.calls > 0 || v.gone != nil || b.closed {
 		return
 	}
 	v.rested = time.Now()
@@ -341,61 +422,51 @@ func (s *Session) restLocked(v *virtual) {
 		v.idle.Reset(idle)
 		return
 	}
-	v.idle = time.AfterFunc(idle, func() { s.do(func() { s.expireVirtual(v, idle) }) })
+	v.idle = time.AfterFunc(idle, func() { b.do(func() { b.expire(v, idle) }) })
 }
 
-// expireVirtual ends a virtual browser that has not been used.
-func (s *Session) expireVirtual(v *virtual, idle time.Duration) {
-	busy := s.serves(v) // what is no tool's call
-	h := &s.virtuals
-	h.mu.Lock()
+// maxEnded is of how many virtual browsers an owner is told that they have ended.
+const maxEnded = 10_000
+
+// expire ends a virtual browser that has not been used.
+func (b *parts) expire(v *virtual, idle time.Duration) {
+	busy := b.owner.Busy(v.is) // with what is no tool's call
+	b.mu.Lock()
 	if busy {
-		s.restLocked(v)
+		b.restLocked(v)
 	}
-	over := !h.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
+	over := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
 	if over {
 		v.gone = make(chan struct{})
 		close(v.over)
-		if len(h.ended) >= maxGiven {
-			clear(h.ended)
-			clear(h.states)
+		if len(b.ended) >= maxEnded {
+			clear(b.ended)
+			clear(b.states)
 		}
-		if h.ended == nil {
-			h.ended, h.states = map[part]bool{}, map[part]string{}
+		if b.ended == nil {
+			b.ended, b.states = map[part]bool{}, map[part]string{}
 		}
-		h.ended[v.part] = true
+		b.ended[v.part] = true
 		if v.state != "" {
-			h.states[v.part] = v.state
+			b.states[v.part] = v.state
 		}
 	}
-	h.mu.Unlock()
+	b.mu.Unlock()
 	if over {
-		s.finishVirtual(v)
+		b.finish(v)
 	}
 }
 
 // is reports whether a browser is this one.
 func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
 
-// serves reports whether a child of a virtual browser is answering something.
-func (s *Session) serves(v *virtual) (busy bool) {
-	s.read(func(t *table) {
-		busy = t.Any(func(r *pendingRequest) bool {
-			p, _ := r.Child()
-			return p != nil && v.is(&p.browser)
-		})
-	})
-	return busy
-}
-
-// endVirtual ends a virtual browser now, with the calls on it. The next call gets
-// a new one.
-func (s *Session) endVirtual(id part) {
-	h := &s.virtuals
-	h.mu.Lock()
-	v := h.all[id]
-	if v == nil || h.closed {
-		h.mu.Unlock()
+// end ends a virtual browser now, with the calls on it. The next call gets a new
+// one.
+func (b *parts) end(id part) {
+	b.mu.Lock()
+	v := b.all[id]
+	if v == nil || b.closed {
+		b.mu.Unlock()
 		return
 	}
 	ending := v.gone
@@ -406,66 +477,29 @@ func (s *Session) endVirtual(id part) {
 			v.idle.Stop()
 		}
 	}
-	h.mu.Unlock()
+	b.mu.Unlock()
 	if ending != nil {
 		<-ending
 		return
 	}
-	s.finishVirtual(v)
+	b.finish(v)
 }
 
-// finishVirtual ends a virtual browser and the children that are for it.
-func (s *Session) finishVirtual(v *virtual) {
-	supervisors := s.children.remove(v.is)
-	s.seen.forget(seenKey(&Browser{Instance: v.instance, Session: v.name}))
-	b := s.c.Source.parted()
-	b.end(v.instance, v.name) // whatever its children do
-	var wg sync.WaitGroup
-	for _, sup := range supervisors {
-		wg.Go(sup.stop)
-	}
-	wg.Wait()
-	b.end(v.instance, v.name) // which one may have made again
+// finish ends a virtual browser and the children that are for it.
+func (b *parts) finish(v *virtual) {
+	stopped := b.owner.StopChildren(v.is, true)
+	b.known.forget(seenKey(&Browser{Instance: v.instance, Session: v.name}))
+	b.endSession(v.instance, v.name) // whatever its children do
+	stopped()
+	b.endSession(v.instance, v.name) // which one may have made again
 	b.seats.remove(v)
-	h := &s.virtuals
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.all[v.part] == v {
-		delete(h.all, v.part)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all[v.part] == v {
+		delete(b.all, v.part)
 		if v.part != (part{}) {
-			s.c.ids.Add(-1)
+			b.ids.Add(-1)
 		}
 	}
 	close(v.gone)
-}
-
-// close prevents further calls. It returns the virtual browsers, which are to be
-// ended.
-func (h *virtuals) close(c *Coordinator) (all []*virtual) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for id, v := range h.all {
-		if v.idle != nil {
-			v.idle.Stop()
-		}
-		if id != (part{}) {
-			c.ids.Add(-1)
-		}
-		all = append(all, v)
-	}
-	h.all = nil
-	return all
-}
-
-// sessionsOf are the names of the virtual browsers that children are for, each with the
-// browser that it is in.
-func sessionsOf(supervisors map[string]*supervisor) map[[2]string]bool {
-	all := map[[2]string]bool{}
-	for _, sup := range supervisors {
-		if b := &sup.browser; b.Session != "" { // else it is a whole browser
-			all[[2]string{b.Instance, b.Session}] = true
-		}
-	}
-	return all
 }

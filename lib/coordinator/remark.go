@@ -32,10 +32,10 @@ func (s *Session) remark(p *Lease) (r remark) {
 		return r // the next result is the one that is from another browser
 	}
 	news, lost := p.news.read(), s.browsers.lost()
-	was, used, several := s.seen.see(key, p.ID)
+	was, used, several := s.browsers.seen().see(key, p.ID)
 	several = several || p.several
 	if v := p.virtual; v != nil {
-		if lost := s.lostOf(v); lost != "" {
+		if lost := v.of.lostOf(v); lost != "" {
 			r.replaced = lost
 			return r
 		}
@@ -82,9 +82,9 @@ func (s *Session) cameBack(b *Browser) bool {
 func seenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
 
 // lostOf returns, once, what has become of the virtual browser before this one.
-func (s *Session) lostOf(v *virtual) string {
-	s.virtuals.mu.Lock()
-	defer s.virtuals.mu.Unlock()
+func (b *parts) lostOf(v *virtual) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	lost := v.lost
 	v.lost = ""
 	return lost
@@ -150,7 +150,7 @@ func withText(content json.RawMessage, text string) json.RawMessage {
 
 // forgetBrowser prevents a remark on the next browser, which the host itself has
 // requested.
-func (s *Session) forgetBrowser() { s.seen.clear() }
+func (s *Session) forgetBrowser() { s.browsers.seen().clear() }
 
 // seen are the browsers that a host has had results from.
 type seen struct {

@@ -128,7 +128,7 @@ func (s *Session) answerWith(req *request, got *jsonrpc.Message, err error) {
 func (s *Session) answerBounded(req *request, got *jsonrpc.Message) {
 	if req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != "" {
 		s.do(func() { // or the session's end answers it
-			s.learnRestored(req.lease)
+			req.lease.LearnRestored(s.ctx)
 			s.answerWithDownloads(req, got)
 		})
 		return

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/coordinator/places"
-	"btools/lib/jsonrpc"
 )
 
 // Only so many virtual browsers have pages at a time (--max-sessions). A call on
@@ -174,18 +172,17 @@ func (b *seats) ahead(v *virtual) (n int, waits bool) {
 
 // vacate stops the children of an unused virtual browser and has it hibernated. It
 // reports whether it was.
-func (s *Session) vacate(v *virtual) bool {
-	h := &s.virtuals
-	h.mu.Lock()
-	over, unused := h.closed || v.gone != nil, time.Since(v.rested)
-	h.mu.Unlock()
-	if over || s.serves(v) { // what is no tool's call
+func (b *parts) vacate(v *virtual) bool {
+	b.mu.Lock()
+	over, unused := b.closed || v.gone != nil, time.Since(v.rested)
+	b.mu.Unlock()
+	if over || b.owner.Busy(v.is) { // with what is no tool's call
 		return false
 	}
-	stopped := s.stopUnused(v.is)
+	stopped := b.owner.StopChildren(v.is, false)
 	v.nap.begin(unused.Round(time.Second))
 	stopped()
-	return s.c.Source.parted().hibernate(s.ctx, v.name)
+	return b.hibernate(b.ctx, v.name)
 }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
@@ -219,63 +216,5 @@ func (s *single) hibernate(ctx context.Context, name string) bool {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 		}
-	}
-}
-
-// How often a host that has asked for it is told that its call waits.
-const (
-	lookEvery = 250 * time.Millisecond
-	tellEvery = 10 * time.Second // if nothing has changed
-)
-
-// tellWaiting sends the host progress while the request of the context waits for a
-// place, if it has asked for that, until the caller calls stop.
-func (s *Session) tellWaiting(ctx context.Context, w BrowserRef) (stop func()) {
-	req, _ := ctx.Value(requestKey{}).(*request)
-	b := s.c.Source.parted()
-	if req == nil || req.Token == nil || b == nil || b.sessions.MaxBrowsers == 0 {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan struct{})
-	if !s.do(func() {
-		defer close(told)
-		s.tellPlace(ctx, req, b, part{id: w.Session})
-	}) {
-		close(told)
-	}
-	return func() {
-		cancel()
-		<-told
-	}
-}
-
-func (s *Session) tellPlace(ctx context.Context, req *request, b *single, id part) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	began, before := time.Now(), -1
-	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		s.virtuals.mu.Lock()
-		v := s.virtuals.all[id]
-		s.virtuals.mu.Unlock()
-		n, waits := b.seats.ahead(v)
-		if !waits || n == before && time.Since(last) < tellEvery {
-			continue
-		}
-		before, last = n, time.Now()
-		params := jsonrpc.Set(nil, "message", quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
-		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
-		params = jsonrpc.Set(params, "progressToken", req.Token)
-		to := req.ID
-		if id := taskID(to); id != "" {
-			to, params = nil, withTask(params, id)
-		}
-		s.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
 	}
 }

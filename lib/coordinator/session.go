@@ -28,7 +28,6 @@ type Session struct {
 	initialized chan struct{} // closed when children may send requests to the host
 
 	browsers        Browsers
-	virtuals        virtuals
 	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
 	version         atomic.Pointer[string]          // of the protocol, as agreed with the host; nil before
 	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
@@ -42,7 +41,6 @@ type Session struct {
 	turns    turns
 	lists    toolLists
 	owners   owners
-	seen     seen
 
 	downloads told
 	blobs     given
@@ -64,7 +62,7 @@ func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 		return ""
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.browsers = c.Source.Of(s)
+	s.browsers = c.Source.Of(s.ctx, s, shared)
 	c.mu.Lock()
 	c.sessions[s] = true
 	c.mu.Unlock()
@@ -98,7 +96,7 @@ func (s *Session) why() error {
 
 // Close implements Host: it stops the session's children.
 func (s *Session) Close() {
-	held := s.browsers.Leave() // before nothing can be done any more
+	release := s.browsers.Leave() // before nothing can be done any more
 	var open []*pendingRequest
 	var first bool
 	if s.read(func(t *table) { open, first = t.Close() }); !first {
@@ -116,13 +114,9 @@ func (s *Session) Close() {
 	for _, sup := range supervisors {
 		wg.Go(sup.stop)
 	}
-	for _, at := range held {
-		wg.Go(at.Release)
-	}
+	wg.Go(release)
 	for range 2 { // at once, whatever the children do, and what one has made again
-		for one := range sessionsOf(supervisors) {
-			wg.Go(func() { s.c.Source.parted().end(one[0], one[1]) })
-		}
+		s.browsers.End(browsersOf(supervisors))
 		wg.Wait()
 	}
 	s.requests.work.Wait()
@@ -226,7 +220,7 @@ func (s *Session) startAll(to audience, all bool) {
 	started := s.children.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
-			if _, err := s.c.Source.Target(s.ctx); err != nil && s.ctx.Err() == nil {
+			if _, err := s.browsers.Target(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.c.Log.Warn(err.Error())
 			}
 		})
@@ -240,12 +234,12 @@ func (s *Session) startAll(to audience, all bool) {
 			continue // it is started when it is called
 		}
 		s.do(func() {
-			some, err := s.c.prestartTargets(s.ctx, child)
+			some, err := s.prestartTargets(s.ctx, child)
 			if err != nil && s.ctx.Err() == nil {
 				s.c.note(child, err)
 			}
 			for _, b := range some {
-				if sup := s.supervisor(child, s.own(b), to); sup != nil {
+				if sup := s.supervisor(child, b, to); sup != nil {
 					s.do(func() {
 						if _, err := sup.get(s.ctx); err != nil && s.ctx.Err() == nil {
 							s.c.note(child, err)
@@ -259,14 +253,14 @@ func (s *Session) startAll(to audience, all bool) {
 
 // prestartTargets are the browsers that a child is started for before it is
 // called.
-func (c *Coordinator) prestartTargets(ctx context.Context, child *Child) ([]Browser, error) {
+func (s *Session) prestartTargets(ctx context.Context, child *Child) ([]Browser, error) {
 	switch {
 	case !child.drives:
 		return []Browser{{}}, nil
-	case c.Eager:
-		return c.Source.Targets(ctx)
+	case s.c.Eager:
+		return s.browsers.Targets(ctx)
 	}
-	b, err := c.Source.Target(ctx)
+	b, err := s.browsers.Target(ctx)
 	if err != nil {
 		return nil, err
 	}

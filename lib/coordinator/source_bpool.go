@@ -237,10 +237,10 @@ func (p *poolInfo) id(name string) string {
 	return name
 }
 
-// Queue is where tasks wait for an instance that they name, or for the one that their
+// queue is where tasks wait for an instance that they name, or for the one that their
 // session keeps. Others take any that is free: as many of them run as there are
 // instances. What is not known yet is known when the task has its browser.
-func (s *pooled) Queue(session *Session, w BrowserRef) tasks.Queue {
+func (s *pooled) queue(owner string, w BrowserRef) tasks.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := s.pools[w.Pool]
@@ -250,7 +250,7 @@ func (s *pooled) Queue(session *Session, w BrowserRef) tasks.Queue {
 		return tasks.Queue{Key: key, Slots: len(info.Instances)}
 	}
 	if w.Instance == "" || kept || s.types[info.Name+"/"+info.id(w.Instance)].Virtual {
-		key += " " + session.name
+		key += " " + owner
 	}
 	return tasks.Queue{Key: key, Slots: 1}
 }
@@ -309,9 +309,9 @@ func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
 var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
 	WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
 
-// Target is the first instance of the default pool: its endpoint does not depend
+// target is the first instance of the default pool: its endpoint does not depend
 // on the lease, or is nowhere.
-func (s *pooled) Target(ctx context.Context) (Browser, error) {
+func (s *pooled) target(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
 		return Browser{}, err
@@ -327,7 +327,7 @@ func (s *pooled) Target(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
-func (s *pooled) Targets(ctx context.Context) (all []Browser, err error) {
+func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {

@@ -7,7 +7,6 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-func (s *pooled) Early() bool          { return false }
 func (s *pooled) parted() *single      { return nil }
 func (s *pooled) arguments() arguments { return poolArguments }
 

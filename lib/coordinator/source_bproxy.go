@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/control"
@@ -34,7 +35,12 @@ type single struct {
 	idle     idling
 	seats    seats
 
+	ids atomic.Int64 // session_ids that are in use
+	// The session_ids that one host, and all hosts, may have at a time.
+	maxIDsOfHost, maxIDs int
+
 	mu      sync.Mutex
+	all     map[*parts]bool // of the owners
 	at      record.Proxy
 	path    string // of its control socket
 	cur     *Lease // nil: none is known to be up
@@ -44,7 +50,8 @@ type single struct {
 // Single is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
 func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
-	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how}
+	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how,
+		maxIDsOfHost: maxIDsOfHost, maxIDs: maxIDs, all: map[*parts]bool{}}
 	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
 	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
@@ -94,7 +101,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	return held, nil
 }
 
-func (s *single) Target(ctx context.Context) (Browser, error) {
+func (s *single) target(ctx context.Context) (Browser, error) {
 	if s.joins != nil {
 		return s.joins.target(ctx)
 	}
@@ -106,8 +113,8 @@ func (s *single) Target(ctx context.Context) (Browser, error) {
 	return s.browserLocked(), nil
 }
 
-func (s *single) Targets(ctx context.Context) ([]Browser, error) {
-	b, err := s.Target(ctx)
+func (s *single) targets(ctx context.Context) ([]Browser, error) {
+	b, err := s.target(ctx)
 	return []Browser{b}, err
 }
 
@@ -237,8 +244,8 @@ func (s *single) status(ctx context.Context) (*record.Record, error) {
 // endBound is how long the pages of a session may take to close.
 const endBound = 5 * time.Second
 
-// end ends a session of the proxy, or of a browser that has joined, if there is one.
-func (s *single) end(instance, name string) {
+// endSession ends a session of the proxy, or of a browser that has joined, if there is one.
+func (s *single) endSession(instance, name string) {
 	if s.joins != nil {
 		s.joins.end(instance, name)
 		return

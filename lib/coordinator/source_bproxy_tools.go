@@ -13,8 +13,6 @@ import (
 	"btools/lib/record"
 )
 
-func (b *single) Early() bool { return b.up() == nil }
-
 func (b *single) parted() *single {
 	if b.sessions.Sharing == Whole {
 		return nil
@@ -57,7 +55,7 @@ func (b *single) describe(ctx context.Context, s *Session, st *status) {
 	if b.joins != nil && b.up() == nil {
 		st.Notes = append(st.Notes, b.joins.missing())
 	}
-	st.Sessions = s.virtualsOf(ctx)
+	st.Sessions = s.browsers.(*parts).statuses(ctx)
 	if n, places := b.seats.waiting(); n > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
 			"allows", n, places))
@@ -165,7 +163,7 @@ func (t singleTools) stop(ctx context.Context, s *Session, args json.RawMessage)
 	if rec, err := t.single.status(ctx); err == nil && rec == nil {
 		return t.c.status(ctx, s, nil) // there is nothing to stop
 	}
-	t.single.end("", hostSession)
+	t.single.endSession("", hostSession)
 	return t.act(ctx, s, "stop", options.Options{})
 }
 
@@ -174,7 +172,7 @@ func (t singleTools) restart(ctx context.Context, s *Session, args json.RawMessa
 	if st, done, err := t.endPart(ctx, s, args); done {
 		return st, err
 	}
-	t.single.end("", hostSession)
+	t.single.endSession("", hostSession)
 	return t.act(ctx, s, "restart", options.Options{})
 }
 
@@ -182,8 +180,12 @@ func (t singleTools) restart(ctx context.Context, s *Session, args json.RawMessa
 // they mean the browser itself.
 func (t singleTools) endPart(ctx context.Context, s *Session, args json.RawMessage) (st any, done bool, err error) {
 	id, err := sessionIn(args)
-	if err != nil || s == nil || s.virtualName(id) == "" {
+	if err != nil || s == nil {
 		return nil, err != nil, err
+	}
+	of := s.browsers.(*parts)
+	if of.nameOf(id) == "" {
+		return nil, false, nil
 	}
 	instance, err := nameIn(args, "instanceId")
 	if err != nil {
@@ -192,7 +194,7 @@ func (t singleTools) endPart(ctx context.Context, s *Session, args json.RawMessa
 	if b := t.single; b.joins != nil && instance != "" {
 		instance = b.joins.instanceOf(instance)
 	}
-	s.endVirtual(part{id, instance})
+	of.end(part{id, instance})
 	if instance != "" {
 		if err := t.joins.check(ctx, instance); err != nil {
 			return nil, true, explain(err)

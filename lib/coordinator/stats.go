@@ -55,7 +55,7 @@ func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, er
 	return map[string]any{"active_sessions": active, "sessions": all}, nil
 }
 
-func (b partsOf) Figures(ctx context.Context) (all []Figure) {
+func (b *parts) Figures(ctx context.Context) (all []Figure) {
 	if b.sessions.Sharing == Whole {
 		at := b.up()
 		if at == nil {
@@ -71,7 +71,7 @@ func (b partsOf) Figures(ctx context.Context) (all []Figure) {
 		}
 		return []Figure{one}
 	}
-	for _, v := range b.s.virtualsOf(ctx) {
+	for _, v := range b.statuses(ctx) {
 		all = append(all, Figure{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
 			Hibernated: v.Hibernated})
 	}
@@ -107,8 +107,6 @@ func (h *keeper) Figures(ctx context.Context) []Figure {
 	wg.Wait()
 	return all
 }
-
-func (n childLaunched) Figures(context.Context) []Figure { return nil }
 
 // maxTargets is how many bytes of a list of targets are read.
 const maxTargets = 16 << 20

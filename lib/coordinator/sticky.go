@@ -6,12 +6,18 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"btools/lib/coordinator/tasks"
 )
 
 // keeper keeps leases of pool instances for a session between its calls.
 type keeper struct {
 	source *pooled
-	s      *Session
+	owner  Owner
+	ctx    context.Context // of the owner
+	known  seen
+
+	work sync.WaitGroup // begun under the lock, while it is open
 
 	mu     sync.Mutex
 	all    []*stickyLease
@@ -19,7 +25,18 @@ type keeper struct {
 	closed bool
 }
 
-func (s *pooled) Of(session *Session) Browsers { return &keeper{source: s, s: session} }
+func (s *pooled) Of(ctx context.Context, o Owner, _ bool) Browsers {
+	return &keeper{source: s, owner: o, ctx: ctx}
+}
+
+func (h *keeper) Target(ctx context.Context) (Browser, error)       { return h.source.target(ctx) }
+func (h *keeper) Targets(ctx context.Context) ([]Browser, error)    { return h.source.targets(ctx) }
+func (h *keeper) Early() bool                                       { return false }
+func (h *keeper) Queue(w BrowserRef) tasks.Queue                    { return h.source.queue(h.owner.Name(), w) }
+func (h *keeper) Waiting(BrowserRef) func() (ahead int, waits bool) { return nil }
+func (h *keeper) seen() *seen                                       { return &h.known }
+func (h *keeper) Away() (used bool)                                 { return false }
+func (h *keeper) End([]Browser)                                     {}
 
 // Take leases a browser for a call: its own, or, with AFFINITY=session, the one
 // that the session keeps.
@@ -29,7 +46,7 @@ func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return h.source.grant(ctx, w.Pool, w.Instance, h.s.name, false)
+		return h.source.grant(ctx, w.Pool, w.Instance, h.owner.Name(), false)
 	}
 	return h.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
 }
@@ -130,10 +147,10 @@ func (h *keeper) findLocked(pool, id string) *stickyLease {
 
 // askLocked requests the lease, or checks that it still holds.
 func (h *keeper) askLocked(k *stickyLease) {
-	ctx, cancel := context.WithCancel(h.s.ctx)
+	ctx, cancel := context.WithCancel(h.ctx)
 	asking, at, resting := make(chan struct{}), k.at, k.resting
 	k.asking, k.cancel, k.resting = asking, cancel, nil
-	h.s.do(func() {
+	h.work.Go(func() {
 		defer cancel()
 		var err error
 		had := at != nil
@@ -154,7 +171,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 			if !k.byName {
 				pool = "" // an error speaks of the default pool
 			}
-			at, err = h.source.grant(ctx, pool, k.instance, h.s.name, true)
+			at, err = h.source.grant(ctx, pool, k.instance, h.owner.Name(), true)
 			if err == nil {
 				at.nap = h.newNap(k, at)
 			}
@@ -233,9 +250,9 @@ func (h *keeper) restLocked(k *stickyLease) {
 	k.rested = time.Now()
 	at, told := k.at, make(chan struct{})
 	k.resting = told
-	h.s.do(func() {
+	h.work.Go(func() {
 		defer close(told)
-		at.rest(h.s.ctx)
+		at.rest(h.ctx)
 	})
 	k.at.nap.start()
 	if k.idle != nil {
@@ -255,9 +272,10 @@ func (h *keeper) restLocked(k *stickyLease) {
 	})
 }
 
-// Leave returns the leases to be released. A lease that is being requested is
-// released by the goroutine that requests it.
-func (h *keeper) Leave() (held []*Lease) {
+// Leave prevents further leases. A lease that is being requested is released by the
+// goroutine that requests it.
+func (h *keeper) Leave() (release func()) {
+	var held []*Lease
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
@@ -268,5 +286,10 @@ func (h *keeper) Leave() (held []*Lease) {
 		}
 	}
 	h.all = nil
-	return held
+	return func() {
+		for _, at := range held {
+			h.work.Go(at.Release)
+		}
+		h.work.Wait()
+	}
 }

@@ -119,7 +119,7 @@ func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 	t.Value = &taskCall{s: s, call: call, form: req.tasks, own: s.c.isOwn(name), done: make(chan struct{}),
 		entered: make(chan struct{})}
 	if t.Value.own {
-		t.Queue = s.c.Source.Queue(s, bulkWhich(jsonrpc.Get(m.Params, "arguments")))
+		t.Queue = s.browsers.Queue(bulkWhich(jsonrpc.Get(m.Params, "arguments")))
 	}
 	created, begin, err := s.addTask(t)
 	if err != nil {

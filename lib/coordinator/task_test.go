@@ -274,7 +274,8 @@ func TestTaskCommandIsBounded(t *testing.T) {
 
 // mortal are claims on a browser that may end, or whose lease may.
 type mortal struct {
-	childLaunched
+	Browsers
+	Browser      Browser
 	died, lapsed chan struct{}
 }
 
@@ -295,7 +296,7 @@ func TestTasksOfBrowserThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newTaskHost(t)
-				at := &mortal{died: make(chan struct{}), lapsed: make(chan struct{})}
+				at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
 				h.browsers, h.c.Children[0].drives = at, true
 				h.shakeHands()
 				first, second := h.bulk("", "echo", "hang", "echo"), h.bulk("", "echo")
@@ -320,7 +321,7 @@ func TestTasksOfBrowserThatEnds(t *testing.T) {
 func TestTaskWhoseChildKnowsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
-		at := &mortal{died: make(chan struct{}), lapsed: make(chan struct{})}
+		at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
 		h.browsers, h.c.Children[0].drives = at, true
 		h.shakeHands()
 		id := h.bulk(`,"stop_on_error":false`, "hang", "echo")

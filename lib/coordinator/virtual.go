@@ -36,6 +36,7 @@ const (
 // Sessions say how virtual browsers are.
 type Sessions struct {
 	Sharing  Sharing
+	Hosts    int           // at a time, at most
 	Idle     time.Duration // without a call, until one ends; 0: it does not
 	TabLimit int           // of each; 0: none
 	// MaxBrowsers is how many have pages at a time; 0: any number.
@@ -56,6 +57,12 @@ type Sessions struct {
 	DownloadRoots []string
 }
 
+// The session_ids that one host, and all hosts, have virtual browsers for.
+const (
+	maxIDsOfHost = 32
+	maxIDs       = 256
+)
+
 // hostSession is the session that has the browser's profile, or the state, with
 // Beside. No other has its name: those have the host's in front.
 const hostSession = "host"
@@ -69,7 +76,7 @@ func (v Sessions) flags() []string {
 	}
 	all := []string{
 		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
-			2*(DefaultFrontLimits.Sessions+DefaultLimits.SessionIDs)),
+			2*(v.Hosts+maxIDs)),
 		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--throttle=" + v.Throttle.String(),
 	}
 	for _, dir := range v.UploadRoots {
@@ -108,17 +115,17 @@ func sessionIn(args json.RawMessage) (string, error) {
 // maxName is the longest name of a session of bproxy.
 const maxName = 64
 
-// virtualName is the name of the host's virtual browser with this session_id,
-// which no other host's has; "": it is the browser itself.
-func (s *Session) virtualName(id string) string {
-	b := s.c.Source.parted()
+// nameOf is the name of the owner's virtual browser with this session_id, which no
+// other owner's has; "": it is the browser itself.
+func (b *parts) nameOf(id string) string {
+	name := b.owner.Name()
 	switch {
-	case b == nil, id == "" && b.sessions.Sharing == Beside:
+	case b.parted() == nil, id == "" && b.sessions.Sharing == Beside:
 		return ""
 	case id == "":
-		return s.name
+		return name
 	}
-	name := s.name + idMark + id
+	name += idMark + id
 	if len(name) > maxName {
 		sum := sha256.Sum256([]byte(id))
 		const end = 16
@@ -145,9 +152,6 @@ func (b Browser) part(name string) Browser {
 	return b
 }
 
-// own is the browser as the host's own.
-func (s *Session) own(b Browser) Browser { return b.part(s.virtualName("")) }
-
 // virtualStatus is a virtual browser as its host sees it.
 type virtualStatus struct {
 	SessionID *string `json:"session_id"` // null: the host's own
@@ -158,19 +162,18 @@ type virtualStatus struct {
 	hibernation
 }
 
-// virtualsOf are the virtual browsers that a host has.
-func (s *Session) virtualsOf(ctx context.Context) []virtualStatus {
+// statuses are the virtual browsers that the owner has.
+func (b *parts) statuses(ctx context.Context) []virtualStatus {
 	all := []virtualStatus{}
-	b := s.c.Source.parted()
-	if b == nil {
+	if b.parted() == nil {
 		return all
 	}
-	ids := map[string]string{s.virtualName(""): ""}
-	s.virtuals.mu.Lock()
-	for id, v := range s.virtuals.all {
+	ids := map[string]string{b.nameOf(""): ""}
+	b.mu.Lock()
+	for id, v := range b.all {
 		ids[v.name] = id.id
 	}
-	s.virtuals.mu.Unlock()
+	b.mu.Unlock()
 	if b.sessions.Sharing == Beside {
 		ids[hostSession] = ""
 	}

@@ -494,7 +494,8 @@ var (
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
-	how = coordinator.Sessions{Sharing: coordinator.Beside, Idle: c.Duration("session-idle"),
+	how = coordinator.Sessions{Sharing: coordinator.Beside, Hosts: coordinator.DefaultFrontLimits.Sessions,
+		Idle:     c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
 		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),
 		MaxBrowsers: c.Int("max-sessions")}

@@ -1,0 +1,49 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// errUnused ends a child that nobody needs.
+var errUnused = errors.New("its browser is not used")
+
+// What a source of browsers knows of a session.
+
+func (s *Session) Name() string { return s.name }
+
+func (s *Session) Busy(match func(*Browser) bool) (busy bool) {
+	s.read(func(t *table) {
+		busy = t.Any(func(r *pendingRequest) bool {
+			p, _ := r.Child()
+			return p != nil && match(&p.browser)
+		})
+	})
+	return busy
+}
+
+func (s *Session) StopChildren(match func(*Browser) bool, forget bool) (stopped func()) {
+	var ending sync.WaitGroup
+	if forget {
+		for _, sup := range s.children.remove(match) {
+			ending.Go(sup.stop)
+		}
+		return ending.Wait
+	}
+	for _, sup := range s.children.list() {
+		p := sup.running()
+		if p == nil || !sup.child.drives || !match(&sup.browser) {
+			continue
+		}
+		sup.proc.Forget(p)
+		ending.Go(func() { // whose end the session waits for
+			p.fail(fmt.Errorf("child %s was stopped: %w", p.child.Name, errUnused))
+			p.stop()
+		})
+	}
+	return ending.Wait
+}
+
+// Away implements Host.
+func (s *Session) Away() (busy bool) { return s.browsers.Away() }

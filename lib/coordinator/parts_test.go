@@ -1,0 +1,80 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeOwner is an owner without children, but for what stop does in their place.
+type fakeOwner struct {
+	name string
+	stop func()
+}
+
+func (o fakeOwner) Name() string                  { return o.name }
+func (o fakeOwner) Busy(func(*Browser) bool) bool { return false }
+func (o fakeOwner) StopChildren(func(*Browser) bool, bool) (stopped func()) {
+	if o.stop != nil {
+		o.stop()
+	}
+	return func() {}
+}
+
+// So many session_ids may be in use, of a host and of all. Hosts that share an owner are
+// bounded together with all others.
+func TestSessionIDsAreBounded(t *testing.T) {
+	s := Single(nil, nil, nil, Sessions{Sharing: Apart}).(*single)
+	s.maxIDsOfHost, s.maxIDs = 2, 5
+	enter := func(b Browsers, n int) (refused bool) {
+		_, _, err := b.(*parts).enter(part{id: fmt.Sprint("agent", n)}, "")
+		return err != nil
+	}
+	one, shared := s.Of(t.Context(), fakeOwner{name: "one"}, false), s.Of(t.Context(), fakeOwner{name: "all"}, true)
+	for n := range 3 {
+		if refused := enter(one, n); refused != (n == 2) {
+			t.Errorf("session_id %d of one host: %v", n, refused)
+		}
+	}
+	for n := range 4 {
+		if refused := enter(shared, n); refused != (n == 3) {
+			t.Errorf("session_id %d of all hosts: %v", n, refused)
+		}
+	}
+	if _, _, err := one.(*parts).enter(part{}, ""); err != nil {
+		t.Errorf("the host's own browser counts: %v", err)
+	}
+	one.Leave()
+	if enter(shared, 4) {
+		t.Error("those of a host that has left still count")
+	}
+}
+
+// A call that comes while the children of an unused browser are stopped does not get
+// one of them.
+func TestCallWhileChildrenAreStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopping := make(chan struct{})
+		s := Single(nil, nil, nil, Sessions{Sharing: Apart, Hibernate: time.Minute}).(*single)
+		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
+		v, _, err := b.enter(part{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.leave(v)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		again, ending, err := b.enter(part{}, "")
+		if again != nil || ending == nil || err != nil {
+			t.Fatalf("a call enters meanwhile: %v, %v", again, err)
+		}
+		close(stopping)
+		<-ending
+		if again, _, err = b.enter(part{}, ""); again != v || err != nil {
+			t.Errorf("a call then: %v, %v", again, err)
+		}
+		b.leave(v)
+		b.Leave()
+	})
+}

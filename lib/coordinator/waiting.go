@@ -1,0 +1,64 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"btools/lib/jsonrpc"
+)
+
+// How often a host that has asked for it is told that its call waits.
+const (
+	lookEvery = 250 * time.Millisecond
+	tellEvery = 10 * time.Second // if nothing has changed
+)
+
+// tellWaiting sends the host progress while the request of the context waits for a
+// place, if it has asked for that, until the caller calls stop.
+func (s *Session) tellWaiting(ctx context.Context, w BrowserRef) (stop func()) {
+	req, _ := ctx.Value(requestKey{}).(*request)
+	waiting := s.browsers.Waiting(w)
+	if req == nil || req.Token == nil || waiting == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan struct{})
+	if !s.do(func() {
+		defer close(told)
+		s.tellPlace(ctx, req, waiting)
+	}) {
+		close(told)
+	}
+	return func() {
+		cancel()
+		<-told
+	}
+}
+
+func (s *Session) tellPlace(ctx context.Context, req *request, waiting func() (ahead int, waits bool)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	began, before := time.Now(), -1
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n, waits := waiting()
+		if !waits || n == before && time.Since(last) < tellEvery {
+			continue
+		}
+		before, last = n, time.Now()
+		params := jsonrpc.Set(nil, "message", quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
+		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
+		params = jsonrpc.Set(params, "progressToken", req.Token)
+		to := req.ID
+		if id := taskID(to); id != "" {
+			to, params = nil, withTask(params, id)
+		}
+		s.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
+	}
+}
