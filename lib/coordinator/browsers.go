@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/coordinator/tasks"
+	"btools/lib/launch/options"
 	"btools/lib/proc"
 	"btools/lib/states/remote"
 )
@@ -72,16 +75,13 @@ type Source interface {
 	// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is
 	// several hosts, which know nothing of each other.
 	Of(ctx context.Context, o Owner, shared bool) Browsers
-	// parted returns the one browser if it is shared in parts, else nil.
-	parted() *single
-	// arguments are the arguments that choose a browser, in tools that need one.
-	arguments() arguments
-	// tools are bmcp's own tools for these browsers, instructions what agents have
-	// to know. Drives says whether there are children that drive the browsers.
-	tools(c *Coordinator) []ownTool
-	instructions(drives bool) string
-	// describe fills in the browsers' part of coordinator_status.
-	describe(ctx context.Context, s *Session, st *status)
+	Kind() Kind
+	// Type is the type of a browser that only children launch, else "".
+	Type() string
+	// SessionOf is what bproxy says of a browser's session; nil: there is none.
+	SessionOf(ctx context.Context, b *Browser) json.RawMessage
+	// Emptied returns what ends a browser whose last tab was closed; nil: nothing does.
+	Emptied(b Browser) func()
 	// SaveState saves the logins of a browser's session, and returns what bproxy or
 	// bpool answers.
 	SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (remote.Saved, error)
@@ -89,6 +89,36 @@ type Source interface {
 	// files of this user.
 	States() remote.Conn
 	Close()
+}
+
+// Kind says where browsers come from, and how hosts share them.
+type Kind int
+
+const (
+	// SharedProfile is one browser, which all hosts see as it is.
+	SharedProfile Kind = iota
+	// ProfileAndSessions shows the host the profile of the one browser; calls with a
+	// session_id have virtual browsers beside it.
+	ProfileAndSessions
+	// SessionsOnly gives each host a virtual browser of its own, and others by
+	// session_id.
+	SessionsOnly
+	Hub     // browsers that have joined, with tabs of each host's and session_id's own
+	Pool    // leases of a bpool service
+	ByChild // children launch them
+)
+
+// argumentsOf are those that choose a browser of a kind.
+func argumentsOf(k Kind) arguments {
+	switch k {
+	case ProfileAndSessions, SessionsOnly:
+		return sessionArguments
+	case Hub:
+		return joinedArguments
+	case Pool:
+		return poolArguments
+	}
+	return noArguments
 }
 
 // arguments are the arguments of a tool call that choose its browser.
@@ -146,6 +176,10 @@ type Browsers interface {
 	lost() loss
 	// seen are the browsers that the owner has had results from.
 	seen() *seen
+	// Status is how the browsers are, or one pool of them; "": all.
+	Status(ctx context.Context, pool string) (Status, error)
+	// Control launches, stops or restarts a browser.
+	Control(ctx context.Context, do Action, w BrowserRef, o options.Options) error
 	// Figures are the figures of the owner's browsers.
 	Figures(ctx context.Context) []Figure
 	// Away hibernates what no call uses, as the owner is gone. It reports whether calls use others.
@@ -155,6 +189,29 @@ type Browsers interface {
 	// Leave prevents further leases. It returns what releases those that are kept, and waits for what
 	// has begun, once the owner's context has ended.
 	Leave() (release func())
+}
+
+// Action is what can be done with a browser as a whole.
+type Action string
+
+const (
+	Launch  Action = "launch"
+	Stop    Action = "stop"
+	Restart Action = "restart"
+)
+
+// errNotOurs means that a source does not launch its browsers one by one.
+var errNotOurs = errors.New("these browsers are not launched and stopped by their hosts")
+
+// Status is how the browsers of a source are.
+type Status struct {
+	Running  bool
+	Port     *int            // of the one browser
+	Browser  json.RawMessage // type, path, version, and its instance
+	LastExit *string
+	Pools    json.RawMessage // as bpool status has it
+	Sessions []virtualStatus // virtual browsers of the owner
+	Notes    []string        // what is wrong
 }
 
 // loss is the end of a lease that a session kept between its calls.
@@ -198,21 +255,11 @@ type childLaunched struct{ Browser }
 func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
 	return &ownByChild{childLaunched: n, owner: o}
 }
-func (n childLaunched) parted() *single              { return nil }
-func (n childLaunched) arguments() arguments         { return noArguments }
-func (n childLaunched) tools(*Coordinator) []ownTool { return nil }
-func (n childLaunched) Close()                       {}
-
-func (n childLaunched) instructions(drives bool) string {
-	if !drives {
-		return ""
-	}
-	return fmt.Sprintf(leftInstructions, n.Type)
-}
-
-func (n childLaunched) describe(_ context.Context, _ *Session, st *status) {
-	st.Notes = append(st.Notes, ChildLaunchedNote(n.Type))
-}
+func (n childLaunched) Kind() Kind                                          { return ByChild }
+func (n childLaunched) Type() string                                        { return n.Browser.Type }
+func (n childLaunched) SessionOf(context.Context, *Browser) json.RawMessage { return nil }
+func (n childLaunched) Emptied(Browser) func()                              { return nil }
+func (n childLaunched) Close()                                              {}
 
 // ownByChild is the browser that an owner's children launch.
 type ownByChild struct {
@@ -235,6 +282,12 @@ func (n *ownByChild) TryTake(BrowserRef) *Lease {
 }
 func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
 	return n.TryTake(BrowserRef{}), nil
+}
+func (n *ownByChild) Status(context.Context, string) (Status, error) {
+	return Status{Notes: []string{ChildLaunchedNote(n.Browser.Type)}}, nil
+}
+func (n *ownByChild) Control(context.Context, Action, BrowserRef, options.Options) error {
+	return errNotOurs
 }
 func (n *ownByChild) lost() loss                       { return loss{} }
 func (n *ownByChild) seen() *seen                      { return &n.known }

@@ -1,9 +1,7 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -49,11 +47,11 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: c.Release,
-			Own:     isNamed(b.Session), Arguments: c.Source.arguments().names(),
+			Own:     isNamed(b.Session), Arguments: argumentsOf(c.Source.Kind()).names(),
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),
-			Emptied:   c.emptied(b),
+			Emptied:   c.Source.Emptied(b),
 			Clients:   func(ctx context.Context) int { return c.clients(ctx, b) }})
 		in.Close()
 		out.Close()
@@ -62,31 +60,8 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	return x, nil
 }
 
-// emptied returns what ends a browser whose last tab was closed; nil: nothing does.
-func (c *Coordinator) emptied(b Browser) func() {
-	if s, ok := c.Source.(*single); ok && s.joins == nil {
-		return func() { s.emptied(b.Session) }
-	}
-	return nil
-}
-
 // clients is how many clients a browser's session has; 0: it is not known.
 func (c *Coordinator) clients(ctx context.Context, b Browser) (n int) {
-	n, _ = strconv.Atoi(string(jsonrpc.Get(c.sessionOf(ctx, &b), "clients")))
+	n, _ = strconv.Atoi(string(jsonrpc.Get(c.Source.SessionOf(ctx, &b), "clients")))
 	return n
-}
-
-// sessionOf is what bproxy says of a browser's session; nil: there is none.
-func (c *Coordinator) sessionOf(ctx context.Context, b *Browser) json.RawMessage {
-	s := c.Source.parted()
-	if s == nil {
-		return nil
-	}
-	for session := range jsonrpc.Elements(s.list(ctx)) {
-		session = jsonrpc.Get(session, "session")
-		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) && s.hasSession(b, session) {
-			return session
-		}
-	}
-	return nil
 }

@@ -21,7 +21,7 @@ func bulkTool(c *Coordinator) ownTool {
 		"commands that ask for them: as MCP results, their images after the text."
 	input := schemaFile("browser_execute_bulk.input")
 	var places []argument
-	switch c.Source.arguments() {
+	switch argumentsOf(c.Source.Kind()) {
 	case sessionArguments:
 		about += " session_id is given here, not to the commands."
 		places = argumentFiles("session_id")

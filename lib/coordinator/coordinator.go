@@ -138,9 +138,7 @@ func New(o Options) *Coordinator {
 			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
 		}
 	}
-	if s, ok := c.Source.(*single); ok && s.joins != nil && c.Instances != nil {
-		c.Instances.Joined, c.Instances.Left = s.joins.offer, s.joins.withdraw
-	}
+	OfferTo(c.Source, c.Instances)
 	c.makeOwn()
 	c.keepClean()
 	return c

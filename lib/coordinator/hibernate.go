@@ -84,7 +84,7 @@ func (l *Lease) LearnRestored(ctx context.Context) {
 
 // newNap watches over a virtual browser.
 func (b *parts) newNap(v *virtual) *nap {
-	if b.parted() == nil {
+	if b.Kind() == SharedProfile {
 		return nil
 	}
 	return &nap{

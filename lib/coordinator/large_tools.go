@@ -38,7 +38,7 @@ const showTimeout = 10 * time.Second
 func largeToolList(c *Coordinator) []ownTool {
 	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
 	var places []argument // as every tool has them, here without an effect on what is read
-	switch c.Source.arguments() {
+	switch argumentsOf(c.Source.Kind()) {
 	case sessionArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
 	case joinedArguments:

@@ -308,7 +308,7 @@ func (b *parts) Queue(w BrowserRef) tasks.Queue {
 }
 
 func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
-	if b.parted() == nil || b.sessions.MaxBrowsers == 0 {
+	if b.Kind() == SharedProfile || b.sessions.MaxBrowsers == 0 {
 		return nil
 	}
 	return func() (int, bool) {

@@ -74,7 +74,7 @@ func (s *Session) remark(p *Lease) (r remark) {
 // cameBack reports whether the session of a browser that was launched anew is as the
 // one before was kept.
 func (s *Session) cameBack(b *Browser) bool {
-	at := s.c.sessionOf(s.ctx, b)
+	at := s.c.Source.SessionOf(s.ctx, b)
 	return at != nil && jsonrpc.Get(at, "restored_at") != nil
 }
 
@@ -147,10 +147,6 @@ func withText(content json.RawMessage, text string) json.RawMessage {
 	}
 	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, quote(text))
 }
-
-// forgetBrowser prevents a remark on the next browser, which the host itself has
-// requested.
-func (s *Session) forgetBrowser() { s.browsers.seen().clear() }
 
 // seen are the browsers that a host has had results from.
 type seen struct {

@@ -75,9 +75,10 @@ func TestOwnSchemas(t *testing.T) {
 		"one browser": {browsers: &single{}, arguments: map[string]string{
 			stop: "", bulk: "commands stop_on_error return_all_results"}},
 		"a browser that a child drives": {browsers: &single{}, drives: true, arguments: map[string]string{stop: ""}},
-		"sessions beside it": {browsers: &single{sessions: Sessions{Sharing: Beside}}, arguments: map[string]string{
-			stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"a session a host": {browsers: &single{sessions: Sessions{Sharing: Apart}}, arguments: map[string]string{
+		"sessions beside it": {browsers: &single{sessions: Sessions{Kind: ProfileAndSessions}},
+			arguments: map[string]string{
+				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
+		"a session a host": {browsers: &single{sessions: Sessions{Kind: SessionsOnly}}, arguments: map[string]string{
 			stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
 		"pools": {browsers: &pooled{}, arguments: map[string]string{
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},

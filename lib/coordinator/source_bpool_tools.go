@@ -4,39 +4,19 @@ import (
 	"context"
 	"encoding/json"
 
-	"btools/lib/jsonrpc"
+	"btools/lib/launch/options"
 )
 
-func (s *pooled) parted() *single      { return nil }
-func (s *pooled) arguments() arguments { return poolArguments }
+func (s *pooled) Kind() Kind                                          { return Pool }
+func (s *pooled) Type() string                                        { return "" }
+func (s *pooled) SessionOf(context.Context, *Browser) json.RawMessage { return nil }
+func (s *pooled) Emptied(Browser) func()                              { return nil }
 
-func (s *pooled) instructions(drives bool) string {
-	if !drives {
-		return barePoolInstructions
-	}
-	return poolInstructions
+func (h *keeper) Status(ctx context.Context, pool string) (Status, error) {
+	raw, err := h.source.status(ctx, pool)
+	return Status{Pools: raw}, explain(err)
 }
 
-func (s *pooled) describe(ctx context.Context, session *Session, st *status) {
-	var err error
-	if st.Pools, err = s.status(ctx, ""); err != nil {
-		st.Notes = append(st.Notes, explain(err).Error())
-		return
-	}
-	st.Pools = session.c.withChildren(st.Pools)
-	st.Running = string(jsonrpc.Get(st.Pools, "summary", "healthy_instances")) != "0"
-}
-
-func (s *pooled) tools(c *Coordinator) []ownTool {
-	return []ownTool{{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and which " +
-		"of them are in use.",
-		schemaFile("browser_pool_status.input"),
-		schemaFile("browser_pool_status.output"), true, false,
-		func(ctx context.Context, _ *Session, args json.RawMessage) (any, error) {
-			st, err := s.status(ctx, jsonrpc.GetString(args, "pool_name"))
-			if err != nil {
-				return nil, explain(err)
-			}
-			return c.withChildren(st), nil
-		}}}
+func (h *keeper) Control(context.Context, Action, BrowserRef, options.Options) error {
+	return errNotOurs
 }

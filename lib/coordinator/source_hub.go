@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/instances"
 	"btools/lib/control"
 	"btools/lib/extension/keep"
 	"btools/lib/record"
@@ -61,7 +62,7 @@ type joining struct {
 func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
-	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Sharing: Apart, Idle: idle}).(*single)
+	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Kind: Hub, Idle: idle}).(*single)
 	s.joins = j
 	return s
 }
@@ -73,6 +74,13 @@ func HubsOf(b Source) *keep.Keeper {
 		return s.joins.Hubs
 	}
 	return nil
+}
+
+// OfferTo has the browsers of a set used that it launches, if they join the source's hub.
+func OfferTo(b Source, launched *instances.Set) {
+	if s, ok := b.(*single); ok && s.joins != nil && launched != nil {
+		launched.Joined, launched.Left = s.joins.offer, s.joins.withdraw
+	}
 }
 
 // offer has a browser used that an agent has launched, unless there is one.

@@ -56,7 +56,7 @@ func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, er
 }
 
 func (b *parts) Figures(ctx context.Context) (all []Figure) {
-	if b.sessions.Sharing == Whole {
+	if b.sessions.Kind == SharedProfile {
 		at := b.up()
 		if at == nil {
 			return nil

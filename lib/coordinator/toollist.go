@@ -180,7 +180,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
 	}
-	chosenBy := c.Source.arguments()
+	chosenBy := argumentsOf(c.Source.Kind())
 	for i := range c.Children {
 		child := &c.Children[i]
 		tools, ok := l.own[child.Name]

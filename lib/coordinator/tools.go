@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -49,10 +50,31 @@ const (
 		`if it is not installed, a person has to run "npx playwright install %[1]s".`
 )
 
+// instructionsOf are what agents have to know of the browsers of a kind,
+// bareInstructionsOf the same where no child drives them.
+var (
+	instructionsOf = map[Kind]string{
+		SharedProfile: instructions, ProfileAndSessions: instructions + sessionInstructions,
+		SessionsOnly: apartInstructions + sessionInstructions, Hub: hubInstructions + sessionInstructions,
+		Pool: poolInstructions,
+	}
+	bareInstructionsOf = map[Kind]string{
+		SharedProfile: bareInstructions, ProfileAndSessions: bareInstructions, SessionsOnly: bareInstructions,
+		Hub: bareHubInstructions, Pool: barePoolInstructions,
+	}
+)
+
 // instructions are ours for the host.
 func (c *Coordinator) instructions() string {
 	drives := slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives })
-	text := c.Source.instructions(drives)
+	kind := c.Source.Kind()
+	text := instructionsOf[kind]
+	switch {
+	case !drives:
+		text = bareInstructionsOf[kind]
+	case kind == ByChild:
+		text = fmt.Sprintf(leftInstructions, c.Source.Type())
+	}
 	if names, why := c.missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}
@@ -81,7 +103,7 @@ func (c *Coordinator) ownList() []ownTool {
 			"wrong with them. It starts nothing.",
 			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
-	all = append(all, c.Source.tools(c)...)
+	all = append(all, c.browserTools()...)
 	all = append(all, c.instanceTools()...)
 	all = append(all, c.statsTools()...)
 	if c.keeps() {
@@ -181,7 +203,7 @@ func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := c.Source.(*single); ok { // which launches no others
+	if kind := c.Source.Kind(); kind != Pool && kind != ByChild { // which launches no others
 		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
 			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
 		})
@@ -218,7 +240,17 @@ func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage)
 		Notes: append([]string{}, s.tools(audienceOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c.Source.describe(ctx, s, &st)
+	now, err := s.browsers.Status(ctx, "")
+	if err != nil {
+		now.Notes = append(now.Notes, err.Error())
+	}
+	st.Running, st.ProxyPort, st.Browser, st.LastExit = now.Running, now.Port, now.Browser, now.LastExit
+	st.Notes = append(st.Notes, now.Notes...)
+	st.Sessions = append(st.Sessions, now.Sessions...)
+	if now.Pools != nil {
+		st.Pools = c.withChildren(now.Pools)
+		st.Running = string(jsonrpc.Get(st.Pools, "summary", "healthy_instances")) != "0"
+	}
 	c.mu.Lock()
 	for i := range c.Children {
 		child := &c.Children[i]

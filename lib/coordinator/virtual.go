@@ -19,23 +19,9 @@ import (
 // A virtual browser is a session of bproxy share: its clients take it for a
 // whole browser, and see nothing of the others on it.
 
-// Sharing says how hosts share the one browser that there is without pools.
-type Sharing int
-
-const (
-	// Whole shows the browser to all hosts as it is.
-	Whole Sharing = iota
-	// Beside shows the host the browser's profile; calls with a session_id have
-	// virtual browsers beside it.
-	Beside
-	// Apart gives each host a virtual browser of its own, and others by
-	// session_id.
-	Apart
-)
-
 // Sessions say how virtual browsers are.
 type Sessions struct {
-	Sharing  Sharing
+	Kind     Kind
 	Hosts    int           // at a time, at most
 	Idle     time.Duration // without a call, until one ends; 0: it does not
 	TabLimit int           // of each; 0: none
@@ -64,13 +50,13 @@ const (
 )
 
 // hostSession is the session that has the browser's profile, or the state, with
-// Beside. No other has its name: those have the host's in front.
+// ProfileAndSessions. No other has its name: those have the host's in front.
 const hostSession = "host"
 
 // flags are those of the bproxy that makes such sessions. When they end is
 // decided here.
 func (v Sessions) flags() []string {
-	if v.Sharing == Whole { // one session, which is the browser's own: its Chrome has no port either
+	if v.Kind == SharedProfile { // one session, which is the browser's own: its Chrome has no port either
 		return []string{"--isolate", "--session-idle=0", "--root-session=" + hostSession,
 			"--default-session=" + hostSession}
 	}
@@ -85,7 +71,7 @@ func (v Sessions) flags() []string {
 	for _, dir := range v.DownloadRoots {
 		all = append(all, "--download-root="+dir)
 	}
-	if v.Sharing == Beside {
+	if v.Kind == ProfileAndSessions {
 		all = append(all, "--root-session="+hostSession)
 	}
 	if v.Hibernate > 0 {
@@ -94,7 +80,7 @@ func (v Sessions) flags() []string {
 	switch {
 	case v.State != "":
 		all = append(all, "--state="+v.State)
-	case v.Sharing == Beside:
+	case v.Kind == ProfileAndSessions:
 		all = append(all, "--default-session="+hostSession)
 	}
 	return all
@@ -120,7 +106,7 @@ const maxName = 64
 func (b *parts) nameOf(id string) string {
 	name := b.owner.Name()
 	switch {
-	case b.parted() == nil, id == "" && b.sessions.Sharing == Beside:
+	case b.Kind() == SharedProfile, id == "" && b.sessions.Kind == ProfileAndSessions:
 		return ""
 	case id == "":
 		return name
@@ -165,7 +151,7 @@ type virtualStatus struct {
 // statuses are the virtual browsers that the owner has.
 func (b *parts) statuses(ctx context.Context) []virtualStatus {
 	all := []virtualStatus{}
-	if b.parted() == nil {
+	if b.Kind() == SharedProfile {
 		return all
 	}
 	ids := map[string]string{b.nameOf(""): ""}
@@ -174,7 +160,7 @@ func (b *parts) statuses(ctx context.Context) []virtualStatus {
 		ids[v.name] = id.id
 	}
 	b.mu.Unlock()
-	if b.sessions.Sharing == Beside {
+	if b.sessions.Kind == ProfileAndSessions {
 		ids[hostSession] = ""
 	}
 	for session := range jsonrpc.Elements(b.list(ctx)) {

@@ -494,7 +494,7 @@ var (
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
-	how = coordinator.Sessions{Sharing: coordinator.Beside, Hosts: coordinator.DefaultFrontLimits.Sessions,
+	how = coordinator.Sessions{Kind: coordinator.ProfileAndSessions, Hosts: coordinator.DefaultFrontLimits.Sessions,
 		Idle:     c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
 		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),
@@ -520,9 +520,9 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	}
 	switch {
 	case c.Bool("shared"):
-		how.Sharing = coordinator.Whole
+		how.Kind = coordinator.SharedProfile
 	case c.IsSet("http"):
-		how.Sharing = coordinator.Apart
+		how.Kind = coordinator.SessionsOnly
 	}
 	switch {
 	case c.Bool("shared") && slices.ContainsFunc(virtualFlags, c.IsSet):
