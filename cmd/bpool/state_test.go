@@ -38,7 +38,12 @@ func TestPoolStates(t *testing.T) {
 	if got := shows(t, a.Instance.WSURL, site+"/login"); got != "logged in" {
 		t.Fatalf("got %v, want %v", got, "logged in")
 	}
-	w.Run("bpool", "state", "save", "ann", "--from", a.Lease.ID).Wants(t, 0, "")
+	fields := "state.name,state.saved_at,state.size_bytes"
+	save := w.Run("bpool", "state", "save", "ann", "--from", a.Lease.ID, "-f", fields)
+	save.Wants(t, 0, "")
+	if show := w.Run("bpool", "state", "show", "ann", "-f", fields).Out; save.Out != show {
+		t.Errorf("the saved state is %q, and shown as %q", save.Out, show)
+	}
 	b := p.Lease("--state", "ann")
 	if got := shows(t, b.Instance.WSURL, site); got != "shows ann, s3cret-token, s3cret-key" {
 		t.Errorf("a lease with a state shows %q", got)

@@ -28,6 +28,8 @@ const MaxOrigin = 64 << 20
 type State struct {
 	Cookies []Cookie `json:"cookies"`
 	Origins []Origin `json:"origins"`
+
+	saved Info // when it was saved, and how large that is
 }
 
 // Cookie is a cookie.
@@ -292,7 +294,8 @@ type OriginInfo struct {
 
 // Describe describes a state that has just been saved.
 func (s *State) Describe(name string) Info {
-	i := Info{Name: name, SavedAt: record.Now()}
+	i := s.saved
+	i.Name = name
 	s.describe(&i, false)
 	return i
 }

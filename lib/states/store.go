@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/exit"
 	"btools/lib/private"
@@ -175,8 +174,10 @@ func (s *Store) save(ctx context.Context, name string, state *State, replace boo
 	if err := state.check(); err != nil {
 		return err
 	}
-	b, err := marshal(file{Version, &record.Time{Time: time.Now()}, state})
+	now := record.Now()
+	b, err := marshal(file{Version, &now, state})
 	if err == nil {
+		state.saved = Info{SavedAt: now, Size: int64(len(b))}
 		err = s.locked(ctx, func() error {
 			if !replace && s.Has(name) {
 				return fs.ErrExist
