@@ -39,7 +39,7 @@ func TestJoin(t *testing.T) {
 	if got := w.Run("bproxy", "session", "list", "--port="+port).Out; !strings.Contains(got, `"name":"`+name+`"`) {
 		t.Errorf("the sessions of the hub are %s", got)
 	}
-	w.Run("bproxy", "join", "--timeout=200ms").Wants(t, 75, "no browser that is free has joined in time")
+	w.Run("bproxy", "join", "--timeout=200ms").Wants(t, 75, "no free browser has joined in time")
 
 	first.Cmd.Process.Signal(syscall.SIGTERM)
 	if code := first.Code(t); code != 0 {
@@ -54,7 +54,7 @@ func TestJoin(t *testing.T) {
 	if second.Instance.ID != i.ID || second.Instance.HTTPURL != p.URL+"/session/"+i.ID {
 		t.Errorf("the record has %+v, want the browser %s", second.Instance, i.ID)
 	}
-	w.Run("bproxy", "join", "--timeout=200ms", i.ID).Wants(t, 75, "no browser that is free has joined in time")
+	w.Run("bproxy", "join", "--timeout=200ms", i.ID).Wants(t, 75, "no free browser has joined in time")
 	process.Signal(syscall.SIGKILL)
 	if code := second.Code(t); code != 69 || !strings.Contains(second.Errs.String(), "the browser has left") {
 		t.Errorf("the browser left, and it ended with %d: %s", code, second.Errs.String())

@@ -170,7 +170,7 @@ func Join(c *cli.Context) error {
 
 // errNoBrowser means that no browser has joined in time.
 var errNoBrowser = &exit.Error{Code: exit.TryAgain,
-	Err:  errors.New("no browser that is free has joined in time"),
+	Err:  errors.New("no free browser has joined in time"),
 	Hint: "open the browser that has the extension, and look at the extension's button"}
 
 // awaitClaim claims a browser, and waits for one as long as --timeout says.
