@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/proc"
 	"btools/lib/states/remote"
@@ -172,10 +174,8 @@ type Browsers interface {
 	// TryTake is take without waiting; it returns nil if something has to be
 	// waited for.
 	TryTake(w BrowserRef) *Lease
-	// lost returns, once, what has become of a browser that was kept.
-	lost() loss
-	// seen are the browsers that the owner has had results from.
-	seen() *seen
+	// Note is what the reader of a result has to know of its browser. It is told once.
+	Note(ctx context.Context, at *Lease) Note
 	// Status is how the browsers are, or one pool of them; "": all.
 	Status(ctx context.Context, pool string) (Status, error)
 	// Control launches, stops or restarts a browser.
@@ -219,6 +219,8 @@ type loss struct {
 	pool, what string // what has become of it; "": nothing
 	back       bool   // its session is back in another instance
 }
+
+func notLost() loss { return loss{} }
 
 // watch returns a channel that is closed when a process has ended. A goroutine of
 // the group watches it until the context ends.
@@ -289,9 +291,31 @@ func (n *ownByChild) Status(context.Context, string) (Status, error) {
 func (n *ownByChild) Control(context.Context, Action, BrowserRef, options.Options) error {
 	return errNotOurs
 }
-func (n *ownByChild) lost() loss                       { return loss{} }
-func (n *ownByChild) seen() *seen                      { return &n.known }
+func (n *ownByChild) Note(_ context.Context, at *Lease) Note {
+	return n.known.noteOn(at, notLost, func() bool { return false })
+}
 func (n *ownByChild) Figures(context.Context) []Figure { return nil }
 func (n *ownByChild) Away() bool                       { return false }
 func (n *ownByChild) End([]Browser)                    {}
 func (n *ownByChild) Leave() (release func())          { return func() {} }
+
+// BrowserRef is the browser that a call asks for.
+type BrowserRef struct{ Pool, Instance, Session, State string }
+
+// errEnded answers what is asked of an owner that has ended.
+var errEnded = errors.New("the session has ended")
+
+var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")
+
+// explain adds the hint to an error of a browser source.
+func explain(err error) error {
+	var e *control.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		return fmt.Errorf("%w (%s)", err, e.Hint)
+	}
+	var ours *exit.Error
+	if errors.As(err, &ours) && ours.Hint != "" {
+		return fmt.Errorf("%w (%s)", err, ours.Hint)
+	}
+	return err
+}

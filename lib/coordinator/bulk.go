@@ -286,10 +286,10 @@ func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
 		return
 	}
 	b.at.LearnRestored(s.ctx)
-	r := s.remark(b.at)
+	r := s.browsers.Note(s.ctx, b.at)
 	fields := map[string]any{}
 	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,
-		metaReplaced: r.replaced, metaRestored: r.restored} {
+		metaReplaced: r.Replaced, metaRestored: r.Restored} {
 		if value != "" {
 			fields[name] = value
 		}
@@ -297,7 +297,7 @@ func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
 	if len(fields) > 0 {
 		result.Meta = &mcp.Meta{AdditionalFields: fields}
 	}
-	if text := r.text(); text != "" {
+	if text := r.Text(); text != "" {
 		result.Content = append(result.Content, mcp.NewTextContent(text))
 	}
 }

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"btools/lib/blobs"
-	"btools/lib/control"
 	"btools/lib/coordinator/pending"
-	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 	"btools/lib/spell"
 	"btools/lib/tools"
@@ -316,9 +314,6 @@ func (s *Session) warm(child *Child, to audience) {
 	})
 }
 
-// BrowserRef is the browser that a call asks for.
-type BrowserRef struct{ Pool, Instance, Session, State string }
-
 func (r *route) which(args json.RawMessage) (w BrowserRef, err error) {
 	if r.pools {
 		var err2 error
@@ -336,19 +331,6 @@ func (r *route) which(args json.RawMessage) (w BrowserRef, err error) {
 		w.State, err = stateIn(args)
 	}
 	return w, err
-}
-
-// explain adds the hint to an error of a browser source.
-func explain(err error) error {
-	var e *control.Error
-	if errors.As(err, &e) && e.Hint != "" {
-		return fmt.Errorf("%w (%s)", err, e.Hint)
-	}
-	var ours *exit.Error
-	if errors.As(err, &ours) && ours.Hint != "" {
-		return fmt.Errorf("%w (%s)", err, ours.Hint)
-	}
-	return err
 }
 
 // at returns the running child for a leased browser.

@@ -189,5 +189,3 @@ func (s *Session) watch(died <-chan struct{}) {
 		return effects
 	})
 }
-
-var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")

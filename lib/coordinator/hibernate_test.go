@@ -44,22 +44,23 @@ func TestLearnRestored(t *testing.T) {
 	(&Lease{}).LearnRestored(t.Context()) // a browser that is never hibernated
 }
 
-func TestRemarkOfARestoredBrowser(t *testing.T) {
-	s := &Session{browsers: &ownByChild{}}
+func TestNoteOnARestoredBrowser(t *testing.T) {
+	s := &ownByChild{}
 	l := &Lease{Browser: Browser{ID: "one", Session: "a"}}
-	if r := s.remark(l); r != (remark{}) {
+	if r := s.Note(t.Context(), l); r != (Note{}) {
 		t.Errorf("the first result says %+v", r)
 	}
 	l.ID, l.restored = "two", "it was hibernated"
-	if r := s.remark(l); r != (remark{restored: "it was hibernated"}) || !strings.Contains(r.text(), "a new one") {
+	r := s.Note(t.Context(), l)
+	if r != (Note{Restored: "it was hibernated"}) || !strings.Contains(r.Text(), "a new one") {
 		t.Errorf("the result of a browser that came back in another process says %+v", r)
 	}
 	l.restored = ""
-	if r := s.remark(l); r != (remark{}) {
+	if r := s.Note(t.Context(), l); r != (Note{}) {
 		t.Errorf("the next result says %+v", r)
 	}
 	l.ID = "three"
-	if r := s.remark(l); !strings.Contains(r.replaced, "anew") || r.restored != "" {
+	if r := s.Note(t.Context(), l); !strings.Contains(r.Replaced, "anew") || r.Restored != "" {
 		t.Errorf("the result of another browser says %+v", r)
 	}
 }

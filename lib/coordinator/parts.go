@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
+	"btools/lib/jsonrpc"
 )
 
 // parts are the one browser as an owner uses it: all of it, or virtual browsers on
@@ -65,8 +66,12 @@ func (s *single) Of(ctx context.Context, o Owner, shared bool) Browsers {
 	return b
 }
 
-func (b *parts) lost() loss  { return loss{} }
-func (b *parts) seen() *seen { return &b.known }
+func (b *parts) Note(ctx context.Context, at *Lease) Note {
+	return b.known.noteOn(at, notLost, func() bool {
+		session := b.SessionOf(ctx, &at.Browser)
+		return session != nil && jsonrpc.Get(session, "restored_at") != nil
+	})
+}
 
 // Target is the browser as the owner's own.
 func (b *parts) Target(ctx context.Context) (Browser, error) {

@@ -83,9 +83,6 @@ func (s *Session) Drain(ctx context.Context) {
 	}
 }
 
-// errEnded answers the requests that are open when a session ends.
-var errEnded = errors.New("the session has ended")
-
 // why is the reason that a child cannot be started any more.
 func (s *Session) why() error {
 	if s.ctx.Err() != nil {

@@ -3,26 +3,11 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
 	"slices"
-	"sync"
 	"time"
 
-	"btools/lib/jsonrpc"
 	"btools/lib/tools"
 )
-
-// Figure has the figures of a session of a host.
-type Figure struct {
-	SessionID  string  `json:"session_id,omitempty"`
-	Joined     string  `json:"instanceId,omitempty"`
-	Pool       string  `json:"browser_pool,omitempty"`
-	Instance   string  `json:"browser_instance,omitempty"`
-	Tabs       *int    `json:"tab_count,omitempty"` // nil: the browser does not say
-	Idle       float64 `json:"idle_seconds"`
-	Hibernated bool    `json:"hibernated,omitempty"`
-}
 
 // statsTools are what counts sessions, if there are tools that use them and it is
 // chosen.
@@ -53,84 +38,4 @@ func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, er
 		}
 	}
 	return map[string]any{"active_sessions": active, "sessions": all}, nil
-}
-
-func (b *parts) Figures(ctx context.Context) (all []Figure) {
-	if b.sessions.Kind == SharedProfile {
-		at := b.up()
-		if at == nil {
-			return nil
-		}
-		var now proxyStatus
-		if rec, err := b.status(ctx); err == nil && rec != nil {
-			rec.Get("status", &now)
-		}
-		one := Figure{Tabs: countTabs(ctx, at.HTTPURL)}
-		if now.Idle != nil {
-			one.Idle = *now.Idle
-		}
-		return []Figure{one}
-	}
-	for _, v := range b.statuses(ctx) {
-		all = append(all, Figure{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
-			Hibernated: v.Hibernated})
-	}
-	return all
-}
-
-// Figures are those of the instances that the host keeps.
-func (h *keeper) Figures(ctx context.Context) []Figure {
-	var all []Figure
-	var kept []*Lease
-	h.mu.Lock()
-	for _, k := range h.all {
-		if k.at == nil {
-			continue
-		}
-		one := Figure{Pool: k.at.Pool, Instance: k.at.Instance}
-		if k.calls == 0 && !k.rested.IsZero() {
-			one.Idle = time.Since(k.rested).Round(time.Millisecond).Seconds()
-		}
-		all, kept = append(all, one), append(kept, k.at)
-	}
-	h.mu.Unlock()
-	var wg sync.WaitGroup
-	for i, at := range kept {
-		wg.Go(func() {
-			now, _ := h.source.instanceNow(ctx, at.Pool, at.Instance)
-			all[i].Hibernated, all[i].Tabs = now.Hibernated, now.Tabs
-			if !at.Virtual && now.PID != 0 { // else it would be launched to be asked
-				all[i].Tabs = countTabs(ctx, at.HTTPURL)
-			}
-		})
-	}
-	wg.Wait()
-	return all
-}
-
-// maxTargets is how many bytes of a list of targets are read.
-const maxTargets = 16 << 20
-
-// countTabs is the number of a browser's tabs; nil: it does not say, as Firefox.
-func countTabs(ctx context.Context, url string) *int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/json/list", nil)
-	if err != nil {
-		return nil
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTargets))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	n := 0
-	for target := range jsonrpc.Elements(body) {
-		if jsonrpc.GetString(target, "type") == "page" {
-			n++
-		}
-	}
-	return &n
 }

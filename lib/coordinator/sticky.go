@@ -34,7 +34,6 @@ func (h *keeper) Targets(ctx context.Context) ([]Browser, error)    { return h.s
 func (h *keeper) Early() bool                                       { return false }
 func (h *keeper) Queue(w BrowserRef) tasks.Queue                    { return h.source.queue(h.owner.Name(), w) }
 func (h *keeper) Waiting(BrowserRef) func() (ahead int, waits bool) { return nil }
-func (h *keeper) seen() *seen                                       { return &h.known }
 func (h *keeper) Away() (used bool)                                 { return false }
 func (h *keeper) End([]Browser)                                     {}
 
@@ -54,6 +53,11 @@ func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 // TryTake returns nothing: a lease always has to be waited for.
 func (h *keeper) TryTake(BrowserRef) *Lease { return nil }
 
+func (h *keeper) Note(_ context.Context, at *Lease) Note {
+	return h.known.noteOn(at, h.lost, func() bool { return false })
+}
+
+// lost returns, once, what has become of a browser that was kept.
 func (h *keeper) lost() loss {
 	h.mu.Lock()
 	defer h.mu.Unlock()

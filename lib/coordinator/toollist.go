@@ -308,3 +308,17 @@ func brief(tool json.RawMessage, names ...string) json.RawMessage {
 	}
 	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties))
 }
+
+// withSession gives a tool the argument that names a virtual browser, unless it
+// has such of its own. One that opens an address also has the argument for the login
+// with which that starts; others take it unless they have one of this name.
+func withSession(tool json.RawMessage) (_ json.RawMessage, sessions, states bool) {
+	properties := jsonrpc.Get(tool, "inputSchema", "properties")
+	states = jsonrpc.Get(properties, "state") == nil
+	names := []string{"session_id"}
+	if states && jsonrpc.Get(properties, "url") != nil {
+		names = append(names, "state")
+	}
+	tool, sessions = withArguments(tool, names...)
+	return tool, sessions, sessions && states
+}

@@ -1,0 +1,82 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"btools/lib/control"
+	"btools/lib/record"
+	"btools/lib/states"
+	"btools/lib/states/remote"
+)
+
+// stateSaver returns what saves the logins of a browser's session.
+func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) (states.Info, []string, error) {
+	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
+		answer, err := c.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
+		var e *control.Error
+		switch {
+		case errors.As(err, &e) && e.Code == control.StateExists:
+			return states.Info{}, nil, fmt.Errorf("there is a login %q already: overwrite replaces it", name)
+		case err != nil:
+			return states.Info{}, nil, explain(err)
+		}
+		all, err := infos(answer.States)
+		if err != nil || len(all) != 1 {
+			return states.Info{}, nil, fmt.Errorf("it is not known whether the login was saved: %w",
+				errors.Join(err, errors.New("the answer is not one state")))
+		}
+		return all[0], answer.Lost, nil
+	}
+}
+
+// stateLoader returns what reads a named login, to replace that of a session.
+func (c *Coordinator) stateLoader() func(context.Context, string) (*states.State, error) {
+	return func(ctx context.Context, name string) (*states.State, error) {
+		switch {
+		case c.Source.States() != nil: // it gives no values away
+			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
+				"--state")
+		case c.States == nil:
+			return nil, errNoDirectory
+		}
+		return c.States.Load(name)
+	}
+}
+
+// errNoDirectory is the error of bmcp without a place for named logins.
+var errNoDirectory = errors.New("there is no directory for named logins: bmcp was started without HOME and " +
+	"XDG_STATE_HOME")
+
+// listStates lists the named logins, and says why one cannot be read. The program whose
+// sessions start with them has them: if bmcp does not run it, it may be another user's.
+func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, error) {
+	conn := c.Source.States()
+	if conn == nil {
+		if c.States == nil {
+			return nil, nil, errNoDirectory
+		}
+		local := remote.Local(c.States)
+		defer local.Close()
+		conn = local
+	}
+	answer, err := remote.List(ctx, conn)
+	if err != nil {
+		return nil, nil, explain(err)
+	}
+	all, err := infos(answer.States)
+	return all, answer.Bad, err
+}
+
+// infos reads the states in records.
+func infos(records []*record.Record) (all []states.Info, err error) {
+	for _, r := range records {
+		var i states.Info
+		if _, err := r.Get("state", &i); err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
