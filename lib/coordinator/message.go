@@ -19,21 +19,6 @@ func withParams(m *jsonrpc.Message, params json.RawMessage) *jsonrpc.Message {
 	return other
 }
 
-// nameIn is a name among a call's arguments, "" if it is not there: a text, or
-// a number, as instances have such for names.
-func nameIn(args json.RawMessage, name string) (string, error) {
-	v := jsonrpc.Get(args, name)
-	switch {
-	case v == nil || string(v) == "null":
-		return "", nil
-	case v[0] == '"':
-		return jsonrpc.GetString(args, name), nil
-	case v[0] == '-' || v[0] >= '0' && v[0] <= '9':
-		return string(v), nil
-	}
-	return "", fmt.Errorf("%s is a text, not %s", name, v)
-}
-
 func clip(b []byte) string {
 	if len(b) > 200 {
 		return fmt.Sprintf("%q…", b[:200])

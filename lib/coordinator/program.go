@@ -122,7 +122,7 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stde
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
 func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
-	port, err := startSibling(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+	port, err := launcher.Service(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)

@@ -72,15 +72,15 @@ func TestOwnSchemas(t *testing.T) {
 		drives    bool
 		arguments map[string]string // of some tools
 	}{
-		"one browser": {browsers: &single{}, arguments: map[string]string{
+		"one browser": {browsers: Single(nil, nil, nil, Sessions{}), arguments: map[string]string{
 			stop: "", bulk: "commands stop_on_error return_all_results"}},
-		"a browser that a child drives": {browsers: &single{}, drives: true, arguments: map[string]string{stop: ""}},
-		"sessions beside it": {browsers: &single{sessions: Sessions{Kind: ProfileAndSessions}},
+		"a browser that a child drives": {browsers: Single(nil, nil, nil, Sessions{}), drives: true, arguments: map[string]string{stop: ""}},
+		"sessions beside it": {browsers: Single(nil, nil, nil, Sessions{Kind: ProfileAndSessions}),
 			arguments: map[string]string{
 				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"a session a host": {browsers: &single{sessions: Sessions{Kind: SessionsOnly}}, arguments: map[string]string{
+		"a session a host": {browsers: Single(nil, nil, nil, Sessions{Kind: SessionsOnly}), arguments: map[string]string{
 			stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"pools": {browsers: &pooled{}, arguments: map[string]string{
+		"pools": {browsers: Served(nil), arguments: map[string]string{
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {

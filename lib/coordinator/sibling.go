@@ -3,12 +3,8 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"io"
-	"slices"
 	"sync"
-	"time"
 
-	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/state"
 	"btools/lib/wait"
@@ -60,15 +56,4 @@ func (v *sibling) close() {
 func (v *sibling) sweepAfter(b *launcher.Browser) {
 	<-b.Ended()
 	v.store.Update(context.WithoutCancel(v.ctx), func(*state.File) error { return nil })
-}
-
-// startSibling runs a program that prints a record and stays.
-func startSibling(ctx context.Context, log io.Writer, name string, args ...string) (*launcher.Browser, error) {
-	path, err := launcher.Sibling(name)
-	if err != nil {
-		return nil, err
-	}
-	argv := slices.Concat([]string{path}, args, []string{"--output=json"}, held.BindArgs())
-	return launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: 5 * time.Minute, Grace: 30 * time.Second,
-		Stderr: log, Service: true})
 }

@@ -96,7 +96,7 @@ func (s *pooled) Close() {
 }
 
 func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, error) {
-	own, err := startSibling(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
+	own, err := launcher.Service(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bpool: %w", err)
 	}

@@ -75,9 +75,9 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	port := s.at.Port
 	s.mu.Unlock()
 	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
-	held, err := startSibling(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
+	held, err := launcher.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
-		held, err = startSibling(ctx, s.log, "bproxy", flags...)
+		held, err = launcher.Service(ctx, s.log, "bproxy", flags...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bproxy: %w", err)

@@ -92,10 +92,25 @@ var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 func sessionIn(args json.RawMessage) (string, error) {
 	id, err := nameIn(args, "session_id")
 	if err == nil && id != "" && !idRule.MatchString(id) {
-		err = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %s`,
-			clip([]byte(id)))
+		err = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %.200q`,
+			id)
 	}
 	return id, err
+}
+
+// nameIn is a name among a call's arguments, "" if it is not there: a text, or
+// a number, as instances have such for names.
+func nameIn(args json.RawMessage, name string) (string, error) {
+	v := jsonrpc.Get(args, name)
+	switch {
+	case v == nil || string(v) == "null":
+		return "", nil
+	case v[0] == '"':
+		return jsonrpc.GetString(args, name), nil
+	case v[0] == '-' || v[0] >= '0' && v[0] <= '9':
+		return string(v), nil
+	}
+	return "", fmt.Errorf("%s is a text, not %s", name, v)
 }
 
 // maxName is the longest name of a session of bproxy.
