@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/liveness"
 )
@@ -14,7 +15,7 @@ import (
 // HEALTH_TIMEOUT the answer to a ping, which each is sent at HEALTH_INTERVAL.
 
 // errLate is the error of a tool that has not answered in time.
-func errLate(child *Child, b Browser) error {
+func errLate(child *Child, b source.Browser) error {
 	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name,
 		b.CallTimeout, b.Pool)
 }
@@ -49,7 +50,7 @@ func (s *Session) expire(req *request) {
 }
 
 // callTool calls a tool for bmcp, within the time limit of the lease.
-func (p *process) callTool(ctx context.Context, params []byte, at *Lease) ([]byte, error) {
+func (p *process) callTool(ctx context.Context, params []byte, at *source.Lease) ([]byte, error) {
 	if at != nil && at.CallTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.child, at.Browser))

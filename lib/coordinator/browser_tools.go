@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"btools/lib/agent/source"
 	"btools/lib/control"
 	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
@@ -15,9 +16,9 @@ import (
 // browserTools are the tools for the browsers of the source.
 func (c *Coordinator) browserTools() []ownTool {
 	switch kind := c.Source.Kind(); kind {
-	case ByChild:
+	case source.ByChild:
 		return nil
-	case Pool:
+	case source.Pool:
 		return []ownTool{{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and " +
 			"which of them are in use.",
 			schemaFile("browser_pool_status.input"), schemaFile("browser_pool_status.output"), true, false,
@@ -37,15 +38,15 @@ func (c *Coordinator) poolStatus(ctx context.Context, s *Session, args json.RawM
 
 // proxyTools are those that launch and stop the one browser. A host that has
 // a virtual browser is not to end that of others.
-func (c *Coordinator) proxyTools(how Kind) []ownTool {
+func (c *Coordinator) proxyTools(how source.Kind) []ownTool {
 	stopInput, restartInput := schemaFile("coordinator_stop_browser.input"),
 		schemaFile("coordinator_restart_browser.input")
 	ids := ", or that of a session_id,"
-	if how == SharedProfile {
+	if how == source.SharedProfile {
 		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
 		ids = ""
 	}
-	if how == Hub {
+	if how == source.Hub {
 		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
 	}
 	stop := ownTool{"coordinator_stop_browser", "Stop browser", "Stop the browser" + ids +
@@ -55,15 +56,15 @@ func (c *Coordinator) proxyTools(how Kind) []ownTool {
 		" by a fresh one with the same options, if it misbehaves; without one, launch it. Its pages and logins are " +
 		"lost; the debugging port stays.",
 		restartInput, nil, false, true, c.restartBrowser}
-	if how == SharedProfile {
+	if how == source.SharedProfile {
 		stop.description = strings.Replace(stop.description, "browser which", "browser, which", 1)
 	}
-	if how == Hub {
+	if how == source.Hub {
 		stop.description = "Close the tabs of this session, or of that of a session_id. The browser itself stays " +
 			"with its user. Not needed when done: they close with the session."
 		return []ownTool{stop}
 	}
-	if how == SessionsOnly {
+	if how == source.SessionsOnly {
 		return []ownTool{stop, restart}
 	}
 	return []ownTool{
@@ -76,17 +77,17 @@ func (c *Coordinator) proxyTools(how Kind) []ownTool {
 }
 
 // control has the browser do something and tells how it is then.
-func (c *Coordinator) control(ctx context.Context, s *Session, do Action, args json.RawMessage, o options.Options) (
-	any, error) {
-	id, err := sessionIn(args)
+func (c *Coordinator) control(ctx context.Context, s *Session, do source.Action, args json.RawMessage,
+	o options.Options) (any, error) {
+	id, err := source.SessionIn(args)
 	if err != nil {
 		return nil, err
 	}
-	instance, err := nameIn(args, "instanceId")
+	instance, err := source.NameIn(args, "instanceId")
 	if err != nil {
 		return nil, err
 	}
-	if err := s.browsers.Control(ctx, do, BrowserRef{Session: id, Instance: instance}, o); err != nil {
+	if err := s.browsers.Control(ctx, do, source.BrowserRef{Session: id, Instance: instance}, o); err != nil {
 		return nil, err
 	}
 	return c.status(ctx, s, nil)
@@ -98,7 +99,7 @@ func (c *Coordinator) launchBrowser(ctx context.Context, s *Session, args json.R
 		v := string(h) == "true"
 		o.Headless = &v
 	}
-	st, err := c.control(ctx, s, Launch, nil, o)
+	st, err := c.control(ctx, s, source.Launch, nil, o)
 	var e *control.Error
 	if errors.As(err, &e) && strings.Contains(e.Hint, "--no-headless") { // which is not the agent's to leave out
 		err = fmt.Errorf("%s (with headless true it needs none)", e.Message)
@@ -107,9 +108,9 @@ func (c *Coordinator) launchBrowser(ctx context.Context, s *Session, args json.R
 }
 
 func (c *Coordinator) stopBrowser(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	return c.control(ctx, s, Stop, args, options.Options{})
+	return c.control(ctx, s, source.Stop, args, options.Options{})
 }
 
 func (c *Coordinator) restartBrowser(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	return c.control(ctx, s, Restart, args, options.Options{})
+	return c.control(ctx, s, source.Restart, args, options.Options{})
 }

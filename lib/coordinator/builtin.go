@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/tools"
 )
@@ -35,7 +36,7 @@ func (x *builtin) End() {
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser.
-func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
+func (c *Coordinator) serveBuiltin(b source.Browser) (Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
 			"one of Playwright, which npx playwright install %[1]s installs", b.Type, PlaywrightChild)
@@ -47,7 +48,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: c.Release,
-			Own:     isNamed(b.Session), Arguments: argumentsOf(c.Source.Kind()).names(),
+			Own:     source.IsNamed(b.Session), Arguments: source.ArgumentsOf(c.Source.Kind()).Names(),
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),
@@ -61,7 +62,7 @@ func (c *Coordinator) serveBuiltin(b Browser) (Program, error) {
 }
 
 // clients is how many clients a browser's session has; 0: it is not known.
-func (c *Coordinator) clients(ctx context.Context, b Browser) (n int) {
+func (c *Coordinator) clients(ctx context.Context, b source.Browser) (n int) {
 	n, _ = strconv.Atoi(string(jsonrpc.Get(c.Source.SessionOf(ctx, &b), "clients")))
 	return n
 }

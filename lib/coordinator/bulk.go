@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -21,16 +22,16 @@ func bulkTool(c *Coordinator) ownTool {
 		"commands that ask for them: as MCP results, their images after the text."
 	input := schemaFile("browser_execute_bulk.input")
 	var places []argument
-	switch argumentsOf(c.Source.Kind()) {
-	case sessionArguments:
+	switch source.ArgumentsOf(c.Source.Kind()) {
+	case source.SessionArguments:
 		about += " session_id is given here, not to the commands."
 		places = argumentFiles("session_id")
-	case joinedArguments:
+	case source.JoinedArguments:
 		about += " session_id and instanceId are given here, not to the commands."
-		places = argumentFiles(joinedArguments.names()...)
-	case poolArguments:
+		places = argumentFiles(source.JoinedArguments.Names()...)
+	case source.PoolArguments:
 		about += " browser_pool and browser_instance are given here, not to the commands."
-		places = argumentFiles(poolArguments.names()...)
+		places = argumentFiles(source.PoolArguments.Names()...)
 	}
 	for _, p := range places {
 		input = p.appendTo(input)
@@ -61,7 +62,7 @@ type bulkResult struct {
 	// States are those of the commands, in a task.
 	States []commandState `json:"states,omitempty"`
 
-	at    *Lease            // nil: none was needed
+	at    *source.Lease     // nil: none was needed
 	items []json.RawMessage // content of the results that is no text
 	fails bool              // the call as such has failed
 }
@@ -69,8 +70,8 @@ type bulkResult struct {
 // bulkRun is a bulk call that is being answered.
 type bulkRun struct {
 	*Session
-	asked BrowserRef // by the call
-	at    *Lease     // for all commands; nil: none has needed one
+	asked source.BrowserRef // by the call
+	at    *source.Lease     // for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
 
 	shown int // bytes of text that the results have
@@ -92,8 +93,8 @@ type bulkArgs struct {
 }
 
 // which is the browser that the call asks for.
-func (p *bulkArgs) which() BrowserRef {
-	return BrowserRef{Pool: p.Pool, Instance: cmp.Or(p.Instance, p.Joined), Session: p.Session}
+func (p *bulkArgs) which() source.BrowserRef {
+	return source.BrowserRef{Pool: p.Pool, Instance: cmp.Or(p.Instance, p.Joined), Session: p.Session}
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -106,7 +107,7 @@ func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage
 	if s == nil || len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
 	}
-	if _, err := sessionIn(args); err != nil {
+	if _, err := source.SessionIn(args); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -165,7 +166,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if !ok {
 		return nil, b.unknown(ctx, command.Tool)
 	}
-	var on *Lease
+	var on *source.Lease
 	if r.child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
@@ -200,7 +201,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	at, err := b.browsers.Take(ctx, b.asked)
 	told()
 	if err != nil {
-		return explain(err)
+		return source.Explain(err)
 	}
 	b.at = at
 	if b.task != nil {
@@ -210,7 +211,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 		b.watching.Go(func() {
 			select {
 			case <-at.Died:
-				b.fail(errBrowserDied)
+				b.fail(source.ErrBrowserDied)
 			case <-ctx.Done():
 			}
 		})

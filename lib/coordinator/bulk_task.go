@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 )
 
@@ -96,7 +97,7 @@ func (c *commandStates) count() string {
 }
 
 // bulkWhich is the browser that a bulk call asks for.
-func bulkWhich(args json.RawMessage) BrowserRef {
+func bulkWhich(args json.RawMessage) source.BrowserRef {
 	var p bulkArgs
 	json.Unmarshal(args, &p) // what is wrong with them is said when it is executed
 	return p.which()
@@ -144,8 +145,8 @@ func boundCommand(ctx context.Context, t *task) (context.Context, context.Cancel
 }
 
 // place is where a task is executed that has a lease.
-func place(s *Session, at *Lease) string {
-	where := seenKey(&at.Browser)
+func place(s *Session, at *source.Lease) string {
+	where := source.SeenKey(&at.Browser)
 	if at.HTTPURL == "" { // each session has its own
 		where += " " + s.name
 	}
@@ -159,8 +160,8 @@ func place(s *Session, at *Lease) string {
 // its lease, ends the task.
 func (b *bulkRun) holdForTask(ctx context.Context) error {
 	var lapsed <-chan struct{}
-	if b.at.lapse != nil {
-		lapsed = b.at.lapse()
+	if b.at.Lapse != nil {
+		lapsed = b.at.Lapse()
 	}
 	b.watching.Go(func() {
 		select {

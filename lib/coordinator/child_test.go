@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -132,7 +133,7 @@ func newFixtureWith(t *testing.T, limits Limits, b behaviour) *fixture {
 
 func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 	f := &fixture{t: t}
-	o.Source, o.Release = ChildLaunched("firefox", true), "0"
+	o.Source, o.Release = source.ChildLaunched("firefox", true), "0"
 	o.Log, o.Stderr = slog.New(slog.DiscardHandler), io.Discard
 	o.Detect = func(context.Context) ([]json.RawMessage, error) { return nil, nil }
 	behaviours := map[string]behaviour{}
@@ -140,7 +141,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 		o.Children = append(o.Children, Child{Name: k.name, Argv: []string{os.Args[0]}})
 		behaviours[k.name] = k.behaviour
 	}
-	o.Start = func(_ context.Context, child *Child, _ Browser, _ io.Writer) (Program, error) {
+	o.Start = func(_ context.Context, child *Child, _ source.Browser, _ io.Writer) (Program, error) {
 		p := &fakeProgram{done: make(chan error, 1)}
 		p.inEnd, p.in = newPipe()
 		p.out, p.outEnd = newPipe()
@@ -490,7 +491,7 @@ func TestSessionEnds(t *testing.T) {
 		f.ask(callEcho("1"))
 		f.wants("question", "elicitation/create")
 		f.Close()
-		f.wants("end", errEnded.Error())
+		f.wants("end", source.ErrEnded.Error())
 		for _, child := range f.children {
 			if _, err := child.outEnd.Write(nil); !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("the child lives: %v", err)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"btools/lib/agent/source"
 )
 
 // children are the children of a session.
@@ -17,7 +19,7 @@ type children struct {
 
 // supervisor returns the supervisor of the child for a browser and an audience,
 // nil if the session is closed.
-func (s *Session) supervisor(child *Child, b Browser, to audience) *supervisor {
+func (s *Session) supervisor(child *Child, b source.Browser, to audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
@@ -79,7 +81,7 @@ func (c *children) hasRoom(to audience, most int) bool {
 }
 
 // remove removes the supervisors of a virtual browser.
-func (c *children) remove(is func(*Browser) bool) (removed []*supervisor) {
+func (c *children) remove(is func(*source.Browser) bool) (removed []*supervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, sup := range c.supervisors {
@@ -118,7 +120,7 @@ func (c *children) close() map[string]*supervisor {
 }
 
 // browsersOf are the browsers that children are for.
-func browsersOf(supervisors map[string]*supervisor) (all []Browser) {
+func browsersOf(supervisors map[string]*supervisor) (all []source.Browser) {
 	for _, sup := range supervisors {
 		all = append(all, sup.browser)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"btools/lib/agent/instances"
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/run"
@@ -30,7 +31,7 @@ import (
 // Options configure a coordinator.
 type Options struct {
 	Children []Child
-	Source   Source
+	Source   source.Source
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
 	// Eager starts all children when a session begins, one for each browser.
@@ -138,7 +139,7 @@ func New(o Options) *Coordinator {
 			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
 		}
 	}
-	OfferTo(c.Source, c.Instances)
+	source.OfferTo(c.Source, c.Instances)
 	c.makeOwn()
 	c.keepClean()
 	return c

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
@@ -30,7 +31,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 		return false
 	}
 	var p *process
-	if sup := s.supervisor(r.child, at.browser(), req.audience); sup != nil {
+	if sup := s.supervisor(r.child, leasedBrowser(at), req.audience); sup != nil {
 		s.replace(sup, isOfChild(req.task()))
 		if s.turns.isFirst(r.group(args), sup) {
 			p = sup.running()
@@ -50,7 +51,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 
 // tryAcquire is acquire for the case that nothing has to be waited for and nothing
 // is wrong.
-func (s *Session) tryAcquire(r route, args json.RawMessage) (at *Lease, ok bool) {
+func (s *Session) tryAcquire(r route, args json.RawMessage) (at *source.Lease, ok bool) {
 	if !r.child.drives {
 		return nil, true
 	}
@@ -62,17 +63,17 @@ func (s *Session) tryAcquire(r route, args json.RawMessage) (at *Lease, ok bool)
 	return at, at != nil
 }
 
-// browser is the browser of a lease; without a lease, none.
-func (p *Lease) browser() Browser {
+// leasedBrowser is the browser of a lease; without a lease, none.
+func leasedBrowser(p *source.Lease) source.Browser {
 	if p == nil {
-		return Browser{}
+		return source.Browser{}
 	}
 	return p.Browser
 }
 
 // attachLease has a request hold a lease until it ends, and reports whether it has
 // not ended yet.
-func (s *Session) attachLease(req *request, at *Lease) bool {
+func (s *Session) attachLease(req *request, at *source.Lease) bool {
 	if at == nil {
 		return true
 	}
@@ -201,7 +202,7 @@ func (s *Session) introduce(req *request, result json.RawMessage) {
 
 // process returns a child for a request that is not bound to a browser.
 func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *process, error) {
-	b := Browser{}
+	b := source.Browser{}
 	if child.drives {
 		var err error
 		if b, err = s.browsers.Target(ctx); err != nil {
@@ -210,7 +211,7 @@ func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *proc
 	}
 	sup := s.supervisor(child, b, audienceOf(ctx))
 	if sup == nil {
-		return nil, nil, errEnded
+		return nil, nil, source.ErrEnded
 	}
 	s.assign(ctx, sup)
 	p, err := sup.get(ctx)
@@ -279,7 +280,7 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 }
 
 // acquire leases a browser for a call; it returns nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*Lease, error) {
+func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*source.Lease, error) {
 	if !r.child.drives {
 		return nil, nil
 	}
@@ -287,12 +288,12 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if w == (BrowserRef{}) {
+	if w == (source.BrowserRef{}) {
 		s.warm(r.child, audienceOf(ctx))
 	}
 	at, err := s.takeInTurn(ctx, t, w)
 	if err != nil {
-		return nil, explain(err)
+		return nil, source.Explain(err)
 	}
 	return at, nil
 }
@@ -314,30 +315,30 @@ func (s *Session) warm(child *Child, to audience) {
 	})
 }
 
-func (r *route) which(args json.RawMessage) (w BrowserRef, err error) {
+func (r *route) which(args json.RawMessage) (w source.BrowserRef, err error) {
 	if r.pools {
 		var err2 error
-		w.Pool, err = nameIn(args, "browser_pool")
-		w.Instance, err2 = nameIn(args, "browser_instance")
+		w.Pool, err = source.NameIn(args, "browser_pool")
+		w.Instance, err2 = source.NameIn(args, "browser_instance")
 		err = errors.Join(err, err2)
 	}
 	if r.sessions {
-		w.Session, err = sessionIn(args)
+		w.Session, err = source.SessionIn(args)
 	}
 	if r.joined && err == nil {
-		w.Instance, err = nameIn(args, "instanceId")
+		w.Instance, err = source.NameIn(args, "instanceId")
 	}
 	if r.states && err == nil {
-		w.State, err = stateIn(args)
+		w.State, err = source.StateIn(args)
 	}
 	return w, err
 }
 
 // at returns the running child for a leased browser.
-func (s *Session) at(ctx context.Context, child *Child, at *Lease) (*process, error) {
-	sup := s.supervisor(child, at.browser(), audienceOf(ctx))
+func (s *Session) at(ctx context.Context, child *Child, at *source.Lease) (*process, error) {
+	sup := s.supervisor(child, leasedBrowser(at), audienceOf(ctx))
 	if sup == nil {
-		return nil, errEnded
+		return nil, source.ErrEnded
 	}
 	s.assign(ctx, sup)
 	return sup.get(ctx)

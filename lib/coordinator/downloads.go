@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 )
@@ -58,7 +59,7 @@ func (s *Session) answerWithDownloads(req *request, got *jsonrpc.Message) {
 
 // newDownloads returns the files that a browser has completed since the host
 // came, and that it has not been told of. It waits for one that has begun just now.
-func (s *Session) newDownloads(l *Lease) (files []download) {
+func (s *Session) newDownloads(l *source.Lease) (files []download) {
 	for {
 		files, running := s.listDownloads(l)
 		if len(files) > 0 || !running {
@@ -73,7 +74,7 @@ func (s *Session) newDownloads(l *Lease) (files []download) {
 }
 
 // listDownloads returns these files, and whether a download has begun just now.
-func (s *Session) listDownloads(l *Lease) (files []download, running bool) {
+func (s *Session) listDownloads(l *source.Lease) (files []download, running bool) {
 	t := &s.downloads
 	t.mu.Lock()
 	none := t.none[l.HTTPURL]

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
@@ -184,7 +185,7 @@ func (s *Session) watch(died <-chan struct{}) {
 	}
 	s.apply(func(t *table) (effects []effect) {
 		for _, r := range t.Lost(died) {
-			effects = append(effects, t.End(r, faultOf(r.Value, errBrowserDied), "the browser has ended")...)
+			effects = append(effects, t.End(r, faultOf(r.Value, source.ErrBrowserDied), "the browser has ended")...)
 		}
 		return effects
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"btools/lib/agent/instances"
+	"btools/lib/agent/source"
 	"btools/lib/cdp"
 	"btools/lib/jsonrpc"
 )
@@ -39,26 +40,26 @@ func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.Raw
 	case "", "list":
 		all, err := c.Instances.List(ctx)
 		if err != nil {
-			return nil, explain(err)
+			return nil, source.Explain(err)
 		}
 		return map[string]any{"instances": all}, nil
 	case "new":
 		i, err := c.Instances.New(ctx, r)
 		if err != nil {
-			return nil, explain(err)
+			return nil, source.Explain(err)
 		}
 		if r.URL != "" {
 			if err := s.show(ctx, i.ID, r.URL); err != nil {
 				c.Instances.End(ctx, i.ID)
 				return nil, fmt.Errorf("cannot open %s in the browser that was launched, which was stopped: %w", r.URL,
-					explain(err))
+					source.Explain(err))
 			}
 		}
 		return map[string]any{"instance": i}, nil
 	case "close":
 		id := jsonrpc.GetString(args, "instanceId")
 		if err := c.Instances.End(ctx, id); err != nil {
-			return nil, explain(err)
+			return nil, source.Explain(err)
 		}
 		return map[string]any{"closed": id}, nil
 	case "profiles":
@@ -76,9 +77,9 @@ func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.Raw
 // find it.
 func (s *Session) show(ctx context.Context, instance, address string) error {
 	if s == nil {
-		return errEnded
+		return source.ErrEnded
 	}
-	at, err := s.browsers.Take(ctx, BrowserRef{Instance: instance})
+	at, err := s.browsers.Take(ctx, source.BrowserRef{Instance: instance})
 	if err != nil {
 		return err
 	}

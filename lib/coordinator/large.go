@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
@@ -102,7 +103,7 @@ func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
 	tool, id := "", ""
 	if req.turn != nil {
 		tool = req.turn.tool
-		id, _ = sessionIn(req.turn.args) // or the call has failed
+		id, _ = source.SessionIn(req.turn.args) // or the call has failed
 	}
 	result, _ := s.shrink(tool, req.audience, id, got.Result, s.c.large.MaxInline)
 	if less, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/results"
@@ -38,13 +39,13 @@ const showTimeout = 10 * time.Second
 func largeToolList(c *Coordinator) []ownTool {
 	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
 	var places []argument // as every tool has them, here without an effect on what is read
-	switch argumentsOf(c.Source.Kind()) {
-	case sessionArguments:
+	switch source.ArgumentsOf(c.Source.Kind()) {
+	case source.SessionArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
-	case joinedArguments:
+	case source.JoinedArguments:
 		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)},
 			{"instanceId", json.RawMessage(`{"type":"string"}`)}}
-	case poolArguments:
+	case source.PoolArguments:
 		// As nameIn reads it.
 		name := json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
 		places = []argument{{"browser_pool", name}, {"browser_instance", name}}
@@ -69,7 +70,7 @@ func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawM
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errTooBig
 	}
-	id, err := sessionIn(args)
+	id, err := source.SessionIn(args)
 	if err != nil {
 		return nil, err
 	}

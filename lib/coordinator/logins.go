@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"btools/lib/agent/source"
 	"btools/lib/control"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -12,7 +13,7 @@ import (
 )
 
 // stateSaver returns what saves the logins of a browser's session.
-func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) (states.Info, []string, error) {
+func (c *Coordinator) stateSaver(b source.Browser) func(context.Context, string, bool) (states.Info, []string, error) {
 	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
 		answer, err := c.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
 		var e *control.Error
@@ -20,7 +21,7 @@ func (c *Coordinator) stateSaver(b Browser) func(context.Context, string, bool) 
 		case errors.As(err, &e) && e.Code == control.StateExists:
 			return states.Info{}, nil, fmt.Errorf("there is a login %q already: overwrite replaces it", name)
 		case err != nil:
-			return states.Info{}, nil, explain(err)
+			return states.Info{}, nil, source.Explain(err)
 		}
 		all, err := infos(answer.States)
 		if err != nil || len(all) != 1 {
@@ -63,7 +64,7 @@ func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, 
 	}
 	answer, err := remote.List(ctx, conn)
 	if err != nil {
-		return nil, nil, explain(err)
+		return nil, nil, source.Explain(err)
 	}
 	all, err := infos(answer.States)
 	return all, answer.Bad, err

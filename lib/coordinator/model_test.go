@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 )
@@ -304,7 +305,7 @@ func (r *modelRun) run(events []byte) {
 	}
 	for _, c := range r.calls {
 		if c.state == modelOpen || c.state == modelAsking {
-			r.hears("%s fails: %s", c.id, errEnded)
+			r.hears("%s fails: %s", c.id, source.ErrEnded)
 		}
 	}
 	r.close()
@@ -531,7 +532,7 @@ func (s *modelledTable) close() {
 	s.apply(func(t *modelTable) (effects []modelEffect) {
 		open, _ := t.Close()
 		for _, r := range open {
-			effects = append(effects, t.Finish(r, jsonrpc.Response(r.ID, faultResult(errEnded)))...)
+			effects = append(effects, t.Finish(r, jsonrpc.Response(r.ID, faultResult(source.ErrEnded)))...)
 		}
 		return append(effects, t.ExpireAll()...)
 	})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"btools/lib/agent/source"
 )
 
 // errUnused ends a child that nobody needs.
@@ -13,7 +15,7 @@ var errUnused = errors.New("its browser is not used")
 
 func (s *Session) Name() string { return s.name }
 
-func (s *Session) Busy(match func(*Browser) bool) (busy bool) {
+func (s *Session) Busy(match func(*source.Browser) bool) (busy bool) {
 	s.read(func(t *table) {
 		busy = t.Any(func(r *pendingRequest) bool {
 			p, _ := r.Child()
@@ -23,7 +25,7 @@ func (s *Session) Busy(match func(*Browser) bool) (busy bool) {
 	return busy
 }
 
-func (s *Session) StopChildren(match func(*Browser) bool, forget bool) (stopped func()) {
+func (s *Session) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
 	var ending sync.WaitGroup
 	if forget {
 		for _, sup := range s.children.remove(match) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/held"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
@@ -23,7 +24,7 @@ type host interface {
 // process is a running child MCP server.
 type process struct {
 	child    *Child
-	browser  Browser
+	browser  source.Browser
 	audience audience
 	host     host
 	limits   Limits
@@ -59,7 +60,7 @@ var errNoJSON = errors.New("it is not valid JSON")
 var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess starts a child for a browser. The caller calls run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b Browser, to audience,
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to audience,
 	h host) (*process, error) {
 	p := &process{child: child, browser: b, audience: to, host: h, limits: c.Limits, ended: make(chan struct{}),
 		logLevel: len(levels), calls: map[int64]call{}}

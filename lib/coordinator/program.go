@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/nowait"
@@ -41,7 +42,7 @@ type Program interface {
 }
 
 // Starter starts a child for a browser. What it says on standard error goes to stderr.
-type Starter func(ctx context.Context, child *Child, b Browser, stderr io.Writer) (Program, error)
+type Starter func(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error)
 
 // pipeSize is what a wide pipe takes, in bytes: each time that it is full costs two
 // changes of the process.
@@ -97,13 +98,13 @@ const maxWide = 32
 const sweepBound = 5 * time.Second
 
 // execute is the Starter that runs processes, and the server in bmcp itself.
-func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stderr io.Writer) (Program, error) {
+func (c *Coordinator) execute(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error) {
 	if child.Builtin {
 		return c.serveBuiltin(b)
 	}
 	var port *launcher.Browser
 	var err error
-	if child.needsPort() && b.isBelow() {
+	if child.needsPort() && b.IsBelow() {
 		if port, b, err = c.portFor(ctx, b); err != nil {
 			return nil, err
 		}
@@ -121,7 +122,7 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b Browser, stde
 
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
-func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser, Browser, error) {
+func (c *Coordinator) portFor(ctx context.Context, b source.Browser) (*launcher.Browser, source.Browser, error) {
 	port, err := launcher.Service(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *Coordinator) portFor(ctx context.Context, b Browser) (*launcher.Browser
 	return port, b, nil
 }
 
-func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr io.Writer) (*execution, error) {
+func (c *Coordinator) run(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (*execution, error) {
 	argv, env, dir, err := c.commandFor(ctx, child, b)
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b Browser, stderr i
 
 // commandFor is the command that runs a child, and the directory that it runs
 // in; "" is the host's.
-func (c *Coordinator) commandFor(ctx context.Context, child *Child, b Browser) (argv, env []string, dir string,
+func (c *Coordinator) commandFor(ctx context.Context, child *Child, b source.Browser) (argv, env []string, dir string,
 	err error) {
 	argv, env = child.command(b)
 	switch {

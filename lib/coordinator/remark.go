@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -17,7 +18,7 @@ const (
 )
 
 // remarked adds to a result what its reader has to know of where it comes from.
-func (s *Session) remarked(result json.RawMessage, p *Lease) json.RawMessage {
+func (s *Session) remarked(result json.RawMessage, p *source.Lease) json.RawMessage {
 	if p == nil || len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
@@ -15,7 +16,7 @@ import (
 // request is a request of the host that is being answered.
 type request struct {
 	pending.Request[*process, *request]
-	lease    *Lease
+	lease    *source.Lease
 	turn     *turn                      // nil: no child answers it
 	cancel   context.CancelFunc         // ends its handling
 	late     atomic.Pointer[time.Timer] // ends it when its time is over
@@ -71,7 +72,7 @@ func (s *Session) fault(req *request, err error) { s.finish(req, faultOf(req, er
 
 // faultOf is the answer to a request that has failed.
 func faultOf(req *request, err error) []byte {
-	if req.task() != nil && errors.Is(err, errBrowserDied) {
+	if req.task() != nil && errors.Is(err, source.ErrBrowserDied) {
 		err = errDisconnected
 	}
 	if req.Method == "tools/call" {
@@ -88,7 +89,7 @@ func faultResult(err error) json.RawMessage {
 func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
 	m = asChildTask(req, req.dialect.toChild(p, req, m))
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
-		s.fault(req, errBrowserDied)
+		s.fault(req, source.ErrBrowserDied)
 		return
 	}
 	n, ok := p.newID(), false

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -20,7 +21,7 @@ import (
 func testSession(t testing.TB) (s *Session, said func() []string) {
 	var mu sync.Mutex
 	var all []string
-	c := New(Options{Source: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+	c := New(Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
 	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {

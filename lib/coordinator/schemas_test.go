@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 )
@@ -68,19 +69,21 @@ var ownNames = []string{
 func TestOwnSchemas(t *testing.T) {
 	const stop, bulk = "coordinator_stop_browser", "browser_execute_bulk"
 	for name, test := range map[string]struct {
-		browsers  Source
+		browsers  source.Source
 		drives    bool
 		arguments map[string]string // of some tools
 	}{
-		"one browser": {browsers: Single(nil, nil, nil, Sessions{}), arguments: map[string]string{
+		"one browser": {browsers: source.Single(nil, nil, nil, source.Sessions{}), arguments: map[string]string{
 			stop: "", bulk: "commands stop_on_error return_all_results"}},
-		"a browser that a child drives": {browsers: Single(nil, nil, nil, Sessions{}), drives: true, arguments: map[string]string{stop: ""}},
-		"sessions beside it": {browsers: Single(nil, nil, nil, Sessions{Kind: ProfileAndSessions}),
+		"a browser that a child drives": {browsers: source.Single(nil, nil, nil, source.Sessions{}), drives: true,
+			arguments: map[string]string{stop: ""}},
+		"sessions beside it": {browsers: source.Single(nil, nil, nil, source.Sessions{Kind: source.ProfileAndSessions}),
 			arguments: map[string]string{
 				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"a session a host": {browsers: Single(nil, nil, nil, Sessions{Kind: SessionsOnly}), arguments: map[string]string{
-			stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"pools": {browsers: Served(nil), arguments: map[string]string{
+		"a session a host": {browsers: source.Single(nil, nil, nil, source.Sessions{Kind: source.SessionsOnly}),
+			arguments: map[string]string{
+				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
+		"pools": {browsers: source.Served(nil), arguments: map[string]string{
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
@@ -27,7 +28,7 @@ type Session struct {
 	work        sync.WaitGroup
 	initialized chan struct{} // closed when children may send requests to the host
 
-	browsers        Browsers
+	browsers        source.Browsers
 	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
 	version         atomic.Pointer[string]          // of the protocol, as agreed with the host; nil before
 	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
@@ -86,9 +87,9 @@ func (s *Session) Drain(ctx context.Context) {
 // why is the reason that a child cannot be started any more.
 func (s *Session) why() error {
 	if s.ctx.Err() != nil {
-		return errEnded
+		return source.ErrEnded
 	}
-	return errBrowserDied
+	return source.ErrBrowserDied
 }
 
 // Close implements Host: it stops the session's children.
@@ -102,7 +103,7 @@ func (s *Session) Close() {
 	supervisors := s.children.close()
 	s.endListening()
 	for _, r := range open {
-		s.fault(r.Value, errEnded)
+		s.fault(r.Value, source.ErrEnded)
 	}
 	s.end()
 	s.apply(func(t *table) []effect { return t.ExpireAll() })
@@ -164,7 +165,7 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 	s.read(func(t *table) { err = t.Add(&req.Request) })
 	switch {
 	case errors.Is(err, pending.ErrClosed):
-		err = errEnded
+		err = source.ErrEnded
 	case errors.Is(err, pending.ErrPending):
 		err = fmt.Errorf("a request with the id %s is being answered already", clip(m.ID))
 	}
@@ -250,10 +251,10 @@ func (s *Session) startAll(to audience, all bool) {
 
 // prestartTargets are the browsers that a child is started for before it is
 // called.
-func (s *Session) prestartTargets(ctx context.Context, child *Child) ([]Browser, error) {
+func (s *Session) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
 	switch {
 	case !child.drives:
-		return []Browser{{}}, nil
+		return []source.Browser{{}}, nil
 	case s.c.Eager:
 		return s.browsers.Targets(ctx)
 	}
@@ -261,7 +262,7 @@ func (s *Session) prestartTargets(ctx context.Context, child *Child) ([]Browser,
 	if err != nil {
 		return nil, err
 	}
-	return []Browser{b}, nil
+	return []source.Browser{b}, nil
 }
 
 // hostParams are the parameters of the host's initialize, nil before it.

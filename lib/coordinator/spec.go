@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btools/lib/agent/source"
 	"btools/lib/run"
 	"btools/lib/shellwords"
 	"btools/lib/wsl"
@@ -255,7 +256,7 @@ func (c *Child) needsPort() bool {
 
 // command is what is run for a browser, and its environment. A browser that
 // DevTools can't reach is left to the child.
-func (c *Child) command(b Browser) (argv, env []string) {
+func (c *Child) command(b source.Browser) (argv, env []string) {
 	at := run.Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port}
 	argv = at.Expand(c.Argv)
 	flag := c.endpointFlag()
@@ -276,12 +277,12 @@ func (c *Child) command(b Browser) (argv, env []string) {
 	k := c.knownServer()
 	switch {
 	case k == nil || run.HasPlaceholder(c.Argv):
-	case b.isBelow() && k.flagBelow != "":
+	case b.IsBelow() && k.flagBelow != "":
 		argv = append(argv, k.flagBelow+b.WSURL)
 	default:
 		argv = append(argv, flag+b.HTTPURL)
 	}
-	if b.isBelow() {
+	if b.IsBelow() {
 		at.Port = 0 // which alone leads to no browser
 	}
 	return argv, append(env, at.Environ()...)
@@ -289,7 +290,7 @@ func (c *Child) command(b Browser) (argv, env []string) {
 
 // profile has a Playwright that launches its browser give it a profile that no
 // other child's browser has: its own default is one for all.
-func (c *Child) profile(b Browser) []string {
+func (c *Child) profile(b source.Browser) []string {
 	for _, a := range c.Argv {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains([]string{"--isolated", "--user-data-dir"}, name) {
 			return nil

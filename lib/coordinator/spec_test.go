@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"btools/lib/agent/source"
 )
 
 // Only what is a known server gets the flag for its browser.
@@ -34,7 +36,7 @@ func TestKnownServers(t *testing.T) {
 		if err != nil || c.endpointFlag() != want {
 			t.Errorf("%s: %q, %v, want %q", spec, c.endpointFlag(), err, want)
 		}
-		argv, _ := c.command(Browser{HTTPURL: "http://127.0.0.1:9222", Port: 9222})
+		argv, _ := c.command(source.Browser{HTTPURL: "http://127.0.0.1:9222", Port: 9222})
 		if given := slices.Contains(argv, want+"http://127.0.0.1:9222"); given != (want != "") {
 			t.Errorf("%s: %q", spec, argv)
 		}

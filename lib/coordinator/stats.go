@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/tools"
 )
 
@@ -26,7 +27,7 @@ const statsTimeout = 2 * time.Second
 func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	all := []Figure{}
+	all := []source.Figure{}
 	if s != nil {
 		all = append(all, s.browsers.Figures(ctx)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/control"
 )
 
@@ -59,7 +60,7 @@ func newGrants(t *testing.T) (*grants, *Session) {
 		defer close(served)
 		control.Serve(ctx, l, g.handle)
 	}()
-	b := Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
+	b := source.Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
 	t.Cleanup(func() {
 		b.Close()
 		stop()
@@ -75,7 +76,7 @@ func TestEndOfSessionWhoseLeaseRests(t *testing.T) {
 	g, s := newGrants(t)
 	close(g.grant)
 	go func() { <-g.asked }()
-	at, err := s.browsers.Take(t.Context(), BrowserRef{})
+	at, err := s.browsers.Take(t.Context(), source.BrowserRef{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestLeaseThatComesLate(t *testing.T) {
 	g, s := newGrants(t)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.browsers.Take(t.Context(), BrowserRef{})
+		_, err := s.browsers.Take(t.Context(), source.BrowserRef{})
 		got <- err
 	}()
 	<-g.asked
@@ -109,7 +110,7 @@ func TestLeaseThatComesLate(t *testing.T) {
 	if p := <-g.released; p != `{"lease":"lease_1"}` {
 		t.Errorf("released %s", p)
 	}
-	if err := <-got; !errors.Is(err, errEnded) {
+	if err := <-got; !errors.Is(err, source.ErrEnded) {
 		t.Errorf("the call is told %v", err)
 	}
 	s.Close()

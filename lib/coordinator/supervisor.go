@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
 )
@@ -19,7 +20,7 @@ import (
 type supervisor struct {
 	session  *Session
 	child    *Child
-	browser  Browser
+	browser  source.Browser
 	audience audience
 
 	proc wait.Starter[*process]
@@ -30,7 +31,7 @@ type supervisor struct {
 
 // newSupervisor returns a supervisor that has not started its child, which will
 // have these subscriptions.
-func newSupervisor(s *Session, child *Child, b Browser, to audience, subs map[string]int) *supervisor {
+func newSupervisor(s *Session, child *Child, b source.Browser, to audience, subs map[string]int) *supervisor {
 	sup := &supervisor{session: s, child: child, browser: b, audience: to, subs: subs}
 	sup.proc.Start, sup.proc.Gone = sup.start, (*process).gone
 	limits := s.c.Limits

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 )
@@ -154,7 +155,7 @@ func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err err
 // beginTask begins the execution of a task. It does not wait for it.
 func (s *Session) beginTask(t *task) {
 	if !s.do(func() { s.execTask(t) }) {
-		s.c.endTask(t, faultAnswer(errEnded))
+		s.c.endTask(t, faultAnswer(source.ErrEnded))
 	}
 }
 
@@ -335,7 +336,7 @@ func (s *Session) endTasks() {
 	var some []*task
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { some = all.Active(s.name) })
 	for _, t := range some {
-		s.c.endTask(t, faultAnswer(errEnded))
+		s.c.endTask(t, faultAnswer(source.ErrEnded))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 )
@@ -274,18 +275,18 @@ func TestTaskCommandIsBounded(t *testing.T) {
 
 // mortal are claims on a browser that may end, or whose lease may.
 type mortal struct {
-	Browsers
-	Browser      Browser
+	source.Browsers
+	Browser      source.Browser
 	died, lapsed chan struct{}
 }
 
-func (m *mortal) TryTake(BrowserRef) *Lease {
-	return &Lease{Browser: m.Browser, Died: m.died, lapse: func() <-chan struct{} { return m.lapsed },
+func (m *mortal) TryTake(source.BrowserRef) *source.Lease {
+	return &source.Lease{Browser: m.Browser, Died: m.died, Lapse: func() <-chan struct{} { return m.lapsed },
 		Release: func() {}}
 }
 
-func (m *mortal) Take(context.Context, BrowserRef) (*Lease, error) {
-	return m.TryTake(BrowserRef{}), nil
+func (m *mortal) Take(context.Context, source.BrowserRef) (*source.Lease, error) {
+	return m.TryTake(source.BrowserRef{}), nil
 }
 
 // A browser that has ended, or whose lease has, fails the task that uses it, and those

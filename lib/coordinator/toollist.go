@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -180,7 +181,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
 	}
-	chosenBy := argumentsOf(c.Source.Kind())
+	chosenBy := source.ArgumentsOf(c.Source.Kind())
 	for i := range c.Children {
 		child := &c.Children[i]
 		tools, ok := l.own[child.Name]
@@ -204,16 +205,16 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			r := route{child: child, name: name}
 			switch {
 			case !child.drives:
-			case chosenBy == poolArguments:
-				tool, r.pools = withArguments(tool, chosenBy.names()...)
-			case chosenBy == sessionArguments:
+			case chosenBy == source.PoolArguments:
+				tool, r.pools = withArguments(tool, chosenBy.Names()...)
+			case chosenBy == source.SessionArguments:
 				tool, r.sessions, r.states = withSession(tool)
-			case chosenBy == joinedArguments:
-				tool, r.joined = withArguments(tool, chosenBy.names()...)
+			case chosenBy == source.JoinedArguments:
+				tool, r.joined = withArguments(tool, chosenBy.Names()...)
 				r.sessions = r.joined
 			}
 			if child.Builtin && n > 0 {
-				tool = brief(tool, chosenBy.names()...)
+				tool = brief(tool, chosenBy.Names()...)
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"btools/lib/agent/source"
 )
 
 // toolsNamed are tools with these names.
@@ -24,7 +26,7 @@ func toolNamed(name string) json.RawMessage {
 
 // withChildren is a coordinator with children that are never started.
 func withChildren(t *testing.T, names ...string) *Coordinator {
-	o := Options{Source: ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+	o := Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
 	for _, name := range names {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/schema"
 )
@@ -53,14 +54,15 @@ const (
 // instructionsOf are what agents have to know of the browsers of a kind,
 // bareInstructionsOf the same where no child drives them.
 var (
-	instructionsOf = map[Kind]string{
-		SharedProfile: instructions, ProfileAndSessions: instructions + sessionInstructions,
-		SessionsOnly: apartInstructions + sessionInstructions, Hub: hubInstructions + sessionInstructions,
-		Pool: poolInstructions,
+	instructionsOf = map[source.Kind]string{
+		source.SharedProfile: instructions, source.ProfileAndSessions: instructions + sessionInstructions,
+		source.SessionsOnly: apartInstructions + sessionInstructions, source.Hub: hubInstructions + sessionInstructions,
+		source.Pool: poolInstructions,
 	}
-	bareInstructionsOf = map[Kind]string{
-		SharedProfile: bareInstructions, ProfileAndSessions: bareInstructions, SessionsOnly: bareInstructions,
-		Hub: bareHubInstructions, Pool: barePoolInstructions,
+	bareInstructionsOf = map[source.Kind]string{
+		source.SharedProfile: bareInstructions, source.ProfileAndSessions: bareInstructions,
+		source.SessionsOnly: bareInstructions,
+		source.Hub:          bareHubInstructions, source.Pool: barePoolInstructions,
 	}
 )
 
@@ -72,7 +74,7 @@ func (c *Coordinator) instructions() string {
 	switch {
 	case !drives:
 		text = bareInstructionsOf[kind]
-	case kind == ByChild:
+	case kind == source.ByChild:
 		text = fmt.Sprintf(leftInstructions, c.Source.Type())
 	}
 	if names, why := c.missing(); len(names) > 0 {
@@ -203,7 +205,7 @@ func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	if kind := c.Source.Kind(); kind != Pool && kind != ByChild { // which launches no others
+	if kind := c.Source.Kind(); kind != source.Pool && kind != source.ByChild { // which launches no others
 		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
 			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
 		})
@@ -224,19 +226,19 @@ type childStatus struct {
 }
 
 type status struct {
-	Running   bool            `json:"running"`
-	ProxyPort *int            `json:"proxy_port"`
-	Browser   json.RawMessage `json:"browser"` // type, path, version, and its instance
-	LastExit  *string         `json:"last_exit"`
-	VSCode    vsCode          `json:"vscode"`
-	Children  []childStatus   `json:"children"`
-	Notes     []string        `json:"notes"`
-	Pools     json.RawMessage `json:"pools"`    // as bpool status has it
-	Sessions  []virtualStatus `json:"sessions"` // virtual browsers of this host
+	Running   bool                   `json:"running"`
+	ProxyPort *int                   `json:"proxy_port"`
+	Browser   json.RawMessage        `json:"browser"` // type, path, version, and its instance
+	LastExit  *string                `json:"last_exit"`
+	VSCode    vsCode                 `json:"vscode"`
+	Children  []childStatus          `json:"children"`
+	Notes     []string               `json:"notes"`
+	Pools     json.RawMessage        `json:"pools"`    // as bpool status has it
+	Sessions  []source.VirtualStatus `json:"sessions"` // virtual browsers of this host
 }
 
 func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
-	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []virtualStatus{},
+	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []source.VirtualStatus{},
 		Notes: append([]string{}, s.tools(audienceOf(ctx)).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

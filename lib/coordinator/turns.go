@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -37,14 +38,14 @@ type acquisition struct {
 
 // taken is a browser for a call, or why there is none.
 type taken struct {
-	at  *Lease
+	at  *source.Lease
 	err error
 }
 
 // group names the calls that may be for the same process as this one.
 func (r *route) group(args json.RawMessage) string {
 	group := "call\x00" + r.child.Name
-	if w, _ := r.which(args); w != (BrowserRef{}) { // an error is reported later
+	if w, _ := r.which(args); w != (source.BrowserRef{}) { // an error is reported later
 		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
 	}
 	return group
@@ -186,7 +187,7 @@ func (s *Session) endTurn(t *turn) {
 
 // end ends a turn. It returns the lease that was granted to the turn and that
 // nobody has fetched.
-func (all *turns) end(t *turn) *Lease {
+func (all *turns) end(t *turn) *source.Lease {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if t.over {
@@ -213,7 +214,7 @@ func (all *turns) end(t *turn) *Lease {
 
 // takeInTurn is take, but the calls of a group get browsers in the order of their
 // arrival: the first lease goes to the first call, whichever call requested it.
-func (s *Session) takeInTurn(ctx context.Context, t *turn, w BrowserRef) (*Lease, error) {
+func (s *Session) takeInTurn(ctx context.Context, t *turn, w source.BrowserRef) (*source.Lease, error) {
 	if t == nil {
 		return s.browsers.Take(ctx, w)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -16,7 +17,7 @@ const (
 
 // tellWaiting sends the host progress while the request of the context waits for a
 // place, if it has asked for that, until the caller calls stop.
-func (s *Session) tellWaiting(ctx context.Context, w BrowserRef) (stop func()) {
+func (s *Session) tellWaiting(ctx context.Context, w source.BrowserRef) (stop func()) {
 	req, _ := ctx.Value(requestKey{}).(*request)
 	waiting := s.browsers.Waiting(w)
 	if req == nil || req.Token == nil || waiting == nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"btools/lib/agent/source"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/coordinator"
@@ -112,7 +113,7 @@ func serve(c *cli.Context, serves *bool) error {
 	co := coordinator.New(coordinator.Options{
 		Children: children, Tools: only, Dir: project(c), States: logins, Source: browsers, Release: cli.Release(),
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
-		Instances: launches(c, coordinator.HubsOf(browsers)),
+		Instances: launches(c, source.HubsOf(browsers)),
 		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
 		AllFiles: c.Bool("allow-unrestricted-file-access"), Stderr: c.Messages, Log: c.Log,
 	})
@@ -400,16 +401,16 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []coordinator.Child) (coordinator.Source, error) {
+func browsers(c *cli.Context, children []coordinator.Child) (source.Source, error) {
 	b, err := browsersWithout(c, children)
 	if name := c.String("state"); name != "" && err == nil {
-		return coordinator.StartWith(b, name), nil
+		return source.StartWith(b, name), nil
 	}
 	return b, err
 }
 
 // browsersWithout are those that are chosen, without the state of leases.
-func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.Source, error) {
+func browsersWithout(c *cli.Context, children []coordinator.Child) (source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -457,7 +458,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 			}
 			args = append(args, "--config="+abs)
 		}
-		return coordinator.Pooled(store, c.Messages, args), nil
+		return source.Pooled(store, c.Messages, args), nil
 	}
 	if f, err := store.Read(); err != nil {
 		return nil, state.Explain(err)
@@ -471,7 +472,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (coordinator.
 	if err != nil {
 		return nil, err
 	}
-	return coordinator.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
+	return source.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 
 // firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
@@ -493,8 +494,8 @@ var (
 )
 
 // sessionsOf is how hosts share the one browser.
-func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
-	how = coordinator.Sessions{Kind: coordinator.ProfileAndSessions, Hosts: coordinator.DefaultFrontLimits.Sessions,
+func sessionsOf(c *cli.Context) (how source.Sessions, err error) {
+	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: coordinator.DefaultFrontLimits.Sessions,
 		Idle:     c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
 		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),
@@ -520,9 +521,9 @@ func sessionsOf(c *cli.Context) (how coordinator.Sessions, err error) {
 	}
 	switch {
 	case c.Bool("shared"):
-		how.Kind = coordinator.SharedProfile
+		how.Kind = source.SharedProfile
 	case c.IsSet("http"):
-		how.Kind = coordinator.SessionsOnly
+		how.Kind = source.SessionsOnly
 	}
 	switch {
 	case c.Bool("shared") && slices.ContainsFunc(virtualFlags, c.IsSet):
@@ -585,9 +586,9 @@ func holds(dir, home string) bool {
 const maxIdleMinutes = 365 * 24 * 60
 
 // left leaves the browser to the children, and tells which one they need.
-func left(c *cli.Context, browser string, headless bool) coordinator.Source {
-	c.Log.Info(coordinator.ChildLaunchedNote(browser))
-	return coordinator.ChildLaunched(browser, headless)
+func left(c *cli.Context, browser string, headless bool) source.Source {
+	c.Log.Info(source.ChildLaunchedNote(browser))
+	return source.ChildLaunched(browser, headless)
 }
 
 // without refuses the options of a browser that would have no effect.
@@ -605,7 +606,7 @@ func without(c *cli.Context, why string, but ...string) error {
 }
 
 // served are the browsers of the bpool service that runs.
-func served(c *cli.Context) (coordinator.Source, error) {
+func served(c *cli.Context) (source.Source, error) {
 	store, socket := c.State(), c.String("socket")
 	// That there is none, or no such state, is to be said before a host has come.
 	conn, err := locate.Dial(context.Background(), store, socket)
@@ -618,7 +619,7 @@ func served(c *cli.Context) (coordinator.Source, error) {
 			return nil, err
 		}
 	}
-	return coordinator.Served(func(ctx context.Context) (*control.Client, error) {
+	return source.Served(func(ctx context.Context) (*control.Client, error) {
 		return locate.Await(ctx, store, socket, locate.StartWait) // it may be restarted
 	}), nil
 }

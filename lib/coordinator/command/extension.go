@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/cli"
-	"btools/lib/coordinator"
 	"btools/lib/extension/keep"
 )
 
@@ -26,7 +26,7 @@ func checkExtension(c *cli.Context, ch choice) error {
 }
 
 // ofHub is the browser that joins.
-func ofHub(c *cli.Context) (coordinator.Source, error) {
+func ofHub(c *cli.Context) (source.Source, error) {
 	how, err := sessionsOf(c)
 	if err != nil {
 		return nil, err
@@ -37,5 +37,5 @@ func ofHub(c *cli.Context) (coordinator.Source, error) {
 	}
 	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute, Args: []string{
 		"--log-level=" + level, "--log-format=" + c.String("log-format"), "--session-idle=" + how.Idle.String()}}
-	return coordinator.OfHub(coordinator.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid())}, how.Idle), nil
+	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid())}, how.Idle), nil
 }

@@ -3,8 +3,8 @@ package command
 import (
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/cli"
-	"btools/lib/coordinator"
 )
 
 // hibernatedIdle is --session-idle where virtual browsers are hibernated: one
@@ -13,7 +13,7 @@ const hibernatedIdle = 30 * 24 * time.Hour
 
 // lastHibernated has virtual browsers that are hibernated last, and the browser
 // last until they are, where nothing else is set.
-func lastHibernated(how *coordinator.Sessions, idleIsSet, browserIdleIsSet bool) {
+func lastHibernated(how *source.Sessions, idleIsSet, browserIdleIsSet bool) {
 	if !idleIsSet {
 		how.Idle = hibernatedIdle
 	}
@@ -24,7 +24,7 @@ func lastHibernated(how *coordinator.Sessions, idleIsSet, browserIdleIsSet bool)
 
 // checkHibernate refuses times by which a virtual browser would end before it is
 // hibernated.
-func checkHibernate(c *cli.Context, how coordinator.Sessions) error {
+func checkHibernate(c *cli.Context, how source.Sessions) error {
 	after := how.Hibernate
 	isShort := func(idle time.Duration) bool { return after > 0 && idle > 0 && idle <= after }
 	switch {

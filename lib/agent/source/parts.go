@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -189,7 +189,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 		at, err = b.acquire(ctx)
 	}
 	if err == nil && b.isOver(v) {
-		err = errBrowserDied
+		err = ErrBrowserDied
 	}
 	if err == nil {
 		err = b.begin(ctx, v, at)
@@ -228,7 +228,7 @@ func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	case v.begunIn == "":
 		b.do(func() { b.end(v.part) })
 	}
-	return explain(err)
+	return Explain(err)
 }
 
 // hasBegun reports whether begin has nothing to do.
@@ -334,7 +334,7 @@ func (b *parts) leaseOf(v *virtual, at *Lease) *Lease {
 	p := *at
 	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
 	p.Release = func() { b.rest(v) }
-	p.lapse = func() <-chan struct{} { return v.over }
+	p.Lapse = func() <-chan struct{} { return v.over }
 	return &p
 }
 
@@ -345,7 +345,7 @@ func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, nil, errEnded
+		return nil, nil, ErrEnded
 	}
 	v = b.all[id]
 	switch {
@@ -493,7 +493,7 @@ func (b *parts) end(id part) {
 // finish ends a virtual browser and the children that are for it.
 func (b *parts) finish(v *virtual) {
 	stopped := b.owner.StopChildren(v.is, true)
-	b.known.forget(seenKey(&Browser{Instance: v.instance, Session: v.name}))
+	b.known.forget(SeenKey(&Browser{Instance: v.instance, Session: v.name}))
 	b.endSession(v.instance, v.name) // whatever its children do
 	stopped()
 	b.endSession(v.instance, v.name) // which one may have made again

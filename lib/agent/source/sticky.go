@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -130,7 +130,7 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 			return nil, k.err
 		}
 	}
-	return nil, errEnded
+	return nil, ErrEnded
 }
 
 // findLocked returns what is kept of a pool, or requested: the instance with the

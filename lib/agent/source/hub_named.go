@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -102,7 +102,7 @@ func (j *joining) choose(ctx context.Context, id, session string) (*Lease, error
 		free()
 		c.Close()
 		release()
-		return nil, errEnded
+		return nil, ErrEnded
 	}
 	j.hub = hub
 	j.count++

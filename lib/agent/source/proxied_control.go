@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"cmp"
@@ -86,7 +86,7 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 		b.endSession("", hostSession)
 	}
 	if _, err := b.control(ctx, string(do), o); err != nil {
-		return explain(err)
+		return Explain(err)
 	}
 	b.known.clear() // the next one is another one, as was asked for
 	return nil
@@ -102,5 +102,5 @@ func (b *parts) endNamed(ctx context.Context, w BrowserRef) error {
 	if instance == "" {
 		return nil
 	}
-	return explain(b.joins.check(ctx, instance))
+	return Explain(b.joins.check(ctx, instance))
 }

@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func (s *pooled) Emptied(Browser) func()                              { return n
 
 func (h *keeper) Status(ctx context.Context, pool string) (Status, error) {
 	raw, err := h.source.status(ctx, pool)
-	return Status{Pools: raw}, explain(err)
+	return Status{Pools: raw}, Explain(err)
 }
 
 func (h *keeper) Control(context.Context, Action, BrowserRef, options.Options) error {

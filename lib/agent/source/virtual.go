@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"cmp"
@@ -88,9 +88,9 @@ func (v Sessions) flags() []string {
 
 var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// sessionIn is the session_id among a call's arguments, "" if it is not there.
-func sessionIn(args json.RawMessage) (string, error) {
-	id, err := nameIn(args, "session_id")
+// SessionIn is the session_id among a call's arguments, "" if it is not there.
+func SessionIn(args json.RawMessage) (string, error) {
+	id, err := NameIn(args, "session_id")
 	if err == nil && id != "" && !idRule.MatchString(id) {
 		err = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %.200q`,
 			id)
@@ -98,9 +98,9 @@ func sessionIn(args json.RawMessage) (string, error) {
 	return id, err
 }
 
-// nameIn is a name among a call's arguments, "" if it is not there: a text, or
+// NameIn is a name among a call's arguments, "" if it is not there: a text, or
 // a number, as instances have such for names.
-func nameIn(args json.RawMessage, name string) (string, error) {
+func NameIn(args json.RawMessage, name string) (string, error) {
 	v := jsonrpc.Get(args, name)
 	switch {
 	case v == nil || string(v) == "null":
@@ -138,8 +138,8 @@ func (b *parts) nameOf(id string) string {
 // idMark is before the session_id in the name of a virtual browser.
 const idMark = "."
 
-// isNamed reports whether a virtual browser is one with a session_id.
-func isNamed(virtual string) bool { return strings.Contains(virtual, idMark) }
+// IsNamed reports whether a virtual browser is one with a session_id.
+func IsNamed(virtual string) bool { return strings.Contains(virtual, idMark) }
 
 // part is the browser as the clients of one of its sessions see it; with "",
 // all of it.
@@ -153,8 +153,8 @@ func (b Browser) part(name string) Browser {
 	return b
 }
 
-// virtualStatus is a virtual browser as its host sees it.
-type virtualStatus struct {
+// VirtualStatus is a virtual browser as its host sees it.
+type VirtualStatus struct {
 	SessionID *string `json:"session_id"` // null: the host's own
 	Instance  string  `json:"instanceId,omitempty"`
 	HTTPURL   string  `json:"http_url"`
@@ -164,8 +164,8 @@ type virtualStatus struct {
 }
 
 // statuses are the virtual browsers that the owner has.
-func (b *parts) statuses(ctx context.Context) []virtualStatus {
-	all := []virtualStatus{}
+func (b *parts) statuses(ctx context.Context) []VirtualStatus {
+	all := []VirtualStatus{}
 	if b.Kind() == SharedProfile {
 		return all
 	}
@@ -184,7 +184,7 @@ func (b *parts) statuses(ctx context.Context) []virtualStatus {
 		if !his {
 			continue
 		}
-		v := virtualStatus{}
+		v := VirtualStatus{}
 		json.Unmarshal(session, &v)
 		v.Instance = b.instanceOf(v.HTTPURL)
 		if id != "" {
@@ -192,7 +192,7 @@ func (b *parts) statuses(ctx context.Context) []virtualStatus {
 		}
 		all = append(all, v)
 	}
-	slices.SortFunc(all, func(a, b virtualStatus) int {
+	slices.SortFunc(all, func(a, b VirtualStatus) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(idOf(a), idOf(b)))
 	})
 	return all
@@ -217,16 +217,16 @@ func (s *single) hasSession(b *Browser, session json.RawMessage) bool {
 	return b.Instance == s.joins.instanceOf(s.instanceOf(jsonrpc.GetString(session, "http_url")))
 }
 
-func idOf(v virtualStatus) string {
+func idOf(v VirtualStatus) string {
 	if v.SessionID == nil {
 		return ""
 	}
 	return *v.SessionID
 }
 
-// stateIn is the state among a call's arguments, "" if it is not there.
-func stateIn(args json.RawMessage) (string, error) {
-	name, err := nameIn(args, "state")
+// StateIn is the state among a call's arguments, "" if it is not there.
+func StateIn(args json.RawMessage) (string, error) {
+	name, err := NameIn(args, "state")
 	if err == nil && name != "" {
 		err = states.CheckName(name)
 	}

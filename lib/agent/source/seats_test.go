@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -80,7 +80,7 @@ func TestSeatsThatAreGivenUp(t *testing.T) {
 			t.Errorf("%d wait after that", n)
 		}
 		time.AfterFunc(time.Second, func() { b.remove(two) })
-		if err := b.enter(t.Context(), two); !errors.Is(err, errBrowserDied) {
+		if err := b.enter(t.Context(), two); !errors.Is(err, ErrBrowserDied) {
 			t.Errorf("the end of a browser that waits: %v", err)
 		}
 		b.close()

@@ -1,4 +1,7 @@
-package coordinator
+// Package source is where the browsers of an agent come from: one behind a proxy, a pool, those that have joined
+// a hub, or none, as children launch theirs. It shares them among hosts, which it knows as Owners, and hibernates
+// and ends what they do not use. It knows neither MCP nor the children.
+package source
 
 import (
 	"context"
@@ -39,9 +42,9 @@ type Browser struct {
 	HealthInterval, HealthTimeout time.Duration
 }
 
-// isBelow reports whether the endpoint is below the root of a port that other
+// IsBelow reports whether the endpoint is below the root of a port that other
 // browsers share.
-func (b *Browser) isBelow() bool {
+func (b *Browser) IsBelow() bool {
 	u, err := url.Parse(b.HTTPURL)
 	return err == nil && strings.Trim(u.Path, "/") != ""
 }
@@ -60,8 +63,8 @@ type Lease struct {
 	nap     *nap     // nil: it is never hibernated
 	// restored says, for one call, that it was hibernated before; "": it was not.
 	restored string
-	// lapse returns what is closed when somebody has ended the lease; nil: nobody can.
-	lapse func() <-chan struct{}
+	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
+	Lapse func() <-chan struct{}
 	// kept says that its session is that of an earlier lease of the same host.
 	kept bool
 	// rest notes that it is not used until it is renewed; nil: nobody cares.
@@ -110,15 +113,15 @@ const (
 	ByChild // children launch them
 )
 
-// argumentsOf are those that choose a browser of a kind.
-func argumentsOf(k Kind) arguments {
+// ArgumentsOf are those that choose a browser of a kind.
+func ArgumentsOf(k Kind) arguments {
 	switch k {
 	case ProfileAndSessions, SessionsOnly:
-		return sessionArguments
+		return SessionArguments
 	case Hub:
-		return joinedArguments
+		return JoinedArguments
 	case Pool:
-		return poolArguments
+		return PoolArguments
 	}
 	return noArguments
 }
@@ -128,19 +131,19 @@ type arguments int
 
 const (
 	noArguments arguments = iota
-	poolArguments
-	sessionArguments
-	joinedArguments // and the browser that has joined
+	PoolArguments
+	SessionArguments
+	JoinedArguments // and the browser that has joined
 )
 
 // names are the names of these arguments.
-func (a arguments) names() []string {
+func (a arguments) Names() []string {
 	switch a {
-	case poolArguments:
+	case PoolArguments:
 		return []string{"browser_pool", "browser_instance"}
-	case sessionArguments:
+	case SessionArguments:
 		return []string{"session_id", "state"}
-	case joinedArguments:
+	case JoinedArguments:
 		return []string{"session_id", "instanceId"}
 	}
 	return nil
@@ -210,7 +213,7 @@ type Status struct {
 	Browser  json.RawMessage // type, path, version, and its instance
 	LastExit *string
 	Pools    json.RawMessage // as bpool status has it
-	Sessions []virtualStatus // virtual browsers of the owner
+	Sessions []VirtualStatus // virtual browsers of the owner
 	Notes    []string        // what is wrong
 }
 
@@ -302,13 +305,13 @@ func (n *ownByChild) Leave() (release func())          { return func() {} }
 // BrowserRef is the browser that a call asks for.
 type BrowserRef struct{ Pool, Instance, Session, State string }
 
-// errEnded answers what is asked of an owner that has ended.
-var errEnded = errors.New("the session has ended")
+// ErrEnded answers what is asked of an owner that has ended.
+var ErrEnded = errors.New("the session has ended")
 
-var errBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")
+var ErrBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")
 
-// explain adds the hint to an error of a browser source.
-func explain(err error) error {
+// Explain adds the hint to an error of a browser source.
+func Explain(err error) error {
 	var e *control.Error
 	if errors.As(err, &e) && e.Hint != "" {
 		return fmt.Errorf("%w (%s)", err, e.Hint)

@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -243,7 +243,7 @@ func (j *joining) await(ctx context.Context, is func() bool) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-j.ctx.Done():
-			return errEnded
+			return ErrEnded
 		}
 	}
 }

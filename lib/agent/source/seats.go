@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/source/places"
 	"btools/lib/control"
-	"btools/lib/coordinator/places"
 )
 
 // Only so many virtual browsers have pages at a time (--max-sessions). A call on
@@ -41,7 +41,7 @@ func (b *seats) enter(ctx context.Context, v *virtual) error {
 	b.advanceLocked()
 	for !b.table.Has(v) {
 		if !b.table.Knows(v) {
-			return errBrowserDied
+			return ErrBrowserDied
 		}
 		if b.changed == nil {
 			b.changed = make(chan struct{})

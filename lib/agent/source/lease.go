@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	}
 	follow, unfollow := context.WithCancel(s.ctx)
 	p := &Lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
-	p.lapse = func() <-chan struct{} {
+	p.Lapse = func() <-chan struct{} {
 		if p.news != nil {
 			return p.news.over
 		}

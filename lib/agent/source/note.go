@@ -1,4 +1,4 @@
-package coordinator
+package source
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type Note struct {
 // noteOn is the Note on the browser of a lease. Lost says, once, what has become of one that
 // was kept; cameBack, whether the session of one that was launched anew is as it was kept.
 func (b *seen) noteOn(p *Lease, lost func() loss, cameBack func() bool) (r Note) {
-	key := seenKey(&p.Browser)
+	key := SeenKey(&p.Browser)
 	if p.Died != nil && wait.Closed(p.Died) {
 		return r // the next result is the one that is from another browser
 	}
@@ -62,8 +62,8 @@ func (b *seen) noteOn(p *Lease, lost func() loss, cameBack func() bool) (r Note)
 	return r
 }
 
-// seenKey is the key of a browser, whichever process it is now.
-func seenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
+// SeenKey is the key of a browser, whichever process it is now.
+func SeenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
 
 // lostOf returns, once, what has become of the virtual browser before this one.
 func (b *parts) lostOf(v *virtual) string {
