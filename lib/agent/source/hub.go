@@ -57,7 +57,7 @@ type joining struct {
 	changed chan struct{}
 }
 
-// OfHub is one browser that has joined by its extension. Each host, and each
+// OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}

@@ -29,8 +29,8 @@ type idling struct {
 	closed   bool
 }
 
-// enter counts a call on a virtual browser. If the browser is being ended, it
-// returns a channel that is closed then.
+// enter counts a call on the browser. If the browser is being stopped, it waits for
+// that first.
 func (i *idling) enter(ctx context.Context) error {
 	for {
 		stopping := i.tryEnter()
@@ -57,8 +57,8 @@ func (i *idling) tryEnter() (stopping <-chan struct{}) {
 	return i.stopping
 }
 
-// leave notes that a call has ended. A virtual browser that has not been used for
-// long ends.
+// leave notes that a call has ended. The browser is stopped if no other one begins for
+// a while, or ends what has no tab any more at once.
 func (i *idling) leave() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
