@@ -121,7 +121,7 @@ func (b *parts) restPart(v *virtual) {
 }
 
 // hibernation returns how a session of the proxy is.
-func (s *single) hibernation(ctx context.Context, name string) (now hibernation, ok bool) {
+func (s *proxied) hibernation(ctx context.Context, name string) (now hibernation, ok bool) {
 	for session := range jsonrpc.Elements(s.list(ctx)) {
 		if session = jsonrpc.Get(session, "session"); jsonrpc.GetString(session, "name") == name {
 			err := json.Unmarshal(session, &now)
@@ -132,7 +132,7 @@ func (s *single) hibernation(ctx context.Context, name string) (now hibernation,
 }
 
 // newNap watches over an instance of a pool that is kept.
-func (h *keeper) newNap(k *stickyLease, at *Lease) *nap {
+func (h *keeper) newNap(k *keptLease, at *Lease) *nap {
 	if at.Hibernate == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (h *keeper) newNap(k *stickyLease, at *Lease) *nap {
 
 // rest stops the children of an instance that no call has used for its time. Calls
 // that come meanwhile wait, as for a request.
-func (h *keeper) rest(k *stickyLease) {
+func (h *keeper) rest(k *keptLease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := k.at

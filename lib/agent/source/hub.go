@@ -62,7 +62,7 @@ type joining struct {
 func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
-	s := Single(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Kind: Hub, Idle: idle}).(*single)
+	s := Proxied(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Kind: Hub, Idle: idle}).(*proxied)
 	s.joins = j
 	return s
 }
@@ -70,7 +70,7 @@ func OfHub(how Joined, idle time.Duration) Source {
 // HubsOf returns the keeper of the hub of browsers that join; nil: they do not
 // join.
 func HubsOf(b Source) *keep.Keeper {
-	if s, ok := b.(*single); ok && s.joins != nil {
+	if s, ok := b.(*proxied); ok && s.joins != nil {
 		return s.joins.Hubs
 	}
 	return nil
@@ -78,7 +78,7 @@ func HubsOf(b Source) *keep.Keeper {
 
 // OfferTo has the browsers of a set used that it launches, if they join the source's hub.
 func OfferTo(b Source, launched *instances.Set) {
-	if s, ok := b.(*single); ok && s.joins != nil && launched != nil {
+	if s, ok := b.(*proxied); ok && s.joins != nil && launched != nil {
 		launched.Joined, launched.Left = s.joins.offer, s.joins.withdraw
 	}
 }

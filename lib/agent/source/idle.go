@@ -153,7 +153,7 @@ const stopBound = time.Minute
 
 // stopIdle stops the browser unless its clients have used it: bproxy knows what
 // they have sent, also those that are nobody's children.
-func (s *single) stopIdle() (again time.Duration) {
+func (s *proxied) stopIdle() (again time.Duration) {
 	after := s.idle.after
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
@@ -176,7 +176,7 @@ func (s *single) stopIdle() (again time.Duration) {
 }
 
 // stoppedFor notes why the browser was stopped.
-func (s *single) stoppedFor(why string) {
+func (s *proxied) stoppedFor(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = why
@@ -184,14 +184,14 @@ func (s *single) stoppedFor(why string) {
 
 // emptied ends a session whose last tab an agent has closed, "": the host's own. The
 // browser ends when the calls that run have ended, if it has no other session.
-func (s *single) emptied(session string) {
+func (s *proxied) emptied(session string) {
 	s.beginsAgain(session)
 	s.endSession("", cmp.Or(session, hostSession))
 	s.idle.emptied(s.stopEmpty)
 }
 
 // stopEmpty stops a browser without sessions.
-func (s *single) stopEmpty() {
+func (s *proxied) stopEmpty() {
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
 	for range jsonrpc.Elements(s.list(ctx)) {

@@ -52,20 +52,20 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 	follow, unfollow := context.WithCancel(s.ctx)
 	p := &Lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
 	p.Lapse = func() <-chan struct{} {
-		if p.news != nil {
-			return p.news.over
+		if p.notices != nil {
+			return p.notices.over
 		}
 		return s.follow(follow, l.ID).over
 	}
 	if i.HTTPURL != "" && (keep || i.PID == 0) { // else its process tells of its end, or there is none
-		p.news = s.follow(follow, l.ID)
+		p.notices = s.follow(follow, l.ID)
 	}
 	died := func(pid int) <-chan struct{} {
 		switch {
 		case pid != 0:
 			return s.watch(pid)
-		case p.news != nil: // it is launched when somebody connects
-			return p.news.next()
+		case p.notices != nil: // it is launched when somebody connects
+			return p.notices.next()
 		}
 		return nil
 	}
@@ -164,9 +164,9 @@ func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, s
 	}
 }
 
-// news are what bpool tells the holder of a lease about its browser: that it is
+// notices are what bpool tells the holder of a lease about its browser: that it is
 // gone, and why.
-type news struct {
+type notices struct {
 	mu   sync.Mutex
 	line string        // the last one that is not read
 	more chan struct{} // closed at the next one
@@ -176,13 +176,13 @@ type news struct {
 }
 
 // ending says why a lease was ended that still had its holder, if that is known.
-func (n *news) ending() string {
+func (n *notices) ending() string {
 	if n == nil {
 		return ""
 	}
 	select {
 	case <-n.over:
-	case <-time.After(newsDelay):
+	case <-time.After(noticeDelay):
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -193,14 +193,14 @@ func (n *news) ending() string {
 }
 
 // next returns a channel that is closed when there is more news.
-func (n *news) next() <-chan struct{} {
+func (n *notices) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.more
 }
 
 // await waits until there is unread news, which follows a change at once.
-func (n *news) await() {
+func (n *notices) await() {
 	n.mu.Lock()
 	line, more := n.line, n.more
 	n.mu.Unlock()
@@ -209,15 +209,15 @@ func (n *news) await() {
 	}
 	select {
 	case <-more:
-	case <-time.After(newsDelay):
+	case <-time.After(noticeDelay):
 	}
 }
 
-// newsDelay is how long after a change its news may arrive.
-const newsDelay = 500 * time.Millisecond
+// noticeDelay is how long after a change its news may arrive.
+const noticeDelay = 500 * time.Millisecond
 
 // read returns the last news, once.
-func (n *news) read() string {
+func (n *notices) read() string {
 	if n == nil {
 		return ""
 	}
@@ -229,8 +229,8 @@ func (n *news) read() string {
 }
 
 // follow reads the news of a lease, until it has ended or the context ends.
-func (s *pooled) follow(ctx context.Context, lease string) *news {
-	n := &news{more: make(chan struct{}), over: make(chan struct{})}
+func (s *pooled) follow(ctx context.Context, lease string) *notices {
+	n := &notices{more: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -269,7 +269,7 @@ func (s *pooled) follow(ctx context.Context, lease string) *news {
 	return n
 }
 
-func (n *news) tell(lines []string) {
+func (n *notices) tell(lines []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(lines) > 0 {

@@ -16,7 +16,7 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *single) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	switch r.Session = b.Session; {
 	case s.joins != nil:
 		return answer, errUsersLogins
@@ -61,5 +61,5 @@ func (s *pooled) States() remote.Conn {
 	return pooledStates{s}
 }
 
-func (s *single) States() remote.Conn       { return nil }
+func (s *proxied) States() remote.Conn      { return nil }
 func (n childLaunched) States() remote.Conn { return nil }

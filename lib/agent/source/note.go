@@ -22,7 +22,7 @@ func (b *seen) noteOn(p *Lease, lost func() loss, cameBack func() bool) (r Note)
 	if p.Died != nil && wait.Closed(p.Died) {
 		return r // the next result is the one that is from another browser
 	}
-	news, gone := p.news.read(), lost()
+	news, gone := p.notices.read(), lost()
 	was, used, several := b.see(key, p.ID)
 	several = several || p.several
 	if v := p.virtual; v != nil {

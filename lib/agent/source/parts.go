@@ -17,7 +17,7 @@ import (
 // parts are the one browser as an owner uses it: all of it, or virtual browsers on
 // it.
 type parts struct {
-	*single
+	*proxied
 	owner  Owner
 	shared bool            // the owner is several hosts, which know nothing of each other
 	ctx    context.Context // of the owner
@@ -58,8 +58,8 @@ type virtual struct {
 	state     string     // that it starts with; "": none. It stays the same
 }
 
-func (s *single) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	b := &parts{single: s, owner: o, shared: shared, ctx: ctx}
+func (s *proxied) Of(ctx context.Context, o Owner, shared bool) Browsers {
+	b := &parts{proxied: s, owner: o, shared: shared, ctx: ctx}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[b] = true
@@ -98,9 +98,9 @@ func (b *parts) do(f func()) {
 
 // Leave prevents further calls. What it returns ends the virtual browsers.
 func (b *parts) Leave() (release func()) {
-	b.single.mu.Lock()
-	delete(b.single.all, b)
-	b.single.mu.Unlock()
+	b.proxied.mu.Lock()
+	delete(b.proxied.all, b)
+	b.proxied.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.all
@@ -243,7 +243,7 @@ func (v *virtual) hasBegun(at *Lease) bool {
 
 // beginsAgain has the virtual browser with a name, which ends, start with its state
 // again.
-func (s *single) beginsAgain(name string) {
+func (s *proxied) beginsAgain(name string) {
 	s.mu.Lock()
 	owners := slices.Collect(maps.Keys(s.all))
 	s.mu.Unlock()

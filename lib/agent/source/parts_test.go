@@ -25,7 +25,7 @@ func (o fakeOwner) StopChildren(func(*Browser) bool, bool) (stopped func()) {
 // So many session_ids may be in use, of a host and of all. Hosts that share an owner are
 // bounded together with all others.
 func TestSessionIDsAreBounded(t *testing.T) {
-	s := Single(nil, nil, nil, Sessions{Kind: SessionsOnly}).(*single)
+	s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly}).(*proxied)
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
 		_, _, err := b.(*parts).enter(part{id: fmt.Sprint("agent", n)}, "")
@@ -56,7 +56,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 func TestCallWhileChildrenAreStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
-		s := Single(nil, nil, nil, Sessions{Kind: SessionsOnly, Hibernate: time.Minute}).(*single)
+		s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly, Hibernate: time.Minute}).(*proxied)
 		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
 		v, _, err := b.enter(part{}, "")
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 	"btools/lib/wait"
 )
 
-// single is one browser behind one bproxy.
-type single struct {
+// proxied is one browser behind one bproxy.
+type proxied struct {
 	proxy *sibling
 	store *state.Store
 	log   io.Writer
@@ -47,10 +47,10 @@ type single struct {
 	stopped string // why the last one was stopped here; "": it was not
 }
 
-// Single is one browser behind a bproxy that is started with these flags when
+// Proxied is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
-func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
-	s := &single{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how,
+func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
+	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how,
 		maxIDsOfHost: maxIDsOfHost, maxIDs: maxIDs, all: map[*parts]bool{}}
 	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
@@ -59,7 +59,7 @@ func Single(store *state.Store, log io.Writer, flags []string, how Sessions) Sou
 	return s
 }
 
-func (s *single) Close() {
+func (s *proxied) Close() {
 	s.seats.close()
 	if s.joins != nil {
 		s.joins.close()
@@ -70,7 +70,7 @@ func (s *single) Close() {
 }
 
 // start starts the proxy, on the port of its predecessor if there was one.
-func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
+func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 	s.mu.Lock()
 	port := s.at.Port
 	s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *single) start(ctx context.Context) (*launcher.Browser, error) {
 	return held, nil
 }
 
-func (s *single) target(ctx context.Context) (Browser, error) {
+func (s *proxied) target(ctx context.Context) (Browser, error) {
 	if s.joins != nil {
 		return s.joins.target(ctx)
 	}
@@ -113,17 +113,17 @@ func (s *single) target(ctx context.Context) (Browser, error) {
 	return s.browserLocked(), nil
 }
 
-func (s *single) targets(ctx context.Context) ([]Browser, error) {
+func (s *proxied) targets(ctx context.Context) ([]Browser, error) {
 	b, err := s.target(ctx)
 	return []Browser{b}, err
 }
 
-func (s *single) browserLocked() Browser {
+func (s *proxied) browserLocked() Browser {
 	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
 }
 
 // up returns the browser if it is running, else nil.
-func (s *single) up() *Lease {
+func (s *proxied) up() *Lease {
 	if s.joins != nil {
 		return s.joins.up()
 	}
@@ -139,7 +139,7 @@ func (s *single) up() *Lease {
 }
 
 // acquire returns the browser, and launches it if necessary.
-func (s *single) acquire(ctx context.Context) (*Lease, error) {
+func (s *proxied) acquire(ctx context.Context) (*Lease, error) {
 	if s.joins != nil {
 		return s.joins.acquire(ctx)
 	}
@@ -179,7 +179,7 @@ type proxyStatus struct {
 
 // control sends the proxy a request, repeats it if the proxy has ended meanwhile,
 // and records the browser.
-func (s *single) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
+func (s *proxied) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
 	var params any
 	if method == "launch" {
 		params = o
@@ -231,7 +231,7 @@ func (s *single) control(ctx context.Context, method string, o options.Options) 
 }
 
 // status returns the proxy's record, nil while there is none.
-func (s *single) status(ctx context.Context) (*record.Record, error) {
+func (s *proxied) status(ctx context.Context) (*record.Record, error) {
 	if s.joins != nil {
 		return s.joins.status(), nil
 	}
@@ -245,7 +245,7 @@ func (s *single) status(ctx context.Context) (*record.Record, error) {
 const endBound = 5 * time.Second
 
 // endSession ends a session of the proxy, or of a browser that has joined, if there is one.
-func (s *single) endSession(instance, name string) {
+func (s *proxied) endSession(instance, name string) {
 	if s.joins != nil {
 		s.joins.end(instance, name)
 		return
@@ -254,7 +254,7 @@ func (s *single) endSession(instance, name string) {
 }
 
 // newSession starts a session of the proxy with a state.
-func (s *single) newSession(ctx context.Context, name, state string) error {
+func (s *proxied) newSession(ctx context.Context, name, state string) error {
 	s.mu.Lock()
 	path := s.path
 	s.mu.Unlock()
@@ -262,7 +262,7 @@ func (s *single) newSession(ctx context.Context, name, state string) error {
 }
 
 // list returns the records of the proxy's sessions.
-func (s *single) list(ctx context.Context) json.RawMessage {
+func (s *proxied) list(ctx context.Context) json.RawMessage {
 	if s.joins != nil {
 		return s.joins.call(ctx, "session_list", nil)
 	}
@@ -270,7 +270,7 @@ func (s *single) list(ctx context.Context) json.RawMessage {
 }
 
 // call sends the proxy a request, if it is running.
-func (s *single) call(ctx context.Context, method string, params any) (result json.RawMessage) {
+func (s *proxied) call(ctx context.Context, method string, params any) (result json.RawMessage) {
 	if s.proxy.Running() == nil {
 		return nil
 	}

@@ -11,10 +11,10 @@ import (
 	"btools/lib/record"
 )
 
-func (s *single) Kind() Kind   { return s.sessions.Kind }
-func (s *single) Type() string { return "" }
+func (s *proxied) Kind() Kind   { return s.sessions.Kind }
+func (s *proxied) Type() string { return "" }
 
-func (s *single) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
+func (s *proxied) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
 	if s.Kind() == SharedProfile {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (s *single) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
 	return nil
 }
 
-func (s *single) Emptied(b Browser) func() {
+func (s *proxied) Emptied(b Browser) func() {
 	if s.joins != nil {
 		return nil
 	}

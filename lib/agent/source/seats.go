@@ -194,7 +194,7 @@ const (
 
 // hibernate hibernates a session of the proxy whose clients have just gone. It reports
 // whether the session needs no pages any more; it does if others are connected to it.
-func (s *single) hibernate(ctx context.Context, name string) bool {
+func (s *proxied) hibernate(ctx context.Context, name string) bool {
 	if s.proxy.Running() == nil {
 		return true
 	}

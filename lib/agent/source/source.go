@@ -58,7 +58,7 @@ type Lease struct {
 	fresh   bool     // each call gets a new browser
 	ended   string   // why the previous browser ended; "": unknown
 	joined  bool     // it has joined by its extension, and is not launched
-	news    *news    // nil: none arrive
+	notices *notices // nil: none arrive
 	virtual *virtual // nil: it is a whole browser
 	nap     *nap     // nil: it is never hibernated
 	// restored says, for one call, that it was hibernated before; "": it was not.
@@ -74,7 +74,7 @@ type Lease struct {
 	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
 }
 
-// Source is where the browsers of calls come from: Single, Pooled, Served, OfHub or
+// Source is where the browsers of calls come from: Proxied, Pooled, Served, OfHub or
 // ChildLaunched. Nothing else knows which of these it is.
 type Source interface {
 	// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is

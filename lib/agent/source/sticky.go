@@ -20,7 +20,7 @@ type keeper struct {
 	work sync.WaitGroup // begun under the lock, while it is open
 
 	mu     sync.Mutex
-	all    []*stickyLease
+	all    []*keptLease
 	ended  loss // what has become of an instance that was kept, if that is not told
 	closed bool
 }
@@ -66,9 +66,9 @@ func (h *keeper) lost() loss {
 	return ended
 }
 
-// stickyLease is a lease that a session keeps. All calls that need it wait for the
+// keptLease is a lease that a session keeps. All calls that need it wait for the
 // same request to bpool and share its error.
-type stickyLease struct {
+type keptLease struct {
 	pool     string
 	instance string        // that is asked for; "": any
 	byName   bool          // the pool was asked for by its name
@@ -97,7 +97,7 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 	for !h.closed {
 		k := h.findLocked(info.Name, id)
 		if k == nil {
-			k = &stickyLease{pool: info.Name, instance: id, byName: byName,
+			k = &keptLease{pool: info.Name, instance: id, byName: byName,
 				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			h.all = append(h.all, k)
 		}
@@ -135,8 +135,8 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 
 // findLocked returns what is kept of a pool, or requested: the instance with the
 // ID; with "", the first one with a lease.
-func (h *keeper) findLocked(pool, id string) *stickyLease {
-	var asked *stickyLease
+func (h *keeper) findLocked(pool, id string) *keptLease {
+	var asked *keptLease
 	for _, k := range h.all {
 		switch {
 		case k.pool != pool:
@@ -150,7 +150,7 @@ func (h *keeper) findLocked(pool, id string) *stickyLease {
 }
 
 // askLocked requests the lease, or checks that it still holds.
-func (h *keeper) askLocked(k *stickyLease) {
+func (h *keeper) askLocked(k *keptLease) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	asking, at, resting := make(chan struct{}), k.at, k.resting
 	k.asking, k.cancel, k.resting = asking, cancel, nil
@@ -166,7 +166,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 			fresh := *at
 			if fresh.Died, fresh.ID, again = at.renew(ctx); again {
 				if at.ID != "" && fresh.ID != at.ID {
-					at.news.await() // its reason
+					at.notices.await() // its reason
 				}
 				at = &fresh
 			}
@@ -182,7 +182,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 		}
 		why := ""
 		if had && !again {
-			why = at.news.ending()
+			why = at.notices.ending()
 		}
 		h.mu.Lock()
 		drop := at
@@ -220,7 +220,7 @@ func (h *keeper) askLocked(k *stickyLease) {
 
 // satisfyLocked serves callers that wait for another instance of the pool, or for
 // the same one, with the one that is there now: nobody else returns it.
-func (h *keeper) satisfyLocked(k *stickyLease) {
+func (h *keeper) satisfyLocked(k *keptLease) {
 	for _, other := range slices.Clone(h.all) {
 		if other != k && other.pool == k.pool && other.at == nil &&
 			(other.instance == "" || other.instance == k.at.Instance) {
@@ -232,13 +232,13 @@ func (h *keeper) satisfyLocked(k *stickyLease) {
 	}
 }
 
-func (h *keeper) removeLocked(k *stickyLease) {
+func (h *keeper) removeLocked(k *keptLease) {
 	k.gone = true
-	h.all = slices.DeleteFunc(h.all, func(other *stickyLease) bool { return other == k })
+	h.all = slices.DeleteFunc(h.all, func(other *keptLease) bool { return other == k })
 }
 
 // returned notes that a call has ended.
-func (h *keeper) returned(k *stickyLease) {
+func (h *keeper) returned(k *keptLease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k.calls--
@@ -246,7 +246,7 @@ func (h *keeper) returned(k *stickyLease) {
 }
 
 // restLocked releases an instance that no call uses after its time to live.
-func (h *keeper) restLocked(k *stickyLease) {
+func (h *keeper) restLocked(k *keptLease) {
 	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
 		return
 	}

@@ -200,7 +200,7 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 
 // instanceOf is the browser that has joined in which a session is, by its address; "":
 // none has.
-func (s *single) instanceOf(httpURL string) string {
+func (s *proxied) instanceOf(httpURL string) string {
 	if s.joins == nil {
 		return ""
 	}
@@ -210,7 +210,7 @@ func (s *single) instanceOf(httpURL string) string {
 }
 
 // hasSession reports whether a session that is listed may be in a browser.
-func (s *single) hasSession(b *Browser, session json.RawMessage) bool {
+func (s *proxied) hasSession(b *Browser, session json.RawMessage) bool {
 	if s.joins == nil {
 		return true
 	}

@@ -472,7 +472,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (source.Sourc
 	if err != nil {
 		return nil, err
 	}
-	return source.Single(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
+	return source.Proxied(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 
 // firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
