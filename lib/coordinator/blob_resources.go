@@ -62,9 +62,9 @@ func (s *Session) listBlobs() (all []json.RawMessage) {
 // blobResource is a blob as resources/list has it.
 func blobResource(b blobs.Blob) json.RawMessage {
 	r := jsonrpc.Set(nil, "size", strconv.AppendInt(nil, b.Size, 10))
-	r = jsonrpc.Set(r, "mimeType", quote(b.MIMEType()))
-	r = jsonrpc.Set(r, "name", quote(b.Name[:12]+b.Name[strings.IndexByte(b.Name, '.'):]))
-	return jsonrpc.Set(r, "uri", quote(b.URI()))
+	r = jsonrpc.Set(r, "mimeType", jsonrpc.Quote(b.MIMEType()))
+	r = jsonrpc.Set(r, "name", jsonrpc.Quote(b.Name[:12]+b.Name[strings.IndexByte(b.Name, '.'):]))
+	return jsonrpc.Set(r, "uri", jsonrpc.Quote(b.URI()))
 }
 
 // readBlob answers resources/read of a blob.
@@ -88,12 +88,12 @@ func (s *Session) readBlob(req *request, uri string) {
 		s.fail(req, err)
 		return
 	}
-	contents := jsonrpc.Set(nil, "uri", quote(uri))
-	contents = jsonrpc.Set(contents, "mimeType", quote(b.MIMEType()))
+	contents := jsonrpc.Set(nil, "uri", jsonrpc.Quote(uri))
+	contents = jsonrpc.Set(contents, "mimeType", jsonrpc.Quote(b.MIMEType()))
 	if blobs.IsText(b.MIMEType()) && utf8.Valid(data) {
-		contents = jsonrpc.Set(contents, "text", quote(string(data)))
+		contents = jsonrpc.Set(contents, "text", jsonrpc.Quote(string(data)))
 	} else {
-		contents = jsonrpc.Set(contents, "blob", quote(base64.StdEncoding.EncodeToString(data)))
+		contents = jsonrpc.Set(contents, "blob", jsonrpc.Quote(base64.StdEncoding.EncodeToString(data)))
 	}
 	s.result(req, jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{contents})))
 }

@@ -174,7 +174,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 		on = b.at
 	}
 	params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
-	params = jsonrpc.Set(params, "name", quote(command.Tool))
+	params = jsonrpc.Set(params, "name", jsonrpc.Quote(command.Tool))
 	if err := b.checkBrowser(r, params); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (b *bulkResult) take(result json.RawMessage) json.RawMessage {
 			b.items = append(b.items, item)
 			// The first item of the call's content is the whole result as JSON.
 			text := fmt.Sprintf("(%s: item %d of this call's content)", kind, len(b.items)+1)
-			item = jsonrpc.Set(jsonrpc.Set(nil, "text", quote(text)), "type", json.RawMessage(`"text"`))
+			item = jsonrpc.Set(jsonrpc.Set(nil, "text", jsonrpc.Quote(text)), "type", json.RawMessage(`"text"`))
 		}
 		content = append(content, item)
 	}

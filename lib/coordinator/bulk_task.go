@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
+	"btools/lib/jsonrpc"
 )
 
 // A bulk call that runs as a task has its browser for itself among tasks, says how far
@@ -50,7 +51,7 @@ func (c *commandStates) begin(i int) {
 	if c != nil {
 		c.all[i] = commandRunning
 		c.s.noteTask(c.task, tasks.Working, fmt.Sprintf("command %d of %d, %s, is running: %s", i+1, len(c.all),
-			clip([]byte(c.commands[i].Tool)), c.count()))
+			jsonrpc.Clip([]byte(c.commands[i].Tool)), c.count()))
 	}
 }
 

@@ -77,7 +77,7 @@ func (p *process) tell(method string, params json.RawMessage) {
 	}
 	answer := func(m *jsonrpc.Message, err error) {
 		if err == nil {
-			err = errorOf(m)
+			err = jsonrpc.ErrorOf(m)
 		}
 		if err != nil {
 			p.stderr.writeLine("it does not answer " + method + ": " + err.Error())
@@ -97,7 +97,7 @@ func (p *process) logs(level int) {
 	}
 	p.mu.Unlock()
 	if more {
-		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", quote(levels[level])))
+		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", jsonrpc.Quote(levels[level])))
 	}
 }
 
@@ -122,7 +122,7 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		if r.err != nil {
 			return nil, r.err
 		}
-		return r.m.Result, errorOf(r.m)
+		return r.m.Result, jsonrpc.ErrorOf(r.m)
 	case <-ctx.Done():
 		p.cancel(n, context.Cause(ctx).Error())
 		return nil, context.Cause(ctx)

@@ -94,7 +94,7 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 		text := err.Error()
 		h.Error = &text
 		if p == nil { // it can't be started: no call can use the instance
-			instance = jsonrpc.Set(instance, "status", quote(failedState))
+			instance = jsonrpc.Set(instance, "status", jsonrpc.Quote(failedState))
 		}
 	case p != nil:
 		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.prog.PID()), 10))

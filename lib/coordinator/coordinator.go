@@ -184,7 +184,8 @@ func (c *Coordinator) updateTools(child *Child, can string, tools []json.RawMess
 	for i, t := range tools {
 		var b bytes.Buffer // as the cache has it
 		if json.Compact(&b, t) != nil {
-			return nil, false, fmt.Errorf("child %s lists a tool that is not valid JSON: %s", child.Name, clip(t))
+			return nil, false, fmt.Errorf("child %s lists a tool that is not valid JSON: %s", child.Name,
+				jsonrpc.Clip(t))
 		}
 		tools[i] = b.Bytes()
 	}

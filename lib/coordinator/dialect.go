@@ -151,7 +151,7 @@ func (d *statelessDialect) toChild(p *process, req *request, m *jsonrpc.Message)
 	for _, name := range []string{"inputResponses", "requestState", "task"} {
 		params = jsonrpc.Delete(params, name)
 	}
-	return withParams(m, params)
+	return m.WithParams(params)
 }
 
 func (d *statelessDialect) result(method string, result json.RawMessage) json.RawMessage {
@@ -194,7 +194,7 @@ func (d *statelessDialect) inputRequired(method, key string, questions map[strin
 	for name, question := range questions {
 		requests = jsonrpc.Set(requests, name, question)
 	}
-	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", quote(key)), "inputRequests", requests)
+	result := jsonrpc.Set(jsonrpc.Set(nil, "requestState", jsonrpc.Quote(key)), "inputRequests", requests)
 	return d.result(method, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
 }
 

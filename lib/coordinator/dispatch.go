@@ -93,7 +93,7 @@ func (s *Session) attachLease(req *request, at *source.Lease) bool {
 func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	params := m.Params
 	if jsonrpc.GetString(params, "name") != r.name {
-		params = jsonrpc.Set(params, "name", quote(r.name))
+		params = jsonrpc.Set(params, "name", jsonrpc.Quote(r.name))
 	}
 	args := jsonrpc.Get(params, "arguments")
 	stripped := args
@@ -115,7 +115,7 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 	if &params[0] == &m.Params[0] {
 		return m
 	}
-	return withParams(m, params)
+	return m.WithParams(params)
 }
 
 // serve answers a request.
@@ -196,7 +196,7 @@ func (s *Session) introduce(req *request, result json.RawMessage) {
 	}
 	result = jsonrpc.Set(result, "capabilities", offerTasks(form, all))
 	said = append([]string{s.c.instructions()}, said...)
-	result = jsonrpc.Set(result, "instructions", quote(strings.Join(said, "\n\n")))
+	result = jsonrpc.Set(result, "instructions", jsonrpc.Quote(strings.Join(said, "\n\n")))
 	s.result(req, result)
 }
 

@@ -71,7 +71,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	send := found || guessed && p.audience.hears(s)
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
-		m = withParams(m, jsonrpc.Set(m.Params, "progressToken", to.Token))
+		m = m.WithParams(jsonrpc.Set(m.Params, "progressToken", to.Token))
 	}
 	if send {
 		host, m := related(to.To, m)
@@ -145,7 +145,7 @@ func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
 	}
 	own := strconv.AppendInt(nil, n, 10)
 	if a.Token != nil { // children may choose the same tokens
-		m = withParams(m, jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
+		m = m.WithParams(jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
 	s.noteAsked(to)
 	to, m = related(to, m)

@@ -205,7 +205,7 @@ func failure(id json.RawMessage, err error) []byte {
 }
 
 func notJSON(text []byte) error {
-	return jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", clip(text))
+	return jsonrpc.Errorf(jsonrpc.ParseError, "not valid JSON: %s", jsonrpc.Clip(text))
 }
 
 func httpError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
@@ -375,7 +375,7 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 	if st == nil {
 		httpError(w, http.StatusBadRequest, id,
 			jsonrpc.Errorf(jsonrpc.InvalidRequest, "a request with the id %s is being answered already",
-				clip([]byte(taken))))
+				jsonrpc.Clip([]byte(taken))))
 		return
 	}
 	listener := s.log.Listen(st)

@@ -77,7 +77,7 @@ func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawM
 	text, ok := c.large.results.Get(s.scope(id), p.Key)
 	if !ok {
 		return nil, fmt.Errorf("there is no result with cache_key %s (any more): call the tool again. "+
-			"A result is kept for %v after its last use", clip([]byte(p.Key)), c.large.results.TTL())
+			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), c.large.results.TTL())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, showTimeout,
 		fmt.Errorf("the search took longer than %v: make pattern or query simpler", showTimeout))
@@ -164,7 +164,7 @@ func wholeRunes(data []byte) []byte {
 func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
 	args := orEmpty(command.Args)
 	if command.Tool == largeTools[0] && b.asked.Session != "" {
-		args = jsonrpc.Set(args, "session_id", quote(b.asked.Session))
+		args = jsonrpc.Set(args, "session_id", jsonrpc.Quote(b.asked.Session))
 	}
 	return b.c.own[command.Tool].call(ctx, b.Session, args)
 }

@@ -445,7 +445,8 @@ func (s *modelledTable) apply(change func(*modelTable) []modelEffect) {
 				requests = jsonrpc.Set(requests, key, question)
 			}
 			result := jsonrpc.Set(json.RawMessage(`{"resultType":"input_required"}`), "inputRequests", requests)
-			s.host = append(s.host, string(jsonrpc.Response(e.ID, jsonrpc.Set(result, "requestState", quote(e.Key)))))
+			result = jsonrpc.Set(result, "requestState", jsonrpc.Quote(e.Key))
+			s.host = append(s.host, string(jsonrpc.Response(e.ID, result)))
 			time.AfterFunc(DefaultLimits.AwaitInput, func() {
 				s.apply(func(t *modelTable) []modelEffect { return t.Expire(e.Request, e.Round) })
 			})
@@ -504,7 +505,7 @@ func (s *modelledTable) cancel(id string) {
 
 func (s *modelledTable) question(key string) {
 	s.apply(func(t *modelTable) []modelEffect {
-		return t.Ask(theChild, quote(key), key, json.RawMessage("{}"))
+		return t.Ask(theChild, jsonrpc.Quote(key), key, json.RawMessage("{}"))
 	})
 }
 
@@ -515,7 +516,7 @@ func (s *modelledTable) answer(n string) {
 
 func (s *modelledTable) takeBack(key string) {
 	s.apply(func(t *modelTable) []modelEffect {
-		t.TakeBack(theChild, quote(key))
+		t.TakeBack(theChild, jsonrpc.Quote(key))
 		return nil
 	})
 }

@@ -157,14 +157,14 @@ func (p *process) read(lines *jsonrpc.Reader) {
 		}
 		switch {
 		case err != nil:
-			p.stderr.writeLine("not a message on standard output: " + clip(line))
+			p.stderr.writeLine("not a message on standard output: " + jsonrpc.Clip(line))
 			if answer != nil {
 				answer(nil, fmt.Errorf("the answer of child %s is not valid JSON", p.child.Name))
 			}
 		case answer != nil:
 			answer(m, nil)
 		case !ours:
-			p.stderr.writeLine("an answer to no question, with the id " + clip(m.ID))
+			p.stderr.writeLine("an answer to no question, with the id " + jsonrpc.Clip(m.ID))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (s *Session) remarked(result json.RawMessage, p *source.Lease) json.RawMess
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {
-			meta = jsonrpc.Set(meta, name, quote(value))
+			meta = jsonrpc.Set(meta, name, jsonrpc.Quote(value))
 		}
 	}
 	set(metaInstance, p.Instance)
@@ -52,5 +52,5 @@ func withText(content json.RawMessage, text string) json.RawMessage {
 	if len(bytes.TrimSpace(items[1:])) == 0 {
 		comma = ""
 	}
-	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, quote(text))
+	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, jsonrpc.Quote(text))
 }

@@ -82,7 +82,8 @@ func faultOf(req *request, err error) []byte {
 }
 
 func faultResult(err error) json.RawMessage {
-	return json.RawMessage(`{"content":[{"type":"text","text":` + string(quote(err.Error())) + `}],"isError":true}`)
+	text := string(jsonrpc.Quote(err.Error()))
+	return json.RawMessage(`{"content":[{"type":"text","text":` + text + `}],"isError":true}`)
 }
 
 // forward relays a request to a child, and its answer to the host.

@@ -89,7 +89,7 @@ func (s *Session) execute(e effect) {
 	case pending.Cancel:
 		e.Child.cancel(e.Number, e.Reason)
 		if id := e.Request.Value.childTask.Load(); id != nil {
-			e.Child.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", quote(*id)))
+			e.Child.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(*id)))
 		}
 	case pending.Reply:
 		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)

@@ -167,7 +167,7 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 	case errors.Is(err, pending.ErrClosed):
 		err = source.ErrEnded
 	case errors.Is(err, pending.ErrPending):
-		err = fmt.Errorf("a request with the id %s is being answered already", clip(m.ID))
+		err = fmt.Errorf("a request with the id %s is being answered already", jsonrpc.Clip(m.ID))
 	}
 	if err != nil {
 		req.cancel()
@@ -287,7 +287,7 @@ func (s *Session) notified(m *jsonrpc.Message) {
 		var a serverRequest
 		s.read(func(t *table) { a, _ = t.Asked(n) })
 		if a.Token != nil {
-			a.Child.in.Write(withParams(m, jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
+			a.Child.in.Write(m.WithParams(jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
 		}
 	default:
 		for _, p := range s.children.running() {

@@ -174,7 +174,7 @@ func link(b blobs.Blob) json.RawMessage {
 // addContent adds an item of text that the result did not have.
 func (sh *shrinking) addContent(text string) {
 	sh.text, sh.changed = sh.text+len(text), true
-	item := jsonrpc.Set(nil, "text", quote(text))
+	item := jsonrpc.Set(nil, "text", jsonrpc.Quote(text))
 	sh.content = append(sh.content, jsonrpc.Set(item, "type", json.RawMessage(`"text"`)))
 }
 

@@ -109,7 +109,7 @@ func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
-	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", quote(m.Method))
+	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", jsonrpc.Quote(m.Method))
 	s.c.noteAsks(p.child)
 	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }

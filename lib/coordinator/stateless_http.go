@@ -37,7 +37,7 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	st, _ := s.log.Begin(func(message []byte) []byte { return renamed(message, own, m.ID, token) }, string(own))
 	listener := s.log.Listen(st)
-	renamedRequest, err := jsonrpc.Parse(withParams(m, params).WithID(own))
+	renamedRequest, err := jsonrpc.Parse(m.WithParams(params).WithID(own))
 	s.Handle(renamedRequest, err)
 	s.single(w, r, listener)
 	// It is over, or the host is gone.
@@ -76,10 +76,10 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 		}
 		return m.WithID(id)
 	case m.Method == "notifications/progress" && token != nil:
-		return withParams(m, jsonrpc.Set(m.Params, "progressToken", token)).Raw
+		return m.WithParams(jsonrpc.Set(m.Params, "progressToken", token)).Raw
 	}
 	if params, ok := in(m.Params); ok {
-		return withParams(m, params).Raw
+		return m.WithParams(params).Raw
 	}
 	return message
 }

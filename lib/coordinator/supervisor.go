@@ -172,4 +172,4 @@ func (sup *supervisor) note(m *jsonrpc.Message) {
 	}
 }
 
-func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", quote(uri)) }
+func uriParams(uri string) json.RawMessage { return jsonrpc.Set(nil, "uri", jsonrpc.Quote(uri)) }

@@ -106,13 +106,13 @@ func taskID(id json.RawMessage) string {
 }
 
 // requestOf is the ID of the request that is the call of a task.
-func requestOf(id string) json.RawMessage { return quote("task " + id) }
+func requestOf(id string) json.RawMessage { return jsonrpc.Quote("task " + id) }
 
 // createTask answers the call of a tool by a task, which it begins or queues.
 func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 	name := jsonrpc.GetString(m.Params, "name")
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
-	call, err := jsonrpc.Parse(withParams(m, jsonrpc.Delete(m.Params, "task")).WithID(requestOf(t.ID)))
+	call, err := jsonrpc.Parse(m.WithParams(jsonrpc.Delete(m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
 		s.fail(req, err)
 		return

@@ -27,7 +27,7 @@ func asChildTask(req *request, m *jsonrpc.Message) *jsonrpc.Message {
 	if !req.insists {
 		return m
 	}
-	return withParams(m, jsonrpc.Set(m.Params, "task", fmt.Appendf(nil, `{"ttl":%d}`, taskTTL.Milliseconds())))
+	return m.WithParams(jsonrpc.Set(m.Params, "task", fmt.Appendf(nil, `{"ttl":%d}`, taskTTL.Milliseconds())))
 }
 
 // childTaskOf is the ID of the task that a child has made of a call, "" if it has
@@ -42,7 +42,7 @@ func childTaskOf(req *request, got *jsonrpc.Message) string {
 // adoptTask makes the task that a child has made of a call one of bmcp's, and answers
 // the host with it.
 func (s *Session) adoptTask(p *process, req *request, id string) {
-	cancel := func() { p.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", quote(id))) }
+	cancel := func() { p.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))) }
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
 	t.Value = &taskCall{s: s, form: req.tasks, done: make(chan struct{}), entered: make(chan struct{}),
 		stop: s.stopOf(req)}
@@ -67,7 +67,7 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 		return
 	}
 	s.send(was, true, jsonrpc.Response(was, req.dialect.result(req.Method, created)))
-	about := jsonrpc.Set(nil, "taskId", quote(id))
+	about := jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
 	if err == nil {
 		err = p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(req, unrelated(got), err) })

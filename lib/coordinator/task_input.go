@@ -19,12 +19,12 @@ func related(to json.RawMessage, m *jsonrpc.Message) (json.RawMessage, *jsonrpc.
 	if id == "" {
 		return to, m
 	}
-	return nil, withParams(m, withTask(m.Params, id))
+	return nil, m.WithParams(withTask(m.Params, id))
 }
 
 // withTask names a task in the _meta of an object.
 func withTask(object json.RawMessage, id string) json.RawMessage {
-	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), metaTask, jsonrpc.Set(nil, "taskId", quote(id)))
+	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), metaTask, jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id)))
 	return jsonrpc.Set(object, "_meta", meta)
 }
 
@@ -73,7 +73,7 @@ func (s *Session) updateTask(t *task, input json.RawMessage) {
 		return
 	}
 	again := s.newRequest(t.Value.call)
-	again.ID, again.Input, again.cancel = quote("task "+t.ID+" "+key), input, func() {}
+	again.ID, again.Input, again.cancel = jsonrpc.Quote("task "+t.ID+" "+key), input, func() {}
 	var err error
 	s.read(func(open *table) { err = open.Add(&again.Request) })
 	if err != nil {

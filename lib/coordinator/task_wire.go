@@ -86,7 +86,7 @@ func (f taskForm) ttl(params json.RawMessage) (time.Duration, error) {
 	ms, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || ms < 0 {
 		return 0, jsonrpc.Errorf(jsonrpc.InvalidParams, "the ttl of a task is a number of milliseconds, not %s",
-			clip(raw))
+			jsonrpc.Clip(raw))
 	}
 	return time.Duration(min(ms, float64(taskTTL.Milliseconds()))) * time.Millisecond, nil
 }
@@ -121,7 +121,7 @@ func (s *Session) shownTask(t *task) (shown shownTask) {
 // task is a task as the form has it.
 func (f taskForm) task(shown shownTask) json.RawMessage {
 	ms := func(d time.Duration) json.RawMessage { return strconv.AppendInt(nil, d.Milliseconds(), 10) }
-	at := func(t time.Time) json.RawMessage { return quote(t.UTC().Format("2006-01-02T15:04:05.000Z")) }
+	at := func(t time.Time) json.RawMessage { return jsonrpc.Quote(t.UTC().Format("2006-01-02T15:04:05.000Z")) }
 	ttl, poll := "ttl", "pollInterval"
 	if f == grantedTasks {
 		ttl, poll = "ttlMs", "pollIntervalMs"
@@ -132,10 +132,10 @@ func (f taskForm) task(shown shownTask) json.RawMessage {
 	m = jsonrpc.Set(m, "lastUpdatedAt", at(state.Updated))
 	m = jsonrpc.Set(m, "createdAt", at(state.Created))
 	if state.Message != "" {
-		m = jsonrpc.Set(m, "statusMessage", quote(state.Message))
+		m = jsonrpc.Set(m, "statusMessage", jsonrpc.Quote(state.Message))
 	}
-	m = jsonrpc.Set(m, "status", quote(string(state.Status)))
-	return jsonrpc.Set(m, "taskId", quote(shown.t.ID))
+	m = jsonrpc.Set(m, "status", jsonrpc.Quote(string(state.Status)))
+	return jsonrpc.Set(m, "taskId", jsonrpc.Quote(shown.t.ID))
 }
 
 // created is the answer to a call that has become a task.
@@ -181,7 +181,7 @@ func (s *Session) serveTasks(ctx context.Context, m *jsonrpc.Message, req *reque
 	var err error
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, err = all.Get(s.name, id, time.Now()) })
 	if err != nil {
-		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", clip([]byte(id))))
+		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
 	}
 	switch m.Method {
@@ -265,7 +265,7 @@ func (s *Session) listTasks(m *jsonrpc.Message, req *request) {
 	}
 	result := jsonrpc.Set(nil, "tasks", jsonrpc.Array(all))
 	if next != "" {
-		result = jsonrpc.Set(result, "nextCursor", quote(next))
+		result = jsonrpc.Set(result, "nextCursor", jsonrpc.Quote(next))
 	}
 	s.result(req, result)
 }

@@ -179,7 +179,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			return jsonrpc.GetString(tool, "name") == statusTool
 		})
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
-		m.tools[i] = jsonrpc.Set(m.tools[i], "description", quote(about))
+		m.tools[i] = jsonrpc.Set(m.tools[i], "description", jsonrpc.Quote(about))
 	}
 	chosenBy := source.ArgumentsOf(c.Source.Kind())
 	for i := range c.Children {
@@ -200,7 +200,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 				continue
 			}
 			if as != name {
-				tool = jsonrpc.Set(tool, "name", quote(as))
+				tool = jsonrpc.Set(tool, "name", jsonrpc.Quote(as))
 			}
 			r := route{child: child, name: name}
 			switch {

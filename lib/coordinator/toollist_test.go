@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"btools/lib/agent/source"
+	"btools/lib/jsonrpc"
 )
 
 // toolsNamed are tools with these names.
@@ -21,7 +22,7 @@ func toolsNamed(names ...string) (all []json.RawMessage) {
 }
 
 func toolNamed(name string) json.RawMessage {
-	return json.RawMessage(`{"name":` + string(quote(name)) + `,"inputSchema":{"type":"object"}}`)
+	return json.RawMessage(`{"name":` + string(jsonrpc.Quote(name)) + `,"inputSchema":{"type":"object"}}`)
 }
 
 // withChildren is a coordinator with children that are never started.

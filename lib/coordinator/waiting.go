@@ -53,7 +53,7 @@ func (s *Session) tellPlace(ctx context.Context, req *request, waiting func() (a
 			continue
 		}
 		before, last = n, time.Now()
-		params := jsonrpc.Set(nil, "message", quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
+		params := jsonrpc.Set(nil, "message", jsonrpc.Quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
 		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
 		params = jsonrpc.Set(params, "progressToken", req.Token)
 		to := req.ID

@@ -78,6 +78,12 @@ func (m *Message) WithID(id json.RawMessage) []byte {
 	return splice(m.Raw, m.id.value, m.id.end, id)
 }
 
+// WithParams is the request with other parameters.
+func (m *Message) WithParams(params json.RawMessage) *Message {
+	other, _ := Parse(Set(m.Raw, "params", params))
+	return other
+}
+
 // Request makes a request, or, with a nil ID, a notification.
 func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
 	quoted, _ := json.Marshal(method)
@@ -111,6 +117,18 @@ func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// ErrorOf is the error of a response, nil if it is none.
+func ErrorOf(m *Message) error {
+	if m.Error == nil {
+		return nil
+	}
+	e := &Error{}
+	if err := json.Unmarshal(m.Error, e); err != nil {
+		e.Code, e.Message = InternalError, string(m.Error)
+	}
+	return e
+}
+
 // Failure makes the answer to a request that failed; the ID may be nil, if it
 // is not known.
 func Failure(id json.RawMessage, e *Error) []byte {
@@ -119,4 +137,18 @@ func Failure(id json.RawMessage, e *Error) []byte {
 	}
 	b, _ := json.Marshal(e)
 	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), b, []byte(`}`))
+}
+
+// Quote is a string in JSON.
+func Quote(s string) json.RawMessage {
+	b, _ := json.Marshal(s) // which a string never fails
+	return b
+}
+
+// Clip is the beginning of what came, for an error that says what is wrong with it.
+func Clip(b []byte) string {
+	if len(b) > 200 {
+		return fmt.Sprintf("%q…", b[:200])
+	}
+	return fmt.Sprintf("%q", b)
 }
