@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"encoding/json"
 	"strconv"
 
@@ -21,51 +20,19 @@ const (
 	askNothing audience = "{}"
 )
 
-// audienceOf is that of the request that something is done for.
-func audienceOf(ctx context.Context) audience {
-	if req, ok := ctx.Value(requestKey{}).(*request); ok {
-		return req.audience
-	}
-	return ofHandshake
-}
-
-// askable is what children can ask an audience.
-func (to audience) askable(s *Session) string {
+// askable is what children can ask an audience. Host are the parameters of its
+// initialize, if it is that of the handshake.
+func (to audience) askable(host json.RawMessage) string {
 	if to != ofHandshake {
 		return string(to)
 	}
-	return string(askable(jsonrpc.Get(s.hostParams(), "capabilities")))
-}
-
-// hears reports whether an audience hears what belongs to no request.
-func (to audience) hears(s *Session) bool { return to == ofHandshake && s.hostParams() != nil }
-
-// logLevel are the parameters of logging/setLevel for a child; nil: it is told
-// none, or with each request.
-func (to audience) logLevel(s *Session) *json.RawMessage {
-	if to != ofHandshake {
-		return nil
-	}
-	return s.level.Load()
-}
-
-// ask asks an audience what a child asks.
-func (to audience) ask(s *Session, p *process, m *jsonrpc.Message) {
-	need, ok := needs[m.Method]
-	switch {
-	case to == ofHandshake:
-		s.forwardToHost(p, m)
-	case ok && jsonrpc.Get(json.RawMessage(to), need) != nil:
-		s.requireInput(p, m)
-	default:
-		p.in.Write(jsonrpc.Failure(m.ID, errCannot(m)), false)
-	}
+	return string(askable(jsonrpc.Get(host, "capabilities")))
 }
 
 // childParams are the parameters of a child's initialize: the host's, as the
 // child is to offer it what it offers us.
-func (to audience) childParams(s *Session) json.RawMessage {
-	params := s.hostParams()
+func (to audience) childParams(host json.RawMessage, release string) json.RawMessage {
+	params := host
 	if to != ofHandshake {
 		params = jsonrpc.Set(nil, "capabilities", json.RawMessage(to))
 	}
@@ -77,7 +44,7 @@ func (to audience) childParams(s *Session) json.RawMessage {
 	}
 	if jsonrpc.Get(params, "clientInfo") == nil {
 		params = jsonrpc.Set(params, "clientInfo",
-			json.RawMessage(`{"name":"bmcp","version":`+strconv.Quote(s.c.Release)+`}`))
+			json.RawMessage(`{"name":"bmcp","version":`+strconv.Quote(release)+`}`))
 	}
 	return params
 }

@@ -16,9 +16,6 @@ type call struct {
 	asks   bool // the child may send requests to the host meanwhile
 }
 
-// askers are the methods during which a child may send requests to the host.
-var askers = []string{"tools/call", "tasks/result", "prompts/get", "resources/read"}
-
 // newID returns an ID for a request to the child.
 func (p *process) newID() int64 {
 	p.mu.Lock()
@@ -88,10 +85,11 @@ func (p *process) tell(method string, params json.RawMessage) {
 	}
 }
 
-// logs lowers the level that the child logs, if necessary.
+// logs lowers the level that the child logs, if necessary. Of allLevels, the host has
+// told it by itself.
 func (p *process) logs(level int) {
 	p.mu.Lock()
-	more := level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
+	more := level != allLevels && level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
 	if more {
 		p.logLevel = level
 	}

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -12,11 +11,8 @@ import (
 // dialect is the protocol of a request, where one differs from another. It is
 // chosen once, where the request is parsed.
 type dialect interface {
-	// admit makes the session ready for a request. It reports whether that is to
-	// be served: it may be answered already.
-	admit(ctx context.Context, s *Session, m *jsonrpc.Message, req *request) bool
 	// toChild is a request as a child knows it.
-	toChild(p *process, req *request, m *jsonrpc.Message) *jsonrpc.Message
+	toChild(m *jsonrpc.Message) *jsonrpc.Message
 	// result is the result of a method as the host knows it, failure a child's
 	// error, code an error's code.
 	result(method string, result json.RawMessage) json.RawMessage
@@ -25,11 +21,10 @@ type dialect interface {
 	// inputRequired is the result of a method that asks the host something; the
 	// request has to be repeated with the key.
 	inputRequired(method, key string, questions map[string]json.RawMessage) json.RawMessage
-	// hears reports whether its host is told what belongs to no request.
-	hears() bool
-	// relaysUnknown reports whether a method that we do not know is for the only
-	// child.
-	relaysUnknown() bool
+	// hasHandshake reports whether there is one host, which has begun the session by a
+	// handshake. It is told what belongs to no request, and a method that we do not know
+	// is for its only child.
+	hasHandshake() bool
 }
 
 // Versions of the protocol.
@@ -45,22 +40,37 @@ const (
 // isNewer reports whether a version of the protocol has no handshake.
 func isNewer(version string) bool { return version > legacy }
 
-// choose gives a request its dialect, by what it says of itself.
-func (s *Session) choose(req *request, m *jsonrpc.Message) {
+// envelope is what a request says of itself and its host, whatever it asks for.
+type envelope struct {
+	dialect  dialect
+	audience audience
+	tasks    taskForm
+	refused  error           // why the request is not served; nil: it is
+	level    int             // of the log messages that the host wants with the answer, see levels
+	subject  string          // what the request is about
+	input    json.RawMessage // what the host answers, by key, before it is asked
+	mayAsk   bool            // the host may be asked by the answer
+}
+
+// readEnvelope reads the envelope of a request. LegacyTasks is the form of tasks for the
+// host of the handshake, release is bmcp's.
+func readEnvelope(m *jsonrpc.Message, legacyTasks taskForm, release string) envelope {
 	if !isStateless(m) {
-		req.dialect, req.Level, req.tasks = handshake{}, allLevels, s.handshakeForm()
-		return
+		return envelope{dialect: handshake{}, level: allLevels, tasks: legacyTasks}
 	}
 	meta := jsonrpc.Get(m.Params, "_meta")
 	can := jsonrpc.Get(meta, metaCapabilities)
-	req.audience, req.Level, req.tasks = audience(askable(can)), len(levels), taskFormOf(can)
+	e := envelope{dialect: &statelessDialect{release}, audience: audience(askable(can)), tasks: taskFormOf(can),
+		refused: checkRequest(m), level: len(levels), subject: subject(m),
+		input: jsonrpc.Get(m.Params, "inputResponses"), mayAsk: slices.Contains(askers, m.Method)}
 	if i := slices.Index(levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
-		req.Level = i
+		e.level = i
 	}
-	req.Subject, req.Input = subject(m), jsonrpc.Get(m.Params, "inputResponses")
-	req.MayAsk = slices.Contains(askers, m.Method)
-	req.dialect = &statelessDialect{release: s.c.Release, refused: checkRequest(m)}
+	return e
 }
+
+// askers are the methods during which a child may send requests to the host.
+var askers = []string{"tools/call", "tasks/result", "prompts/get", "resources/read"}
 
 // allLevels is the level of a host that wants all log messages.
 const allLevels = -1
@@ -69,39 +79,21 @@ const allLevels = -1
 // that children are spoken to in.
 type handshake struct{}
 
-func (handshake) admit(ctx context.Context, s *Session, m *jsonrpc.Message, req *request) bool {
-	switch {
-	case m.Method == "initialize":
-		s.initialize(ctx, m, req)
-		return false
-	case m.Method == "ping":
-		return true
-	case s.hostParams() == nil:
-		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"the first request is initialize, or says its protocol version in _meta"))
-		return false
-	}
-	s.allowQuestions()
-	return true
-}
-
-func (handshake) toChild(_ *process, _ *request, m *jsonrpc.Message) *jsonrpc.Message { return m }
-func (handshake) result(_ string, result json.RawMessage) json.RawMessage             { return result }
-func (handshake) failure(_ string, got *jsonrpc.Message) *jsonrpc.Message             { return got }
-func (handshake) code(code int) int                                                   { return code }
+func (handshake) toChild(m *jsonrpc.Message) *jsonrpc.Message             { return m }
+func (handshake) result(_ string, result json.RawMessage) json.RawMessage { return result }
+func (handshake) failure(_ string, got *jsonrpc.Message) *jsonrpc.Message { return got }
+func (handshake) code(code int) int                                       { return code }
 
 // inputRequired is never called: its hosts are asked directly.
 func (handshake) inputRequired(string, string, map[string]json.RawMessage) json.RawMessage {
 	return nil
 }
 
-func (handshake) hears() bool         { return true }
-func (handshake) relaysUnknown() bool { return true }
+func (handshake) hasHandshake() bool { return true }
 
 // statelessDialect is that of the stateless protocol.
 type statelessDialect struct {
 	release string // of bmcp
-	refused error  // why the request is no such one, or not for us
 }
 
 // checkRequest says why a request is refused, nil if it is not.
@@ -119,29 +111,8 @@ func checkRequest(m *jsonrpc.Message) error {
 	return nil
 }
 
-func (d *statelessDialect) admit(_ context.Context, s *Session, m *jsonrpc.Message, req *request) bool {
-	if d.refused != nil {
-		s.fail(req, d.refused)
-		return false
-	}
-	if !s.children.hasRoom(req.audience, s.c.Limits.CapabilitySets) {
-		req.audience = askNothing
-	}
-	if m.Method == "server/discover" {
-		return true
-	}
-	s.allowQuestions()
-	if s.resume(m, req) {
-		return false
-	}
-	s.startAll(req.audience, false)
-	return true
-}
-
-// toChild is the request as a child of the protocol before knows it, which is
-// told first what it is to log.
-func (d *statelessDialect) toChild(p *process, req *request, m *jsonrpc.Message) *jsonrpc.Message {
-	p.logs(req.Level)
+// toChild is the request as a child of the protocol before knows it.
+func (d *statelessDialect) toChild(m *jsonrpc.Message) *jsonrpc.Message {
 	params := m.Params
 	meta := jsonrpc.Get(params, "_meta")
 	for _, name := range []string{metaVersion, metaCapabilities, metaLogLevel, "io.modelcontextprotocol/clientInfo"} {
@@ -198,5 +169,4 @@ func (d *statelessDialect) inputRequired(method, key string, questions map[strin
 	return d.result(method, jsonrpc.Set(result, "resultType", json.RawMessage(`"input_required"`)))
 }
 
-func (d *statelessDialect) hears() bool         { return false }
-func (d *statelessDialect) relaysUnknown() bool { return false }
+func (d *statelessDialect) hasHandshake() bool { return false }

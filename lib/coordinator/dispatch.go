@@ -135,7 +135,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
-		s.replyList(req, "tools", req.tasks.listed(s.lists.give(req.audience).tools))
+		s.replyList(req, "tools", req.tasks.listed(s.lists.give(req.audience).tools, bulkName))
 	case "tools/call":
 		s.call(ctx, m, req)
 	case "ping":
@@ -179,7 +179,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 			s.serveTasks(ctx, m, req)
 			return
 		}
-		if len(s.c.Children) == 1 && req.dialect.relaysUnknown() {
+		if len(s.c.Children) == 1 && req.dialect.hasHandshake() {
 			s.toChild(ctx, &s.c.Children[0], m, req)
 			return
 		}

@@ -43,7 +43,7 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 		s.pass(p, m, true, func(r *pendingRequest) bool { return level >= r.Level })
 	default:
 		s.subscribers(m.Method, m.Params, func(*request) bool { return true })
-		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.dialect.hears() })
+		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.dialect.hasHandshake() })
 	}
 }
 
@@ -68,7 +68,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	var to pending.Route
 	var found bool
 	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || guessed && p.audience.hears(s)
+	send := found || guessed && p.audience == ofHandshake && s.hostParams() != nil
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = m.WithParams(jsonrpc.Set(m.Params, "progressToken", to.Token))
@@ -124,7 +124,15 @@ func (s *Session) serveChild(p *process, m *jsonrpc.Message) {
 		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
 		return
 	}
-	p.audience.ask(s, p, m)
+	need, ok := needs[m.Method]
+	switch {
+	case p.audience == ofHandshake:
+		s.forwardToHost(p, m)
+	case ok && jsonrpc.Get(json.RawMessage(p.audience), need) != nil:
+		s.requireInput(p, m)
+	default:
+		p.in.Write(jsonrpc.Failure(m.ID, errCannot(m)), false)
+	}
 }
 
 // forwardToHost sends a child's request to the host, if the host can answer it.

@@ -70,7 +70,8 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, req *request,
 	for _, child := range some {
 		sup, p, err := s.process(ctx, child)
 		if err == nil {
-			theirs := req.dialect.toChild(p, req, m)
+			p.logs(req.Level)
+			theirs := req.dialect.toChild(m)
 			var result json.RawMessage
 			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
 				sup.note(m)

@@ -16,15 +16,13 @@ import (
 // request is a request of the host that is being answered.
 type request struct {
 	pending.Request[*process, *request]
-	lease    *source.Lease
-	turn     *turn                      // nil: no child answers it
-	cancel   context.CancelFunc         // ends its handling
-	late     atomic.Pointer[time.Timer] // ends it when its time is over
-	expiry   atomic.Pointer[time.Timer] // ends it while it awaits input
-	dialect  dialect
-	audience audience
-	tasks    taskForm
-	execs    atomic.Pointer[task] // whose call it is; nil: it is the host's own
+	lease  *source.Lease
+	turn   *turn                      // nil: no child answers it
+	cancel context.CancelFunc         // ends its handling
+	late   atomic.Pointer[time.Timer] // ends it when its time is over
+	expiry atomic.Pointer[time.Timer] // ends it while it awaits input
+	envelope
+	execs atomic.Pointer[task] // whose call it is; nil: it is the host's own
 	// insists says that the child is to make a task of the call, whose result is
 	// kept for ttl.
 	insists bool
@@ -45,6 +43,14 @@ func (r *request) task() *task { return r.execs.Load() }
 
 // requestKey is the key of the request in the context of its handling.
 type requestKey struct{}
+
+// audienceOf is that of the request that something is done for.
+func audienceOf(ctx context.Context) audience {
+	if req, ok := ctx.Value(requestKey{}).(*request); ok {
+		return req.audience
+	}
+	return ofHandshake
+}
 
 // finish answers a request, once, and releases what it holds. A nil message is no
 // answer.
@@ -88,7 +94,8 @@ func faultResult(err error) json.RawMessage {
 
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
-	m = asChildTask(req, req.dialect.toChild(p, req, m))
+	p.logs(req.Level)
+	m = asChildTask(req, req.dialect.toChild(m))
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
 		s.fault(req, source.ErrBrowserDied)
 		return

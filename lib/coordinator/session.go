@@ -153,9 +153,9 @@ func (s *Session) request(m *jsonrpc.Message) {
 
 // newRequest is a message as a request that is to be answered.
 func (s *Session) newRequest(m *jsonrpc.Message) *request {
-	req := &request{}
-	req.ID, req.Method, req.Token, req.Value = m.ID, m.Method, jsonrpc.Get(m.Params, "_meta", "progressToken"), req
-	s.choose(req, m)
+	req := &request{envelope: readEnvelope(m, s.handshakeForm(), s.c.Release)}
+	req.Request = pendingRequest{ID: m.ID, Method: m.Method, Token: jsonrpc.Get(m.Params, "_meta", "progressToken"),
+		Level: req.level, Subject: req.subject, Input: req.input, MayAsk: req.mayAsk, Value: req}
 	return req
 }
 
@@ -174,7 +174,7 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 		s.reply(req, m.ID, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
-	if !req.dialect.admit(ctx, s, m, req) {
+	if !s.admit(ctx, m, req) {
 		return
 	}
 	if m.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
@@ -182,6 +182,42 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 	}
 	s.turns.add(req.turn, req.audience)
 	s.do(func() { s.serve(ctx, m, req) })
+}
+
+// admit makes the session ready for a request. It reports whether that is to be
+// served: it may be answered already.
+func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) bool {
+	if req.dialect.hasHandshake() {
+		switch {
+		case m.Method == "initialize":
+			s.initialize(ctx, m, req)
+			return false
+		case m.Method == "ping":
+			return true
+		case s.hostParams() == nil:
+			s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+				"the first request is initialize, or says its protocol version in _meta"))
+			return false
+		}
+		s.allowQuestions()
+		return true
+	}
+	if req.refused != nil {
+		s.fail(req, req.refused)
+		return false
+	}
+	if !s.children.hasRoom(req.audience, s.c.Limits.CapabilitySets) {
+		req.audience = askNothing
+	}
+	if m.Method == "server/discover" {
+		return true
+	}
+	s.allowQuestions()
+	if s.resume(m, req) {
+		return false
+	}
+	s.startAll(req.audience, false)
+	return true
 }
 
 // allowQuestions allows children to send requests to the host.
@@ -225,7 +261,7 @@ func (s *Session) startAll(to audience, all bool) {
 	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		known, live := s.c.known(child, to.askable(s))
+		known, live := s.c.known(child, to.askable(s.hostParams()))
 		switch {
 		case s.c.retry(child), !live && all:
 		case started, known && !s.c.Eager:

@@ -79,7 +79,7 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("cannot start child %s: %w", sup.child.Name, err)
 	}
 	s.requests.work.Go(p.run) // whose end waits for this start
-	result, err := p.call(ctx, "initialize", sup.audience.childParams(s))
+	result, err := p.call(ctx, "initialize", sup.audience.childParams(s.hostParams(), s.c.Release))
 	if err != nil {
 		p.stop()
 		var e *jsonrpc.Error
@@ -99,7 +99,8 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 	}
 	p.notify("notifications/initialized", nil)
 	p.capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := sup.audience.logLevel(s); level != nil && jsonrpc.Get(p.capabilities, "logging") != nil {
+	if level := s.level.Load(); level != nil && sup.audience == ofHandshake &&
+		jsonrpc.Get(p.capabilities, "logging") != nil {
 		p.tell("logging/setLevel", *level)
 	}
 	s.do(func() { s.watchHealth(p) })

@@ -226,7 +226,10 @@ func (c *Coordinator) endTask(t *task, answer *jsonrpc.Message) {
 	case answer.Error != nil:
 		status, message = tasks.Failed, jsonrpc.GetString(answer.Error, "message")
 	case string(jsonrpc.Get(answer.Result, "isError")) == "true":
-		status, message = t.Value.form.errorStatus(), firstLine(errorText(answer.Result))
+		message = firstLine(errorText(answer.Result))
+		if t.Value.form == askedTasks {
+			status = tasks.Failed
+		}
 	}
 	var next tasks.Next[*taskCall]
 	var told bool

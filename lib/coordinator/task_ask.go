@@ -68,7 +68,7 @@ func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) boo
 		return false
 	}
 	var err error
-	if req.ttl, err = req.tasks.ttl(m.Params); err != nil {
+	if req.ttl, err = req.tasks.ttl(m.Params, taskTTL); err != nil {
 		s.fail(req, err)
 		return true
 	}

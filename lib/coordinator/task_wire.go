@@ -63,87 +63,81 @@ func offerTasks(form taskForm, all json.RawMessage) json.RawMessage {
 	return all
 }
 
-// listed are tools as hosts know them whose protocol says which run as tasks.
-func (f taskForm) listed(all []json.RawMessage) []json.RawMessage {
+// listed are tools as hosts know them whose protocol says which run as tasks: this one,
+// of bmcp's own.
+func (f taskForm) listed(all []json.RawMessage, own string) []json.RawMessage {
 	if f != askedTasks {
 		return all
 	}
 	all = slices.Clone(all)
 	for i, tool := range all {
-		if jsonrpc.GetString(tool, "name") == bulkName {
+		if jsonrpc.GetString(tool, "name") == own {
 			all[i] = jsonrpc.Set(tool, "execution", json.RawMessage(`{"taskSupport":"`+taskOptional+`"}`))
 		}
 	}
 	return all
 }
 
-// ttl is how long the host wants the result of a call to be kept.
-func (f taskForm) ttl(params json.RawMessage) (time.Duration, error) {
+// ttl is how long the host wants the result of a call to be kept, at most this long.
+func (f taskForm) ttl(params json.RawMessage, most time.Duration) (time.Duration, error) {
 	raw := jsonrpc.Get(params, "task", "ttl")
 	if f != askedTasks || raw == nil || string(raw) == "null" {
-		return taskTTL, nil
+		return most, nil
 	}
 	ms, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || ms < 0 {
 		return 0, jsonrpc.Errorf(jsonrpc.InvalidParams, "the ttl of a task is a number of milliseconds, not %s",
 			jsonrpc.Clip(raw))
 	}
-	return time.Duration(min(ms, float64(taskTTL.Milliseconds()))) * time.Millisecond, nil
+	return time.Duration(min(ms, float64(most.Milliseconds()))) * time.Millisecond, nil
 }
 
-// errorStatus is the status of a task whose tool reports an error.
-func (f taskForm) errorStatus() tasks.Status {
-	if f == askedTasks {
-		return tasks.Failed
-	}
-	return tasks.Completed
+// taskView is a task as its host sees it.
+type taskView struct {
+	id               string
+	ttl, poll        time.Duration // how long its result is kept, and how often the host is to ask for it
+	created, updated time.Time
+	status, message  string
 }
 
-// shownTask is a task as its host sees it.
-type shownTask struct {
-	t     *task
-	state tasks.State
-}
-
-func shownLocked(all *tasks.Table[*taskCall], t *task) shownTask {
+func shownLocked(all *tasks.Table[*taskCall], t *task) taskView {
 	state := all.State(t)
 	if state.Message == "" {
 		state.Message = taskMessage(all.Ahead(t))
 	}
-	return shownTask{t, state}
+	return taskView{t.ID, t.TTL, pollTasks, state.Created, state.Updated, string(state.Status), state.Message}
 }
 
-func (s *Session) shownTask(t *task) (shown shownTask) {
+func (s *Session) shownTask(t *task) (shown taskView) {
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { shown = shownLocked(all, t) })
 	return shown
 }
 
 // task is a task as the form has it.
-func (f taskForm) task(shown shownTask) json.RawMessage {
+func (f taskForm) task(t taskView) json.RawMessage {
 	ms := func(d time.Duration) json.RawMessage { return strconv.AppendInt(nil, d.Milliseconds(), 10) }
 	at := func(t time.Time) json.RawMessage { return jsonrpc.Quote(t.UTC().Format("2006-01-02T15:04:05.000Z")) }
 	ttl, poll := "ttl", "pollInterval"
 	if f == grantedTasks {
 		ttl, poll = "ttlMs", "pollIntervalMs"
 	}
-	state := shown.state
-	m := jsonrpc.Set(nil, poll, ms(pollTasks))
-	m = jsonrpc.Set(m, ttl, ms(shown.t.TTL))
-	m = jsonrpc.Set(m, "lastUpdatedAt", at(state.Updated))
-	m = jsonrpc.Set(m, "createdAt", at(state.Created))
-	if state.Message != "" {
-		m = jsonrpc.Set(m, "statusMessage", jsonrpc.Quote(state.Message))
+	m := jsonrpc.Set(nil, poll, ms(t.poll))
+	m = jsonrpc.Set(m, ttl, ms(t.ttl))
+	m = jsonrpc.Set(m, "lastUpdatedAt", at(t.updated))
+	m = jsonrpc.Set(m, "createdAt", at(t.created))
+	if t.message != "" {
+		m = jsonrpc.Set(m, "statusMessage", jsonrpc.Quote(t.message))
 	}
-	m = jsonrpc.Set(m, "status", jsonrpc.Quote(string(state.Status)))
-	return jsonrpc.Set(m, "taskId", jsonrpc.Quote(shown.t.ID))
+	m = jsonrpc.Set(m, "status", jsonrpc.Quote(t.status))
+	return jsonrpc.Set(m, "taskId", jsonrpc.Quote(t.id))
 }
 
 // created is the answer to a call that has become a task.
-func (f taskForm) created(shown shownTask) json.RawMessage {
+func (f taskForm) created(t taskView) json.RawMessage {
 	if f == askedTasks {
-		return jsonrpc.Set(nil, "task", f.task(shown))
+		return jsonrpc.Set(nil, "task", f.task(t))
 	}
-	return jsonrpc.Set(f.task(shown), "resultType", json.RawMessage(`"task"`))
+	return jsonrpc.Set(f.task(t), "resultType", json.RawMessage(`"task"`))
 }
 
 // tellTask tells the host how a task is, if it is told what belongs to no request.
@@ -199,7 +193,7 @@ func (s *Session) serveTasks(ctx context.Context, m *jsonrpc.Message, req *reque
 			s.result(req, json.RawMessage("{}"))
 		case err != nil:
 			s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "cannot cancel task %s: it is %s already", t.ID,
-				s.shownTask(t).state.Status))
+				s.shownTask(t).status))
 		default:
 			s.result(req, req.tasks.task(s.shownTask(t)))
 		}
@@ -210,20 +204,20 @@ func (s *Session) serveTasks(ctx context.Context, m *jsonrpc.Message, req *reque
 func (s *Session) detailed(form taskForm, t *task) json.RawMessage {
 	var answer *jsonrpc.Message
 	var questions map[string]json.RawMessage
-	var shown shownTask
+	var shown taskView
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
 		answer, questions, shown = t.Value.answer, t.Value.questions, shownLocked(all, t)
 	})
 	m := form.task(shown)
 	switch {
 	case form == askedTasks:
-	case shown.state.Status == tasks.InputRequired:
+	case shown.status == string(tasks.InputRequired):
 		requests := json.RawMessage("{}")
 		for name, question := range questions {
 			requests = jsonrpc.Set(requests, name, question)
 		}
 		m = jsonrpc.Set(m, "inputRequests", requests)
-	case answer == nil || shown.state.Status == tasks.Cancelled:
+	case answer == nil || shown.status == string(tasks.Cancelled):
 	case answer.Error != nil:
 		m = jsonrpc.Set(m, "error", answer.Error)
 	default:

@@ -143,7 +143,7 @@ func (t *toolLists) changed() map[audience]bool {
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
 func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) {
-	tools, changed, err := s.c.updateTools(child, to.askable(s), tools)
+	tools, changed, err := s.c.updateTools(child, to.askable(s.hostParams()), tools)
 	if err != nil {
 		s.c.failed(child, err)
 		return
