@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // batch are the messages of an array, at most so many, or why the host may not send
@@ -13,7 +14,7 @@ func batch(host Host, array []byte, most int) ([]*jsonrpc.Message, []error, erro
 	if !host.TakesBatches() {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
 			"not a request: expected a JSON object; arrays of them belong to the protocol %s, after its initialize",
-			batching)
+			mcp.Batching)
 	}
 	var messages []*jsonrpc.Message
 	var errs []error

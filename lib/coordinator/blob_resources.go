@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 const (
@@ -82,7 +83,7 @@ func (s *Session) readBlob(req *request, uri string) {
 		data, err = io.ReadAll(f)
 	}
 	if errors.Is(err, blobs.ErrNotFound) {
-		err = jsonrpc.Errorf(req.dialect.code(legacyNotFound), "%v", err)
+		err = jsonrpc.Errorf(req.env.Era.Code(mcp.LegacyNotFound), "%v", err)
 	}
 	if err != nil {
 		s.fail(req, err)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // call is a request to a child that is not answered yet.
@@ -32,7 +32,7 @@ func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 		defer p.mu.Unlock()
 		return p.err
 	}
-	p.calls[n] = call{answer, slices.Contains(askers, m.Method)}
+	p.calls[n] = call{answer, mcp.MayAsk(m.Method)}
 	p.mu.Unlock()
 	// If the child has ended, its end answers the request.
 	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) && p.in.Lost() == nil && p.gone() == nil {
@@ -89,13 +89,13 @@ func (p *process) tell(method string, params json.RawMessage) {
 // told it by itself.
 func (p *process) logs(level int) {
 	p.mu.Lock()
-	more := level != allLevels && level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
+	more := level != mcp.AllLevels && level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
 	if more {
 		p.logLevel = level
 	}
 	p.mu.Unlock()
 	if more {
-		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", jsonrpc.Quote(levels[level])))
+		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", jsonrpc.Quote(mcp.Levels[level])))
 	}
 }
 

@@ -6,20 +6,21 @@ import (
 	"sync"
 
 	"btools/lib/agent/source"
+	"btools/lib/mcp"
 )
 
 // children are the children of a session.
 type children struct {
 	mu          sync.Mutex
 	supervisors map[string]*supervisor // by child, audience and browser
-	started     map[audience]bool      // that children were started for
+	started     map[mcp.Audience]bool  // that children were started for
 	replaced    []*process             // that go on for calls that await input, see Session.replace
 	closed      bool
 }
 
 // supervisor returns the supervisor of the child for a browser and an audience,
 // nil if the session is closed.
-func (s *Session) supervisor(child *Child, b source.Browser, to audience) *supervisor {
+func (s *Session) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
@@ -65,7 +66,7 @@ func (c *children) running() (running []*process) {
 
 // start notes that children are started for an audience, and reports whether
 // some were before.
-func (c *children) start(to audience) (before bool) {
+func (c *children) start(to mcp.Audience) (before bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before = c.started[to]
@@ -74,7 +75,7 @@ func (c *children) start(to audience) (before bool) {
 }
 
 // hasRoom reports whether children may be started for an audience.
-func (c *children) hasRoom(to audience, most int) bool {
+func (c *children) hasRoom(to mcp.Audience, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.started[to] || len(c.started) < most

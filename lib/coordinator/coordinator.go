@@ -14,6 +14,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,7 @@ type Coordinator struct {
 	own      map[string]ownTool // by name
 	ownTools []json.RawMessage
 	tasks    taskTable
+	us       json.RawMessage // what bmcp is, as hosts and children are told
 
 	mu       sync.Mutex
 	listings map[string]*childCatalog // by the child's name
@@ -114,6 +116,7 @@ type childCatalog struct {
 func New(o Options) *Coordinator {
 	o.Limits = o.Limits.orDefault()
 	c := &Coordinator{Options: o, listings: map[string]*childCatalog{}, sessions: map[*Session]bool{}}
+	c.us = json.RawMessage(`{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(c.Release) + `}`)
 	c.wide = make(chan struct{}, maxWide)
 	if c.Start == nil {
 		c.Start = c.execute

@@ -14,6 +14,7 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/spell"
 	"btools/lib/tools"
 )
@@ -21,7 +22,7 @@ import (
 // fast relays a tool call at once if nothing has to be waited for, and reports
 // whether it did.
 func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
-	r, ok := s.tools(req.audience).route(jsonrpc.GetString(m.Params, "name"))
+	r, ok := s.tools(req.env.Audience).route(jsonrpc.GetString(m.Params, "name"))
 	if !ok || r.pools {
 		return false
 	}
@@ -31,7 +32,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 		return false
 	}
 	var p *process
-	if sup := s.supervisor(r.child, leasedBrowser(at), req.audience); sup != nil {
+	if sup := s.supervisor(r.child, leasedBrowser(at), req.env.Audience); sup != nil {
 		s.replace(sup, isOfChild(req.task()))
 		if s.turns.isFirst(r.group(args), sup) {
 			p = sup.running()
@@ -131,11 +132,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 	case "subscriptions/listen":
 		s.listen(ctx, req, m)
 	case "tools/list":
-		s.startAll(req.audience, false)
+		s.startAll(req.env.Audience, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
-		s.replyList(req, "tools", req.tasks.listed(s.lists.give(req.audience).tools, bulkName))
+		s.replyList(req, "tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call":
 		s.call(ctx, m, req)
 	case "ping":
@@ -175,11 +176,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 			s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
-		if req.tasks.hasMethod(m.Method) {
+		if req.env.Tasks.HasMethod(m.Method) {
 			s.serveTasks(ctx, m, req)
 			return
 		}
-		if len(s.c.Children) == 1 && req.dialect.hasHandshake() {
+		if len(s.c.Children) == 1 && req.env.Era.HasHandshake() {
 			s.toChild(ctx, &s.c.Children[0], m, req)
 			return
 		}
@@ -190,11 +191,11 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 // introduce answers with what bmcp and its children are, and what they can do.
 func (s *Session) introduce(req *request, result json.RawMessage) {
 	all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
-	form := req.tasks
+	form := req.env.Tasks
 	if req.Method == "initialize" {
 		form = s.handshakeForm() // which is known now
 	}
-	result = jsonrpc.Set(result, "capabilities", offerTasks(form, all))
+	result = jsonrpc.Set(result, "capabilities", form.Offer(all))
 	said = append([]string{s.c.instructions()}, said...)
 	result = jsonrpc.Set(result, "instructions", jsonrpc.Quote(strings.Join(said, "\n\n")))
 	s.result(req, result)
@@ -300,7 +301,7 @@ func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMe
 
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
-func (s *Session) warm(child *Child, to audience) {
+func (s *Session) warm(child *Child, to mcp.Audience) {
 	if !s.browsers.Early() {
 		return
 	}

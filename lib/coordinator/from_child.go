@@ -11,6 +11,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/wait"
 )
 
@@ -39,11 +40,11 @@ func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
 			s.pass(p, m, false, func(r *pendingRequest) bool { return sameToken(r.Token, token) })
 		}
 	case "notifications/message":
-		level := slices.Index(levels, jsonrpc.GetString(m.Params, "level"))
+		level := slices.Index(mcp.Levels, jsonrpc.GetString(m.Params, "level"))
 		s.pass(p, m, true, func(r *pendingRequest) bool { return level >= r.Level })
 	default:
 		s.subscribers(m.Method, m.Params, func(*request) bool { return true })
-		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.dialect.hasHandshake() })
+		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.env.Era.HasHandshake() })
 	}
 }
 
@@ -68,7 +69,7 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	var to pending.Route
 	var found bool
 	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || guessed && p.audience == ofHandshake && s.hostParams() != nil
+	send := found || guessed && p.audience == mcp.OfHandshake && s.hostParams() != nil
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = m.WithParams(jsonrpc.Set(m.Params, "progressToken", to.Token))
@@ -114,19 +115,15 @@ func (s *Session) refresh(p *process) {
 	}
 }
 
-// needs are the capabilities that a host needs to answer the requests of children.
-var needs = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation",
-	"roots/list": "roots"}
-
 // serveChild answers a request of a child, or has its audience answer it.
 func (s *Session) serveChild(p *process, m *jsonrpc.Message) {
 	if m.Method == "ping" {
 		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
 		return
 	}
-	need, ok := needs[m.Method]
+	need, ok := mcp.Needs[m.Method]
 	switch {
-	case p.audience == ofHandshake:
+	case p.audience == mcp.OfHandshake:
 		s.forwardToHost(p, m)
 	case ok && jsonrpc.Get(json.RawMessage(p.audience), need) != nil:
 		s.requireInput(p, m)
@@ -137,7 +134,7 @@ func (s *Session) serveChild(p *process, m *jsonrpc.Message) {
 
 // forwardToHost sends a child's request to the host, if the host can answer it.
 func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
-	need, ok := needs[m.Method]
+	need, ok := mcp.Needs[m.Method]
 	can := jsonrpc.Get(s.hostParams(), "capabilities")
 	meta := jsonrpc.Get(m.Params, "_meta")
 	a := serverRequest{Child: p, ID: slices.Clone(m.ID), Token: slices.Clone(jsonrpc.Get(meta, "progressToken"))}

@@ -5,6 +5,7 @@ import (
 
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // New implements Hosts.
@@ -23,12 +24,12 @@ func (s *Session) Open() (n int) {
 
 // TakesBatches implements Host.
 func (s *Session) TakesBatches() bool {
-	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == batching
+	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == mcp.Batching
 }
 
 // InputSchema implements Host.
 func (s *Session) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
-	return jsonrpc.Get(s.tools(audience(askable(capabilities))).routes[tool].tool, "inputSchema")
+	return jsonrpc.Get(s.tools(mcp.AudienceOf(capabilities)).routes[tool].tool, "inputSchema")
 }
 
 // Mute implements Host: what children have asked the host fails, and what they will.

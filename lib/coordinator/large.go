@@ -12,6 +12,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/record"
 	"btools/lib/results"
 )
@@ -105,7 +106,7 @@ func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
 		tool = req.turn.tool
 		id, _ = source.SessionIn(req.turn.args) // or the call has failed
 	}
-	result, _ := s.shrink(tool, req.audience, id, got.Result, s.c.large.MaxInline)
+	result, _ := s.shrink(tool, req.env.Audience, id, got.Result, s.c.large.MaxInline)
 	if less, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {
 		return less
 	}
@@ -114,7 +115,7 @@ func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
 
 // shrink returns a tool's result with at most so many bytes of text, about, and
 // the number of these.
-func (s *Session) shrink(tool string, to audience, sessionID string, result json.RawMessage, limit int) (
+func (s *Session) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
 	sh := &shrinking{archive: s.c.large, session: s, scope: s.scope(sessionID), limit: limit, links: s.takesLinks()}
 	if r, ok := s.tools(to).route(tool); ok {

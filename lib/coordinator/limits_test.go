@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // Each limit has a default.
@@ -168,7 +169,7 @@ func TestLimitsOfASession(t *testing.T) {
 			f.ask(callEcho(fmt.Sprint(n)))
 		}
 		f.wants("questions", "elicitation/create", "elicitation/create")
-		params := json.RawMessage(`{"protocolVersion":"` + batching + `"}`)
+		params := json.RawMessage(`{"protocolVersion":"` + mcp.Batching + `"}`)
 		f.params.Store(&params)
 		ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 		for n, array := range []string{"[]", "[" + ping + "," + ping + "]",

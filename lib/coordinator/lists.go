@@ -71,7 +71,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, req *request,
 		sup, p, err := s.process(ctx, child)
 		if err == nil {
 			p.logs(req.Level)
-			theirs := req.dialect.toChild(m)
+			theirs := req.env.Era.ToChild(m)
 			var result json.RawMessage
 			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
 				sup.note(m)
@@ -80,7 +80,7 @@ func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, req *request,
 			}
 			var e *jsonrpc.Error
 			if errors.As(err, &e) {
-				e.Code = req.dialect.code(e.Code)
+				e.Code = req.env.Era.Code(e.Code)
 			}
 		}
 		last = err

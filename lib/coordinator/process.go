@@ -13,6 +13,7 @@ import (
 	"btools/lib/held"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
+	"btools/lib/mcp"
 )
 
 // host receives the requests and notifications of a child.
@@ -25,7 +26,7 @@ type host interface {
 type process struct {
 	child    *Child
 	browser  source.Browser
-	audience audience
+	audience mcp.Audience
 	host     host
 	limits   Limits
 
@@ -60,10 +61,10 @@ var errNoJSON = errors.New("it is not valid JSON")
 var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess starts a child for a browser. The caller calls run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to audience,
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to mcp.Audience,
 	h host) (*process, error) {
 	p := &process{child: child, browser: b, audience: to, host: h, limits: c.Limits, ended: make(chan struct{}),
-		logLevel: len(levels), calls: map[int64]call{}}
+		logLevel: len(mcp.Levels), calls: map[int64]call{}}
 	p.stderr.name, p.stderr.log = child.Name, c.Stderr
 	var err error
 	if p.prog, err = c.Start(ctx, child, b, &p.stderr); err != nil {

@@ -10,6 +10,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/wait"
 )
 
@@ -21,8 +22,8 @@ type request struct {
 	cancel context.CancelFunc         // ends its handling
 	late   atomic.Pointer[time.Timer] // ends it when its time is over
 	expiry atomic.Pointer[time.Timer] // ends it while it awaits input
-	envelope
-	execs atomic.Pointer[task] // whose call it is; nil: it is the host's own
+	env    mcp.Envelope
+	execs  atomic.Pointer[task] // whose call it is; nil: it is the host's own
 	// insists says that the child is to make a task of the call, whose result is
 	// kept for ttl.
 	insists bool
@@ -45,11 +46,11 @@ func (r *request) task() *task { return r.execs.Load() }
 type requestKey struct{}
 
 // audienceOf is that of the request that something is done for.
-func audienceOf(ctx context.Context) audience {
+func audienceOf(ctx context.Context) mcp.Audience {
 	if req, ok := ctx.Value(requestKey{}).(*request); ok {
-		return req.audience
+		return req.env.Audience
 	}
-	return ofHandshake
+	return mcp.OfHandshake
 }
 
 // finish answers a request, once, and releases what it holds. A nil message is no
@@ -60,7 +61,7 @@ func (s *Session) finish(req *request, message []byte) {
 
 // result answers a request with a result of bmcp's own.
 func (s *Session) result(req *request, result json.RawMessage) {
-	s.finish(req, jsonrpc.Response(req.ID, req.dialect.result(req.Method, result)))
+	s.finish(req, jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, result)))
 }
 
 func (s *Session) fail(req *request, err error) { s.finish(req, failureOf(req, err)) }
@@ -82,7 +83,7 @@ func faultOf(req *request, err error) []byte {
 		err = errDisconnected
 	}
 	if req.Method == "tools/call" {
-		return jsonrpc.Response(req.ID, req.dialect.result(req.Method, faultResult(err)))
+		return jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, faultResult(err)))
 	}
 	return failureOf(req, err)
 }
@@ -95,7 +96,7 @@ func faultResult(err error) json.RawMessage {
 // forward relays a request to a child, and its answer to the host.
 func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
 	p.logs(req.Level)
-	m = asChildTask(req, req.dialect.toChild(m))
+	m = asChildTask(req, req.env.Era.ToChild(m))
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
 		s.fault(req, source.ErrBrowserDied)
 		return
@@ -172,9 +173,9 @@ const (
 // answerOf is a child's answer as the host gets it.
 func (s *Session) answerOf(req *request, got *jsonrpc.Message) []byte {
 	if got.Result == nil {
-		return req.dialect.failure(req.Method, got).WithID(req.ID)
+		return req.env.Era.Failure(req.Method, got).WithID(req.ID)
 	}
-	result := req.dialect.result(req.Method, s.remarked(got.Result, req.lease))
+	result := req.env.Era.Result(req.Method, s.remarked(got.Result, req.lease))
 	if len(result) == 0 || &result[0] == &got.Result[0] {
 		return got.WithID(req.ID) // every byte as it came
 	}

@@ -77,7 +77,7 @@ func (s *Session) execute(e effect) {
 			s.askTask(req.task(), e.Key, e.Questions)
 			return
 		}
-		s.send(e.ID, true, jsonrpc.Response(e.ID, req.dialect.inputRequired(req.Method, e.Key, e.Questions)))
+		s.send(e.ID, true, jsonrpc.Response(e.ID, req.env.Era.InputRequired(req.Method, e.Key, e.Questions)))
 	case pending.Resume:
 		req := e.Request.Value
 		if t := req.expiry.Load(); t != nil {

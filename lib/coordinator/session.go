@@ -16,6 +16,7 @@ import (
 	"btools/lib/coordinator/pending"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // Session is one host, or all hosts of the stateless protocol, with its children.
@@ -54,8 +55,8 @@ func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 	s := &Session{c: c, came: time.Now(), name: rand.Text(), send: send, initialized: make(chan struct{})}
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
 		NewKey: rand.Text, Shared: shared}
-	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[audience]bool{}
-	s.lists.c, s.lists.all = c, map[audience]*toolList{}
+	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
+	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
 	s.turns.group = func(t *turn) string {
 		if r, ok := s.lists.tools(t.to).route(t.tool); ok {
 			return r.group(t.args)
@@ -153,9 +154,9 @@ func (s *Session) request(m *jsonrpc.Message) {
 
 // newRequest is a message as a request that is to be answered.
 func (s *Session) newRequest(m *jsonrpc.Message) *request {
-	req := &request{envelope: readEnvelope(m, s.handshakeForm(), s.c.Release)}
+	req := &request{env: mcp.Read(m, s.handshakeForm(), s.c.us)}
 	req.Request = pendingRequest{ID: m.ID, Method: m.Method, Token: jsonrpc.Get(m.Params, "_meta", "progressToken"),
-		Level: req.level, Subject: req.subject, Input: req.input, MayAsk: req.mayAsk, Value: req}
+		Level: req.env.Level, Subject: req.env.Subject, Input: req.env.Input, MayAsk: req.env.MayAsk, Value: req}
 	return req
 }
 
@@ -180,14 +181,14 @@ func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) 
 	if m.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
 		return
 	}
-	s.turns.add(req.turn, req.audience)
+	s.turns.add(req.turn, req.env.Audience)
 	s.do(func() { s.serve(ctx, m, req) })
 }
 
 // admit makes the session ready for a request. It reports whether that is to be
 // served: it may be answered already.
 func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) bool {
-	if req.dialect.hasHandshake() {
+	if req.env.Era.HasHandshake() {
 		switch {
 		case m.Method == "initialize":
 			s.initialize(ctx, m, req)
@@ -202,12 +203,12 @@ func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) b
 		s.allowQuestions()
 		return true
 	}
-	if req.refused != nil {
-		s.fail(req, req.refused)
+	if req.env.Refused != nil {
+		s.fail(req, req.env.Refused)
 		return false
 	}
-	if !s.children.hasRoom(req.audience, s.c.Limits.CapabilitySets) {
-		req.audience = askNothing
+	if !s.children.hasRoom(req.env.Audience, s.c.Limits.CapabilitySets) {
+		req.env.Audience = mcp.AskNothing
 	}
 	if m.Method == "server/discover" {
 		return true
@@ -216,7 +217,7 @@ func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) b
 	if s.resume(m, req) {
 		return false
 	}
-	s.startAll(req.audience, false)
+	s.startAll(req.env.Audience, false)
 	return true
 }
 
@@ -240,7 +241,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, req *reque
 	version := jsonrpc.GetString(result, "protocolVersion")
 	s.version.CompareAndSwap(nil, &version)
 	s.params.CompareAndSwap(nil, &params)
-	s.startAll(ofHandshake, false)
+	s.startAll(mcp.OfHandshake, false)
 	s.do(func() {
 		s.c.await(ctx, s.c.Limits.Initialize, func(l *childCatalog) chan struct{} { return l.initialized })
 		s.introduce(req, result)
@@ -250,7 +251,7 @@ func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, req *reque
 // startAll starts each child whose tools are unknown or that could not be started.
 // It launches no browser for them. With all, it also starts children whose tools
 // are only known from their last run.
-func (s *Session) startAll(to audience, all bool) {
+func (s *Session) startAll(to mcp.Audience, all bool) {
 	started := s.children.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
@@ -261,7 +262,7 @@ func (s *Session) startAll(to audience, all bool) {
 	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		known, live := s.c.known(child, to.askable(s.hostParams()))
+		known, live := s.c.known(child, to.Askable(s.hostParams()))
 		switch {
 		case s.c.retry(child), !live && all:
 		case started, known && !s.c.Eager:

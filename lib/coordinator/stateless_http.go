@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/mark3labs/mcp-go/mcp"
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
 
 	"btools/lib/coordinator/eventlog"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // stateless answers a message of a host without a session, whose requests state
@@ -48,12 +49,12 @@ func (f *httpFront) stateless(w http.ResponseWriter, r *http.Request, m *jsonrpc
 // isStatelessByHTTP reports whether a message is of the stateless protocol, by
 // what it says of itself or by the version in its header.
 func isStatelessByHTTP(m *jsonrpc.Message, version string, inSession bool) bool {
-	return isStateless(m) || !inSession && isNewer(version)
+	return mcp.IsStateless(m) || !inSession && mcp.IsNewer(version)
 }
 
 // takesEmptyEvents reports whether hosts of a version take an event without
 // data for what it is, and not for a message.
-func takesEmptyEvents(version string) bool { return version >= legacy }
+func takesEmptyEvents(version string) bool { return version >= mcp.Legacy }
 
 // renamed translates a message for a host that knows another ID and another
 // progress token.
@@ -64,10 +65,10 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 	}
 	in := func(object json.RawMessage) (json.RawMessage, bool) {
 		meta := jsonrpc.Get(object, "_meta")
-		if string(jsonrpc.Get(meta, metaSubscription)) != string(own) {
+		if string(jsonrpc.Get(meta, mcp.MetaSubscription)) != string(own) {
 			return object, false
 		}
-		return jsonrpc.Set(object, "_meta", jsonrpc.Set(meta, metaSubscription, id)), true
+		return jsonrpc.Set(object, "_meta", jsonrpc.Set(meta, mcp.MetaSubscription, id)), true
 	}
 	switch {
 	case m.IsResponse():
@@ -87,22 +88,22 @@ func renamed(message []byte, own, id, token json.RawMessage) []byte {
 // checkStateless returns an error if a request of the stateless protocol lacks
 // what it has to state, or contradicts its headers.
 func checkStateless(host Host, h http.Header, m *jsonrpc.Message) error {
-	if err := checkMeta(m); err != nil {
+	if err := mcp.CheckMeta(m); err != nil {
 		return err
 	}
-	version := jsonrpc.GetString(m.Params, "_meta", metaVersion)
-	if said := h.Get(mcp.HeaderProtocolVersion); said != version {
-		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's version is %q",
-			mcp.HeaderProtocolVersion, said, version)
+	version := jsonrpc.GetString(m.Params, "_meta", mcp.MetaVersion)
+	if said := h.Get(mcpgo.HeaderProtocolVersion); said != version {
+		return jsonrpc.Errorf(mcp.HeaderMismatch, "the header %s is %q, and the request's version is %q",
+			mcpgo.HeaderProtocolVersion, said, version)
 	}
-	if err := checkVersion(m); err != nil {
+	if err := mcp.CheckVersion(m); err != nil {
 		return err
 	}
 	// It reads the body as encoding/json does, which takes "Name" for "name":
 	// what we, and the children, take for the name has to be the same.
 	for _, params := range []json.RawMessage{m.Params, subjects(m.Params)} {
-		if err := mcp.ValidateStandardHeaders(h.Get, version, mcp.MCPMethod(m.Method), params); err != nil {
-			return jsonrpc.Errorf(headerMismatch, "%v", err)
+		if err := mcpgo.ValidateStandardHeaders(h.Get, version, mcpgo.MCPMethod(m.Method), params); err != nil {
+			return jsonrpc.Errorf(mcp.HeaderMismatch, "%v", err)
 		}
 	}
 	if err := checkTaskHeader(h, m); err != nil {
@@ -111,10 +112,11 @@ func checkStateless(host Host, h http.Header, m *jsonrpc.Message) error {
 	if m.Method != "tools/call" {
 		return nil
 	}
-	schema := host.InputSchema(jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "_meta", metaCapabilities))
+	can := jsonrpc.Get(m.Params, "_meta", mcp.MetaCapabilities)
+	tool := &mcpgo.Tool{RawInputSchema: host.InputSchema(jsonrpc.GetString(m.Params, "name"), can)}
 	look := func(name string) (string, bool) { return h.Get(name), h.Values(name) != nil }
-	if err := mcp.ValidateParamHeadersLookup(look, &mcp.Tool{RawInputSchema: schema}, subjects(m.Params)); err != nil {
-		return jsonrpc.Errorf(headerMismatch, "%v", err)
+	if err := mcpgo.ValidateParamHeadersLookup(look, tool, subjects(m.Params)); err != nil {
+		return jsonrpc.Errorf(mcp.HeaderMismatch, "%v", err)
 	}
 	return nil
 }
@@ -122,12 +124,12 @@ func checkStateless(host Host, h http.Header, m *jsonrpc.Message) error {
 // checkTaskHeader returns an error if a request about a task has the ID of another one
 // in its header.
 func checkTaskHeader(h http.Header, m *jsonrpc.Message) error {
-	if !grantedTasks.hasMethod(m.Method) {
+	if !mcp.GrantedTasks.HasMethod(m.Method) {
 		return nil
 	}
-	said, id := h.Get(mcp.HeaderName), jsonrpc.GetString(m.Params, "taskId")
-	if decoded, ok := mcp.DecodeHeaderValue(said); !ok || decoded != id {
-		return jsonrpc.Errorf(headerMismatch, "the header %s is %q, and the request's task is %q", mcp.HeaderName,
+	said, id := h.Get(mcpgo.HeaderName), jsonrpc.GetString(m.Params, "taskId")
+	if decoded, ok := mcpgo.DecodeHeaderValue(said); !ok || decoded != id {
+		return jsonrpc.Errorf(mcp.HeaderMismatch, "the header %s is %q, and the request's task is %q", mcpgo.HeaderName,
 			said, id)
 	}
 	return nil
@@ -145,8 +147,8 @@ func subjects(params json.RawMessage) (some json.RawMessage) {
 
 // statuses are those of HTTP that errors have in the stateless protocol.
 var statuses = map[int]int{
-	jsonrpc.MethodNotFound: http.StatusNotFound, headerMismatch: http.StatusBadRequest,
-	missingCapability: http.StatusBadRequest, unsupportedVersion: http.StatusBadRequest,
+	jsonrpc.MethodNotFound: http.StatusNotFound, mcp.HeaderMismatch: http.StatusBadRequest,
+	mcp.MissingCapability: http.StatusBadRequest, mcp.UnsupportedVersion: http.StatusBadRequest,
 }
 
 // single answers with a stream of events, or with the answer alone if there is

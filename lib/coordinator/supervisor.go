@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/wait"
 )
 
@@ -21,7 +22,7 @@ type supervisor struct {
 	session  *Session
 	child    *Child
 	browser  source.Browser
-	audience audience
+	audience mcp.Audience
 
 	proc wait.Starter[*process]
 
@@ -31,7 +32,7 @@ type supervisor struct {
 
 // newSupervisor returns a supervisor that has not started its child, which will
 // have these subscriptions.
-func newSupervisor(s *Session, child *Child, b source.Browser, to audience, subs map[string]int) *supervisor {
+func newSupervisor(s *Session, child *Child, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
 	sup := &supervisor{session: s, child: child, browser: b, audience: to, subs: subs}
 	sup.proc.Start, sup.proc.Gone = sup.start, (*process).gone
 	limits := s.c.Limits
@@ -79,7 +80,7 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("cannot start child %s: %w", sup.child.Name, err)
 	}
 	s.requests.work.Go(p.run) // whose end waits for this start
-	result, err := p.call(ctx, "initialize", sup.audience.childParams(s.hostParams(), s.c.Release))
+	result, err := p.call(ctx, "initialize", sup.audience.ChildParams(s.hostParams(), s.c.us))
 	if err != nil {
 		p.stop()
 		var e *jsonrpc.Error
@@ -99,7 +100,7 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 	}
 	p.notify("notifications/initialized", nil)
 	p.capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := s.level.Load(); level != nil && sup.audience == ofHandshake &&
+	if level := s.level.Load(); level != nil && sup.audience == mcp.OfHandshake &&
 		jsonrpc.Get(p.capabilities, "logging") != nil {
 		p.tell("logging/setLevel", *level)
 	}

@@ -12,6 +12,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // A host can have the call of a tool executed as a task: the answer says only that it
@@ -44,7 +45,7 @@ type task = tasks.Task[*taskCall]
 type taskCall struct {
 	s       *Session
 	call    *jsonrpc.Message // with an ID of its own
-	form    taskForm
+	form    mcp.TaskForm
 	own     bool          // a tool of bmcp's own
 	done    chan struct{} // closed when the answer is there
 	entered chan struct{} // closed when the browser is for this task alone
@@ -117,7 +118,7 @@ func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 		s.fail(req, err)
 		return
 	}
-	t.Value = &taskCall{s: s, call: call, form: req.tasks, own: s.c.isOwn(name), done: make(chan struct{}),
+	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(name), done: make(chan struct{}),
 		entered: make(chan struct{})}
 	if t.Value.own {
 		t.Queue = s.browsers.Queue(bulkWhich(jsonrpc.Get(m.Params, "arguments")))
@@ -138,7 +139,7 @@ func (s *Session) createTask(m *jsonrpc.Message, req *request) {
 func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err error) {
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
 		if begin, err = all.Add(t, time.Now()); err == nil {
-			created = t.Value.form.created(shownLocked(all, t))
+			created = t.Value.form.Created(shownLocked(all, t))
 		}
 	})
 	switch {
@@ -202,7 +203,7 @@ func resultAnswer(result json.RawMessage) *jsonrpc.Message {
 func (s *Session) neverRun(t *task, why error) *jsonrpc.Message {
 	if t.Value.own {
 		if result := bulkNeverRun(jsonrpc.Get(t.Value.call.Params, "arguments"), why); result != nil {
-			return resultAnswer(s.newRequest(t.Value.call).dialect.result("tools/call", result))
+			return resultAnswer(s.newRequest(t.Value.call).env.Era.Result("tools/call", result))
 		}
 	}
 	return faultAnswer(why)
@@ -227,7 +228,7 @@ func (c *Coordinator) endTask(t *task, answer *jsonrpc.Message) {
 		status, message = tasks.Failed, jsonrpc.GetString(answer.Error, "message")
 	case string(jsonrpc.Get(answer.Result, "isError")) == "true":
 		message = firstLine(errorText(answer.Result))
-		if t.Value.form == askedTasks {
+		if t.Value.form == mcp.AskedTasks {
 			status = tasks.Failed
 		}
 	}

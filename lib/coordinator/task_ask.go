@@ -2,17 +2,17 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // support is whether a tool runs as a task, "" if it does not. Known is false if the
 // tool is not known yet.
-func (s *Session) support(name string, to audience) (support string, known bool) {
+func (s *Session) support(name string, to mcp.Audience) (support string, known bool) {
 	if s.c.isOwn(name) {
 		if name == bulkName {
-			return taskOptional, true
+			return mcp.TaskOptional, true
 		}
 		return "", true
 	}
@@ -23,7 +23,7 @@ func (s *Session) support(name string, to audience) (support string, known bool)
 // support is whether a child's tool runs as a task.
 func (r *route) support() string {
 	support := jsonrpc.GetString(r.tool, "execution", "taskSupport")
-	if support != taskOptional && support != taskRequired {
+	if support != mcp.TaskOptional && support != mcp.TaskRequired {
 		return ""
 	}
 	return support
@@ -32,13 +32,13 @@ func (r *route) support() string {
 // asTask answers the call of a tool by a task, if the host asks for that, and reports
 // whether it did, or has refused to.
 func (s *Session) asTask(ctx context.Context, m *jsonrpc.Message, req *request) bool {
-	if req.tasks == noTasks || req.tasks == askedTasks && jsonrpc.Get(m.Params, "task") == nil {
+	if req.env.Tasks == mcp.NoTasks || req.env.Tasks == mcp.AskedTasks && jsonrpc.Get(m.Params, "task") == nil {
 		return false
 	}
 	name := jsonrpc.GetString(m.Params, "name")
-	support, known := s.support(name, req.audience)
-	if !known && req.tasks != undeclaredTasks {
-		s.turns.add(req.turn, req.audience) // it came before those that come while the tool is found
+	support, known := s.support(name, req.env.Audience)
+	if !known && req.env.Tasks != mcp.UndeclaredTasks {
+		s.turns.add(req.turn, req.env.Audience) // it came before those that come while the tool is found
 		s.do(func() { s.findTask(ctx, m, req, name) })
 		return true
 	}
@@ -47,18 +47,18 @@ func (s *Session) asTask(ctx context.Context, m *jsonrpc.Message, req *request) 
 
 // asTaskOf is asTask for a tool that is known.
 func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) bool {
-	switch req.tasks {
-	case undeclaredTasks:
-		if support == taskRequired {
-			s.fail(req, errUndeclared())
+	switch req.env.Tasks {
+	case mcp.UndeclaredTasks:
+		if support == mcp.TaskRequired {
+			s.fail(req, mcp.ErrUndeclared())
 			return true
 		}
 		return false
-	case grantedTasks:
+	case mcp.GrantedTasks:
 		if support == "" {
 			return false
 		}
-	case askedTasks:
+	case mcp.AskedTasks:
 		if support == "" {
 			s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task",
 				jsonrpc.GetString(m.Params, "name")))
@@ -68,11 +68,12 @@ func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) boo
 		return false
 	}
 	var err error
-	if req.ttl, err = req.tasks.ttl(m.Params, taskTTL); err != nil {
+	if req.ttl, err = req.env.Tasks.TTL(m.Params, taskTTL); err != nil {
 		s.fail(req, err)
 		return true
 	}
-	if req.insists = support == taskRequired && s.makesTasks(jsonrpc.GetString(m.Params, "name"), req); req.insists {
+	req.insists = support == mcp.TaskRequired && s.makesTasks(jsonrpc.GetString(m.Params, "name"), req)
+	if req.insists {
 		return false
 	}
 	s.createTask(m, req)
@@ -89,10 +90,4 @@ func (s *Session) findTask(ctx context.Context, m *jsonrpc.Message, req *request
 	if !s.asTaskOf(m, req, r.support()) {
 		s.serve(ctx, m, req)
 	}
-}
-
-func errUndeclared() error {
-	e := jsonrpc.Errorf(missingCapability, "the host has to declare the extension %s", tasksExtension)
-	e.Data = json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`)
-	return e
 }

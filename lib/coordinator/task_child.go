@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // A child may run a tool as a task only. It is then called so, and its own task, once
@@ -13,7 +14,7 @@ import (
 
 // makesTasks reports whether the child of a tool makes tasks.
 func (s *Session) makesTasks(name string, req *request) bool {
-	r, ok := s.tools(req.audience).route(name)
+	r, ok := s.tools(req.env.Audience).route(name)
 	if !ok {
 		return false
 	}
@@ -44,7 +45,7 @@ func childTaskOf(req *request, got *jsonrpc.Message) string {
 func (s *Session) adoptTask(p *process, req *request, id string) {
 	cancel := func() { p.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))) }
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
-	t.Value = &taskCall{s: s, form: req.tasks, done: make(chan struct{}), entered: make(chan struct{}),
+	t.Value = &taskCall{s: s, form: req.env.Tasks, done: make(chan struct{}), entered: make(chan struct{}),
 		stop: s.stopOf(req)}
 	created, _, err := s.addTask(t)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 		s.c.endTask(t, faultAnswer(errTaskCancelled))
 		return
 	}
-	s.send(was, true, jsonrpc.Response(was, req.dialect.result(req.Method, created)))
+	s.send(was, true, jsonrpc.Response(was, req.env.Era.Result(req.Method, created)))
 	about := jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
 	if err == nil {
@@ -79,10 +80,10 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 
 // unrelated is an answer that does not name the child's task.
 func unrelated(m *jsonrpc.Message) *jsonrpc.Message {
-	if m == nil || jsonrpc.Get(m.Result, "_meta", metaTask) == nil {
+	if m == nil || jsonrpc.Get(m.Result, "_meta", mcp.MetaTask) == nil {
 		return m
 	}
-	result := jsonrpc.Set(m.Result, "_meta", jsonrpc.Delete(jsonrpc.Get(m.Result, "_meta"), metaTask))
+	result := jsonrpc.Set(m.Result, "_meta", jsonrpc.Delete(jsonrpc.Get(m.Result, "_meta"), mcp.MetaTask))
 	other, err := jsonrpc.Parse(jsonrpc.Response(m.ID, result))
 	if err != nil {
 		return m

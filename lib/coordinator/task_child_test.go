@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // A tool of a child that says so runs as a task, too. What it asks is marked as the
@@ -25,7 +26,7 @@ func TestTaskOfChild(t *testing.T) {
 				question = m
 			}
 		}
-		if question == nil || jsonrpc.GetString(question.Params, "_meta", metaTask, "taskId") != id {
+		if question == nil || jsonrpc.GetString(question.Params, "_meta", mcp.MetaTask, "taskId") != id {
 			t.Fatalf("%v, want a question of task %s", question, id)
 		}
 		h.is(id, `"status":"input_required"`)
@@ -76,7 +77,7 @@ func TestTaskOfChildThatInsists(t *testing.T) {
 		h.is(id, `"status":"working"`)
 		synctest.Wait()
 		h.latest().say(string(jsonrpc.Response(result, json.RawMessage(
-			`{"content":[{"type":"text","text":"done"}],"_meta":{"`+metaTask+`":{"taskId":"theirs"},"a":1}}`))))
+			`{"content":[{"type":"text","text":"done"}],"_meta":{"`+mcp.MetaTask+`":{"taskId":"theirs"},"a":1}}`))))
 		synctest.Wait()
 		h.is(id, `"status":"completed"`)
 		if got := h.call("tasks/result", about(id)); !strings.Contains(got, `"text":"done"`) ||

@@ -6,6 +6,7 @@ import (
 
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // What a child asks while it answers the call of a task reaches the host of the
@@ -24,7 +25,7 @@ func related(to json.RawMessage, m *jsonrpc.Message) (json.RawMessage, *jsonrpc.
 
 // withTask names a task in the _meta of an object.
 func withTask(object json.RawMessage, id string) json.RawMessage {
-	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), metaTask, jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id)))
+	meta := jsonrpc.Set(jsonrpc.Get(object, "_meta"), mcp.MetaTask, jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id)))
 	return jsonrpc.Set(object, "_meta", meta)
 }
 

@@ -15,6 +15,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // taskHost is a host whose child has the tools echo, hang, which does not answer until
@@ -383,7 +384,7 @@ func TestTasksOfSession(t *testing.T) {
 func TestNoTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
-		h.ask(strings.Replace(hello, legacy, "2025-06-18", 1))
+		h.ask(strings.Replace(hello, mcp.Legacy, "2025-06-18", 1))
 		time.Sleep(time.Second)
 		if m := h.answer(`"hello"`); jsonrpc.Get(m.Result, "capabilities", "tasks") != nil {
 			t.Errorf("%s, want no tasks", m.Raw)

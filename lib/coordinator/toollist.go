@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // toolList is a session's list of tools for one audience: children may list other
@@ -58,19 +59,19 @@ func sameTools(a, b []json.RawMessage) bool {
 type toolLists struct {
 	c   *Coordinator
 	mu  sync.Mutex
-	all map[audience]*toolList // by audience
+	all map[mcp.Audience]*toolList // by audience
 }
 
 // tools returns the tools for an audience, as they are known now.
-func (s *Session) tools(to audience) *merged { return s.lists.tools(to) }
+func (s *Session) tools(to mcp.Audience) *merged { return s.lists.tools(to) }
 
-func (t *toolLists) tools(to audience) *merged {
+func (t *toolLists) tools(to mcp.Audience) *merged {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mergedLocked(t.listLocked(to))
 }
 
-func (t *toolLists) listLocked(to audience) *toolList {
+func (t *toolLists) listLocked(to mcp.Audience) *toolList {
 	l := t.all[to]
 	if l == nil {
 		l = &toolList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{}}
@@ -89,7 +90,7 @@ func (t *toolLists) mergedLocked(l *toolList) *merged {
 
 // give returns the tools for the host to see. Their names stay as they are for
 // this host: it may ignore changes of the list.
-func (t *toolLists) give(to audience) *merged {
+func (t *toolLists) give(to mcp.Audience) *merged {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.listLocked(to)
@@ -106,7 +107,7 @@ func (t *toolLists) give(to audience) *merged {
 }
 
 // watch reports changes from now on.
-func (t *toolLists) watch(to audience) {
+func (t *toolLists) watch(to mcp.Audience) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.listLocked(to); l.lastSent == nil {
@@ -115,7 +116,7 @@ func (t *toolLists) watch(to audience) {
 }
 
 // set records the tools that a child of the session has listed.
-func (t *toolLists) set(child *Child, to audience, tools []json.RawMessage) {
+func (t *toolLists) set(child *Child, to mcp.Audience, tools []json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.listLocked(to)
@@ -126,10 +127,10 @@ func (t *toolLists) set(child *Child, to audience, tools []json.RawMessage) {
 
 // changed returns the audiences whose lists differ from what was sent last, and
 // marks these as sent.
-func (t *toolLists) changed() map[audience]bool {
+func (t *toolLists) changed() map[mcp.Audience]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed := map[audience]bool{}
+	changed := map[mcp.Audience]bool{}
 	for to, l := range t.all {
 		now := t.mergedLocked(l)
 		if l.lastSent == nil || sameTools(l.lastSent.tools, now.tools) {
@@ -142,8 +143,8 @@ func (t *toolLists) changed() map[audience]bool {
 
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
-func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) {
-	tools, changed, err := s.c.updateTools(child, to.askable(s.hostParams()), tools)
+func (s *Session) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
+	tools, changed, err := s.c.updateTools(child, to.Askable(s.hostParams()), tools)
 	if err != nil {
 		s.c.failed(child, err)
 		return
@@ -164,10 +165,10 @@ func (s *Session) listTools(child *Child, to audience, tools []json.RawMessage) 
 func (s *Session) toolsChanged() {
 	changed := s.lists.changed()
 	const method = "notifications/tools/list_changed"
-	if changed[ofHandshake] && s.hostParams() != nil {
+	if changed[mcp.OfHandshake] && s.hostParams() != nil {
 		s.send(nil, false, jsonrpc.Request(nil, method, nil))
 	}
-	s.subscribers(method, nil, func(req *request) bool { return changed[req.audience] })
+	s.subscribers(method, nil, func(req *request) bool { return changed[req.env.Audience] })
 }
 
 // merge merges the tools that each child has listed in the session, or else has

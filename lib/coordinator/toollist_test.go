@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // toolsNamed are tools with these names.
@@ -45,21 +46,21 @@ func TestNamesOfTools(t *testing.T) {
 	s := c.NewSession(func(json.RawMessage, bool, []byte) {}, false)
 	child := func(i int) *Child { return &c.Children[i] }
 	where := func(s *Session, name string) string {
-		if r, ok := s.tools(ofHandshake).routes[name]; ok {
+		if r, ok := s.tools(mcp.OfHandshake).routes[name]; ok {
 			return r.child.Name + "/" + r.name
 		}
 		return ""
 	}
-	s.listTools(child(1), ofHandshake, toolsNamed("same", "gone"))
-	s.lists.give(ofHandshake)
-	s.listTools(child(0), ofHandshake, toolsNamed("same", "other", "gone")) // it was late
+	s.listTools(child(1), mcp.OfHandshake, toolsNamed("same", "gone"))
+	s.lists.give(mcp.OfHandshake)
+	s.listTools(child(0), mcp.OfHandshake, toolsNamed("same", "other", "gone")) // it was late
 	for name, want := range map[string]string{"same": "second/same", "first__same": "first/same",
 		"other": "first/other", "second__same": ""} {
 		if got := where(s, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	s.listTools(child(1), ofHandshake, toolsNamed("same"))
+	s.listTools(child(1), mcp.OfHandshake, toolsNamed("same"))
 	if got := where(s, "gone"); got != "" {
 		t.Errorf("what the host knows as second/gone is %s", got)
 	}
@@ -69,9 +70,9 @@ func TestNamesOfTools(t *testing.T) {
 	}
 
 	long := strings.Repeat("x", 50)
-	s.listTools(child(0), ofHandshake, toolsNamed("same", long))
-	s.listTools(child(2), ofHandshake, toolsNamed(long, strings.Repeat("y", 65)))
-	m := s.tools(ofHandshake)
+	s.listTools(child(0), mcp.OfHandshake, toolsNamed("same", long))
+	s.listTools(child(2), mcp.OfHandshake, toolsNamed(long, strings.Repeat("y", 65)))
+	m := s.tools(mcp.OfHandshake)
 	if got := where(s, "a-child-of-a__"+long); got != "a-child-of-a-long-na/"+long {
 		t.Errorf("%q in %v", got, m.notes)
 	}
@@ -104,27 +105,27 @@ func TestListsOfSeveralHosts(t *testing.T) {
 	}
 	has := func(h *host, name string, want bool, told int) {
 		t.Helper()
-		if _, ok := h.tools(ofHandshake).routes[name]; ok != want || h.told != told {
+		if _, ok := h.tools(mcp.OfHandshake).routes[name]; ok != want || h.told != told {
 			t.Errorf("%s: %v, want %v; told %d times, want %d", name, ok, want, h.told, told)
 		}
 	}
 	child := &c.Children[0]
 	a, b, other := &hosts[0], &hosts[1], &hosts[2]
-	a.listTools(child, ofHandshake, toolsNamed("echo", "elicit"))
+	a.listTools(child, mcp.OfHandshake, toolsNamed("echo", "elicit"))
 	for i := range hosts {
-		hosts[i].lists.give(ofHandshake)
+		hosts[i].lists.give(mcp.OfHandshake)
 	}
 	has(b, "elicit", true, 0) // as its own child has said nothing yet
-	b.listTools(child, ofHandshake, toolsNamed("echo"))
+	b.listTools(child, mcp.OfHandshake, toolsNamed("echo"))
 	has(a, "elicit", true, 0)
 	has(b, "elicit", false, 1)
 	has(other, "elicit", false, 1)
-	b.lists.give(ofHandshake)
-	a.listTools(child, ofHandshake, toolsNamed("echo", "elicit", "enabled"))
+	b.lists.give(mcp.OfHandshake)
+	a.listTools(child, mcp.OfHandshake, toolsNamed("echo", "elicit", "enabled"))
 	has(a, "enabled", true, 1)
 	has(b, "enabled", false, 1)
 	// Hosts of the stateless protocol share a session, by what they can be asked.
-	can := audience(`{"roots":{}}`)
+	can := mcp.Audience(`{"roots":{}}`)
 	b.listTools(child, can, toolsNamed("rooted"))
 	has(b, "rooted", false, 1)
 	if _, ok := b.tools(can).routes["rooted"]; !ok {

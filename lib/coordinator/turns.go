@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // Requests reach a child in the order in which the host has sent them: a host that
@@ -21,7 +22,7 @@ type turn struct {
 	group       string          // of requests that may be for the same process; "": its tool is not known yet
 	tool        string          // that is called
 	args        json.RawMessage // of the call
-	to          audience
+	to          mcp.Audience
 	supervisor  *supervisor   // of its child; nil: not known yet
 	moved       chan struct{} // closed when the child is known, or the turn is over
 	over        bool
@@ -79,7 +80,7 @@ func (s *Session) newTurn(m *jsonrpc.Message) *turn {
 
 // add queues a turn, unless it is over. It is called in the order of arrival. To
 // is the audience of the request.
-func (all *turns) add(t *turn, to audience) {
+func (all *turns) add(t *turn, to mcp.Audience) {
 	if t == nil {
 		return
 	}
