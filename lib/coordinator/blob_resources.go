@@ -69,7 +69,8 @@ func blobResource(b blobs.Blob) json.RawMessage {
 }
 
 // readBlob answers resources/read of a blob.
-func (s *Session) readBlob(req *request, uri string) {
+func (s *Session) readBlob(req *request) {
+	uri := req.env.URI
 	f, b, err := s.c.large.blobs.Open(uri)
 	if err == nil {
 		defer f.Close()

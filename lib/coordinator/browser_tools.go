@@ -28,8 +28,8 @@ func (c *Coordinator) browserTools() []ownTool {
 	}
 }
 
-func (c *Coordinator) poolStatus(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	st, err := s.browsers.Status(ctx, jsonrpc.GetString(args, "pool_name"))
+func (c *Coordinator) poolStatus(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+	st, err := req.host.browsers.Status(ctx, jsonrpc.GetString(args, "pool_name"))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *Coordinator) proxyTools(how source.Kind) []ownTool {
 }
 
 // control has the browser do something and tells how it is then.
-func (c *Coordinator) control(ctx context.Context, s *Session, do source.Action, args json.RawMessage,
+func (c *Coordinator) control(ctx context.Context, req *request, do source.Action, args json.RawMessage,
 	o options.Options) (any, error) {
 	id, err := source.SessionIn(args)
 	if err != nil {
@@ -87,19 +87,19 @@ func (c *Coordinator) control(ctx context.Context, s *Session, do source.Action,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.browsers.Control(ctx, do, source.BrowserRef{Session: id, Instance: instance}, o); err != nil {
+	if err := req.host.browsers.Control(ctx, do, source.BrowserRef{Session: id, Instance: instance}, o); err != nil {
 		return nil, err
 	}
-	return c.status(ctx, s, nil)
+	return c.status(ctx, req, nil)
 }
 
-func (c *Coordinator) launchBrowser(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) launchBrowser(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	o := options.Options{Browser: jsonrpc.GetString(args, "browserType")}
 	if h := jsonrpc.Get(args, "headless"); h != nil {
 		v := string(h) == "true"
 		o.Headless = &v
 	}
-	st, err := c.control(ctx, s, source.Launch, nil, o)
+	st, err := c.control(ctx, req, source.Launch, nil, o)
 	var e *control.Error
 	if errors.As(err, &e) && strings.Contains(e.Hint, "--no-headless") { // which is not the agent's to leave out
 		err = fmt.Errorf("%s (with headless true it needs none)", e.Message)
@@ -107,10 +107,10 @@ func (c *Coordinator) launchBrowser(ctx context.Context, s *Session, args json.R
 	return st, err
 }
 
-func (c *Coordinator) stopBrowser(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	return c.control(ctx, s, source.Stop, args, options.Options{})
+func (c *Coordinator) stopBrowser(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+	return c.control(ctx, req, source.Stop, args, options.Options{})
 }
 
-func (c *Coordinator) restartBrowser(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
-	return c.control(ctx, s, source.Restart, args, options.Options{})
+func (c *Coordinator) restartBrowser(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+	return c.control(ctx, req, source.Restart, args, options.Options{})
 }

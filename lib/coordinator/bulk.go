@@ -70,6 +70,7 @@ type bulkResult struct {
 // bulkRun is a bulk call that is being answered.
 type bulkRun struct {
 	*Session
+	req   *request
 	asked source.BrowserRef // by the call
 	at    *source.Lease     // for all commands; nil: none has needed one
 	fail  context.CancelCauseFunc
@@ -99,21 +100,20 @@ func (p *bulkArgs) which() source.BrowserRef {
 
 // bulk runs tools one after the other on one browser, which is held for all of
 // them.
-func (c *Coordinator) bulk(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	var p bulkArgs
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errors.New("the arguments are not those of the tool's schema")
 	}
-	if s == nil || len(p.Commands) == 0 {
+	if len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
 	}
 	if _, err := source.SessionIn(args); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: s, asked: p.which(), fail: cancel,
-		task: taskOf(ctx)}
-	run.states = newCommandStates(run.task, s, p.Commands)
+	run := &bulkRun{Session: req.host, req: req, asked: p.which(), fail: cancel, task: req.task()}
+	run.states = newCommandStates(run.task, req.host, p.Commands)
 	defer func() {
 		cancel(nil)
 		run.watching.Wait()
@@ -162,9 +162,9 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if b.c.isOwn(command.Tool) {
 		return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
 	}
-	r, ok := b.find(ctx, command.Tool)
+	r, ok := b.req.find(ctx, command.Tool)
 	if !ok {
-		return nil, b.unknown(ctx, command.Tool)
+		return nil, b.req.unknown(command.Tool)
 	}
 	var on *source.Lease
 	if r.child.drives {
@@ -182,7 +182,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	child, err := b.Session.at(ctx, r.child, on)
+	_, child, err := b.req.start(ctx, r.child, leasedBrowser(on))
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 	if b.at != nil {
 		return nil
 	}
-	told := b.tellWaiting(ctx, b.asked)
+	told := b.req.tellWaiting(ctx, b.asked)
 	at, err := b.browsers.Take(ctx, b.asked)
 	told()
 	if err != nil {

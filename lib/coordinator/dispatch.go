@@ -21,20 +21,19 @@ import (
 
 // fast relays a tool call at once if nothing has to be waited for, and reports
 // whether it did.
-func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
-	r, ok := s.tools(req.env.Audience).route(jsonrpc.GetString(m.Params, "name"))
+func (s *Session) fast(req *request) bool {
+	r, ok := s.tools(req.env.Audience).route(req.env.Name)
 	if !ok || r.pools {
 		return false
 	}
-	args := jsonrpc.Get(m.Params, "arguments")
-	at, ok := s.tryAcquire(r, args)
+	at, ok := s.tryAcquire(r, req.env.Args)
 	if !ok {
 		return false
 	}
 	var p *process
 	if sup := s.supervisor(r.child, leasedBrowser(at), req.env.Audience); sup != nil {
-		s.replace(sup, isOfChild(req.task()))
-		if s.turns.isFirst(r.group(args), sup) {
+		s.replace(sup, req.mayAsk())
+		if s.turns.isFirst(r.group(req.env.Args), sup) {
 			p = sup.running()
 		}
 	}
@@ -45,7 +44,7 @@ func (s *Session) fast(m *jsonrpc.Message, req *request) bool {
 		return false
 	}
 	if s.attachLease(req, at) {
-		s.forward(p, r.rename(m), req)
+		s.forward(p, r.rename(req.m), req)
 	}
 	return true
 }
@@ -120,17 +119,17 @@ func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // serve answers a request.
-func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
-	switch m.Method {
+func (s *Session) serve(ctx context.Context, req *request) {
+	switch m := req.m; m.Method {
 	case "server/discover":
-		result, err := s.ourAnswer(ctx, m)
+		result, err := s.ourAnswer(req)
 		if err != nil {
 			s.fail(req, err)
 			return
 		}
 		s.introduce(req, result)
 	case "subscriptions/listen":
-		s.listen(ctx, req, m)
+		s.listen(ctx, req)
 	case "tools/list":
 		s.startAll(req.env.Audience, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
@@ -138,7 +137,7 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 		told.Stop()
 		s.replyList(req, "tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call":
-		s.call(ctx, m, req)
+		s.call(ctx, req)
 	case "ping":
 		s.result(req, json.RawMessage("{}"))
 	case "logging/setLevel":
@@ -161,27 +160,26 @@ func (s *Session) serve(ctx context.Context, m *jsonrpc.Message, req *request) {
 		}
 		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":
-		s.byOwner(ctx, m, req, "prompts", jsonrpc.GetString(m.Params, "name"))
+		s.byOwner(ctx, req, "prompts", req.env.Name)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		uri := jsonrpc.GetString(m.Params, "uri")
-		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(uri) {
-			s.readBlob(req, uri)
+		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(req.env.URI) {
+			s.readBlob(req)
 			return
 		}
-		s.byOwner(ctx, m, req, "resources", uri)
+		s.byOwner(ctx, req, "resources", req.env.URI)
 	case "completion/complete":
 		if name := jsonrpc.GetString(m.Params, "ref", "name"); name != "" {
-			s.byOwner(ctx, m, req, "prompts", name)
+			s.byOwner(ctx, req, "prompts", name)
 		} else {
-			s.byOwner(ctx, m, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
+			s.byOwner(ctx, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
 		if req.env.Tasks.HasMethod(m.Method) {
-			s.serveTasks(ctx, m, req)
+			s.serveTasks(ctx, req)
 			return
 		}
 		if len(s.c.Children) == 1 && req.env.Era.HasHandshake() {
-			s.toChild(ctx, &s.c.Children[0], m, req)
+			s.toChild(ctx, req, &s.c.Children[0])
 			return
 		}
 		s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
@@ -201,55 +199,64 @@ func (s *Session) introduce(req *request, result json.RawMessage) {
 	s.result(req, result)
 }
 
+// mayAsk reports whether the request is the call of a task whose child may ask the host.
+func (req *request) mayAsk() bool { return isOfChild(req.task()) }
+
 // process returns a child for a request that is not bound to a browser.
-func (s *Session) process(ctx context.Context, child *Child) (*supervisor, *process, error) {
+func (req *request) process(ctx context.Context, child *Child) (*supervisor, *process, error) {
 	b := source.Browser{}
 	if child.drives {
 		var err error
-		if b, err = s.browsers.Target(ctx); err != nil {
+		if b, err = req.host.browsers.Target(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	sup := s.supervisor(child, b, audienceOf(ctx))
+	return req.start(ctx, child, b)
+}
+
+// start returns the running child for a browser.
+func (req *request) start(ctx context.Context, child *Child, b source.Browser) (*supervisor, *process, error) {
+	sup := req.host.supervisor(child, b, req.env.Audience)
 	if sup == nil {
 		return nil, nil, source.ErrEnded
 	}
-	s.assign(ctx, sup)
-	p, err := sup.get(ctx)
+	if req.turn != nil {
+		req.host.turns.assign(req.turn, sup)
+	}
+	p, err := sup.get(ctx, req.mayAsk())
 	return sup, p, err
 }
 
-func (s *Session) toChild(ctx context.Context, child *Child, m *jsonrpc.Message, req *request) {
-	sup, p, err := s.process(ctx, child)
+func (s *Session) toChild(ctx context.Context, req *request, child *Child) {
+	sup, p, err := req.process(ctx, child)
 	if err != nil {
 		s.fault(req, err)
 		return
 	}
 	if s.turns.wait(ctx, req.turn) {
-		sup.note(m)
-		s.forward(p, m, req)
+		sup.note(req)
+		s.forward(p, req.m, req)
 	}
 }
 
 // find returns the route of a tool. If the tool is unknown, it waits until the
 // children have listed theirs.
-func (s *Session) find(ctx context.Context, name string) (route, bool) {
-	to := audienceOf(ctx)
-	r, ok := s.tools(to).route(name)
+func (req *request) find(ctx context.Context, tool string) (route, bool) {
+	s, to := req.host, req.env.Audience
+	r, ok := s.tools(to).route(tool)
 	if ok {
 		return r, true
 	}
 	s.startAll(to, true)
 	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsFresh })
-	r, ok = s.tools(to).route(name)
+	r, ok = s.tools(to).route(tool)
 	return r, ok
 }
 
 // call answers the call of a tool.
-func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
-	name := jsonrpc.GetString(m.Params, "name")
-	if s.c.isOwn(name) {
-		result, err := s.ourAnswer(ctx, m)
+func (s *Session) call(ctx context.Context, req *request) {
+	if own := s.c.own[req.env.Name]; own.do != nil {
+		result, err := own.call(ctx, req, req.env.Args)
 		if err != nil {
 			s.fail(req, err)
 			return
@@ -257,12 +264,12 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 		s.result(req, result)
 		return
 	}
-	r, ok := s.find(ctx, name)
+	r, ok := req.find(ctx, req.env.Name)
 	if !ok {
-		s.fail(req, s.unknown(ctx, name))
+		s.fail(req, req.unknown(req.env.Name))
 		return
 	}
-	at, err := s.acquire(ctx, r, req.turn, jsonrpc.Get(m.Params, "arguments"))
+	at, err := s.acquire(ctx, r, req)
 	if err != nil {
 		s.fault(req, err)
 		return
@@ -270,29 +277,29 @@ func (s *Session) call(ctx context.Context, m *jsonrpc.Message, req *request) {
 	if !s.attachLease(req, at) {
 		return
 	}
-	p, err := s.at(ctx, r.child, at)
+	_, p, err := req.start(ctx, r.child, leasedBrowser(at))
 	if err != nil {
 		s.fault(req, err)
 		return
 	}
 	if s.turns.wait(ctx, req.turn) {
-		s.forward(p, r.rename(m), req)
+		s.forward(p, r.rename(req.m), req)
 	}
 }
 
 // acquire leases a browser for a call; it returns nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, t *turn, args json.RawMessage) (*source.Lease, error) {
+func (s *Session) acquire(ctx context.Context, r route, req *request) (*source.Lease, error) {
 	if !r.child.drives {
 		return nil, nil
 	}
-	w, err := r.which(args)
+	w, err := r.which(req.env.Args)
 	if err != nil {
 		return nil, err
 	}
 	if w == (source.BrowserRef{}) {
-		s.warm(r.child, audienceOf(ctx))
+		s.warm(r.child, req.env.Audience)
 	}
-	at, err := s.takeInTurn(ctx, t, w)
+	at, err := s.takeInTurn(ctx, req, w)
 	if err != nil {
 		return nil, source.Explain(err)
 	}
@@ -311,7 +318,7 @@ func (s *Session) warm(child *Child, to mcp.Audience) {
 			return // the call reports it
 		}
 		if sup := s.supervisor(child, at, to); sup != nil {
-			sup.get(s.ctx)
+			sup.get(s.ctx, false)
 		}
 	})
 }
@@ -335,21 +342,12 @@ func (r *route) which(args json.RawMessage) (w source.BrowserRef, err error) {
 	return w, err
 }
 
-// at returns the running child for a leased browser.
-func (s *Session) at(ctx context.Context, child *Child, at *source.Lease) (*process, error) {
-	sup := s.supervisor(child, leasedBrowser(at), audienceOf(ctx))
-	if sup == nil {
-		return nil, source.ErrEnded
-	}
-	s.assign(ctx, sup)
-	return sup.get(ctx)
-}
-
 // unknown is the error for a tool that no child has. It names the tool that was meant,
 // and the children that could not be started.
-func (s *Session) unknown(ctx context.Context, name string) error {
+func (req *request) unknown(name string) error {
+	s := req.host
 	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
-	known := slices.Collect(maps.Keys(s.tools(audienceOf(ctx)).routes))
+	known := slices.Collect(maps.Keys(s.tools(req.env.Audience).routes))
 	for _, own := range s.c.ownTools {
 		known = append(known, jsonrpc.GetString(own, "name"))
 	}

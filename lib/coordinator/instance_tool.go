@@ -31,7 +31,7 @@ func (c *Coordinator) instanceTools() []ownTool {
 }
 
 // instanceAct does what the tool is called for.
-func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	var r instances.Request
 	if err := json.Unmarshal(args, &r); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.Raw
 			return nil, source.Explain(err)
 		}
 		if r.URL != "" {
-			if err := s.show(ctx, i.ID, r.URL); err != nil {
+			if err := req.host.show(ctx, i.ID, r.URL); err != nil {
 				c.Instances.End(ctx, i.ID)
 				return nil, fmt.Errorf("cannot open %s in the browser that was launched, which was stopped: %w", r.URL,
 					source.Explain(err))
@@ -76,9 +76,6 @@ func (c *Coordinator) instanceAct(ctx context.Context, s *Session, args json.Raw
 // show opens a page in the tabs of the session in a browser, where the browser tools
 // find it.
 func (s *Session) show(ctx context.Context, instance, address string) error {
-	if s == nil {
-		return source.ErrEnded
-	}
 	at, err := s.browsers.Take(ctx, source.BrowserRef{Instance: instance})
 	if err != nil {
 		return err

@@ -101,12 +101,8 @@ func (s *Session) isLarge(req *request, got *jsonrpc.Message) bool {
 
 // bounded is the answer to a call with as much of it as an agent takes.
 func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
-	tool, id := "", ""
-	if req.turn != nil {
-		tool = req.turn.tool
-		id, _ = source.SessionIn(req.turn.args) // or the call has failed
-	}
-	result, _ := s.shrink(tool, req.env.Audience, id, got.Result, s.c.large.MaxInline)
+	id, _ := source.SessionIn(req.env.Args) // or the call has failed
+	result, _ := s.shrink(req.env.Name, req.env.Audience, id, got.Result, s.c.large.MaxInline)
 	if less, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {
 		return less
 	}

@@ -62,7 +62,7 @@ func largeToolList(c *Coordinator) []ownTool {
 }
 
 // showResult is browser_result.
-func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) showResult(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	var p struct {
 		results.Request
 		Key string `json:"cache_key"`
@@ -74,7 +74,7 @@ func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawM
 	if err != nil {
 		return nil, err
 	}
-	text, ok := c.large.results.Get(s.scope(id), p.Key)
+	text, ok := c.large.results.Get(req.host.scope(id), p.Key)
 	if !ok {
 		return nil, fmt.Errorf("there is no result with cache_key %s (any more): call the tool again. "+
 			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), c.large.results.TTL())
@@ -98,7 +98,7 @@ func (c *Coordinator) showResult(ctx context.Context, s *Session, args json.RawM
 }
 
 // getBlob is browser_get_blob.
-func (c *Coordinator) getBlob(_ context.Context, _ *Session, args json.RawMessage) (any, error) {
+func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessage) (any, error) {
 	p := struct {
 		URI    string `json:"uri"`
 		Offset int64  `json:"offset"`
@@ -166,13 +166,13 @@ func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMe
 	if command.Tool == largeTools[0] && b.asked.Session != "" {
 		args = jsonrpc.Set(args, "session_id", jsonrpc.Quote(b.asked.Session))
 	}
-	return b.c.own[command.Tool].call(ctx, b.Session, args)
+	return b.c.own[command.Tool].call(ctx, b.req, args)
 }
 
 // bounded is the result of a command. The results of a call share what one may
 // have.
 func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
-	to := audienceOf(ctx)
+	to := b.req.env.Audience
 	r, ok := b.tools(to).route(command.Tool)
 	if !ok || !b.c.bounds(r.child) {
 		return result

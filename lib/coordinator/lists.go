@@ -27,7 +27,7 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, s.c.patience(child))
 			defer cancel()
-			_, p, err := s.process(ctx, child)
+			_, p, err := req.process(ctx, child)
 			if err == nil {
 				lists[i], err = pages(ctx, p, method, member)
 			}
@@ -59,22 +59,22 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 
 // byOwner relays a request to the child with the resource or prompt: the one that
 // has listed it, or else the first one that knows it.
-func (s *Session) byOwner(ctx context.Context, m *jsonrpc.Message, req *request, capability, name string) {
+func (s *Session) byOwner(ctx context.Context, req *request, capability, name string) {
 	some := s.ofOwner(ctx, capability, name)
 	if len(some) == 1 {
-		s.toChild(ctx, some[0], m, req)
+		s.toChild(ctx, req, some[0])
 		return
 	}
 	s.endTurn(req.turn) // it is for several: others don't wait for their answers
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
-		sup, p, err := s.process(ctx, child)
+		sup, p, err := req.process(ctx, child)
 		if err == nil {
 			p.logs(req.Level)
-			theirs := req.env.Era.ToChild(m)
+			theirs := req.env.Era.ToChild(req.m)
 			var result json.RawMessage
-			if result, err = p.call(ctx, m.Method, theirs.Params); err == nil {
-				sup.note(m)
+			if result, err = p.call(ctx, req.Method, theirs.Params); err == nil {
+				sup.note(req)
 				s.result(req, result)
 				return
 			}
@@ -105,9 +105,9 @@ func (s *Session) having(ctx context.Context, capability string) []*Child {
 
 // subscribe subscribes a host of the stateless protocol to a resource, and
 // returns the children that know it.
-func (s *Session) subscribe(ctx context.Context, uri string) (some []*supervisor) {
+func (s *Session) subscribe(ctx context.Context, req *request, uri string) (some []*supervisor) {
 	for _, child := range s.ofOwner(ctx, "resources", uri) {
-		sup, p, err := s.process(ctx, child)
+		sup, p, err := req.process(ctx, child)
 		if err == nil && jsonrpc.Get(p.capabilities, "resources", "subscribe") != nil {
 			sup.subscribe(uri, 1)
 			some = append(some, sup)

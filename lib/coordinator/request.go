@@ -17,13 +17,15 @@ import (
 // request is a request of the host that is being answered.
 type request struct {
 	pending.Request[*process, *request]
+	host   *Session
+	m      *jsonrpc.Message
+	env    mcp.Envelope
 	lease  *source.Lease
 	turn   *turn                      // nil: no child answers it
 	cancel context.CancelFunc         // ends its handling
 	late   atomic.Pointer[time.Timer] // ends it when its time is over
 	expiry atomic.Pointer[time.Timer] // ends it while it awaits input
-	env    mcp.Envelope
-	execs  atomic.Pointer[task] // whose call it is; nil: it is the host's own
+	execs  atomic.Pointer[task]       // whose call it is; nil: it is the host's own
 	// insists says that the child is to make a task of the call, whose result is
 	// kept for ttl.
 	insists bool
@@ -41,17 +43,6 @@ type (
 
 // task is the task whose call the request is, nil if it is the host's own.
 func (r *request) task() *task { return r.execs.Load() }
-
-// requestKey is the key of the request in the context of its handling.
-type requestKey struct{}
-
-// audienceOf is that of the request that something is done for.
-func audienceOf(ctx context.Context) mcp.Audience {
-	if req, ok := ctx.Value(requestKey{}).(*request); ok {
-		return req.env.Audience
-	}
-	return mcp.OfHandshake
-}
 
 // finish answers a request, once, and releases what it holds. A nil message is no
 // answer.

@@ -146,54 +146,54 @@ func (s *Session) Handle(m *jsonrpc.Message, err error) {
 // request answers a request of the host, or starts what answers it.
 func (s *Session) request(m *jsonrpc.Message) {
 	req := s.newRequest(m)
-	req.turn = s.newTurn(m)
-	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, requestKey{}, req))
+	req.turn = s.newTurn(req)
+	ctx, cancel := context.WithCancel(s.ctx)
 	req.cancel = cancel
-	s.accept(ctx, m, req)
+	s.accept(ctx, req)
 }
 
 // newRequest is a message as a request that is to be answered.
 func (s *Session) newRequest(m *jsonrpc.Message) *request {
-	req := &request{env: mcp.Read(m, s.handshakeForm(), s.c.us)}
-	req.Request = pendingRequest{ID: m.ID, Method: m.Method, Token: jsonrpc.Get(m.Params, "_meta", "progressToken"),
-		Level: req.env.Level, Subject: req.env.Subject, Input: req.env.Input, MayAsk: req.env.MayAsk, Value: req}
+	req := &request{host: s, m: m, env: mcp.Read(m, s.handshakeForm(), s.c.us)}
+	req.Request = pendingRequest{ID: m.ID, Method: m.Method, Token: req.env.Token, Level: req.env.Level,
+		Subject: req.env.Subject, Input: req.env.Input, MayAsk: req.env.MayAsk, Value: req}
 	return req
 }
 
 // accept answers a request, or starts what answers it.
-func (s *Session) accept(ctx context.Context, m *jsonrpc.Message, req *request) {
+func (s *Session) accept(ctx context.Context, req *request) {
 	var err error
 	s.read(func(t *table) { err = t.Add(&req.Request) })
 	switch {
 	case errors.Is(err, pending.ErrClosed):
 		err = source.ErrEnded
 	case errors.Is(err, pending.ErrPending):
-		err = fmt.Errorf("a request with the id %s is being answered already", jsonrpc.Clip(m.ID))
+		err = fmt.Errorf("a request with the id %s is being answered already", jsonrpc.Clip(req.ID))
 	}
 	if err != nil {
 		req.cancel()
-		s.reply(req, m.ID, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
+		s.reply(req, req.ID, jsonrpc.Failure(req.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
-	if !s.admit(ctx, m, req) {
+	if !s.admit(ctx, req) {
 		return
 	}
-	if m.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, m, req) || s.fast(m, req)) {
+	if req.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, req) || s.fast(req)) {
 		return
 	}
 	s.turns.add(req.turn, req.env.Audience)
-	s.do(func() { s.serve(ctx, m, req) })
+	s.do(func() { s.serve(ctx, req) })
 }
 
 // admit makes the session ready for a request. It reports whether that is to be
 // served: it may be answered already.
-func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) bool {
+func (s *Session) admit(ctx context.Context, req *request) bool {
 	if req.env.Era.HasHandshake() {
 		switch {
-		case m.Method == "initialize":
-			s.initialize(ctx, m, req)
+		case req.Method == "initialize":
+			s.initialize(ctx, req)
 			return false
-		case m.Method == "ping":
+		case req.Method == "ping":
 			return true
 		case s.hostParams() == nil:
 			s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidRequest,
@@ -210,11 +210,11 @@ func (s *Session) admit(ctx context.Context, m *jsonrpc.Message, req *request) b
 	if !s.children.hasRoom(req.env.Audience, s.c.Limits.CapabilitySets) {
 		req.env.Audience = mcp.AskNothing
 	}
-	if m.Method == "server/discover" {
+	if req.Method == "server/discover" {
 		return true
 	}
 	s.allowQuestions()
-	if s.resume(m, req) {
+	if s.resume(req) {
 		return false
 	}
 	s.startAll(req.env.Audience, false)
@@ -228,13 +228,13 @@ func (s *Session) allowQuestions() {
 
 // initialize answers the host's initialize. If it accepts the host, it starts the
 // children, which get the host's capabilities.
-func (s *Session) initialize(ctx context.Context, m *jsonrpc.Message, req *request) {
-	result, err := s.ourAnswer(ctx, m)
+func (s *Session) initialize(ctx context.Context, req *request) {
+	result, err := s.ourAnswer(req)
 	if err != nil {
 		s.fail(req, err)
 		return
 	}
-	params := slices.Clone(m.Params)
+	params := slices.Clone(req.m.Params)
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
@@ -276,7 +276,7 @@ func (s *Session) startAll(to mcp.Audience, all bool) {
 			for _, b := range some {
 				if sup := s.supervisor(child, b, to); sup != nil {
 					s.do(func() {
-						if _, err := sup.get(s.ctx); err != nil && s.ctx.Err() == nil {
+						if _, err := sup.get(s.ctx, false); err != nil && s.ctx.Err() == nil {
 							s.c.note(child, err)
 						}
 					})

@@ -24,13 +24,10 @@ func (c *Coordinator) statsTools() []ownTool {
 // statsTimeout bounds how long the figures of a browser may take.
 const statsTimeout = 2 * time.Second
 
-func sessionStatsOf(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
+func sessionStatsOf(ctx context.Context, req *request, _ json.RawMessage) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	all := []source.Figure{}
-	if s != nil {
-		all = append(all, s.browsers.Figures(ctx)...)
-	}
+	all := append([]source.Figure{}, req.host.browsers.Figures(ctx)...)
 	active := 0
 	for _, one := range all {
 		own := one.SessionID == "" && one.Pool == "" // the host's, which is not that of a sub-agent

@@ -29,14 +29,13 @@ func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
 
 // resume continues a request that the host has repeated, and reports whether this
 // is a repetition.
-func (s *Session) resume(m *jsonrpc.Message, again *request) bool {
-	state := jsonrpc.GetString(m.Params, "requestState")
-	if state == "" {
+func (s *Session) resume(again *request) bool {
+	if again.env.State == "" {
 		return false
 	}
 	var err error
 	s.apply(func(t *table) (effects []effect) {
-		effects, err = t.Repeat(&again.Request, state)
+		effects, err = t.Repeat(&again.Request, again.env.State)
 		return effects
 	})
 	if err != nil {
@@ -47,8 +46,8 @@ func (s *Session) resume(m *jsonrpc.Message, again *request) bool {
 
 // listen acknowledges a subscription, which lasts until it is cancelled or the
 // session ends.
-func (s *Session) listen(ctx context.Context, req *request, m *jsonrpc.Message) {
-	want := jsonrpc.Get(m.Params, "notifications")
+func (s *Session) listen(ctx context.Context, req *request) {
+	want := jsonrpc.Get(req.m.Params, "notifications")
 	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
 	agreed := json.RawMessage("{}")
 	for name, capability := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts",
@@ -78,7 +77,7 @@ func (s *Session) listen(ctx context.Context, req *request, m *jsonrpc.Message) 
 		if json.Unmarshal(raw, &uri) != nil {
 			continue
 		}
-		for _, sup := range s.subscribe(ctx, uri) {
+		for _, sup := range s.subscribe(ctx, req, uri) {
 			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })
 		}
 	}

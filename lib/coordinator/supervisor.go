@@ -54,9 +54,10 @@ func (s *Session) slow() (notes []string) {
 	return notes
 }
 
-// get returns the child's process, and starts it if necessary.
-func (sup *supervisor) get(ctx context.Context) (*process, error) {
-	sup.session.replace(sup, isOfChild(taskOf(ctx)))
+// get returns the child's process, and starts it if necessary. MayAsk says that it is for
+// a call during which the child may ask the host.
+func (sup *supervisor) get(ctx context.Context, mayAsk bool) (*process, error) {
+	sup.session.replace(sup, mayAsk)
 	return sup.proc.Get(ctx)
 }
 
@@ -162,11 +163,11 @@ func (sup *supervisor) noteLocked(uri string, subscriptions int) {
 
 // note records a host's own subscription to a resource, for the process that
 // follows this one.
-func (sup *supervisor) note(m *jsonrpc.Message) {
-	uri := jsonrpc.GetString(m.Params, "uri")
+func (sup *supervisor) note(req *request) {
+	uri := req.env.URI
 	sup.mu.Lock()
 	defer sup.mu.Unlock()
-	switch m.Method {
+	switch req.Method {
 	case "resources/subscribe":
 		sup.noteLocked(uri, max(sup.subs[uri], 1))
 	case "resources/unsubscribe":

@@ -110,18 +110,17 @@ func taskID(id json.RawMessage) string {
 func requestOf(id string) json.RawMessage { return jsonrpc.Quote("task " + id) }
 
 // createTask answers the call of a tool by a task, which it begins or queues.
-func (s *Session) createTask(m *jsonrpc.Message, req *request) {
-	name := jsonrpc.GetString(m.Params, "name")
+func (s *Session) createTask(req *request) {
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
-	call, err := jsonrpc.Parse(m.WithParams(jsonrpc.Delete(m.Params, "task")).WithID(requestOf(t.ID)))
+	call, err := jsonrpc.Parse(req.m.WithParams(jsonrpc.Delete(req.m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
 		s.fail(req, err)
 		return
 	}
-	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(name), done: make(chan struct{}),
+	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(req.env.Name), done: make(chan struct{}),
 		entered: make(chan struct{})}
 	if t.Value.own {
-		t.Queue = s.browsers.Queue(bulkWhich(jsonrpc.Get(m.Params, "arguments")))
+		t.Queue = s.browsers.Queue(bulkWhich(req.env.Args))
 	}
 	created, begin, err := s.addTask(t)
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *Session) execTask(t *task) {
 	req := s.newRequest(v.call)
 	req.execs.Store(t)
 	req.Detached = true
-	ctx, cancel := context.WithCancelCause(context.WithValue(s.ctx, requestKey{}, req))
+	ctx, cancel := context.WithCancelCause(s.ctx)
 	req.cancel = func() { cancel(nil) }
 	stop := cancel
 	if !v.own {
@@ -181,7 +180,7 @@ func (s *Session) execTask(t *task) {
 		s.c.endTask(t, s.neverRun(t, errTaskCancelled))
 		return
 	}
-	s.accept(ctx, v.call, req)
+	s.accept(ctx, req)
 }
 
 // stopOf ends the call of a child's tool.
@@ -320,14 +319,6 @@ func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// taskOf is the task that something is done for, nil if it is for none.
-func taskOf(ctx context.Context) *task {
-	if req, ok := ctx.Value(requestKey{}).(*request); ok {
-		return req.task()
-	}
-	return nil
 }
 
 // isOfChild reports whether something is done for a task that is the call of a child's

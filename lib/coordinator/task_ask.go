@@ -7,16 +7,16 @@ import (
 	"btools/lib/mcp"
 )
 
-// support is whether a tool runs as a task, "" if it does not. Known is false if the
-// tool is not known yet.
-func (s *Session) support(name string, to mcp.Audience) (support string, known bool) {
-	if s.c.isOwn(name) {
-		if name == bulkName {
+// support is whether the tool of a call runs as a task, "" if it does not. Known is false
+// if the tool is not known yet.
+func (s *Session) support(req *request) (support string, known bool) {
+	if s.c.isOwn(req.env.Name) {
+		if req.env.Name == bulkName {
 			return mcp.TaskOptional, true
 		}
 		return "", true
 	}
-	r, ok := s.tools(to).route(name)
+	r, ok := s.tools(req.env.Audience).route(req.env.Name)
 	return r.support(), ok
 }
 
@@ -31,22 +31,21 @@ func (r *route) support() string {
 
 // asTask answers the call of a tool by a task, if the host asks for that, and reports
 // whether it did, or has refused to.
-func (s *Session) asTask(ctx context.Context, m *jsonrpc.Message, req *request) bool {
-	if req.env.Tasks == mcp.NoTasks || req.env.Tasks == mcp.AskedTasks && jsonrpc.Get(m.Params, "task") == nil {
+func (s *Session) asTask(ctx context.Context, req *request) bool {
+	if req.env.Tasks == mcp.NoTasks || req.env.Tasks == mcp.AskedTasks && req.env.Task == nil {
 		return false
 	}
-	name := jsonrpc.GetString(m.Params, "name")
-	support, known := s.support(name, req.env.Audience)
+	support, known := s.support(req)
 	if !known && req.env.Tasks != mcp.UndeclaredTasks {
 		s.turns.add(req.turn, req.env.Audience) // it came before those that come while the tool is found
-		s.do(func() { s.findTask(ctx, m, req, name) })
+		s.do(func() { s.findTask(ctx, req) })
 		return true
 	}
-	return s.asTaskOf(m, req, support)
+	return s.asTaskOf(req, support)
 }
 
 // asTaskOf is asTask for a tool that is known.
-func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) bool {
+func (s *Session) asTaskOf(req *request, support string) bool {
 	switch req.env.Tasks {
 	case mcp.UndeclaredTasks:
 		if support == mcp.TaskRequired {
@@ -60,34 +59,33 @@ func (s *Session) asTaskOf(m *jsonrpc.Message, req *request, support string) boo
 		}
 	case mcp.AskedTasks:
 		if support == "" {
-			s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task",
-				jsonrpc.GetString(m.Params, "name")))
+			s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task", req.env.Name))
 			return true
 		}
 	default:
 		return false
 	}
 	var err error
-	if req.ttl, err = req.env.Tasks.TTL(m.Params, taskTTL); err != nil {
+	if req.ttl, err = req.env.Tasks.TTL(req.env.Task, taskTTL); err != nil {
 		s.fail(req, err)
 		return true
 	}
-	req.insists = support == mcp.TaskRequired && s.makesTasks(jsonrpc.GetString(m.Params, "name"), req)
+	req.insists = support == mcp.TaskRequired && s.makesTasks(req)
 	if req.insists {
 		return false
 	}
-	s.createTask(m, req)
+	s.createTask(req)
 	return true
 }
 
 // findTask answers the call of a tool that is not known yet.
-func (s *Session) findTask(ctx context.Context, m *jsonrpc.Message, req *request, name string) {
-	r, ok := s.find(ctx, name)
+func (s *Session) findTask(ctx context.Context, req *request) {
+	r, ok := req.find(ctx, req.env.Name)
 	if !ok {
-		s.fail(req, s.unknown(ctx, name))
+		s.fail(req, req.unknown(req.env.Name))
 		return
 	}
-	if !s.asTaskOf(m, req, r.support()) {
-		s.serve(ctx, m, req)
+	if !s.asTaskOf(req, r.support()) {
+		s.serve(ctx, req)
 	}
 }

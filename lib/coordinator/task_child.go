@@ -13,8 +13,8 @@ import (
 // it has made one, becomes one of bmcp's. Before that it may ask the host, or refuse.
 
 // makesTasks reports whether the child of a tool makes tasks.
-func (s *Session) makesTasks(name string, req *request) bool {
-	r, ok := s.tools(req.env.Audience).route(name)
+func (s *Session) makesTasks(req *request) bool {
+	r, ok := s.tools(req.env.Audience).route(req.env.Name)
 	if !ok {
 		return false
 	}

@@ -38,6 +38,30 @@ func TestTaskOfChild(t *testing.T) {
 	})
 }
 
+// What a tool's schema promises stays in its result, also if it runs as a task.
+func TestTaskKeepsItsPromise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &taskHost{}
+		behaves := wellBehaved(func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			return `{"content":[],"structuredContent":{"x":"` + strings.Repeat("a", 2*DefaultMaxInline) + `"}}`, nil
+		})
+		h.fixture = newFixtureOf(t, Options{Large: Large{OfAll: true}}, kid{"c", func(p *fakeProgram,
+			m *jsonrpc.Message) (string, *jsonrpc.Error) {
+			if m.Method == "tools/list" {
+				return `{"tools":[{"name":"echo","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},` +
+					`"execution":{"taskSupport":"optional"}}]}`, nil
+			}
+			return behaves(p, m)
+		}})
+		h.shakeHands()
+		got := h.call("tools/call", `{"name":"echo","task":{}}`)
+		got = h.call("tasks/result", about(jsonrpc.GetString(json.RawMessage(got), "task", "taskId")))
+		if !strings.Contains(got, `"structuredContent"`) {
+			t.Errorf("%s, want the structured content", got)
+		}
+	})
+}
+
 // A tool that its child runs as a task only is a task there, too.
 func TestTaskOfChildThatInsists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

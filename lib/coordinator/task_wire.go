@@ -41,16 +41,16 @@ func (s *Session) tellTask(t *task) {
 }
 
 // serveTasks answers a request about tasks.
-func (s *Session) serveTasks(ctx context.Context, m *jsonrpc.Message, req *request) {
+func (s *Session) serveTasks(ctx context.Context, req *request) {
 	if req.env.Tasks == mcp.UndeclaredTasks {
 		s.fail(req, mcp.ErrUndeclared())
 		return
 	}
-	if m.Method == "tasks/list" {
-		s.listTasks(m, req)
+	if req.Method == "tasks/list" {
+		s.listTasks(req)
 		return
 	}
-	id := jsonrpc.GetString(m.Params, "taskId")
+	id := jsonrpc.GetString(req.m.Params, "taskId")
 	var t *task
 	var err error
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, err = all.Get(s.name, id, time.Now()) })
@@ -58,13 +58,13 @@ func (s *Session) serveTasks(ctx context.Context, m *jsonrpc.Message, req *reque
 		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
 	}
-	switch m.Method {
+	switch req.Method {
 	case "tasks/get":
 		s.result(req, s.detailed(req.env.Tasks, t))
 	case "tasks/result":
 		s.taskResult(ctx, req, t)
 	case "tasks/update":
-		s.updateTask(t, jsonrpc.Get(m.Params, "inputResponses"))
+		s.updateTask(t, jsonrpc.Get(req.m.Params, "inputResponses"))
 		s.result(req, json.RawMessage("{}"))
 	case "tasks/cancel":
 		err := s.c.stopTask(t, tasks.Cancelled, errTaskCancelled)
@@ -122,13 +122,13 @@ func (s *Session) taskResult(ctx context.Context, req *request, t *task) {
 	s.result(req, withTask(answer.Result, t.ID))
 }
 
-func (s *Session) listTasks(m *jsonrpc.Message, req *request) {
+func (s *Session) listTasks(req *request) {
 	var all []json.RawMessage
 	var next string
 	var err error
 	s.c.tasks.read(func(table *tasks.Table[*taskCall]) {
 		var page []*task
-		page, next, err = table.List(s.name, jsonrpc.GetString(m.Params, "cursor"), tasksInPage, time.Now())
+		page, next, err = table.List(s.name, jsonrpc.GetString(req.m.Params, "cursor"), tasksInPage, time.Now())
 		for _, t := range page {
 			all = append(all, req.env.Tasks.Task(shownLocked(table, t)))
 		}

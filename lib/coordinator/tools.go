@@ -92,7 +92,7 @@ type ownTool struct {
 	input, output            json.RawMessage // schemas; no output: what coordinator_status has, or content
 	readOnly, destructive    bool
 	// do returns the structured result, or a *mcp.CallToolResult.
-	do func(ctx context.Context, s *Session, args json.RawMessage) (any, error)
+	do func(ctx context.Context, req *request, args json.RawMessage) (any, error)
 }
 
 func (c *Coordinator) ownList() []ownTool {
@@ -129,12 +129,12 @@ func (c *Coordinator) makeOwn() {
 		if err := json.Unmarshal(t.input, input); err != nil {
 			panic(err) // it is ours
 		}
-		t.do = func(ctx context.Context, s *Session, args json.RawMessage) (any, error) {
+		t.do = func(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 			args, err := input.Accept(args)
 			if err != nil {
 				return nil, err
 			}
-			return do(ctx, s, args)
+			return do(ctx, req, args)
 		}
 		var destroys *bool // of use only to those that change something
 		if !readOnly {
@@ -148,11 +148,11 @@ func (c *Coordinator) makeOwn() {
 }
 
 // call runs the tool and returns its result, which may be an error for the agent.
-func (t ownTool) call(ctx context.Context, s *Session, args json.RawMessage) (json.RawMessage, error) {
-	v, err := t.do(ctx, s, orEmpty(args))
+func (t ownTool) call(ctx context.Context, req *request, args json.RawMessage) (json.RawMessage, error) {
+	v, err := t.do(ctx, req, orEmpty(args))
 	result, whole := v.(*mcp.CallToolResult)
 	if err == nil && !whole {
-		result, err = structured(s, v)
+		result, err = structured(req.host, v)
 	}
 	if err != nil {
 		result = mcp.NewToolResultError(err.Error())
@@ -178,29 +178,25 @@ func (c *Coordinator) isOwn(name string) bool { return c.own[name].do != nil }
 // title is the name of bmcp for people.
 const title = "Browsers"
 
-// ourAnswer is our own answer to a request: what bmcp is, or the result of one of its
-// own tools.
-func (s *Session) ourAnswer(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+// ourAnswer is our own answer to a request for what bmcp is.
+func (s *Session) ourAnswer(req *request) (json.RawMessage, error) {
 	var can mcp.ServerCapabilities
 	can.Tools = &struct {
 		ListChanged bool `json:"listChanged,omitempty"`
 	}{true}
-	switch m.Method {
-	case "initialize":
-		var host mcp.InitializeParams
-		if err := json.Unmarshal(orEmpty(m.Params), &host); err != nil {
-			return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "bad parameters: %v", err)
-		}
-		return json.Marshal(mcp.InitializeResult{
-			ProtocolVersion: mcp.NegotiateLegacyVersion(host.ProtocolVersion), Capabilities: can,
-			ServerInfo: mcp.Implementation{Name: "bmcp", Title: title, Version: s.c.Release}})
-	case "server/discover":
+	if req.Method == "server/discover" {
 		return json.Marshal(mcp.DiscoverResult{SupportedVersions: mcp.ValidProtocolVersions, Capabilities: can})
 	}
-	return s.c.own[jsonrpc.GetString(m.Params, "name")].call(ctx, s, jsonrpc.Get(m.Params, "arguments"))
+	var host mcp.InitializeParams
+	if err := json.Unmarshal(orEmpty(req.m.Params), &host); err != nil {
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "bad parameters: %v", err)
+	}
+	return json.Marshal(mcp.InitializeResult{
+		ProtocolVersion: mcp.NegotiateLegacyVersion(host.ProtocolVersion), Capabilities: can,
+		ServerInfo: mcp.Implementation{Name: "bmcp", Title: title, Version: s.c.Release}})
 }
 
-func (c *Coordinator) listBrowsers(ctx context.Context, _ *Session, _ json.RawMessage) (any, error) {
+func (c *Coordinator) listBrowsers(ctx context.Context, _ *request, _ json.RawMessage) (any, error) {
 	found, err := c.Detect(ctx)
 	if err != nil {
 		return nil, err
@@ -237,12 +233,12 @@ type status struct {
 	Sessions  []source.VirtualStatus `json:"sessions"` // virtual browsers of this host
 }
 
-func (c *Coordinator) status(ctx context.Context, s *Session, _ json.RawMessage) (any, error) {
+func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessage) (any, error) {
 	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []source.VirtualStatus{},
-		Notes: append([]string{}, s.tools(audienceOf(ctx)).notes...)}
+		Notes: append([]string{}, req.host.tools(req.env.Audience).notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	now, err := s.browsers.Status(ctx, "")
+	now, err := req.host.browsers.Status(ctx, "")
 	if err != nil {
 		now.Notes = append(now.Notes, err.Error())
 	}

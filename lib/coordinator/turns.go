@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"btools/lib/agent/source"
-	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 )
 
@@ -60,18 +59,18 @@ type turns struct {
 }
 
 // newTurn returns the turn of a request, nil if no child answers it.
-func (s *Session) newTurn(m *jsonrpc.Message) *turn {
+func (s *Session) newTurn(req *request) *turn {
 	t := &turn{}
-	switch m.Method {
+	switch req.Method {
 	case "tools/call":
-		t.tool, t.args = jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")
+		t.tool, t.args = req.env.Name, req.env.Args
 		if s.c.isOwn(t.tool) {
 			return nil
 		}
 	case "prompts/get", "completion/complete":
 		t.group = "prompts"
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		t.group = "resource\x00" + jsonrpc.GetString(m.Params, "uri")
+		t.group = "resource\x00" + req.env.URI
 	default:
 		return nil
 	}
@@ -127,13 +126,7 @@ func (all *turns) isFirst(group string, sup *supervisor) bool {
 	return all.beforeLocked(nil, group, sup) == nil
 }
 
-// assign notes which child the request of the context is for.
-func (s *Session) assign(ctx context.Context, sup *supervisor) {
-	if req, _ := ctx.Value(requestKey{}).(*request); req != nil && req.turn != nil {
-		s.turns.assign(req.turn, sup)
-	}
-}
-
+// assign notes which child a turn is for.
 func (all *turns) assign(t *turn, sup *supervisor) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -215,11 +208,12 @@ func (all *turns) end(t *turn) *source.Lease {
 
 // takeInTurn is take, but the calls of a group get browsers in the order of their
 // arrival: the first lease goes to the first call, whichever call requested it.
-func (s *Session) takeInTurn(ctx context.Context, t *turn, w source.BrowserRef) (*source.Lease, error) {
+func (s *Session) takeInTurn(ctx context.Context, req *request, w source.BrowserRef) (*source.Lease, error) {
+	t := req.turn
 	if t == nil {
 		return s.browsers.Take(ctx, w)
 	}
-	defer s.tellWaiting(ctx, w)()
+	defer req.tellWaiting(ctx, w)()
 	asks, cancel := context.WithCancel(s.ctx)
 	q := &acquisition{by: t, cancel: cancel}
 	s.turns.ask(t, q)

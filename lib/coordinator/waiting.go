@@ -15,19 +15,18 @@ const (
 	tellEvery = 10 * time.Second // if nothing has changed
 )
 
-// tellWaiting sends the host progress while the request of the context waits for a
-// place, if it has asked for that, until the caller calls stop.
-func (s *Session) tellWaiting(ctx context.Context, w source.BrowserRef) (stop func()) {
-	req, _ := ctx.Value(requestKey{}).(*request)
-	waiting := s.browsers.Waiting(w)
-	if req == nil || req.Token == nil || waiting == nil {
+// tellWaiting sends the host progress while the request waits for a place, if it has
+// asked for that, until the caller calls stop.
+func (req *request) tellWaiting(ctx context.Context, w source.BrowserRef) (stop func()) {
+	waiting := req.host.browsers.Waiting(w)
+	if req.Token == nil || waiting == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	told := make(chan struct{})
-	if !s.do(func() {
+	if !req.host.do(func() {
 		defer close(told)
-		s.tellPlace(ctx, req, waiting)
+		req.tellPlace(ctx, waiting)
 	}) {
 		close(told)
 	}
@@ -37,7 +36,7 @@ func (s *Session) tellWaiting(ctx context.Context, w source.BrowserRef) (stop fu
 	}
 }
 
-func (s *Session) tellPlace(ctx context.Context, req *request, waiting func() (ahead int, waits bool)) {
+func (req *request) tellPlace(ctx context.Context, waiting func() (ahead int, waits bool)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	began, before := time.Now(), -1
@@ -60,6 +59,6 @@ func (s *Session) tellPlace(ctx context.Context, req *request, waiting func() (a
 		if id := taskID(to); id != "" {
 			to, params = nil, withTask(params, id)
 		}
-		s.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
+		req.host.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
 	}
 }

@@ -109,6 +109,9 @@ func FuzzMessage(f *testing.F) {
 			if !bytes.ContainsAny([]byte(name), "\ufffd") && !bytes.Equal(got, bytes.TrimSpace(want[name])) {
 				t.Errorf("%q of %q: %q, want %q", name, raw, Get(raw, name), want[name])
 			}
+			if all := GetAll(raw, name, "none"); !bytes.Equal(bytes.TrimSpace(all[0]), got) {
+				t.Errorf("%q of %q: %q, want %q", name, raw, all[0], got)
+			}
 		}
 		after := decode(Set(raw, "new", json.RawMessage(`[1]`)))
 		before["new"] = []any{json.Number("1")}

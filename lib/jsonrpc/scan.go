@@ -213,14 +213,29 @@ func Get(object json.RawMessage, path ...string) json.RawMessage {
 	return object
 }
 
-// GetString is the text of a member, "" if there is none or it is not a text.
-func GetString(object json.RawMessage, path ...string) string {
-	var s string
-	if raw := Get(object, path...); len(raw) > 0 && raw[0] == '"' {
-		json.Unmarshal(raw, &s)
+// GetAll are the values of an object's members with these names, in one pass; nil for a
+// member that it has not.
+func GetAll(object json.RawMessage, names ...string) []json.RawMessage {
+	all := make([]json.RawMessage, len(names))
+	members(object, func(m member) bool {
+		if i := slices.Index(names, m.key(object)); i >= 0 {
+			all[i] = object[m.value:m.end]
+		}
+		return true
+	})
+	return all
+}
+
+// String is the text that a value is, "" if it is none.
+func String(value json.RawMessage) (s string) {
+	if len(value) > 0 && value[0] == '"' {
+		json.Unmarshal(value, &s)
 	}
 	return s
 }
+
+// GetString is the text of a member, "" if there is none or it is not a text.
+func GetString(object json.RawMessage, path ...string) string { return String(Get(object, path...)) }
 
 // Append returns the object with a member that it has not, as the last one,
 // and every other byte as it was. A value that is not an object becomes one.

@@ -13,24 +13,36 @@ type Envelope struct {
 	Audience Audience
 	Tasks    TaskForm
 	Refused  error           // why the request is not served; nil: it is
-	Level    int             // of the log messages that the host wants with the answer, see levels
-	Subject  string          // what the request is about
+	Level    int             // of the log messages that the host wants with the answer, see Levels
+	Token    json.RawMessage // of its progress; nil: the host wants none
+	Name     string          // of a tool or a prompt
+	Args     json.RawMessage // of that
+	URI      string          // of a resource
+	Subject  string          // what a request that may be repeated is about
+	State    string          // of the request that this one repeats, "": of none
 	Input    json.RawMessage // what the host answers, by key, before it is asked
+	Task     json.RawMessage // how it is to be executed as a task; nil: it is not
 	MayAsk   bool            // the host may be asked by the answer
 }
 
 // Read reads the envelope of a request. LegacyTasks is the form of tasks for the host of
 // the handshake, us is what bmcp is, as the hosts of the stateless protocol are told.
 func Read(m *jsonrpc.Message, legacyTasks TaskForm, us json.RawMessage) Envelope {
-	if !IsStateless(m) {
-		return Envelope{Era: handshake{}, Level: AllLevels, Tasks: legacyTasks}
+	all := jsonrpc.GetAll(m.Params, "_meta", "name", "arguments", "uri", "task", "requestState", "inputResponses")
+	meta := jsonrpc.GetAll(all[0], "progressToken", MetaVersion, MetaCapabilities, metaLogLevel)
+	e := Envelope{Era: handshake{}, Level: AllLevels, Tasks: legacyTasks, Token: meta[0], Name: jsonrpc.String(all[1]),
+		Args: all[2], URI: jsonrpc.String(all[3]), Task: all[4]}
+	if !isStateless(m.Method, jsonrpc.String(meta[1])) {
+		return e
 	}
-	meta := jsonrpc.Get(m.Params, "_meta")
-	can := jsonrpc.Get(meta, MetaCapabilities)
-	e := Envelope{Era: stateless{us}, Audience: AudienceOf(can), Tasks: taskFormOf(can), Refused: checkRequest(m),
-		Level: len(Levels), Subject: subject(m), Input: jsonrpc.Get(m.Params, "inputResponses"),
-		MayAsk: MayAsk(m.Method)}
-	if i := slices.Index(Levels, jsonrpc.GetString(meta, metaLogLevel)); i >= 0 {
+	can := meta[2]
+	e.Era, e.Audience, e.Tasks, e.Refused = stateless{us}, AudienceOf(can), taskFormOf(can), checkRequest(m)
+	e.Level, e.State, e.Input = len(Levels), jsonrpc.String(all[5]), all[6]
+	e.MayAsk = MayAsk(m.Method)
+	if e.Subject = e.Name; m.Method == "resources/read" {
+		e.Subject = e.URI
+	}
+	if i := slices.Index(Levels, jsonrpc.String(meta[3])); i >= 0 {
 		e.Level = i
 	}
 	return e
@@ -68,14 +80,6 @@ func CheckVersion(m *jsonrpc.Message) error {
 	e := jsonrpc.Errorf(UnsupportedVersion, "the protocol version %q is not spoken here", asked)
 	e.Data, _ = json.Marshal(map[string]any{"supported": []string{Stateless}, "requested": asked})
 	return e
-}
-
-// subject returns the name of what a request is about.
-func subject(m *jsonrpc.Message) string {
-	if m.Method == "resources/read" {
-		return jsonrpc.GetString(m.Params, "uri")
-	}
-	return jsonrpc.GetString(m.Params, "name")
 }
 
 // checkRequest says why a request is refused, nil if it is not.

@@ -124,19 +124,19 @@ func TestChildParams(t *testing.T) {
 
 func TestTaskForms(t *testing.T) {
 	for _, c := range []struct {
-		form   TaskForm
-		params string
-		want   string
+		form TaskForm
+		task string
+		want string
 	}{
-		{AskedTasks, `{"task":{"ttl":1500}}`, "1.5s <nil>"},
-		{AskedTasks, `{"task":{"ttl":1e12}}`, "1h0m0s <nil>"},
-		{AskedTasks, `{"task":{"ttl":null}}`, "1h0m0s <nil>"},
-		{AskedTasks, `{"task":{"ttl":-1}}`, `0s the ttl of a task is a number of milliseconds, not "-1"`},
-		{GrantedTasks, `{"task":{"ttl":5}}`, "1h0m0s <nil>"},
+		{AskedTasks, `{"ttl":1500}`, "1.5s <nil>"},
+		{AskedTasks, `{"ttl":1e12}`, "1h0m0s <nil>"},
+		{AskedTasks, `{"ttl":null}`, "1h0m0s <nil>"},
+		{AskedTasks, `{"ttl":-1}`, `0s the ttl of a task is a number of milliseconds, not "-1"`},
+		{GrantedTasks, `{"ttl":5}`, "1h0m0s <nil>"},
 	} {
-		ttl, err := c.form.TTL(json.RawMessage(c.params), time.Hour)
+		ttl, err := c.form.TTL(json.RawMessage(c.task), time.Hour)
 		if got := fmt.Sprint(ttl, " ", err); got != c.want {
-			t.Errorf("%d %s: %s, not %s", c.form, c.params, got, c.want)
+			t.Errorf("%d %s: %s, not %s", c.form, c.task, got, c.want)
 		}
 	}
 	view := TaskView{ID: "t", TTL: time.Second, Poll: time.Millisecond, Status: "working",

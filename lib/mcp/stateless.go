@@ -34,8 +34,11 @@ var Levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // IsStateless reports whether a request is of the stateless protocol, by what it
 // says of itself or by its method.
 func IsStateless(m *jsonrpc.Message) bool {
-	return m.Method == "server/discover" || m.Method == "subscriptions/listen" ||
-		IsNewer(jsonrpc.GetString(m.Params, "_meta", MetaVersion))
+	return isStateless(m.Method, jsonrpc.GetString(m.Params, "_meta", MetaVersion))
+}
+
+func isStateless(method, version string) bool {
+	return method == "server/discover" || method == "subscriptions/listen" || IsNewer(version)
 }
 
 // Tagged returns a notification's parameters with the ID of the subscription.

@@ -67,9 +67,10 @@ func (f TaskForm) Listed(all []json.RawMessage, own string) []json.RawMessage {
 	return all
 }
 
-// TTL is how long the host wants the result of a call to be kept, at most this long.
-func (f TaskForm) TTL(params json.RawMessage, most time.Duration) (time.Duration, error) {
-	raw := jsonrpc.Get(params, "task", "ttl")
+// TTL is how long the host wants the result of a call to be kept that is to be executed as
+// this task, at most this long.
+func (f TaskForm) TTL(task json.RawMessage, most time.Duration) (time.Duration, error) {
+	raw := jsonrpc.Get(task, "ttl")
 	if f != AskedTasks || raw == nil || string(raw) == "null" {
 		return most, nil
 	}
