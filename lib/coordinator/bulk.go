@@ -166,7 +166,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if !ok {
 		return nil, b.req.unknown(command.Tool)
 	}
-	var on *source.Lease
+	on := &source.Lease{}
 	if r.child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
@@ -182,7 +182,11 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	_, child, err := b.req.start(ctx, r.child, leasedBrowser(on))
+	sup := b.supervisor(r.child, on.Browser, b.req.env.Audience)
+	if sup == nil {
+		return nil, source.ErrEnded
+	}
+	child, err := b.req.start(ctx, sup)
 	if err != nil {
 		return nil, err
 	}

@@ -19,74 +19,98 @@ import (
 	"btools/lib/tools"
 )
 
-// fast relays a tool call at once if nothing has to be waited for, and reports
-// whether it did.
-func (s *Session) fast(req *request) bool {
-	r, ok := s.tools(req.env.Audience).route(req.env.Name)
-	if !ok || r.pools {
-		return false
-	}
-	at, ok := s.tryAcquire(r, req.env.Args)
-	if !ok {
-		return false
-	}
-	var p *process
-	if sup := s.supervisor(r.child, leasedBrowser(at), req.env.Audience); sup != nil {
-		s.replace(sup, req.mayAsk())
-		if s.turns.isFirst(r.group(req.env.Args), sup) {
-			p = sup.running()
+// call relays the call of a child's tool: at once if nothing has to be waited for.
+// Otherwise it gets a turn, and waits in that.
+func (s *Session) call(ctx context.Context, req *request) {
+	r, known := s.tools(req.env.Audience).route(req.env.Name)
+	var sup *supervisor // of a call that has its browser
+	if known {
+		w, err := r.which(req.env.Args)
+		if err != nil {
+			s.fault(req, err)
+			return
+		}
+		group := r.group(w)
+		if at, ok := s.tryTake(r, w, group); ok {
+			if sup = req.hold(r.child, at); sup == nil {
+				return
+			}
+			if p := sup.ready(req.mayAsk()); p != nil && s.turns.isFirst(group, sup) {
+				s.forward(p, r.rename(req.m), req)
+				return
+			}
 		}
 	}
-	if p == nil {
-		if at != nil {
-			at.Release()
-		}
-		return false
-	}
-	if s.attachLease(req, at) {
-		s.forward(p, r.rename(req.m), req)
-	}
-	return true
+	s.turns.add(req.turn, req.env.Audience, sup)
+	s.do(func() { s.callInTurn(ctx, req, r, sup) })
 }
 
-// tryAcquire is acquire for the case that nothing has to be waited for and nothing
-// is wrong.
-func (s *Session) tryAcquire(r route, args json.RawMessage) (at *source.Lease, ok bool) {
-	if !r.child.drives {
+// tryTake leases a browser for a call, nil if its child needs none. It reports false if
+// the call has to wait for one, or for others that do.
+func (s *Session) tryTake(r route, w source.BrowserRef, group string) (at *source.Lease, ok bool) {
+	switch {
+	case !r.child.drives:
 		return nil, true
-	}
-	w, err := r.which(args)
-	if err != nil {
+	case !s.turns.isFirst(group, nil):
 		return nil, false
 	}
 	at = s.browsers.TryTake(w)
 	return at, at != nil
 }
 
-// leasedBrowser is the browser of a lease; without a lease, none.
-func leasedBrowser(p *source.Lease) source.Browser {
-	if p == nil {
-		return source.Browser{}
+// callInTurn goes on with a call that waits: for its tool if the route has no child, for
+// its browser if there is no supervisor yet, for its child, and for the calls before it.
+func (s *Session) callInTurn(ctx context.Context, req *request, r route, sup *supervisor) {
+	if r.child == nil {
+		var ok bool
+		if r, ok = req.find(ctx, req.env.Name); !ok {
+			s.fail(req, req.unknown(req.env.Name))
+			return
+		}
 	}
-	return p.Browser
+	if sup == nil {
+		at, err := s.take(ctx, r, req)
+		if err != nil {
+			s.fault(req, err)
+			return
+		}
+		if sup = req.hold(r.child, at); sup == nil {
+			return
+		}
+	}
+	p, err := req.start(ctx, sup)
+	if err != nil {
+		s.fault(req, err)
+		return
+	}
+	if s.turns.wait(ctx, req.turn) {
+		s.forward(p, r.rename(req.m), req)
+	}
 }
 
-// attachLease has a request hold a lease until it ends, and reports whether it has
-// not ended yet.
-func (s *Session) attachLease(req *request, at *source.Lease) bool {
-	if at == nil {
-		return true
+// hold has a request hold a lease until it ends, nil: it needs none. It returns the
+// supervisor of the child for the browser, or nil if the request has ended.
+func (req *request) hold(child *Child, at *source.Lease) *supervisor {
+	b, s := source.Browser{}, req.host
+	if at != nil {
+		b, req.lease = at.Browser, at
+		var watch, over bool
+		s.read(func(t *table) {
+			watch, over = t.Hold(&req.Request, pending.Lease{Release: at.Release, Died: at.Died})
+		})
+		switch {
+		case over:
+			at.Release()
+			return nil
+		case watch:
+			s.do(func() { s.watch(at.Died) })
+		}
 	}
-	req.lease = at
-	var watch, over bool
-	s.read(func(t *table) { watch, over = t.Hold(&req.Request, pending.Lease{Release: at.Release, Died: at.Died}) })
-	switch {
-	case over:
-		at.Release()
-	case watch:
-		s.do(func() { s.watch(at.Died) })
+	sup := s.supervisor(child, b, req.env.Audience)
+	if sup == nil {
+		s.fault(req, source.ErrEnded)
 	}
-	return !over
+	return sup
 }
 
 // rename returns the call as the child expects it.
@@ -137,7 +161,17 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		told.Stop()
 		s.replyList(req, "tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call":
-		s.call(ctx, req)
+		own, ok := s.c.own[req.env.Name]
+		if !ok {
+			s.callInTurn(ctx, req, route{}, nil)
+			return
+		}
+		result, err := own.call(ctx, req, req.env.Args)
+		if err != nil {
+			s.fail(req, err)
+			return
+		}
+		s.result(req, result)
 	case "ping":
 		s.result(req, json.RawMessage("{}"))
 	case "logging/setLevel":
@@ -211,20 +245,20 @@ func (req *request) process(ctx context.Context, child *Child) (*supervisor, *pr
 			return nil, nil, err
 		}
 	}
-	return req.start(ctx, child, b)
-}
-
-// start returns the running child for a browser.
-func (req *request) start(ctx context.Context, child *Child, b source.Browser) (*supervisor, *process, error) {
 	sup := req.host.supervisor(child, b, req.env.Audience)
 	if sup == nil {
 		return nil, nil, source.ErrEnded
 	}
+	p, err := req.start(ctx, sup)
+	return sup, p, err
+}
+
+// start returns the process of a child, which a request is then for.
+func (req *request) start(ctx context.Context, sup *supervisor) (*process, error) {
 	if req.turn != nil {
 		req.host.turns.assign(req.turn, sup)
 	}
-	p, err := sup.get(ctx, req.mayAsk())
-	return sup, p, err
+	return sup.get(ctx, req.mayAsk())
 }
 
 func (s *Session) toChild(ctx context.Context, req *request, child *Child) {
@@ -253,42 +287,8 @@ func (req *request) find(ctx context.Context, tool string) (route, bool) {
 	return r, ok
 }
 
-// call answers the call of a tool.
-func (s *Session) call(ctx context.Context, req *request) {
-	if own := s.c.own[req.env.Name]; own.do != nil {
-		result, err := own.call(ctx, req, req.env.Args)
-		if err != nil {
-			s.fail(req, err)
-			return
-		}
-		s.result(req, result)
-		return
-	}
-	r, ok := req.find(ctx, req.env.Name)
-	if !ok {
-		s.fail(req, req.unknown(req.env.Name))
-		return
-	}
-	at, err := s.acquire(ctx, r, req)
-	if err != nil {
-		s.fault(req, err)
-		return
-	}
-	if !s.attachLease(req, at) {
-		return
-	}
-	_, p, err := req.start(ctx, r.child, leasedBrowser(at))
-	if err != nil {
-		s.fault(req, err)
-		return
-	}
-	if s.turns.wait(ctx, req.turn) {
-		s.forward(p, r.rename(req.m), req)
-	}
-}
-
-// acquire leases a browser for a call; it returns nil if the child needs none.
-func (s *Session) acquire(ctx context.Context, r route, req *request) (*source.Lease, error) {
+// take leases a browser for a call, in its turn; it returns nil if the child needs none.
+func (s *Session) take(ctx context.Context, r route, req *request) (*source.Lease, error) {
 	if !r.child.drives {
 		return nil, nil
 	}

@@ -59,7 +59,8 @@ func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
 	s.turns.group = func(t *turn) string {
 		if r, ok := s.lists.tools(t.to).route(t.tool); ok {
-			return r.group(t.args)
+			w, _ := r.which(t.args) // an error is reported later
+			return r.group(w)
 		}
 		return ""
 	}
@@ -178,10 +179,16 @@ func (s *Session) accept(ctx context.Context, req *request) {
 	if !s.admit(ctx, req) {
 		return
 	}
-	if req.Method == "tools/call" && (req.task() == nil && s.asTask(ctx, req) || s.fast(req)) {
-		return
+	if req.Method == "tools/call" {
+		if req.task() == nil && s.asTask(ctx, req) {
+			return
+		}
+		if !s.c.isOwn(req.env.Name) {
+			s.call(ctx, req)
+			return
+		}
 	}
-	s.turns.add(req.turn, req.env.Audience)
+	s.turns.add(req.turn, req.env.Audience, nil)
 	s.do(func() { s.serve(ctx, req) })
 }
 

@@ -61,6 +61,12 @@ func (sup *supervisor) get(ctx context.Context, mayAsk bool) (*process, error) {
 	return sup.proc.Get(ctx)
 }
 
+// ready is get without waiting; it returns nil if the child is not running.
+func (sup *supervisor) ready(mayAsk bool) *process {
+	sup.session.replace(sup, mayAsk)
+	return sup.running()
+}
+
 // start starts the child and initializes it.
 func (sup *supervisor) start() (*process, error) {
 	most := sup.session.c.Limits.Start

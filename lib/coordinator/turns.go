@@ -42,10 +42,10 @@ type taken struct {
 	err error
 }
 
-// group names the calls that may be for the same process as this one.
-func (r *route) group(args json.RawMessage) string {
+// group names the calls that may be for the same process as one for this browser.
+func (r *route) group(w source.BrowserRef) string {
 	group := "call\x00" + r.child.Name
-	if w, _ := r.which(args); w != (source.BrowserRef{}) { // an error is reported later
+	if w != (source.BrowserRef{}) {
 		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
 	}
 	return group
@@ -78,8 +78,8 @@ func (s *Session) newTurn(req *request) *turn {
 }
 
 // add queues a turn, unless it is over. It is called in the order of arrival. To
-// is the audience of the request.
-func (all *turns) add(t *turn, to mcp.Audience) {
+// is the audience of the request, sup the supervisor of a call that has its browser.
+func (all *turns) add(t *turn, to mcp.Audience, sup *supervisor) {
 	if t == nil {
 		return
 	}
@@ -89,6 +89,7 @@ func (all *turns) add(t *turn, to mcp.Audience) {
 		return
 	}
 	t.to, t.moved, t.got = to, make(chan struct{}), make(chan taken, 1)
+	t.supervisor, t.served = sup, sup != nil
 	all.all = append(all.all, t)
 }
 
