@@ -87,7 +87,7 @@ func (s *Session) readBlob(req *request) {
 		err = jsonrpc.Errorf(req.env.Era.Code(mcp.LegacyNotFound), "%v", err)
 	}
 	if err != nil {
-		s.fail(req, err)
+		req.fail(err)
 		return
 	}
 	contents := jsonrpc.Set(nil, "uri", jsonrpc.Quote(uri))
@@ -97,5 +97,5 @@ func (s *Session) readBlob(req *request) {
 	} else {
 		contents = jsonrpc.Set(contents, "blob", jsonrpc.Quote(base64.StdEncoding.EncodeToString(data)))
 	}
-	s.result(req, jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{contents})))
+	req.result(jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{contents})))
 }

@@ -21,23 +21,23 @@ func errLate(child *Child, b source.Browser) error {
 }
 
 // bound limits the time of a call.
-func (s *Session) bound(req *request) {
+func (req *request) bound() {
 	if req.lease == nil || req.lease.CallTimeout <= 0 || req.Method != "tools/call" {
 		return
 	}
-	req.late.Store(time.AfterFunc(req.lease.CallTimeout, func() { s.do(func() { s.expire(req) }) }))
+	req.late.Store(time.AfterFunc(req.lease.CallTimeout, func() { req.host.do(req.expire) }))
 	over := false
-	if s.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
+	if req.host.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
 		req.late.Load().Stop()
 	}
 }
 
 // expire ends a call whose time is over. If its child waits for the host, the call
 // gets as long again.
-func (s *Session) expire(req *request) {
+func (req *request) expire() {
 	p, _ := req.Child()
-	late := faultOf(req, errLate(p.child, req.lease.Browser))
-	s.apply(func(t *table) []effect {
+	late := req.faultOf(errLate(p.child, req.lease.Browser))
+	req.host.apply(func(t *table) []effect {
 		over, again := t.Late(&req.Request)
 		if again {
 			req.late.Load().Reset(req.lease.CallTimeout)

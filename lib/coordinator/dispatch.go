@@ -27,7 +27,7 @@ func (s *Session) call(ctx context.Context, req *request) {
 	if known {
 		w, err := r.which(req.env.Args)
 		if err != nil {
-			s.fault(req, err)
+			req.fault(err)
 			return
 		}
 		group := r.group(w)
@@ -36,7 +36,7 @@ func (s *Session) call(ctx context.Context, req *request) {
 				return
 			}
 			if p := sup.ready(req.mayAsk()); p != nil && s.turns.isFirst(group, sup) {
-				s.forward(p, r.rename(req.m), req)
+				req.forward(p, r.rename(req.m))
 				return
 			}
 		}
@@ -64,14 +64,14 @@ func (s *Session) callInTurn(ctx context.Context, req *request, r route, sup *su
 	if r.child == nil {
 		var ok bool
 		if r, ok = req.find(ctx, req.env.Name); !ok {
-			s.fail(req, req.unknown(req.env.Name))
+			req.fail(req.unknown(req.env.Name))
 			return
 		}
 	}
 	if sup == nil {
 		at, err := s.take(ctx, r, req)
 		if err != nil {
-			s.fault(req, err)
+			req.fault(err)
 			return
 		}
 		if sup = req.hold(r.child, at); sup == nil {
@@ -80,11 +80,11 @@ func (s *Session) callInTurn(ctx context.Context, req *request, r route, sup *su
 	}
 	p, err := req.start(ctx, sup)
 	if err != nil {
-		s.fault(req, err)
+		req.fault(err)
 		return
 	}
 	if s.turns.wait(ctx, req.turn) {
-		s.forward(p, r.rename(req.m), req)
+		req.forward(p, r.rename(req.m))
 	}
 }
 
@@ -108,7 +108,7 @@ func (req *request) hold(child *Child, at *source.Lease) *supervisor {
 	}
 	sup := s.supervisor(child, b, req.env.Audience)
 	if sup == nil {
-		s.fault(req, source.ErrEnded)
+		req.fault(source.ErrEnded)
 	}
 	return sup
 }
@@ -148,7 +148,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 	case "server/discover":
 		result, err := s.ourAnswer(req)
 		if err != nil {
-			s.fail(req, err)
+			req.fail(err)
 			return
 		}
 		s.introduce(req, result)
@@ -168,12 +168,12 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		}
 		result, err := own.call(ctx, req, req.env.Args)
 		if err != nil {
-			s.fail(req, err)
+			req.fail(err)
 			return
 		}
-		s.result(req, result)
+		req.result(result)
 	case "ping":
-		s.result(req, json.RawMessage("{}"))
+		req.result(json.RawMessage("{}"))
 	case "logging/setLevel":
 		level := json.RawMessage(slices.Clone(m.Params))
 		s.level.Store(&level)
@@ -182,7 +182,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 				p.tell(m.Method, m.Params)
 			}
 		}
-		s.result(req, json.RawMessage("{}"))
+		req.result(json.RawMessage("{}"))
 	case "prompts/list":
 		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
 	case "resources/list":
@@ -216,7 +216,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 			s.toChild(ctx, req, &s.c.Children[0])
 			return
 		}
-		s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
+		req.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Session) introduce(req *request, result json.RawMessage) {
 	result = jsonrpc.Set(result, "capabilities", form.Offer(all))
 	said = append([]string{s.c.instructions()}, said...)
 	result = jsonrpc.Set(result, "instructions", jsonrpc.Quote(strings.Join(said, "\n\n")))
-	s.result(req, result)
+	req.result(result)
 }
 
 // mayAsk reports whether the request is the call of a task whose child may ask the host.
@@ -264,12 +264,12 @@ func (req *request) start(ctx context.Context, sup *supervisor) (*process, error
 func (s *Session) toChild(ctx context.Context, req *request, child *Child) {
 	sup, p, err := req.process(ctx, child)
 	if err != nil {
-		s.fault(req, err)
+		req.fault(err)
 		return
 	}
 	if s.turns.wait(ctx, req.turn) {
 		sup.note(req)
-		s.forward(p, req.m, req)
+		req.forward(p, req.m)
 	}
 }
 

@@ -44,19 +44,6 @@ type download struct {
 	Path       string      `json:"path"`
 }
 
-// answerWithDownloads answers the call of a tool, and names the files that its
-// browser has downloaded meanwhile.
-func (s *Session) answerWithDownloads(req *request, got *jsonrpc.Message) {
-	if files := s.newDownloads(req.lease); len(files) > 0 {
-		if result := withDownloads(got.Result, files); len(result) > 0 {
-			if named, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {
-				got = named
-			}
-		}
-	}
-	s.answerCalled(req, got)
-}
-
 // newDownloads returns the files that a browser has completed since the host
 // came, and that it has not been told of. It waits for one that has begun just now.
 func (s *Session) newDownloads(l *source.Lease) (files []download) {
@@ -124,19 +111,21 @@ func (s *Session) listDownloads(l *source.Lease) (files []download, running bool
 	return files, running
 }
 
-// withDownloads names files in a result.
-func withDownloads(result json.RawMessage, files []download) json.RawMessage {
+// withDownloads names in the result of a call the files that its browser has downloaded
+// meanwhile.
+func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || result[0] != '{' {
-		return nil
+		return result
+	}
+	files := req.host.newDownloads(req.lease)
+	if len(files) == 0 {
+		return result
 	}
 	var lines []string
 	for _, d := range files {
 		lines = append(lines, fmt.Sprintf("Downloaded %s (%d bytes) to %s", d.Name, d.Bytes, d.Path))
 	}
-	b, err := json.Marshal(files)
-	if err != nil {
-		return nil
-	}
+	b, _ := json.Marshal(files) // it never fails
 	result = jsonrpc.Set(result, "_meta", jsonrpc.Set(jsonrpc.Get(result, "_meta"), metaDownloads, b))
 	if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
 		result = jsonrpc.Set(result, "content", withText(content, strings.Join(lines, "\n")))

@@ -190,7 +190,7 @@ func (s *Session) watch(died <-chan struct{}) {
 	}
 	s.apply(func(t *table) (effects []effect) {
 		for _, r := range t.Lost(died) {
-			effects = append(effects, t.End(r, faultOf(r.Value, source.ErrBrowserDied), "the browser has ended")...)
+			effects = append(effects, t.End(r, r.Value.faultOf(source.ErrBrowserDied), "the browser has ended")...)
 		}
 		return effects
 	})

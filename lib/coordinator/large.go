@@ -92,21 +92,18 @@ func (s *Session) scope(sessionID string) results.Scope {
 	return results.Scope{Host: s.name, Part: sessionID}
 }
 
-// isLarge reports whether the answer to a call may be too large.
-func (s *Session) isLarge(req *request, got *jsonrpc.Message) bool {
+// isLarge reports whether the result of a call may be too large.
+func (req *request) isLarge(result json.RawMessage) bool {
 	p, _ := req.Child()
-	return req.Method == "tools/call" && p != nil && s.c.bounds(p.child) &&
-		(len(got.Result) > s.c.large.MaxInline || bytes.Contains(got.Result, []byte(`"blob":`)))
+	return req.Method == "tools/call" && p != nil && req.host.c.bounds(p.child) &&
+		(len(result) > req.host.c.large.MaxInline || bytes.Contains(result, []byte(`"blob":`)))
 }
 
-// bounded is the answer to a call with as much of it as an agent takes.
-func (s *Session) bounded(req *request, got *jsonrpc.Message) *jsonrpc.Message {
+// bounded is the result of a call with as much of it as an agent takes.
+func (req *request) bounded(result json.RawMessage) json.RawMessage {
 	id, _ := source.SessionIn(req.env.Args) // or the call has failed
-	result, _ := s.shrink(req.env.Name, req.env.Audience, id, got.Result, s.c.large.MaxInline)
-	if less, err := jsonrpc.Parse(jsonrpc.Response(got.ID, result)); err == nil {
-		return less
-	}
-	return got
+	result, _ = req.host.shrink(req.env.Name, req.env.Audience, id, result, req.host.c.large.MaxInline)
+	return result
 }
 
 // shrink returns a tool's result with at most so many bytes of text, about, and

@@ -12,7 +12,7 @@ import (
 
 // replyList answers with a whole list.
 func (s *Session) replyList(req *request, member string, all []json.RawMessage) {
-	s.result(req, jsonrpc.Set(nil, member, jsonrpc.Array(all)))
+	req.result(jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
 // collect answers with bmcp's own items and the merged lists of all children that
@@ -75,7 +75,7 @@ func (s *Session) byOwner(ctx context.Context, req *request, capability, name st
 			var result json.RawMessage
 			if result, err = p.call(ctx, req.Method, theirs.Params); err == nil {
 				sup.note(req)
-				s.result(req, result)
+				req.result(result)
 				return
 			}
 			var e *jsonrpc.Error
@@ -85,7 +85,7 @@ func (s *Session) byOwner(ctx context.Context, req *request, capability, name st
 		}
 		last = err
 	}
-	s.fail(req, last)
+	req.fail(last)
 }
 
 // ofOwner returns the children that may have a resource or prompt: the one that

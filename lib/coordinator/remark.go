@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -17,12 +16,13 @@ const (
 	metaRestored = "btools/restored"
 )
 
-// remarked adds to a result what its reader has to know of where it comes from.
-func (s *Session) remarked(result json.RawMessage, p *source.Lease) json.RawMessage {
+// noted adds to a result what its reader has to know of where it comes from.
+func (req *request) noted(result json.RawMessage) json.RawMessage {
+	p := req.lease
 	if p == nil || len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
-	r := s.browsers.Note(s.ctx, p)
+	r := req.host.browsers.Note(req.host.ctx, p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {

@@ -42,22 +42,22 @@ type (
 )
 
 // task is the task whose call the request is, nil if it is the host's own.
-func (r *request) task() *task { return r.execs.Load() }
+func (req *request) task() *task { return req.execs.Load() }
 
-// finish answers a request, once, and releases what it holds. A nil message is no
+// finish answers the request, once, and releases what it holds. A nil message is no
 // answer.
-func (s *Session) finish(req *request, message []byte) {
-	s.apply(func(t *table) []effect { return t.Finish(&req.Request, message) })
+func (req *request) finish(message []byte) {
+	req.host.apply(func(t *table) []effect { return t.Finish(&req.Request, message) })
 }
 
-// result answers a request with a result of bmcp's own.
-func (s *Session) result(req *request, result json.RawMessage) {
-	s.finish(req, jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, result)))
+// result answers the request with a result of bmcp's own.
+func (req *request) result(result json.RawMessage) {
+	req.finish(jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, result)))
 }
 
-func (s *Session) fail(req *request, err error) { s.finish(req, failureOf(req, err)) }
+func (req *request) fail(err error) { req.finish(req.failureOf(err)) }
 
-func failureOf(req *request, err error) []byte {
+func (req *request) failureOf(err error) []byte {
 	var e *jsonrpc.Error
 	if !errors.As(err, &e) {
 		e = jsonrpc.Errorf(jsonrpc.InternalError, "%v", err)
@@ -66,17 +66,17 @@ func failureOf(req *request, err error) []byte {
 }
 
 // fault answers a tool call with an error for the agent to read.
-func (s *Session) fault(req *request, err error) { s.finish(req, faultOf(req, err)) }
+func (req *request) fault(err error) { req.finish(req.faultOf(err)) }
 
 // faultOf is the answer to a request that has failed.
-func faultOf(req *request, err error) []byte {
+func (req *request) faultOf(err error) []byte {
 	if req.task() != nil && errors.Is(err, source.ErrBrowserDied) {
 		err = errDisconnected
 	}
 	if req.Method == "tools/call" {
 		return jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, faultResult(err)))
 	}
-	return failureOf(req, err)
+	return req.failureOf(err)
 }
 
 func faultResult(err error) json.RawMessage {
@@ -84,91 +84,31 @@ func faultResult(err error) json.RawMessage {
 	return json.RawMessage(`{"content":[{"type":"text","text":` + text + `}],"isError":true}`)
 }
 
-// forward relays a request to a child, and its answer to the host.
-func (s *Session) forward(p *process, m *jsonrpc.Message, req *request) {
+// forward relays the request to a child, as this message, and the child's answer to the
+// host.
+func (req *request) forward(p *process, m *jsonrpc.Message) {
+	s := req.host
 	p.logs(req.Level)
 	m = asChildTask(req, req.env.Era.ToChild(m))
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
-		s.fault(req, source.ErrBrowserDied)
+		req.fault(source.ErrBrowserDied)
 		return
 	}
 	n, ok := p.newID(), false
 	if s.read(func(t *table) { ok = t.Relay(&req.Request, p, n) }); !ok {
 		return
 	}
-	s.bound(req)
+	req.bound()
 	err := p.relay(n, m, func(got *jsonrpc.Message, err error) {
 		if id := childTaskOf(req, got); id != "" {
 			s.adoptTask(p, req, id)
 			return
 		}
-		s.answerWith(req, got, err)
+		req.answer(got, err)
 	})
 	s.endTurn(req.turn)
 	s.apply(func(t *table) []effect { return t.Relayed(&req.Request) })
 	if err != nil {
-		s.answerWith(req, nil, err)
+		req.answer(nil, err)
 	}
-}
-
-// answerWith answers a request with the answer of its child.
-func (s *Session) answerWith(req *request, got *jsonrpc.Message, err error) {
-	if err != nil {
-		s.fault(req, err)
-		return
-	}
-	if s.isLarge(req, got) {
-		s.do(func() { s.answerBounded(req, s.bounded(req, got)) })
-		return
-	}
-	s.answerBounded(req, got)
-}
-
-// answerBounded answers a request with an answer of its child that is not too
-// large.
-func (s *Session) answerBounded(req *request, got *jsonrpc.Message) {
-	if req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != "" {
-		s.do(func() { // or the session's end answers it
-			req.lease.LearnRestored(s.ctx)
-			s.answerWithDownloads(req, got)
-		})
-		return
-	}
-	s.answerCalled(req, got)
-}
-
-// answerCalled answers a request with the answer of its child, once it is known
-// that its browser has not just ended.
-func (s *Session) answerCalled(req *request, got *jsonrpc.Message) {
-	if req.lease != nil && req.lease.Died != nil && len(got.Raw) < maxFault &&
-		string(jsonrpc.Get(got.Result, "isError")) == "true" {
-		// It may be the end of the browser, which the child has noticed
-		// before us: then the next call must not go there too.
-		s.do(func() { // or the session's end answers it
-			select {
-			case <-req.lease.Died:
-			case <-time.After(noticeDelay):
-			}
-			s.finish(req, s.answerOf(req, got))
-		})
-		return
-	}
-	s.finish(req, s.answerOf(req, got))
-}
-
-const (
-	maxFault    = 64 << 10 // bytes of a result that tells of a fault
-	noticeDelay = 30 * time.Millisecond
-)
-
-// answerOf is a child's answer as the host gets it.
-func (s *Session) answerOf(req *request, got *jsonrpc.Message) []byte {
-	if got.Result == nil {
-		return req.env.Era.Failure(req.Method, got).WithID(req.ID)
-	}
-	result := req.env.Era.Result(req.Method, s.remarked(got.Result, req.lease))
-	if len(result) == 0 || &result[0] == &got.Result[0] {
-		return got.WithID(req.ID) // every byte as it came
-	}
-	return jsonrpc.Response(req.ID, result)
 }

@@ -105,7 +105,7 @@ func (s *Session) Close() {
 	supervisors := s.children.close()
 	s.endListening()
 	for _, r := range open {
-		s.fault(r.Value, source.ErrEnded)
+		r.Value.fault(source.ErrEnded)
 	}
 	s.end()
 	s.apply(func(t *table) []effect { return t.ExpireAll() })
@@ -203,7 +203,7 @@ func (s *Session) admit(ctx context.Context, req *request) bool {
 		case req.Method == "ping":
 			return true
 		case s.hostParams() == nil:
-			s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			req.fail(jsonrpc.Errorf(jsonrpc.InvalidRequest,
 				"the first request is initialize, or says its protocol version in _meta"))
 			return false
 		}
@@ -211,7 +211,7 @@ func (s *Session) admit(ctx context.Context, req *request) bool {
 		return true
 	}
 	if req.env.Refused != nil {
-		s.fail(req, req.env.Refused)
+		req.fail(req.env.Refused)
 		return false
 	}
 	if !s.children.hasRoom(req.env.Audience, s.c.Limits.CapabilitySets) {
@@ -238,7 +238,7 @@ func (s *Session) allowQuestions() {
 func (s *Session) initialize(ctx context.Context, req *request) {
 	result, err := s.ourAnswer(req)
 	if err != nil {
-		s.fail(req, err)
+		req.fail(err)
 		return
 	}
 	params := slices.Clone(req.m.Params)

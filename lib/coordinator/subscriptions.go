@@ -39,7 +39,7 @@ func (s *Session) resume(again *request) bool {
 		return effects
 	})
 	if err != nil {
-		s.fail(again, err)
+		again.fail(err)
 	}
 	return true
 }
@@ -137,6 +137,6 @@ func (s *Session) endListening() {
 		some = t.Open(func(r *pendingRequest) bool { return r.Method == "subscriptions/listen" })
 	})
 	for _, r := range some {
-		s.result(r.Value, mcp.Tagged(r.ID, json.RawMessage("{}")))
+		r.Value.result(mcp.Tagged(r.ID, json.RawMessage("{}")))
 	}
 }

@@ -114,7 +114,7 @@ func (s *Session) createTask(req *request) {
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
 	call, err := jsonrpc.Parse(req.m.WithParams(jsonrpc.Delete(req.m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
-		s.fail(req, err)
+		req.fail(err)
 		return
 	}
 	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(req.env.Name), done: make(chan struct{}),
@@ -124,10 +124,10 @@ func (s *Session) createTask(req *request) {
 	}
 	created, begin, err := s.addTask(t)
 	if err != nil {
-		s.fail(req, err)
+		req.fail(err)
 		return
 	}
-	s.result(req, created)
+	req.result(created)
 	if begin {
 		s.beginTask(t)
 	}
@@ -186,7 +186,7 @@ func (s *Session) execTask(t *task) {
 // stopOf ends the call of a child's tool.
 func (s *Session) stopOf(req *request) func(error) {
 	return func(why error) {
-		s.apply(func(open *table) []effect { return open.End(&req.Request, faultOf(req, why), why.Error()) })
+		s.apply(func(open *table) []effect { return open.End(&req.Request, req.faultOf(why), why.Error()) })
 	}
 }
 

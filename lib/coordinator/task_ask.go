@@ -49,7 +49,7 @@ func (s *Session) asTaskOf(req *request, support string) bool {
 	switch req.env.Tasks {
 	case mcp.UndeclaredTasks:
 		if support == mcp.TaskRequired {
-			s.fail(req, mcp.ErrUndeclared())
+			req.fail(mcp.ErrUndeclared())
 			return true
 		}
 		return false
@@ -59,7 +59,7 @@ func (s *Session) asTaskOf(req *request, support string) bool {
 		}
 	case mcp.AskedTasks:
 		if support == "" {
-			s.fail(req, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task", req.env.Name))
+			req.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task", req.env.Name))
 			return true
 		}
 	default:
@@ -67,7 +67,7 @@ func (s *Session) asTaskOf(req *request, support string) bool {
 	}
 	var err error
 	if req.ttl, err = req.env.Tasks.TTL(req.env.Task, taskTTL); err != nil {
-		s.fail(req, err)
+		req.fail(err)
 		return true
 	}
 	req.insists = support == mcp.TaskRequired && s.makesTasks(req)
@@ -82,7 +82,7 @@ func (s *Session) asTaskOf(req *request, support string) bool {
 func (s *Session) findTask(ctx context.Context, req *request) {
 	r, ok := req.find(ctx, req.env.Name)
 	if !ok {
-		s.fail(req, req.unknown(req.env.Name))
+		req.fail(req.unknown(req.env.Name))
 		return
 	}
 	if !s.asTaskOf(req, r.support()) {

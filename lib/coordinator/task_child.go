@@ -50,7 +50,7 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 	created, _, err := s.addTask(t)
 	if err != nil {
 		cancel()
-		s.fail(req, err)
+		req.fail(err)
 		return
 	}
 	n := p.newID()
@@ -71,10 +71,10 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 	about := jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
 	if err == nil {
-		err = p.relay(n, m, func(got *jsonrpc.Message, err error) { s.answerWith(req, unrelated(got), err) })
+		err = p.relay(n, m, func(got *jsonrpc.Message, err error) { req.answer(unrelated(got), err) })
 	}
 	if err != nil {
-		s.answerWith(req, nil, err)
+		req.answer(nil, err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Session) tellTask(t *task) {
 // serveTasks answers a request about tasks.
 func (s *Session) serveTasks(ctx context.Context, req *request) {
 	if req.env.Tasks == mcp.UndeclaredTasks {
-		s.fail(req, mcp.ErrUndeclared())
+		req.fail(mcp.ErrUndeclared())
 		return
 	}
 	if req.Method == "tasks/list" {
@@ -55,27 +55,27 @@ func (s *Session) serveTasks(ctx context.Context, req *request) {
 	var err error
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, err = all.Get(s.name, id, time.Now()) })
 	if err != nil {
-		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
+		req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
 	}
 	switch req.Method {
 	case "tasks/get":
-		s.result(req, s.detailed(req.env.Tasks, t))
+		req.result(s.detailed(req.env.Tasks, t))
 	case "tasks/result":
 		s.taskResult(ctx, req, t)
 	case "tasks/update":
 		s.updateTask(t, jsonrpc.Get(req.m.Params, "inputResponses"))
-		s.result(req, json.RawMessage("{}"))
+		req.result(json.RawMessage("{}"))
 	case "tasks/cancel":
 		err := s.c.stopTask(t, tasks.Cancelled, errTaskCancelled)
 		switch {
 		case req.env.Tasks == mcp.GrantedTasks:
-			s.result(req, json.RawMessage("{}"))
+			req.result(json.RawMessage("{}"))
 		case err != nil:
-			s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "cannot cancel task %s: it is %s already", t.ID,
+			req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "cannot cancel task %s: it is %s already", t.ID,
 				s.shownTask(t).Status))
 		default:
-			s.result(req, req.env.Tasks.Task(s.shownTask(t)))
+			req.result(req.env.Tasks.Task(s.shownTask(t)))
 		}
 	}
 }
@@ -116,10 +116,10 @@ func (s *Session) taskResult(ctx context.Context, req *request, t *task) {
 	var answer *jsonrpc.Message
 	s.c.tasks.read(func(*tasks.Table[*taskCall]) { answer = t.Value.answer })
 	if answer.Error != nil {
-		s.finish(req, answer.WithID(req.ID))
+		req.finish(answer.WithID(req.ID))
 		return
 	}
-	s.result(req, withTask(answer.Result, t.ID))
+	req.result(withTask(answer.Result, t.ID))
 }
 
 func (s *Session) listTasks(req *request) {
@@ -134,12 +134,12 @@ func (s *Session) listTasks(req *request) {
 		}
 	})
 	if errors.Is(err, tasks.ErrCursor) {
-		s.fail(req, jsonrpc.Errorf(jsonrpc.InvalidParams, "%v: the cursor is none of a list of tasks", err))
+		req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "%v: the cursor is none of a list of tasks", err))
 		return
 	}
 	result := jsonrpc.Set(nil, "tasks", jsonrpc.Array(all))
 	if next != "" {
 		result = jsonrpc.Set(result, "nextCursor", jsonrpc.Quote(next))
 	}
-	s.result(req, result)
+	req.result(result)
 }
