@@ -1,11 +1,7 @@
 package coordinator
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,7 +9,6 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/mcp"
 )
 
 // Each limit has a default.
@@ -37,88 +32,6 @@ func askHost(child *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
 		child.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"elicitation/create","params":{}}`)
 	}
 	return "", nil
-}
-
-// front is a front by HTTP, for a bubble of synctest.
-type front struct {
-	*httpFront
-	t *testing.T
-}
-
-func newFront(t *testing.T, limits FrontLimits) *front {
-	f := newFixtureWith(t, Limits{}, wellBehaved(askHost))
-	return &front{newHTTPFront(f.c, limits), t}
-}
-
-// ask makes a request in a session.
-func (f *front) ask(ctx context.Context, method, session, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(ctx, method, "/mcp", strings.NewReader(body))
-	r.Header.Set(sessionHeader, session)
-	w := httptest.NewRecorder()
-	f.serve(w, r)
-	return w
-}
-
-// greet begins a session.
-func (f *front) greet(status int) (session string) {
-	f.t.Helper()
-	w := f.ask(f.t.Context(), http.MethodPost, "", hello)
-	if w.Code != status {
-		f.t.Fatalf("status %d, want %d: %s", w.Code, status, w.Body)
-	}
-	return w.Header().Get(sessionHeader)
-}
-
-// has checks whether there is a session.
-func (f *front) has(session string, want bool) {
-	f.t.Helper()
-	w := f.ask(f.t.Context(), http.MethodPost, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if got := w.Code == http.StatusAccepted; got != want {
-		f.t.Errorf("status %d: %s", w.Code, w.Body)
-	}
-}
-
-// One session too many ends the one that was not used for the longest time. If
-// all are listened to, it is refused.
-func TestMaxSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFront(t, FrontLimits{Sessions: 2, SessionIdle: time.Hour, Requests: 2})
-		first := f.greet(http.StatusOK)
-		second := f.greet(http.StatusOK)
-		time.Sleep(time.Second)
-		f.has(first, true) // is used later
-		third := f.greet(http.StatusOK)
-		f.has(second, false)
-		ctx, cancel := context.WithCancel(t.Context())
-		listened := make(chan struct{}, 2)
-		for _, session := range []string{first, third} {
-			go func() {
-				f.ask(ctx, http.MethodGet, session, "")
-				listened <- struct{}{}
-			}()
-		}
-		synctest.Wait()
-		f.greet(http.StatusServiceUnavailable)
-		cancel()
-		<-listened
-		<-listened
-		f.greet(http.StatusOK)
-	})
-}
-
-// A session that nobody uses is forgotten.
-func TestSessionIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFront(t, FrontLimits{Sessions: 2, SessionIdle: time.Minute, Requests: 2})
-		session := f.greet(http.StatusOK)
-		for range 3 {
-			time.Sleep(time.Minute - time.Second)
-			f.has(session, true)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		f.has(session, false)
-	})
 }
 
 // One request too many that awaits input ends the oldest one.
@@ -160,7 +73,7 @@ func TestMaxCapabilitySets(t *testing.T) {
 	})
 }
 
-// A session has so many questions of a child open, and messages in a batch.
+// A session has so many questions of a child open.
 func TestLimitsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixtureWith(t, Limits{Questions: 2}, wellBehaved(askHost))
@@ -169,16 +82,6 @@ func TestLimitsOfASession(t *testing.T) {
 			f.ask(callEcho(fmt.Sprint(n)))
 		}
 		f.wants("questions", "elicitation/create", "elicitation/create")
-		params := json.RawMessage(`{"protocolVersion":"` + mcp.Batching + `"}`)
-		f.params.Store(&params)
-		ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-		for n, array := range []string{"[]", "[" + ping + "," + ping + "]",
-			"[" + ping + "," + ping + "," + ping + "]"} {
-			_, _, err := batch(f, []byte(array), 2)
-			if refused := err != nil; refused != (n != 1) {
-				t.Errorf("batch %d: %v", n, err)
-			}
-		}
 	})
 }
 
