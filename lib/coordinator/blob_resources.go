@@ -3,62 +3,21 @@ package coordinator
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
-	"btools/lib/mcp"
 )
 
-const (
-	// maxRead is how many bytes of a blob resources/read returns.
-	maxRead = 32 << 20
-	// maxListed is how many blobs a host's resources/list has.
-	maxListed = 100
-)
+// maxRead is how many bytes of a blob resources/read returns.
+const maxRead = 32 << 20
 
-// blobTemplate is what resources/templates/list says of blobs.
-const blobTemplate = `{"uriTemplate":"blob://{sha256}.{ext}","name":"blob",` +
+// BlobTemplate is what resources/templates/list says of blobs.
+const BlobTemplate = `{"uriTemplate":"blob://{sha256}.{ext}","name":"blob",` +
 	`"description":"Data of a result, kept for 24 hours"}`
-
-// given are the names of the blobs that a host was given, the last ones.
-type given struct {
-	mu    sync.Mutex
-	names []string
-}
-
-func (g *given) add(name string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.names = slices.DeleteFunc(g.names, func(other string) bool { return other == name })
-	g.names = append(g.names, name)
-	g.names = g.names[max(0, len(g.names)-maxListed):]
-}
-
-// listBlobs returns the blobs of the host that are still there. Who knows the
-// address of a blob may read it: hosts that share a session are not shown those
-// of others.
-func (s *Session) listBlobs() (all []json.RawMessage) {
-	if s.requests.table.Shared {
-		return nil
-	}
-	s.blobs.mu.Lock()
-	names := slices.Clone(s.blobs.names)
-	s.blobs.mu.Unlock()
-	for _, name := range names {
-		if f, b, err := s.c.large.blobs.Open(blobs.Scheme + name); err == nil {
-			f.Close()
-			all = append(all, blobResource(b))
-		}
-	}
-	return all
-}
 
 // blobResource is a blob as resources/list has it.
 func blobResource(b blobs.Blob) json.RawMessage {
@@ -68,34 +27,26 @@ func blobResource(b blobs.Blob) json.RawMessage {
 	return jsonrpc.Set(r, "uri", jsonrpc.Quote(b.URI()))
 }
 
-// readBlob answers resources/read of a blob.
-func (s *Session) readBlob(req *request) {
-	uri := req.env.URI
-	f, b, err := s.c.large.blobs.Open(uri)
-	if err == nil {
-		defer f.Close()
-		if b.Size > maxRead {
-			err = jsonrpc.Errorf(jsonrpc.InvalidParams, "the blob has %d bytes, more than are read at once: "+
-				"browser_get_blob reads parts", b.Size)
-		}
-	}
-	var data []byte
-	if err == nil {
-		data, err = io.ReadAll(f)
-	}
-	if errors.Is(err, blobs.ErrNotFound) {
-		err = jsonrpc.Errorf(req.env.Era.Code(mcp.LegacyNotFound), "%v", err)
-	}
+// Read returns the contents of a blob as resources/read has them. The error is
+// blobs.ErrNotFound, one for the agent, or that of the disk.
+func (a *Archive) Read(uri string) (json.RawMessage, error) {
+	f, b, err := a.Blobs.Open(uri)
 	if err != nil {
-		req.fail(err)
-		return
+		return nil, err
+	}
+	defer f.Close()
+	if b.Size > maxRead {
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the blob has %d bytes, more than are read at once: "+
+			"browser_get_blob reads parts", b.Size)
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
 	}
 	contents := jsonrpc.Set(nil, "uri", jsonrpc.Quote(uri))
 	contents = jsonrpc.Set(contents, "mimeType", jsonrpc.Quote(b.MIMEType()))
 	if blobs.IsText(b.MIMEType()) && utf8.Valid(data) {
-		contents = jsonrpc.Set(contents, "text", jsonrpc.Quote(string(data)))
-	} else {
-		contents = jsonrpc.Set(contents, "blob", jsonrpc.Quote(base64.StdEncoding.EncodeToString(data)))
+		return jsonrpc.Set(contents, "text", jsonrpc.Quote(string(data))), nil
 	}
-	req.result(jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{contents})))
+	return jsonrpc.Set(contents, "blob", jsonrpc.Quote(base64.StdEncoding.EncodeToString(data))), nil
 }

@@ -6,6 +6,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +23,10 @@ import (
 
 	"btools/lib/agent/instances"
 	"btools/lib/agent/source"
+	"btools/lib/blobs"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/results"
 	"btools/lib/run"
 	"btools/lib/states"
 	"btools/lib/wait"
@@ -70,7 +73,7 @@ type Coordinator struct {
 	Options
 	npm      npm
 	wide     chan struct{} // the children with wide pipes
-	large    *archive
+	archive  *Archive
 	own      map[string]ownTool // by name
 	ownTools []json.RawMessage
 	tasks    taskTable
@@ -121,7 +124,8 @@ func New(o Options) *Coordinator {
 	if c.Start == nil {
 		c.Start = c.execute
 	}
-	c.large = newArchive(c.Large)
+	c.Large.MaxInline = cmp.Or(c.Large.MaxInline, DefaultMaxInline)
+	c.archive = &Archive{results.New(results.Limits{Entries: c.Large.Entries}), &blobs.Store{Dir: c.Large.BlobDir}}
 	c.tasks.table.Limits = tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes, TTL: taskTTL}
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {

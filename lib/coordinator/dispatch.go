@@ -186,18 +186,22 @@ func (s *Session) serve(ctx context.Context, req *request) {
 	case "prompts/list":
 		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
 	case "resources/list":
-		s.collect(ctx, req, m.Method, "resources", "resources", "uri", s.listBlobs()...)
+		var own []json.RawMessage
+		if !s.requests.table.Shared {
+			own = s.handed.ListBlobs(s.c.archive)
+		}
+		s.collect(ctx, req, m.Method, "resources", "resources", "uri", own...)
 	case "resources/templates/list":
 		var own []json.RawMessage
 		if s.c.keeps() {
-			own = append(own, json.RawMessage(blobTemplate))
+			own = append(own, json.RawMessage(BlobTemplate))
 		}
 		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":
 		s.byOwner(ctx, req, "prompts", req.env.Name)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(req.env.URI) {
-			s.readBlob(req)
+			req.readBlob()
 			return
 		}
 		s.byOwner(ctx, req, "resources", req.env.URI)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"btools/lib/agent/source"
+	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 	"btools/lib/record"
 )
 
@@ -19,21 +21,51 @@ import (
 const metaDownloads = "btools/downloads"
 
 const (
+	maxListed         = 100         // blobs in a host's resources/list
 	downloadsTimeout  = time.Second // for the list of a browser's downloads
 	maxDownloadsList  = 4 << 20     // bytes of it
 	downloadsPatience = time.Second // for a download, from its begin
 	downloadsPause    = 20 * time.Millisecond
 )
 
-// told are the downloads that a host has been told of.
-type told struct {
-	mu    sync.Mutex
-	guids map[string]bool
-	none  map[string]bool // browsers, by their address, that have no directory of downloads
+// Handed are the blobs and the files that a host knows from results. Its lock is held
+// for nothing else.
+type Handed struct {
+	// Since is when the host came: it is not told of files before that.
+	Since time.Time
+
+	mu       sync.Mutex
+	blobs    []string        // the names of the last ones
+	reported map[string]bool // downloads, by their GUIDs
+	without  map[string]bool // browsers, by their address, that have no directory of downloads
 }
 
-// download is a file that a browser has downloaded, as bproxy and bpool list it.
-type download struct {
+func (h *Handed) addBlob(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.blobs = slices.DeleteFunc(h.blobs, func(other string) bool { return other == name })
+	h.blobs = append(h.blobs, name)
+	h.blobs = h.blobs[max(0, len(h.blobs)-maxListed):]
+}
+
+// ListBlobs returns the blobs of the host that are still there, as resources/list has
+// them. Whoever knows the address of a blob may read it: hosts that share a session are
+// not to be shown those of others.
+func (h *Handed) ListBlobs(a *Archive) (all []json.RawMessage) {
+	h.mu.Lock()
+	names := slices.Clone(h.blobs)
+	h.mu.Unlock()
+	for _, name := range names {
+		if f, b, err := a.Blobs.Open(blobs.Scheme + name); err == nil {
+			f.Close()
+			all = append(all, blobResource(b))
+		}
+	}
+	return all
+}
+
+// Download is a file that a browser has downloaded, as bproxy and bpool list it.
+type Download struct {
 	GUID       string      `json:"guid"`
 	Name       string      `json:"name"`
 	State      string      `json:"state"`
@@ -44,34 +76,34 @@ type download struct {
 	Path       string      `json:"path"`
 }
 
-// newDownloads returns the files that a browser has completed since the host
-// came, and that it has not been told of. It waits for one that has begun just now.
-func (s *Session) newDownloads(l *source.Lease) (files []download) {
+// Downloads returns the files that the browser at an address has completed since the
+// host came, and that the host has not been told of. It waits for one that has begun
+// just now.
+func (h *Handed) Downloads(ctx context.Context, url string) (files []Download) {
 	for {
-		files, running := s.listDownloads(l)
+		files, running := h.listDownloads(ctx, url)
 		if len(files) > 0 || !running {
 			return files
 		}
 		select {
 		case <-time.After(downloadsPause):
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
 // listDownloads returns these files, and whether a download has begun just now.
-func (s *Session) listDownloads(l *source.Lease) (files []download, running bool) {
-	t := &s.downloads
-	t.mu.Lock()
-	none := t.none[l.HTTPURL]
-	t.mu.Unlock()
-	if none {
+func (h *Handed) listDownloads(ctx context.Context, url string) (files []Download, running bool) {
+	h.mu.Lock()
+	without := h.without[url]
+	h.mu.Unlock()
+	if without {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, downloadsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, downloadsTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.HTTPURL+"/downloads", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/downloads", nil)
 	if err != nil {
 		return nil, false
 	}
@@ -80,16 +112,16 @@ func (s *Session) listDownloads(l *source.Lease) (files []download, running bool
 		return nil, false
 	}
 	defer resp.Body.Close()
-	var all []download
+	var all []Download
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDownloadsList))
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case resp.StatusCode == http.StatusNotFound && jsonrpc.GetString(body, "error", "code") == "not_found":
-		if t.none == nil {
-			t.none = map[string]bool{}
+		if h.without == nil {
+			h.without = map[string]bool{}
 		}
-		t.none[l.HTTPURL] = true // its downloads go where it puts them
+		h.without[url] = true // its downloads go where it puts them
 		return nil, false
 	case err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(body, &all) != nil:
 		return nil, false
@@ -99,25 +131,20 @@ func (s *Session) listDownloads(l *source.Lease) (files []download, running bool
 			running = true
 		}
 		end := d.StartedAt.Add(time.Duration(d.DurationMS) * time.Millisecond)
-		if d.State != "complete" || t.guids[d.GUID] || end.Before(s.came) {
+		if d.State != "complete" || h.reported[d.GUID] || end.Before(h.Since) {
 			continue
 		}
-		if t.guids == nil {
-			t.guids = map[string]bool{}
+		if h.reported == nil {
+			h.reported = map[string]bool{}
 		}
-		t.guids[d.GUID] = true
+		h.reported[d.GUID] = true
 		files = append(files, d)
 	}
 	return files, running
 }
 
-// withDownloads names in the result of a call the files that its browser has downloaded
-// meanwhile.
-func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
-	if len(result) == 0 || result[0] != '{' {
-		return result
-	}
-	files := req.host.newDownloads(req.lease)
+// WithDownloads is the result of a call that names these files.
+func WithDownloads(result json.RawMessage, files []Download) json.RawMessage {
 	if len(files) == 0 {
 		return result
 	}
@@ -128,7 +155,7 @@ func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
 	b, _ := json.Marshal(files) // it never fails
 	result = jsonrpc.Set(result, "_meta", jsonrpc.Set(jsonrpc.Get(result, "_meta"), metaDownloads, b))
 	if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
-		result = jsonrpc.Set(result, "content", withText(content, strings.Join(lines, "\n")))
+		result = jsonrpc.Set(result, "content", mcp.WithText(content, strings.Join(lines, "\n")))
 	}
 	return result
 }

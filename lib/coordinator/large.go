@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
-	"strings"
-	"time"
 
 	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
-	"btools/lib/record"
 	"btools/lib/results"
 )
 
@@ -32,37 +29,12 @@ type Large struct {
 	BlobDir string
 }
 
-// Bounds of a result.
 const (
 	DefaultMaxInline = 50 << 10
-	// maxBeginning is how much is shown of a text that is too large.
-	maxBeginning = 8 << 10
 	// minInBulk is what each command of a bulk call may return of what they may
 	// return together.
 	minInBulk = 1 << 10
-	// maxImage is the size of an image in base64 that a model still takes. A
-	// model has to see an image: smaller ones stay in the result.
-	maxImage = 4 << 20
-	// blobTimeout is how long a result waits for the disk.
-	blobTimeout = 30 * time.Second
 )
-
-// metaStored are the parts of a result that are kept, in its _meta.
-const metaStored = "btools/stored"
-
-// archive keeps what is too large.
-type archive struct {
-	Large
-	results *results.Store
-	blobs   *blobs.Store
-}
-
-func newArchive(l Large) *archive {
-	if l.MaxInline == 0 {
-		l.MaxInline = DefaultMaxInline
-	}
-	return &archive{l, results.New(results.Limits{Entries: l.Entries}), &blobs.Store{Dir: l.BlobDir}}
-}
 
 // keepClean deletes old blobs until stopCleaning is called.
 func (c *Coordinator) keepClean() {
@@ -70,7 +42,7 @@ func (c *Coordinator) keepClean() {
 	ctx, c.stopCleaning = context.WithCancel(context.Background())
 	if c.keeps() && c.Large.BlobDir != "" {
 		c.cleaning.Go(func() {
-			c.large.blobs.KeepClean(ctx, func(err error) { c.Log.Warn(err.Error()) })
+			c.archive.Blobs.KeepClean(ctx, func(err error) { c.Log.Warn(err.Error()) })
 		})
 	}
 }
@@ -96,13 +68,13 @@ func (s *Session) scope(sessionID string) results.Scope {
 func (req *request) isLarge(result json.RawMessage) bool {
 	p, _ := req.Child()
 	return req.Method == "tools/call" && p != nil && req.host.c.bounds(p.child) &&
-		(len(result) > req.host.c.large.MaxInline || bytes.Contains(result, []byte(`"blob":`)))
+		(len(result) > req.host.c.Large.MaxInline || bytes.Contains(result, []byte(`"blob":`)))
 }
 
 // bounded is the result of a call with as much of it as an agent takes.
 func (req *request) bounded(result json.RawMessage) json.RawMessage {
 	id, _ := source.SessionIn(req.env.Args) // or the call has failed
-	result, _ = req.host.shrink(req.env.Name, req.env.Audience, id, result, req.host.c.large.MaxInline)
+	result, _ = req.host.shrink(req.env.Name, req.env.Audience, id, result, req.host.c.Large.MaxInline)
 	return result
 }
 
@@ -110,13 +82,11 @@ func (req *request) bounded(result json.RawMessage) json.RawMessage {
 // the number of these.
 func (s *Session) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
-	sh := &shrinking{archive: s.c.large, session: s, scope: s.scope(sessionID), limit: limit, links: s.takesLinks()}
+	reader := Reader{Scope: s.scope(sessionID), Limit: limit, Links: s.takesLinks(), Handed: &s.handed}
 	if r, ok := s.tools(to).route(tool); ok {
-		sh.promised = jsonrpc.Get(r.tool, "outputSchema") != nil
+		reader.Promised = jsonrpc.Get(r.tool, "outputSchema") != nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, blobTimeout)
-	defer cancel()
-	return sh.do(ctx, result), sh.text
+	return s.c.archive.Shrink(s.ctx, result, reader)
 }
 
 // takesLinks reports whether the host knows links to resources in results.
@@ -125,30 +95,24 @@ func (s *Session) takesLinks() bool {
 	return params == nil || jsonrpc.GetString(params, "protocolVersion") >= "2025-06-18"
 }
 
-// stored says where a part of a result is kept.
-type stored struct {
-	Key     string      `json:"cache_key,omitempty"`
-	URI     string      `json:"uri,omitempty"`
-	SizeKB  float64     `json:"_size_kb"`
-	Type    string      `json:"_mime_type"`
-	Expires record.Time `json:"_expires_at"`
+// readBlob answers resources/read of a blob.
+func (req *request) readBlob() {
+	contents, err := req.host.c.archive.Read(req.env.URI)
+	if errors.Is(err, blobs.ErrNotFound) {
+		err = jsonrpc.Errorf(req.env.Era.Code(mcp.LegacyNotFound), "%v", err)
+	}
+	if err != nil {
+		req.fail(err)
+		return
+	}
+	req.result(jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{contents})))
 }
 
-// String is what an agent is told of it.
-func (s stored) String() string {
-	expires, _ := s.Expires.MarshalJSON()
-	return fmt.Sprintf("_size_kb: %g, _mime_type: %s, _expires_at: %s", s.SizeKB, s.Type,
-		strings.Trim(string(expires), `"`))
+// withDownloads names in the result of a call the files that its browser has downloaded
+// meanwhile.
+func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
+	if len(result) == 0 || result[0] != '{' {
+		return result
+	}
+	return WithDownloads(result, req.host.handed.Downloads(req.host.ctx, req.lease.HTTPURL))
 }
-
-func (k *archive) storedText(key, mimeType string, size int) stored {
-	expires := record.Time{Time: time.Now().Add(k.results.TTL())}
-	return stored{Key: key, SizeKB: kilobytes(int64(size)), Type: mimeType, Expires: expires}
-}
-
-func storedBlob(b blobs.Blob) stored {
-	return stored{URI: b.URI(), SizeKB: kilobytes(b.Size), Type: b.MIMEType(), Expires: record.Time{Time: b.Expires}}
-}
-
-// kilobytes is a size in units of 1,024 bytes, with one decimal.
-func kilobytes(size int64) float64 { return float64((size*10+512)/1024) / 10 }

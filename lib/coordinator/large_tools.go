@@ -74,10 +74,10 @@ func (c *Coordinator) showResult(ctx context.Context, req *request, args json.Ra
 	if err != nil {
 		return nil, err
 	}
-	text, ok := c.large.results.Get(req.host.scope(id), p.Key)
+	text, ok := c.archive.Texts.Get(req.host.scope(id), p.Key)
 	if !ok {
 		return nil, fmt.Errorf("there is no result with cache_key %s (any more): call the tool again. "+
-			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), c.large.results.TTL())
+			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), c.archive.Texts.TTL())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, showTimeout,
 		fmt.Errorf("the search took longer than %v: make pattern or query simpler", showTimeout))
@@ -107,13 +107,13 @@ func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessag
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errTooBig
 	}
-	f, b, err := c.large.blobs.Open(p.URI)
+	f, b, err := c.archive.Blobs.Open(p.URI)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == defaultBlobPart &&
-		b.Size <= maxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
+		b.Size <= MaxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
 	switch {
 	case whole:
 		p.Limit = b.Size
@@ -142,7 +142,7 @@ func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessag
 	if end < b.Size {
 		note += fmt.Sprintf(". Next: offset %d", end)
 	}
-	note += fmt.Sprintf(". %s]", storedBlob(b))
+	note += fmt.Sprintf(". %s]", BlobStored(b))
 	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
 }
 
@@ -177,7 +177,7 @@ func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.
 	if !ok || !b.c.bounds(r.child) {
 		return result
 	}
-	limit := max(minInBulk, b.c.large.MaxInline-b.shown)
+	limit := max(minInBulk, b.c.Large.MaxInline-b.shown)
 	result, shown := b.shrink(command.Tool, to, b.asked.Session, result, limit)
 	b.shown += shown
 	return result

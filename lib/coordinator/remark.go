@@ -1,11 +1,10 @@
 package coordinator
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // Members of a result's _meta.
@@ -39,18 +38,8 @@ func (req *request) noted(result json.RawMessage) json.RawMessage {
 	result = jsonrpc.Set(result, "_meta", meta)
 	if text := r.Text(); text != "" {
 		if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
-			result = jsonrpc.Set(result, "content", withText(content, text))
+			result = jsonrpc.Set(result, "content", mcp.WithText(content, text))
 		}
 	}
 	return result
-}
-
-// withText adds a text to an array of content.
-func withText(content json.RawMessage, text string) json.RawMessage {
-	items := content[:len(content)-1]
-	comma := ","
-	if len(bytes.TrimSpace(items[1:])) == 0 {
-		comma = ""
-	}
-	return fmt.Appendf(nil, `%s%s{"type":"text","text":%s}]`, items, comma, jsonrpc.Quote(text))
 }

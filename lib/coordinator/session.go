@@ -44,15 +44,14 @@ type Session struct {
 	lists    toolLists
 	owners   owners
 
-	downloads told
-	blobs     given
-	came      time.Time // when the session began
+	handed Handed
 }
 
 // NewSession makes a session, of one host or of several. It calls send for each
 // message to a host, in order.
 func (c *Coordinator) NewSession(send Send, shared bool) *Session {
-	s := &Session{c: c, came: time.Now(), name: rand.Text(), send: send, initialized: make(chan struct{})}
+	s := &Session{c: c, name: rand.Text(), send: send, initialized: make(chan struct{})}
+	s.handed.Since = time.Now()
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
 		NewKey: rand.Text, Shared: shared}
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
@@ -120,7 +119,7 @@ func (s *Session) Close() {
 		wg.Wait()
 	}
 	s.requests.work.Wait()
-	s.c.large.results.Drop(s.name)
+	s.c.archive.Texts.Drop(s.name)
 	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { all.Drop(s.name) })
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)

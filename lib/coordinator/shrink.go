@@ -6,21 +6,61 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/record"
 	"btools/lib/results"
 )
 
+// Archive keeps what is too large for an agent: text in memory, data on disk.
+type Archive struct {
+	Texts *results.Store
+	Blobs *blobs.Store
+}
+
+// Reader is the agent that a result is for.
+type Reader struct {
+	Scope results.Scope
+	// Limit is how many bytes of text, or of data that is not an image, it takes.
+	Limit int
+	// Links says that its host knows links to resources in results.
+	Links bool
+	// Promised says that the structured content has a schema: hosts refuse a result
+	// without it.
+	Promised bool
+	// Handed are the blobs and files that its host knows.
+	Handed *Handed
+}
+
+const (
+	// maxBeginning is how much is shown of a text that is too large.
+	maxBeginning = 8 << 10
+	// MaxImage is the size of an image in base64 that a model still takes. A
+	// model has to see an image: smaller ones stay in the result.
+	MaxImage = 4 << 20
+	// blobTimeout is how long a result waits for the disk.
+	blobTimeout = 30 * time.Second
+)
+
+// metaStored are the parts of a result that are kept, in its _meta.
+const metaStored = "btools/stored"
+
+// Shrink returns a result with at most as many bytes of text as its reader takes, about,
+// and the number of these. A small result is unchanged.
+func (a *Archive) Shrink(ctx context.Context, result json.RawMessage, to Reader) (json.RawMessage, int) {
+	ctx, cancel := context.WithTimeout(ctx, blobTimeout)
+	defer cancel()
+	sh := &shrinking{Archive: a, Reader: to}
+	return sh.do(ctx, result), sh.text
+}
+
 // shrinking is a result that is being made smaller.
 type shrinking struct {
-	*archive
-	session  *Session
-	scope    results.Scope
-	limit    int
-	links    bool
-	promised bool // its structured content has a schema: hosts refuse a result without it
+	*Archive
+	Reader
 
 	content []json.RawMessage
 	stored  []json.RawMessage // what is kept
@@ -28,7 +68,6 @@ type shrinking struct {
 	changed bool
 }
 
-// do returns the result, unchanged if it is small.
 func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMessage {
 	content := jsonrpc.Get(result, "content")
 	if len(content) == 0 || content[0] != '[' {
@@ -43,7 +82,7 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 		}
 	}
 	var whole string
-	if total > sh.limit {
+	if total > sh.Limit {
 		whole = strings.Join(texts, "\n")
 	} else {
 		sh.text = total
@@ -60,8 +99,8 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 			sh.content = append(sh.content, item)
 		}
 	}
-	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > sh.limit && !sh.promised {
-		if key, err := sh.results.Put(sh.scope, string(structured)); err == nil {
+	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > sh.Limit && !sh.Promised {
+		if key, err := sh.Texts.Put(sh.Scope, string(structured)); err == nil {
 			result = jsonrpc.Delete(result, "structuredContent")
 			sh.addNote("structuredContent is left out", sh.storedText(key, "application/json", len(structured)),
 				fmt.Sprintf(`browser_result {"cache_key":%q}`, key))
@@ -79,25 +118,25 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 
 // addText adds the beginning of a text and the way to the rest.
 func (sh *shrinking) addText(ctx context.Context, whole string) {
-	beginning := results.Head(whole, min(sh.limit, maxBeginning))
+	beginning := results.Head(whole, min(sh.Limit, maxBeginning))
 	shown, total := utf8.RuneCountInString(beginning), utf8.RuneCountInString(whole)
 	cut := fmt.Sprintf("Cut: these are the first %d of %d characters", shown, total)
-	key, err := sh.results.Put(sh.scope, whole)
+	key, err := sh.Texts.Put(sh.Scope, whole)
 	if err == nil {
 		sh.addContent(closed(beginning))
 		sh.addNote(cut, sh.storedText(key, "text/plain", len(whole)),
 			fmt.Sprintf(`browser_result {"cache_key":%q,"offset":%d}`, key, shown))
 		return
 	}
-	b, err := sh.blobs.Put(ctx, []byte(whole), "txt")
+	b, err := sh.Blobs.Put(ctx, []byte(whole), "txt")
 	if err != nil {
 		sh.addContent(whole)
 		sh.addContent("[Whole, because it cannot be kept: " + err.Error() + "]")
 		return
 	}
-	sh.session.blobs.add(b.Name)
+	sh.Handed.addBlob(b.Name)
 	sh.addContent(closed(beginning))
-	sh.addNote(cut, storedBlob(b), fmt.Sprintf(`browser_get_blob {"uri":%q,"offset":%d}`, b.URI(), len(beginning)))
+	sh.addNote(cut, BlobStored(b), fmt.Sprintf(`browser_get_blob {"uri":%q,"offset":%d}`, b.URI(), len(beginning)))
 }
 
 // closed is the beginning of a text whose last block of code is ended.
@@ -123,12 +162,12 @@ func closed(beginning string) string {
 func (sh *shrinking) isData(kind string, item json.RawMessage) bool {
 	switch kind {
 	case "image":
-		return len(jsonrpc.Get(item, "data")) > maxImage
+		return len(jsonrpc.Get(item, "data")) > MaxImage
 	case "audio":
-		return len(jsonrpc.Get(item, "data")) > sh.limit
+		return len(jsonrpc.Get(item, "data")) > sh.Limit
 	case "resource":
 		return jsonrpc.Get(item, "resource", "blob") != nil ||
-			len(jsonrpc.Get(item, "resource", "text")) > sh.limit
+			len(jsonrpc.Get(item, "resource", "text")) > sh.Limit
 	}
 	return false
 }
@@ -153,16 +192,16 @@ func (sh *shrinking) addData(ctx context.Context, kind string, item json.RawMess
 			ext = "txt"
 		}
 	}
-	b, err := sh.blobs.Put(ctx, data, ext)
+	b, err := sh.Blobs.Put(ctx, data, ext)
 	if err != nil {
 		sh.addContent("[Inline, because it cannot be kept: " + err.Error() + "]")
 		return false
 	}
-	sh.session.blobs.add(b.Name)
-	if sh.links {
+	sh.Handed.addBlob(b.Name)
+	if sh.Links {
 		sh.content = append(sh.content, link(b))
 	}
-	sh.addNote("Kept as a blob", storedBlob(b), fmt.Sprintf(`browser_get_blob {"uri":%q}`, b.URI()))
+	sh.addNote("Kept as a blob", BlobStored(b), fmt.Sprintf(`browser_get_blob {"uri":%q}`, b.URI()))
 	return true
 }
 
@@ -179,8 +218,37 @@ func (sh *shrinking) addContent(text string) {
 }
 
 // addNote says where the rest of a result is.
-func (sh *shrinking) addNote(what string, at stored, call string) {
+func (sh *shrinking) addNote(what string, at Stored, call string) {
 	b, _ := json.Marshal(at)
 	sh.stored = append(sh.stored, b)
 	sh.addContent(fmt.Sprintf("[%s. More: %s. %s]", what, call, at))
 }
+
+// Stored says where a part of a result is kept.
+type Stored struct {
+	Key     string      `json:"cache_key,omitempty"`
+	URI     string      `json:"uri,omitempty"`
+	SizeKB  float64     `json:"_size_kb"`
+	Type    string      `json:"_mime_type"`
+	Expires record.Time `json:"_expires_at"`
+}
+
+// String is what an agent is told of it.
+func (s Stored) String() string {
+	expires, _ := s.Expires.MarshalJSON()
+	return fmt.Sprintf("_size_kb: %g, _mime_type: %s, _expires_at: %s", s.SizeKB, s.Type,
+		strings.Trim(string(expires), `"`))
+}
+
+func (a *Archive) storedText(key, mimeType string, size int) Stored {
+	expires := record.Time{Time: time.Now().Add(a.Texts.TTL())}
+	return Stored{Key: key, SizeKB: kilobytes(int64(size)), Type: mimeType, Expires: expires}
+}
+
+// BlobStored is a blob as a part of a result.
+func BlobStored(b blobs.Blob) Stored {
+	return Stored{URI: b.URI(), SizeKB: kilobytes(b.Size), Type: b.MIMEType(), Expires: record.Time{Time: b.Expires}}
+}
+
+// kilobytes is a size in units of 1,024 bytes, with one decimal.
+func kilobytes(size int64) float64 { return float64((size*10+512)/1024) / 10 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/results"
 )
@@ -31,7 +32,7 @@ func TestPromisedContent(t *testing.T) {
 	content := json.RawMessage(`{"content":[],"structuredContent":{"x":"` + strings.Repeat("y", 3000) + `"}}`)
 	for _, promised := range []bool{true, false} {
 		sh := newShrinking(t.TempDir())
-		sh.promised = promised
+		sh.Promised = promised
 		got := sh.do(t.Context(), content)
 		if has := jsonrpc.Get(got, "structuredContent") != nil; has != promised || promised && string(got) !=
 			string(content) {
@@ -41,8 +42,9 @@ func TestPromisedContent(t *testing.T) {
 }
 
 func newShrinking(dir string) *shrinking {
-	return &shrinking{archive: newArchive(Large{BlobDir: dir}), session: &Session{}, scope: results.Scope{Host: "a"},
-		limit: 2048, links: true}
+	a := &Archive{results.New(results.Limits{}), &blobs.Store{Dir: dir}}
+	return &shrinking{Archive: a, Reader: Reader{Scope: results.Scope{Host: "a"}, Limit: 2048, Links: true,
+		Handed: &Handed{}}}
 }
 
 // Whatever a child answers, the host gets valid JSON, not much more text than the
@@ -86,17 +88,17 @@ func FuzzShrink(f *testing.F) {
 			return bytes
 		}
 		total := texts(result, &whole)
-		if n, most := texts(got, &shown), sh.limit+600*len(sh.stored); n > most {
+		if n, most := texts(got, &shown), sh.Limit+600*len(sh.stored); n > most {
 			t.Errorf("%d bytes of text, at most %d are to be shown", n, most)
 		}
-		if total > sh.limit {
+		if total > sh.Limit {
 			key := jsonrpc.GetString(sh.stored[0], "cache_key")
 			for _, s := range sh.stored {
 				if jsonrpc.GetString(s, "_mime_type") == "text/plain" && jsonrpc.GetString(s, "cache_key") != "" {
 					key = jsonrpc.GetString(s, "cache_key")
 				}
 			}
-			if text, ok := sh.results.Get(sh.scope, key); !ok || text != strings.Join(whole, "\n") {
+			if text, ok := sh.Texts.Get(sh.Scope, key); !ok || text != strings.Join(whole, "\n") {
 				t.Errorf("of %d bytes, %d are kept", total, len(text))
 			}
 		}
