@@ -73,7 +73,7 @@ type Coordinator struct {
 	Options
 	npm      npm
 	wide     chan struct{} // the children with wide pipes
-	archive  *Archive
+	archive  *results.Archive
 	own      map[string]ownTool // by name
 	ownTools []json.RawMessage
 	tasks    taskTable
@@ -125,7 +125,8 @@ func New(o Options) *Coordinator {
 		c.Start = c.execute
 	}
 	c.Large.MaxInline = cmp.Or(c.Large.MaxInline, DefaultMaxInline)
-	c.archive = &Archive{results.New(results.Limits{Entries: c.Large.Entries}), &blobs.Store{Dir: c.Large.BlobDir}}
+	c.archive = &results.Archive{Texts: results.New(results.Limits{Entries: c.Large.Entries}),
+		Blobs: &blobs.Store{Dir: c.Large.BlobDir}}
 	c.tasks.table.Limits = tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes, TTL: taskTTL}
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {

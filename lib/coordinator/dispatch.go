@@ -15,6 +15,7 @@ import (
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/results"
 	"btools/lib/spell"
 	"btools/lib/tools"
 )
@@ -194,7 +195,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 	case "resources/templates/list":
 		var own []json.RawMessage
 		if s.c.keeps() {
-			own = append(own, json.RawMessage(BlobTemplate))
+			own = append(own, json.RawMessage(results.BlobTemplate))
 		}
 		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":

@@ -82,7 +82,7 @@ func (req *request) bounded(result json.RawMessage) json.RawMessage {
 // the number of these.
 func (s *Session) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
-	reader := Reader{Scope: s.scope(sessionID), Limit: limit, Links: s.takesLinks(), Handed: &s.handed}
+	reader := results.Reader{Scope: s.scope(sessionID), Limit: limit, Links: s.takesLinks(), Handed: &s.handed}
 	if r, ok := s.tools(to).route(tool); ok {
 		reader.Promised = jsonrpc.Get(r.tool, "outputSchema") != nil
 	}
@@ -114,5 +114,5 @@ func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || result[0] != '{' {
 		return result
 	}
-	return WithDownloads(result, req.host.handed.Downloads(req.host.ctx, req.lease.HTTPURL))
+	return results.WithDownloads(result, req.host.handed.Downloads(req.host.ctx, req.lease.HTTPURL))
 }

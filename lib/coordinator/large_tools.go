@@ -113,7 +113,7 @@ func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessag
 	}
 	defer f.Close()
 	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == defaultBlobPart &&
-		b.Size <= MaxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
+		b.Size <= results.MaxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
 	switch {
 	case whole:
 		p.Limit = b.Size
@@ -142,7 +142,7 @@ func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessag
 	if end < b.Size {
 		note += fmt.Sprintf(". Next: offset %d", end)
 	}
-	note += fmt.Sprintf(". %s]", BlobStored(b))
+	note += fmt.Sprintf(". %s]", results.BlobStored(b))
 	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/results"
 )
 
 // Session is one host, or all hosts of the stateless protocol, with its children.
@@ -44,7 +45,7 @@ type Session struct {
 	lists    toolLists
 	owners   owners
 
-	handed Handed
+	handed results.Handed
 }
 
 // NewSession makes a session, of one host or of several. It calls send for each

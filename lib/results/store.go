@@ -1,7 +1,9 @@
-// Package results keeps the large results of tools in memory, for as long as an
-// agent reads on in them, and shows parts of them: a page, the lines that match a
-// pattern, what a JMESPath query finds, the nodes of a snapshot as a flat list. It
-// knows nothing of MCP and writes nothing to disk (lib/blobs does).
+// Package results makes a result of a tool small enough for an agent and keeps the
+// rest: text in memory, for as long as the agent reads on in it, and data by lib/blobs.
+// It shows parts of a text: a page, the lines that match a pattern, what a JMESPath
+// query finds, the nodes of a snapshot as a flat list. It also records which blobs and
+// downloads a host has been handed. It does not know requests, children or browsers:
+// which results are too large is decided by its callers.
 package results
 
 import (

@@ -1,4 +1,4 @@
-package coordinator
+package results
 
 import (
 	"context"
@@ -12,18 +12,17 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
-	"btools/lib/results"
 )
 
 // Archive keeps what is too large for an agent: text in memory, data on disk.
 type Archive struct {
-	Texts *results.Store
+	Texts *Store
 	Blobs *blobs.Store
 }
 
 // Reader is the agent that a result is for.
 type Reader struct {
-	Scope results.Scope
+	Scope Scope
 	// Limit is how many bytes of text, or of data that is not an image, it takes.
 	Limit int
 	// Links says that its host knows links to resources in results.
@@ -118,7 +117,7 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 
 // addText adds the beginning of a text and the way to the rest.
 func (sh *shrinking) addText(ctx context.Context, whole string) {
-	beginning := results.Head(whole, min(sh.Limit, maxBeginning))
+	beginning := Head(whole, min(sh.Limit, maxBeginning))
 	shown, total := utf8.RuneCountInString(beginning), utf8.RuneCountInString(whole)
 	cut := fmt.Sprintf("Cut: these are the first %d of %d characters", shown, total)
 	key, err := sh.Texts.Put(sh.Scope, whole)

@@ -1,4 +1,4 @@
-package coordinator
+package results
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
-	"btools/lib/results"
 )
 
 func TestClosed(t *testing.T) {
@@ -42,8 +41,8 @@ func TestPromisedContent(t *testing.T) {
 }
 
 func newShrinking(dir string) *shrinking {
-	a := &Archive{results.New(results.Limits{}), &blobs.Store{Dir: dir}}
-	return &shrinking{Archive: a, Reader: Reader{Scope: results.Scope{Host: "a"}, Limit: 2048, Links: true,
+	a := &Archive{New(Limits{}), &blobs.Store{Dir: dir}}
+	return &shrinking{Archive: a, Reader: Reader{Scope: Scope{Host: "a"}, Limit: 2048, Links: true,
 		Handed: &Handed{}}}
 }
 
