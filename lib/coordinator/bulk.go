@@ -226,17 +226,17 @@ func (b *bulkRun) hold(ctx context.Context) error {
 // checkBrowser refuses a command that names another browser than the one that it
 // would run on: the agent would believe that it drives that one.
 func (b *bulkRun) checkBrowser(r route, params json.RawMessage) error {
-	named, err := r.which(jsonrpc.Get(params, "arguments"))
+	named, err := source.RefIn(jsonrpc.Get(params, "arguments"), r.stripped)
 	if err != nil {
 		return err
 	}
 	if named.Session != "" && named.Session != b.asked.Session {
 		return errors.New("give session_id to browser_execute_bulk, not to its commands: all run on one browser")
 	}
-	if r.joined && named.Instance != "" && named.Instance != b.asked.Instance {
+	if slices.Contains(r.stripped, "instanceId") && named.Instance != "" && named.Instance != b.asked.Instance {
 		return errors.New("give instanceId to browser_execute_bulk, not to its commands: all run on one browser")
 	}
-	if !r.pools {
+	if !slices.Contains(r.stripped, "browser_pool") {
 		return nil
 	}
 	for _, one := range []struct{ name, named, asked, is string }{

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,12 +25,12 @@ func (s *Session) call(ctx context.Context, req *request) {
 	r, known := s.tools(req.env.Audience).route(req.env.Name)
 	var sup *supervisor // of a call that has its browser
 	if known {
-		w, err := r.which(req.env.Args)
+		w, err := source.RefIn(req.env.Args, r.stripped)
 		if err != nil {
 			req.fault(err)
 			return
 		}
-		group := r.group(w)
+		group := groupOf(r.child, w)
 		if at, ok := s.tryTake(r, w, group); ok {
 			if sup = req.hold(r.child, at); sup == nil {
 				return
@@ -112,35 +111,6 @@ func (req *request) hold(child *Child, at *source.Lease) *supervisor {
 		req.fault(source.ErrEnded)
 	}
 	return sup
-}
-
-// rename returns the call as the child expects it.
-func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
-	params := m.Params
-	if jsonrpc.GetString(params, "name") != r.name {
-		params = jsonrpc.Set(params, "name", jsonrpc.Quote(r.name))
-	}
-	args := jsonrpc.Get(params, "arguments")
-	stripped := args
-	if r.pools {
-		stripped = jsonrpc.Delete(jsonrpc.Delete(args, "browser_pool"), "browser_instance")
-	}
-	if r.sessions {
-		stripped = jsonrpc.Delete(args, "session_id")
-	}
-	if r.joined {
-		stripped = jsonrpc.Delete(stripped, "instanceId")
-	}
-	if r.states {
-		stripped = jsonrpc.Delete(stripped, "state")
-	}
-	if len(stripped) != len(args) {
-		params = jsonrpc.Set(params, "arguments", stripped)
-	}
-	if &params[0] == &m.Params[0] {
-		return m
-	}
-	return m.WithParams(params)
 }
 
 // serve answers a request.
@@ -297,7 +267,7 @@ func (s *Session) take(ctx context.Context, r route, req *request) (*source.Leas
 	if !r.child.drives {
 		return nil, nil
 	}
-	w, err := r.which(req.env.Args)
+	w, err := source.RefIn(req.env.Args, r.stripped)
 	if err != nil {
 		return nil, err
 	}
@@ -326,25 +296,6 @@ func (s *Session) warm(child *Child, to mcp.Audience) {
 			sup.get(s.ctx, false)
 		}
 	})
-}
-
-func (r *route) which(args json.RawMessage) (w source.BrowserRef, err error) {
-	if r.pools {
-		var err2 error
-		w.Pool, err = source.NameIn(args, "browser_pool")
-		w.Instance, err2 = source.NameIn(args, "browser_instance")
-		err = errors.Join(err, err2)
-	}
-	if r.sessions {
-		w.Session, err = source.SessionIn(args)
-	}
-	if r.joined && err == nil {
-		w.Instance, err = source.NameIn(args, "instanceId")
-	}
-	if r.states && err == nil {
-		w.State, err = source.StateIn(args)
-	}
-	return w, err
 }
 
 // unknown is the error for a tool that no child has. It names the tool that was meant,

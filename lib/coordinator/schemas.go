@@ -31,31 +31,6 @@ func schemaFile(name string) json.RawMessage {
 	return out.Bytes()
 }
 
-// argumentFiles are the named arguments, each with its schema.
-func argumentFiles(names ...string) (all []argument) {
-	for _, name := range names {
-		all = append(all, argument{name, schemaFile("argument." + name)})
-	}
-	return all
-}
-
-// argument is one of a tool's arguments.
-type argument struct {
-	name   string
-	schema json.RawMessage
-}
-
-// appendTo is the schema of an object with one more property, the last one.
-func (a argument) appendTo(schema json.RawMessage) json.RawMessage {
-	properties := jsonrpc.Get(schema, "properties")
-	return jsonrpc.Set(schema, "properties", jsonrpc.Append(properties, a.name, a.schema))
-}
-
-// withoutArgument is the schema of a tool's input without one of its arguments.
-func withoutArgument(schema json.RawMessage, name string) json.RawMessage {
-	return jsonrpc.Set(schema, "properties", jsonrpc.Delete(jsonrpc.Get(schema, "properties"), name))
-}
-
 // launchInput names the types that can be launched: no program of the agent's
 // choice is one of them. Firefox is not where children drive the browser by
 // DevTools.

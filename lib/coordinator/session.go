@@ -59,8 +59,8 @@ func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
 	s.turns.group = func(t *turn) string {
 		if r, ok := s.lists.tools(t.to).route(t.tool); ok {
-			w, _ := r.which(t.args) // an error is reported later
-			return r.group(w)
+			w, _ := source.RefIn(t.args, r.stripped) // an error is reported later
+			return groupOf(r.child, w)
 		}
 		return ""
 	}

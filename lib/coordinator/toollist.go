@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 )
@@ -36,11 +35,8 @@ type merged struct {
 type route struct {
 	child    *Child
 	name     string // that the child knows it by
-	pools    bool   // it has got the arguments browser_pool and browser_instance
-	sessions bool   // it has got the argument session_id
-	joined   bool   // and the argument instanceId
-	states   bool   // and takes the argument state
 	tool     json.RawMessage
+	stripped []string // the arguments that the child does not get
 }
 
 const (
@@ -182,7 +178,6 @@ func (c *Coordinator) merge(l *toolList) *merged {
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", jsonrpc.Quote(about))
 	}
-	chosenBy := source.ArgumentsOf(c.Source.Kind())
 	for i := range c.Children {
 		child := &c.Children[i]
 		tools, ok := l.own[child.Name]
@@ -204,18 +199,8 @@ func (c *Coordinator) merge(l *toolList) *merged {
 				tool = jsonrpc.Set(tool, "name", jsonrpc.Quote(as))
 			}
 			r := route{child: child, name: name}
-			switch {
-			case !child.drives:
-			case chosenBy == source.PoolArguments:
-				tool, r.pools = withArguments(tool, chosenBy.Names()...)
-			case chosenBy == source.SessionArguments:
-				tool, r.sessions, r.states = withSession(tool)
-			case chosenBy == source.JoinedArguments:
-				tool, r.joined = withArguments(tool, chosenBy.Names()...)
-				r.sessions = r.joined
-			}
-			if child.Builtin && n > 0 {
-				tool = brief(tool, chosenBy.Names()...)
+			if child.drives {
+				tool, r.stripped = c.decorate(tool, n == 0 || !child.Builtin)
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)
@@ -280,47 +265,22 @@ func prefixed(child, name string) []string {
 	return []string{child[:room] + "__" + name, child[len(child)-room:] + "__" + name}
 }
 
-// withArguments gives a tool arguments that have a schema file, unless it has one
-// of them.
-func withArguments(tool json.RawMessage, names ...string) (json.RawMessage, bool) {
-	schema := jsonrpc.Get(tool, "inputSchema")
-	for _, name := range names {
-		if jsonrpc.Get(schema, "properties", name) != nil {
-			return tool, false
-		}
+// rename returns the call as the child expects it.
+func (r *route) rename(m *jsonrpc.Message) *jsonrpc.Message {
+	params := m.Params
+	if jsonrpc.GetString(params, "name") != r.name {
+		params = jsonrpc.Set(params, "name", jsonrpc.Quote(r.name))
 	}
-	if schema == nil {
-		schema = json.RawMessage(`{"type":"object"}`)
+	args := jsonrpc.Get(params, "arguments")
+	left := args
+	for _, name := range r.stripped {
+		left = jsonrpc.Delete(left, name)
 	}
-	for _, a := range argumentFiles(names...) {
-		schema = a.appendTo(schema)
+	if len(left) != len(args) {
+		params = jsonrpc.Set(params, "arguments", left)
 	}
-	return jsonrpc.Set(tool, "inputSchema", schema), true
-}
-
-// brief is a tool without the descriptions of arguments that tools before it in the
-// list have as well: they would cost an agent as much as the tools themselves.
-func brief(tool json.RawMessage, names ...string) json.RawMessage {
-	schema := jsonrpc.Get(tool, "inputSchema")
-	properties := jsonrpc.Get(schema, "properties")
-	for _, name := range names {
-		if has := jsonrpc.Get(properties, name); has != nil {
-			properties = jsonrpc.Set(properties, name, jsonrpc.Delete(has, "description"))
-		}
+	if &params[0] == &m.Params[0] {
+		return m
 	}
-	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties))
-}
-
-// withSession gives a tool the argument that names a virtual browser, unless it
-// has such of its own. One that opens an address also has the argument for the login
-// with which that starts; others take it unless they have one of this name.
-func withSession(tool json.RawMessage) (_ json.RawMessage, sessions, states bool) {
-	properties := jsonrpc.Get(tool, "inputSchema", "properties")
-	states = jsonrpc.Get(properties, "state") == nil
-	names := []string{"session_id"}
-	if states && jsonrpc.Get(properties, "url") != nil {
-		names = append(names, "state")
-	}
-	tool, sessions = withArguments(tool, names...)
-	return tool, sessions, sessions && states
+	return m.WithParams(params)
 }

@@ -42,9 +42,10 @@ type taken struct {
 	err error
 }
 
-// group names the calls that may be for the same process as one for this browser.
-func (r *route) group(w source.BrowserRef) string {
-	group := "call\x00" + r.child.Name
+// groupOf names the calls that may be for the same process as one of a child for this
+// browser.
+func groupOf(child *Child, w source.BrowserRef) string {
+	group := "call\x00" + child.Name
 	if w != (source.BrowserRef{}) {
 		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -87,6 +88,25 @@ func (v Sessions) flags() []string {
 }
 
 var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// RefIn is the browser that some arguments of a call choose, by their names.
+func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
+	for _, name := range names {
+		var bad error
+		switch name {
+		case "session_id":
+			w.Session, bad = SessionIn(args)
+		case "state":
+			w.State, bad = StateIn(args)
+		case "browser_pool":
+			w.Pool, bad = NameIn(args, name)
+		case "browser_instance", "instanceId":
+			w.Instance, bad = NameIn(args, name)
+		}
+		err = errors.Join(err, bad)
+	}
+	return w, err
+}
 
 // SessionIn is the session_id among a call's arguments, "" if it is not there.
 func SessionIn(args json.RawMessage) (string, error) {
