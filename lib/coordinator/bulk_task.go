@@ -75,7 +75,7 @@ func (c *commandStates) finish() []commandState {
 			c.all[i] = commandSkipped
 		}
 	}
-	c.s.c.tasks.read(func(all *tasks.Table[*taskCall]) { // its host is told at its end
+	c.s.c.tasks.Do(func(all *taskTable) { // its host is told at its end
 		all.Note(c.task, tasks.Working, c.count(), time.Now())
 	})
 	return c.all

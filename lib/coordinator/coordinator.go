@@ -76,7 +76,7 @@ type Coordinator struct {
 	archive  *results.Archive
 	own      map[string]ownTool // by name
 	ownTools []json.RawMessage
-	tasks    taskTable
+	tasks    *tasks.Shared[*taskCall]
 	us       json.RawMessage // what bmcp is, as hosts and children are told
 
 	mu       sync.Mutex
@@ -127,7 +127,8 @@ func New(o Options) *Coordinator {
 	c.Large.MaxInline = cmp.Or(c.Large.MaxInline, DefaultMaxInline)
 	c.archive = &results.Archive{Texts: results.New(results.Limits{Entries: c.Large.Entries}),
 		Blobs: &blobs.Store{Dir: c.Large.BlobDir}}
-	c.tasks.table.Limits = tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes, TTL: taskTTL}
+	c.tasks = tasks.NewShared[*taskCall](tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes,
+		TTL: taskTTL})
 	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
 	if c.CacheDir != "" {
 		c.npm.dir = filepath.Join(c.CacheDir, "npm")
@@ -168,7 +169,7 @@ func (c *Coordinator) Close() {
 		c.Instances.Close()
 	}
 	c.Source.Close()
-	c.tasks.close()
+	c.tasks.Close()
 	c.stopCleaning()
 	c.cleaning.Wait()
 }

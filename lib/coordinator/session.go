@@ -14,7 +14,6 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
-	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 	"btools/lib/results"
@@ -121,7 +120,7 @@ func (s *Session) Close() {
 	}
 	s.requests.work.Wait()
 	s.c.archive.Texts.Drop(s.name)
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { all.Drop(s.name) })
+	s.c.tasks.Do(func(all *taskTable) { all.Drop(s.name) })
 	s.c.mu.Lock()
 	delete(s.c.sessions, s)
 	s.c.mu.Unlock()

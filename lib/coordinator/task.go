@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"btools/lib/agent/source"
@@ -57,44 +56,7 @@ type taskCall struct {
 }
 
 // taskTable are the tasks of all sessions: those of several may be for one browser.
-type taskTable struct {
-	mu    sync.Mutex
-	table tasks.Table[*taskCall]
-	timer *time.Timer // forgets old results; nil: there were none
-}
-
-// read reads the tasks, or changes them without consequences.
-func (t *taskTable) read(look func(*tasks.Table[*taskCall])) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	look(&t.table)
-}
-
-// expire forgets old results.
-func (t *taskTable) expire() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.armLocked(t.table.Expire(time.Now()))
-}
-
-// armLocked has old results forgotten at a time; zero: never.
-func (t *taskTable) armLocked(at time.Time) {
-	switch {
-	case at.IsZero():
-	case t.timer == nil:
-		t.timer = time.AfterFunc(time.Until(at), t.expire)
-	default:
-		t.timer.Reset(time.Until(at))
-	}
-}
-
-func (t *taskTable) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-}
+type taskTable = tasks.Table[*taskCall]
 
 // taskID is the ID of a task that a message with this ID of a request belongs to, "":
 // none.
@@ -136,7 +98,7 @@ func (s *Session) createTask(req *request) {
 // addTask adds a task. It returns the answer that says so, and whether its execution is
 // to begin.
 func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err error) {
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+	s.c.tasks.Do(func(all *taskTable) {
 		if begin, err = all.Add(t, time.Now()); err == nil {
 			created = t.Value.form.Created(shownLocked(all, t))
 		}
@@ -171,7 +133,7 @@ func (s *Session) execTask(t *task) {
 		stop = s.stopOf(req)
 	}
 	var over bool
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+	s.c.tasks.Do(func(all *taskTable) {
 		over = all.State(t).Status.IsTerminal() || v.answer != nil // it was stopped meanwhile
 		v.stop = stop
 	})
@@ -233,25 +195,20 @@ func (c *Coordinator) endTask(t *task, answer *jsonrpc.Message) {
 	}
 	var next tasks.Next[*taskCall]
 	var told bool
-	c.tasks.mu.Lock()
-	all := &c.tasks.table
-	select {
-	case <-t.Value.done: // the session's end was first
-		c.tasks.mu.Unlock()
-		return
-	default:
-	}
-	if told = !all.State(t).Status.IsTerminal(); message == "" {
-		message = all.State(t).Message // what its commands have come to
-	}
-	next = all.End(t, status, message, len(answer.Raw), time.Now())
-	t.Value.answer, t.Value.stop, t.Value.questions = answer, nil, nil
-	close(t.Value.done)
-	for _, other := range next.Enter {
-		close(other.Value.entered)
-	}
-	c.tasks.armLocked(all.Expire(time.Now()))
-	c.tasks.mu.Unlock()
+	c.tasks.Do(func(all *taskTable) {
+		if t.Value.answer != nil {
+			return // the session's end was first
+		}
+		if told = !all.State(t).Status.IsTerminal(); message == "" {
+			message = all.State(t).Message // what its commands have come to
+		}
+		next = all.End(t, status, message, len(answer.Raw), time.Now())
+		t.Value.answer, t.Value.stop, t.Value.questions = answer, nil, nil
+		close(t.Value.done)
+		for _, other := range next.Enter {
+			close(other.Value.entered)
+		}
+	})
 	if told {
 		t.Value.s.tellTask(t)
 	}
@@ -265,7 +222,7 @@ func (c *Coordinator) stopTask(t *task, status tasks.Status, why error) error {
 	var queued bool
 	var err error
 	var stop func(error)
-	c.tasks.read(func(all *tasks.Table[*taskCall]) {
+	c.tasks.Do(func(all *taskTable) {
 		queued, err = all.Stop(t, status, why.Error(), time.Now())
 		stop = t.Value.stop
 	})
@@ -285,10 +242,10 @@ func (c *Coordinator) stopTask(t *task, status tasks.Status, why error) error {
 // disconnectTask fails the tasks that wait for the browser of one, which has ended.
 func (c *Coordinator) disconnectTask(t *task) {
 	var some []*task
-	c.tasks.read(func(all *tasks.Table[*taskCall]) { some = all.Behind(t) })
+	c.tasks.Do(func(all *taskTable) { some = all.Behind(t) })
 	for _, other := range some {
 		var stop func(error)
-		c.tasks.read(func(*tasks.Table[*taskCall]) { stop = other.Value.stop })
+		c.tasks.Do(func(*taskTable) { stop = other.Value.stop })
 		if stop != nil {
 			stop(errDisconnected)
 		} else {
@@ -300,7 +257,7 @@ func (c *Coordinator) disconnectTask(t *task) {
 // noteTask changes what a task says of itself.
 func (s *Session) noteTask(t *task, status tasks.Status, message string) {
 	var changed bool
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { changed = all.Note(t, status, message, time.Now()) })
+	s.c.tasks.Do(func(all *taskTable) { changed = all.Note(t, status, message, time.Now()) })
 	if changed {
 		s.tellTask(t)
 	}
@@ -309,7 +266,7 @@ func (s *Session) noteTask(t *task, status tasks.Status, message string) {
 // enterTask waits until a task is the only one on its browser.
 func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
 	var first bool
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { first = all.Enter(t, where) })
+	s.c.tasks.Do(func(all *taskTable) { first = all.Enter(t, where) })
 	if first {
 		return nil
 	}
@@ -329,7 +286,7 @@ func isOfChild(t *task) bool { return t != nil && !t.Value.own }
 // their calls.
 func (s *Session) endTasks() {
 	var some []*task
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { some = all.Active(s.name) })
+	s.c.tasks.Do(func(all *taskTable) { some = all.Active(s.name) })
 	for _, t := range some {
 		s.c.endTask(t, faultAnswer(source.ErrEnded))
 	}

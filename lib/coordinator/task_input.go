@@ -32,7 +32,7 @@ func withTask(object json.RawMessage, id string) json.RawMessage {
 // askTask has the host of a task asked what a child asks, in place of the host of a
 // request. The task awaits its answers by tasks/update.
 func (s *Session) askTask(t *task, key string, questions map[string]json.RawMessage) {
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.key, t.Value.questions = key, questions })
+	s.c.tasks.Do(func(*taskTable) { t.Value.key, t.Value.questions = key, questions })
 	s.noteTask(t, tasks.InputRequired, "")
 }
 
@@ -50,7 +50,7 @@ func (s *Session) noteAsked(of json.RawMessage) {
 		}
 	})
 	var t *task
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, _ = all.Get(s.name, id, time.Now()) })
+	s.c.tasks.Do(func(all *taskTable) { t, _ = all.Get(s.name, id, time.Now()) })
 	if t != nil {
 		s.noteTask(t, status, "")
 	}
@@ -58,14 +58,14 @@ func (s *Session) noteAsked(of json.RawMessage) {
 
 // resumeTask notes that nothing is asked any more.
 func (s *Session) resumeTask(t *task) {
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) { t.Value.questions = nil })
+	s.c.tasks.Do(func(*taskTable) { t.Value.questions = nil })
 	s.noteTask(t, tasks.Working, "")
 }
 
 // updateTask goes on with a task that awaits input. What it has not asked is ignored.
 func (s *Session) updateTask(t *task, input json.RawMessage) {
 	var key string
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) {
+	s.c.tasks.Do(func(*taskTable) {
 		if t.Value.questions != nil {
 			key = t.Value.key
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"btools/lib/agent/source"
-	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 )
@@ -372,7 +371,7 @@ func TestTasksOfSession(t *testing.T) {
 				t.Errorf("the result after the end: %v", m)
 			}
 		}
-		h.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+		h.c.tasks.Do(func(all *taskTable) {
 			if left, _, _ := all.List(h.name, "", 9, time.Now()); len(left) > 0 {
 				t.Errorf("%d tasks are left", len(left))
 			}

@@ -19,7 +19,7 @@ func (s *Session) handshakeForm() mcp.TaskForm {
 	return mcp.NoTasks
 }
 
-func shownLocked(all *tasks.Table[*taskCall], t *task) mcp.TaskView {
+func shownLocked(all *taskTable, t *task) mcp.TaskView {
 	state := all.State(t)
 	if state.Message == "" {
 		state.Message = taskMessage(all.Ahead(t))
@@ -29,7 +29,7 @@ func shownLocked(all *tasks.Table[*taskCall], t *task) mcp.TaskView {
 }
 
 func (s *Session) shownTask(t *task) (shown mcp.TaskView) {
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { shown = shownLocked(all, t) })
+	s.c.tasks.Do(func(all *taskTable) { shown = shownLocked(all, t) })
 	return shown
 }
 
@@ -53,7 +53,7 @@ func (s *Session) serveTasks(ctx context.Context, req *request) {
 	id := jsonrpc.GetString(req.m.Params, "taskId")
 	var t *task
 	var err error
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) { t, err = all.Get(s.name, id, time.Now()) })
+	s.c.tasks.Do(func(all *taskTable) { t, err = all.Get(s.name, id, time.Now()) })
 	if err != nil {
 		req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
@@ -85,7 +85,7 @@ func (s *Session) detailed(form mcp.TaskForm, t *task) json.RawMessage {
 	var answer *jsonrpc.Message
 	var questions map[string]json.RawMessage
 	var shown mcp.TaskView
-	s.c.tasks.read(func(all *tasks.Table[*taskCall]) {
+	s.c.tasks.Do(func(all *taskTable) {
 		answer, questions, shown = t.Value.answer, t.Value.questions, shownLocked(all, t)
 	})
 	m := form.Task(shown)
@@ -114,7 +114,7 @@ func (s *Session) taskResult(ctx context.Context, req *request, t *task) {
 		return // its end is answered
 	}
 	var answer *jsonrpc.Message
-	s.c.tasks.read(func(*tasks.Table[*taskCall]) { answer = t.Value.answer })
+	s.c.tasks.Do(func(*taskTable) { answer = t.Value.answer })
 	if answer.Error != nil {
 		req.finish(answer.WithID(req.ID))
 		return
@@ -126,7 +126,7 @@ func (s *Session) listTasks(req *request) {
 	var all []json.RawMessage
 	var next string
 	var err error
-	s.c.tasks.read(func(table *tasks.Table[*taskCall]) {
+	s.c.tasks.Do(func(table *taskTable) {
 		var page []*task
 		page, next, err = table.List(s.name, jsonrpc.GetString(req.m.Params, "cursor"), tasksInPage, time.Now())
 		for _, t := range page {
