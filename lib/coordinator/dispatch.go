@@ -35,13 +35,13 @@ func (s *Session) call(ctx context.Context, req *request) {
 			if sup = req.hold(r.child, at); sup == nil {
 				return
 			}
-			if p := sup.ready(req.mayAsk()); p != nil && s.turns.isFirst(group, sup) {
+			if p := sup.ready(req.mayAsk()); p != nil && s.turns.IsFirst(group, sup) {
 				req.forward(p, r.rename(req.m))
 				return
 			}
 		}
 	}
-	s.turns.add(req.turn, req.env.Audience, sup)
+	s.turns.Add(req.turn, sup)
 	s.do(func() { s.callInTurn(ctx, req, r, sup) })
 }
 
@@ -51,7 +51,7 @@ func (s *Session) tryTake(r route, w source.BrowserRef, group string) (at *sourc
 	switch {
 	case !r.child.drives:
 		return nil, true
-	case !s.turns.isFirst(group, nil):
+	case !s.turns.IsFirst(group, nil):
 		return nil, false
 	}
 	at = s.browsers.TryTake(w)
@@ -83,7 +83,7 @@ func (s *Session) callInTurn(ctx context.Context, req *request, r route, sup *su
 		req.fault(err)
 		return
 	}
-	if s.turns.wait(ctx, req.turn) {
+	if s.turns.Wait(ctx, req.turn) {
 		req.forward(p, r.rename(req.m))
 	}
 }
@@ -230,9 +230,7 @@ func (req *request) process(ctx context.Context, child *Child) (*supervisor, *pr
 
 // start returns the process of a child, which a request is then for.
 func (req *request) start(ctx context.Context, sup *supervisor) (*process, error) {
-	if req.turn != nil {
-		req.host.turns.assign(req.turn, sup)
-	}
+	req.host.turns.Assign(req.turn, sup)
 	return sup.get(ctx, req.mayAsk())
 }
 
@@ -242,7 +240,7 @@ func (s *Session) toChild(ctx context.Context, req *request, child *Child) {
 		req.fault(err)
 		return
 	}
-	if s.turns.wait(ctx, req.turn) {
+	if s.turns.Wait(ctx, req.turn) {
 		sup.note(req)
 		req.forward(p, req.m)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
+	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 	"btools/lib/results"
@@ -36,11 +37,10 @@ type Session struct {
 	initializedOnce sync.Once                       // closes initialized
 
 	// Each of these has a lock of its own. They are taken in this order: that
-	// of children before that of requests, that of turns before that of lists,
-	// and that of lists before the coordinator's.
+	// of children before that of requests, and that of lists before the coordinator's.
 	requests requests
 	children children
-	turns    turns
+	turns    turns.Queue[*supervisor, *source.Lease]
 	lists    toolLists
 	owners   owners
 
@@ -56,13 +56,6 @@ func (c *Coordinator) NewSession(send Send, shared bool) *Session {
 		NewKey: rand.Text, Shared: shared}
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
 	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
-	s.turns.group = func(t *turn) string {
-		if r, ok := s.lists.tools(t.to).route(t.tool); ok {
-			w, _ := source.RefIn(t.args, r.stripped) // an error is reported later
-			return groupOf(r.child, w)
-		}
-		return ""
-	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.browsers = c.Source.Of(s.ctx, s, shared)
 	c.mu.Lock()
@@ -187,7 +180,7 @@ func (s *Session) accept(ctx context.Context, req *request) {
 			return
 		}
 	}
-	s.turns.add(req.turn, req.env.Audience, nil)
+	s.turns.Add(req.turn, nil)
 	s.do(func() { s.serve(ctx, req) })
 }
 

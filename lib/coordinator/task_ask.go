@@ -37,7 +37,7 @@ func (s *Session) asTask(ctx context.Context, req *request) bool {
 	}
 	support, known := s.support(req)
 	if !known && req.env.Tasks != mcp.UndeclaredTasks {
-		s.turns.add(req.turn, req.env.Audience, nil) // it came before those that come while the tool is found
+		s.turns.Add(req.turn, nil) // it came before those that come while the tool is found
 		s.do(func() { s.findTask(ctx, req) })
 		return true
 	}

@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"context"
+
+	"btools/lib/agent/source"
+	"btools/lib/coordinator/turns"
+)
+
+// turn is the position of a request among those that may be for the same child.
+type turn = turns.Turn[*supervisor, *source.Lease]
+
+// newTurn returns the turn of a request, nil if no child answers it.
+func (s *Session) newTurn(req *request) *turn {
+	group := ""
+	switch req.Method {
+	case "tools/call":
+		if s.c.isOwn(req.env.Name) {
+			return nil
+		}
+		return &turn{Group: func() string {
+			r, ok := s.tools(req.env.Audience).route(req.env.Name)
+			if !ok {
+				return ""
+			}
+			w, _ := source.RefIn(req.env.Args, r.stripped) // an error is reported later
+			return groupOf(r.child, w)
+		}}
+	case "prompts/get", "completion/complete":
+		group = "prompts"
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		group = "resource\x00" + req.env.URI
+	default:
+		return nil
+	}
+	return &turn{Group: func() string { return group }}
+}
+
+// groupOf names the calls that may be for the same process as one of a child for this
+// browser.
+func groupOf(child *Child, w source.BrowserRef) string {
+	group := "call\x00" + child.Name
+	if w != (source.BrowserRef{}) {
+		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
+	}
+	return group
+}
+
+// endTurn ends a turn, so that later requests can proceed.
+func (s *Session) endTurn(t *turn) {
+	if at := s.turns.End(t); at != nil {
+		s.c.releasing.Go(at.Release)
+	}
+}
+
+// takeInTurn takes a browser. The calls of a group get browsers in the order of their
+// arrival: the first lease goes to the first call, whichever call requested it.
+func (s *Session) takeInTurn(ctx context.Context, req *request, w source.BrowserRef) (*source.Lease, error) {
+	if req.turn == nil {
+		return s.browsers.Take(ctx, w)
+	}
+	defer req.tellWaiting(ctx, w)()
+	asks, cancel := context.WithCancel(s.ctx)
+	a := s.turns.Ask(req.turn, cancel)
+	s.do(func() {
+		defer cancel()
+		for s.turns.Wanted(a) {
+			at, err := s.browsers.Take(asks, w)
+			if !s.turns.Hand(a, at, err) && at != nil {
+				at.Release()
+			}
+		}
+	})
+	return s.turns.Got(ctx, req.turn)
+}
