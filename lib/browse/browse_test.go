@@ -41,7 +41,7 @@ func TestTabs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	open := func(t *testing.T, path string) *Tab {
+	open := func(t *testing.T, b *Browser, path string) *Tab {
 		t.Helper()
 		tab, err := b.Current(t.Context())
 		if err == nil {
@@ -54,7 +54,7 @@ func TestTabs(t *testing.T) {
 	}
 
 	t.Run("responses that the page does not read", func(t *testing.T) {
-		tab := open(t, "/unread")
+		tab := open(t, b, "/unread")
 		for path, want := range map[string]struct {
 			body, err string
 			whole     bool
@@ -72,10 +72,13 @@ func TestTabs(t *testing.T) {
 		}
 	})
 	t.Run("a page that freezes by itself is stopped", func(t *testing.T) {
-		b.second = 200 * time.Millisecond
-		defer func() { b.second = time.Second }()
+		b, err := Open(t.Context(), url, 200*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
 		began := time.Now()
-		tab := open(t, "/freezes")
+		tab := open(t, b, "/freezes")
 		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "before") {
 			t.Errorf("its script is not stopped: %q, %v", s, err)
 		}
@@ -92,7 +95,7 @@ func TestTabs(t *testing.T) {
 		}
 	})
 	t.Run("a page that runs a script without end is closed", func(t *testing.T) {
-		tab := open(t, "/loops")
+		tab := open(t, b, "/loops")
 		for tab.answers(tab.main.session) {
 			continue // the script has not begun
 		}
