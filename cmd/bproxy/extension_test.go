@@ -229,6 +229,9 @@ func TestExtensionAllTabs(t *testing.T) {
 		"targetId")
 	tabs("another one is counted")
 	user.Ask("Target.closeTarget", `{"targetId":"`+another+`"}`)
+	cmdtest.Until(t, "the other one is closed", func() bool { // its command is answered before
+		return !slices.Contains(cmdtest.Tabs(t, chrome), site+"/page?2")
+	})
 	tabs("one that is closed is not")
 	if took := time.Since(began); took > 10*time.Second { // the hub pings every 20 s
 		t.Errorf("the number of tabs was true after %v", took)
