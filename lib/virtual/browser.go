@@ -86,6 +86,7 @@ type target struct {
 	// blockers must all set the target up before it resumes: clients, and the
 	// session itself.
 	pausedBy string
+	watched  bool // the watcher has attached to it, which may be after it is known
 	blockers map[any]bool
 	prepared bool          // the session has set it up
 	ready    chan struct{} // of a page: closed when it is prepared
@@ -390,6 +391,9 @@ func (b *Browser) starterLocked(frame string) *target {
 func (b *Browser) targetAttachedLocked(params json.RawMessage) {
 	info, session := jsonrpc.Get(params, "targetInfo"), jsonrpc.GetString(params, "sessionId")
 	t := b.updateTargetLocked(info)
+	if t != nil {
+		t.watched = true
+	}
 	if t == nil || string(jsonrpc.Get(params, "waitingForDebugger")) != "true" {
 		b.resume(session)
 		if t != nil {

@@ -738,7 +738,7 @@ func (s *Session) prepareLocked(t *target) {
 					if err == nil && b.targets[t.id] == t {
 						b.updateTargetLocked(info) // no event has its address before its document
 					}
-					paused := t.pausedBy != "" && !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank()
+					paused := (t.pausedBy != "" || !t.watched) && !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank()
 					b.mu.Unlock()
 					attached(own, err, paused)
 				})
