@@ -284,8 +284,11 @@ func (s *Session) adopt(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for info := range jsonrpc.Elements(jsonrpc.Get(got, "targetInfos")) {
-		if jsonrpc.GetString(info, "browserContextId") == s.base {
-			b.updateTargetLocked(info)
+		if jsonrpc.GetString(info, "browserContextId") != s.base {
+			continue
+		}
+		if t := b.updateTargetLocked(info); t != nil {
+			t.watched = true // it runs already
 		}
 	}
 	return nil
