@@ -44,10 +44,6 @@ type Program interface {
 // Starter starts a child for a browser. What it says on standard error goes to stderr.
 type Starter func(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error)
 
-// pipeSize is what a wide pipe takes, in bytes: each time that it is full costs two
-// changes of the process.
-const pipeSize = 256 << 10
-
 // execution is a program that is a process.
 type execution struct {
 	proc *held.Process
@@ -171,8 +167,8 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b source.Browser, s
 	select {
 	case c.wide <- struct{}{}:
 		x.wide = c.wide
-		nowait.SetPipeSize(inWrite, pipeSize)
-		nowait.SetPipeSize(outRead, pipeSize)
+		nowait.Widen(inWrite)
+		nowait.Widen(outRead)
 	default:
 	}
 	x.in, x.out = inWrite, outRead

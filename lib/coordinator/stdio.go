@@ -26,7 +26,7 @@ const hungUpEvery = 100 * time.Millisecond
 // an answer. What it returns ends the host, and says why something could not be
 // written.
 func Stdio(ctx context.Context, hosts Hosts, in io.Reader, out *os.File, limits FrontLimits) (end func() error) {
-	nowait.SetPipeSize(out, pipeSize)
+	nowait.Widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
 	var batches batches
 	host := hosts.New(func(to json.RawMessage, last bool, b []byte) {

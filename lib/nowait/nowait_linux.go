@@ -13,11 +13,16 @@ func neverWaits(fd uintptr) bool {
 	return err == nil && flags&unix.O_NONBLOCK != 0
 }
 
-// SetPipeSize has the kernel keep as many bytes that are written to a pipe before
-// they are read, if it allows that.
-func SetPipeSize(pipe *os.File, bytes int) {
+// wide is what a widened pipe keeps, in bytes. A message of 13 MB of Chrome took 12 ms
+// with the usual 64 KiB, and takes 7.5; with 1 MiB 6.7, but 64 pipes would use up what
+// Linux gives a user for all (16,384 pages).
+const wide = 256 << 10
+
+// Widen has the kernel keep 256 KiB that are written to a pipe before they are read, if
+// it allows that: each time that a pipe is full costs two changes of the process.
+func Widen(pipe *os.File) {
 	if conn, err := pipe.SyscallConn(); err == nil {
-		conn.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, bytes) })
+		conn.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, wide) })
 	}
 }
 

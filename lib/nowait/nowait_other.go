@@ -4,8 +4,8 @@ package nowait
 
 import "os"
 
-// SetPipeSize does nothing: a pipe keeps as much as it does.
-func SetPipeSize(*os.File, int) {}
+// Widen does nothing: a pipe keeps as much as it does.
+func Widen(*os.File) {}
 
 func neverWaits(uintptr) bool { return false }
 

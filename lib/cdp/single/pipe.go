@@ -14,7 +14,7 @@ func NewPipe(in, out *os.File) *Mux { return newMux(newPipe(in, out, maxAnswer))
 
 func newPipe(in, out *os.File, limit int) *pipe {
 	p := &pipe{in: in, out: out, limit: limit, buf: make([]byte, firstBuffer), now: nowait.NewWriter(out)}
-	nowait.SetPipeSize(in, pipeSize)
+	nowait.Widen(in)
 	p.from = in
 	if r := nowait.NewReader(in); r != nil {
 		p.from = r
@@ -33,11 +33,6 @@ const (
 	// longBuffer is the size from which on a buffer grows at once to that of the long
 	// messages before. Until then it doubles: a message may be the only long one.
 	longBuffer = 1 << 20
-
-	// pipeSize is how much the kernel is to keep of what Chrome writes. Messages of
-	// 13 MB took 12 ms with the usual 64 KiB, and take 7.5; with 1 MiB 6.7, but 64
-	// browsers would use up what Linux gives a user for all pipes (16,384 pages).
-	pipeSize = 256 << 10
 
 	// cutEnd is how much of the end of a message that is too long is kept: the
 	// member sessionId, which has 48 bytes.
