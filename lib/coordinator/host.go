@@ -6,10 +6,11 @@ import (
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/front"
 )
 
 // New implements Hosts.
-func (c *Coordinator) New(send Send, shared bool) Host { return c.NewSession(send, shared) }
+func (c *Coordinator) New(send front.Send, shared bool) front.Host { return c.NewSession(send, shared) }
 
 // Cancel implements Host.
 func (s *Session) Cancel(id json.RawMessage, why string) {

@@ -17,6 +17,7 @@ import (
 	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/front"
 	"btools/lib/results"
 )
 
@@ -24,7 +25,7 @@ import (
 type Session struct {
 	c           *Coordinator
 	name        string // unique
-	send        Send
+	send        front.Send
 	ctx         context.Context
 	end         context.CancelFunc
 	work        sync.WaitGroup
@@ -49,7 +50,7 @@ type Session struct {
 
 // NewSession makes a session, of one host or of several. It calls send for each
 // message to a host, in order.
-func (c *Coordinator) NewSession(send Send, shared bool) *Session {
+func (c *Coordinator) NewSession(send front.Send, shared bool) *Session {
 	s := &Session{c: c, name: rand.Text(), send: send, initialized: make(chan struct{})}
 	s.handed.Since = time.Now()
 	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,

@@ -32,6 +32,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/lifetime"
+	"btools/lib/mcp/front"
 	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
 	"btools/lib/record"
@@ -124,7 +125,7 @@ func serve(c *cli.Context, serves *bool) error {
 		r := record.New()
 		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			end = coordinator.HTTP(co, web, g, coordinator.DefaultFrontLimits, c.Log)
+			end = front.HTTP(co, web, g, front.DefaultLimits, c.Log)
 			<-ctx.Done()
 		}
 	} else {
@@ -133,7 +134,7 @@ func serve(c *cli.Context, serves *bool) error {
 			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it " +
 				"(bmcp config claude-code prints how)")
 		}
-		end = coordinator.Stdio(ctx, co, c.Stdin, c.Stdout, coordinator.DefaultFrontLimits)
+		end = front.Stdio(ctx, co, c.Stdin, c.Stdout, front.DefaultLimits)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -495,7 +496,7 @@ var (
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how source.Sessions, err error) {
-	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: coordinator.DefaultFrontLimits.Sessions,
+	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: front.DefaultLimits.Sessions,
 		Idle:     c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
 		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),

@@ -1,6 +1,6 @@
 //go:build unix
 
-package coordinator
+package front
 
 import (
 	"os"

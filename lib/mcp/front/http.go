@@ -1,4 +1,4 @@
-package coordinator
+package front
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"btools/lib/coordinator/eventlog"
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/front/eventlog"
 )
 
 const sessionHeader = "Mcp-Session-Id"
@@ -30,7 +30,7 @@ const sessionHeader = "Mcp-Session-Id"
 // HTTP serves many hosts by streamable HTTP, each with a session of its own. What it
 // returns ends that: the open requests are answered; it is an error if a host does not
 // read its answer.
-func HTTP(hosts Hosts, l net.Listener, g *guard.Guard, limits FrontLimits, log *slog.Logger) (end func() error) {
+func HTTP(hosts Hosts, l net.Listener, g *guard.Guard, limits Limits, log *slog.Logger) (end func() error) {
 	f := newHTTPFront(hosts, limits)
 	connections := &guard.Limit{Max: 1024}
 	s := &http.Server{
@@ -100,7 +100,7 @@ var errStopping = jsonrpc.Errorf(jsonrpc.InternalError, "bmcp is stopping")
 // httpFront are the sessions by HTTP.
 type httpFront struct {
 	hosts    Hosts
-	limits   FrontLimits
+	limits   Limits
 	mu       sync.Mutex
 	sessions map[string]*httpSession // "": of requests that know no sessions
 	ended    bool
@@ -108,7 +108,7 @@ type httpFront struct {
 	flow     flow
 }
 
-func newHTTPFront(hosts Hosts, limits FrontLimits) *httpFront {
+func newHTTPFront(hosts Hosts, limits Limits) *httpFront {
 	f := &httpFront{hosts: hosts, limits: limits, sessions: map[string]*httpSession{}}
 	f.flow.timeout = limits.Write
 	return f

@@ -1,4 +1,4 @@
-package coordinator
+package front
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ const hungUpEvery = 100 * time.Millisecond
 // asked before that is answered and read, or until the context ends or nobody can read
 // an answer. What it returns ends the host, and says why something could not be
 // written.
-func Stdio(ctx context.Context, hosts Hosts, in io.Reader, out *os.File, limits FrontLimits) (end func() error) {
+func Stdio(ctx context.Context, hosts Hosts, in io.Reader, out *os.File, limits Limits) (end func() error) {
 	nowait.Widen(out)
 	w := jsonrpc.NewWriter(out, maxUnread, tryShared(out))
 	var batches batches

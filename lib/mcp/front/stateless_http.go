@@ -1,4 +1,4 @@
-package coordinator
+package front
 
 import (
 	"crypto/rand"
@@ -8,9 +8,9 @@ import (
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 
-	"btools/lib/coordinator/eventlog"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/front/eventlog"
 )
 
 // stateless answers a message of a host without a session, whose requests state

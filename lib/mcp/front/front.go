@@ -1,4 +1,8 @@
-package coordinator
+// Package front serves the hosts of an MCP server, by standard streams and by
+// streamable HTTP: sessions, batches, streams that are resumed, and what a host that
+// reads nothing or goes away costs. It relays messages and knows nothing of what they
+// ask for: a Host answers them.
+package front
 
 import (
 	"context"
@@ -47,9 +51,9 @@ type Hosts interface {
 	New(send Send, shared bool) Host
 }
 
-// FrontLimits bound what hosts may take.
-type FrontLimits struct {
-	// Sessions are the sessions by HTTP: each has children.
+// Limits bound what hosts may take.
+type Limits struct {
+	// Sessions are the sessions by HTTP: each has child processes.
 	Sessions int
 	// Requests are those of a session by HTTP that are being answered: each takes
 	// a connection, of which other hosts need some.
@@ -71,8 +75,8 @@ type FrontLimits struct {
 	Drain, Flush, Linger time.Duration
 }
 
-// DefaultFrontLimits are the limits of bmcp.
-var DefaultFrontLimits = FrontLimits{
+// DefaultLimits are the limits of bmcp.
+var DefaultLimits = Limits{
 	Sessions: 256, Requests: 128, Batch: 1024, SessionIdle: time.Hour, Lost: 3 * time.Second,
 	Read: time.Minute, Write: time.Minute, Drain: 30 * time.Second, Flush: 4 * time.Second, Linger: 2 * time.Second,
 }

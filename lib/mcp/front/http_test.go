@@ -1,4 +1,4 @@
-package coordinator
+package front
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type testFront struct {
 	t *testing.T
 }
 
-func newTestFront(t *testing.T, limits FrontLimits) *testFront {
+func newTestFront(t *testing.T, limits Limits) *testFront {
 	r := &recorder{}
 	return &testFront{newHTTPFront(r, limits), r, t}
 }
@@ -65,7 +65,7 @@ func (f *testFront) has(session string, want bool) {
 // all are listened to, it is refused.
 func TestMaxSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := DefaultFrontLimits
+		limits := DefaultLimits
 		limits.Sessions = 2
 		f := newTestFront(t, limits)
 		first := f.greet(http.StatusOK)
@@ -94,7 +94,7 @@ func TestMaxSessions(t *testing.T) {
 // A session that nobody uses is forgotten, and its host is closed.
 func TestSessionIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := DefaultFrontLimits
+		limits := DefaultLimits
 		limits.SessionIdle = time.Minute
 		f := newTestFront(t, limits)
 		session := f.greet(http.StatusOK)
@@ -115,14 +115,14 @@ func TestSessionIdle(t *testing.T) {
 // A host whose connection is cut while it listens is away, until it says something.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTestFront(t, DefaultFrontLimits)
+		f := newTestFront(t, DefaultLimits)
 		session := f.greet(http.StatusOK)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		time.AfterFunc(time.Second, cancel)
 		f.ask(ctx, http.MethodGet, session, "")
 		f.last().heard()
-		time.Sleep(DefaultFrontLimits.Lost + time.Second)
+		time.Sleep(DefaultLimits.Lost + time.Second)
 		if got := f.last().heard(); !reflect.DeepEqual(got, []string{"away"}) {
 			t.Errorf("%q", got)
 		}
@@ -133,7 +133,7 @@ func TestAway(t *testing.T) {
 // host hears of it.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := DefaultFrontLimits
+		limits := DefaultLimits
 		limits.Requests = 2
 		f := newTestFront(t, limits)
 		f.batches = true
@@ -194,7 +194,7 @@ func TestRefused(t *testing.T) {
 // requests has none.
 func TestHTTPBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTestFront(t, DefaultFrontLimits)
+		f := newTestFront(t, DefaultLimits)
 		f.batches = true
 		session := f.greet(http.StatusOK)
 		f.last().heard()
@@ -232,7 +232,7 @@ func TestHTTPBatch(t *testing.T) {
 // Its host gets the answer with the ID that it gave.
 func TestStatelessHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTestFront(t, DefaultFrontLimits)
+		f := newTestFront(t, DefaultLimits)
 		f.schemas = map[string]string{"echo": `{"type":"object","properties":{
 			"where":{"type":"string","x-mcp-header":"Where"}}}`}
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
