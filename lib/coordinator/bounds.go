@@ -2,12 +2,10 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"btools/lib/agent/source"
-	"btools/lib/jsonrpc"
 	"btools/lib/liveness"
 )
 
@@ -36,7 +34,7 @@ func (req *request) bound() {
 // gets as long again.
 func (req *request) expire() {
 	p, _ := req.Child()
-	late := req.faultOf(errLate(p.child, req.lease.Browser))
+	late := req.faultOf(errLate(p.sup.child, req.lease.Browser))
 	req.host.apply(func(t *table) []effect {
 		over, again := t.Late(&req.Request)
 		if again {
@@ -50,19 +48,19 @@ func (req *request) expire() {
 }
 
 // callTool calls a tool for bmcp, within the time limit of the lease.
-func (p *process) callTool(ctx context.Context, params []byte, at *source.Lease) ([]byte, error) {
+func (p *running) callTool(ctx context.Context, params []byte, at *source.Lease) ([]byte, error) {
 	if at != nil && at.CallTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.child, at.Browser))
+		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.sup.child, at.Browser))
 		defer cancel()
 	}
-	return p.call(ctx, "tools/call", params)
+	return p.Call(ctx, "tools/call", params)
 }
 
 // watchHealth pings the child until it has ended. A child that does not answer is
 // stopped: its calls fail, and the next call starts another one.
-func (s *Session) watchHealth(p *process) {
-	interval, timeout := p.browser.HealthInterval, p.browser.HealthTimeout
+func (s *Session) watchHealth(p *running) {
+	interval, timeout := p.sup.browser.HealthInterval, p.sup.browser.HealthTimeout
 	if interval <= 0 {
 		return
 	}
@@ -70,50 +68,22 @@ func (s *Session) watchHealth(p *process) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-p.ended:
+		case <-p.Done():
 			return
 		case <-tick.C:
 		}
-		err := liveness.Check(context.Background(), timeout, liveness.Load, p.ask)
+		err := liveness.Check(context.Background(), timeout, liveness.Load, p.ping)
 		if err == nil {
-			p.mu.Lock()
-			p.ping = time.Now()
-			p.mu.Unlock()
+			now := time.Now()
+			p.pinged.Store(&now)
 			continue
 		}
-		if p.gone() == nil {
+		if p.Gone() == nil {
 			err = fmt.Errorf("child %s did not answer two pings, each within %v or more (HEALTH_TIMEOUT of pool %s): "+
-				"it was stopped", p.child.Name, timeout, p.browser.Pool)
+				"it was stopped", p.sup.child.Name, timeout, p.sup.browser.Pool)
 			s.c.Log.Warn(err.Error())
-			p.abort(err)
+			p.Abort(err)
 		}
 		return
 	}
-}
-
-// ask has the child answer a ping.
-func (p *process) ask(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	_, err := p.call(ctx, "ping", nil)
-	switch {
-	case errors.As(err, new(*jsonrpc.Error)): // which is an answer
-		return nil
-	case err != nil && p.gone() != nil:
-		return liveness.ErrNotChecked
-	}
-	return err
-}
-
-// abort answers the open calls with an error and stops the child.
-func (p *process) abort(err error) {
-	p.fail(err)
-	p.mu.Lock()
-	calls := p.calls
-	p.calls = nil
-	p.mu.Unlock()
-	for _, c := range calls {
-		c.answer(nil, err)
-	}
-	p.stop()
 }

@@ -16,17 +16,17 @@ type call struct {
 	asks   bool // the child may send requests to the host meanwhile
 }
 
-// newID returns an ID for a request to the child.
-func (p *process) newID() int64 {
+// NewID returns an ID for a request to the child.
+func (p *process) NewID() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
 	return p.last
 }
 
-// relay sends a request unchanged but for its ID. Answer is called once, unless
-// relay returns an error: then it is never called.
-func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
+// Relay sends a request unchanged but for its ID. Answer is called once, unless
+// Relay returns an error: then it is never called.
+func (p *process) Relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
 	p.mu.Lock()
 	if p.err != nil {
 		defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 	p.calls[n] = call{answer, mcp.MayAsk(m.Method)}
 	p.mu.Unlock()
 	// If the child has ended, its end answers the request.
-	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) && p.in.Lost() == nil && p.gone() == nil {
+	if !p.in.Write(m.WithID(strconv.AppendInt(nil, n, 10)), false) && p.in.Lost() == nil && p.Gone() == nil {
 		p.mu.Lock()
 		_, open := p.calls[n]
 		delete(p.calls, n)
@@ -47,8 +47,8 @@ func (p *process) relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 	return nil
 }
 
-// cancel drops the answer to a request and tells the child, which may ignore that.
-func (p *process) cancel(n int64, reason string) {
+// Cancel drops the answer to a request and tells the child, which may ignore that.
+func (p *process) Cancel(n int64, reason string) {
 	p.mu.Lock()
 	c, open := p.calls[n]
 	delete(p.calls, n)
@@ -58,16 +58,15 @@ func (p *process) cancel(n int64, reason string) {
 	p.mu.Unlock()
 	if open {
 		params, _ := json.Marshal(map[string]any{"requestId": n, "reason": reason})
-		p.notify("notifications/cancelled", params)
+		p.Send(jsonrpc.Request(nil, "notifications/cancelled", params))
 	}
 }
 
-func (p *process) notify(method string, params json.RawMessage) {
-	p.in.Write(jsonrpc.Request(nil, method, params), false)
-}
+// Send sends the child a notification, or the answer to a request of the child.
+func (p *process) Send(message []byte) { p.in.Write(message, false) }
 
-// tell sends a request whose answer matters only to the log.
-func (p *process) tell(method string, params json.RawMessage) {
+// Tell sends a request whose answer matters only to the log.
+func (p *process) Tell(method string, params json.RawMessage) {
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
 	if err != nil {
 		return
@@ -80,28 +79,14 @@ func (p *process) tell(method string, params json.RawMessage) {
 			p.stderr.writeLine("it does not answer " + method + ": " + err.Error())
 		}
 	}
-	if err := p.relay(p.newID(), m, answer); err != nil {
+	if err := p.Relay(p.NewID(), m, answer); err != nil {
 		answer(nil, err)
 	}
 }
 
-// logs lowers the level that the child logs, if necessary. Of allLevels, the host has
-// told it by itself.
-func (p *process) logs(level int) {
-	p.mu.Lock()
-	more := level != mcp.AllLevels && level < p.logLevel && jsonrpc.Get(p.capabilities, "logging") != nil
-	if more {
-		p.logLevel = level
-	}
-	p.mu.Unlock()
-	if more {
-		p.tell("logging/setLevel", jsonrpc.Set(nil, "level", jsonrpc.Quote(mcp.Levels[level])))
-	}
-}
-
-// call makes a request of bmcp's own and returns its result. An error of the child
+// Call makes a request of bmcp's own and returns its result. An error of the child
 // is a *jsonrpc.Error.
-func (p *process) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (p *process) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type reply struct {
 		m   *jsonrpc.Message
 		err error
@@ -111,8 +96,8 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	n := p.newID()
-	if err := p.relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} }); err != nil {
+	n := p.NewID()
+	if err := p.Relay(n, m, func(m *jsonrpc.Message, err error) { got <- reply{m, err} }); err != nil {
 		return nil, err
 	}
 	select {
@@ -122,7 +107,7 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		}
 		return r.m.Result, jsonrpc.ErrorOf(r.m)
 	case <-ctx.Done():
-		p.cancel(n, context.Cause(ctx).Error())
+		p.Cancel(n, context.Cause(ctx).Error())
 		return nil, context.Cause(ctx)
 	}
 }
@@ -153,9 +138,9 @@ func (p *process) Alone(n int64) bool {
 	return open && len(p.forgotten) == 0
 }
 
-// open returns the number of open calls that the child may ask about, and whether
+// OpenCalls returns the number of open calls that the child may ask about, and whether
 // there are cancelled ones that it has not answered.
-func (p *process) open() (calls int, cancelled bool) {
+func (p *process) OpenCalls() (calls int, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.calls {
@@ -173,12 +158,12 @@ const (
 	maxListBytes = jsonrpc.MaxLine
 )
 
-// pages returns all items of a paginated list.
-func pages(ctx context.Context, p *process, method, member string) (all []json.RawMessage, err error) {
+// Pages returns all items of a paginated list.
+func (p *process) Pages(ctx context.Context, method, member string) (all []json.RawMessage, err error) {
 	var params json.RawMessage
 	size := 0
 	for range maxPages {
-		result, err := p.call(ctx, method, params)
+		result, err := p.Call(ctx, method, params)
 		if err != nil {
 			return nil, err
 		}

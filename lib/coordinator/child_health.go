@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
@@ -87,7 +86,7 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 	h := health{}
 	p, err := sup.proc.Last()
 	if p != nil && err == nil {
-		err = p.gone()
+		err = p.Gone()
 	}
 	switch {
 	case err != nil:
@@ -97,22 +96,14 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 			instance = jsonrpc.Set(instance, "status", jsonrpc.Quote(failedState))
 		}
 	case p != nil:
-		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.prog.PID()), 10))
+		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.PID()), 10))
 		h.Responsive = true
-		if at := p.pinged(); !at.IsZero() {
-			h.LastCheck = &record.Time{Time: at}
+		if at := p.pinged.Load(); at != nil {
+			h.LastCheck = &record.Time{Time: *at}
 		}
 	default:
 		return instance // it is being started
 	}
 	b, _ := json.Marshal(h) // it never fails
 	return jsonrpc.Set(instance, "health_check", b)
-}
-
-// pinged returns when the child last answered a ping; zero: it has not been
-// pinged.
-func (p *process) pinged() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ping
 }

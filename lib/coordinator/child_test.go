@@ -45,6 +45,13 @@ func newPipe() (r, w *pipe) {
 	return &pipe{PipeReader: pr}, &pipe{PipeWriter: pw}
 }
 
+func newFakeProgram() *fakeProgram {
+	f := &fakeProgram{done: make(chan error, 1)}
+	f.inEnd, f.in = newPipe()
+	f.out, f.outEnd = newPipe()
+	return f
+}
+
 func (f *fakeProgram) Input() io.WriteCloser               { return f.in }
 func (f *fakeProgram) Output() io.ReadCloser               { return f.out }
 func (f *fakeProgram) TryWrite() func([]byte) (int, error) { return nil }
@@ -142,9 +149,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 		behaviours[k.name] = k.behaviour
 	}
 	o.Start = func(_ context.Context, child *Child, _ source.Browser, _ io.Writer) (Program, error) {
-		p := &fakeProgram{done: make(chan error, 1)}
-		p.inEnd, p.in = newPipe()
-		p.out, p.outEnd = newPipe()
+		p := newFakeProgram()
 		f.mu.Lock()
 		f.children = append(f.children, p)
 		f.mu.Unlock()

@@ -14,7 +14,7 @@ type children struct {
 	mu          sync.Mutex
 	supervisors map[string]*supervisor // by child, audience and browser
 	started     map[mcp.Audience]bool  // that children were started for
-	replaced    []*process             // that go on for calls that await input, see Session.replace
+	replaced    []*running             // that go on for calls that await input, see Session.replace
 	closed      bool
 }
 
@@ -55,13 +55,13 @@ func (c *children) list() []*supervisor {
 }
 
 // running returns the running processes.
-func (c *children) running() (running []*process) {
+func (c *children) running() (all []*running) {
 	for _, sup := range c.list() {
 		if p := sup.running(); p != nil {
-			running = append(running, p)
+			all = append(all, p)
 		}
 	}
-	return running
+	return all
 }
 
 // start notes that children are started for an audience, and reports whether
@@ -95,7 +95,7 @@ func (c *children) remove(is func(*source.Browser) bool) (removed []*supervisor)
 }
 
 // replace notes that a process goes on for its calls only, unless too many do.
-func (c *children) replace(p *process, most int) bool {
+func (c *children) replace(p *running, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.replaced) >= most || slices.Contains(c.replaced, p) {
@@ -106,10 +106,10 @@ func (c *children) replace(p *process, most int) bool {
 }
 
 // finish notes that a replaced process has ended.
-func (c *children) finish(p *process) {
+func (c *children) finish(p *running) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.replaced = slices.DeleteFunc(c.replaced, func(other *process) bool { return other == p })
+	c.replaced = slices.DeleteFunc(c.replaced, func(other *running) bool { return other == p })
 }
 
 // close prevents new supervisors. It returns those to be stopped.

@@ -149,8 +149,8 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		level := json.RawMessage(slices.Clone(m.Params))
 		s.level.Store(&level)
 		for _, p := range s.children.running() {
-			if jsonrpc.Get(p.capabilities, "logging") != nil {
-				p.tell(m.Method, m.Params)
+			if p.can("logging") {
+				p.Tell(m.Method, m.Params)
 			}
 		}
 		req.result(json.RawMessage("{}"))
@@ -212,7 +212,7 @@ func (s *Session) introduce(req *request, result json.RawMessage) {
 func (req *request) mayAsk() bool { return isOfChild(req.task()) }
 
 // process returns a child for a request that is not bound to a browser.
-func (req *request) process(ctx context.Context, child *Child) (*supervisor, *process, error) {
+func (req *request) process(ctx context.Context, child *Child) (*supervisor, *running, error) {
 	b := source.Browser{}
 	if child.drives {
 		var err error
@@ -229,7 +229,7 @@ func (req *request) process(ctx context.Context, child *Child) (*supervisor, *pr
 }
 
 // start returns the process of a child, which a request is then for.
-func (req *request) start(ctx context.Context, sup *supervisor) (*process, error) {
+func (req *request) start(ctx context.Context, sup *supervisor) (*running, error) {
 	req.host.turns.Assign(req.turn, sup)
 	return sup.get(ctx, req.mayAsk())
 }

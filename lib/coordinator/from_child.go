@@ -17,7 +17,7 @@ import (
 
 // fromChild handles the requests and notifications of a child, in the order in
 // which it sends them.
-func (s *Session) fromChild(p *process, m *jsonrpc.Message) {
+func (s *Session) fromChild(p *running, m *jsonrpc.Message) {
 	if m.IsRequest() {
 		s.serveChild(p, m)
 		return
@@ -62,14 +62,14 @@ func sameToken(a, b json.RawMessage) bool {
 // host of the stateless protocol gets no others, and no host progress of a request
 // that the child has not. Guessed says that the notification does not name its
 // request.
-func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
+func (s *Session) pass(p *running, m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
 	if !wait.Closed(s.initialized) {
 		return
 	}
 	var to pending.Route
 	var found bool
 	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || guessed && p.audience == mcp.OfHandshake && s.hostParams() != nil
+	send := found || guessed && p.sup.audience == mcp.OfHandshake && s.hostParams() != nil
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = m.WithParams(jsonrpc.Set(m.Params, "progressToken", to.Token))
@@ -80,16 +80,9 @@ func (s *Session) pass(p *process, m *jsonrpc.Message, guessed bool, belongs fun
 	}
 }
 
-// States of the list of a child's tools.
-const (
-	notListing  = iota
-	isListing   // the child is asked for it
-	listChanged // the same, but it has changed since
-)
-
 // relist asks a child for its tools; if a tools/list is under way, another one
 // follows it.
-func (s *Session) relist(p *process) {
+func (s *Session) relist(p *running) {
 	if p.listing.Swap(listChanged) == notListing {
 		s.do(func() { s.refresh(p) })
 	}
@@ -97,18 +90,18 @@ func (s *Session) relist(p *process) {
 
 // refresh asks a child for its tools, and repeats that while the child reports
 // changes.
-func (s *Session) refresh(p *process) {
+func (s *Session) refresh(p *running) {
 	for {
 		p.listing.Store(isListing)
 		ctx, cancel := context.WithTimeout(s.ctx, s.c.Limits.Start)
-		tools, err := pages(ctx, p, "tools/list", "tools")
+		tools, err := p.Pages(ctx, "tools/list", "tools")
 		cancel()
 		if err == nil {
-			s.listTools(p.child, p.audience, tools)
+			s.listTools(p.sup.child, p.sup.audience, tools)
 		} else if s.ctx.Err() == nil {
-			s.c.failed(p.child, err)
+			s.c.failed(p.sup.child, err)
 		}
-		if s.ctx.Err() != nil || p.gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
+		if s.ctx.Err() != nil || p.Gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // several changes make one list
@@ -116,24 +109,24 @@ func (s *Session) refresh(p *process) {
 }
 
 // serveChild answers a request of a child, or has its audience answer it.
-func (s *Session) serveChild(p *process, m *jsonrpc.Message) {
+func (s *Session) serveChild(p *running, m *jsonrpc.Message) {
 	if m.Method == "ping" {
-		p.in.Write(jsonrpc.Response(m.ID, json.RawMessage("{}")), false)
+		p.Send(jsonrpc.Response(m.ID, json.RawMessage("{}")))
 		return
 	}
 	need, ok := mcp.Needs[m.Method]
 	switch {
-	case p.audience == mcp.OfHandshake:
+	case p.sup.audience == mcp.OfHandshake:
 		s.forwardToHost(p, m)
-	case ok && jsonrpc.Get(json.RawMessage(p.audience), need) != nil:
+	case ok && jsonrpc.Get(json.RawMessage(p.sup.audience), need) != nil:
 		s.requireInput(p, m)
 	default:
-		p.in.Write(jsonrpc.Failure(m.ID, errCannot(m)), false)
+		p.Send(jsonrpc.Failure(m.ID, errCannot(m)))
 	}
 }
 
 // forwardToHost sends a child's request to the host, if the host can answer it.
-func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
+func (s *Session) forwardToHost(p *running, m *jsonrpc.Message) {
 	need, ok := mcp.Needs[m.Method]
 	can := jsonrpc.Get(s.hostParams(), "capabilities")
 	meta := jsonrpc.Get(m.Params, "_meta")
@@ -145,7 +138,7 @@ func (s *Session) forwardToHost(p *process, m *jsonrpc.Message) {
 		n, to, err = t.AskDirectly(a, can != nil && (!ok || jsonrpc.Get(can, need) != nil), errCannot(m))
 	})
 	if err != nil {
-		p.in.Write(jsonrpc.Failure(m.ID, err), false)
+		p.Send(jsonrpc.Failure(m.ID, err))
 		return
 	}
 	own := strconv.AppendInt(nil, n, 10)
@@ -163,7 +156,7 @@ func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
 
 // childEnded cancels the server requests of a child that has ended; the next call
 // starts the child again.
-func (s *Session) childEnded(p *process) {
+func (s *Session) childEnded(p *running, why error) {
 	var open []int64
 	var closed bool
 	s.read(func(t *table) { open, closed = t.ChildEnded(p), t.Closed() })
@@ -174,10 +167,8 @@ func (s *Session) childEnded(p *process) {
 		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
 			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
-	for _, sup := range s.children.list() {
-		sup.proc.Ended(p)
-	}
-	if why := p.gone(); !errors.Is(why, errUnused) {
+	p.sup.proc.Ended(p)
+	if !errors.Is(why, errUnused) {
 		s.c.Log.Warn(why.Error())
 	}
 }

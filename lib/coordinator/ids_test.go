@@ -50,9 +50,9 @@ func TestCancelledCallsAreForgotten(t *testing.T) {
 	defer p.in.Close()
 	m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}`))
 	for range 20_000 {
-		n := p.newID()
-		p.relay(n, m, func(*jsonrpc.Message, error) { t.Error("a cancelled call is answered") })
-		p.cancel(n, "enough")
+		n := p.NewID()
+		p.Relay(n, m, func(*jsonrpc.Message, error) { t.Error("a cancelled call is answered") })
+		p.Cancel(n, "enough")
 	}
 	if len(p.calls) != 0 || len(p.forgotten) != 1 {
 		t.Errorf("%d calls, %d ranges", len(p.calls), len(p.forgotten))

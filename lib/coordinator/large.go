@@ -67,7 +67,7 @@ func (s *Session) scope(sessionID string) results.Scope {
 // isLarge reports whether the result of a call may be too large.
 func (req *request) isLarge(result json.RawMessage) bool {
 	p, _ := req.Child()
-	return req.Method == "tools/call" && p != nil && req.host.c.bounds(p.child) &&
+	return req.Method == "tools/call" && p != nil && req.host.c.bounds(p.sup.child) &&
 		(len(result) > req.host.c.Large.MaxInline || bytes.Contains(result, []byte(`"blob":`)))
 }
 

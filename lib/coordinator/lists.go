@@ -29,7 +29,7 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 			defer cancel()
 			_, p, err := req.process(ctx, child)
 			if err == nil {
-				lists[i], err = pages(ctx, p, method, member)
+				lists[i], err = p.Pages(ctx, method, member)
 			}
 			s.c.answers(child, !errors.Is(err, context.DeadlineExceeded))
 			if err != nil {
@@ -73,7 +73,7 @@ func (s *Session) byOwner(ctx context.Context, req *request, capability, name st
 			p.logs(req.Level)
 			theirs := req.env.Era.ToChild(req.m)
 			var result json.RawMessage
-			if result, err = p.call(ctx, req.Method, theirs.Params); err == nil {
+			if result, err = p.Call(ctx, req.Method, theirs.Params); err == nil {
 				sup.note(req)
 				req.result(result)
 				return
@@ -108,7 +108,7 @@ func (s *Session) having(ctx context.Context, capability string) []*Child {
 func (s *Session) subscribe(ctx context.Context, req *request, uri string) (some []*supervisor) {
 	for _, child := range s.ofOwner(ctx, "resources", uri) {
 		sup, p, err := req.process(ctx, child)
-		if err == nil && jsonrpc.Get(p.capabilities, "resources", "subscribe") != nil {
+		if err == nil && p.can("resources", "subscribe") {
 			sup.subscribe(uri, 1)
 			some = append(some, sup)
 		}

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"btools/lib/agent/source"
@@ -19,7 +18,7 @@ func (s *Session) Busy(match func(*source.Browser) bool) (busy bool) {
 	s.read(func(t *table) {
 		busy = t.Any(func(r *pendingRequest) bool {
 			p, _ := r.Child()
-			return p != nil && match(&p.browser)
+			return p != nil && match(&p.sup.browser)
 		})
 	})
 	return busy
@@ -39,10 +38,7 @@ func (s *Session) StopChildren(match func(*source.Browser) bool, forget bool) (s
 			continue
 		}
 		sup.proc.Forget(p)
-		ending.Go(func() { // whose end the session waits for
-			p.fail(fmt.Errorf("child %s was stopped: %w", p.child.Name, errUnused))
-			p.stop()
-		})
+		ending.Go(func() { p.Stop(errUnused) }) // whose end the session waits for
 	}
 	return ending.Wait
 }

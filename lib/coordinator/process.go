@@ -6,45 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"btools/lib/agent/source"
 	"btools/lib/held"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
-	"btools/lib/mcp"
 )
 
-// host receives the requests and notifications of a child.
-type host interface {
-	fromChild(p *process, m *jsonrpc.Message)
-	childEnded(p *process)
+// receiver is what a child tells.
+type receiver interface {
+	// FromChild is given each request and notification of the child, in their order.
+	FromChild(m *jsonrpc.Message)
+	// Ended is called when the child has ended, before its open calls are answered.
+	Ended(why error)
 }
 
 // process is a running child MCP server.
 type process struct {
-	child    *Child
-	browser  source.Browser
-	audience mcp.Audience
-	host     host
-	limits   Limits
+	child  *Child
+	to     receiver
+	limits Limits
 
-	capabilities json.RawMessage // once it is initialized
-	prog         Program
-	in           *jsonrpc.Writer
-	ended        chan struct{} // closed when it has ended and every call is answered
+	prog  Program
+	in    *jsonrpc.Writer
+	ended chan struct{} // closed when it has ended and every call is answered
 
-	mu       sync.Mutex
-	last     int64
-	logLevel int // the least severe level that it does not log, for hosts of the stateless protocol
-	calls    map[int64]call
+	mu    sync.Mutex
+	last  int64
+	calls map[int64]call
 	// forgotten are cancelled calls that are not answered, during which the child
 	// may still send requests.
 	forgotten idSet
-	listing   atomic.Int32 // of its tools: notListing, isListing or listChanged
-	err       error        // why it is useless; nil: it is running
-	ping      time.Time    // when it last answered one
+	err       error // why it is useless; nil: it is running
 	stderr    stderrTail
 }
 
@@ -60,11 +54,9 @@ var errNoJSON = errors.New("it is not valid JSON")
 // errBusy means that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
-// startProcess starts a child for a browser. The caller calls run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to mcp.Audience,
-	h host) (*process, error) {
-	p := &process{child: child, browser: b, audience: to, host: h, limits: c.Limits, ended: make(chan struct{}),
-		logLevel: len(mcp.Levels), calls: map[int64]call{}}
+// startProcess starts a child for a browser. The caller calls Run.
+func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to receiver) (*process, error) {
+	p := &process{child: child, to: to, limits: c.Limits, ended: make(chan struct{}), calls: map[int64]call{}}
 	p.stderr.name, p.stderr.log = child.Name, c.Stderr
 	var err error
 	if p.prog, err = c.Start(ctx, child, b, &p.stderr); err != nil {
@@ -74,8 +66,8 @@ func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.B
 	return p, nil
 }
 
-// run reads the child's messages until the child has ended.
-func (p *process) run() {
+// Run reads the child's messages until the child has ended.
+func (p *process) Run() {
 	out := p.prog.Output()
 	read := make(chan struct{})
 	go func() {
@@ -104,7 +96,7 @@ func (p *process) run() {
 	calls, why := p.calls, p.err
 	p.calls = nil
 	p.mu.Unlock()
-	p.host.childEnded(p) // before somebody hears of it and calls again
+	p.to.Ended(why) // before somebody hears of it and calls again
 	for _, c := range calls {
 		c.answer(nil, why)
 	}
@@ -148,7 +140,7 @@ func (p *process) read(lines *jsonrpc.Reader) {
 			err = errNoJSON
 		}
 		if err == nil && !m.IsResponse() {
-			p.host.fromChild(p, m)
+			p.to.FromChild(m)
 			continue
 		}
 		var answer func(*jsonrpc.Message, error)
@@ -179,17 +171,39 @@ func (p *process) fail(err error) {
 	}
 }
 
-// gone returns why the child is useless, nil if it is running.
-func (p *process) gone() error {
+// Gone returns why the child is useless, nil if it is running.
+func (p *process) Gone() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// stop ends the child: first by closing its input, then by TERM, then by KILL. It
-// returns when the child has ended.
-func (p *process) stop() {
-	p.fail(fmt.Errorf("child %s was stopped", p.child.Name))
+// Done is closed when the child has ended and every call is answered.
+func (p *process) Done() <-chan struct{} { return p.ended }
+
+func (p *process) PID() int { return p.prog.PID() }
+
+// Abort answers the open calls with an error and stops the child.
+func (p *process) Abort(err error) {
+	p.fail(err)
+	p.mu.Lock()
+	calls := p.calls
+	p.calls = nil
+	p.mu.Unlock()
+	for _, c := range calls {
+		c.answer(nil, err)
+	}
+	p.Stop(nil)
+}
+
+// Stop ends the child: first by closing its input, then by TERM, then by KILL. It
+// returns when the child has ended. A reason is what its calls are told; nil: there is none.
+func (p *process) Stop(reason error) {
+	err := fmt.Errorf("child %s was stopped", p.child.Name)
+	if reason != nil {
+		err = fmt.Errorf("%w: %w", err, reason)
+	}
+	p.fail(err)
 	written := p.in.Close()
 	select {
 	case <-written:

@@ -14,13 +14,13 @@ func (s *Session) replace(sup *supervisor, mayAsk bool) {
 		return
 	}
 	p, _ := sup.proc.Last()
-	if p == nil || !mayAsk && !s.c.asks(p.child) || p.gone() != nil {
+	if p == nil || !mayAsk && !s.c.asks(sup.child) || p.Gone() != nil {
 		return
 	}
 	var calls, awaiting int
 	var cancelled bool
 	s.read(func(t *table) {
-		calls, cancelled = p.open()
+		calls, cancelled = p.OpenCalls()
 		awaiting = t.WaitFor(p)
 	})
 	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, s.c.Limits.Replaced) {
@@ -28,16 +28,16 @@ func (s *Session) replace(sup *supervisor, mayAsk bool) {
 	}
 	sup.proc.Forget(p)
 	s.do(func() {
-		for left := 1; left > 0; left, _ = p.open() {
+		for left := 1; left > 0; left, _ = p.OpenCalls() {
 			select {
 			case <-time.After(replaceEvery):
 				continue
-			case <-p.ended:
+			case <-p.Done():
 			case <-s.ctx.Done():
 			}
 			break
 		}
-		p.stop()
+		p.Stop(nil)
 		s.children.finish(p)
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 // request is a request of the host that is being answered.
 type request struct {
-	pending.Request[*process, *request]
+	pending.Request[*running, *request]
 	host   *Session
 	m      *jsonrpc.Message
 	env    mcp.Envelope
@@ -35,10 +35,10 @@ type request struct {
 }
 
 type (
-	table          = pending.Table[*process, *request]
-	pendingRequest = pending.Request[*process, *request]
-	effect         = pending.Effect[*process, *request]
-	serverRequest  = pending.ServerRequest[*process]
+	table          = pending.Table[*running, *request]
+	pendingRequest = pending.Request[*running, *request]
+	effect         = pending.Effect[*running, *request]
+	serverRequest  = pending.ServerRequest[*running]
 )
 
 // task is the task whose call the request is, nil if it is the host's own.
@@ -86,7 +86,7 @@ func faultResult(err error) json.RawMessage {
 
 // forward relays the request to a child, as this message, and the child's answer to the
 // host.
-func (req *request) forward(p *process, m *jsonrpc.Message) {
+func (req *request) forward(p *running, m *jsonrpc.Message) {
 	s := req.host
 	p.logs(req.Level)
 	m = asChildTask(req, req.env.Era.ToChild(m))
@@ -94,12 +94,12 @@ func (req *request) forward(p *process, m *jsonrpc.Message) {
 		req.fault(source.ErrBrowserDied)
 		return
 	}
-	n, ok := p.newID(), false
+	n, ok := p.NewID(), false
 	if s.read(func(t *table) { ok = t.Relay(&req.Request, p, n) }); !ok {
 		return
 	}
 	req.bound()
-	err := p.relay(n, m, func(got *jsonrpc.Message, err error) {
+	err := p.Relay(n, m, func(got *jsonrpc.Message, err error) {
 		if id := childTaskOf(req, got); id != "" {
 			s.adoptTask(p, req, id)
 			return

@@ -87,14 +87,14 @@ func (s *Session) execute(e effect) {
 			s.resumeTask(req.task())
 		}
 	case pending.Cancel:
-		e.Child.cancel(e.Number, e.Reason)
+		e.Child.Cancel(e.Number, e.Reason)
 		if id := e.Request.Value.childTask.Load(); id != nil {
-			e.Child.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(*id)))
+			e.Child.Tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(*id)))
 		}
 	case pending.Reply:
-		e.Child.in.Write(jsonrpc.Response(e.ID, e.Message), false)
+		e.Child.Send(jsonrpc.Response(e.ID, e.Message))
 	case pending.Refuse:
-		e.Child.in.Write(jsonrpc.Failure(e.ID, e.Err), false)
+		e.Child.Send(jsonrpc.Failure(e.ID, e.Err))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
 
 // testSession is a session without children, whose messages to the host are
@@ -122,18 +123,23 @@ func FuzzChild(f *testing.F) {
 			`"params":{"protocolVersion":"2025-11-25",` +
 			`"capabilities":{"sampling":{},"roots":{}}}}`)))
 		s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
-		p := &process{child: &Child{Name: "c"}, host: s, calls: map[int64]call{},
-			in: jsonrpc.NewWriter(io.Discard, 1<<20, nil)}
-		p.stderr.log = io.Discard
-		defer p.in.Close()
+		program := newFakeProgram()
+		s.c.Start = func(context.Context, *Child, source.Browser, io.Writer) (Program, error) { return program, nil }
+		p, err := newSupervisor(s, &Child{Name: "c"}, source.Browser{}, mcp.OfHandshake, nil).run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		answered := map[int]int{}
 		for n := range 3 {
 			m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}`))
-			p.relay(p.newID(), m, func(*jsonrpc.Message, error) { answered[n]++ })
+			p.Relay(p.NewID(), m, func(*jsonrpc.Message, error) { answered[n]++ })
 		}
-		p.read(jsonrpc.NewReader(bytes.NewReader(input)))
-		for n, times := range answered {
-			if times != 1 {
+		go io.Copy(io.Discard, program.inEnd)
+		program.outEnd.Write(input)
+		program.exit(nil)
+		<-p.Done()
+		for n := range 3 {
+			if times := answered[n]; times != 1 {
 				t.Errorf("call %d is answered %d times", n, times)
 			}
 		}
@@ -154,10 +160,11 @@ func TestProgressOfOwnCalls(t *testing.T) {
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize",` +
 		`"params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)))
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
-	good, bad := &process{child: &Child{Name: "good"}, host: s}, &process{child: &Child{Name: "bad"}, host: s}
+	child := func(name string) *running { return &running{sup: &supervisor{session: s, child: &Child{Name: name}}} }
+	good, bad := child("good"), child("bad")
 	for i, c := range []struct {
 		token string
-		of    *process
+		of    *running
 	}{{`"good"`, good}, {"7", good}, {`"b\u0061d"`, bad}} {
 		m, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call",`+
 			`"params":{"_meta":{"progressToken":%s}}}`, i, c.token))
@@ -172,17 +179,17 @@ func TestProgressOfOwnCalls(t *testing.T) {
 		})
 	}
 	times := func() int { return strings.Count(strings.Join(said(), "\n"), `"notifications/progress"`) }
-	progress := func(p *process, params string) (told bool) {
+	progress := func(p *running, params string) (told bool) {
 		before := times()
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":` + params + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.fromChild(p, m)
+		p.FromChild(m)
 		return times() > before
 	}
 	for _, c := range []struct {
-		of     *process
+		of     *running
 		params string
 		told   bool
 	}{
@@ -192,7 +199,8 @@ func TestProgressOfOwnCalls(t *testing.T) {
 		{bad, `{"progressToken":1}`, false}, {bad, `{}`, false}, {good, `{"progressToken":"7"}`, false},
 	} {
 		if told := progress(c.of, c.params); told != c.told {
-			t.Errorf("the host is told of the progress %s of %s: %v, want %v", c.params, c.of.child.Name, told, c.told)
+			t.Errorf("the host is told of the progress %s of %s: %v, want %v", c.params, c.of.sup.child.Name,
+				told, c.told)
 		}
 	}
 }

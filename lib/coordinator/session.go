@@ -324,11 +324,11 @@ func (s *Session) notified(m *jsonrpc.Message) {
 		var a serverRequest
 		s.read(func(t *table) { a, _ = t.Asked(n) })
 		if a.Token != nil {
-			a.Child.in.Write(m.WithParams(jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw, false)
+			a.Child.Send(m.WithParams(jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw)
 		}
 	default:
 		for _, p := range s.children.running() {
-			p.in.Write(slices.Clone(m.Raw), false)
+			p.Send(slices.Clone(m.Raw))
 		}
 	}
 }
@@ -340,6 +340,6 @@ func (s *Session) relayAnswer(m *jsonrpc.Message) {
 	var ok bool
 	if s.read(func(t *table) { a, ok = t.Reply(n) }); ok {
 		s.noteAsked(a.Of)
-		a.Child.in.Write(m.WithID(a.ID), false)
+		a.Child.Send(m.WithID(a.ID))
 	}
 }

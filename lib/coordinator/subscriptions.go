@@ -13,7 +13,7 @@ import (
 
 // requireInput sends a child's request to the host as the answer to the request
 // that the child is answering.
-func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
+func (s *Session) requireInput(p *running, m *jsonrpc.Message) {
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
@@ -23,7 +23,7 @@ func (s *Session) requireInput(p *process, m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", jsonrpc.Quote(m.Method))
-	s.c.noteAsks(p.child)
+	s.c.noteAsks(p.sup.child)
 	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 

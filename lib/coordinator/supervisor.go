@@ -24,7 +24,7 @@ type supervisor struct {
 	browser  source.Browser
 	audience mcp.Audience
 
-	proc wait.Starter[*process]
+	proc wait.Starter[*running]
 
 	mu   sync.Mutex
 	subs map[string]int // subscriptions to its resources, by URI
@@ -34,14 +34,14 @@ type supervisor struct {
 // have these subscriptions.
 func newSupervisor(s *Session, child *Child, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
 	sup := &supervisor{session: s, child: child, browser: b, audience: to, subs: subs}
-	sup.proc.Start, sup.proc.Gone = sup.start, (*process).gone
+	sup.proc.Start, sup.proc.Gone = sup.start, (*running).Gone
 	limits := s.c.Limits
 	sup.proc.Backoff = wait.Backoff{First: limits.FirstDelay, Max: limits.MaxDelay, Steady: limits.Steady}
 	return sup
 }
 
 // running returns the child's process, nil if it is not running.
-func (sup *supervisor) running() *process { return sup.proc.Running() }
+func (sup *supervisor) running() *running { return sup.proc.Running() }
 
 // slow reports the children whose start takes long.
 func (s *Session) slow() (notes []string) {
@@ -56,19 +56,19 @@ func (s *Session) slow() (notes []string) {
 
 // get returns the child's process, and starts it if necessary. MayAsk says that it is for
 // a call during which the child may ask the host.
-func (sup *supervisor) get(ctx context.Context, mayAsk bool) (*process, error) {
+func (sup *supervisor) get(ctx context.Context, mayAsk bool) (*running, error) {
 	sup.session.replace(sup, mayAsk)
 	return sup.proc.Get(ctx)
 }
 
 // ready is get without waiting; it returns nil if the child is not running.
-func (sup *supervisor) ready(mayAsk bool) *process {
+func (sup *supervisor) ready(mayAsk bool) *running {
 	sup.session.replace(sup, mayAsk)
 	return sup.running()
 }
 
 // start starts the child and initializes it.
-func (sup *supervisor) start() (*process, error) {
+func (sup *supervisor) start() (*running, error) {
 	most := sup.session.c.Limits.Start
 	ctx, cancel := context.WithTimeoutCause(sup.session.ctx, most,
 		fmt.Errorf("child %s did not answer within %v", sup.child.Name, most))
@@ -80,16 +80,15 @@ func (sup *supervisor) start() (*process, error) {
 	return p, err
 }
 
-func (sup *supervisor) begin(ctx context.Context) (*process, error) {
+func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 	s := sup.session
-	p, err := s.c.startProcess(ctx, sup.child, sup.browser, sup.audience, s)
+	p, err := sup.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", sup.child.Name, err)
 	}
-	s.requests.work.Go(p.run) // whose end waits for this start
-	result, err := p.call(ctx, "initialize", sup.audience.ChildParams(s.hostParams(), s.c.us))
+	result, err := p.Call(ctx, "initialize", sup.audience.ChildParams(s.hostParams(), s.c.us))
 	if err != nil {
-		p.stop()
+		p.Stop(nil)
 		var e *jsonrpc.Error
 		if errors.As(err, &e) {
 			err = fmt.Errorf("child %s does not initialize: %s", sup.child.Name, e.Message)
@@ -99,22 +98,21 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 	s.c.initialized(sup.child, result)
 	select { // what it asks the host must come after the host's own greeting
 	case <-s.initialized:
-	case <-p.ended:
-		return nil, p.gone()
+	case <-p.Done():
+		return nil, p.Gone()
 	case <-s.ctx.Done():
-		p.stop()
+		p.Stop(nil)
 		return nil, context.Cause(s.ctx)
 	}
-	p.notify("notifications/initialized", nil)
+	p.Send(jsonrpc.Request(nil, "notifications/initialized", nil))
 	p.capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := s.level.Load(); level != nil && sup.audience == mcp.OfHandshake &&
-		jsonrpc.Get(p.capabilities, "logging") != nil {
-		p.tell("logging/setLevel", *level)
+	if level := s.level.Load(); level != nil && sup.audience == mcp.OfHandshake && p.can("logging") {
+		p.Tell("logging/setLevel", *level)
 	}
 	s.do(func() { s.watchHealth(p) })
 	sup.mu.Lock()
 	for uri := range sup.subs { // those of the process before
-		p.tell("resources/subscribe", uriParams(uri))
+		p.Tell("resources/subscribe", uriParams(uri))
 	}
 	sup.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
@@ -127,7 +125,7 @@ func (sup *supervisor) begin(ctx context.Context) (*process, error) {
 
 func (sup *supervisor) stop() {
 	if p := sup.proc.Close(sup.session.why()); p != nil { // the session's end ends a start
-		p.stop()
+		p.Stop(nil)
 	}
 }
 
@@ -147,7 +145,7 @@ func (sup *supervisor) subscribe(uri string, more int) {
 	if now == 0 {
 		method = "resources/unsubscribe"
 	}
-	p.tell(method, uriParams(uri))
+	p.Tell(method, uriParams(uri))
 }
 
 // subscriptions are the subscriptions of the child, running or not.

@@ -42,8 +42,8 @@ func childTaskOf(req *request, got *jsonrpc.Message) string {
 
 // adoptTask makes the task that a child has made of a call one of bmcp's, and answers
 // the host with it.
-func (s *Session) adoptTask(p *process, req *request, id string) {
-	cancel := func() { p.tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))) }
+func (s *Session) adoptTask(p *running, req *request, id string) {
+	cancel := func() { p.Tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))) }
 	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
 	t.Value = &taskCall{s: s, form: req.env.Tasks, done: make(chan struct{}), entered: make(chan struct{}),
 		stop: s.stopOf(req)}
@@ -53,7 +53,7 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 		req.fail(err)
 		return
 	}
-	n := p.newID()
+	n := p.NewID()
 	var was json.RawMessage
 	var open bool
 	s.read(func(all *table) {
@@ -71,7 +71,7 @@ func (s *Session) adoptTask(p *process, req *request, id string) {
 	about := jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
 	if err == nil {
-		err = p.relay(n, m, func(got *jsonrpc.Message, err error) { req.answer(unrelated(got), err) })
+		err = p.Relay(n, m, func(got *jsonrpc.Message, err error) { req.answer(unrelated(got), err) })
 	}
 	if err != nil {
 		req.answer(nil, err)

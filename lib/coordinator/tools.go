@@ -265,7 +265,7 @@ func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessag
 	for _, s := range sessions {
 		st.Notes = append(st.Notes, s.slow()...)
 		for _, p := range s.children.running() {
-			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.child.Name })
+			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.sup.child.Name })
 			st.Children[i].Running++
 		}
 	}
