@@ -19,10 +19,9 @@ type step struct {
 // steps are taken in this order.
 var steps = []step{
 	{(*request).isLarge, (*request).bounded},
-	{(*request).hasPort, (*request).learnRestored},
 	{(*request).hasPort, (*request).withDownloads},
 	{(*request).mayTellOfDeath, (*request).awaitDeath},
-	{nil, (*request).noted},
+	{(*request).hasBrowser, (*request).noted},
 	{nil, func(req *request, result json.RawMessage) json.RawMessage {
 		return req.env.Era.Result(req.Method, result)
 	}},
@@ -61,11 +60,8 @@ func (req *request) hasPort(json.RawMessage) bool {
 	return req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != ""
 }
 
-// learnRestored learns what a note on the browser needs.
-func (req *request) learnRestored(result json.RawMessage) json.RawMessage {
-	req.lease.LearnRestored(req.host.ctx)
-	return result
-}
+// hasBrowser reports whether the request is a call on a browser.
+func (req *request) hasBrowser(json.RawMessage) bool { return req.lease != nil }
 
 const (
 	maxFault    = 64 << 10 // bytes of a result that tells of a fault

@@ -290,7 +290,6 @@ func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
 	if s == nil || b.at == nil {
 		return
 	}
-	b.at.LearnRestored(s.ctx)
 	r := s.browsers.Note(s.ctx, b.at)
 	fields := map[string]any{}
 	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,

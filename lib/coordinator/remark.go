@@ -17,10 +17,10 @@ const (
 
 // noted adds to a result what its reader has to know of where it comes from.
 func (req *request) noted(result json.RawMessage) json.RawMessage {
-	p := req.lease
-	if p == nil || len(result) == 0 || result[0] != '{' {
+	if len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
+	p := req.lease
 	r := req.host.browsers.Note(req.host.ctx, p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {

@@ -63,7 +63,10 @@ func (h *keeper) Figures(ctx context.Context) []Figure {
 	var wg sync.WaitGroup
 	for i, at := range kept {
 		wg.Go(func() {
-			now, _ := h.source.instanceNow(ctx, at.Pool, at.Instance)
+			now := h.source.instanceNow(ctx, at.Pool, at.Instance)
+			if now == nil {
+				return
+			}
 			all[i].Hibernated, all[i].Tabs = now.Hibernated, now.Tabs
 			if !at.Virtual && now.PID != 0 { // else it would be launched to be asked
 				all[i].Tabs = countTabs(ctx, at.HTTPURL)

@@ -3,10 +3,8 @@ package source
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"btools/lib/jsonrpc"
@@ -17,20 +15,15 @@ import (
 // children of a browser that no call has used for a while are stopped, and the
 // next call starts them again, which brings the browser back.
 
-// nap watches over one browser that can be hibernated. Nil: it is not.
+// nap watches over one browser that can be hibernated, under the lock of its owner's browsers. Nil: it is not.
 type nap struct {
 	after time.Duration // 0: only when others need its place, or its host is gone
-	// rest stops the browser's children, unless a call uses it.
-	rest func()
-	// look returns how the browser is; false: this is not known.
-	look func(context.Context) (hibernation, bool)
+	rest  func()        // stops the browser's children, unless a call uses it
+	timer *time.Timer
 
-	timer *time.Timer // under the lock of the browser's calls
-
-	mu      sync.Mutex
-	pending bool   // it may have been hibernated since its last result
-	why     string // that was
-	told    string // when it had come back before the last result that told so
+	pending bool          // it may have been hibernated since its last result
+	unused  time.Duration // it had not been used for, then
+	told    string        // when it had come back before the last result that told so
 }
 
 // hibernation is what bproxy and bpool say of a browser.
@@ -51,47 +44,16 @@ func (n *nap) start() {
 }
 
 // begin notes that the browser has lost its children, as it was not used for so long.
-func (n *nap) begin(unused time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending = true
-	n.why = fmt.Sprintf("had not been used for %v", unused)
-}
+func (n *nap) begin(unused time.Duration) { n.pending, n.unused = true, unused }
 
-// LearnRestored finds out whether the browser of a call was hibernated before it.
-func (l *Lease) LearnRestored(ctx context.Context) {
-	n := l.nap
-	if n == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.pending {
-		return
+// now is how the browser of a lease is; nil: that is not known.
+func (l *Lease) now(ctx context.Context) *hibernation {
+	if l.look == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	now, ok := n.look(ctx)
-	if !ok || now.Hibernated { // the call did not need it
-		return
-	}
-	n.pending = false
-	if now.RestoredAt != n.told { // else its children were back early enough
-		n.told = now.RestoredAt
-		l.restored = fmt.Sprintf("this browser %s and was hibernated; its pages were reloaded", n.why)
-	}
-}
-
-// newNap watches over a virtual browser.
-func (b *parts) newNap(v *virtual) *nap {
-	if b.Kind() == SharedProfile {
-		return nil
-	}
-	return &nap{
-		after: b.sessions.Hibernate,
-		rest:  func() { b.do(func() { b.restPart(v) }) },
-		look:  func(ctx context.Context) (hibernation, bool) { return b.hibernation(ctx, v.name) },
-	}
+	return l.look(ctx)
 }
 
 // restPart stops the children of a virtual browser that no call has used for its
@@ -113,36 +75,38 @@ func (b *parts) restPart(v *virtual) {
 		return
 	}
 	b.owner.StopChildren(v.is, false)
-	v.nap.begin(v.nap.after)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	v.nap.begin(v.nap.after)
 	v.stopping = nil
 	close(stopping)
 }
 
-// hibernation returns how a session of the proxy is.
-func (s *proxied) hibernation(ctx context.Context, name string) (now hibernation, ok bool) {
-	for session := range jsonrpc.Elements(s.list(ctx)) {
-		if session = jsonrpc.Get(session, "session"); jsonrpc.GetString(session, "name") == name {
-			err := json.Unmarshal(session, &now)
-			return now, err == nil
+// lookAt returns what tells how a session of the proxy is.
+func (s *proxied) lookAt(name string) func(context.Context) *hibernation {
+	return func(ctx context.Context) *hibernation {
+		for session := range jsonrpc.Elements(s.list(ctx)) {
+			session = jsonrpc.Get(session, "session")
+			var now hibernation
+			if jsonrpc.GetString(session, "name") == name && json.Unmarshal(session, &now) == nil {
+				return &now
+			}
 		}
-	}
-	return now, false
-}
-
-// newNap watches over an instance of a pool that is kept.
-func (h *keeper) newNap(k *keptLease, at *Lease) *nap {
-	if at.Hibernate == 0 {
 		return nil
 	}
-	return &nap{
-		after: at.Hibernate,
-		rest:  func() { h.rest(k) },
-		look: func(ctx context.Context) (hibernation, bool) {
-			now, ok := h.source.instanceNow(ctx, at.Pool, at.Instance)
-			return now.hibernation, ok
-		},
+}
+
+// watchOver has an instance of a pool that is kept hibernated.
+func (h *keeper) watchOver(k *keptLease, at *Lease) {
+	if at.Hibernate == 0 {
+		return
+	}
+	at.nap = &nap{after: at.Hibernate, rest: func() { h.rest(k) }}
+	at.look = func(ctx context.Context) *hibernation {
+		if now := h.source.instanceNow(ctx, at.Pool, at.Instance); now != nil {
+			return &now.hibernation
+		}
+		return nil
 	}
 }
 
@@ -159,8 +123,8 @@ func (h *keeper) rest(k *keptLease) {
 	k.asking = stopping
 	h.work.Go(func() {
 		h.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
-		at.nap.begin(at.nap.after)
 		h.mu.Lock()
+		at.nap.begin(at.nap.after)
 		k.asking = nil
 		close(stopping)
 		gone := k.gone
@@ -171,19 +135,19 @@ func (h *keeper) rest(k *keptLease) {
 	})
 }
 
-// instanceNow returns how an instance is now.
-func (s *pooled) instanceNow(ctx context.Context, pool, instance string) (now poolInstance, ok bool) {
+// instanceNow returns how an instance is now; nil: it is not known.
+func (s *pooled) instanceNow(ctx context.Context, pool, instance string) *poolInstance {
 	raw, err := s.status(ctx, pool)
 	var st poolStatus
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
-		return now, false
+		return nil
 	}
-	all := st.Pools[0].Instances
-	i := slices.IndexFunc(all, func(i poolInstance) bool { return i.ID == instance })
-	if i < 0 {
-		return now, false
+	for _, now := range st.Pools[0].Instances {
+		if now.ID == instance {
+			return &now
+		}
 	}
-	return all[i], true
+	return nil
 }
 
 // Away hibernates the virtual browsers that no call uses.

@@ -177,8 +177,8 @@ func (s *proxied) stopIdle() (again time.Duration) {
 
 // stoppedFor notes why the browser was stopped.
 func (s *proxied) stoppedFor(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	s.stopped = why
 }
 

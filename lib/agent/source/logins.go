@@ -23,9 +23,9 @@ func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest
 	case r.Session == "":
 		r.Session = hostSession
 	}
-	s.mu.Lock()
+	s.lock.Lock()
 	path := s.path
-	s.mu.Unlock()
+	s.lock.Unlock()
 	err = control.Call(ctx, path, "state_save", r, &answer)
 	return answer, err
 }

@@ -1,9 +1,10 @@
 package source
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"btools/lib/wait"
 )
@@ -15,45 +16,44 @@ type Note struct {
 	Where    string // which one it is, if the next result may come from another one
 }
 
-// noteOn is the Note on the browser of a lease. Lost says, once, what has become of one that
-// was kept; cameBack, whether the session of one that was launched anew is as it was kept.
-func (b *seen) noteOn(p *Lease, lost func() loss, cameBack func() bool) (r Note) {
-	key := SeenKey(&p.Browser)
-	if p.Died != nil && wait.Closed(p.Died) {
+// loss is the end of a browser that was kept between calls.
+type loss struct {
+	pool, what string // what has become of it; "": nothing
+	back       bool   // its session is back in another instance
+}
+
+// Note is what the reader of a result has to know of its browser. It is told once.
+func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
+	if at.Died != nil && wait.Closed(at.Died) {
 		return r // the next result is the one that is from another browser
 	}
-	news, gone := p.notices.read(), lost()
-	was, used, several := b.see(key, p.ID)
-	several = several || p.several
-	if v := p.virtual; v != nil {
-		if lost := v.of.lostOf(v); lost != "" {
-			r.Replaced = lost
-			return r
-		}
+	news, restored := at.notices.read(), u.restored(ctx, at)
+	was, used, several, gone := u.see(at)
+	if at.Pool != "" && (several || at.several) {
+		r.Where = fmt.Sprintf("This result is from instance %s of pool %s.", at.Instance, at.Pool)
 	}
-	if p.Pool != "" && several {
-		r.Where = fmt.Sprintf("This result is from instance %s of pool %s.", p.Instance, p.Pool)
-	}
-	other := was != "" && p.ID != "" && was != p.ID
+	other := was != "" && at.ID != "" && was != at.ID
 	switch {
 	case gone.back:
-		r.Restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", gone.what, p.Instance)
+		r.Restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", gone.what, at.Instance)
+	case gone.pool != "":
+		r.Replaced = fmt.Sprintf("%s; this is instance %s", gone.what, at.Instance)
 	case gone.what != "":
-		r.Replaced = fmt.Sprintf("%s; this is instance %s", gone.what, p.Instance)
-	case news != "" && used && !p.fresh:
+		r.Replaced = gone.what
+	case news != "" && used && !at.fresh:
 		r.Replaced = news
-	case p.restored != "": // in whichever process it is now
-		r.Restored = p.restored
-	case !used || p.fresh || !other:
-	case p.Pool != "":
-		r.Replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", p.Instance, p.Pool)
-	case p.joined && p.ended == "": // the call has named it
+	case restored != "": // in whichever process it is now
+		r.Restored = restored
+	case !used || at.fresh || !other:
+	case at.Pool != "":
+		r.Replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", at.Instance, at.Pool)
+	case at.joined && at.ended == "": // the call has named it
 		r.Replaced = "the browser had left, and has joined again"
-	case p.joined:
-		r.Replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", p.ended)
-	case p.ended != "":
-		r.Replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", p.ended)
-		if cameBack() {
+	case at.joined:
+		r.Replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", at.ended)
+	case at.ended != "":
+		r.Replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", at.ended)
+		if now := at.now(ctx); now != nil && now.RestoredAt != "" {
 			r.Replaced, r.Restored = "", r.Replaced+"; its pages were reloaded"
 		}
 	default:
@@ -62,17 +62,59 @@ func (b *seen) noteOn(p *Lease, lost func() loss, cameBack func() bool) (r Note)
 	return r
 }
 
+// restored says, once, that the browser of a call was hibernated before it; "": it was not.
+func (u *use) restored(ctx context.Context, at *Lease) string {
+	n := at.nap
+	if n == nil {
+		return ""
+	}
+	u.mu.Lock()
+	pending := n.pending
+	u.mu.Unlock()
+	if !pending {
+		return ""
+	}
+	now := at.now(ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now == nil || now.Hibernated || !n.pending { // the call did not need it, or another one has told of it
+		return ""
+	}
+	n.pending = false
+	if now.RestoredAt == n.told { // its children were back early enough
+		return ""
+	}
+	n.told = now.RestoredAt
+	return fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded", n.unused)
+}
+
+// see notes the browser of a result. It returns the ID of the one before it with its key, whether there was one, and
+// whether there are others; and what has become of it, once.
+func (u *use) see(at *Lease) (was string, used, several bool, gone loss) {
+	key := SeenKey(&at.Browser)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was, used = u.seen[key]
+	if u.seen == nil {
+		u.seen = map[string]string{}
+	}
+	u.seen[key] = at.ID
+	gone = cmp.Or(u.lost[key], u.lost[""])
+	delete(u.lost, key)
+	delete(u.lost, "")
+	return was, used, len(u.seen) > 1, gone
+}
+
+// loseLocked has the next result tell of a loss, unless it tells of one already.
+func (u *use) loseLocked(key string, l loss) {
+	if u.lost == nil {
+		u.lost = map[string]loss{}
+	}
+	u.lost[key] = cmp.Or(u.lost[key], l)
+}
+
 // SeenKey is the key of a browser, whichever process it is now.
 func SeenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
-
-// lostOf returns, once, what has become of the virtual browser before this one.
-func (b *parts) lostOf(v *virtual) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	lost := v.lost
-	v.lost = ""
-	return lost
-}
 
 // What ends the text that tells of another browser, or of one that was
 // hibernated.
@@ -92,35 +134,4 @@ func (r Note) Text() string {
 		note = "Note: " + r.Restored + ". " + reloadedPages
 	}
 	return strings.TrimSpace(note + " " + r.Where)
-}
-
-// seen are the browsers that a host has had results from.
-type seen struct {
-	mu  sync.Mutex
-	ids map[string]string // by pool and instance; "": the ID is not known
-}
-
-// see records a browser. It returns the one before it with this key, and whether
-// there are others.
-func (b *seen) see(key, id string) (before string, ok, several bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ids == nil {
-		b.ids = map[string]string{}
-	}
-	before, ok = b.ids[key]
-	b.ids[key] = id
-	return before, ok, len(b.ids) > 1
-}
-
-func (b *seen) forget(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.ids, key)
-}
-
-func (b *seen) clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.ids)
 }

@@ -11,25 +11,18 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
-	"btools/lib/jsonrpc"
 )
 
 // parts are the one browser as an owner uses it: all of it, or virtual browsers on
 // it.
 type parts struct {
+	use
 	*proxied
-	owner  Owner
-	shared bool            // the owner is several hosts, which know nothing of each other
-	ctx    context.Context // of the owner
-	known  seen
+	shared bool // the owner is several hosts, which know nothing of each other
 
-	work sync.WaitGroup // begun under the lock, while it is open
-
-	mu     sync.Mutex
+	// Under the lock of use:
 	all    map[part]*virtual
-	ended  map[part]bool   // that were not used for long, as the next result tells
-	states map[part]string // those with which they start again
-	closed bool
+	states map[part]string // with which those start again that have ended
 }
 
 // part says which one a call is for: that with a session_id, in the browser with an ID.
@@ -46,12 +39,11 @@ type virtual struct {
 	calls  int    // that use it now
 	rested time.Time
 	idle   *time.Timer
-	nap    *nap          // nil: it is never hibernated
+	nap    nap
 	gone   chan struct{} // closed when it has ended; nil: it is not to
 	over   chan struct{} // closed when its end begins
 	// stopping is closed when its children are being stopped no more; nil: they are not.
 	stopping chan struct{}
-	lost     string // what has become of the one before, until that is told
 
 	beginning sync.Mutex // held while it is started
 	begunIn   string     // under beginning: the ID of the browser that it has been started in with its state
@@ -59,18 +51,12 @@ type virtual struct {
 }
 
 func (s *proxied) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	b := &parts{proxied: s, owner: o, shared: shared, ctx: ctx}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[b] = true
+	b := &parts{use: use{owner: o, ctx: ctx}, proxied: s, shared: shared, all: map[part]*virtual{},
+		states: map[part]string{}}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.owners[b] = true
 	return b
-}
-
-func (b *parts) Note(ctx context.Context, at *Lease) Note {
-	return b.known.noteOn(at, notLost, func() bool {
-		session := b.SessionOf(ctx, &at.Browser)
-		return session != nil && jsonrpc.Get(session, "restored_at") != nil
-	})
 }
 
 // Target is the browser as the owner's own.
@@ -98,9 +84,9 @@ func (b *parts) do(f func()) {
 
 // Leave prevents further calls. What it returns ends the virtual browsers.
 func (b *parts) Leave() (release func()) {
-	b.proxied.mu.Lock()
-	delete(b.proxied.all, b)
-	b.proxied.mu.Unlock()
+	b.lock.Lock()
+	delete(b.owners, b)
+	b.lock.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.all
@@ -244,9 +230,9 @@ func (v *virtual) hasBegun(at *Lease) bool {
 // beginsAgain has the virtual browser with a name, which ends, start with its state
 // again.
 func (s *proxied) beginsAgain(name string) {
-	s.mu.Lock()
-	owners := slices.Collect(maps.Keys(s.all))
-	s.mu.Unlock()
+	s.lock.Lock()
+	owners := slices.Collect(maps.Keys(s.owners))
+	s.lock.Unlock()
 	for _, b := range owners {
 		b.mu.Lock()
 		all := slices.Collect(maps.Values(b.all))
@@ -332,7 +318,7 @@ func (b *parts) rest(v *virtual) {
 
 func (b *parts) leaseOf(v *virtual, at *Lease) *Lease {
 	p := *at
-	p.Browser, p.virtual, p.nap = at.part(v.name), v, v.nap
+	p.Browser, p.nap, p.look = at.part(v.name), &v.nap, b.lookAt(v.name)
 	p.Release = func() { b.rest(v) }
 	p.Lapse = func() <-chan struct{} { return v.over }
 	return &p
@@ -366,14 +352,7 @@ func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}
 			state = b.states[id]
 		}
 		v = &virtual{of: b, part: id, name: b.nameOf(id.id), over: make(chan struct{}), state: state}
-		v.nap = b.newNap(v)
-		if b.ended[id] {
-			delete(b.ended, id)
-			v.lost = fmt.Sprintf("this browser had not been used for %v and was ended", b.sessions.Idle)
-		}
-		if b.all == nil {
-			b.all = map[part]*virtual{}
-		}
+		v.nap = nap{after: b.sessions.Hibernate, rest: func() { b.do(func() { b.restPart(v) }) }}
 		b.all[id] = v
 	}
 	v.calls++
@@ -444,14 +423,11 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 	if over {
 		v.gone = make(chan struct{})
 		close(v.over)
-		if len(b.ended) >= maxEnded {
-			clear(b.ended)
+		if len(b.lost) >= maxEnded {
+			clear(b.lost)
 			clear(b.states)
 		}
-		if b.ended == nil {
-			b.ended, b.states = map[part]bool{}, map[part]string{}
-		}
-		b.ended[v.part] = true
+		b.loseLocked(v.key(), loss{what: fmt.Sprintf("this browser had not been used for %v and was ended", idle)})
 		if v.state != "" {
 			b.states[v.part] = v.state
 		}
@@ -461,6 +437,8 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 		b.finish(v)
 	}
 }
+
+func (v *virtual) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
 
 // is reports whether a browser is this one.
 func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
@@ -493,7 +471,9 @@ func (b *parts) end(id part) {
 // finish ends a virtual browser and the children that are for it.
 func (b *parts) finish(v *virtual) {
 	stopped := b.owner.StopChildren(v.is, true)
-	b.known.forget(SeenKey(&Browser{Instance: v.instance, Session: v.name}))
+	b.mu.Lock()
+	delete(b.seen, v.key())
+	b.mu.Unlock()
 	b.endSession(v.instance, v.name) // whatever its children do
 	stopped()
 	b.endSession(v.instance, v.name) // which one may have made again

@@ -3,8 +3,6 @@ package source
 import (
 	"context"
 	"encoding/json"
-
-	"btools/lib/launch/options"
 )
 
 func (s *pooled) Kind() Kind                                          { return Pool }
@@ -15,8 +13,4 @@ func (s *pooled) Emptied(Browser) func()                              { return n
 func (h *keeper) Status(ctx context.Context, pool string) (Status, error) {
 	raw, err := h.source.status(ctx, pool)
 	return Status{Pools: raw}, Explain(err)
-}
-
-func (h *keeper) Control(context.Context, Action, BrowserRef, options.Options) error {
-	return errNotOurs
 }

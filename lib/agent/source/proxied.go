@@ -39,8 +39,8 @@ type proxied struct {
 	// The session_ids that one host, and all hosts, may have at a time.
 	maxIDsOfHost, maxIDs int
 
-	mu      sync.Mutex
-	all     map[*parts]bool // of the owners
+	lock    sync.Mutex
+	owners  map[*parts]bool
 	at      record.Proxy
 	path    string // of its control socket
 	cur     *Lease // nil: none is known to be up
@@ -51,7 +51,7 @@ type proxied struct {
 // it is needed, and how hosts share it.
 func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
 	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how,
-		maxIDsOfHost: maxIDsOfHost, maxIDs: maxIDs, all: map[*parts]bool{}}
+		maxIDsOfHost: maxIDsOfHost, maxIDs: maxIDs, owners: map[*parts]bool{}}
 	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
 	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
@@ -71,9 +71,9 @@ func (s *proxied) Close() {
 
 // start starts the proxy, on the port of its predecessor if there was one.
 func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
-	s.mu.Lock()
+	s.lock.Lock()
 	port := s.at.Port
-	s.mu.Unlock()
+	s.lock.Unlock()
 	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
 	held, err := launcher.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
@@ -89,8 +89,8 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 		held.Stop()
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
 	if i < 0 {
 		held.Stop()
@@ -108,8 +108,8 @@ func (s *proxied) target(ctx context.Context) (Browser, error) {
 	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	return s.browserLocked(), nil
 }
 
@@ -130,8 +130,8 @@ func (s *proxied) up() *Lease {
 	if s.proxy.Running() == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	if s.cur == nil || wait.Closed(s.cur.Died) {
 		return nil
 	}
@@ -190,9 +190,9 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
+		s.lock.Lock()
 		path := s.path
-		s.mu.Unlock()
+		s.lock.Unlock()
 		if err = control.Call(ctx, path, method, params, rec); err == nil {
 			break
 		}
@@ -210,8 +210,8 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	if !ok || i.PID == 0 {
 		s.cur = nil
 		return rec, nil
@@ -226,6 +226,9 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		}
 		s.cur = &Lease{Browser: b, Died: watch(s.proxy.ctx, &s.watching, i.PID), Release: func() {},
 			ended: now.LastExit}
+		if s.sessions.Kind != SharedProfile {
+			s.cur.look = s.lookAt(hostSession)
+		}
 	}
 	return rec, nil
 }
@@ -255,9 +258,9 @@ func (s *proxied) endSession(instance, name string) {
 
 // newSession starts a session of the proxy with a state.
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	s.mu.Lock()
+	s.lock.Lock()
 	path := s.path
-	s.mu.Unlock()
+	s.lock.Unlock()
 	return control.Call(ctx, path, "session_new", map[string]string{"name": name, "state": state}, nil)
 }
 
@@ -274,9 +277,9 @@ func (s *proxied) call(ctx context.Context, method string, params any) (result j
 	if s.proxy.Running() == nil {
 		return nil
 	}
-	s.mu.Lock()
+	s.lock.Lock()
 	path := s.path
-	s.mu.Unlock()
+	s.lock.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
 	if control.Call(ctx, path, method, params, &result) != nil {

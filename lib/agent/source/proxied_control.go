@@ -88,7 +88,9 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 	if _, err := b.control(ctx, string(do), o); err != nil {
 		return Explain(err)
 	}
-	b.known.clear() // the next one is another one, as was asked for
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.seen) // the next one is another one, as was asked for
 	return nil
 }
 

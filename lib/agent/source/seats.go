@@ -180,7 +180,9 @@ func (b *parts) vacate(v *virtual) bool {
 		return false
 	}
 	stopped := b.owner.StopChildren(v.is, false)
+	b.mu.Lock()
 	v.nap.begin(unused.Round(time.Second))
+	b.mu.Unlock()
 	stopped()
 	return b.hibernate(b.ctx, v.name)
 }
@@ -198,9 +200,9 @@ func (s *proxied) hibernate(ctx context.Context, name string) bool {
 	if s.proxy.Running() == nil {
 		return true
 	}
-	s.mu.Lock()
+	s.lock.Lock()
 	path := s.path
-	s.mu.Unlock()
+	s.lock.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {

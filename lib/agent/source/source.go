@@ -61,8 +61,8 @@ type Lease struct {
 	notices *notices // nil: none arrive
 	virtual *virtual // nil: it is a whole browser
 	nap     *nap     // nil: it is never hibernated
-	// restored says, for one call, that it was hibernated before; "": it was not.
-	restored string
+	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
+	look func(context.Context) *hibernation
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
 	Lapse func() <-chan struct{}
 	// kept says that its session is that of an earlier lease of the same host.
@@ -194,6 +194,28 @@ type Browsers interface {
 	Leave() (release func())
 }
 
+// use is how one owner uses browsers: what the Browsers of all kinds have, and their answers where a kind has
+// no other.
+type use struct {
+	owner Owner
+	ctx   context.Context // of the owner
+
+	work sync.WaitGroup // begun under the lock, while it is open
+
+	mu     sync.Mutex
+	closed bool
+	seen   map[string]string // the IDs of the browsers that results were from, by SeenKey; an ID may be ""
+	lost   map[string]loss   // what is not told yet, by SeenKey; by "" with the next result
+}
+
+func (u *use) Early() bool                                                        { return false }
+func (u *use) Waiting(BrowserRef) func() (ahead int, waits bool)                  { return nil }
+func (u *use) TryTake(BrowserRef) *Lease                                          { return nil }
+func (u *use) Control(context.Context, Action, BrowserRef, options.Options) error { return errNotOurs }
+func (u *use) Figures(context.Context) []Figure                                   { return nil }
+func (u *use) Away() (used bool)                                                  { return false }
+func (u *use) End([]Browser)                                                      {}
+
 // Action is what can be done with a browser as a whole.
 type Action string
 
@@ -216,14 +238,6 @@ type Status struct {
 	Sessions []VirtualStatus // virtual browsers of the owner
 	Notes    []string        // what is wrong
 }
-
-// loss is the end of a lease that a session kept between its calls.
-type loss struct {
-	pool, what string // what has become of it; "": nothing
-	back       bool   // its session is back in another instance
-}
-
-func notLost() loss { return loss{} }
 
 // watch returns a channel that is closed when a process has ended. A goroutine of
 // the group watches it until the context ends.
@@ -258,7 +272,7 @@ func ChildLaunchedNote(browser string) string {
 type childLaunched struct{ Browser }
 
 func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ownByChild{childLaunched: n, owner: o}
+	return &ownByChild{childLaunched: n, use: use{owner: o}}
 }
 func (n childLaunched) Kind() Kind                                          { return ByChild }
 func (n childLaunched) Type() string                                        { return n.Browser.Type }
@@ -268,20 +282,17 @@ func (n childLaunched) Close()                                              {}
 
 // ownByChild is the browser that an owner's children launch.
 type ownByChild struct {
+	use
 	childLaunched
-	owner Owner
-	known seen
 }
 
 func (n *ownByChild) Target(context.Context) (Browser, error) { return n.Browser, nil }
 func (n *ownByChild) Targets(context.Context) ([]Browser, error) {
 	return []Browser{n.Browser}, nil
 }
-func (n *ownByChild) Early() bool { return false }
 func (n *ownByChild) Queue(BrowserRef) tasks.Queue {
 	return tasks.Queue{Key: n.owner.Name(), Slots: 1}
 }
-func (n *ownByChild) Waiting(BrowserRef) func() (int, bool) { return nil }
 func (n *ownByChild) TryTake(BrowserRef) *Lease {
 	return &Lease{Browser: n.Browser, Release: func() {}}
 }
@@ -291,16 +302,7 @@ func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
 func (n *ownByChild) Status(context.Context, string) (Status, error) {
 	return Status{Notes: []string{ChildLaunchedNote(n.Browser.Type)}}, nil
 }
-func (n *ownByChild) Control(context.Context, Action, BrowserRef, options.Options) error {
-	return errNotOurs
-}
-func (n *ownByChild) Note(_ context.Context, at *Lease) Note {
-	return n.known.noteOn(at, notLost, func() bool { return false })
-}
-func (n *ownByChild) Figures(context.Context) []Figure { return nil }
-func (n *ownByChild) Away() bool                       { return false }
-func (n *ownByChild) End([]Browser)                    {}
-func (n *ownByChild) Leave() (release func())          { return func() {} }
+func (n *ownByChild) Leave() (release func()) { return func() {} }
 
 // BrowserRef is the browser that a call asks for.
 type BrowserRef struct{ Pool, Instance, Session, State string }

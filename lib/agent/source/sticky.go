@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"btools/lib/coordinator/tasks"
@@ -12,30 +11,18 @@ import (
 
 // keeper keeps leases of pool instances for a session between its calls.
 type keeper struct {
+	use
 	source *pooled
-	owner  Owner
-	ctx    context.Context // of the owner
-	known  seen
-
-	work sync.WaitGroup // begun under the lock, while it is open
-
-	mu     sync.Mutex
-	all    []*keptLease
-	ended  loss // what has become of an instance that was kept, if that is not told
-	closed bool
+	all    []*keptLease // under the lock of use
 }
 
 func (s *pooled) Of(ctx context.Context, o Owner, _ bool) Browsers {
-	return &keeper{source: s, owner: o, ctx: ctx}
+	return &keeper{use: use{owner: o, ctx: ctx}, source: s}
 }
 
-func (h *keeper) Target(ctx context.Context) (Browser, error)       { return h.source.target(ctx) }
-func (h *keeper) Targets(ctx context.Context) ([]Browser, error)    { return h.source.targets(ctx) }
-func (h *keeper) Early() bool                                       { return false }
-func (h *keeper) Queue(w BrowserRef) tasks.Queue                    { return h.source.queue(h.owner.Name(), w) }
-func (h *keeper) Waiting(BrowserRef) func() (ahead int, waits bool) { return nil }
-func (h *keeper) Away() (used bool)                                 { return false }
-func (h *keeper) End([]Browser)                                     {}
+func (h *keeper) Target(ctx context.Context) (Browser, error)    { return h.source.target(ctx) }
+func (h *keeper) Targets(ctx context.Context) ([]Browser, error) { return h.source.targets(ctx) }
+func (h *keeper) Queue(w BrowserRef) tasks.Queue                 { return h.source.queue(h.owner.Name(), w) }
 
 // Take leases a browser for a call: its own, or, with AFFINITY=session, the one
 // that the session keeps.
@@ -48,22 +35,6 @@ func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 		return h.source.grant(ctx, w.Pool, w.Instance, h.owner.Name(), false)
 	}
 	return h.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
-}
-
-// TryTake returns nothing: a lease always has to be waited for.
-func (h *keeper) TryTake(BrowserRef) *Lease { return nil }
-
-func (h *keeper) Note(_ context.Context, at *Lease) Note {
-	return h.known.noteOn(at, h.lost, func() bool { return false })
-}
-
-// lost returns, once, what has become of a browser that was kept.
-func (h *keeper) lost() loss {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ended := h.ended
-	h.ended = loss{}
-	return ended
 }
 
 // keptLease is a lease that a session keeps. All calls that need it wait for the
@@ -177,7 +148,7 @@ func (h *keeper) askLocked(k *keptLease) {
 			}
 			at, err = h.source.grant(ctx, pool, k.instance, h.owner.Name(), true)
 			if err == nil {
-				at.nap = h.newNap(k, at)
+				h.watchOver(k, at)
 			}
 		}
 		why := ""
@@ -190,10 +161,8 @@ func (h *keeper) askLocked(k *keptLease) {
 		case k.gone: // meanwhile: the session has ended, or has got another one
 		case k.at != nil && !again: // somebody has ended the lease
 			h.removeLocked(k)
-			if h.ended.what == "" { // else the first one is told
-				h.ended = loss{pool: k.pool, what: fmt.Sprintf(
-					"this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool) + why}
-			}
+			h.loseLocked("", loss{pool: k.pool, what: fmt.Sprintf(
+				"this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool) + why})
 		case err != nil:
 			h.removeLocked(k)
 			k.err = err
@@ -201,8 +170,9 @@ func (h *keeper) askLocked(k *keptLease) {
 			h.removeLocked(k)
 		default:
 			k.at, k.ours, drop = at, true, nil
-			if at.kept && h.ended.pool == k.pool {
-				h.ended.back = true
+			if l := h.lost[""]; at.kept && l.pool == k.pool {
+				l.back = true
+				h.lost[""] = l
 			}
 			h.satisfyLocked(k)
 		}
