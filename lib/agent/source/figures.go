@@ -23,7 +23,7 @@ type Figure struct {
 
 func (b *parts) Figures(ctx context.Context) (all []Figure) {
 	if b.sessions.Kind == SharedProfile {
-		at := b.up()
+		at := b.up("", "")
 		if at == nil {
 			return nil
 		}
@@ -38,7 +38,7 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 		return []Figure{one}
 	}
 	for _, v := range b.statuses(ctx) {
-		all = append(all, Figure{SessionID: idOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
+		all = append(all, Figure{SessionID: sessionIDOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
 			Hibernated: v.Hibernated})
 	}
 	return all

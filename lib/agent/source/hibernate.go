@@ -82,11 +82,10 @@ func (b *parts) restPart(v *virtual) {
 	close(stopping)
 }
 
-// lookAt returns what tells how a session of the proxy is.
-func (s *proxied) lookAt(name string) func(context.Context) *hibernation {
+// lookAt returns what tells how a session is.
+func (s *oneBrowser) lookAt(name string) func(context.Context) *hibernation {
 	return func(ctx context.Context) *hibernation {
-		for session := range jsonrpc.Elements(s.list(ctx)) {
-			session = jsonrpc.Get(session, "session")
+		for _, session := range s.list(ctx) {
 			var now hibernation
 			if jsonrpc.GetString(session, "name") == name && json.Unmarshal(session, &now) == nil {
 				return &now

@@ -13,8 +13,9 @@ import (
 	"btools/lib/agent/instances"
 	"btools/lib/control"
 	"btools/lib/extension/keep"
+	"btools/lib/jsonrpc"
+	"btools/lib/launch/options"
 	"btools/lib/record"
-	"btools/lib/wait"
 )
 
 // Joined says how a browser that joins by its extension is used in the place of
@@ -32,6 +33,7 @@ const hubPatience = 20 * time.Second
 
 // joining holds one browser at a time of those that have joined a hub.
 type joining struct {
+	oneBrowser
 	Joined
 	ctx  context.Context
 	stop context.CancelFunc
@@ -62,24 +64,23 @@ type joining struct {
 func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
-	s := Proxied(how.Hubs.Store, how.Hubs.Stderr, nil, Sessions{Kind: Hub, Idle: idle}).(*proxied)
-	s.joins = j
-	return s
+	j.init(j, Sessions{Kind: Hub, Idle: idle})
+	return j
 }
 
 // HubsOf returns the keeper of the hub of browsers that join; nil: they do not
 // join.
 func HubsOf(b Source) *keep.Keeper {
-	if s, ok := b.(*proxied); ok && s.joins != nil {
-		return s.joins.Hubs
+	if j, ok := b.(*joining); ok {
+		return j.Hubs
 	}
 	return nil
 }
 
 // OfferTo has the browsers of a set used that it launches, if they join the source's hub.
 func OfferTo(b Source, launched *instances.Set) {
-	if s, ok := b.(*proxied); ok && s.joins != nil && launched != nil {
-		launched.Joined, launched.Left = s.joins.offer, s.joins.withdraw
+	if j, ok := b.(*joining); ok && launched != nil {
+		launched.Joined, launched.Left = j.offer, j.withdraw
 	}
 }
 
@@ -210,15 +211,6 @@ func (j *joining) browserAt(as string) Browser {
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
-func (j *joining) up() *Lease {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.cur == nil || wait.Closed(j.cur.Died) {
-		return nil
-	}
-	return j.cur
-}
-
 // await waits until is returns true, which it calls with the lock, or no browser
 // can join.
 func (j *joining) await(ctx context.Context, is func() bool) error {
@@ -248,13 +240,17 @@ func (j *joining) await(ctx context.Context, is func() bool) error {
 	}
 }
 
-// acquire returns the browser, and waits for one for a while.
-func (j *joining) acquire(ctx context.Context) (at *Lease, err error) {
+func (j *joining) acquire(ctx context.Context, instance, session string) (at *Lease, err error) {
+	if instance != "" {
+		return j.choose(ctx, instance, session)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
 	defer cancel()
 	err = j.await(ctx, func() bool { at = j.cur; return at != nil })
 	if errors.Is(err, errNotJoined) {
-		err = errors.New(j.missing())
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		err = j.missingLocked()
 	}
 	return at, err
 }
@@ -262,10 +258,8 @@ func (j *joining) acquire(ctx context.Context) (at *Lease, err error) {
 // errNotJoined means that no browser has joined in time.
 var errNotJoined = errors.New("no browser has joined in time")
 
-// missing says that there is no browser, and what to do about it.
-func (j *joining) missing() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// missingLocked says that there is no browser, and what to do about it.
+func (j *joining) missingLocked() error {
 	what := "No browser has joined by its extension"
 	if j.left != "" {
 		what = fmt.Sprintf("The browser has left (%s), and none has joined since", j.left)
@@ -274,13 +268,12 @@ func (j *joining) missing() string {
 	if j.hub.CodeFile != "" {
 		code = ", which is in " + j.hub.CodeFile
 	}
-	return what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
+	return errors.New(what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
 		`extension's button. If no browser has it yet: "bproxy extension DIR" writes it to a directory, which is ` +
 		`loaded unpacked at chrome://extensions; a click on its button asks for the pairing code` + code +
-		`. Without a person, browser_instance launches a browser.`
+		`. Without a person, browser_instance launches a browser.`)
 }
 
-// target is the address of the browser, whether there is one or not.
 func (j *joining) target(ctx context.Context) (b Browser, err error) {
 	err = j.await(ctx, func() bool {
 		b = j.browser()
@@ -289,12 +282,15 @@ func (j *joining) target(ctx context.Context) (b Browser, err error) {
 	return b, err
 }
 
-// status is the record of the hub and the browser.
-func (j *joining) status() *record.Record {
+func (j *joining) status(context.Context) (*record.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	var missing error
+	if j.cur == nil {
+		missing = j.missingLocked()
+	}
 	if j.hub.HTTPURL == "" {
-		return nil
+		return nil, missing
 	}
 	r, now := record.New(), proxyStatus{State: "stopped", LastExit: j.left}
 	if j.record != nil {
@@ -302,7 +298,29 @@ func (j *joining) status() *record.Record {
 	}
 	r.MustSet("proxy", record.Proxy{Port: j.hub.Port, HTTPURL: j.hub.HTTPURL})
 	r.MustSet("status", now)
-	return r
+	return r, missing
+}
+
+func (j *joining) control(context.Context, string, options.Options) (*record.Record, error) {
+	return nil, errNotOurs
+}
+func (j *joining) newSession(context.Context, string, string) error { return errUsersLogins }
+func (j *joining) hibernate(context.Context, string) bool           { return true }
+
+// list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
+func (j *joining) list(ctx context.Context) (all []json.RawMessage) {
+	var others []json.RawMessage
+	for _, session := range sessionsIn(j.call(ctx, "session_list", nil)) {
+		_, below, _ := strings.Cut(jsonrpc.GetString(session, "http_url"), "/session/")
+		id, _, _ := strings.Cut(below, "/")
+		session = jsonrpc.Set(session, "instanceId", jsonrpc.Quote(id))
+		if j.instanceOf(id) == "" {
+			all = append(all, session)
+		} else {
+			others = append(others, session)
+		}
+	}
+	return append(all, others...)
 }
 
 // call sends the hub a request.
@@ -321,7 +339,10 @@ func (j *joining) call(ctx context.Context, method string, params map[string]str
 	return result
 }
 
-func (j *joining) close() {
+func (j *joining) Emptied(Browser) func() { return nil }
+
+func (j *joining) Close() {
+	j.seats.close()
 	j.mu.Lock()
 	j.stop()
 	j.mu.Unlock()

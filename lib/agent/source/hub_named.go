@@ -29,12 +29,13 @@ type namedBrowser struct {
 // isLocked reports whether an ID is that of the browser that other calls use.
 func (j *joining) isLocked(id string) bool { return j.cur != nil && j.id == id }
 
-// tryChoose returns the browser with an ID for a session if nothing has to be waited
-// for, else nil.
-func (j *joining) tryChoose(id, session string) *Lease {
+func (j *joining) up(id, session string) *Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.isLocked(id) {
+	if id == "" || j.isLocked(id) {
+		if j.cur == nil || wait.Closed(j.cur.Died) {
+			return nil
+		}
 		return j.cur
 	}
 	if n := j.named[id]; n != nil && !wait.Closed(n.at.Died) {
@@ -65,7 +66,7 @@ func (j *joining) choose(ctx context.Context, id, session string) (*Lease, error
 			return nil, err
 		}
 	}
-	if at := j.tryChoose(id, session); at != nil {
+	if at := j.up(id, session); at != nil {
 		return at, nil
 	}
 	hub, release, err := j.Hubs.Use(ctx)
@@ -136,8 +137,6 @@ const nextBound = 2 * time.Second
 // errHubSilent means that the hub has not answered in time.
 var errHubSilent = fmt.Errorf("the hub of the browsers that have joined has not answered within %v", hubPatience)
 
-// end ends a session of a browser; with the ID "", of the one that calls use which name
-// none.
 func (j *joining) end(id, session string) {
 	j.mu.Lock()
 	of := id
@@ -162,16 +161,18 @@ func (j *joining) end(id, session string) {
 	}
 }
 
-// check returns an error, which names those that have joined, if a browser has not.
-func (j *joining) check(ctx context.Context, id string) error {
+func (j *joining) idOf(ctx context.Context, id string) (string, error) {
+	if id = j.instanceOf(id); id == "" {
+		return "", nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()
 	hub, release, err := j.Hubs.Use(ctx)
 	if err != nil {
-		return err
+		return id, err
 	}
 	defer release()
-	return control.Call(ctx, hub.Control, "session_list", map[string]string{"instance": id}, nil)
+	return id, control.Call(ctx, hub.Control, "session_list", map[string]string{"instance": id}, nil)
 }
 
 // instanceOf is an ID as a Browser has it: that of the browser that calls use which

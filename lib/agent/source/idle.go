@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 )
 
@@ -177,24 +176,25 @@ func (s *proxied) stopIdle() (again time.Duration) {
 
 // stoppedFor notes why the browser was stopped.
 func (s *proxied) stoppedFor(why string) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stopped = why
 }
 
-// emptied ends a session whose last tab an agent has closed, "": the host's own. The
-// browser ends when the calls that run have ended, if it has no other session.
-func (s *proxied) emptied(session string) {
-	s.beginsAgain(session)
-	s.endSession("", cmp.Or(session, hostSession))
-	s.idle.emptied(s.stopEmpty)
+// Emptied ends the session. The browser ends when the calls that run have ended, if it has no other session.
+func (s *proxied) Emptied(b Browser) func() {
+	return func() {
+		s.emptyings.Add(1)
+		s.end("", cmp.Or(b.Session, hostSession))
+		s.idle.emptied(s.stopEmpty)
+	}
 }
 
 // stopEmpty stops a browser without sessions.
 func (s *proxied) stopEmpty() {
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
-	for range jsonrpc.Elements(s.list(ctx)) {
+	if len(s.list(ctx)) > 0 {
 		return
 	}
 	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {

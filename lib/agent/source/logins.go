@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -17,17 +18,16 @@ var errUsersLogins = errors.New("the logins of a browser that has joined by its 
 	"are not saved")
 
 func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
-	switch r.Session = b.Session; {
-	case s.joins != nil:
-		return answer, errUsersLogins
-	case r.Session == "":
-		r.Session = hostSession
-	}
-	s.lock.Lock()
+	r.Session = cmp.Or(b.Session, hostSession)
+	s.mu.Lock()
 	path := s.path
-	s.lock.Unlock()
+	s.mu.Unlock()
 	err = control.Call(ctx, path, "state_save", r, &answer)
 	return answer, err
+}
+
+func (j *joining) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
+	return remote.Saved{}, errUsersLogins
 }
 
 func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
@@ -61,5 +61,5 @@ func (s *pooled) States() remote.Conn {
 	return pooledStates{s}
 }
 
-func (s *proxied) States() remote.Conn      { return nil }
+func (s *oneBrowser) States() remote.Conn   { return nil }
 func (n childLaunched) States() remote.Conn { return nil }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 // it.
 type parts struct {
 	use
-	*proxied
+	*oneBrowser
 	shared bool // the owner is several hosts, which know nothing of each other
 
 	// Under the lock of use:
@@ -46,17 +44,14 @@ type virtual struct {
 	stopping chan struct{}
 
 	beginning sync.Mutex // held while it is started
-	begunIn   string     // under beginning: the ID of the browser that it has been started in with its state
+	begunIn   begun      // under beginning: where it has been started with its state
 	state     string     // that it starts with; "": none. It stays the same
 }
 
-func (s *proxied) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	b := &parts{use: use{owner: o, ctx: ctx}, proxied: s, shared: shared, all: map[part]*virtual{},
-		states: map[part]string{}}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.owners[b] = true
-	return b
+// begun is a browser, and how many sessions had ended there with their last tab.
+type begun struct {
+	id        string
+	emptyings int64
 }
 
 // Target is the browser as the owner's own.
@@ -70,7 +65,7 @@ func (b *parts) Targets(ctx context.Context) ([]Browser, error) {
 	return []Browser{at}, err
 }
 
-func (b *parts) Early() bool { return b.up() == nil }
+func (b *parts) Early() bool { return b.up("", "") == nil }
 
 // do runs a function in a goroutine that the owner's end waits for, unless that has
 // begun.
@@ -84,9 +79,6 @@ func (b *parts) do(f func()) {
 
 // Leave prevents further calls. What it returns ends the virtual browsers.
 func (b *parts) Leave() (release func()) {
-	b.lock.Lock()
-	delete(b.owners, b)
-	b.lock.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.all
@@ -102,7 +94,7 @@ func (b *parts) Leave() (release func()) {
 	return func() {
 		for _, v := range all {
 			b.work.Go(func() {
-				b.endSession(v.instance, v.name)
+				b.end(v.instance, v.name)
 				b.seats.remove(v)
 			})
 		}
@@ -117,7 +109,7 @@ func (b *parts) End(all []Browser) {
 	for _, one := range all {
 		if id := [2]string{one.Instance, one.Session}; one.Session != "" && !begun[id] { // else it is a whole browser
 			begun[id] = true
-			ending.Go(func() { b.endSession(one.Instance, one.Session) })
+			ending.Go(func() { b.end(one.Instance, one.Session) })
 		}
 	}
 	ending.Wait()
@@ -143,19 +135,21 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 		return nil, errors.New("state is for a call with a session_id: browser_state with the action load replaces " +
 			"the login of this session")
 	case b.nameOf(id) == "":
-		return b.acquire(ctx)
+		return b.acquire(ctx, "", "")
 	}
 	var at *Lease
 	var err error
+	which := part{id: id}
 	if w.Instance != "" {
-		if at, err = b.joins.choose(ctx, w.Instance, b.nameOf(id)); err != nil {
+		if at, err = b.acquire(ctx, w.Instance, b.nameOf(id)); err != nil {
 			return nil, err
 		}
+		which.instance = at.Instance // none, if it is the browser that other calls use
 	}
 	var v *virtual
 	for v == nil {
 		var ending <-chan struct{}
-		if v, ending, err = b.enter(partOn(id, at), w.State); err != nil {
+		if v, ending, err = b.enter(which, w.State); err != nil {
 			return nil, err
 		}
 		if v != nil {
@@ -172,7 +166,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 		return nil, err
 	}
 	if at == nil {
-		at, err = b.acquire(ctx)
+		at, err = b.acquire(ctx, "", "")
 	}
 	if err == nil && b.isOver(v) {
 		err = ErrBrowserDied
@@ -187,20 +181,13 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 	return b.leaseOf(v, at), nil
 }
 
-// partOn is a part of a browser that a call has named; nil: it has named none.
-func partOn(id string, at *Lease) part {
-	if at == nil {
-		return part{id: id}
-	}
-	return part{id, at.Instance} // none, if it is the browser that other calls use
-}
-
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
 func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	v.beginning.Lock()
 	defer v.beginning.Unlock()
-	if v.state == "" || v.begunIn == at.ID {
+	in := begun{at.ID, b.emptyings.Load()}
+	if v.state == "" || v.begunIn == in {
 		return nil
 	}
 	err := b.newSession(ctx, v.name, v.state)
@@ -210,41 +197,21 @@ func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	}
 	switch {
 	case err == nil:
-		v.begunIn = at.ID
-	case v.begunIn == "":
-		b.do(func() { b.end(v.part) })
+		v.begunIn = in
+	case v.begunIn == begun{}:
+		b.do(func() { b.expel(v.part) })
 	}
 	return Explain(err)
 }
 
 // hasBegun reports whether begin has nothing to do.
-func (v *virtual) hasBegun(at *Lease) bool {
+func (b *parts) hasBegun(v *virtual, at *Lease) bool {
 	if v.state == "" {
 		return true
 	}
 	v.beginning.Lock()
 	defer v.beginning.Unlock()
-	return v.begunIn == at.ID
-}
-
-// beginsAgain has the virtual browser with a name, which ends, start with its state
-// again.
-func (s *proxied) beginsAgain(name string) {
-	s.lock.Lock()
-	owners := slices.Collect(maps.Keys(s.owners))
-	s.lock.Unlock()
-	for _, b := range owners {
-		b.mu.Lock()
-		all := slices.Collect(maps.Values(b.all))
-		b.mu.Unlock()
-		for _, v := range all {
-			if v.name == name {
-				v.beginning.Lock()
-				v.begunIn = ""
-				v.beginning.Unlock()
-			}
-		}
-	}
+	return v.begunIn == begun{at.ID, b.emptyings.Load()}
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
@@ -270,23 +237,19 @@ func (b *parts) TryTake(w BrowserRef) *Lease {
 
 func (b *parts) tryTakeEntered(w BrowserRef) *Lease {
 	id := w.Session
-	var named *Lease
-	at := b.up()
-	if w.Instance != "" {
-		named = b.joins.tryChoose(w.Instance, b.nameOf(id))
-		at = named
-	}
-	if at != nil && b.nameOf(id) == "" && w.State == "" {
+	name := b.nameOf(id)
+	at := b.up(w.Instance, name)
+	if at != nil && name == "" && w.State == "" {
 		return at
 	}
-	if at == nil || b.nameOf(id) == "" {
+	if at == nil || name == "" {
 		return nil
 	}
-	v, _, err := b.enter(partOn(id, named), w.State)
+	v, _, err := b.enter(part{id, at.Instance}, w.State)
 	if err != nil || v == nil {
 		return nil
 	}
-	if !v.hasBegun(at) || !b.seats.tryEnter(v) {
+	if !b.hasBegun(v, at) || !b.seats.tryEnter(v) {
 		b.leave(v)
 		return nil
 	}
@@ -443,9 +406,9 @@ func (v *virtual) key() string { return SeenKey(&Browser{Instance: v.instance, S
 // is reports whether a browser is this one.
 func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
 
-// end ends a virtual browser now, with the calls on it. The next call gets a new
+// expel ends a virtual browser now, with the calls on it. The next call gets a new
 // one.
-func (b *parts) end(id part) {
+func (b *parts) expel(id part) {
 	b.mu.Lock()
 	v := b.all[id]
 	if v == nil || b.closed {
@@ -474,9 +437,9 @@ func (b *parts) finish(v *virtual) {
 	b.mu.Lock()
 	delete(b.seen, v.key())
 	b.mu.Unlock()
-	b.endSession(v.instance, v.name) // whatever its children do
+	b.end(v.instance, v.name) // whatever its children do
 	stopped()
-	b.endSession(v.instance, v.name) // which one may have made again
+	b.end(v.instance, v.name) // which one may have made again
 	b.seats.remove(v)
 	b.mu.Lock()
 	defer b.mu.Unlock()

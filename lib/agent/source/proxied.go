@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"btools/lib/control"
@@ -23,24 +22,15 @@ import (
 
 // proxied is one browser behind one bproxy.
 type proxied struct {
+	oneBrowser
 	proxy *sibling
 	store *state.Store
 	log   io.Writer
 	flags []string // of bproxy
-	joins *joining // nil: it is launched by bproxy
-
-	sessions Sessions
 
 	watching sync.WaitGroup // browsers
-	idle     idling
-	seats    seats
 
-	ids atomic.Int64 // session_ids that are in use
-	// The session_ids that one host, and all hosts, may have at a time.
-	maxIDsOfHost, maxIDs int
-
-	lock    sync.Mutex
-	owners  map[*parts]bool
+	mu      sync.Mutex
 	at      record.Proxy
 	path    string // of its control socket
 	cur     *Lease // nil: none is known to be up
@@ -50,20 +40,15 @@ type proxied struct {
 // Proxied is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
 func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
-	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags()), sessions: how,
-		maxIDsOfHost: maxIDsOfHost, maxIDs: maxIDs, owners: map[*parts]bool{}}
+	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags())}
+	s.init(s, how)
 	s.proxy = newSibling(store, s.start)
 	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
-	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
-	s.seats.vacate = func(v *virtual) bool { return v.of.vacate(v) }
 	return s
 }
 
 func (s *proxied) Close() {
 	s.seats.close()
-	if s.joins != nil {
-		s.joins.close()
-	}
 	s.proxy.close()
 	s.idle.close()
 	s.watching.Wait()
@@ -71,9 +56,9 @@ func (s *proxied) Close() {
 
 // start starts the proxy, on the port of its predecessor if there was one.
 func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
-	s.lock.Lock()
+	s.mu.Lock()
 	port := s.at.Port
-	s.lock.Unlock()
+	s.mu.Unlock()
 	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
 	held, err := launcher.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
@@ -89,8 +74,8 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 		held.Stop()
 		return nil, err
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
 	if i < 0 {
 		held.Stop()
@@ -102,55 +87,39 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 }
 
 func (s *proxied) target(ctx context.Context) (Browser, error) {
-	if s.joins != nil {
-		return s.joins.target(ctx)
-	}
 	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.browserLocked(), nil
-}
-
-func (s *proxied) targets(ctx context.Context) ([]Browser, error) {
-	b, err := s.target(ctx)
-	return []Browser{b}, err
 }
 
 func (s *proxied) browserLocked() Browser {
 	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
 }
 
-// up returns the browser if it is running, else nil.
-func (s *proxied) up() *Lease {
-	if s.joins != nil {
-		return s.joins.up()
-	}
+func (s *proxied) up(string, string) *Lease {
 	if s.proxy.Running() == nil {
 		return nil
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.cur == nil || wait.Closed(s.cur.Died) {
 		return nil
 	}
 	return s.cur
 }
 
-// acquire returns the browser, and launches it if necessary.
-func (s *proxied) acquire(ctx context.Context) (*Lease, error) {
-	if s.joins != nil {
-		return s.joins.acquire(ctx)
-	}
-	if p := s.up(); p != nil {
+func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
+	if p := s.up("", ""); p != nil {
 		return p, nil
 	}
 	for end := time.Now().Add(noticed); ; {
 		if _, err := s.control(ctx, "launch", options.Options{}); err != nil {
 			return nil, err
 		}
-		if p := s.up(); p != nil {
+		if p := s.up("", ""); p != nil {
 			return p, nil
 		}
 		if time.Now().After(end) {
@@ -190,9 +159,9 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		if err != nil {
 			return nil, err
 		}
-		s.lock.Lock()
+		s.mu.Lock()
 		path := s.path
-		s.lock.Unlock()
+		s.mu.Unlock()
 		if err = control.Call(ctx, path, method, params, rec); err == nil {
 			break
 		}
@@ -210,8 +179,8 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	if err != nil {
 		return nil, err
 	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !ok || i.PID == 0 {
 		s.cur = nil
 		return rec, nil
@@ -233,11 +202,7 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	return rec, nil
 }
 
-// status returns the proxy's record, nil while there is none.
 func (s *proxied) status(ctx context.Context) (*record.Record, error) {
-	if s.joins != nil {
-		return s.joins.status(), nil
-	}
 	if s.proxy.Running() == nil {
 		return nil, nil
 	}
@@ -247,29 +212,21 @@ func (s *proxied) status(ctx context.Context) (*record.Record, error) {
 // endBound is how long the pages of a session may take to close.
 const endBound = 5 * time.Second
 
-// endSession ends a session of the proxy, or of a browser that has joined, if there is one.
-func (s *proxied) endSession(instance, name string) {
-	if s.joins != nil {
-		s.joins.end(instance, name)
-		return
-	}
+func (s *proxied) idOf(context.Context, string) (string, error) { return "", nil }
+
+func (s *proxied) end(_, name string) {
 	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
 }
 
-// newSession starts a session of the proxy with a state.
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	s.lock.Lock()
+	s.mu.Lock()
 	path := s.path
-	s.lock.Unlock()
+	s.mu.Unlock()
 	return control.Call(ctx, path, "session_new", map[string]string{"name": name, "state": state}, nil)
 }
 
-// list returns the records of the proxy's sessions.
-func (s *proxied) list(ctx context.Context) json.RawMessage {
-	if s.joins != nil {
-		return s.joins.call(ctx, "session_list", nil)
-	}
-	return s.call(ctx, "session_list", nil)
+func (s *proxied) list(ctx context.Context) []json.RawMessage {
+	return sessionsIn(s.call(ctx, "session_list", nil))
 }
 
 // call sends the proxy a request, if it is running.
@@ -277,13 +234,45 @@ func (s *proxied) call(ctx context.Context, method string, params any) (result j
 	if s.proxy.Running() == nil {
 		return nil
 	}
-	s.lock.Lock()
+	s.mu.Lock()
 	path := s.path
-	s.lock.Unlock()
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
 	if control.Call(ctx, path, method, params, &result) != nil {
 		return nil
 	}
 	return result
+}
+
+// Bounds of the time until a session is hibernated: until it is noticed that its
+// clients have gone, and until it is saved.
+const (
+	leaveBound     = time.Second
+	hibernateBound = 10 * time.Second
+)
+
+func (s *proxied) hibernate(ctx context.Context, name string) bool {
+	if s.proxy.Running() == nil {
+		return true
+	}
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
+	defer cancel()
+	for end := time.Now().Add(leaveBound); ; {
+		err := control.Call(ctx, path, "session_hibernate", map[string]string{"name": name}, &[]json.RawMessage{})
+		var e *control.Error
+		switch {
+		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:
+			return true
+		case e == nil || e.Code != control.TryAgain || time.Now().After(end):
+			return false
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
 }

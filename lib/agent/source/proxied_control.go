@@ -1,9 +1,7 @@
 package source
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"btools/lib/jsonrpc"
@@ -11,38 +9,12 @@ import (
 	"btools/lib/record"
 )
 
-func (s *proxied) Kind() Kind   { return s.sessions.Kind }
-func (s *proxied) Type() string { return "" }
-
-func (s *proxied) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
-	if s.Kind() == SharedProfile {
-		return nil
-	}
-	for session := range jsonrpc.Elements(s.list(ctx)) {
-		session = jsonrpc.Get(session, "session")
-		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) && s.hasSession(b, session) {
-			return session
-		}
-	}
-	return nil
-}
-
-func (s *proxied) Emptied(b Browser) func() {
-	if s.joins != nil {
-		return nil
-	}
-	return func() { s.emptied(b.Session) }
-}
-
 func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
 	rec, err := b.status(ctx)
 	if err != nil {
 		st.Notes = append(st.Notes, err.Error())
 	}
 	st.proxied(rec)
-	if b.joins != nil && b.up() == nil {
-		st.Notes = append(st.Notes, b.joins.missing())
-	}
 	st.Sessions = b.statuses(ctx)
 	if n, places := b.seats.waiting(); n > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
@@ -83,7 +55,7 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 		return nil // there is nothing to stop
 	}
 	if do != Launch {
-		b.endSession("", hostSession)
+		b.end("", hostSession)
 	}
 	if _, err := b.control(ctx, string(do), o); err != nil {
 		return Explain(err)
@@ -96,13 +68,7 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 
 // endNamed ends the virtual browser that a call names.
 func (b *parts) endNamed(ctx context.Context, w BrowserRef) error {
-	instance := w.Instance
-	if b.joins != nil && instance != "" {
-		instance = b.joins.instanceOf(instance)
-	}
-	b.end(part{w.Session, instance})
-	if instance == "" {
-		return nil
-	}
-	return Explain(b.joins.check(ctx, instance))
+	instance, err := b.idOf(ctx, w.Instance)
+	b.expel(part{w.Session, instance})
+	return Explain(err)
 }

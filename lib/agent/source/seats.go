@@ -2,13 +2,10 @@ package source
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
 	"btools/lib/agent/source/places"
-	"btools/lib/control"
 )
 
 // Only so many virtual browsers have pages at a time (--max-sessions). A call on
@@ -185,38 +182,4 @@ func (b *parts) vacate(v *virtual) bool {
 	b.mu.Unlock()
 	stopped()
 	return b.hibernate(b.ctx, v.name)
-}
-
-// Bounds of the time until a session is hibernated: until it is noticed that its
-// clients have gone, and until it is saved.
-const (
-	leaveBound     = time.Second
-	hibernateBound = 10 * time.Second
-)
-
-// hibernate hibernates a session of the proxy whose clients have just gone. It reports
-// whether the session needs no pages any more; it does if others are connected to it.
-func (s *proxied) hibernate(ctx context.Context, name string) bool {
-	if s.proxy.Running() == nil {
-		return true
-	}
-	s.lock.Lock()
-	path := s.path
-	s.lock.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
-	defer cancel()
-	for end := time.Now().Add(leaveBound); ; {
-		err := control.Call(ctx, path, "session_hibernate", map[string]string{"name": name}, &[]json.RawMessage{})
-		var e *control.Error
-		switch {
-		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:
-			return true
-		case e == nil || e.Code != control.TryAgain || time.Now().After(end):
-			return false
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
 }

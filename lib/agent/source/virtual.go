@@ -198,46 +198,25 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 	if b.sessions.Kind == ProfileAndSessions {
 		ids[hostSession] = ""
 	}
-	for session := range jsonrpc.Elements(b.list(ctx)) {
-		session = jsonrpc.Get(session, "session")
+	for _, session := range b.list(ctx) {
 		id, his := ids[jsonrpc.GetString(session, "name")]
 		if !his {
 			continue
 		}
 		v := VirtualStatus{}
 		json.Unmarshal(session, &v)
-		v.Instance = b.instanceOf(v.HTTPURL)
 		if id != "" {
 			v.SessionID = &id
 		}
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b VirtualStatus) int {
-		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(idOf(a), idOf(b)))
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(sessionIDOf(a), sessionIDOf(b)))
 	})
 	return all
 }
 
-// instanceOf is the browser that has joined in which a session is, by its address; "":
-// none has.
-func (s *proxied) instanceOf(httpURL string) string {
-	if s.joins == nil {
-		return ""
-	}
-	_, below, _ := strings.Cut(httpURL, "/session/")
-	id, _, _ := strings.Cut(below, "/")
-	return id
-}
-
-// hasSession reports whether a session that is listed may be in a browser.
-func (s *proxied) hasSession(b *Browser, session json.RawMessage) bool {
-	if s.joins == nil {
-		return true
-	}
-	return b.Instance == s.joins.instanceOf(s.instanceOf(jsonrpc.GetString(session, "http_url")))
-}
-
-func idOf(v VirtualStatus) string {
+func sessionIDOf(v VirtualStatus) string {
 	if v.SessionID == nil {
 		return ""
 	}

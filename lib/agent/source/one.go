@@ -1,0 +1,84 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/launch/options"
+	"btools/lib/record"
+)
+
+// oneBrowser is a source of one browser, which owners share.
+type oneBrowser struct {
+	provider
+	sessions Sessions
+	idle     idling
+	seats    seats
+
+	ids atomic.Int64 // session_ids that are in use
+	// The session_ids that one host, and all hosts, may have at a time.
+	maxIDsOfHost, maxIDs int
+	emptyings            atomic.Int64 // how often a session was ended whose last tab was closed
+}
+
+// provider is what the browser is from: the bproxy that launches it, or the hub that it has joined. Calls may name
+// another one that has joined, which is an instance, for a session of theirs.
+type provider interface {
+	// target is the address of the browser, whether it runs or not.
+	target(ctx context.Context) (Browser, error)
+	// up returns the browser if nothing has to be waited for, else nil.
+	up(instance, session string) *Lease
+	// acquire returns the browser, and launches it or waits for it.
+	acquire(ctx context.Context, instance, session string) (*Lease, error)
+	// idOf is an instance as a Browser has it. The error says that it has not joined.
+	idOf(ctx context.Context, instance string) (string, error)
+	// status is the record of the browser and its port; nil: there is none. The error says what is wrong.
+	status(ctx context.Context) (*record.Record, error)
+	control(ctx context.Context, method string, o options.Options) (*record.Record, error)
+	// list returns the records of the sessions.
+	list(ctx context.Context) []json.RawMessage
+	newSession(ctx context.Context, name, state string) error
+	// hibernate hibernates a session whose clients have just gone. It reports whether the session needs no pages
+	// any more; it does if others are connected to it.
+	hibernate(ctx context.Context, name string) bool
+	// end ends a session, if there is one.
+	end(instance, name string)
+}
+
+func (s *oneBrowser) init(p provider, how Sessions) {
+	s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = p, how, maxIDsOfHost, maxIDs
+	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
+	s.seats.vacate = func(v *virtual) bool { return v.of.vacate(v) }
+}
+
+func (s *oneBrowser) Of(ctx context.Context, o Owner, shared bool) Browsers {
+	return &parts{use: use{owner: o, ctx: ctx}, oneBrowser: s, shared: shared, all: map[part]*virtual{},
+		states: map[part]string{}}
+}
+
+func (s *oneBrowser) Kind() Kind   { return s.sessions.Kind }
+func (s *oneBrowser) Type() string { return "" }
+
+func (s *oneBrowser) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
+	if s.Kind() == SharedProfile {
+		return nil
+	}
+	for _, session := range s.list(ctx) {
+		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) &&
+			(b.Instance == "" || b.Instance == jsonrpc.GetString(session, "instanceId")) {
+			return session
+		}
+	}
+	return nil
+}
+
+// sessionsIn are the sessions in records.
+func sessionsIn(records json.RawMessage) (all []json.RawMessage) {
+	for r := range jsonrpc.Elements(records) {
+		all = append(all, jsonrpc.Get(r, "session"))
+	}
+	return all
+}
