@@ -2,8 +2,8 @@ package coordinator
 
 import (
 	"encoding/json"
+	"slices"
 
-	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
 
@@ -32,17 +32,21 @@ func withoutArgument(schema json.RawMessage, name string) json.RawMessage {
 	return jsonrpc.Set(schema, "properties", jsonrpc.Delete(jsonrpc.Get(schema, "properties"), name))
 }
 
+// chosenBy are the arguments by which our own tools choose a browser. None of them starts one with a state.
+func (c *Coordinator) chosenBy() []string {
+	return slices.DeleteFunc(c.Source.Kind().Arguments(), func(name string) bool { return name == "state" })
+}
+
 // decorate gives a tool of a child the arguments that choose a browser, unless it has one
 // of these. It returns those that the child does not get. First is false for a tool of
 // which others before it in the list have their descriptions.
-func (c *Coordinator) decorate(tool json.RawMessage, first bool) (_ json.RawMessage, stripped []string) {
-	chosenBy := source.ArgumentsOf(c.Source.Kind())
-	stripped = chosenBy.Names()
-	if len(stripped) == 0 {
+func (c *Coordinator) decorate(tool json.RawMessage, first bool) (json.RawMessage, []string) {
+	names := c.Source.Kind().Arguments()
+	if len(names) == 0 {
 		return tool, nil
 	}
-	shown := stripped
-	if chosenBy == source.SessionArguments {
+	shown, stripped := names, names
+	if slices.Contains(names, "state") {
 		// A tool that opens an address shows the argument for the login with which
 		// the browser starts; others take it unless they have one of this name.
 		properties := jsonrpc.Get(tool, "inputSchema", "properties")
@@ -58,7 +62,7 @@ func (c *Coordinator) decorate(tool json.RawMessage, first bool) (_ json.RawMess
 		stripped = nil
 	}
 	if !first {
-		tool = brief(tool, chosenBy.Names()...)
+		tool = brief(tool, names...)
 	}
 	return tool, stripped
 }

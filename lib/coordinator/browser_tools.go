@@ -79,15 +79,11 @@ func (c *Coordinator) proxyTools(how source.Kind) []ownTool {
 // control has the browser do something and tells how it is then.
 func (c *Coordinator) control(ctx context.Context, req *request, do source.Action, args json.RawMessage,
 	o options.Options) (any, error) {
-	id, err := source.SessionIn(args)
+	w, err := source.RefIn(args, []string{"session_id", "instanceId"})
 	if err != nil {
 		return nil, err
 	}
-	instance, err := source.NameIn(args, "instanceId")
-	if err != nil {
-		return nil, err
-	}
-	if err := req.host.browsers.Control(ctx, do, source.BrowserRef{Session: id, Instance: instance}, o); err != nil {
+	if err := req.host.browsers.Control(ctx, do, w, o); err != nil {
 		return nil, err
 	}
 	return c.status(ctx, req, nil)

@@ -48,7 +48,7 @@ func (c *Coordinator) serveBuiltin(b source.Browser) (Program, error) {
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: c.Release,
-			Own:     source.IsNamed(b.Session), Arguments: source.ArgumentsOf(c.Source.Kind()).Names(),
+			Own:     source.IsNamed(b.Session), Arguments: c.Source.Kind().Arguments(),
 			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),

@@ -1,12 +1,12 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -21,20 +21,15 @@ func bulkTool(c *Coordinator) ownTool {
 	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
 		"commands that ask for them: as MCP results, their images after the text."
 	input := schemaFile("browser_execute_bulk.input")
-	var places []argument
-	switch source.ArgumentsOf(c.Source.Kind()) {
-	case source.SessionArguments:
-		about += " session_id is given here, not to the commands."
-		places = argumentFiles("session_id")
-	case source.JoinedArguments:
-		about += " session_id and instanceId are given here, not to the commands."
-		places = argumentFiles(source.JoinedArguments.Names()...)
-	case source.PoolArguments:
-		about += " browser_pool and browser_instance are given here, not to the commands."
-		places = argumentFiles(source.PoolArguments.Names()...)
-	}
-	for _, p := range places {
-		input = p.appendTo(input)
+	if names := c.chosenBy(); len(names) > 0 {
+		are := " are"
+		if len(names) == 1 {
+			are = " is"
+		}
+		about += " " + strings.Join(names, " and ") + are + " given here, not to the commands."
+		for _, a := range argumentFiles(names...) {
+			input = a.appendTo(input)
+		}
 	}
 	return ownTool{bulkName, "Run several tools", about,
 		input, schemaFile("browser_execute_bulk.output"), false, true, c.bulk}
@@ -87,15 +82,6 @@ type bulkArgs struct {
 	Commands []bulkCommand `json:"commands"`
 	Stop     *bool         `json:"stop_on_error"`
 	All      bool          `json:"return_all_results"`
-	Pool     string        `json:"browser_pool"`
-	Instance string        `json:"browser_instance"`
-	Session  string        `json:"session_id"`
-	Joined   string        `json:"instanceId"`
-}
-
-// which is the browser that the call asks for.
-func (p *bulkArgs) which() source.BrowserRef {
-	return source.BrowserRef{Pool: p.Pool, Instance: cmp.Or(p.Instance, p.Joined), Session: p.Session}
 }
 
 // bulk runs tools one after the other on one browser, which is held for all of
@@ -108,11 +94,12 @@ func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessa
 	if len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
 	}
-	if _, err := source.SessionIn(args); err != nil {
+	asked, err := source.RefIn(args, c.chosenBy())
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: req.host, req: req, asked: p.which(), fail: cancel, task: req.task()}
+	run := &bulkRun{Session: req.host, req: req, asked: asked, fail: cancel, task: req.task()}
 	run.states = newCommandStates(run.task, req.host, p.Commands)
 	defer func() {
 		cancel(nil)

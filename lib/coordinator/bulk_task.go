@@ -97,13 +97,6 @@ func (c *commandStates) count() string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkWhich is the browser that a bulk call asks for.
-func bulkWhich(args json.RawMessage) source.BrowserRef {
-	var p bulkArgs
-	json.Unmarshal(args, &p) // what is wrong with them is said when it is executed
-	return p.which()
-}
-
 // bulkNeverRun is the result of a bulk call that is not executed, nil if its arguments
 // are wrong.
 func bulkNeverRun(args json.RawMessage, why error) json.RawMessage {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -38,20 +39,12 @@ const showTimeout = 10 * time.Second
 
 func largeToolList(c *Coordinator) []ownTool {
 	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
-	var places []argument // as every tool has them, here without an effect on what is read
-	switch source.ArgumentsOf(c.Source.Kind()) {
-	case source.SessionArguments:
-		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)}}
-	case source.JoinedArguments:
-		places = []argument{{"session_id", json.RawMessage(`{"type":"string"}`)},
-			{"instanceId", json.RawMessage(`{"type":"string"}`)}}
-	case source.PoolArguments:
-		// As nameIn reads it.
-		name := json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
-		places = []argument{{"browser_pool", name}, {"browser_instance", name}}
-	}
-	for _, p := range places {
-		result, blob = p.appendTo(result), p.appendTo(blob)
+	for _, name := range c.chosenBy() { // as every tool has them, here without an effect on what is read
+		a := argument{name, json.RawMessage(`{"type":"string"}`)}
+		if strings.HasPrefix(name, "browser_") { // an ID may be written as a number
+			a.schema = json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
+		}
+		result, blob = a.appendTo(result), a.appendTo(blob)
 	}
 	return []ownTool{
 		{largeTools[0], "Rest of a result", "Read or search a result that was cut",

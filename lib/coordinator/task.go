@@ -82,7 +82,8 @@ func (s *Session) createTask(req *request) {
 	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(req.env.Name), done: make(chan struct{}),
 		entered: make(chan struct{})}
 	if t.Value.own {
-		t.Queue = s.browsers.Queue(bulkWhich(req.env.Args))
+		w, _ := source.RefIn(req.env.Args, s.c.chosenBy()) // an error is told when it is executed
+		t.Queue = s.browsers.Queue(w)
 	}
 	created, begin, err := s.addTask(t)
 	if err != nil {

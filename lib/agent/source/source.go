@@ -113,38 +113,15 @@ const (
 	ByChild // children launch them
 )
 
-// ArgumentsOf are those that choose a browser of a kind.
-func ArgumentsOf(k Kind) arguments {
+// Arguments are the names of the arguments of a call that choose a browser of a kind, as RefIn reads them.
+func (k Kind) Arguments() []string {
 	switch k {
 	case ProfileAndSessions, SessionsOnly:
-		return SessionArguments
-	case Hub:
-		return JoinedArguments
-	case Pool:
-		return PoolArguments
-	}
-	return noArguments
-}
-
-// arguments are the arguments of a tool call that choose its browser.
-type arguments int
-
-const (
-	noArguments arguments = iota
-	PoolArguments
-	SessionArguments
-	JoinedArguments // and the browser that has joined
-)
-
-// names are the names of these arguments.
-func (a arguments) Names() []string {
-	switch a {
-	case PoolArguments:
-		return []string{"browser_pool", "browser_instance"}
-	case SessionArguments:
 		return []string{"session_id", "state"}
-	case JoinedArguments:
+	case Hub:
 		return []string{"session_id", "instanceId"}
+	case Pool:
+		return []string{"browser_pool", "browser_instance"}
 	}
 	return nil
 }

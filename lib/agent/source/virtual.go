@@ -92,16 +92,21 @@ var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // RefIn is the browser that some arguments of a call choose, by their names.
 func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 	for _, name := range names {
-		var bad error
+		value, bad := nameIn(args, name)
 		switch name {
 		case "session_id":
-			w.Session, bad = SessionIn(args)
+			if w.Session = value; value != "" && !idRule.MatchString(value) {
+				bad = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, `+
+					"not %.200q", value)
+			}
 		case "state":
-			w.State, bad = StateIn(args)
+			if w.State = value; value != "" {
+				bad = cmp.Or(bad, states.CheckName(value))
+			}
 		case "browser_pool":
-			w.Pool, bad = NameIn(args, name)
+			w.Pool = value
 		case "browser_instance", "instanceId":
-			w.Instance, bad = NameIn(args, name)
+			w.Instance = value
 		}
 		err = errors.Join(err, bad)
 	}
@@ -110,17 +115,13 @@ func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 
 // SessionIn is the session_id among a call's arguments, "" if it is not there.
 func SessionIn(args json.RawMessage) (string, error) {
-	id, err := NameIn(args, "session_id")
-	if err == nil && id != "" && !idRule.MatchString(id) {
-		err = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %.200q`,
-			id)
-	}
-	return id, err
+	w, err := RefIn(args, []string{"session_id"})
+	return w.Session, err
 }
 
-// NameIn is a name among a call's arguments, "" if it is not there: a text, or
+// nameIn is a name among a call's arguments, "" if it is not there: a text, or
 // a number, as instances have such for names.
-func NameIn(args json.RawMessage, name string) (string, error) {
+func nameIn(args json.RawMessage, name string) (string, error) {
 	v := jsonrpc.Get(args, name)
 	switch {
 	case v == nil || string(v) == "null":
@@ -221,13 +222,4 @@ func sessionIDOf(v VirtualStatus) string {
 		return ""
 	}
 	return *v.SessionID
-}
-
-// StateIn is the state among a call's arguments, "" if it is not there.
-func StateIn(args json.RawMessage) (string, error) {
-	name, err := NameIn(args, "state")
-	if err == nil && name != "" {
-		err = states.CheckName(name)
-	}
-	return name, err
 }
