@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"btools/lib/agent/source"
-	"btools/lib/jsonrpc"
 	"btools/lib/tools"
 )
 
@@ -53,16 +51,10 @@ func (c *Coordinator) serveBuiltin(b source.Browser) (Program, error) {
 			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
 			LoadState: c.stateLoader(),
 			Emptied:   c.Source.Emptied(b),
-			Clients:   func(ctx context.Context) int { return c.clients(ctx, b) }})
+			Clients:   func(ctx context.Context) int { return c.Source.Clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err
 	}()
 	return x, nil
-}
-
-// clients is how many clients a browser's session has; 0: it is not known.
-func (c *Coordinator) clients(ctx context.Context, b source.Browser) (n int) {
-	n, _ = strconv.Atoi(string(jsonrpc.Get(c.Source.SessionOf(ctx, &b), "clients")))
-	return n
 }

@@ -21,7 +21,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"btools/lib/agent/instances"
 	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/coordinator/tasks"
@@ -57,9 +56,6 @@ type Options struct {
 	// whose files they use if the host names no roots; "": none.
 	Tools []string
 	Dir   string
-	// Instances are the browsers that browser_instance launches; nil: there is no
-	// such tool.
-	Instances *instances.Set
 
 	// Start starts children; nil: as processes. Tests have them in memory.
 	Start Starter
@@ -148,7 +144,6 @@ func New(o Options) *Coordinator {
 			c.failed(&c.Children[i], fmt.Errorf("cannot start child %s: %w", c.Children[i].Name, err))
 		}
 	}
-	source.OfferTo(c.Source, c.Instances)
 	c.makeOwn()
 	c.keepClean()
 	return c
@@ -165,9 +160,6 @@ func (c *Coordinator) Close() {
 	}
 	wg.Wait()
 	c.releasing.Wait()
-	if c.Instances != nil {
-		c.Instances.Close()
-	}
 	c.Source.Close()
 	c.tasks.Close()
 	c.stopCleaning()

@@ -20,7 +20,7 @@ const instanceTool = "browser_instance"
 // instanceTools are the tools for browsers that join by the extension, if there
 // is a hub.
 func (c *Coordinator) instanceTools() []ownTool {
-	if c.Instances == nil {
+	if c.Source.Instances() == nil {
 		return nil
 	}
 	return []ownTool{{instanceTool, "Browser instances", "List the browsers that have joined by the extension, " +
@@ -32,25 +32,26 @@ func (c *Coordinator) instanceTools() []ownTool {
 
 // instanceAct does what the tool is called for.
 func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+	launched := c.Source.Instances()
 	var r instances.Request
 	if err := json.Unmarshal(args, &r); err != nil {
 		return nil, err
 	}
 	switch action := jsonrpc.GetString(args, "action"); action {
 	case "", "list":
-		all, err := c.Instances.List(ctx)
+		all, err := launched.List(ctx)
 		if err != nil {
 			return nil, source.Explain(err)
 		}
 		return map[string]any{"instances": all}, nil
 	case "new":
-		i, err := c.Instances.New(ctx, r)
+		i, err := launched.New(ctx, r)
 		if err != nil {
 			return nil, source.Explain(err)
 		}
 		if r.URL != "" {
 			if err := req.host.show(ctx, i.ID, r.URL); err != nil {
-				c.Instances.End(ctx, i.ID)
+				launched.End(ctx, i.ID)
 				return nil, fmt.Errorf("cannot open %s in the browser that was launched, which was stopped: %w", r.URL,
 					source.Explain(err))
 			}
@@ -58,12 +59,12 @@ func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.R
 		return map[string]any{"instance": i}, nil
 	case "close":
 		id := jsonrpc.GetString(args, "instanceId")
-		if err := c.Instances.End(ctx, id); err != nil {
+		if err := launched.End(ctx, id); err != nil {
 			return nil, source.Explain(err)
 		}
 		return map[string]any{"closed": id}, nil
 	case "profiles":
-		all, err := c.Instances.Profiles()
+		all, err := launched.Profiles()
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func TestOwnSchemas(t *testing.T) {
 		"a session a host": {browsers: source.Proxied(nil, nil, nil, source.Sessions{Kind: source.SessionsOnly}),
 			arguments: map[string]string{
 				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"pools": {browsers: source.Served(nil), arguments: map[string]string{
+		"pools": {browsers: source.Served(nil, ""), arguments: map[string]string{
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {

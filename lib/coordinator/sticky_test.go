@@ -60,7 +60,7 @@ func newGrants(t *testing.T) (*grants, *Session) {
 		defer close(served)
 		control.Serve(ctx, l, g.handle)
 	}()
-	b := source.Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) })
+	b := source.Served(func(ctx context.Context) (*control.Client, error) { return control.Dial(ctx, sock) }, "")
 	t.Cleanup(func() {
 		b.Close()
 		stop()

@@ -25,6 +25,8 @@ type Joined struct {
 	// As is the name by which the hub knows the browser that bmcp holds: its
 	// address stays the same, whichever browser that is.
 	As string
+	// Launched are the browsers that agents launch. They join the hub, and are used if no other has.
+	Launched *instances.Set
 }
 
 // hubPatience is how long a call waits for a browser to join: hosts give up after
@@ -65,23 +67,8 @@ func OfHub(how Joined, idle time.Duration) Source {
 	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
 	j.init(j, Sessions{Kind: Hub, Idle: idle})
+	how.Launched.Joined, how.Launched.Left = j.offer, j.withdraw
 	return j
-}
-
-// HubsOf returns the keeper of the hub of browsers that join; nil: they do not
-// join.
-func HubsOf(b Source) *keep.Keeper {
-	if j, ok := b.(*joining); ok {
-		return j.Hubs
-	}
-	return nil
-}
-
-// OfferTo has the browsers of a set used that it launches, if they join the source's hub.
-func OfferTo(b Source, launched *instances.Set) {
-	if j, ok := b.(*joining); ok && launched != nil {
-		launched.Joined, launched.Left = j.offer, j.withdraw
-	}
 }
 
 // offer has a browser used that an agent has launched, unless there is one.
@@ -339,9 +326,10 @@ func (j *joining) call(ctx context.Context, method string, params map[string]str
 	return result
 }
 
-func (j *joining) Emptied(Browser) func() { return nil }
+func (j *joining) Instances() *instances.Set { return j.Launched }
 
 func (j *joining) Close() {
+	j.Launched.Close()
 	j.seats.close()
 	j.mu.Lock()
 	j.stop()

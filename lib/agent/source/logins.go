@@ -39,10 +39,6 @@ func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest)
 	return answer, err
 }
 
-func (n childLaunched) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
-	return remote.Saved{}, errNoLogins
-}
-
 // pooledStates is the connection to a service for its states.
 type pooledStates struct{ *pooled }
 
@@ -60,6 +56,3 @@ func (s *pooled) States() remote.Conn {
 	}
 	return pooledStates{s}
 }
-
-func (s *oneBrowser) States() remote.Conn   { return nil }
-func (n childLaunched) States() remote.Conn { return nil }

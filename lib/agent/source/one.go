@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync/atomic"
 
 	"btools/lib/jsonrpc"
@@ -13,6 +14,7 @@ import (
 
 // oneBrowser is a source of one browser, which owners share.
 type oneBrowser struct {
+	plain
 	provider
 	sessions Sessions
 	idle     idling
@@ -59,20 +61,20 @@ func (s *oneBrowser) Of(ctx context.Context, o Owner, shared bool) Browsers {
 		states: map[part]string{}}
 }
 
-func (s *oneBrowser) Kind() Kind   { return s.sessions.Kind }
-func (s *oneBrowser) Type() string { return "" }
+func (s *oneBrowser) Kind() Kind { return s.sessions.Kind }
 
-func (s *oneBrowser) SessionOf(ctx context.Context, b *Browser) json.RawMessage {
+func (s *oneBrowser) Clients(ctx context.Context, b Browser) int {
 	if s.Kind() == SharedProfile {
-		return nil
+		return 0
 	}
 	for _, session := range s.list(ctx) {
 		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) &&
 			(b.Instance == "" || b.Instance == jsonrpc.GetString(session, "instanceId")) {
-			return session
+			n, _ := strconv.Atoi(string(jsonrpc.Get(session, "clients")))
+			return n
 		}
 	}
-	return nil
+	return 0
 }
 
 // sessionsIn are the sessions in records.

@@ -23,6 +23,7 @@ import (
 
 // pooled are the browsers of a bpool service.
 type pooled struct {
+	plain
 	ctx  context.Context
 	stop context.CancelFunc
 	log  io.Writer
@@ -43,9 +44,9 @@ type pooled struct {
 }
 
 // Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
-// when it is needed and owns.
-func Pooled(store *state.Store, log io.Writer, args []string) Source {
-	s := newPooled()
+// when it is needed and owns. Leases start with a state; "": as the service is configured.
+func Pooled(store *state.Store, log io.Writer, args []string, withState string) Source {
+	s := newPooled(withState)
 	s.log = log
 	s.own = newSibling(store, func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
 	s.find = func(ctx context.Context) (*control.Client, error) {
@@ -61,26 +62,20 @@ func Pooled(store *state.Store, log io.Writer, args []string) Source {
 }
 
 // Served are the browsers of a bpool service that bmcp does not own. Dial looks
-// for it each time: it may have been restarted elsewhere.
-func Served(dial func(context.Context) (*control.Client, error)) Source {
-	s := newPooled()
+// for it each time: it may have been restarted elsewhere. Leases start with a state; "": as the service is configured.
+func Served(dial func(context.Context) (*control.Client, error), withState string) Source {
+	s := newPooled(withState)
 	s.find = dial
 	return s
 }
 
-// StartWith has the leases of a bpool service start with a state.
-func StartWith(b Source, state string) Source {
-	if s, ok := b.(*pooled); ok {
-		s.state = state
-	}
-	return b
-}
-
-func newPooled() *pooled {
-	s := &pooled{dead: map[int]<-chan struct{}{}}
+func newPooled(withState string) *pooled {
+	s := &pooled{state: withState, dead: map[int]<-chan struct{}{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
+
+func (s *pooled) Kind() Kind { return Pool }
 
 func (s *pooled) Close() {
 	s.mu.Lock()

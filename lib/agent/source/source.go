@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/instances"
 	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/exit"
@@ -83,8 +84,8 @@ type Source interface {
 	Kind() Kind
 	// Type is the type of a browser that only children launch, else "".
 	Type() string
-	// SessionOf is what bproxy says of a browser's session; nil: there is none.
-	SessionOf(ctx context.Context, b *Browser) json.RawMessage
+	// Clients is how many clients a browser's session has; 0: it is not known.
+	Clients(ctx context.Context, b Browser) int
 	// Emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 	Emptied(b Browser) func()
 	// SaveState saves the logins of a browser's session, and returns what bproxy or
@@ -93,7 +94,22 @@ type Source interface {
 	// States is the connection to the program that has the named logins; nil: they are
 	// files of this user.
 	States() remote.Conn
+	// Instances are the browsers that agents launch, which join the source's hub; nil: they launch none.
+	Instances() *instances.Set
 	Close()
+}
+
+// plain has the answers of a source where its kind has no others.
+type plain struct{}
+
+func (plain) Type() string                         { return "" }
+func (plain) Clients(context.Context, Browser) int { return 0 }
+func (plain) Emptied(Browser) func()               { return nil }
+func (plain) States() remote.Conn                  { return nil }
+func (plain) Instances() *instances.Set            { return nil }
+func (plain) Close()                               {}
+func (plain) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
+	return remote.Saved{}, errNoLogins
 }
 
 // Kind says where browsers come from, and how hosts share them.
@@ -236,7 +252,7 @@ func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} 
 // ChildLaunched leaves the launch of the browser to the children, as DevTools
 // cannot reach it.
 func ChildLaunched(browser string, headless bool) Source {
-	return childLaunched{Browser{Type: browser, Headless: headless}}
+	return childLaunched{browser: Browser{Type: browser, Headless: headless}}
 }
 
 // ChildLaunchedNote says what a person must know of a browser that children
@@ -246,40 +262,36 @@ func ChildLaunchedNote(browser string) string {
 		"\"npx playwright install %[1]s\" installs it", browser)
 }
 
-type childLaunched struct{ Browser }
-
-func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ownByChild{childLaunched: n, use: use{owner: o}}
+type childLaunched struct {
+	plain
+	browser Browser
 }
-func (n childLaunched) Kind() Kind                                          { return ByChild }
-func (n childLaunched) Type() string                                        { return n.Browser.Type }
-func (n childLaunched) SessionOf(context.Context, *Browser) json.RawMessage { return nil }
-func (n childLaunched) Emptied(Browser) func()                              { return nil }
-func (n childLaunched) Close()                                              {}
+
+func (n childLaunched) Kind() Kind   { return ByChild }
+func (n childLaunched) Type() string { return n.browser.Type }
+func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
+	return &ownByChild{use{owner: o}, n.browser}
+}
 
 // ownByChild is the browser that an owner's children launch.
 type ownByChild struct {
 	use
-	childLaunched
+	browser Browser
 }
 
-func (n *ownByChild) Target(context.Context) (Browser, error) { return n.Browser, nil }
-func (n *ownByChild) Targets(context.Context) ([]Browser, error) {
-	return []Browser{n.Browser}, nil
-}
-func (n *ownByChild) Queue(BrowserRef) tasks.Queue {
-	return tasks.Queue{Key: n.owner.Name(), Slots: 1}
-}
+func (n *ownByChild) Target(context.Context) (Browser, error)    { return n.browser, nil }
+func (n *ownByChild) Targets(context.Context) ([]Browser, error) { return []Browser{n.browser}, nil }
+func (n *ownByChild) Queue(BrowserRef) tasks.Queue               { return tasks.Queue{Key: n.owner.Name(), Slots: 1} }
+func (n *ownByChild) Leave() (release func())                    { return func() {} }
 func (n *ownByChild) TryTake(BrowserRef) *Lease {
-	return &Lease{Browser: n.Browser, Release: func() {}}
+	return &Lease{Browser: n.browser, Release: func() {}}
 }
 func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
 	return n.TryTake(BrowserRef{}), nil
 }
 func (n *ownByChild) Status(context.Context, string) (Status, error) {
-	return Status{Notes: []string{ChildLaunchedNote(n.Browser.Type)}}, nil
+	return Status{Notes: []string{ChildLaunchedNote(n.browser.Type)}}, nil
 }
-func (n *ownByChild) Leave() (release func()) { return func() {} }
 
 // BrowserRef is the browser that a call asks for.
 type BrowserRef struct{ Pool, Instance, Session, State string }

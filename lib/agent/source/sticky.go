@@ -37,6 +37,11 @@ func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	return h.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
 }
 
+func (h *keeper) Status(ctx context.Context, pool string) (Status, error) {
+	raw, err := h.source.status(ctx, pool)
+	return Status{Pools: raw}, Explain(err)
+}
+
 // keptLease is a lease that a session keeps. All calls that need it wait for the
 // same request to bpool and share its error.
 type keptLease struct {

@@ -114,8 +114,7 @@ func serve(c *cli.Context, serves *bool) error {
 	co := coordinator.New(coordinator.Options{
 		Children: children, Tools: only, Dir: project(c), States: logins, Source: browsers, Release: cli.Release(),
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
-		Instances: launches(c, source.HubsOf(browsers)),
-		Eager:     c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
+		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
 		AllFiles: c.Bool("allow-unrestricted-file-access"), Stderr: c.Messages, Log: c.Log,
 	})
 	*serves = true
@@ -403,15 +402,6 @@ func checkState(c *cli.Context, ch choice) error {
 
 // browsers are those that are chosen.
 func browsers(c *cli.Context, children []coordinator.Child) (source.Source, error) {
-	b, err := browsersWithout(c, children)
-	if name := c.String("state"); name != "" && err == nil {
-		return source.StartWith(b, name), nil
-	}
-	return b, err
-}
-
-// browsersWithout are those that are chosen, without the state of leases.
-func browsersWithout(c *cli.Context, children []coordinator.Child) (source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -459,7 +449,7 @@ func browsersWithout(c *cli.Context, children []coordinator.Child) (source.Sourc
 			}
 			args = append(args, "--config="+abs)
 		}
-		return source.Pooled(store, c.Messages, args), nil
+		return source.Pooled(store, c.Messages, args, c.String("state")), nil
 	}
 	if f, err := store.Read(); err != nil {
 		return nil, state.Explain(err)
@@ -615,14 +605,15 @@ func served(c *cli.Context) (source.Source, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if name := c.String("state"); name != "" {
+	name := c.String("state")
+	if name != "" {
 		if _, err := remote.Show(context.Background(), statecommand.Through(c, conn), name); err != nil {
 			return nil, err
 		}
 	}
 	return source.Served(func(ctx context.Context) (*control.Client, error) {
 		return locate.Await(ctx, store, socket, locate.StartWait) // it may be restarted
-	}), nil
+	}, name), nil
 }
 
 // variables are those of --env-file, and the argument that hands it on to

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"btools/lib/agent/instances"
 	"btools/lib/agent/source"
 	"btools/lib/cli"
 	"btools/lib/extension/keep"
@@ -37,5 +38,8 @@ func ofHub(c *cli.Context) (source.Source, error) {
 	}
 	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute, Args: []string{
 		"--log-level=" + level, "--log-format=" + c.String("log-format"), "--session-idle=" + how.Idle.String()}}
-	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid())}, how.Idle), nil
+	launched := &instances.Set{Hubs: hubs, Detect: detect, Dir: project(c), Home: c.Home(), Getenv: c.Getenv,
+		Stderr: c.Messages}
+	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid()), Launched: launched},
+		how.Idle), nil
 }
