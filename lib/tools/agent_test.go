@@ -227,7 +227,7 @@ func TestListOfStates(t *testing.T) {
 
 // fitting are arguments of a tool that need nothing but the browser.
 func fitting(t *tool) string {
-	switch t.name {
+	switch t.Name {
 	case "browser_wait_for":
 		return `{"time":0}`
 	case "browser_drop":
@@ -236,9 +236,9 @@ func fitting(t *tool) string {
 		return `{"action":"save","name":"x"}`
 	}
 	var all []string
-	for _, name := range t.input.Required {
+	for _, name := range t.Arguments.Required {
 		value := map[string]string{"string": `"button"`, "boolean": "true", "array": "[]", "object": "{}"}
-		p := t.input.Properties[name]
+		p := t.Arguments.Properties[name]
 		given := cmp.Or(value[p.Type], "1")
 		if len(p.Enum) > 0 {
 			given = quoted(p.Enum[0])
@@ -253,11 +253,11 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, tool := range prepared() {
-		names = append(names, tool.name)
+		names = append(names, tool.Name)
 	}
 	h := newAgent(t, Options{Endpoint: "ws://127.0.0.1:9/", HTTPURL: "http://127.0.0.1:9",
 		Dir: t.TempDir(), Only: names})
 	for _, tool := range prepared() {
-		h.refuses(t, tool.name, fitting(&tool), "127.0.0.1:9")
+		h.refuses(t, tool.Name, fitting(&tool), "127.0.0.1:9")
 	}
 }

@@ -162,8 +162,8 @@ func TestMatrix(t *testing.T) {
 	}
 	all := matrixTools(site)
 	for _, tool := range table {
-		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == tool.name }) {
-			t.Errorf("%s is not in the matrix", tool.name)
+		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == tool.Name }) {
+			t.Errorf("%s is not in the matrix", tool.Name)
 		}
 	}
 	open := func(h *host, path string) {

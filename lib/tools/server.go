@@ -175,23 +175,24 @@ func Groups() []string { return append([]string{"default", "core", "all"}, group
 
 // GroupOf is the group of a tool that is listed only if it is chosen; "": it is none.
 func GroupOf(name string) string {
-	i := slices.IndexFunc(table, func(t tool) bool { return t.name == name })
+	i := slices.IndexFunc(table, func(t tool) bool { return t.Name == name })
 	if i < 0 {
 		return ""
 	}
-	return table[i].group
+	return table[i].Group
 }
 
-func (t *tool) isIn(word string) bool {
+// isIn reports whether a word chooses a tool.
+func isIn(t *tool, word string) bool {
 	switch word {
-	case "all", t.name:
+	case "all", t.Name:
 		return true
 	case "core":
-		return t.group == "" && !t.extra
+		return t.Group == "" && !t.Extra
 	case "default":
-		return t.group == ""
+		return t.Group == ""
 	}
-	return word == t.group && t.group != "" || "browser_"+word == t.name
+	return word == t.Group && t.Group != "" || "browser_"+word == t.Name
 }
 
 // Names are the names of the tools, of a group of them, or those that are given,
@@ -201,8 +202,8 @@ func Names(selection string) (names []string, err error) {
 		word = strings.TrimSpace(word)
 		n := len(names)
 		for _, t := range table {
-			if t.isIn(word) {
-				names = append(names, t.name)
+			if isIn(&t, word) {
+				names = append(names, t.Name)
 			}
 		}
 		if word == "all" || word == "default" || word == SessionStats || "browser_"+word == SessionStats {
@@ -211,7 +212,7 @@ func Names(selection string) (names []string, err error) {
 		if len(names) == n {
 			known := append([]string{SessionStats, "default"}, groups...)
 			for _, t := range table {
-				known = append(known, t.name)
+				known = append(known, t.Name)
 			}
 			if near := spell.Nearest(word, known); near != "" {
 				return nil, fmt.Errorf("there is no tool %q: did you mean %s?", word, near)
@@ -233,8 +234,8 @@ func (s *Server) list() []json.RawMessage { return List(s.Only) }
 // by default.
 func List(only []string) (all []json.RawMessage) {
 	for _, t := range prepared() {
-		if only == nil && t.group == "" || slices.Contains(only, t.name) {
-			all = append(all, t.listed)
+		if only == nil && t.Group == "" || slices.Contains(only, t.Name) {
+			all = append(all, t.Listed)
 		}
 	}
 	return all
@@ -277,13 +278,13 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 	s.calls[id] = cancel
 	before := s.turn
 	after := make(chan struct{}, 1)
-	if !t.free {
+	if !t.Free {
 		s.turn = after
 	}
 	s.mu.Unlock()
 	s.work.Go(func() {
 		defer cancel()
-		if !t.free {
+		if !t.Free {
 			<-before
 			defer func() { after <- struct{}{} }()
 		}
@@ -300,20 +301,20 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result 
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	args, err := t.input.Accept(args, s.Arguments...)
+	args, err := t.Arguments.Accept(args, s.Arguments...)
 	if err != nil {
 		return failed(err)
 	}
 	r := &reply{server: s}
-	late := fmt.Errorf("%s did not end within %v", t.name, s.of(runTimeout))
+	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
 	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
 	defer cancel()
 	run, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout), late)
 	defer cancel()
-	do := t.run
+	do := t.Do
 	if s.BiDi != "" {
-		if do = onFirefox[t.name]; do == nil {
-			return failed(notOnFirefox(t.name))
+		if do = onFirefox[t.Name]; do == nil {
+			return failed(notOnFirefox(t.Name))
 		}
 	}
 	err = do(run, r, args)

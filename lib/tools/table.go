@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -9,33 +8,19 @@ import (
 	"strings"
 	"sync"
 
-	"btools/lib/schema"
+	"btools/lib/agent/agenttool"
 )
 
 // tool is one line of the table.
-type tool struct {
-	name, title, description string
-	effect                   effect
-	extra                    bool   // not one of those that @playwright/mcp lists by default
-	group                    string // of those that are listed only if they are chosen; "": it is one of the others
-	free                     bool   // it does not use the page, and takes no turn
-	run                      runner
-
-	// Made by prepared:
-	input  *schema.Schema
-	listed json.RawMessage
-}
+type tool = agenttool.Tool[runner]
 
 // runner runs a tool with arguments that have been checked.
 type runner func(ctx context.Context, r *reply, args json.RawMessage) error
 
-// effect is what a host is told of a tool's effect.
-type effect int
-
 const (
-	reads effect = iota
-	acts
-	destroys
+	reads    = agenttool.Reads
+	acts     = agenttool.Acts
+	destroys = agenttool.Destroys
 )
 
 // schemas has the JSON Schemas of the arguments, in TOOL.json, and those of structured
@@ -55,49 +40,20 @@ func with[T any](f func(ctx context.Context, r *reply, args T) error) runner {
 	}
 }
 
-func schemaFile(name string) json.RawMessage {
-	b, err := schemas.ReadFile("schemas/" + name + ".json")
-	if err != nil {
-		return nil
-	}
-	var out bytes.Buffer
-	if err := json.Compact(&out, b); err != nil {
-		panic(err) // it is ours
-	}
-	return out.Bytes()
-}
-
 // prepared returns the table with the schemas of its tools, which are read when the
 // first host asks for them: most processes of bmcp serve none.
 var prepared = sync.OnceValue(func() []tool {
-	for i := range table {
-		t := &table[i]
-		input := schemaFile(t.name)
-		t.input = &schema.Schema{}
-		if err := json.Unmarshal(input, t.input); err != nil {
-			panic(t.name + ": " + err.Error()) // it is ours
-		}
-		hints := map[string]any{"title": t.title}
-		switch t.effect {
-		case reads:
-			hints["readOnlyHint"] = true
-		case acts:
-			hints["destructiveHint"] = false
-		}
-		listed := map[string]any{"name": t.name, "description": t.description, "inputSchema": input,
-			"annotations": hints}
-		if output := schemaFile(t.name + ".output"); output != nil {
-			listed["outputSchema"] = output
-		}
-		t.listed, _ = json.Marshal(listed)
+	all := slices.Clone(table)
+	for i := range all {
+		all[i].Read(schemas)
 	}
-	return table
+	return all
 })
 
 func find(name string) *tool {
 	all := prepared()
 	for i := range all {
-		if all[i].name == name {
+		if all[i].Name == name {
 			return &all[i]
 		}
 	}
@@ -111,158 +67,158 @@ var table = slices.Concat(first, webStorage("localStorage").tools(), webStorage(
 func (kind webStorage) tools() []tool {
 	name, is := "browser_"+strings.ToLower(string(kind))+"_", string(kind)
 	return []tool{
-		{name: name + "list", title: "List " + is, description: "The " + is + " of the page",
-			group: "storage", run: with(kind.list)},
-		{name: name + "get", title: "Get of " + is, description: "An item of the " + is + " of the page",
-			group: "storage", run: with(kind.get)},
-		{name: name + "set", title: "Set in " + is, description: "Set an item of the " + is + " of the page",
-			effect: destroys, group: "storage", run: with(kind.set)},
-		{name: name + "delete", title: "Remove from " + is, description: "Remove an item of the " + is + " of the page",
-			effect: destroys, group: "storage", run: with(kind.remove)},
-		{name: name + "clear", title: "Clear " + is, description: "Remove all of the " + is + " of the page",
-			effect: destroys, group: "storage", run: with(kind.clear)},
+		{Name: name + "list", Title: "List " + is, About: "The " + is + " of the page",
+			Group: "storage", Do: with(kind.list)},
+		{Name: name + "get", Title: "Get of " + is, About: "An item of the " + is + " of the page",
+			Group: "storage", Do: with(kind.get)},
+		{Name: name + "set", Title: "Set in " + is, About: "Set an item of the " + is + " of the page",
+			Effect: destroys, Group: "storage", Do: with(kind.set)},
+		{Name: name + "delete", Title: "Remove from " + is, About: "Remove an item of the " + is + " of the page",
+			Effect: destroys, Group: "storage", Do: with(kind.remove)},
+		{Name: name + "clear", Title: "Clear " + is, About: "Remove all of the " + is + " of the page",
+			Effect: destroys, Group: "storage", Do: with(kind.clear)},
 	}
 }
 
 // first are those before them in the list.
 var first = []tool{
-	{name: "browser_navigate", title: "Navigate", description: "Open a URL in the current tab", effect: acts,
-		run: with(navigate)},
-	{name: "browser_navigate_back", title: "Go back", description: "Go back in the history", effect: acts,
-		run: with(back)},
-	{name: "browser_snapshot", title: "Page snapshot",
-		description: "The accessibility tree of the page with a ref for each element. Better than a screenshot",
-		run:         with(snapshot)},
-	{name: "browser_find", title: "Find in page",
-		description: "The lines of the snapshot that have a text, with their surroundings. Cheaper than a snapshot",
-		run:         with(findText)},
-	{name: "browser_click", title: "Click", description: "Click an element", effect: destroys, run: with(click)},
-	{name: "browser_hover", title: "Hover", description: "Move the mouse over an element", effect: acts,
-		run: with(hover)},
-	{name: "browser_type", title: "Type text", description: "Replace the text of an editable element",
-		effect: destroys, run: with(typeText)},
-	{name: "browser_fill_form", title: "Fill form", description: "Fill several form fields", effect: destroys,
-		run: with(fillForm)},
-	{name: "browser_select_option", title: "Select option", description: "Choose options of a select",
-		effect: destroys, run: with(selectOption)},
-	{name: "browser_press_key", title: "Press key", description: "Press a key or a combination", effect: destroys,
-		run: with(pressKey)},
-	{name: "browser_drag", title: "Drag", description: "Drag an element onto another one", effect: destroys,
-		run: with(drag)},
-	{name: "browser_drop", title: "Drop", description: "Drop files or data from outside the page onto an element",
-		effect: destroys, run: with(drop)},
-	{name: "browser_file_upload", title: "Upload files",
-		description: "Give the open file chooser files; without paths, cancel it", effect: destroys, run: with(upload)},
-	{name: "browser_handle_dialog", title: "Handle dialog", description: "Accept or dismiss the open dialog",
-		effect: destroys, run: with(handleDialog)},
-	{name: "browser_evaluate", title: "Evaluate JavaScript",
-		description: "Call a JavaScript function in the page, with the element if a target is given", effect: destroys,
-		run: with(evaluate)},
-	{name: "browser_wait_for", title: "Wait", description: "Wait for a text to appear or to disappear, or for a time",
-		run: with(waitFor)},
-	{name: "browser_tabs", title: "Tabs", description: "List, open, close or select a tab", effect: destroys,
-		run: with(tabs)},
-	{name: "browser_take_screenshot", title: "Screenshot", description: "An image of the page or of an element",
-		run: with(screenshot)},
-	{name: "browser_pdf_save", title: "Save as PDF", description: "Save the page as a PDF", extra: true,
-		run: with(savePDF)},
-	{name: "browser_console_messages", title: "Console", description: "The messages of the console",
-		run: with(console)},
-	{name: "browser_network_requests", title: "Network requests",
-		description: "The requests of the page, numbered", run: with(networkRequests)},
-	{name: "browser_network_request", title: "Network request",
-		description: "Headers and bodies of a request, by its number in browser_network_requests",
-		run:         with(networkRequest)},
-	{name: "browser_emulate_media", title: "Emulate media",
-		description: "Emulate CSS media features; what is left out stays, null ends it", effect: acts,
-		run: with(emulateMedia)},
-	{name: "browser_resize", title: "Resize", description: "Set the size of the viewport", effect: acts,
-		run: with(resize)},
-	{name: "browser_downloads", title: "Downloads",
-		description: "List the downloads, wait for the next one, or save a copy", effect: acts, extra: true, free: true,
-		run: with(manageDownloads)},
-	{name: "browser_state", title: "Named logins",
-		description: "List the named logins, save that of this session under a name, or load one into it",
-		effect:      destroys, extra: true,
-		run: with(manageStates)},
-	{name: "browser_select_element", title: "Let a person choose",
-		description: "Have a person click an element in the browser's window", extra: true, run: with(selectElement)},
-	{name: "browser_close", title: "Close page", description: "Close the current tab", effect: destroys,
-		run: with(closePage)},
-	{name: "browser_get_markdown", title: "Page as Markdown", description: "The text of the page or of an element",
-		extra: true, run: with(getMarkdown)},
-	{name: "browser_get_dom", title: "DOM", description: "The HTML of the page or of an element, indented",
-		extra: true, run: with(getDOM)},
-	{name: "browser_fetch", title: "Fetch", description: "Send an HTTP request with the session's cookies",
-		effect: destroys, extra: true, free: true, run: with(fetch)},
-	{name: "browser_extract", title: "Main text",
-		description: "The main text of a URL, opened in no tab", extra: true, free: true,
-		run: with(extract)},
-	{name: "browser_scrape", title: "Scrape",
-		description: "All text and links of a URL, opened in no tab", extra: true, free: true,
-		run: with(scrape)},
-	{name: "browser_search", title: "Web search", description: "Search the web: titles, URLs and snippets",
-		extra: true, free: true, run: with(searchWeb)},
-	{name: "browser_cookie_list", title: "List cookies",
-		description: "The cookies of the session, or of a domain or path",
-		group:       "storage", run: with(cookieList)},
-	{name: "browser_cookie_get", title: "Get a cookie", description: "A cookie with its attributes",
-		group: "storage", run: with(cookieGet)},
-	{name: "browser_cookie_set", title: "Set a cookie", description: "Set a cookie", effect: destroys,
-		group: "storage", run: with(cookieSet)},
-	{name: "browser_cookie_delete", title: "Remove a cookie",
-		description: "Remove the cookies with a name", effect: destroys,
-		group: "storage", run: with(cookieDelete)},
-	{name: "browser_cookie_clear", title: "Remove all cookies",
-		description: "Remove all cookies of the session", effect: destroys,
-		group: "storage", run: with(cookieClear)},
+	{Name: "browser_navigate", Title: "Navigate", About: "Open a URL in the current tab", Effect: acts,
+		Do: with(navigate)},
+	{Name: "browser_navigate_back", Title: "Go back", About: "Go back in the history", Effect: acts,
+		Do: with(back)},
+	{Name: "browser_snapshot", Title: "Page snapshot",
+		About: "The accessibility tree of the page with a ref for each element. Better than a screenshot",
+		Do:    with(snapshot)},
+	{Name: "browser_find", Title: "Find in page",
+		About: "The lines of the snapshot that have a text, with their surroundings. Cheaper than a snapshot",
+		Do:    with(findText)},
+	{Name: "browser_click", Title: "Click", About: "Click an element", Effect: destroys, Do: with(click)},
+	{Name: "browser_hover", Title: "Hover", About: "Move the mouse over an element", Effect: acts,
+		Do: with(hover)},
+	{Name: "browser_type", Title: "Type text", About: "Replace the text of an editable element",
+		Effect: destroys, Do: with(typeText)},
+	{Name: "browser_fill_form", Title: "Fill form", About: "Fill several form fields", Effect: destroys,
+		Do: with(fillForm)},
+	{Name: "browser_select_option", Title: "Select option", About: "Choose options of a select",
+		Effect: destroys, Do: with(selectOption)},
+	{Name: "browser_press_key", Title: "Press key", About: "Press a key or a combination", Effect: destroys,
+		Do: with(pressKey)},
+	{Name: "browser_drag", Title: "Drag", About: "Drag an element onto another one", Effect: destroys,
+		Do: with(drag)},
+	{Name: "browser_drop", Title: "Drop", About: "Drop files or data from outside the page onto an element",
+		Effect: destroys, Do: with(drop)},
+	{Name: "browser_file_upload", Title: "Upload files",
+		About: "Give the open file chooser files; without paths, cancel it", Effect: destroys, Do: with(upload)},
+	{Name: "browser_handle_dialog", Title: "Handle dialog", About: "Accept or dismiss the open dialog",
+		Effect: destroys, Do: with(handleDialog)},
+	{Name: "browser_evaluate", Title: "Evaluate JavaScript",
+		About: "Call a JavaScript function in the page, with the element if a target is given", Effect: destroys,
+		Do: with(evaluate)},
+	{Name: "browser_wait_for", Title: "Wait", About: "Wait for a text to appear or to disappear, or for a time",
+		Do: with(waitFor)},
+	{Name: "browser_tabs", Title: "Tabs", About: "List, open, close or select a tab", Effect: destroys,
+		Do: with(tabs)},
+	{Name: "browser_take_screenshot", Title: "Screenshot", About: "An image of the page or of an element",
+		Do: with(screenshot)},
+	{Name: "browser_pdf_save", Title: "Save as PDF", About: "Save the page as a PDF", Extra: true,
+		Do: with(savePDF)},
+	{Name: "browser_console_messages", Title: "Console", About: "The messages of the console",
+		Do: with(console)},
+	{Name: "browser_network_requests", Title: "Network requests",
+		About: "The requests of the page, numbered", Do: with(networkRequests)},
+	{Name: "browser_network_request", Title: "Network request",
+		About: "Headers and bodies of a request, by its number in browser_network_requests",
+		Do:    with(networkRequest)},
+	{Name: "browser_emulate_media", Title: "Emulate media",
+		About: "Emulate CSS media features; what is left out stays, null ends it", Effect: acts,
+		Do: with(emulateMedia)},
+	{Name: "browser_resize", Title: "Resize", About: "Set the size of the viewport", Effect: acts,
+		Do: with(resize)},
+	{Name: "browser_downloads", Title: "Downloads",
+		About: "List the downloads, wait for the next one, or save a copy", Effect: acts, Extra: true, Free: true,
+		Do: with(manageDownloads)},
+	{Name: "browser_state", Title: "Named logins",
+		About:  "List the named logins, save that of this session under a name, or load one into it",
+		Effect: destroys, Extra: true,
+		Do: with(manageStates)},
+	{Name: "browser_select_element", Title: "Let a person choose",
+		About: "Have a person click an element in the browser's window", Extra: true, Do: with(selectElement)},
+	{Name: "browser_close", Title: "Close page", About: "Close the current tab", Effect: destroys,
+		Do: with(closePage)},
+	{Name: "browser_get_markdown", Title: "Page as Markdown", About: "The text of the page or of an element",
+		Extra: true, Do: with(getMarkdown)},
+	{Name: "browser_get_dom", Title: "DOM", About: "The HTML of the page or of an element, indented",
+		Extra: true, Do: with(getDOM)},
+	{Name: "browser_fetch", Title: "Fetch", About: "Send an HTTP request with the session's cookies",
+		Effect: destroys, Extra: true, Free: true, Do: with(fetch)},
+	{Name: "browser_extract", Title: "Main text",
+		About: "The main text of a URL, opened in no tab", Extra: true, Free: true,
+		Do: with(extract)},
+	{Name: "browser_scrape", Title: "Scrape",
+		About: "All text and links of a URL, opened in no tab", Extra: true, Free: true,
+		Do: with(scrape)},
+	{Name: "browser_search", Title: "Web search", About: "Search the web: titles, URLs and snippets",
+		Extra: true, Free: true, Do: with(searchWeb)},
+	{Name: "browser_cookie_list", Title: "List cookies",
+		About: "The cookies of the session, or of a domain or path",
+		Group: "storage", Do: with(cookieList)},
+	{Name: "browser_cookie_get", Title: "Get a cookie", About: "A cookie with its attributes",
+		Group: "storage", Do: with(cookieGet)},
+	{Name: "browser_cookie_set", Title: "Set a cookie", About: "Set a cookie", Effect: destroys,
+		Group: "storage", Do: with(cookieSet)},
+	{Name: "browser_cookie_delete", Title: "Remove a cookie",
+		About: "Remove the cookies with a name", Effect: destroys,
+		Group: "storage", Do: with(cookieDelete)},
+	{Name: "browser_cookie_clear", Title: "Remove all cookies",
+		About: "Remove all cookies of the session", Effect: destroys,
+		Group: "storage", Do: with(cookieClear)},
 }
 
 // others are those after them.
 var others = []tool{
-	{name: "browser_storage_state", title: "Save storage state",
-		description: "Save the cookies and the localStorage in a file, as Playwright has it",
-		group:       "storage", run: with(storageState)},
-	{name: "browser_set_storage_state", title: "Restore storage state",
-		description: "Replace the cookies and the localStorage by those of a file", effect: destroys,
-		group: "storage", run: with(setStorageState)},
-	{name: "browser_route", title: "Route requests",
-		description: "Answer requests for a URL pattern, or change their headers", effect: destroys,
-		group: "network", run: with(addRoute)},
-	{name: "browser_route_list", title: "List routes", description: "The routes that hold",
-		group: "network", run: with(routeList)},
-	{name: "browser_unroute", title: "Remove routes",
-		description: "Remove the routes of a pattern, or all", effect: acts,
-		group: "network", run: with(unroute)},
-	{name: "browser_network_state_set", title: "Network state",
-		description: "Cut the browser off the network, or connect it again", effect: acts,
-		group: "network", run: with(setNetworkState)},
-	{name: "browser_mouse_move_xy", title: "Move the mouse",
-		description: "Move the mouse to a point of the viewport", effect: acts,
-		group: "vision", run: with(mouseMove)},
-	{name: "browser_mouse_click_xy", title: "Click at a point",
-		description: "Click at a point of the viewport", effect: destroys,
-		group: "vision", run: with(mouseClick)},
-	{name: "browser_mouse_drag_xy", title: "Drag by points",
-		description: "Drag from one point of the viewport to another", effect: destroys,
-		group: "vision", run: with(mouseDrag)},
-	{name: "browser_mouse_down", title: "Press the mouse",
-		description: "Press a mouse button where the mouse is", effect: destroys,
-		group: "vision", run: with(mouseDown)},
-	{name: "browser_mouse_up", title: "Release the mouse", description: "Release a mouse button", effect: destroys,
-		group: "vision", run: with(mouseUp)},
-	{name: "browser_mouse_wheel", title: "Turn the wheel", description: "Turn the mouse wheel, in pixels", effect: acts,
-		group: "vision", run: with(mouseWheel)},
-	{name: "browser_verify_element_visible", title: "Verify an element",
-		description: "Fail unless an element with a role and a name is visible",
-		group:       "testing", run: with(verifyElement)},
-	{name: "browser_verify_text_visible", title: "Verify a text", description: "Fail unless a text is visible",
-		group: "testing", run: with(verifyText)},
-	{name: "browser_verify_list_visible", title: "Verify a list",
-		description: "Fail unless an element has all of some texts",
-		group:       "testing", run: with(verifyList)},
-	{name: "browser_verify_value", title: "Verify a value", description: "Fail unless a field has a value",
-		group: "testing", run: with(verifyValue)},
-	{name: "browser_generate_locator", title: "Locator", description: "A locator of an element for tests of Playwright",
-		group: "testing", run: with(generateLocator)},
+	{Name: "browser_storage_state", Title: "Save storage state",
+		About: "Save the cookies and the localStorage in a file, as Playwright has it",
+		Group: "storage", Do: with(storageState)},
+	{Name: "browser_set_storage_state", Title: "Restore storage state",
+		About: "Replace the cookies and the localStorage by those of a file", Effect: destroys,
+		Group: "storage", Do: with(setStorageState)},
+	{Name: "browser_route", Title: "Route requests",
+		About: "Answer requests for a URL pattern, or change their headers", Effect: destroys,
+		Group: "network", Do: with(addRoute)},
+	{Name: "browser_route_list", Title: "List routes", About: "The routes that hold",
+		Group: "network", Do: with(routeList)},
+	{Name: "browser_unroute", Title: "Remove routes",
+		About: "Remove the routes of a pattern, or all", Effect: acts,
+		Group: "network", Do: with(unroute)},
+	{Name: "browser_network_state_set", Title: "Network state",
+		About: "Cut the browser off the network, or connect it again", Effect: acts,
+		Group: "network", Do: with(setNetworkState)},
+	{Name: "browser_mouse_move_xy", Title: "Move the mouse",
+		About: "Move the mouse to a point of the viewport", Effect: acts,
+		Group: "vision", Do: with(mouseMove)},
+	{Name: "browser_mouse_click_xy", Title: "Click at a point",
+		About: "Click at a point of the viewport", Effect: destroys,
+		Group: "vision", Do: with(mouseClick)},
+	{Name: "browser_mouse_drag_xy", Title: "Drag by points",
+		About: "Drag from one point of the viewport to another", Effect: destroys,
+		Group: "vision", Do: with(mouseDrag)},
+	{Name: "browser_mouse_down", Title: "Press the mouse",
+		About: "Press a mouse button where the mouse is", Effect: destroys,
+		Group: "vision", Do: with(mouseDown)},
+	{Name: "browser_mouse_up", Title: "Release the mouse", About: "Release a mouse button", Effect: destroys,
+		Group: "vision", Do: with(mouseUp)},
+	{Name: "browser_mouse_wheel", Title: "Turn the wheel", About: "Turn the mouse wheel, in pixels", Effect: acts,
+		Group: "vision", Do: with(mouseWheel)},
+	{Name: "browser_verify_element_visible", Title: "Verify an element",
+		About: "Fail unless an element with a role and a name is visible",
+		Group: "testing", Do: with(verifyElement)},
+	{Name: "browser_verify_text_visible", Title: "Verify a text", About: "Fail unless a text is visible",
+		Group: "testing", Do: with(verifyText)},
+	{Name: "browser_verify_list_visible", Title: "Verify a list",
+		About: "Fail unless an element has all of some texts",
+		Group: "testing", Do: with(verifyList)},
+	{Name: "browser_verify_value", Title: "Verify a value", About: "Fail unless a field has a value",
+		Group: "testing", Do: with(verifyValue)},
+	{Name: "browser_generate_locator", Title: "Locator", About: "A locator of an element for tests of Playwright",
+		Group: "testing", Do: with(generateLocator)},
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"btools/lib/agent/agenttool"
 	"btools/lib/jsonrpc"
 )
 
@@ -28,7 +29,7 @@ func TestSchemas(t *testing.T) {
 		if find(name) == nil {
 			t.Errorf("%s is for no tool", f.Name())
 		}
-		text := schemaFile(strings.TrimSuffix(f.Name(), ".json"))
+		text := agenttool.Schema(schemas, strings.TrimSuffix(f.Name(), ".json"))
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		if err != nil {
 			t.Fatalf("%s is not JSON: %v", f.Name(), err)

@@ -448,8 +448,8 @@ func TestTools(t *testing.T) {
 		works := map[string]bool{"browser_handle_dialog": true, "browser_tabs": true, "browser_close": true,
 			"browser_console_messages": true, "browser_network_requests": true, "browser_network_request": true}
 		for _, tool := range prepared() {
-			if !works[tool.name] && !tool.free && tool.group == "" && tool.name != "browser_state" {
-				h.refuses(t, tool.name, fitting(&tool), "call browser_handle_dialog first", "Sure?")
+			if !works[tool.Name] && !tool.Free && tool.Group == "" && tool.Name != "browser_state" {
+				h.refuses(t, tool.Name, fitting(&tool), "call browser_handle_dialog first", "Sure?")
 			}
 		}
 		h.does(t, "browser_tabs", `{"action":"list"}`, "(current)")
