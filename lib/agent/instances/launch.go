@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/extension/keep"
 	"btools/lib/launcher"
 	"btools/lib/record"
@@ -76,7 +76,7 @@ func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, e
 		return nil, errors.Join(errors.New("blaunch has not said what has joined"), err)
 	}
 	if r.CloseOtherTabs {
-		if err := closeOtherTabs(ctx, b.Instance.HTTPURL); err != nil {
+		if err := closeOtherTabs(ctx, b.Instance.WSURL); err != nil {
 			b.Stop()
 			return nil, fmt.Errorf("cannot close the other tabs: %w", err)
 		}
@@ -131,39 +131,25 @@ func (s *Set) extension(name string) (string, error) {
 
 // closeOtherTabs opens a blank page and closes all others, such as those that
 // extensions have opened.
-func closeOtherTabs(ctx context.Context, endpoint string) error {
+func closeOtherTabs(ctx context.Context, browser string) error {
 	ctx, cancel := context.WithTimeout(ctx, tabsBound)
 	defer cancel()
-	var own struct{ ID string }
-	var all []struct{ ID, Type string }
-	err := ask(ctx, http.MethodPut, endpoint+"/json/new?about:blank", &own)
-	if err == nil {
-		err = ask(ctx, http.MethodGet, endpoint+"/json/list", &all)
+	c, err := cdp.Dial(ctx, browser, func(cdp.Event) {})
+	if err != nil {
+		return err
 	}
-	for _, t := range all {
-		if err == nil && t.Type == "page" && t.ID != own.ID {
-			err = ask(ctx, http.MethodGet, endpoint+"/json/close/"+t.ID, nil)
+	defer c.Close()
+	var before struct {
+		TargetInfos []struct{ TargetID, Type string }
+	}
+	err = c.Call(ctx, "", "Target.getTargets", nil, &before)
+	if err == nil {
+		err = c.Call(ctx, "", "Target.createTarget", map[string]string{"url": "about:blank"}, nil)
+	}
+	for _, t := range before.TargetInfos {
+		if err == nil && t.Type == "page" {
+			err = c.Call(ctx, "", "Target.closeTarget", map[string]string{"targetId": t.TargetID}, nil)
 		}
 	}
 	return err
-}
-
-// ask sends a request to a debugging endpoint.
-func ask(ctx context.Context, method, address string, answer any) error {
-	r, err := http.NewRequestWithContext(ctx, method, address, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the browser has answered %s", resp.Status)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(answer)
 }
