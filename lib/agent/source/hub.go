@@ -64,7 +64,8 @@ type joining struct {
 // OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) Source {
-	j := &joining{Joined: how, changed: make(chan struct{}), choosing: make(chan struct{}, 1)}
+	j := &joining{Joined: how, changed: make(chan struct{}), named: map[string]*namedBrowser{},
+		choosing: make(chan struct{}, 1)}
 	j.ctx, j.stop = context.WithCancel(context.Background())
 	j.init(j, Sessions{Kind: Hub, Idle: idle})
 	how.Launched.Joined, how.Launched.Left = j.offer, j.withdraw
@@ -73,43 +74,56 @@ func OfHub(how Joined, idle time.Duration) Source {
 
 // offer has a browser used that an agent has launched, unless there is one.
 func (j *joining) offer(id string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.offers = append([]string{id}, j.offers...)
-	j.claimAgainLocked()
+	j.reoffer(func() { j.offers = append([]string{id}, j.offers...) })
 }
 
 // withdraw ends the offer of a browser that has ended.
 func (j *joining) withdraw(id string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.offers = slices.DeleteFunc(j.offers, func(o string) bool { return o == id })
-	j.claimAgainLocked()
+	j.reoffer(func() { j.offers = slices.DeleteFunc(j.offers, func(o string) bool { return o == id }) })
 }
 
-func (j *joining) claimAgainLocked() {
-	if j.again != nil {
+func (j *joining) reoffer(change func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if change(); j.again != nil {
 		j.again()
 	}
 }
 
-// claim waits for a browser, and returns its record.
-func (j *joining) claim(c *control.Client) (*record.Record, error) {
+// claim waits for a browser, the last one that an agent has launched if there is one.
+func (j *joining) claim(c *control.Client) (*record.Record, string, error) {
 	ctx, again := context.WithCancel(j.ctx)
 	defer again()
-	params := map[string]string{"as": j.As, "by": j.As}
+	params := map[string]any{"as": j.As, "by": j.As}
 	j.mu.Lock()
 	if len(j.offers) > 0 {
 		params["instance"] = j.offers[0]
 	}
 	j.again = again
 	j.mu.Unlock()
-	r := &record.Record{}
-	err := c.Call(ctx, "claim", params, r)
+	r, id, err := claim(ctx, c, params)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.again = nil
-	return r, err
+	return r, id, err
+}
+
+// claim returns the record of the browser that it has claimed, and its ID.
+func claim(ctx context.Context, c *control.Client, params any) (*record.Record, string, error) {
+	r, i := &record.Record{}, record.Instance{}
+	err := c.Call(ctx, "claim", params, r)
+	if err == nil {
+		_, err = r.Get("instance", &i)
+	}
+	return r, i.ID, err
+}
+
+// leaseLocked is a browser that was claimed. One that comes back has another ID: it has lost its pages.
+func (j *joining) leaseLocked(as, id string, died chan struct{}) *Lease {
+	j.count++
+	b := j.browserAt(as)
+	b.ID = fmt.Sprintf("%s/%d", id, j.count)
+	return &Lease{Browser: b, Died: died, Release: func() {}, joined: true}
 }
 
 // change changes what is known under the lock, and wakes those that wait.
@@ -150,9 +164,10 @@ func (j *joining) followOne() error {
 	if err == nil {
 		defer c.Close() // which ends the claim
 		j.change(func() { j.hub = h })
-		var r *record.Record
-		if r, err = j.claim(c); err == nil {
-			return j.hold(c, r)
+		r, id, failed := j.claim(c)
+		if err = failed; err == nil {
+			j.hold(c, r, id)
+			return nil
 		}
 	}
 	if errors.As(err, new(*control.Error)) {
@@ -166,32 +181,21 @@ func (j *joining) followOne() error {
 }
 
 // hold makes a browser the current one until it has left.
-func (j *joining) hold(c *control.Client, r *record.Record) error {
-	var i record.Instance
-	if _, err := r.Get("instance", &i); err != nil {
-		return err
-	}
+func (j *joining) hold(c *control.Client, r *record.Record, id string) {
 	died := make(chan struct{})
 	j.change(func() {
-		j.count++
-		b := j.browser()
-		b.ID = fmt.Sprintf("%s/%d", i.ID, j.count) // one that comes back has lost its pages
-		j.id = i.ID
-		j.cur, j.record = &Lease{Browser: b, Died: died, Release: func() {}, ended: j.left, joined: true}, r
+		j.cur, j.record, j.id = j.leaseLocked(j.As, id, died), r, id
+		j.cur.ended = j.left
 	})
 	var left struct {
 		Why string `json:"why"`
 	}
-	if c.Call(j.ctx, "left", map[string]string{"instance": i.ID}, &left) != nil {
+	if c.Call(j.ctx, "left", map[string]string{"instance": id}, &left) != nil {
 		left.Why = "its hub has ended"
 	}
 	j.change(func() { j.cur, j.record, j.id, j.left = nil, nil, "", left.Why })
 	close(died)
-	return nil
 }
-
-// browser is the browser at its address.
-func (j *joining) browser() Browser { return j.browserAt(j.As) }
 
 func (j *joining) browserAt(as string) Browser {
 	at := j.hub.HTTPURL + "/session/" + as
@@ -263,7 +267,7 @@ func (j *joining) missingLocked() error {
 
 func (j *joining) target(ctx context.Context) (b Browser, err error) {
 	err = j.await(ctx, func() bool {
-		b = j.browser()
+		b = j.browserAt(j.As)
 		return j.hub.HTTPURL != ""
 	})
 	return b, err

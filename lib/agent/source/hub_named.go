@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/record"
 	"btools/lib/wait"
 )
 
@@ -46,7 +45,7 @@ func (j *joining) up(id, session string) *Lease {
 }
 
 // choose returns the browser with an ID for a session. It waits for none to join.
-func (j *joining) choose(ctx context.Context, id, session string) (*Lease, error) {
+func (j *joining) choose(ctx context.Context, id, session string) (_ *Lease, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()
 	select {
@@ -81,40 +80,28 @@ func (j *joining) choose(ctx context.Context, id, session string) (*Lease, error
 		}
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			c.Close()
+			release()
+		}
+	}()
 	sum := sha256.Sum256([]byte(id))
 	as := j.As + "-" + hex.EncodeToString(sum[:4])
-	r := &record.Record{}
-	params := map[string]any{"instance": id, "as": as, "by": j.As, "now": true}
-	if err := c.Call(ctx, "claim", params, r); err != nil {
-		c.Close()
-		release()
+	_, _, err = claim(ctx, c, map[string]any{"instance": id, "as": as, "by": j.As, "now": true})
+	if err != nil {
 		return nil, err
 	}
-	var i record.Instance
-	if _, err := r.Get("instance", &i); err != nil {
-		c.Close()
-		release()
-		return nil, err
-	}
-	follow, free := context.WithCancel(j.ctx)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ctx.Err() != nil {
-		free()
-		c.Close()
-		release()
 		return nil, ErrEnded
 	}
 	j.hub = hub
-	j.count++
 	died := make(chan struct{})
-	b := j.browserAt(as)
-	b.Instance, b.ID = id, fmt.Sprintf("%s/%d", id, j.count)
-	n := &namedBrowser{at: &Lease{Browser: b, Died: died, Release: func() {}, joined: true},
-		used: map[string]bool{session: true}, free: free}
-	if j.named == nil {
-		j.named = map[string]*namedBrowser{}
-	}
+	follow, free := context.WithCancel(j.ctx)
+	n := &namedBrowser{at: j.leaseLocked(as, id, died), used: map[string]bool{session: true}, free: free}
+	n.at.Instance = id
 	j.named[id] = n
 	j.work.Go(func() {
 		c.Call(follow, "left", map[string]string{"instance": as}, nil) // or its hub has ended
