@@ -34,12 +34,8 @@ type hibernation struct {
 
 // start starts the time until the browser's children are stopped.
 func (n *nap) start() {
-	switch {
-	case n == nil || n.after == 0:
-	case n.timer == nil:
-		n.timer = time.AfterFunc(n.after, n.rest)
-	default:
-		n.timer.Reset(n.after)
+	if n != nil && n.after > 0 {
+		start(&n.timer, n.after, n.rest)
 	}
 }
 
@@ -141,12 +137,7 @@ func (s *pooled) instanceNow(ctx context.Context, pool, instance string) *poolIn
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
 		return nil
 	}
-	for _, now := range st.Pools[0].Instances {
-		if now.ID == instance {
-			return &now
-		}
-	}
-	return nil
+	return st.Pools[0].instance(instance)
 }
 
 // Away hibernates the virtual browsers that no call uses.

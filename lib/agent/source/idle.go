@@ -88,13 +88,18 @@ func (i *idling) begin() {
 }
 
 func (i *idling) armLocked(in time.Duration) {
-	switch {
-	case i.after == 0 || i.closed:
-	case i.timer == nil:
-		i.timer = time.AfterFunc(in, i.check)
-	default:
-		i.timer.Reset(in)
+	if i.after > 0 && !i.closed {
+		start(&i.timer, in, i.check)
 	}
+}
+
+// start starts a timer, which is made at first, anew.
+func start(t **time.Timer, in time.Duration, do func()) {
+	if *t == nil {
+		*t = time.AfterFunc(in, do)
+		return
+	}
+	(*t).Reset(in)
 }
 
 // check stops the browser if its time is over.
@@ -168,14 +173,15 @@ func (s *proxied) stopIdle() (again time.Duration) {
 	if left := after - time.Duration(*now.Idle*float64(time.Second)); left > 0 {
 		return left
 	}
-	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {
-		s.stoppedFor(fmt.Sprintf("it had not been used for %v", after))
-	}
+	s.stop(ctx, fmt.Sprintf("it had not been used for %v", after))
 	return after
 }
 
-// stoppedFor notes why the browser was stopped.
-func (s *proxied) stoppedFor(why string) {
+// stop stops the browser, and notes why.
+func (s *proxied) stop(ctx context.Context, why string) {
+	if _, err := s.control(ctx, "stop", options.Options{}); err != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = why
@@ -194,10 +200,7 @@ func (s *proxied) Emptied(b Browser) func() {
 func (s *proxied) stopEmpty() {
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
-	if len(s.list(ctx)) > 0 {
-		return
-	}
-	if _, err := s.control(ctx, "stop", options.Options{}); err == nil {
-		s.stoppedFor("its last tab was closed")
+	if len(s.list(ctx)) == 0 {
+		s.stop(ctx, "its last tab was closed")
 	}
 }

@@ -151,14 +151,22 @@ func (s *pooled) advised(err error) error {
 var poolCommand = regexp.MustCompile(`bpool (status|restart) \S+`)
 
 // known returns what is known of an instance, and whether there are others.
-func (s *pooled) known(ctx context.Context, pool, instance string) (b Browser, several bool) {
+func (s *pooled) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		b, ok := s.types[pool+"/"+instance]
-		several = len(s.types) > 1
+		info := s.pools[pool]
+		all := 0
+		for name, p := range s.pools {
+			if name != "" { // the default one has a name, too
+				all += len(p.Instances)
+			}
+		}
 		s.mu.Unlock()
-		if ok || try > 0 {
-			return b, several
+		if i := info.instance(instance); i != nil {
+			return browserOf(&info, i), all > 1
+		}
+		if try > 0 {
+			return Browser{}, all > 1
 		}
 		s.look(ctx) // what can't be had is not known
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"btools/lib/control"
 	"btools/lib/states/remote"
 )
 
@@ -19,10 +18,7 @@ var errUsersLogins = errors.New("the logins of a browser that has joined by its 
 
 func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	r.Session = cmp.Or(b.Session, hostSession)
-	s.mu.Lock()
-	path := s.path
-	s.mu.Unlock()
-	err = control.Call(ctx, path, "state_save", r, &answer)
+	err = s.ask(ctx, "state_save", r, &answer)
 	return answer, err
 }
 

@@ -356,20 +356,14 @@ func (b *parts) leave(v *virtual) {
 }
 
 func (b *parts) restLocked(v *virtual) {
-	idle := b.sessions.Idle
 	if v.calls > 0 || v.gone != nil || b.closed {
 		return
 	}
 	v.rested = time.Now()
 	v.nap.start()
-	switch {
-	case idle == 0:
-		return
-	case v.idle != nil:
-		v.idle.Reset(idle)
-		return
+	if idle := b.sessions.Idle; idle > 0 {
+		start(&v.idle, idle, func() { b.do(func() { b.expire(v, idle) }) })
 	}
-	v.idle = time.AfterFunc(idle, func() { b.do(func() { b.expire(v, idle) }) })
 }
 
 // maxEnded is of how many virtual browsers an owner is told that they have ended.
@@ -384,8 +378,7 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 	}
 	over := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
 	if over {
-		v.gone = make(chan struct{})
-		close(v.over)
+		v.endLocked()
 		if len(b.lost) >= maxEnded {
 			clear(b.lost)
 			clear(b.states)
@@ -403,6 +396,15 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 
 func (v *virtual) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
 
+// endLocked notes that the end begins.
+func (v *virtual) endLocked() {
+	v.gone = make(chan struct{})
+	close(v.over)
+	if v.idle != nil {
+		v.idle.Stop()
+	}
+}
+
 // is reports whether a browser is this one.
 func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
 
@@ -417,11 +419,7 @@ func (b *parts) expel(id part) {
 	}
 	ending := v.gone
 	if ending == nil {
-		v.gone = make(chan struct{})
-		close(v.over)
-		if v.idle != nil {
-			v.idle.Stop()
-		}
+		v.endLocked()
 	}
 	b.mu.Unlock()
 	if ending != nil {

@@ -37,7 +37,6 @@ type pooled struct {
 	mu     sync.Mutex
 	sock   string // of our own
 	free   []*control.Client
-	types  map[string]Browser      // by pool and instance
 	pools  map[string]poolInfo     // by name; "": the default one
 	looked time.Time               // when these were asked for
 	dead   map[int]<-chan struct{} // by the browser's process
@@ -102,7 +101,7 @@ func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sock, s.types, s.pools = at.Socket, nil, nil
+	s.sock, s.pools = at.Socket, nil
 	return own, nil
 }
 
@@ -153,7 +152,7 @@ func (s *pooled) lost(ctx context.Context) {
 	for _, c := range s.free {
 		c.Close()
 	}
-	s.free, s.pools, s.types = nil, nil, nil // the next one may have other pools
+	s.free, s.pools = nil, nil // the next one may have other pools
 	s.mu.Unlock()
 	if s.own == nil {
 		return
@@ -232,6 +231,15 @@ func (p *poolInfo) id(name string) string {
 	return name
 }
 
+// instance returns the instance with an ID; nil: there is none.
+func (p *poolInfo) instance(id string) *poolInstance {
+	i := slices.IndexFunc(p.Instances, func(i poolInstance) bool { return i.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &p.Instances[i]
+}
+
 // queue is where tasks wait for an instance that they name, or for the one that their
 // session keeps. Others take any that is free: as many of them run as there are
 // instances. What is not known yet is known when the task has its browser.
@@ -244,7 +252,7 @@ func (s *pooled) queue(owner string, w BrowserRef) tasks.Queue {
 	if w.Instance == "" && !kept && len(info.Instances) > 0 {
 		return tasks.Queue{Key: key, Slots: len(info.Instances)}
 	}
-	if w.Instance == "" || kept || s.types[info.Name+"/"+info.id(w.Instance)].Virtual {
+	if i := info.instance(info.id(w.Instance)); w.Instance == "" || kept || i != nil && i.isVirtual() {
 		key += " " + owner
 	}
 	return tasks.Queue{Key: key, Slots: 1}
@@ -259,18 +267,15 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 	if err != nil {
 		return st, err
 	}
-	types, pools := map[string]Browser{}, map[string]poolInfo{}
+	pools := map[string]poolInfo{}
 	for _, p := range st.Pools {
 		pools[p.Name] = p
 		if p.IsDefault {
 			pools[""] = p
 		}
-		for _, i := range p.Instances {
-			types[p.Name+"/"+i.ID] = browserOf(&p, i)
-		}
 	}
 	s.mu.Lock()
-	s.types, s.pools, s.looked = types, pools, time.Now()
+	s.pools, s.looked = pools, time.Now()
 	s.mu.Unlock()
 	return st, nil
 }
@@ -316,7 +321,7 @@ func (s *pooled) target(ctx context.Context) (Browser, error) {
 			if p.Instances[0].isVirtual() {
 				return nowhere, nil
 			}
-			return browserOf(&p, p.Instances[0]), nil
+			return browserOf(&p, &p.Instances[0]), nil
 		}
 	}
 	return Browser{}, errors.New("there is no default pool")
@@ -325,8 +330,8 @@ func (s *pooled) target(ctx context.Context) (Browser, error) {
 func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
-		for _, i := range p.Instances {
-			if !i.isVirtual() { // whose children start with the lease
+		for i := range p.Instances {
+			if i := &p.Instances[i]; !i.isVirtual() { // whose children start with the lease
 				all = append(all, browserOf(&p, i))
 			}
 		}
@@ -338,7 +343,7 @@ func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
 // with an endpoint of its own.
 func (i *poolInstance) isVirtual() bool { return i.Isolation == "context" }
 
-func browserOf(p *poolInfo, i poolInstance) Browser {
+func browserOf(p *poolInfo, i *poolInstance) Browser {
 	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows,
 		Profile: i.Profile}
 	b.Isolated, b.Virtual = i.Isolated || i.isVirtual(), i.isVirtual()

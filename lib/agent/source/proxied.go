@@ -159,10 +159,7 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		path := s.path
-		s.mu.Unlock()
-		if err = control.Call(ctx, path, method, params, rec); err == nil {
+		if err = s.ask(ctx, method, params, rec); err == nil {
 			break
 		}
 		if errors.As(err, new(*control.Error)) || ctx.Err() != nil || try == 2 {
@@ -215,34 +212,29 @@ const endBound = 5 * time.Second
 func (s *proxied) idOf(context.Context, string) (string, error) { return "", nil }
 
 func (s *proxied) end(_, name string) {
-	s.call(context.Background(), "session_end", map[string]string{"name": name}) // what can't be ended ends with bproxy
+	ctx, cancel := context.WithTimeout(context.Background(), endBound)
+	defer cancel()
+	s.ask(ctx, "session_end", map[string]string{"name": name}, nil) // what can't be ended ends with bproxy
 }
 
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	s.mu.Lock()
-	path := s.path
-	s.mu.Unlock()
-	return control.Call(ctx, path, "session_new", map[string]string{"name": name, "state": state}, nil)
+	return s.ask(ctx, "session_new", map[string]string{"name": name, "state": state}, nil)
 }
 
 func (s *proxied) list(ctx context.Context) []json.RawMessage {
-	return sessionsIn(s.call(ctx, "session_list", nil))
+	ctx, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	var all json.RawMessage
+	s.ask(ctx, "session_list", nil, &all) // without bproxy there are none
+	return sessionsIn(all)
 }
 
-// call sends the proxy a request, if it is running.
-func (s *proxied) call(ctx context.Context, method string, params any) (result json.RawMessage) {
-	if s.proxy.Running() == nil {
-		return nil
-	}
+// ask sends bproxy a request.
+func (s *proxied) ask(ctx context.Context, method string, params, result any) error {
 	s.mu.Lock()
 	path := s.path
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, endBound)
-	defer cancel()
-	if control.Call(ctx, path, method, params, &result) != nil {
-		return nil
-	}
-	return result
+	return control.Call(ctx, path, method, params, result)
 }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
@@ -256,13 +248,10 @@ func (s *proxied) hibernate(ctx context.Context, name string) bool {
 	if s.proxy.Running() == nil {
 		return true
 	}
-	s.mu.Lock()
-	path := s.path
-	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {
-		err := control.Call(ctx, path, "session_hibernate", map[string]string{"name": name}, &[]json.RawMessage{})
+		err := s.ask(ctx, "session_hibernate", map[string]string{"name": name}, nil)
 		var e *control.Error
 		switch {
 		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:

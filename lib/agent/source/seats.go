@@ -113,12 +113,8 @@ func (b *seats) advanceLocked() {
 	for _, v := range all {
 		b.vacateLocked(v)
 	}
-	switch {
-	case next.IsZero() || b.closed:
-	case b.timer == nil:
-		b.timer = time.AfterFunc(next.Sub(now), b.advance)
-	default:
-		b.timer.Reset(next.Sub(now))
+	if !next.IsZero() && !b.closed {
+		start(&b.timer, next.Sub(now), b.advance)
 	}
 }
 

@@ -220,7 +220,7 @@ func (h *keeper) returned(k *keptLease) {
 	h.restLocked(k)
 }
 
-// restLocked releases an instance that no call uses after its time to live.
+// restLocked notes that no call uses an instance.
 func (h *keeper) restLocked(k *keptLease) {
 	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
 		return
@@ -234,21 +234,20 @@ func (h *keeper) restLocked(k *keptLease) {
 		at.rest(h.ctx)
 	})
 	k.at.nap.start()
-	if k.idle != nil {
-		k.idle.Reset(k.ttl)
-		return
+	start(&k.idle, k.ttl, func() { h.lapse(k) })
+}
+
+// lapse releases an instance that no call has used for its time to live.
+func (h *keeper) lapse(k *keptLease) {
+	h.mu.Lock()
+	over := !k.gone && k.asking == nil && k.calls+k.waiting == 0 && time.Since(k.rested) >= k.ttl
+	if over {
+		h.removeLocked(k)
 	}
-	k.idle = time.AfterFunc(k.ttl, func() {
-		h.mu.Lock()
-		over := !k.gone && k.asking == nil && k.calls+k.waiting == 0 && time.Since(k.rested) >= k.ttl
-		if over {
-			h.removeLocked(k)
-		}
-		h.mu.Unlock()
-		if over {
-			k.at.Release()
-		}
-	})
+	h.mu.Unlock()
+	if over {
+		k.at.Release()
+	}
 }
 
 // Leave prevents further leases. A lease that is being requested is released by the
