@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"btools/lib/spell"
 )
 
 // WhyNoLease explains why the pool cannot grant a lease now, or, if instance is
@@ -62,7 +64,7 @@ func (st *Status) Holders(now time.Time) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s (%s)", count(len(leased), "lease"), holders(leased, now))
+	return fmt.Sprintf("%s (%s)", spell.Count(len(leased), "lease"), holders(leased, now))
 }
 
 // maxListed is the number of holders and of reasons that are listed.
@@ -106,7 +108,7 @@ func failures(failed []InstanceStatus, now time.Time) string {
 		}
 	}
 	if n := len(reasons) - maxListed; n > 0 {
-		reasons = append(reasons[:maxListed], fmt.Sprintf("%d more reasons", n))
+		reasons = append(reasons[:maxListed], spell.Count(n, "more reason"))
 	}
 	when := "not retried (RESTART=never)"
 	if next != nil {

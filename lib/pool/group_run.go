@@ -16,6 +16,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/spell"
 	"btools/lib/virtual"
 )
 
@@ -330,7 +331,7 @@ func (g *group) replaceReasonLocked() string {
 	case g.replaceReason != "":
 		return g.replaceReason
 	case g.set.MaxUses > 0 && g.uses >= g.set.MaxUses:
-		return fmt.Sprintf("has had %s (MAX_USES=%d)", count(g.uses, "lease"), g.set.MaxUses)
+		return fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(g.uses, "lease"), g.set.MaxUses)
 	case g.set.MaxAge > 0 && age >= g.set.MaxAge && g.uses > 0:
 		return fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), g.set.MaxAge)
 	}

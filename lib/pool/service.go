@@ -250,17 +250,10 @@ type Resized struct {
 func (c Changes) String() string {
 	s := "the configuration was reloaded"
 	for _, r := range c.Unscaled {
-		s += fmt.Sprintf("; pool %s has %s again (bpool scale had set %d)", r.Pool, count(r.Now, "instance"), r.Before)
+		s += fmt.Sprintf("; pool %s has %s again (bpool scale had set %d)", r.Pool, spell.Count(r.Now, "instance"),
+			r.Before)
 	}
 	return s
-}
-
-// count formats a number and its noun.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // Reload applies a configuration that was read again. It also resets the sizes

@@ -1,5 +1,16 @@
-// Package spell guesses what somebody meant to write.
+// Package spell guesses what somebody meant to write, and writes a number with
+// its noun.
 package spell
+
+import "strconv"
+
+// Count is a number and its noun, which has a plural in s.
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
 
 // Nearest is the candidate that is nearest to the word, "" if none is near:
 // as many letters may differ as a third of the word's, and one at least.

@@ -24,6 +24,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/spell"
 	"btools/lib/states"
 )
 
@@ -186,8 +187,9 @@ func watchStatus(c *cli.Context, fetch func() (pool.Status, error)) error {
 		}
 		var b bytes.Buffer
 		s := st.Summary
-		fmt.Fprintf(&b, "%s  %d instances: %d healthy, %d failed, %d leased, %d available; %d waiting\n\n",
-			time.Now().Format(time.TimeOnly), s.Total, s.Healthy, s.Failed, s.Leased, s.Available, s.Waiting)
+		fmt.Fprintf(&b, "%s  %s: %d healthy, %d failed, %d leased, %d available; %d waiting\n\n",
+			time.Now().Format(time.TimeOnly), spell.Count(s.Total, "instance"), s.Healthy, s.Failed, s.Leased,
+			s.Available, s.Waiting)
 		if err := table(c.Table(&b, statusColumns(c.Bool("wide"))), st, c.Bool("wide")); err != nil {
 			return err
 		}
@@ -551,16 +553,8 @@ func Restart(c *cli.Context) error {
 	if err := call(c, "restart", map[string]string{"pool": name, "instance": instance}, &n); err != nil {
 		return err
 	}
-	c.Log.Info("restarting " + count(n.Instances, "browser") + " of " + target)
+	c.Log.Info("restarting " + spell.Count(n.Instances, "browser") + " of " + target)
 	return nil
-}
-
-// count formats a number and its noun.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return strconv.Itoa(n) + " " + thing
 }
 
 // Drain makes pools stop granting leases, or resume it.
@@ -578,10 +572,10 @@ func Drain(c *cli.Context) error {
 		what = "all pools"
 	}
 	if c.Bool("off") {
-		c.Log.Info(fmt.Sprintf("%s (%s): leases are granted again", what, count(n.Instances, "instance")))
+		c.Log.Info(fmt.Sprintf("%s (%s): leases are granted again", what, spell.Count(n.Instances, "instance")))
 	} else {
 		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are granted until bpool drain --off", what,
-			count(n.Instances, "instance")))
+			spell.Count(n.Instances, "instance")))
 	}
 	return nil
 }
@@ -599,7 +593,7 @@ func Scale(c *cli.Context) error {
 	if err := call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil); err != nil {
 		return err
 	}
-	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], count(n, "instance")))
+	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], spell.Count(n, "instance")))
 	return nil
 }
 

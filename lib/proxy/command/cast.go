@@ -20,6 +20,7 @@ import (
 	"btools/lib/lifetime"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/spell"
 	"btools/lib/state"
 )
 
@@ -84,7 +85,7 @@ func recordPage(ctx context.Context, c *cli.Context, address, token, path string
 	if closeErr := sink.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("cannot write the recording: %w", closeErr)
 	}
-	said := fmt.Sprintf("%d frames in %v", n, time.Since(began).Round(100*time.Millisecond))
+	said := spell.Count(n, "frame") + " in " + time.Since(began).Round(100*time.Millisecond).String()
 	switch {
 	case err == nil:
 		c.Log.Info(said)

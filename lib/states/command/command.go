@@ -17,6 +17,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/spell"
 	"btools/lib/states"
 	"btools/lib/states/remote"
 )
@@ -68,7 +69,7 @@ func Offer(c *cli.Completion, socket string) {
 	for _, r := range answer.States {
 		var i states.Info
 		r.Get("state", &i)
-		c.Offer(i.Name, fmt.Sprintf("%d cookies", i.CookieCount))
+		c.Offer(i.Name, spell.Count(i.CookieCount, "cookie"))
 	}
 }
 

@@ -1,11 +1,11 @@
 package sessions
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/spell"
 )
 
 // Kind says how long a session lives.
@@ -88,7 +88,7 @@ func (t *table) enter(k Key) (e *entry, create bool, err error) {
 	if create = e == nil || e.asleep; create {
 		if n := t.awake(); n >= t.max {
 			e := control.Errorf(control.SessionLimit, "there are already %s, as many as --max-sessions allows",
-				count(n))
+				spell.Count(n, "session"))
 			e.Hint = "bproxy session list shows them, and bproxy session end NAME ends one"
 			return nil, false, e
 		}
@@ -110,13 +110,6 @@ func (t *table) awake() (n int) {
 		}
 	}
 	return n
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 session"
-	}
-	return fmt.Sprintf("%d sessions", n)
 }
 
 // created notes that a session has been created.
