@@ -185,7 +185,8 @@ func TestExtensionUsage(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Run("bproxy", "--extension", "--target", "http://127.0.0.1:1").Wants(t, 64, "--target has no effect")
-	w.Run("bproxy", "--ports", "1-2").Wants(t, 64, "--ports is an option of bproxy hub")
+	w.Run("bproxy", "--ports", "1-2").Wants(t, 64,
+		"--ports is an option of bproxy hub\nbproxy: hint: see bproxy hub --help\n")
 	w.Run("bproxy", "--extension", "--ports", "5").Wants(t, 64, "a range such as 3301-3399")
 	w.Run("bproxy", "--extension", "--listen", "0.0.0.0:0").Wants(t, 64, "")
 	w.Run("bproxy", "extension").Wants(t, 64, "one directory")

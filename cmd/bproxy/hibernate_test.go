@@ -58,7 +58,8 @@ func TestHibernation(t *testing.T) {
 func TestHibernationNeedsSessions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "--hibernate", "1m").Wants(t, 64, "bproxy share")
+	w.Run("bproxy", "--hibernate", "1m").Wants(t, 64,
+		"--hibernate is an option of bproxy share\nbproxy: hint: see bproxy share --help\n")
 	w.Run("bproxy", "--isolate", "--hibernate", "1h", "--session-idle", "30m").Wants(t, 64,
 		"shorter than --session-idle")
 	w.Run("bproxy", "--isolate", "--hibernate", "-1s").Wants(t, 64, "--hibernate")

@@ -47,7 +47,7 @@ func checkHub(c *cli.Context) error {
 	if !c.Bool("extension") {
 		for _, f := range hubOnly {
 			if c.IsSet(f) {
-				return c.UsageError("--%s is an option of bproxy hub", f)
+				return optionOf("hub", f, "")
 			}
 		}
 		return nil

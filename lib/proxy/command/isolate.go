@@ -40,7 +40,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			"max-sessions", "tab-limit", "default-session", "root-session", "proxy", "proxy-bypass",
 			"downloads", "download-limit", "upload-root", "download-root", "state"} {
 			if c.IsSet(f) {
-				return nil, c.UsageError("--%s is an option of bproxy share%s", f, fromVariable(c, f))
+				return nil, optionOf("share", f, fromVariable(c, f))
 			}
 		}
 		return nil, nil
@@ -102,6 +102,13 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			"proxy that the browser is launched with", fromVariable(c, "proxy"))
 	}
 	return g, nil
+}
+
+// optionOf refuses a flag of another command, for the options that bproxy itself
+// had before there were commands.
+func optionOf(command, flag, why string) error {
+	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--%s is an option of bproxy %s%s", flag, command, why),
+		Hint: "see bproxy " + command + " --help"}
 }
 
 // checkState returns the store of the state of --state, which must be usable; an
