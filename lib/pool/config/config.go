@@ -320,8 +320,8 @@ func invalidName(name string) string {
 	if upper := strings.ToUpper(name); upper != name && validName(upper) {
 		guess = ": did you mean " + upper + "?"
 	}
-	return fmt.Sprintf("%q is not a valid pool name%s A name has capital letters, digits and single underscores, "+
-		"and must not end in an underscore and the name of a key", name, cmp.Or(guess, "."))
+	return fmt.Sprintf("%q is not a valid pool name%s A name has capital letters, digits and single underscores",
+		name, cmp.Or(guess, "."))
 }
 
 // add adds an entry after checking its scope and its key.
@@ -368,19 +368,19 @@ func (s *layers) add(e entry, name string, bad *Error) {
 		s.index = map[scope]int{}
 	}
 	at := scope{e.level, e.pool, e.id, e.key.name}
-	if old, ok := s.index[at]; !ok || s.entries[old].file {
+	old, ok := s.index[at]
+	if ok && s.entries[old].file == e.file {
+		bad.add(e.source, "%s is set twice: remove its former name here, or %s", e.name(), s.entries[old].source)
+	}
+	if !ok || s.entries[old].file {
 		s.index[at] = len(s.entries)
 	}
 	s.entries = append(s.entries, e)
 }
 
 func validName(name string) bool {
-	if name == "" || strings.Contains(name, "__") || strings.HasPrefix(name, "_") || strings.HasSuffix(name, "_") ||
-		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
-		return false
-	}
-	_, _, key := splitPool(name)
-	return !key
+	return name != "" && !strings.Contains("_"+name+"_", "__") &&
+		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
 func isNumber(id string) bool {

@@ -98,7 +98,8 @@ func TestNames(t *testing.T) {
 		"_ISOLATED_INSTANCES=2", "_ISOLATED_HEADLESS=false", "_ISOLATED_BROWSER=firefox", "_ISOLATED_ISOLATED=true",
 		"_MY_POOL_2_INSTANCES=1", "_MY_POOL_2_LEASE_TIMEOUT=5s", "_MY_POOL_2__0_USER_DATA_DIR=/x",
 		"_MY_POOL_2_ARGS=--a 'b c'",
-		"_WEB_KIT_INSTANCES=1", "_WEB_KIT_BROWSER=webkit")
+		"_WEB_KIT_INSTANCES=1", "_WEB_KIT_BROWSER=webkit",
+		"_NEVER_IDLE_INSTANCES=1", "_NEVER_IDLE_IDLE=5s", "_NEVER_IDLE__0_TIMEOUT=7s", "_WEB_KIT_IDLE_TIMEOUT=6s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestNames(t *testing.T) {
 	for _, p := range c.Pools {
 		names = append(names, p.Name)
 	}
-	if want := []string{"ISOLATED", "MY_POOL_2", "SESSIONLESS", "WEB_KIT"}; !slices.Equal(names, want) {
+	if want := []string{"ISOLATED", "MY_POOL_2", "NEVER_IDLE", "SESSIONLESS", "WEB_KIT"}; !slices.Equal(names, want) {
 		t.Fatalf("%v", names)
 	}
 	if i := c.Pools[0].Instances[1]; i.Headless || !i.Isolated || i.Browser != "firefox" {
@@ -116,8 +117,11 @@ func TestNames(t *testing.T) {
 		!slices.Equal(p.Instances[0].Args, []string{"--a", "b c"}) {
 		t.Errorf("%+v", p)
 	}
-	if c.Pools[3].Instances[0].Launch {
-		t.Error("a webkit is to be launched")
+	if i := c.Pools[2].Instances[0]; i.Idle != 5*time.Second || i.Timeout != 7*time.Second {
+		t.Errorf("%+v", i)
+	}
+	if i := c.Pools[4].Instances[0]; i.Launch || i.Idle != 6*time.Second {
+		t.Errorf("a webkit is to be launched, or the former name of a key is not known: %+v", i)
 	}
 }
 
@@ -232,15 +236,21 @@ func TestProblems(t *testing.T) {
 		{"", []string{"HEALTH_INTERVAL=1000000h", "LEASE_TTL=9999999h"},
 			[]string{"HEALTH_INTERVAL is \"1000000h\": " +
 				"must be a duration such as 90s, 5m or 1h30m, at least 10ms, at most 876000h", "LEASE_TTL is"}},
-		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_MY_BROWSER_INSTANCES=1", "_A__x_BROWSER=chrome",
+		{"", []string{"_a_INSTANCES=1", "_A___B_INSTANCES=1", "_A-B_INSTANCES=1", "_A__x_BROWSER=chrome",
 			"_A__01_BROWSER=chrome"},
 			[]string{`"a" is not a valid pool name: did you mean A?`,
-				`"MY_BROWSER" is not a valid pool name. A name has`,
+				`"A-B" is not a valid pool name. A name has`,
 				`"x" is not an instance's ID`, `"01" is not an instance's ID`}},
 		{"", []string{"_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A__0_INSTANCES=2", "_A_ALIAS=x", "_A__0_LEASE_TTL=1s"},
 			[]string{"INSTANCES can't be set for an instance", "ALIAS can't be set for a pool",
 				"LEASE_TTL can't be set for an instance"}},
 		{"[pool.A]\n", nil, []string{"Pool missing INSTANCES configuration: A"}},
+		{"", []string{"IDLE=5m", "IDLE_TIMEOUT=1m"}, []string{"IDLE is set twice: remove its former name here, or " +
+			"PW_MCP_PROXY_IDLE (PW_MCP_PROXY_IDLE_TIMEOUT)"}},
+		{"", []string{"_A_INSTANCES=1", "_A__0_IDLE=5m", "_A__0_IDLE_TIMEOUT=5m"}, []string{"IDLE is set twice"}},
+		{"[pool.A]\ninstances = 1\nidle = \"1m\"\nidle_timeout = \"1m\"\n", nil,
+			[]string{"idle is set twice: remove its former name here, or /", "pool.toml: pool.A.idle (",
+				"pool.toml: pool.A.idle_timeout)"}},
 		{"", []string{"_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_USER_DATA_DIR=/x"},
 			[]string{"set for both A/0 and A/1"}},
 		{"[pool.A]\ninstances = 9\nis_default = true\n[pool.A.instance.7]\n[pool.A.instance.x]\nalias = \"y\"\n", nil,
