@@ -21,7 +21,7 @@ func (c *Coordinator) browserTools() []ownTool {
 	case source.Pool:
 		return []ownTool{{"browser_pool_status", "Pool status", "Show the pools of browsers, their instances, and " +
 			"which of them are in use.",
-			schemaFile("browser_pool_status.input"), schemaFile("browser_pool_status.output"), true, false,
+			schemaFile("browser_pool_status"), schemaFile("browser_pool_status.output"), true, false,
 			c.poolStatus}}
 	default:
 		return c.proxyTools(kind)
@@ -39,8 +39,8 @@ func (c *Coordinator) poolStatus(ctx context.Context, req *request, args json.Ra
 // proxyTools are those that launch and stop the one browser. A host that has
 // a virtual browser is not to end that of others.
 func (c *Coordinator) proxyTools(how source.Kind) []ownTool {
-	stopInput, restartInput := schemaFile("coordinator_stop_browser.input"),
-		schemaFile("coordinator_restart_browser.input")
+	stopInput, restartInput := schemaFile("coordinator_stop_browser"),
+		schemaFile("coordinator_restart_browser")
 	ids := ", or that of a session_id,"
 	if how == source.SharedProfile {
 		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")

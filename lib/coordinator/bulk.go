@@ -20,7 +20,7 @@ const bulkName = "browser_execute_bulk"
 func bulkTool(c *Coordinator) ownTool {
 	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
 		"commands that ask for them: as MCP results, their images after the text."
-	input := schemaFile("browser_execute_bulk.input")
+	input := schemaFile("browser_execute_bulk")
 	if names := c.chosenBy(); len(names) > 0 {
 		are := " are"
 		if len(names) == 1 {

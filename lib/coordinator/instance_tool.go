@@ -27,7 +27,7 @@ func (c *Coordinator) instanceTools() []ownTool {
 		"launch another one (new), close one that was launched here, or list the profiles of the user's own " +
 		"browsers. In mode chromium (the default) and testing the browser has a new profile; in mode chrome it is " +
 		"the user's browser with one of their profiles, and their logins.",
-		schemaFile(instanceTool + ".input"), schemaFile(instanceTool + ".output"), false, true, c.instanceAct}}
+		schemaFile(instanceTool), schemaFile(instanceTool + ".output"), false, true, c.instanceAct}}
 }
 
 // instanceAct does what the tool is called for.

@@ -38,7 +38,7 @@ var errTooBig = errors.New("offset, limit or context is too large a number")
 const showTimeout = 10 * time.Second
 
 func largeToolList(c *Coordinator) []ownTool {
-	result, blob := schemaFile("browser_result.input"), schemaFile("browser_get_blob.input")
+	result, blob := schemaFile("browser_result"), schemaFile("browser_get_blob")
 	for _, name := range c.chosenBy() { // as every tool has them, here without an effect on what is read
 		a := argument{name, json.RawMessage(`{"type":"string"}`)}
 		if strings.HasPrefix(name, "browser_") { // an ID may be written as a number

@@ -10,7 +10,7 @@ import (
 	"btools/lib/record"
 )
 
-// schemas has the JSON Schemas of our own tools, each in TOOL.input.json and
+// schemas has the JSON Schemas of our own tools, each in TOOL.json and
 // TOOL.output.json, and argument.NAME.json for each argument by which
 // tools of children choose a browser.
 //
@@ -35,7 +35,7 @@ func schemaFile(name string) json.RawMessage {
 // choice is one of them. Firefox is not where children drive the browser by
 // DevTools.
 func (c *Coordinator) launchInput() json.RawMessage {
-	schema := schemaFile("coordinator_launch_browser.input")
+	schema := schemaFile("coordinator_launch_browser")
 	if !slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives }) {
 		return schema
 	}

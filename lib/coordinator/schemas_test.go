@@ -40,7 +40,7 @@ func TestSchemaFiles(t *testing.T) {
 		name := strings.TrimSuffix(f.Name(), ".json")
 		compile(t, f.Name(), schemaFile(name))
 		of, side, _ := strings.Cut(name, ".")
-		used := side == "input" || side == "output"
+		used := side == "" || side == "output"
 		if of == "argument" {
 			of, used = side, true
 		}
@@ -49,10 +49,10 @@ func TestSchemaFiles(t *testing.T) {
 		}
 	}
 	var types []string
-	json.Unmarshal(jsonrpc.Get(schemaFile("coordinator_launch_browser.input"), "properties", "browserType", "enum"),
+	json.Unmarshal(jsonrpc.Get(schemaFile("coordinator_launch_browser"), "properties", "browserType", "enum"),
 		&types)
 	if !slices.Equal(types, record.Types) {
-		t.Errorf("coordinator_launch_browser.input.json has the types %v, want %v", types, record.Types)
+		t.Errorf("coordinator_launch_browser.json has the types %v, want %v", types, record.Types)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestOwnSchemas(t *testing.T) {
 			c := &Coordinator{Options: Options{Source: test.browsers, Children: []Child{{drives: test.drives}}}}
 			left := len(test.arguments)
 			for _, tool := range c.ownList() {
-				compile(t, tool.name+".input", tool.input)
+				compile(t, tool.name, tool.input)
 				if tool.output != nil {
 					compile(t, tool.name+".output", tool.output)
 				}

@@ -18,7 +18,7 @@ func (c *Coordinator) statsTools() []ownTool {
 		return nil
 	}
 	return []ownTool{{tools.SessionStats, "Session statistics", "Your browser sessions, their tabs and idle time",
-		schemaFile(tools.SessionStats + ".input"), nil, true, false, sessionStatsOf}}
+		schemaFile(tools.SessionStats), nil, true, false, sessionStatsOf}}
 }
 
 // statsTimeout bounds how long the figures of a browser may take.

@@ -99,11 +99,11 @@ func (c *Coordinator) ownList() []ownTool {
 	all := []ownTool{
 		{"coordinator_list_browsers", "List browsers", "List the installed browsers that can be launched. Only " +
 			"needed to choose one: the browser starts by itself.",
-			schemaFile("coordinator_list_browsers.input"), schemaFile("coordinator_list_browsers.output"), true, false,
+			schemaFile("coordinator_list_browsers"), schemaFile("coordinator_list_browsers.output"), true, false,
 			c.listBrowsers},
 		{statusTool, "Status", "Show the browser, its debugging port, the MCP servers behind this one and what is " +
 			"wrong with them. It starts nothing.",
-			schemaFile("coordinator_status.input"), schemaFile("coordinator_status.output"), true, false, c.status},
+			schemaFile("coordinator_status"), schemaFile("coordinator_status.output"), true, false, c.status},
 	}
 	all = append(all, c.browserTools()...)
 	all = append(all, c.instanceTools()...)
