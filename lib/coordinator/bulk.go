@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,24 +15,6 @@ import (
 )
 
 const bulkName = "browser_execute_bulk"
-
-func bulkTool(c *Coordinator) ownTool {
-	about := "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
-		"commands that ask for them: as MCP results, their images after the text."
-	input := schemaFile("browser_execute_bulk")
-	if names := c.chosenBy(); len(names) > 0 {
-		are := " are"
-		if len(names) == 1 {
-			are = " is"
-		}
-		about += " " + strings.Join(names, " and ") + are + " given here, not to the commands."
-		for _, a := range argumentFiles(names...) {
-			input = a.appendTo(input)
-		}
-	}
-	return ownTool{bulkName, "Run several tools", about,
-		input, schemaFile("browser_execute_bulk.output"), false, true, c.bulk}
-}
 
 type bulkCommand struct {
 	Tool   string          `json:"tool"`
@@ -143,10 +124,14 @@ func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessa
 
 // do runs one command.
 func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
-	if slices.Contains(largeTools, command.Tool) && b.c.isOwn(command.Tool) {
-		return b.runLarge(ctx, command)
-	}
-	if b.c.isOwn(command.Tool) {
+	switch own := b.c.isOwn(command.Tool); {
+	case own && (command.Tool == resultTool || command.Tool == blobTool):
+		args := orEmpty(command.Args)
+		if command.Tool == resultTool && b.asked.Session != "" {
+			args = jsonrpc.Set(args, "session_id", jsonrpc.Quote(b.asked.Session))
+		}
+		return b.req.callOwn(ctx, command.Tool, args)
+	case own:
 		return nil, fmt.Errorf("%s can't be run in bulk: only the tools of children can", command.Tool)
 	}
 	r, ok := b.req.find(ctx, command.Tool)

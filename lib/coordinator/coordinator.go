@@ -70,7 +70,7 @@ type Coordinator struct {
 	npm      npm
 	wide     chan struct{} // the children with wide pipes
 	archive  *results.Archive
-	own      map[string]ownTool // by name
+	own      map[string]*ownTool // by name
 	ownTools []json.RawMessage
 	tasks    *tasks.Shared[*taskCall]
 	us       json.RawMessage // what bmcp is, as hosts and children are told

@@ -132,12 +132,11 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		told.Stop()
 		s.replyList(req, "tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call":
-		own, ok := s.c.own[req.env.Name]
-		if !ok {
+		if !s.c.isOwn(req.env.Name) {
 			s.callInTurn(ctx, req, route{}, nil)
 			return
 		}
-		result, err := own.call(ctx, req, req.env.Args)
+		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
 		if err != nil {
 			req.fail(err)
 			return

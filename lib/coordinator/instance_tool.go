@@ -17,19 +17,6 @@ import (
 // instanceTool is the name of the tool for browsers that join by the extension.
 const instanceTool = "browser_instance"
 
-// instanceTools are the tools for browsers that join by the extension, if there
-// is a hub.
-func (c *Coordinator) instanceTools() []ownTool {
-	if c.Source.Instances() == nil {
-		return nil
-	}
-	return []ownTool{{instanceTool, "Browser instances", "List the browsers that have joined by the extension, " +
-		"launch another one (new), close one that was launched here, or list the profiles of the user's own " +
-		"browsers. In mode chromium (the default) and testing the browser has a new profile; in mode chrome it is " +
-		"the user's browser with one of their profiles, and their logins.",
-		schemaFile(instanceTool), schemaFile(instanceTool + ".output"), false, true, c.instanceAct}}
-}
-
 // instanceAct does what the tool is called for.
 func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	launched := c.Source.Instances()

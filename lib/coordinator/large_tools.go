@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -20,9 +19,11 @@ import (
 	"btools/lib/results"
 )
 
-// largeTools are the tools that read what is kept of results. They may be run in
-// bulk.
-var largeTools = []string{"browser_result", "browser_get_blob"}
+// The tools that read what is kept of results. They may be run in bulk.
+const (
+	resultTool = "browser_result"
+	blobTool   = "browser_get_blob"
+)
 
 // Bounds of browser_get_blob's limit, in bytes.
 const (
@@ -36,23 +37,6 @@ var errTooBig = errors.New("offset, limit or context is too large a number")
 
 // showTimeout is how long a search in a result may take.
 const showTimeout = 10 * time.Second
-
-func largeToolList(c *Coordinator) []ownTool {
-	result, blob := schemaFile("browser_result"), schemaFile("browser_get_blob")
-	for _, name := range c.chosenBy() { // as every tool has them, here without an effect on what is read
-		a := argument{name, json.RawMessage(`{"type":"string"}`)}
-		if strings.HasPrefix(name, "browser_") { // an ID may be written as a number
-			a.schema = json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
-		}
-		result, blob = a.appendTo(result), a.appendTo(blob)
-	}
-	return []ownTool{
-		{largeTools[0], "Rest of a result", "Read or search a result that was cut",
-			result, nil, true, false, c.showResult},
-		{largeTools[1], "Blob", "Read the data at a blob:// address",
-			blob, nil, true, false, c.getBlob},
-	}
-}
 
 // showResult is browser_result.
 func (c *Coordinator) showResult(ctx context.Context, req *request, args json.RawMessage) (any, error) {
@@ -151,15 +135,6 @@ func wholeRunes(data []byte) []byte {
 		}
 	}
 	return nil
-}
-
-// runLarge runs one of the tools for a command of a bulk call.
-func (b *bulkRun) runLarge(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
-	args := orEmpty(command.Args)
-	if command.Tool == largeTools[0] && b.asked.Session != "" {
-		args = jsonrpc.Set(args, "session_id", jsonrpc.Quote(b.asked.Session))
-	}
-	return b.c.own[command.Tool].call(ctx, b.req, args)
 }
 
 // bounded is the result of a command. The results of a call share what one may

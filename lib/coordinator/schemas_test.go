@@ -91,21 +91,21 @@ func TestOwnSchemas(t *testing.T) {
 			c := &Coordinator{Options: Options{Source: test.browsers, Children: []Child{{drives: test.drives}}}}
 			left := len(test.arguments)
 			for _, tool := range c.ownList() {
-				compile(t, tool.name, tool.input)
-				if tool.output != nil {
-					compile(t, tool.name+".output", tool.output)
+				compile(t, tool.Name, tool.Input)
+				if tool.Output != nil {
+					compile(t, tool.Name+".output", tool.Output)
 				}
-				if strings.Contains(string(tool.input), record.Firefox) == test.drives &&
-					strings.Contains(tool.name, "launch") {
-					t.Errorf("a child drives the browser: %v; %s has the schema %s", test.drives, tool.name, tool.input)
+				if strings.Contains(string(tool.Input), record.Firefox) == test.drives &&
+					strings.Contains(tool.Name, "launch") {
+					t.Errorf("a child drives the browser: %v; %s has the schema %s", test.drives, tool.Name, tool.Input)
 				}
-				want, ok := test.arguments[tool.name]
+				want, ok := test.arguments[tool.Name]
 				if !ok {
 					continue
 				}
 				left--
-				if got := names(t, tool.input); got != want {
-					t.Errorf("%s has the arguments %q, want %q", tool.name, got, want)
+				if got := names(t, tool.Input); got != want {
+					t.Errorf("%s has the arguments %q, want %q", tool.Name, got, want)
 				}
 			}
 			if left != 0 {

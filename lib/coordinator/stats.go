@@ -3,23 +3,10 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"btools/lib/agent/source"
-	"btools/lib/tools"
 )
-
-// statsTools are what counts sessions, if there are tools that use them and it is
-// chosen.
-func (c *Coordinator) statsTools() []ownTool {
-	builtin := slices.ContainsFunc(c.Children, func(child Child) bool { return child.Builtin })
-	if !builtin || c.Tools != nil && !slices.Contains(c.Tools, tools.SessionStats) {
-		return nil
-	}
-	return []ownTool{{tools.SessionStats, "Session statistics", "Your browser sessions, their tabs and idle time",
-		schemaFile(tools.SessionStats), nil, true, false, sessionStatsOf}}
-}
 
 // statsTimeout bounds how long the figures of a browser may take.
 const statsTimeout = 2 * time.Second

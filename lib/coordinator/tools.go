@@ -14,7 +14,6 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
-	"btools/lib/schema"
 )
 
 const (
@@ -82,98 +81,6 @@ func (c *Coordinator) instructions() string {
 	}
 	return strings.TrimSpace(text)
 }
-
-// statusTool is the tool that says what is wrong.
-const statusTool = "coordinator_status"
-
-// ownTool is a tool that bmcp answers itself.
-type ownTool struct {
-	name, title, description string
-	input, output            json.RawMessage // schemas; no output: what coordinator_status has, or content
-	readOnly, destructive    bool
-	// do returns the structured result, or a *mcp.CallToolResult.
-	do func(ctx context.Context, req *request, args json.RawMessage) (any, error)
-}
-
-func (c *Coordinator) ownList() []ownTool {
-	all := []ownTool{
-		{"coordinator_list_browsers", "List browsers", "List the installed browsers that can be launched. Only " +
-			"needed to choose one: the browser starts by itself.",
-			schemaFile("coordinator_list_browsers"), schemaFile("coordinator_list_browsers.output"), true, false,
-			c.listBrowsers},
-		{statusTool, "Status", "Show the browser, its debugging port, the MCP servers behind this one and what is " +
-			"wrong with them. It starts nothing.",
-			schemaFile("coordinator_status"), schemaFile("coordinator_status.output"), true, false, c.status},
-	}
-	all = append(all, c.browserTools()...)
-	all = append(all, c.instanceTools()...)
-	all = append(all, c.statsTools()...)
-	if c.keeps() {
-		all = append(all, largeToolList(c)...)
-	}
-	if !c.NoBulk {
-		all = append(all, bulkTool(c))
-	}
-	return all
-}
-
-// makeOwn makes the list of our own tools.
-func (c *Coordinator) makeOwn() {
-	c.own = map[string]ownTool{}
-	for _, t := range c.ownList() {
-		readOnly, destructive, closed := t.readOnly, t.destructive, false
-		tool := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
-		tool.Title = t.title
-		tool.RawOutputSchema = t.output
-		input, do := &schema.Schema{}, t.do
-		if err := json.Unmarshal(t.input, input); err != nil {
-			panic(err) // it is ours
-		}
-		t.do = func(ctx context.Context, req *request, args json.RawMessage) (any, error) {
-			args, err := input.Accept(args)
-			if err != nil {
-				return nil, err
-			}
-			return do(ctx, req, args)
-		}
-		var destroys *bool // of use only to those that change something
-		if !readOnly {
-			destroys = &destructive
-		}
-		tool.Annotations = mcp.ToolAnnotation{Title: t.title, ReadOnlyHint: &readOnly, DestructiveHint: destroys,
-			OpenWorldHint: &closed}
-		raw, _ := json.Marshal(tool)
-		c.own[t.name], c.ownTools = t, append(c.ownTools, raw)
-	}
-}
-
-// call runs the tool and returns its result, which may be an error for the agent.
-func (t ownTool) call(ctx context.Context, req *request, args json.RawMessage) (json.RawMessage, error) {
-	v, err := t.do(ctx, req, orEmpty(args))
-	result, whole := v.(*mcp.CallToolResult)
-	if err == nil && !whole {
-		result, err = structured(req.host, v)
-	}
-	if err != nil {
-		result = mcp.NewToolResultError(err.Error())
-	}
-	return json.Marshal(result)
-}
-
-// structured is the result of a tool of bmcp's own.
-func structured(s *Session, v any) (*mcp.CallToolResult, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	result := mcp.NewToolResultStructured(v, string(text))
-	if b, ok := v.(*bulkResult); ok {
-		b.addTo(s, result)
-	}
-	return result, nil
-}
-
-func (c *Coordinator) isOwn(name string) bool { return c.own[name].do != nil }
 
 // title is the name of bmcp for people.
 const title = "Browsers"

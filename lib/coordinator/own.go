@@ -1,0 +1,189 @@
+package coordinator
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"btools/lib/agent/agenttool"
+	"btools/lib/agent/source"
+	"btools/lib/jsonrpc"
+	"btools/lib/record"
+	"btools/lib/tools"
+)
+
+// ownTool is a tool that bmcp answers itself. Do returns the structured result, or a *mcp.CallToolResult.
+type ownTool = agenttool.Tool[func(ctx context.Context, req *request, args json.RawMessage) (any, error)]
+
+// statusTool is the tool that says what is wrong.
+const statusTool = "coordinator_status"
+
+// schemas has the JSON Schemas of our own tools, in TOOL.json and TOOL.output.json, and argument.NAME.json for each
+// argument by which tools of children choose a browser.
+//
+//go:embed schemas/*.json
+var schemas embed.FS
+
+// ownList is the table of our own tools, of which it returns those that are offered.
+func (c *Coordinator) ownList() (all []ownTool) {
+	kind := c.Source.Kind()
+	builtin := slices.ContainsFunc(c.Children, func(child Child) bool { return child.Builtin })
+	one := kind != source.Pool && kind != source.ByChild // browser that all share
+	ours := one && kind != source.Hub
+	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
+		schemaFile("coordinator_restart_browser")
+	stopAbout := "Stop the browser" + of + " which loses its pages. Not needed at the end: it stops with the session."
+	switch kind {
+	case source.SharedProfile:
+		of, stopAbout = "", strings.Replace(stopAbout, of, ",", 1)
+		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
+	case source.Hub:
+		stopAbout = "Close the tabs of this session, or of that of a session_id. The browser itself stays " +
+			"with its user. Not needed when done: they close with the session."
+		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
+	}
+	for _, row := range []struct {
+		offered bool
+		ownTool
+	}{
+		{true, ownTool{Name: "coordinator_list_browsers", Title: "List browsers",
+			About: "List the installed browsers that can be launched. Only needed to choose one: the browser starts " +
+				"by itself.",
+			Do: c.listBrowsers}},
+		{true, ownTool{Name: statusTool, Title: "Status",
+			About: "Show the browser, its debugging port, the MCP servers behind this one and what is wrong with " +
+				"them. It starts nothing.",
+			Do: c.status}},
+		{kind == source.Pool, ownTool{Name: "browser_pool_status", Title: "Pool status",
+			About: "Show the pools of browsers, their instances, and which of them are in use.",
+			Do:    c.poolStatus}},
+		{ours && kind != source.SessionsOnly, ownTool{Name: "coordinator_launch_browser", Title: "Launch browser",
+			About: "Launch the browser with another type or with a window. Do not call it before using the browser " +
+				"tools: they launch the browser themselves. A browser that runs with other options is replaced, " +
+				"which loads its pages again.",
+			Effect: agenttool.Destroys, Input: c.launchInput(), Do: c.launchBrowser}},
+		{one, ownTool{Name: "coordinator_stop_browser", Title: "Stop browser", About: stopAbout,
+			Effect: agenttool.Destroys, Input: stopInput, Do: c.stopBrowser}},
+		{ours, ownTool{Name: "coordinator_restart_browser", Title: "Restart browser",
+			About: "Replace the browser" + of + " by a fresh one with the same options, if it misbehaves; without " +
+				"one, launch it. Its pages and logins are lost; the debugging port stays.",
+			Effect: agenttool.Destroys, Input: restartInput, Do: c.restartBrowser}},
+		{c.Source.Instances() != nil, ownTool{Name: instanceTool, Title: "Browser instances",
+			About: "List the browsers that have joined by the extension, launch another one (new), close one that " +
+				"was launched here, or list the profiles of the user's own browsers. In mode chromium (the default) " +
+				"and testing the browser has a new profile; in mode chrome it is the user's browser with one of " +
+				"their profiles, and their logins.",
+			Effect: agenttool.Destroys, Do: c.instanceAct}},
+		{builtin && (c.Tools == nil || slices.Contains(c.Tools, tools.SessionStats)), ownTool{
+			Name: tools.SessionStats, Title: "Session statistics",
+			About: "Your browser sessions, their tabs and idle time", Do: sessionStatsOf}},
+		{c.keeps(), ownTool{Name: resultTool, Title: "Rest of a result",
+			About: "Read or search a result that was cut", Input: c.placed(resultTool), Do: c.showResult}},
+		{c.keeps(), ownTool{Name: blobTool, Title: "Blob",
+			About: "Read the data at a blob:// address", Input: c.placed(blobTool), Do: c.getBlob}},
+		{!c.NoBulk, c.bulkTool()},
+	} {
+		if row.offered {
+			row.Closed = true
+			row.Read(schemas)
+			all = append(all, row.ownTool)
+		}
+	}
+	return all
+}
+
+func schemaFile(name string) json.RawMessage { return agenttool.Schema(schemas, name) }
+
+// launchInput names the types that can be launched: no program of the agent's
+// choice is one of them. Firefox is not where children drive the browser by
+// DevTools.
+func (c *Coordinator) launchInput() json.RawMessage {
+	schema := schemaFile("coordinator_launch_browser")
+	if !slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives }) {
+		return schema
+	}
+	types := slices.DeleteFunc(slices.Clone(record.Types), func(t string) bool { return t == record.Firefox })
+	list, _ := json.Marshal(types) // which texts never fail
+	properties := jsonrpc.Get(schema, "properties")
+	browser := jsonrpc.Set(jsonrpc.Get(properties, "browserType"), "enum", list)
+	return jsonrpc.Set(schema, "properties", jsonrpc.Set(properties, "browserType", browser))
+}
+
+// placed is the schema of a tool that takes the arguments by which others choose a browser, and does not need them.
+func (c *Coordinator) placed(tool string) json.RawMessage {
+	input := schemaFile(tool)
+	for _, name := range c.chosenBy() {
+		a := argument{name, json.RawMessage(`{"type":"string"}`)}
+		if strings.HasPrefix(name, "browser_") { // an ID may be written as a number
+			a.schema = json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
+		}
+		input = a.appendTo(input)
+	}
+	return input
+}
+
+// bulkTool is browser_execute_bulk.
+func (c *Coordinator) bulkTool() ownTool {
+	t := ownTool{Name: bulkName, Title: "Run several tools", Effect: agenttool.Destroys,
+		About: "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
+			"commands that ask for them: as MCP results, their images after the text.",
+		Input: schemaFile(bulkName), Do: c.bulk}
+	if names := c.chosenBy(); len(names) > 0 {
+		are := " are"
+		if len(names) == 1 {
+			are = " is"
+		}
+		t.About += " " + strings.Join(names, " and ") + are + " given here, not to the commands."
+		for _, a := range argumentFiles(names...) {
+			t.Input = a.appendTo(t.Input)
+		}
+	}
+	return t
+}
+
+// makeOwn makes the list of our own tools.
+func (c *Coordinator) makeOwn() {
+	c.own = map[string]*ownTool{}
+	for _, t := range c.ownList() {
+		c.own[t.Name], c.ownTools = &t, append(c.ownTools, t.Listed)
+	}
+}
+
+func (c *Coordinator) isOwn(name string) bool { return c.own[name] != nil }
+
+// callOwn runs a tool of our own with the arguments as they came, and returns its result, which may be an error for
+// the agent.
+func (req *request) callOwn(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
+	t := req.host.c.own[name]
+	var result *mcp.CallToolResult
+	args, err := t.Arguments.Accept(args)
+	if err == nil {
+		var v any
+		var whole bool
+		v, err = t.Do(ctx, req, args)
+		if result, whole = v.(*mcp.CallToolResult); err == nil && !whole {
+			result, err = structured(req.host, v)
+		}
+	}
+	if err != nil {
+		result = mcp.NewToolResultError(err.Error())
+	}
+	return json.Marshal(result)
+}
+
+// structured is the result of a tool of bmcp's own.
+func structured(s *Session, v any) (*mcp.CallToolResult, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	result := mcp.NewToolResultStructured(v, string(text))
+	if b, ok := v.(*bulkResult); ok {
+		b.addTo(s, result)
+	}
+	return result, nil
+}
