@@ -9,36 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
 )
 
-// result is the result of a call, as MCP has it.
-type result struct {
-	Content    []content `json:"content"`
-	Structured any       `json:"structuredContent,omitempty"`
-	IsError    bool      `json:"isError,omitempty"`
-}
-
-// content is a part of a result.
-type content struct {
-	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
-	Data     string `json:"data,omitempty"`
-	MimeType string `json:"mimeType,omitempty"`
-
-	Resource *resource `json:"resource,omitempty"`
-}
-
-// resource is data that is not an image.
-type resource struct {
-	URI      string `json:"uri"`
-	MimeType string `json:"mimeType,omitempty"`
-	Blob     string `json:"blob"`
-}
-
-func failed(err error) *result {
-	return &result{Content: []content{{Type: "text", Text: "### Error\n" + err.Error()}}, IsError: true}
+func failed(err error) *mcp.CallToolResult {
+	return mcp.NewToolResultError("### Error\n" + err.Error())
 }
 
 // reply collects what a call has to tell.
@@ -53,7 +31,7 @@ type reply struct {
 
 	results    []string
 	actions    []string
-	images     []content
+	images     []mcp.Content
 	structured any
 
 	acts     bool // what it does may have effect for a while
@@ -84,14 +62,14 @@ func (r *reply) did(format string, args ...any) {
 
 // image adds an image.
 func (r *reply) image(data []byte, mime string) {
-	r.images = append(r.images, content{Type: "image", Data: base64.StdEncoding.EncodeToString(data), MimeType: mime})
+	r.images = append(r.images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), mime))
 }
 
 // data adds data that no agent can read, which comes from a URL. The coordinator
 // keeps it.
 func (r *reply) data(data []byte, mime, url string) {
-	r.images = append(r.images, content{Type: "resource",
-		Resource: &resource{URI: url, MimeType: mime, Blob: base64.StdEncoding.EncodeToString(data)}})
+	r.images = append(r.images, mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: url, MIMEType: mime,
+		Blob: base64.StdEncoding.EncodeToString(data)}))
 }
 
 // reach connects to the browser.
@@ -133,7 +111,7 @@ func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
 }
 
 // result writes the sections of the result.
-func (r *reply) result(ctx context.Context, err error) *result {
+func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	var b strings.Builder
 	section := func(head string, lines ...string) {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
@@ -168,12 +146,12 @@ func (r *reply) result(ctx context.Context, err error) *result {
 	if r.firefox != nil {
 		r.viewFirefox(ctx, err, section)
 	}
-	out := &result{Structured: r.structured, IsError: err != nil}
+	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
 	if b.Len() == 0 && len(r.images) == 0 {
 		section("Result", "The result is empty.") // a text without text is not one of MCP
 	}
 	if text := strings.TrimSuffix(b.String(), "\n"); text != "" {
-		out.Content = append(out.Content, content{Type: "text", Text: text})
+		out.Content = append(out.Content, mcp.NewTextContent(text))
 	}
 	out.Content = append(out.Content, r.images...)
 	return out

@@ -24,7 +24,7 @@ type host struct {
 type answer struct {
 	ID     int
 	Result struct {
-		Content []content
+		Content []struct{ Type, Text, Data, MimeType string }
 		IsError bool
 	}
 	Error struct{ Message string }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
 	"btools/lib/jsonrpc"
@@ -156,9 +158,13 @@ func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
 }
 
 func (s *Server) answer(id json.RawMessage, result any) {
-	raw, err := json.Marshal(result)
+	marshal := func() ([]byte, error) { return json.Marshal(result) }
+	if r, ok := result.(json.Marshaler); ok {
+		marshal = r.MarshalJSON // Marshal would read all of it again
+	}
+	raw, err := marshal()
 	if err != nil {
-		raw, _ = json.Marshal(failed(err))
+		raw, _ = failed(err).MarshalJSON()
 	}
 	s.out.Write(jsonrpc.Response(id, raw), false)
 }
@@ -297,7 +303,7 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 }
 
 // do runs a tool and returns its result.
-func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *result {
+func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *mcp.CallToolResult {
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}

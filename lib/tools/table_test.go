@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"btools/lib/agent/agenttool"
@@ -227,7 +229,7 @@ func TestRootsAtOnce(t *testing.T) {
 func TestEmptyResult(t *testing.T) {
 	t.Parallel()
 	r := (&reply{server: &Server{}}).result(t.Context(), nil)
-	if len(r.Content) != 1 || r.Content[0].Text != "### Result\nThe result is empty." {
+	if !reflect.DeepEqual(r.Content, []mcp.Content{mcp.NewTextContent("### Result\nThe result is empty.")}) {
 		t.Errorf("the result is %+v", r)
 	}
 }
