@@ -3,7 +3,6 @@ package instances
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -36,7 +35,9 @@ func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launch
 		return nil, fmt.Errorf("the profile %s of %s is in use: close that browser, or have it join by its extension",
 			p.Directory, p.Browser)
 	}
-	path, err := s.executable(ctx, p)
+	_, path, err := s.installed(ctx, func(b record.Browser) bool {
+		return b.Type == p.Browser && b.Channel == "stable" && filepath.IsAbs(b.Path)
+	}, fmt.Errorf("%s, whose profile %s is, is not installed", p.Browser, p.Directory))
 	if err != nil {
 		return nil, err
 	}
@@ -78,21 +79,6 @@ func firstPage(hub keep.Hub, mark string, r Request) (string, error) {
 	}
 	text := q.Encode()
 	return extension.Origin + "/launch.html#" + text + "&proof=" + code.Prove("launch "+text), nil
-}
-
-// executable returns the installed browser whose profile it is.
-func (s *Set) executable(ctx context.Context, p Profile) (string, error) {
-	all, err := s.Detect(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, raw := range all {
-		var b record.Browser
-		if json.Unmarshal(raw, &b) == nil && b.Type == p.Browser && b.Channel == "stable" && filepath.IsAbs(b.Path) {
-			return b.Path, nil
-		}
-	}
-	return "", fmt.Errorf("%s, whose profile %s is, is not installed", p.Browser, p.Directory)
 }
 
 // hold returns what is closed when a browser and its group have ended, and a

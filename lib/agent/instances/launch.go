@@ -43,7 +43,13 @@ func checkURL(address string) error {
 
 // launch launches a browser of its own by blaunch, and holds it.
 func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, error) {
-	browser, err := s.installed(ctx, r.Mode)
+	kind, channel, missing := record.Chromium, "", errors.New("no Chromium is installed")
+	if r.Mode == Testing {
+		kind, channel, missing = record.Chrome, "testing", errors.New("no Chrome for Testing is installed")
+	}
+	browser, _, err := s.installed(ctx, func(b record.Browser) bool {
+		return b.Type == kind && (channel == "" || b.Channel == channel)
+	}, missing)
 	if err != nil {
 		return nil, err
 	}
@@ -84,26 +90,20 @@ func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, e
 	return l, nil
 }
 
-// installed returns the browser of a mode.
-func (s *Set) installed(ctx context.Context, mode string) (json.RawMessage, error) {
+// installed returns the first installed browser that fits, as it was found, and its path.
+func (s *Set) installed(ctx context.Context, fits func(record.Browser) bool, missing error) (
+	raw json.RawMessage, path string, err error) {
 	all, err := s.Detect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, raw := range all {
 		var b record.Browser
-		if json.Unmarshal(raw, &b) != nil {
-			continue
-		}
-		if mode == Testing && b.Type == record.Chrome && b.Channel == "testing" ||
-			mode == Chromium && b.Type == record.Chromium {
-			return raw, nil
+		if json.Unmarshal(raw, &b) == nil && fits(b) {
+			return raw, b.Path, nil
 		}
 	}
-	if mode == Testing {
-		return nil, errors.New("no Chrome for Testing is installed")
-	}
-	return nil, errors.New("no Chromium is installed")
+	return nil, "", missing
 }
 
 // extension returns the directory of an extension that an agent names.
