@@ -43,9 +43,9 @@ type virtual struct {
 	// stopping is closed when its children are being stopped no more; nil: they are not.
 	stopping chan struct{}
 
-	beginning sync.Mutex // held while it is started
-	begunIn   begun      // under beginning: where it has been started with its state
-	state     string     // that it starts with; "": none. It stays the same
+	state     string        // that it starts with; "": none. It stays the same
+	beginning chan struct{} // closed when it has been started with its state, or cannot be; nil: no call does that
+	begunIn   begun         // where it has been
 }
 
 // begun is a browser, and how many sessions had ended there with their last tab.
@@ -184,13 +184,30 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
 func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
-	v.beginning.Lock()
-	defer v.beginning.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for v.beginning != nil {
+		beginning := v.beginning
+		b.mu.Unlock()
+		select {
+		case <-beginning:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 	in := begun{at.ID, b.emptyings.Load()}
 	if v.state == "" || v.begunIn == in {
 		return nil
 	}
+	v.beginning = make(chan struct{})
+	b.mu.Unlock()
 	err := b.newSession(ctx, v.name, v.state)
+	b.mu.Lock()
+	close(v.beginning)
+	v.beginning = nil
 	var e *control.Error
 	if errors.As(err, &e) && e.Code == control.SessionExists { // it came back after a crash
 		err = nil
@@ -198,20 +215,17 @@ func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	switch {
 	case err == nil:
 		v.begunIn = in
-	case v.begunIn == begun{}:
-		b.do(func() { b.expel(v.part) })
+	case v.begunIn == begun{} && !b.closed:
+		b.work.Go(func() { b.expel(v.part) })
 	}
 	return Explain(err)
 }
 
-// hasBegun reports whether begin has nothing to do.
+// hasBegun reports whether begin has nothing to do and to wait for.
 func (b *parts) hasBegun(v *virtual, at *Lease) bool {
-	if v.state == "" {
-		return true
-	}
-	v.beginning.Lock()
-	defer v.beginning.Unlock()
-	return v.begunIn == begun{at.ID, b.emptyings.Load()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return v.state == "" || v.beginning == nil && v.begunIn == begun{at.ID, b.emptyings.Load()}
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.

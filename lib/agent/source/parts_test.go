@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -76,5 +77,53 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 		}
 		b.leave(v)
 		b.Leave()
+	})
+}
+
+// slowStart is a browser whose sessions start when the test says so.
+type slowStart struct {
+	provider
+	start chan struct{}
+	began int
+}
+
+func (s *slowStart) up(string, string) *Lease { return &Lease{Browser: Browser{ID: "one"}} }
+func (s *slowStart) newSession(context.Context, string, string) error {
+	s.began++
+	<-s.start
+	return nil
+}
+
+// While a call starts a session with its state, others wait for it, as long as they want to; a call that must not
+// wait does not.
+func TestCallsWhileASessionStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowStart{start: make(chan struct{})}
+		s := &oneBrowser{}
+		s.init(p, Sessions{Kind: SessionsOnly})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
+		with := BrowserRef{Session: "agent", State: "login"}
+		v, _, err := b.enter(part{id: "agent"}, "login")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan error, 1)
+		go func() { first <- b.begin(t.Context(), v, p.up("", "")) }()
+		synctest.Wait()
+		if b.TryTake(with) != nil {
+			t.Error("a call gets the session before it has started")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.begin(ctx, v, p.up("", "")); err != context.DeadlineExceeded {
+			t.Errorf("a call that waits for a second: %v", err)
+		}
+		close(p.start)
+		if err := <-first; err != nil || p.began != 1 {
+			t.Errorf("the session was started %d times: %v", p.began, err)
+		}
+		if b.TryTake(with) == nil {
+			t.Error("a call does not get the session that has started")
+		}
 	})
 }
