@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"btools/lib/jsonrpc"
 )
 
 // Bproxy and bpool hibernate a browser that no client is connected to: they save
@@ -81,13 +79,11 @@ func (b *parts) restPart(v *virtual) {
 // lookAt returns what tells how a session is.
 func (s *oneBrowser) lookAt(name string) func(context.Context) *hibernation {
 	return func(ctx context.Context) *hibernation {
-		for _, session := range s.list(ctx) {
-			var now hibernation
-			if jsonrpc.GetString(session, "name") == name && json.Unmarshal(session, &now) == nil {
-				return &now
-			}
+		now := &hibernation{}
+		if json.Unmarshal(s.session(ctx, "", name), now) != nil {
+			return nil
 		}
-		return nil
+		return now
 	}
 }
 

@@ -31,24 +31,13 @@ func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest)
 		return answer, errNoLogins
 	}
 	r.Lease = b.Lease
-	err = pooledStates{s}.Call(ctx, "state_save", r, &answer)
+	err = s.Call(ctx, "state_save", r, &answer)
 	return answer, err
-}
-
-// pooledStates is the connection to a service for its states.
-type pooledStates struct{ *pooled }
-
-func (s pooledStates) Call(ctx context.Context, method string, params, result any) error {
-	c, err := s.call(ctx, method, params, result)
-	if err == nil {
-		s.put(c)
-	}
-	return err
 }
 
 func (s *pooled) States() remote.Conn {
 	if s.own != nil { // it is of this user, and need not run
 		return nil
 	}
-	return pooledStates{s}
+	return s
 }

@@ -67,14 +67,19 @@ func (s *oneBrowser) Clients(ctx context.Context, b Browser) int {
 	if s.Kind() == SharedProfile {
 		return 0
 	}
+	n, _ := strconv.Atoi(string(jsonrpc.Get(s.session(ctx, b.Instance, cmp.Or(b.Session, hostSession)), "clients")))
+	return n
+}
+
+// session is what is known of a session; nil: there is none.
+func (s *oneBrowser) session(ctx context.Context, instance, name string) json.RawMessage {
 	for _, session := range s.list(ctx) {
-		if jsonrpc.GetString(session, "name") == cmp.Or(b.Session, hostSession) &&
-			(b.Instance == "" || b.Instance == jsonrpc.GetString(session, "instanceId")) {
-			n, _ := strconv.Atoi(string(jsonrpc.Get(session, "clients")))
-			return n
+		if jsonrpc.GetString(session, "name") == name &&
+			(instance == "" || instance == jsonrpc.GetString(session, "instanceId")) {
+			return session
 		}
 	}
-	return 0
+	return nil
 }
 
 // sessionsIn are the sessions in records.

@@ -178,15 +178,19 @@ func (s *pooled) put(c *control.Client) {
 	s.free = append(s.free, c)
 }
 
-// status returns the service's report on its pools, or on one of them.
-func (s *pooled) status(ctx context.Context, name string) (json.RawMessage, error) {
-	var raw json.RawMessage
-	c, err := s.call(ctx, "status", map[string]string{"pool_name": name}, &raw)
-	if err != nil {
-		return nil, err
+// Call is call without the connection, as of a remote.Conn.
+func (s *pooled) Call(ctx context.Context, method string, params, result any) error {
+	c, err := s.call(ctx, method, params, result)
+	if err == nil {
+		s.put(c)
 	}
-	s.put(c)
-	return raw, nil
+	return err
+}
+
+// status returns the service's report on its pools, or on one of them.
+func (s *pooled) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
+	err = s.Call(ctx, "status", map[string]string{"pool_name": name}, &raw)
+	return raw, err
 }
 
 // poolInstance is the part of an instance's status that matters here.
