@@ -53,7 +53,7 @@ type bulkRun struct {
 
 	shown int // bytes of text that the results have
 
-	task   *task // that executes the call; nil: none does
+	task   *taskCall // that executes the call; nil: none does
 	states *commandStates
 
 	watching sync.WaitGroup // the browser
@@ -81,7 +81,7 @@ func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessa
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	run := &bulkRun{Session: req.host, req: req, asked: asked, fail: cancel, task: req.task()}
-	run.states = newCommandStates(run.task, req.host, p.Commands)
+	run.states = newCommandStates(run.task, p.Commands)
 	defer func() {
 		cancel(nil)
 		run.watching.Wait()

@@ -29,17 +29,16 @@ const (
 
 // commandStates are those of the commands of a task. Nil: it is no task.
 type commandStates struct {
-	task     *task
-	s        *Session
+	task     *taskCall
 	commands []bulkCommand
 	all      []commandState
 }
 
-func newCommandStates(t *task, s *Session, commands []bulkCommand) *commandStates {
+func newCommandStates(t *taskCall, commands []bulkCommand) *commandStates {
 	if t == nil {
 		return nil
 	}
-	c := &commandStates{task: t, s: s, commands: commands, all: make([]commandState, len(commands))}
+	c := &commandStates{task: t, commands: commands, all: make([]commandState, len(commands))}
 	for i := range c.all {
 		c.all[i] = commandPending
 	}
@@ -50,7 +49,7 @@ func newCommandStates(t *task, s *Session, commands []bulkCommand) *commandState
 func (c *commandStates) begin(i int) {
 	if c != nil {
 		c.all[i] = commandRunning
-		c.s.noteTask(c.task, tasks.Working, fmt.Sprintf("command %d of %d, %s, is running: %s", i+1, len(c.all),
+		c.task.note(tasks.Working, fmt.Sprintf("command %d of %d, %s, is running: %s", i+1, len(c.all),
 			jsonrpc.Clip([]byte(c.commands[i].Tool)), c.count()))
 	}
 }
@@ -75,8 +74,8 @@ func (c *commandStates) finish() []commandState {
 			c.all[i] = commandSkipped
 		}
 	}
-	c.s.c.tasks.Do(func(all *taskTable) { // its host is told at its end
-		all.Note(c.task, tasks.Working, c.count(), time.Now())
+	c.task.locked(func(all *taskTable) { // its host is told at its end
+		all.Note(c.task.Task, tasks.Working, c.count(), time.Now())
 	})
 	return c.all
 }
@@ -131,7 +130,7 @@ const (
 var errCommandLate = fmt.Errorf("it did not end within %v: it was cancelled", commandTimeout)
 
 // boundCommand bounds a command of a task.
-func boundCommand(ctx context.Context, t *task) (context.Context, context.CancelFunc) {
+func boundCommand(ctx context.Context, t *taskCall) (context.Context, context.CancelFunc) {
 	if t == nil {
 		return ctx, func() {}
 	}
@@ -165,9 +164,9 @@ func (b *bulkRun) holdForTask(ctx context.Context) error {
 			return
 		}
 		b.fail(errDisconnected)
-		b.c.disconnectTask(b.task)
+		b.task.disconnect()
 	})
-	return b.enterTask(ctx, b.task, place(b.Session, b.at))
+	return b.task.enter(ctx, place(b.Session, b.at))
 }
 
 // disconnected is the error of a command, unless the browser has ended: the child may

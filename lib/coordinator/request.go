@@ -25,7 +25,7 @@ type request struct {
 	cancel context.CancelFunc         // ends its handling
 	late   atomic.Pointer[time.Timer] // ends it when its time is over
 	expiry atomic.Pointer[time.Timer] // ends it while it awaits input
-	execs  atomic.Pointer[task]       // whose call it is; nil: it is the host's own
+	execs  atomic.Pointer[taskCall]   // whose call it is; nil: it is the host's own
 	// insists says that the child is to make a task of the call, whose result is
 	// kept for ttl.
 	insists bool
@@ -42,7 +42,7 @@ type (
 )
 
 // task is the task whose call the request is, nil if it is the host's own.
-func (req *request) task() *task { return req.execs.Load() }
+func (req *request) task() *taskCall { return req.execs.Load() }
 
 // finish answers the request, once, and releases what it holds. A nil message is no
 // answer.
@@ -101,7 +101,7 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 	req.bound()
 	err := p.Relay(n, m, func(got *jsonrpc.Message, err error) {
 		if id := childTaskOf(req, got); id != "" {
-			s.adoptTask(p, req, id)
+			req.adoptTask(p, id)
 			return
 		}
 		req.answer(got, err)

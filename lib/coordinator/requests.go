@@ -74,7 +74,7 @@ func (s *Session) execute(e effect) {
 			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
 		if req.task() != nil {
-			s.askTask(req.task(), e.Key, e.Questions)
+			req.task().ask(e.Key, e.Questions)
 			return
 		}
 		s.send(e.ID, true, jsonrpc.Response(e.ID, req.env.Era.InputRequired(req.Method, e.Key, e.Questions)))
@@ -84,7 +84,7 @@ func (s *Session) execute(e effect) {
 			t.Stop()
 		}
 		if req.task() != nil {
-			s.resumeTask(req.task())
+			req.task().resume()
 		}
 	case pending.Cancel:
 		e.Child.Cancel(e.Number, e.Reason)
@@ -101,7 +101,7 @@ func (s *Session) execute(e effect) {
 // reply sends the answer to a request to the host, or to the task whose call it is.
 func (s *Session) reply(req *request, id json.RawMessage, message []byte) {
 	if req.task() != nil {
-		s.answerTask(req.task(), message)
+		req.task().answered(message)
 		return
 	}
 	s.send(id, true, message)

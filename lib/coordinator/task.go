@@ -36,14 +36,13 @@ var (
 	errUnanswered    = errors.New("the task was ended: nobody has answered what it asks")
 )
 
-// task is a call that is executed as a task.
-type task = tasks.Task[*taskCall]
-
-// taskCall is what is executed, and what comes of it. The fields below the first
-// group are under the lock of the coordinator's tasks.
+// taskCall is a call that is executed as a task, and what comes of it. The fields of the last group are under the lock
+// of the coordinator's tasks.
 type taskCall struct {
-	s       *Session
-	call    *jsonrpc.Message // with an ID of its own
+	*tasks.Task[*taskCall] // whose Value it is
+
+	host    *Session
+	call    *jsonrpc.Message // with an ID of its own; nil: its child has made the task
 	form    mcp.TaskForm
 	own     bool          // a tool of bmcp's own
 	done    chan struct{} // closed when the answer is there
@@ -71,37 +70,45 @@ func taskID(id json.RawMessage) string {
 // requestOf is the ID of the request that is the call of a task.
 func requestOf(id string) json.RawMessage { return jsonrpc.Quote("task " + id) }
 
+// newTask is a task for the call that the request is.
+func (req *request) newTask() *taskCall {
+	t := &taskCall{host: req.host, form: req.env.Tasks, done: make(chan struct{}), entered: make(chan struct{})}
+	t.Task = &tasks.Task[*taskCall]{ID: rand.Text(), Owner: req.host.name, TTL: req.ttl, Value: t}
+	return t
+}
+
 // createTask answers the call of a tool by a task, which it begins or queues.
-func (s *Session) createTask(req *request) {
-	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
-	call, err := jsonrpc.Parse(req.m.WithParams(jsonrpc.Delete(req.m.Params, "task")).WithID(requestOf(t.ID)))
+func (req *request) createTask() {
+	t := req.newTask()
+	var err error
+	t.call, err = jsonrpc.Parse(req.m.WithParams(jsonrpc.Delete(req.m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
 		req.fail(err)
 		return
 	}
-	t.Value = &taskCall{s: s, call: call, form: req.env.Tasks, own: s.c.isOwn(req.env.Name), done: make(chan struct{}),
-		entered: make(chan struct{})}
-	if t.Value.own {
-		w, _ := source.RefIn(req.env.Args, s.c.chosenBy()) // an error is told when it is executed
-		t.Queue = s.browsers.Queue(w)
+	if t.own = req.host.c.isOwn(req.env.Name); t.own {
+		w, _ := source.RefIn(req.env.Args, req.host.c.chosenBy()) // an error is told when it is executed
+		t.Queue = req.host.browsers.Queue(w)
 	}
-	created, begin, err := s.addTask(t)
+	created, begin, err := t.add()
 	if err != nil {
 		req.fail(err)
 		return
 	}
 	req.result(created)
 	if begin {
-		s.beginTask(t)
+		t.begin()
 	}
 }
 
-// addTask adds a task. It returns the answer that says so, and whether its execution is
-// to begin.
-func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err error) {
-	s.c.tasks.Do(func(all *taskTable) {
-		if begin, err = all.Add(t, time.Now()); err == nil {
-			created = t.Value.form.Created(shownLocked(all, t))
+// locked reads or changes the tasks of all hosts.
+func (t *taskCall) locked(do func(*taskTable)) { t.host.c.tasks.Do(do) }
+
+// add adds a task. It returns the answer that says so, and whether its execution is to begin.
+func (t *taskCall) add() (created json.RawMessage, begin bool, err error) {
+	t.locked(func(all *taskTable) {
+		if begin, err = all.Add(t.Task, time.Now()); err == nil {
+			created = t.form.Created(t.viewLocked(all))
 		}
 	})
 	switch {
@@ -115,42 +122,40 @@ func (s *Session) addTask(t *task) (created json.RawMessage, begin bool, err err
 	return created, begin, err
 }
 
-// beginTask begins the execution of a task. It does not wait for it.
-func (s *Session) beginTask(t *task) {
-	if !s.do(func() { s.execTask(t) }) {
-		s.c.endTask(t, faultAnswer(source.ErrEnded))
+// begin begins the execution of a task. It does not wait for it.
+func (t *taskCall) begin() {
+	if !t.host.do(t.exec) {
+		t.end(faultAnswer(source.ErrEnded))
 	}
 }
 
-func (s *Session) execTask(t *task) {
-	v := t.Value
-	req := s.newRequest(v.call)
+func (t *taskCall) exec() {
+	s := t.host
+	req := s.newRequest(t.call)
 	req.execs.Store(t)
 	req.Detached = true
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	req.cancel = func() { cancel(nil) }
 	stop := cancel
-	if !v.own {
-		stop = s.stopOf(req)
+	if !t.own {
+		stop = req.stop
 	}
 	var over bool
-	s.c.tasks.Do(func(all *taskTable) {
-		over = all.State(t).Status.IsTerminal() || v.answer != nil // it was stopped meanwhile
-		v.stop = stop
+	t.locked(func(all *taskTable) {
+		over = all.State(t.Task).Status.IsTerminal() || t.answer != nil // it was stopped meanwhile
+		t.stop = stop
 	})
 	if over {
 		cancel(nil)
-		s.c.endTask(t, s.neverRun(t, errTaskCancelled))
+		t.end(t.neverRun(errTaskCancelled))
 		return
 	}
 	s.accept(ctx, req)
 }
 
-// stopOf ends the call of a child's tool.
-func (s *Session) stopOf(req *request) func(error) {
-	return func(why error) {
-		s.apply(func(open *table) []effect { return open.End(&req.Request, req.faultOf(why), why.Error()) })
-	}
+// stop ends the call of a child's tool.
+func (req *request) stop(why error) {
+	req.host.apply(func(open *table) []effect { return open.End(&req.Request, req.faultOf(why), why.Error()) })
 }
 
 // faultAnswer is the answer to a call that has failed.
@@ -162,117 +167,118 @@ func resultAnswer(result json.RawMessage) *jsonrpc.Message {
 }
 
 // neverRun is the answer to the call of a task that is not executed.
-func (s *Session) neverRun(t *task, why error) *jsonrpc.Message {
-	if t.Value.own {
-		if result := bulkNeverRun(jsonrpc.Get(t.Value.call.Params, "arguments"), why); result != nil {
-			return resultAnswer(s.newRequest(t.Value.call).env.Era.Result("tools/call", result))
+func (t *taskCall) neverRun(why error) *jsonrpc.Message {
+	if t.own {
+		if result := bulkNeverRun(jsonrpc.Get(t.call.Params, "arguments"), why); result != nil {
+			return resultAnswer(t.host.newRequest(t.call).env.Era.Result("tools/call", result))
 		}
 	}
 	return faultAnswer(why)
 }
 
-// answerTask ends a task with the answer to its call. A nil message is none.
-func (s *Session) answerTask(t *task, message []byte) {
+// answered ends a task with the answer to its call. A nil message is none.
+func (t *taskCall) answered(message []byte) {
 	if message == nil {
-		s.c.endTask(t, faultAnswer(errUnanswered))
+		t.end(faultAnswer(errUnanswered))
 		return
 	}
 	if m, err := jsonrpc.Parse(message); err == nil { // it is ours, or was read already
-		s.c.endTask(t, m)
+		t.end(m)
 	}
 }
 
-// endTask ends a task with its answer, and begins others that have waited for that.
-func (c *Coordinator) endTask(t *task, answer *jsonrpc.Message) {
+// end ends a task with its answer, and begins others that have waited for that.
+func (t *taskCall) end(answer *jsonrpc.Message) {
 	status, message := tasks.Completed, ""
 	switch {
 	case answer.Error != nil:
 		status, message = tasks.Failed, jsonrpc.GetString(answer.Error, "message")
 	case string(jsonrpc.Get(answer.Result, "isError")) == "true":
 		message = firstLine(errorText(answer.Result))
-		if t.Value.form == mcp.AskedTasks {
+		if t.form == mcp.AskedTasks {
 			status = tasks.Failed
 		}
 	}
 	var next tasks.Next[*taskCall]
 	var told bool
-	c.tasks.Do(func(all *taskTable) {
-		if t.Value.answer != nil {
+	t.locked(func(all *taskTable) {
+		if t.answer != nil {
 			return // the session's end was first
 		}
-		if told = !all.State(t).Status.IsTerminal(); message == "" {
-			message = all.State(t).Message // what its commands have come to
+		if told = !all.State(t.Task).Status.IsTerminal(); message == "" {
+			message = all.State(t.Task).Message // what its commands have come to
 		}
-		next = all.End(t, status, message, len(answer.Raw), time.Now())
-		t.Value.answer, t.Value.stop, t.Value.questions = answer, nil, nil
-		close(t.Value.done)
+		next = all.End(t.Task, status, message, len(answer.Raw), time.Now())
+		t.answer, t.stop, t.questions = answer, nil, nil
+		close(t.done)
 		for _, other := range next.Enter {
 			close(other.Value.entered)
 		}
 	})
 	if told {
-		t.Value.s.tellTask(t)
+		t.tell()
 	}
 	for _, other := range next.Begin {
-		other.Value.s.beginTask(other)
+		other.Value.begin()
 	}
 }
 
-// stopTask gives a task its terminal status, and ends its execution.
-func (c *Coordinator) stopTask(t *task, status tasks.Status, why error) error {
+// cancel gives a task its terminal status, and ends its execution.
+func (t *taskCall) cancel() error {
 	var queued bool
 	var err error
 	var stop func(error)
-	c.tasks.Do(func(all *taskTable) {
-		queued, err = all.Stop(t, status, why.Error(), time.Now())
-		stop = t.Value.stop
+	t.locked(func(all *taskTable) {
+		queued, err = all.Stop(t.Task, tasks.Cancelled, errTaskCancelled.Error(), time.Now())
+		stop = t.stop
 	})
 	if err != nil {
 		return err
 	}
-	t.Value.s.tellTask(t)
+	t.tell()
 	switch {
 	case queued:
-		c.endTask(t, t.Value.s.neverRun(t, why))
+		t.end(t.neverRun(errTaskCancelled))
 	case stop != nil:
-		stop(why)
+		stop(errTaskCancelled)
 	}
 	return nil
 }
 
-// disconnectTask fails the tasks that wait for the browser of one, which has ended.
-func (c *Coordinator) disconnectTask(t *task) {
-	var some []*task
-	c.tasks.Do(func(all *taskTable) { some = all.Behind(t) })
-	for _, other := range some {
+// disconnect fails the tasks that wait for the browser of this one, which has ended.
+func (t *taskCall) disconnect() {
+	var some []*tasks.Task[*taskCall]
+	t.locked(func(all *taskTable) { some = all.Behind(t.Task) })
+	for _, one := range some {
 		var stop func(error)
-		c.tasks.Do(func(*taskTable) { stop = other.Value.stop })
+		other := one.Value
+		other.locked(func(*taskTable) { stop = other.stop })
 		if stop != nil {
 			stop(errDisconnected)
 		} else {
-			c.endTask(other, other.Value.s.neverRun(other, errDisconnected))
+			other.end(other.neverRun(errDisconnected))
 		}
 	}
 }
 
-// noteTask changes what a task says of itself.
-func (s *Session) noteTask(t *task, status tasks.Status, message string) {
+// note changes what a task says of itself.
+func (t *taskCall) note(status tasks.Status, message string) {
 	var changed bool
-	s.c.tasks.Do(func(all *taskTable) { changed = all.Note(t, status, message, time.Now()) })
+	t.locked(func(all *taskTable) { changed = all.Note(t.Task, status, message, time.Now()) })
 	if changed {
-		s.tellTask(t)
+		t.tell()
 	}
 }
 
-// enterTask waits until a task is the only one on its browser.
-func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
+// enter waits until a task is the only one on its browser.
+func (t *taskCall) enter(ctx context.Context, where string) error {
 	var first bool
-	s.c.tasks.Do(func(all *taskTable) { first = all.Enter(t, where) })
+	t.locked(func(all *taskTable) { first = all.Enter(t.Task, where) })
 	if first {
 		return nil
 	}
 	select {
-	case <-t.Value.entered:
+	case <-t.entered:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -281,15 +287,15 @@ func (s *Session) enterTask(ctx context.Context, t *task, where string) error {
 
 // isOfChild reports whether something is done for a task that is the call of a child's
 // tool, which may ask its host.
-func isOfChild(t *task) bool { return t != nil && !t.Value.own }
+func isOfChild(t *taskCall) bool { return t != nil && !t.own }
 
 // endTasks ends the tasks of a session that ends. Those that are executed end with
 // their calls.
 func (s *Session) endTasks() {
-	var some []*task
+	var some []*tasks.Task[*taskCall]
 	s.c.tasks.Do(func(all *taskTable) { some = all.Active(s.name) })
 	for _, t := range some {
-		s.c.endTask(t, faultAnswer(source.ErrEnded))
+		t.Value.end(faultAnswer(source.ErrEnded))
 	}
 }
 

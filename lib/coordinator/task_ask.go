@@ -9,14 +9,14 @@ import (
 
 // support is whether the tool of a call runs as a task, "" if it does not. Known is false
 // if the tool is not known yet.
-func (s *Session) support(req *request) (support string, known bool) {
-	if s.c.isOwn(req.env.Name) {
+func (req *request) support() (support string, known bool) {
+	if req.host.c.isOwn(req.env.Name) {
 		if req.env.Name == bulkName {
 			return mcp.TaskOptional, true
 		}
 		return "", true
 	}
-	r, ok := s.tools(req.env.Audience).route(req.env.Name)
+	r, ok := req.host.tools(req.env.Audience).route(req.env.Name)
 	return r.support(), ok
 }
 
@@ -35,17 +35,17 @@ func (s *Session) asTask(ctx context.Context, req *request) bool {
 	if req.env.Tasks == mcp.NoTasks || req.env.Tasks == mcp.AskedTasks && req.env.Task == nil {
 		return false
 	}
-	support, known := s.support(req)
+	support, known := req.support()
 	if !known && req.env.Tasks != mcp.UndeclaredTasks {
 		s.turns.Add(req.turn, nil) // it came before those that come while the tool is found
 		s.do(func() { s.findTask(ctx, req) })
 		return true
 	}
-	return s.asTaskOf(req, support)
+	return req.asTaskOf(support)
 }
 
 // asTaskOf is asTask for a tool that is known.
-func (s *Session) asTaskOf(req *request, support string) bool {
+func (req *request) asTaskOf(support string) bool {
 	switch req.env.Tasks {
 	case mcp.UndeclaredTasks:
 		if support == mcp.TaskRequired {
@@ -70,11 +70,11 @@ func (s *Session) asTaskOf(req *request, support string) bool {
 		req.fail(err)
 		return true
 	}
-	req.insists = support == mcp.TaskRequired && s.makesTasks(req)
+	req.insists = support == mcp.TaskRequired && req.makesTasks()
 	if req.insists {
 		return false
 	}
-	s.createTask(req)
+	req.createTask()
 	return true
 }
 
@@ -85,7 +85,7 @@ func (s *Session) findTask(ctx context.Context, req *request) {
 		req.fail(req.unknown(req.env.Name))
 		return
 	}
-	if !s.asTaskOf(req, r.support()) {
+	if !req.asTaskOf(r.support()) {
 		s.serve(ctx, req)
 	}
 }

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 
@@ -13,7 +12,8 @@ import (
 // it has made one, becomes one of bmcp's. Before that it may ask the host, or refuse.
 
 // makesTasks reports whether the child of a tool makes tasks.
-func (s *Session) makesTasks(req *request) bool {
+func (req *request) makesTasks() bool {
+	s := req.host
 	r, ok := s.tools(req.env.Audience).route(req.env.Name)
 	if !ok {
 		return false
@@ -42,12 +42,11 @@ func childTaskOf(req *request, got *jsonrpc.Message) string {
 
 // adoptTask makes the task that a child has made of a call one of bmcp's, and answers
 // the host with it.
-func (s *Session) adoptTask(p *running, req *request, id string) {
+func (req *request) adoptTask(p *running, id string) {
 	cancel := func() { p.Tell("tasks/cancel", jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))) }
-	t := &task{ID: rand.Text(), Owner: s.name, TTL: req.ttl}
-	t.Value = &taskCall{s: s, form: req.env.Tasks, done: make(chan struct{}), entered: make(chan struct{}),
-		stop: s.stopOf(req)}
-	created, _, err := s.addTask(t)
+	t := req.newTask()
+	t.stop = req.stop
+	created, _, err := t.add()
 	if err != nil {
 		cancel()
 		req.fail(err)
@@ -56,7 +55,7 @@ func (s *Session) adoptTask(p *running, req *request, id string) {
 	n := p.NewID()
 	var was json.RawMessage
 	var open bool
-	s.read(func(all *table) {
+	req.host.read(func(all *table) {
 		if was, open = all.Detach(&req.Request, requestOf(t.ID), n); open {
 			req.childTask.Store(&id)
 			req.execs.Store(t)
@@ -64,10 +63,10 @@ func (s *Session) adoptTask(p *running, req *request, id string) {
 	})
 	if !open { // the host has cancelled the call
 		cancel()
-		s.c.endTask(t, faultAnswer(errTaskCancelled))
+		t.end(faultAnswer(errTaskCancelled))
 		return
 	}
-	s.send(was, true, jsonrpc.Response(was, req.env.Era.Result(req.Method, created)))
+	req.host.send(was, true, jsonrpc.Response(was, req.env.Era.Result(req.Method, created)))
 	about := jsonrpc.Set(nil, "taskId", jsonrpc.Quote(id))
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), "tasks/result", about))
 	if err == nil {

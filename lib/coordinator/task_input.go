@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"encoding/json"
-	"time"
 
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
@@ -29,11 +28,11 @@ func withTask(object json.RawMessage, id string) json.RawMessage {
 	return jsonrpc.Set(object, "_meta", meta)
 }
 
-// askTask has the host of a task asked what a child asks, in place of the host of a
+// ask has the host of a task asked what a child asks, in place of the host of a
 // request. The task awaits its answers by tasks/update.
-func (s *Session) askTask(t *task, key string, questions map[string]json.RawMessage) {
-	s.c.tasks.Do(func(*taskTable) { t.Value.key, t.Value.questions = key, questions })
-	s.noteTask(t, tasks.InputRequired, "")
+func (t *taskCall) ask(key string, questions map[string]json.RawMessage) {
+	t.locked(func(*taskTable) { t.key, t.questions = key, questions })
+	t.note(tasks.InputRequired, "")
 }
 
 // noteAsked notes whether the host is asked something by a request of the child that
@@ -49,31 +48,30 @@ func (s *Session) noteAsked(of json.RawMessage) {
 			status = tasks.InputRequired
 		}
 	})
-	var t *task
-	s.c.tasks.Do(func(all *taskTable) { t, _ = all.Get(s.name, id, time.Now()) })
-	if t != nil {
-		s.noteTask(t, status, "")
+	if t, err := s.taskBy(id); err == nil {
+		t.note(status, "")
 	}
 }
 
-// resumeTask notes that nothing is asked any more.
-func (s *Session) resumeTask(t *task) {
-	s.c.tasks.Do(func(*taskTable) { t.Value.questions = nil })
-	s.noteTask(t, tasks.Working, "")
+// resume notes that nothing is asked any more.
+func (t *taskCall) resume() {
+	t.locked(func(*taskTable) { t.questions = nil })
+	t.note(tasks.Working, "")
 }
 
-// updateTask goes on with a task that awaits input. What it has not asked is ignored.
-func (s *Session) updateTask(t *task, input json.RawMessage) {
+// update goes on with a task that awaits input. What it has not asked is ignored.
+func (t *taskCall) update(input json.RawMessage) {
+	s := t.host
 	var key string
-	s.c.tasks.Do(func(*taskTable) {
-		if t.Value.questions != nil {
-			key = t.Value.key
+	t.locked(func(*taskTable) {
+		if t.questions != nil {
+			key = t.key
 		}
 	})
 	if key == "" {
 		return
 	}
-	again := s.newRequest(t.Value.call)
+	again := s.newRequest(t.call)
 	again.ID, again.Input, again.cancel = jsonrpc.Quote("task "+t.ID+" "+key), input, func() {}
 	var err error
 	s.read(func(open *table) { err = open.Add(&again.Request) })

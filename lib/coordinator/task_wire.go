@@ -19,25 +19,37 @@ func (s *Session) handshakeForm() mcp.TaskForm {
 	return mcp.NoTasks
 }
 
-func shownLocked(all *taskTable, t *task) mcp.TaskView {
-	state := all.State(t)
+// viewLocked is how a task is.
+func (t *taskCall) viewLocked(all *taskTable) mcp.TaskView {
+	state := all.State(t.Task)
 	if state.Message == "" {
-		state.Message = taskMessage(all.Ahead(t))
+		state.Message = taskMessage(all.Ahead(t.Task))
 	}
 	return mcp.TaskView{ID: t.ID, TTL: t.TTL, Poll: pollTasks, Created: state.Created, Updated: state.Updated,
 		Status: string(state.Status), Message: state.Message}
 }
 
-func (s *Session) shownTask(t *task) (shown mcp.TaskView) {
-	s.c.tasks.Do(func(all *taskTable) { shown = shownLocked(all, t) })
-	return shown
+func (t *taskCall) view() (view mcp.TaskView) {
+	t.locked(func(all *taskTable) { view = t.viewLocked(all) })
+	return view
 }
 
-// tellTask tells the host how a task is, if it is told what belongs to no request.
-func (s *Session) tellTask(t *task) {
-	if t.Value.form == mcp.AskedTasks {
-		s.send(nil, false, jsonrpc.Request(nil, "notifications/tasks/status", mcp.AskedTasks.Task(s.shownTask(t))))
+// tell tells the host how a task is, if it is told what belongs to no request.
+func (t *taskCall) tell() {
+	if t.form == mcp.AskedTasks {
+		t.host.send(nil, false, jsonrpc.Request(nil, "notifications/tasks/status", t.form.Task(t.view())))
 	}
+}
+
+// taskBy is the task of the host with an ID.
+func (s *Session) taskBy(id string) (*taskCall, error) {
+	var t *tasks.Task[*taskCall]
+	var err error
+	s.c.tasks.Do(func(all *taskTable) { t, err = all.Get(s.name, id, time.Now()) })
+	if err != nil {
+		return nil, err
+	}
+	return t.Value, nil
 }
 
 // serveTasks answers a request about tasks.
@@ -51,43 +63,39 @@ func (s *Session) serveTasks(ctx context.Context, req *request) {
 		return
 	}
 	id := jsonrpc.GetString(req.m.Params, "taskId")
-	var t *task
-	var err error
-	s.c.tasks.Do(func(all *taskTable) { t, err = all.Get(s.name, id, time.Now()) })
+	t, err := s.taskBy(id)
 	if err != nil {
 		req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
 	}
 	switch req.Method {
 	case "tasks/get":
-		req.result(s.detailed(req.env.Tasks, t))
+		req.result(t.detailed(req.env.Tasks))
 	case "tasks/result":
-		s.taskResult(ctx, req, t)
+		req.taskResult(ctx, t)
 	case "tasks/update":
-		s.updateTask(t, jsonrpc.Get(req.m.Params, "inputResponses"))
+		t.update(jsonrpc.Get(req.m.Params, "inputResponses"))
 		req.result(json.RawMessage("{}"))
 	case "tasks/cancel":
-		err := s.c.stopTask(t, tasks.Cancelled, errTaskCancelled)
+		err := t.cancel()
 		switch {
 		case req.env.Tasks == mcp.GrantedTasks:
 			req.result(json.RawMessage("{}"))
 		case err != nil:
 			req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "cannot cancel task %s: it is %s already", t.ID,
-				s.shownTask(t).Status))
+				t.view().Status))
 		default:
-			req.result(req.env.Tasks.Task(s.shownTask(t)))
+			req.result(req.env.Tasks.Task(t.view()))
 		}
 	}
 }
 
 // detailed is the answer to tasks/get. In the extension it has the result, too.
-func (s *Session) detailed(form mcp.TaskForm, t *task) json.RawMessage {
+func (t *taskCall) detailed(form mcp.TaskForm) json.RawMessage {
 	var answer *jsonrpc.Message
 	var questions map[string]json.RawMessage
 	var shown mcp.TaskView
-	s.c.tasks.Do(func(all *taskTable) {
-		answer, questions, shown = t.Value.answer, t.Value.questions, shownLocked(all, t)
-	})
+	t.locked(func(all *taskTable) { answer, questions, shown = t.answer, t.questions, t.viewLocked(all) })
 	m := form.Task(shown)
 	switch {
 	case form == mcp.AskedTasks:
@@ -107,14 +115,14 @@ func (s *Session) detailed(form mcp.TaskForm, t *task) json.RawMessage {
 }
 
 // taskResult answers with what the call of a task is answered, once it is.
-func (s *Session) taskResult(ctx context.Context, req *request, t *task) {
+func (req *request) taskResult(ctx context.Context, t *taskCall) {
 	select {
-	case <-t.Value.done:
+	case <-t.done:
 	case <-ctx.Done():
 		return // its end is answered
 	}
 	var answer *jsonrpc.Message
-	s.c.tasks.Do(func(*taskTable) { answer = t.Value.answer })
+	t.locked(func(*taskTable) { answer = t.answer })
 	if answer.Error != nil {
 		req.finish(answer.WithID(req.ID))
 		return
@@ -127,10 +135,10 @@ func (s *Session) listTasks(req *request) {
 	var next string
 	var err error
 	s.c.tasks.Do(func(table *taskTable) {
-		var page []*task
+		var page []*tasks.Task[*taskCall]
 		page, next, err = table.List(s.name, jsonrpc.GetString(req.m.Params, "cursor"), tasksInPage, time.Now())
 		for _, t := range page {
-			all = append(all, req.env.Tasks.Task(shownLocked(table, t)))
+			all = append(all, req.env.Tasks.Task(t.Value.viewLocked(table)))
 		}
 	})
 	if errors.Is(err, tasks.ErrCursor) {
