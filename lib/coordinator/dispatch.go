@@ -157,7 +157,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
 	case "resources/list":
 		var own []json.RawMessage
-		if !s.requests.table.Shared {
+		if !s.table.Shared {
 			own = s.handed.ListBlobs(s.c.archive)
 		}
 		s.collect(ctx, req, m.Method, "resources", "resources", "uri", own...)
@@ -271,7 +271,7 @@ func (s *Session) take(ctx context.Context, r route, req *request) (*source.Leas
 	if w == (source.BrowserRef{}) {
 		s.warm(r.child, req.env.Audience)
 	}
-	at, err := s.takeInTurn(ctx, req, w)
+	at, err := req.takeInTurn(ctx, w)
 	if err != nil {
 		return nil, source.Explain(err)
 	}

@@ -58,7 +58,7 @@ func (c *Coordinator) keeps() bool {
 // scope says who may read the results of a call: the host's session, and among
 // hosts that have one together, those that know the session_id.
 func (s *Session) scope(sessionID string) results.Scope {
-	if !s.requests.table.Shared {
+	if !s.table.Shared {
 		sessionID = ""
 	}
 	return results.Scope{Host: s.name, Part: sessionID}

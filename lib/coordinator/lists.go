@@ -65,7 +65,7 @@ func (s *Session) byOwner(ctx context.Context, req *request, capability, name st
 		s.toChild(ctx, req, some[0])
 		return
 	}
-	s.endTurn(req.turn) // it is for several: others don't wait for their answers
+	req.endTurn() // it is for several: others don't wait for their answers
 	var last error = jsonrpc.Errorf(jsonrpc.MethodNotFound, "no child has %s", capability)
 	for _, child := range some {
 		sup, p, err := req.process(ctx, child)

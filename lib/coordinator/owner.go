@@ -14,16 +14,6 @@ var errUnused = errors.New("its browser is not used")
 
 func (s *Session) Name() string { return s.name }
 
-func (s *Session) Busy(match func(*source.Browser) bool) (busy bool) {
-	s.read(func(t *table) {
-		busy = t.Any(func(r *pendingRequest) bool {
-			p, _ := r.Child()
-			return p != nil && match(&p.sup.browser)
-		})
-	})
-	return busy
-}
-
 func (s *Session) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
 	var ending sync.WaitGroup
 	if forget {

@@ -10,7 +10,7 @@ const replaceEvery = time.Second
 // or are cancelled: it would be unclear which host a question is for. The old process
 // runs until its calls have ended.
 func (s *Session) replace(sup *supervisor, mayAsk bool) {
-	if !s.requests.table.Shared {
+	if !s.table.Shared {
 		return
 	}
 	p, _ := sup.proc.Last()

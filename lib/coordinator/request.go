@@ -106,7 +106,7 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 		}
 		req.answer(got, err)
 	})
-	s.endTurn(req.turn)
+	req.endTurn()
 	s.apply(func(t *table) []effect { return t.Relayed(&req.Request) })
 	if err != nil {
 		req.answer(nil, err)

@@ -5,55 +5,91 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/front"
 )
 
 // requests are the pending requests of a session, and its goroutines.
 type requests struct {
+	c    *Coordinator
+	send front.Send
+
 	mu    sync.Mutex
 	table table
 	work  sync.WaitGroup // that the session's end waits for
 }
 
 // apply changes the pending requests and executes the effects.
-func (s *Session) apply(change func(*table) []effect) {
-	s.requests.mu.Lock()
-	effects := change(&s.requests.table)
-	s.requests.mu.Unlock()
+func (r *requests) apply(change func(*table) []effect) {
+	r.mu.Lock()
+	effects := change(&r.table)
+	r.mu.Unlock()
 	for _, e := range effects {
-		s.execute(e)
+		r.execute(e)
 	}
 }
 
 // read reads the pending requests, or changes them without effects.
-func (s *Session) read(look func(*table)) {
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	look(&s.requests.table)
+func (r *requests) read(look func(*table)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	look(&r.table)
 }
 
 // do runs a function in a goroutine that the session's end waits for. It reports
 // false after the end.
-func (s *Session) do(f func()) (open bool) {
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	if s.requests.table.Closed() {
+func (r *requests) do(f func()) (open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table.Closed() {
 		return false
 	}
-	s.requests.work.Go(f)
+	r.work.Go(f)
 	return true
 }
 
+// Cancel implements front.Host.
+func (r *requests) Cancel(id json.RawMessage, why string) {
+	r.apply(func(t *table) []effect { return t.Cancel(id, why) })
+}
+
+// Open implements front.Host.
+func (r *requests) Open() (n int) {
+	r.read(func(t *table) { n = t.Len() })
+	return n
+}
+
+// Mute implements front.Host: what children have asked the host fails, and what they will.
+func (r *requests) Mute() {
+	var asks []serverRequest
+	r.read(func(t *table) { asks = t.Mute() })
+	for _, a := range asks {
+		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)
+	}
+}
+
+// Busy implements source.Owner.
+func (r *requests) Busy(match func(*source.Browser) bool) (busy bool) {
+	r.read(func(t *table) {
+		busy = t.Any(func(one *pendingRequest) bool {
+			p, _ := one.Child()
+			return p != nil && match(&p.sup.browser)
+		})
+	})
+	return busy
+}
+
 // execute executes an effect of apply.
-func (s *Session) execute(e effect) {
+func (r *requests) execute(e effect) {
 	switch e.Kind {
 	case pending.Stop:
 		req := e.Request.Value
 		if t := req.late.Load(); t != nil {
 			t.Stop()
 		}
-		s.endTurn(req.turn)
+		req.endTurn()
 		req.cancel()
 	case pending.Answer:
 		message := e.Message
@@ -61,23 +97,23 @@ func (s *Session) execute(e effect) {
 			m, _ := jsonrpc.Parse(message)
 			message = m.WithID(e.ID)
 		}
-		s.reply(e.Request.Value, e.ID, message)
+		e.Request.Value.reply(e.ID, message)
 	case pending.Release:
-		s.c.releasing.Go(e.Lease.Release)
+		r.c.releasing.Go(e.Lease.Release)
 	case pending.Settle:
-		time.AfterFunc(s.c.Limits.Settle, func() {
-			s.do(func() { s.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
+		time.AfterFunc(r.c.Limits.Settle, func() {
+			r.do(func() { r.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
 		})
 	case pending.RequireInput:
 		req := e.Request.Value
-		req.expiry.Store(time.AfterFunc(s.c.Limits.AwaitInput, func() {
-			s.do(func() { s.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
+		req.expiry.Store(time.AfterFunc(r.c.Limits.AwaitInput, func() {
+			r.do(func() { r.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
 		if req.task() != nil {
 			req.task().ask(e.Key, e.Questions)
 			return
 		}
-		s.send(e.ID, true, jsonrpc.Response(e.ID, req.env.Era.InputRequired(req.Method, e.Key, e.Questions)))
+		r.send(e.ID, true, jsonrpc.Response(e.ID, req.env.Era.InputRequired(req.Method, e.Key, e.Questions)))
 	case pending.Resume:
 		req := e.Request.Value
 		if t := req.expiry.Load(); t != nil {
@@ -99,10 +135,10 @@ func (s *Session) execute(e effect) {
 }
 
 // reply sends the answer to a request to the host, or to the task whose call it is.
-func (s *Session) reply(req *request, id json.RawMessage, message []byte) {
-	if req.task() != nil {
-		req.task().answered(message)
+func (req *request) reply(id json.RawMessage, message []byte) {
+	if t := req.task(); t != nil {
+		t.answered(message)
 		return
 	}
-	s.send(id, true, message)
+	req.host.send(id, true, message)
 }

@@ -38,7 +38,7 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	if p.process, err = sup.session.c.startProcess(ctx, sup.child, sup.browser, p); err != nil {
 		return nil, err
 	}
-	sup.session.requests.work.Go(p.Run) // whose end waits for this start
+	sup.session.work.Go(p.Run) // whose end waits for this start
 	return p, nil
 }
 

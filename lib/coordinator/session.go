@@ -25,10 +25,8 @@ import (
 type Session struct {
 	c           *Coordinator
 	name        string // unique
-	send        front.Send
 	ctx         context.Context
 	end         context.CancelFunc
-	work        sync.WaitGroup
 	initialized chan struct{} // closed when children may send requests to the host
 
 	browsers        source.Browsers
@@ -39,7 +37,7 @@ type Session struct {
 
 	// Each of these has a lock of its own. They are taken in this order: that
 	// of children before that of requests, and that of lists before the coordinator's.
-	requests requests
+	requests
 	children children
 	turns    turns.Queue[*supervisor, *source.Lease]
 	lists    toolLists
@@ -51,10 +49,10 @@ type Session struct {
 // NewSession makes a session, of one host or of several. It calls send for each
 // message to a host, in order.
 func (c *Coordinator) NewSession(send front.Send, shared bool) *Session {
-	s := &Session{c: c, name: rand.Text(), send: send, initialized: make(chan struct{})}
+	s := &Session{c: c, name: rand.Text(), initialized: make(chan struct{})}
 	s.handed.Since = time.Now()
-	s.requests.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions,
-		NewKey: rand.Text, Shared: shared}
+	s.requests.c, s.send = c, send
+	s.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions, NewKey: rand.Text, Shared: shared}
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
 	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -112,7 +110,7 @@ func (s *Session) Close() {
 		s.browsers.End(browsersOf(supervisors))
 		wg.Wait()
 	}
-	s.requests.work.Wait()
+	s.work.Wait()
 	s.c.archive.Texts.Drop(s.name)
 	s.c.tasks.Do(func(all *taskTable) { all.Drop(s.name) })
 	s.c.mu.Lock()
@@ -140,7 +138,7 @@ func (s *Session) Handle(m *jsonrpc.Message, err error) {
 // request answers a request of the host, or starts what answers it.
 func (s *Session) request(m *jsonrpc.Message) {
 	req := s.newRequest(m)
-	req.turn = s.newTurn(req)
+	req.turn = req.newTurn()
 	ctx, cancel := context.WithCancel(s.ctx)
 	req.cancel = cancel
 	s.accept(ctx, req)
@@ -166,7 +164,7 @@ func (s *Session) accept(ctx context.Context, req *request) {
 	}
 	if err != nil {
 		req.cancel()
-		s.reply(req, req.ID, jsonrpc.Failure(req.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
+		req.reply(req.ID, jsonrpc.Failure(req.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
 		return
 	}
 	if !s.admit(ctx, req) {

@@ -11,7 +11,8 @@ import (
 type turn = turns.Turn[*supervisor, *source.Lease]
 
 // newTurn returns the turn of a request, nil if no child answers it.
-func (s *Session) newTurn(req *request) *turn {
+func (req *request) newTurn() *turn {
+	s := req.host
 	group := ""
 	switch req.Method {
 	case "tools/call":
@@ -46,16 +47,17 @@ func groupOf(child *Child, w source.BrowserRef) string {
 	return group
 }
 
-// endTurn ends a turn, so that later requests can proceed.
-func (s *Session) endTurn(t *turn) {
-	if at := s.turns.End(t); at != nil {
-		s.c.releasing.Go(at.Release)
+// endTurn ends the turn of a request, so that later ones can proceed.
+func (req *request) endTurn() {
+	if at := req.host.turns.End(req.turn); at != nil {
+		req.host.c.releasing.Go(at.Release)
 	}
 }
 
 // takeInTurn takes a browser. The calls of a group get browsers in the order of their
 // arrival: the first lease goes to the first call, whichever call requested it.
-func (s *Session) takeInTurn(ctx context.Context, req *request, w source.BrowserRef) (*source.Lease, error) {
+func (req *request) takeInTurn(ctx context.Context, w source.BrowserRef) (*source.Lease, error) {
+	s := req.host
 	if req.turn == nil {
 		return s.browsers.Take(ctx, w)
 	}
