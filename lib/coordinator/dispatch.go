@@ -19,72 +19,88 @@ import (
 	"btools/lib/tools"
 )
 
-// call relays the call of a child's tool: at once if nothing has to be waited for.
-// Otherwise it gets a turn, and waits in that.
-func (s *Session) call(ctx context.Context, req *request) {
-	r, known := s.tools(req.env.Audience).route(req.env.Name)
-	var sup *supervisor // of a call that has its browser
-	if known {
-		w, err := source.RefIn(req.env.Args, r.stripped)
-		if err != nil {
-			req.fault(err)
-			return
-		}
-		group := groupOf(r.child, w)
-		if at, ok := s.tryTake(r, w, group); ok {
-			if sup = req.hold(r.child, at); sup == nil {
-				return
-			}
-			if p := sup.ready(req.mayAsk()); p != nil && s.turns.IsFirst(group, sup) {
-				req.forward(p, r.rename(req.m))
-				return
-			}
-		}
-	}
-	s.turns.Add(req.turn, sup)
-	s.do(func() { s.callInTurn(ctx, req, r, sup) })
+// toolCall is the call of a child's tool, on its way to the child.
+type toolCall struct {
+	*request
+	route route // its child is nil until the tool is known
+	ref   source.BrowserRef
+	sup   *supervisor // of the child for its browser; nil: it has no browser yet
 }
 
-// tryTake leases a browser for a call, nil if its child needs none. It reports false if
-// the call has to wait for one, or for others that do.
-func (s *Session) tryTake(r route, w source.BrowserRef, group string) (at *source.Lease, ok bool) {
+// to notes where the tool is, and which browser the call names.
+func (c *toolCall) to(r route) (err error) {
+	c.route = r
+	c.ref, err = source.RefIn(c.env.Args, r.stripped)
+	return err
+}
+
+// run relays the call: at once if nothing has to be waited for. Otherwise it gets a turn, and waits in that.
+func (c *toolCall) run(ctx context.Context) {
+	turns := &c.host.turns
+	if r, known := c.host.tools(c.env.Audience).route(c.env.Name); known {
+		if err := c.to(r); err != nil {
+			c.fault(err)
+			return
+		}
+		group := groupOf(r.child, c.ref)
+		if at, ok := c.tryTake(group); ok {
+			if c.sup = c.hold(r.child, at); c.sup == nil {
+				return
+			}
+			if p := c.sup.ready(c.mayAsk()); p != nil && turns.IsFirst(group, c.sup) {
+				c.forward(p, r.rename(c.m))
+				return
+			}
+		}
+	}
+	turns.Add(c.turn, c.sup)
+	c.host.do(func() { c.inTurn(ctx) })
+}
+
+// tryTake leases a browser, nil if the child needs none. It reports false if the call has to wait for one, or for
+// others that do.
+func (c *toolCall) tryTake(group string) (at *source.Lease, ok bool) {
 	switch {
-	case !r.child.drives:
+	case !c.route.child.drives:
 		return nil, true
-	case !s.turns.IsFirst(group, nil):
+	case !c.host.turns.IsFirst(group, nil):
 		return nil, false
 	}
-	at = s.browsers.TryTake(w)
+	at = c.host.browsers.TryTake(c.ref)
 	return at, at != nil
 }
 
-// callInTurn goes on with a call that waits: for its tool if the route has no child, for
-// its browser if there is no supervisor yet, for its child, and for the calls before it.
-func (s *Session) callInTurn(ctx context.Context, req *request, r route, sup *supervisor) {
-	if r.child == nil {
-		var ok bool
-		if r, ok = req.find(ctx, req.env.Name); !ok {
-			req.fail(req.unknown(req.env.Name))
+// inTurn goes on with a call that waits: for its tool if that is not known, for its browser if it has none yet, for
+// its child, and for the calls before it.
+func (c *toolCall) inTurn(ctx context.Context) {
+	if c.route.child == nil {
+		r, ok := c.find(ctx, c.env.Name)
+		if !ok {
+			c.fail(c.unknown(c.env.Name))
+			return
+		}
+		if err := c.to(r); err != nil {
+			c.fault(err)
 			return
 		}
 	}
-	if sup == nil {
-		at, err := s.take(ctx, r, req)
+	if c.sup == nil {
+		at, err := c.take(ctx)
 		if err != nil {
-			req.fault(err)
+			c.fault(err)
 			return
 		}
-		if sup = req.hold(r.child, at); sup == nil {
+		if c.sup = c.hold(c.route.child, at); c.sup == nil {
 			return
 		}
 	}
-	p, err := req.start(ctx, sup)
+	p, err := c.start(ctx, c.sup)
 	if err != nil {
-		req.fault(err)
+		c.fault(err)
 		return
 	}
-	if s.turns.Wait(ctx, req.turn) {
-		req.forward(p, r.rename(req.m))
+	if c.host.turns.Wait(ctx, c.turn) {
+		c.forward(p, c.route.rename(c.m))
 	}
 }
 
@@ -124,16 +140,16 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		}
 		s.introduce(req, result)
 	case "subscriptions/listen":
-		s.listen(ctx, req)
+		req.listen(ctx)
 	case "tools/list":
 		s.startAll(req.env.Audience, false)
 		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
 		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
-		s.replyList(req, "tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
+		req.resultList("tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call":
 		if !s.c.isOwn(req.env.Name) {
-			s.callInTurn(ctx, req, route{}, nil)
+			(&toolCall{request: req}).inTurn(ctx)
 			return
 		}
 		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
@@ -154,32 +170,32 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		}
 		req.result(json.RawMessage("{}"))
 	case "prompts/list":
-		s.collect(ctx, req, m.Method, "prompts", "prompts", "name")
+		req.collect(ctx, "prompts", "prompts", "name")
 	case "resources/list":
 		var own []json.RawMessage
 		if !s.table.Shared {
 			own = s.handed.ListBlobs(s.c.archive)
 		}
-		s.collect(ctx, req, m.Method, "resources", "resources", "uri", own...)
+		req.collect(ctx, "resources", "resources", "uri", own...)
 	case "resources/templates/list":
 		var own []json.RawMessage
 		if s.c.keeps() {
 			own = append(own, json.RawMessage(results.BlobTemplate))
 		}
-		s.collect(ctx, req, m.Method, "resources", "resourceTemplates", "uriTemplate", own...)
+		req.collect(ctx, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":
-		s.byOwner(ctx, req, "prompts", req.env.Name)
+		req.byOwner(ctx, "prompts", req.env.Name)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(req.env.URI) {
 			req.readBlob()
 			return
 		}
-		s.byOwner(ctx, req, "resources", req.env.URI)
+		req.byOwner(ctx, "resources", req.env.URI)
 	case "completion/complete":
 		if name := jsonrpc.GetString(m.Params, "ref", "name"); name != "" {
-			s.byOwner(ctx, req, "prompts", name)
+			req.byOwner(ctx, "prompts", name)
 		} else {
-			s.byOwner(ctx, req, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
+			req.byOwner(ctx, "resources", jsonrpc.GetString(m.Params, "ref", "uri"))
 		}
 	default:
 		if req.env.Tasks.HasMethod(m.Method) {
@@ -187,7 +203,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 			return
 		}
 		if len(s.c.Children) == 1 && req.env.Era.HasHandshake() {
-			s.toChild(ctx, req, &s.c.Children[0])
+			req.toChild(ctx, &s.c.Children[0])
 			return
 		}
 		req.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
@@ -233,13 +249,13 @@ func (req *request) start(ctx context.Context, sup *supervisor) (*running, error
 	return sup.get(ctx, req.mayAsk())
 }
 
-func (s *Session) toChild(ctx context.Context, req *request, child *Child) {
+func (req *request) toChild(ctx context.Context, child *Child) {
 	sup, p, err := req.process(ctx, child)
 	if err != nil {
 		req.fault(err)
 		return
 	}
-	if s.turns.Wait(ctx, req.turn) {
+	if req.host.turns.Wait(ctx, req.turn) {
 		sup.note(req)
 		req.forward(p, req.m)
 	}
@@ -259,23 +275,34 @@ func (req *request) find(ctx context.Context, tool string) (route, bool) {
 	return r, ok
 }
 
-// take leases a browser for a call, in its turn; it returns nil if the child needs none.
-func (s *Session) take(ctx context.Context, r route, req *request) (*source.Lease, error) {
-	if !r.child.drives {
+// take leases a browser, in the call's turn; it returns nil if the child needs none. The calls of a group get browsers
+// in the order of their arrival: the first lease goes to the first call, whichever call requested it.
+func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
+	s := c.host
+	if !c.route.child.drives {
 		return nil, nil
 	}
-	w, err := source.RefIn(req.env.Args, r.stripped)
-	if err != nil {
-		return nil, err
+	if c.ref == (source.BrowserRef{}) {
+		s.warm(c.route.child, c.env.Audience)
 	}
-	if w == (source.BrowserRef{}) {
-		s.warm(r.child, req.env.Audience)
+	if c.turn == nil { // a task has none
+		at, err := s.browsers.Take(ctx, c.ref)
+		return at, source.Explain(err)
 	}
-	at, err := req.takeInTurn(ctx, w)
-	if err != nil {
-		return nil, source.Explain(err)
-	}
-	return at, nil
+	defer c.tellWaiting(ctx, c.ref)()
+	asks, cancel := context.WithCancel(s.ctx)
+	a := s.turns.Ask(c.turn, cancel)
+	s.do(func() {
+		defer cancel()
+		for s.turns.Wanted(a) {
+			at, err := s.browsers.Take(asks, c.ref)
+			if !s.turns.Hand(a, at, err) && at != nil {
+				at.Release()
+			}
+		}
+	})
+	at, err := s.turns.Got(ctx, c.turn)
+	return at, source.Explain(err)
 }
 
 // warm starts a child while the host's own browser is being launched: the endpoint

@@ -37,7 +37,7 @@ func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.R
 			return nil, source.Explain(err)
 		}
 		if r.URL != "" {
-			if err := req.host.show(ctx, i.ID, r.URL); err != nil {
+			if err := show(ctx, req.host.browsers, i.ID, r.URL); err != nil {
 				launched.End(ctx, i.ID)
 				return nil, fmt.Errorf("cannot open %s in the browser that was launched, which was stopped: %w", r.URL,
 					source.Explain(err))
@@ -63,8 +63,8 @@ func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.R
 
 // show opens a page in the tabs of the session in a browser, where the browser tools
 // find it.
-func (s *Session) show(ctx context.Context, instance, address string) error {
-	at, err := s.browsers.Take(ctx, source.BrowserRef{Instance: instance})
+func show(ctx context.Context, browsers source.Browsers, instance, address string) error {
+	at, err := browsers.Take(ctx, source.BrowserRef{Instance: instance})
 	if err != nil {
 		return err
 	}

@@ -10,15 +10,15 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// replyList answers with a whole list.
-func (s *Session) replyList(req *request, member string, all []json.RawMessage) {
+// resultList answers with a whole list.
+func (req *request) resultList(member string, all []json.RawMessage) {
 	req.result(jsonrpc.Set(nil, member, jsonrpc.Array(all)))
 }
 
 // collect answers with bmcp's own items and the merged lists of all children that
 // have the capability and answer in time.
-func (s *Session) collect(ctx context.Context, req *request, method, capability, member, name string,
-	own ...json.RawMessage) {
+func (req *request) collect(ctx context.Context, capability, member, name string, own ...json.RawMessage) {
+	s := req.host
 	some := s.having(ctx, capability)
 	lists := make([][]json.RawMessage, len(some))
 	failed := make([]bool, len(some))
@@ -29,11 +29,11 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 			defer cancel()
 			_, p, err := req.process(ctx, child)
 			if err == nil {
-				lists[i], err = p.Pages(ctx, method, member)
+				lists[i], err = p.Pages(ctx, req.Method, member)
 			}
 			s.c.answers(child, !errors.Is(err, context.DeadlineExceeded))
 			if err != nil {
-				s.c.Log.Warn("child " + child.Name + " does not answer " + method + ": " + err.Error())
+				s.c.Log.Warn("child " + child.Name + " does not answer " + req.Method + ": " + err.Error())
 				failed[i] = true
 			}
 		})
@@ -54,15 +54,15 @@ func (s *Session) collect(ctx context.Context, req *request, method, capability,
 		i := slices.Index(some, child)
 		return i >= 0 && failed[i]
 	})
-	s.replyList(req, member, all)
+	req.resultList(member, all)
 }
 
 // byOwner relays a request to the child with the resource or prompt: the one that
 // has listed it, or else the first one that knows it.
-func (s *Session) byOwner(ctx context.Context, req *request, capability, name string) {
-	some := s.ofOwner(ctx, capability, name)
+func (req *request) byOwner(ctx context.Context, capability, name string) {
+	some := req.host.ofOwner(ctx, capability, name)
 	if len(some) == 1 {
-		s.toChild(ctx, req, some[0])
+		req.toChild(ctx, some[0])
 		return
 	}
 	req.endTurn() // it is for several: others don't wait for their answers
@@ -105,8 +105,8 @@ func (s *Session) having(ctx context.Context, capability string) []*Child {
 
 // subscribe subscribes a host of the stateless protocol to a resource, and
 // returns the children that know it.
-func (s *Session) subscribe(ctx context.Context, req *request, uri string) (some []*supervisor) {
-	for _, child := range s.ofOwner(ctx, "resources", uri) {
+func (req *request) subscribe(ctx context.Context, uri string) (some []*supervisor) {
+	for _, child := range req.host.ofOwner(ctx, "resources", uri) {
 		sup, p, err := req.process(ctx, child)
 		if err == nil && p.can("resources", "subscribe") {
 			sup.subscribe(uri, 1)

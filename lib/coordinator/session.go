@@ -175,7 +175,7 @@ func (s *Session) accept(ctx context.Context, req *request) {
 			return
 		}
 		if !s.c.isOwn(req.env.Name) {
-			s.call(ctx, req)
+			(&toolCall{request: req}).run(ctx)
 			return
 		}
 	}
@@ -212,7 +212,7 @@ func (s *Session) admit(ctx context.Context, req *request) bool {
 		return true
 	}
 	s.allowQuestions()
-	if s.resume(req) {
+	if req.resume() {
 		return false
 	}
 	s.startAll(req.env.Audience, false)

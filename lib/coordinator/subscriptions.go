@@ -29,12 +29,12 @@ func (s *Session) requireInput(p *running, m *jsonrpc.Message) {
 
 // resume continues a request that the host has repeated, and reports whether this
 // is a repetition.
-func (s *Session) resume(again *request) bool {
+func (again *request) resume() bool {
 	if again.env.State == "" {
 		return false
 	}
 	var err error
-	s.apply(func(t *table) (effects []effect) {
+	again.host.apply(func(t *table) (effects []effect) {
 		effects, err = t.Repeat(&again.Request, again.env.State)
 		return effects
 	})
@@ -46,7 +46,8 @@ func (s *Session) resume(again *request) bool {
 
 // listen acknowledges a subscription, which lasts until it is cancelled or the
 // session ends.
-func (s *Session) listen(ctx context.Context, req *request) {
+func (req *request) listen(ctx context.Context) {
+	s := req.host
 	want := jsonrpc.Get(req.m.Params, "notifications")
 	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
 	agreed := json.RawMessage("{}")
@@ -77,7 +78,7 @@ func (s *Session) listen(ctx context.Context, req *request) {
 		if json.Unmarshal(raw, &uri) != nil {
 			continue
 		}
-		for _, sup := range s.subscribe(ctx, req, uri) {
+		for _, sup := range req.subscribe(ctx, uri) {
 			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })
 		}
 	}
@@ -96,7 +97,7 @@ func upTo[V any](n int, all iter.Seq[V]) iter.Seq[V] {
 }
 
 // subscribers sends a notification to those who subscribed to it.
-func (s *Session) subscribers(method string, params json.RawMessage, concerns func(*request) bool) {
+func (r *requests) subscribers(method string, params json.RawMessage, concerns func(*request) bool) {
 	uri := jsonrpc.GetString(params, "uri")
 	wants := func(filter json.RawMessage) bool {
 		switch method {
@@ -119,24 +120,23 @@ func (s *Session) subscribers(method string, params json.RawMessage, concerns fu
 		return false
 	}
 	var some []*pendingRequest
-	s.read(func(t *table) {
-		some = t.Subscribers(func(r *pendingRequest, filter json.RawMessage) bool {
-			return wants(filter) &&
-				concerns(r.Value)
+	r.read(func(t *table) {
+		some = t.Subscribers(func(one *pendingRequest, filter json.RawMessage) bool {
+			return wants(filter) && concerns(one.Value)
 		})
 	})
-	for _, r := range some {
-		s.send(r.ID, false, jsonrpc.Request(nil, method, mcp.Tagged(r.ID, params)))
+	for _, one := range some {
+		r.send(one.ID, false, jsonrpc.Request(nil, method, mcp.Tagged(one.ID, params)))
 	}
 }
 
 // endListening answers the subscriptions.
-func (s *Session) endListening() {
+func (r *requests) endListening() {
 	var some []*pendingRequest
-	s.read(func(t *table) {
+	r.read(func(t *table) {
 		some = t.Open(func(r *pendingRequest) bool { return r.Method == "subscriptions/listen" })
 	})
-	for _, r := range some {
-		r.Value.result(mcp.Tagged(r.ID, json.RawMessage("{}")))
+	for _, one := range some {
+		one.Value.result(mcp.Tagged(one.ID, json.RawMessage("{}")))
 	}
 }

@@ -1,8 +1,6 @@
 package coordinator
 
 import (
-	"context"
-
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/turns"
 )
@@ -52,26 +50,4 @@ func (req *request) endTurn() {
 	if at := req.host.turns.End(req.turn); at != nil {
 		req.host.c.releasing.Go(at.Release)
 	}
-}
-
-// takeInTurn takes a browser. The calls of a group get browsers in the order of their
-// arrival: the first lease goes to the first call, whichever call requested it.
-func (req *request) takeInTurn(ctx context.Context, w source.BrowserRef) (*source.Lease, error) {
-	s := req.host
-	if req.turn == nil {
-		return s.browsers.Take(ctx, w)
-	}
-	defer req.tellWaiting(ctx, w)()
-	asks, cancel := context.WithCancel(s.ctx)
-	a := s.turns.Ask(req.turn, cancel)
-	s.do(func() {
-		defer cancel()
-		for s.turns.Wanted(a) {
-			at, err := s.browsers.Take(asks, w)
-			if !s.turns.Hand(a, at, err) && at != nil {
-				at.Release()
-			}
-		}
-	})
-	return s.turns.Got(ctx, req.turn)
 }
