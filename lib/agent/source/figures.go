@@ -45,11 +45,11 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 }
 
 // Figures are those of the instances that the host keeps.
-func (h *keeper) Figures(ctx context.Context) []Figure {
+func (a *affinity) Figures(ctx context.Context) []Figure {
 	var all []Figure
 	var kept []*Lease
-	h.mu.Lock()
-	for _, k := range h.all {
+	a.mu.Lock()
+	for _, k := range a.all {
 		if k.at == nil {
 			continue
 		}
@@ -59,11 +59,11 @@ func (h *keeper) Figures(ctx context.Context) []Figure {
 		}
 		all, kept = append(all, one), append(kept, k.at)
 	}
-	h.mu.Unlock()
+	a.mu.Unlock()
 	var wg sync.WaitGroup
 	for i, at := range kept {
 		wg.Go(func() {
-			now := h.source.instanceNow(ctx, at.Pool, at.Instance)
+			now := a.pool.instanceNow(ctx, at.Pool, at.Instance)
 			if now == nil {
 				return
 			}

@@ -13,10 +13,10 @@ import (
 // children of a browser that no call has used for a while are stopped, and the
 // next call starts them again, which brings the browser back.
 
-// nap watches over one browser that can be hibernated, under the lock of its owner's browsers. Nil: it is not.
-type nap struct {
+// idleChildren watches over one browser that can be hibernated, under the lock of its owner's browsers. Nil: it is not.
+type idleChildren struct {
 	after time.Duration // 0: only when others need its place, or its host is gone
-	rest  func()        // stops the browser's children, unless a call uses it
+	stop  func()        // stops the browser's children, unless a call uses it
 	timer *time.Timer
 
 	pending bool          // it may have been hibernated since its last result
@@ -31,14 +31,14 @@ type hibernation struct {
 }
 
 // start starts the time until the browser's children are stopped.
-func (n *nap) start() {
+func (n *idleChildren) start() {
 	if n != nil && n.after > 0 {
-		start(&n.timer, n.after, n.rest)
+		start(&n.timer, n.after, n.stop)
 	}
 }
 
 // begin notes that the browser has lost its children, as it was not used for so long.
-func (n *nap) begin(unused time.Duration) { n.pending, n.unused = true, unused }
+func (n *idleChildren) begin(unused time.Duration) { n.pending, n.unused = true, unused }
 
 // now is how the browser of a lease is; nil: that is not known.
 func (l *Lease) now(ctx context.Context) *hibernation {
@@ -50,28 +50,28 @@ func (l *Lease) now(ctx context.Context) *hibernation {
 	return l.look(ctx)
 }
 
-// restPart stops the children of a virtual browser that no call has used for its
+// stopChildren stops the children of a virtual browser that no call has used for its
 // time. Calls that come meanwhile wait.
-func (b *parts) restPart(v *virtual) {
-	busy := b.owner.Busy(v.is) // with what is no tool's call
+func (b *parts) stopChildren(v *part) {
+	busy := b.owner.Busy(v.matches) // with what is no tool's call
 	b.mu.Lock()
-	rests := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= v.nap.after
-	if rests && busy {
-		v.nap.start()
-		rests = false
+	unused := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= v.children.after
+	if unused && busy {
+		v.children.start()
+		unused = false
 	}
 	stopping := make(chan struct{})
-	if rests {
+	if unused {
 		v.stopping = stopping
 	}
 	b.mu.Unlock()
-	if !rests {
+	if !unused {
 		return
 	}
-	b.owner.StopChildren(v.is, false)
+	b.owner.StopChildren(v.matches, false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v.nap.begin(v.nap.after)
+	v.children.begin(v.children.after)
 	v.stopping = nil
 	close(stopping)
 }
@@ -88,38 +88,38 @@ func (s *oneBrowser) lookAt(name string) func(context.Context) *hibernation {
 }
 
 // watchOver has an instance of a pool that is kept hibernated.
-func (h *keeper) watchOver(k *keptLease, at *Lease) {
+func (a *affinity) watchOver(k *keptLease, at *Lease) {
 	if at.Hibernate == 0 {
 		return
 	}
-	at.nap = &nap{after: at.Hibernate, rest: func() { h.rest(k) }}
+	at.children = &idleChildren{after: at.Hibernate, stop: func() { a.stopChildren(k) }}
 	at.look = func(ctx context.Context) *hibernation {
-		if now := h.source.instanceNow(ctx, at.Pool, at.Instance); now != nil {
+		if now := a.pool.instanceNow(ctx, at.Pool, at.Instance); now != nil {
 			return &now.hibernation
 		}
 		return nil
 	}
 }
 
-// rest stops the children of an instance that no call has used for its time. Calls
+// stopChildren stops the children of an instance that no call has used for its time. Calls
 // that come meanwhile wait, as for a request.
-func (h *keeper) rest(k *keptLease) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (a *affinity) stopChildren(k *keptLease) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	at := k.at
-	if h.closed || k.gone || k.asking != nil || k.calls+k.waiting > 0 || time.Since(k.rested) < at.nap.after {
+	if a.closed || k.gone || k.asking != nil || k.calls+k.waiting > 0 || time.Since(k.rested) < at.children.after {
 		return
 	}
 	stopping := make(chan struct{})
 	k.asking = stopping
-	h.work.Go(func() {
-		h.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
-		h.mu.Lock()
-		at.nap.begin(at.nap.after)
+	a.work.Go(func() {
+		a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
+		a.mu.Lock()
+		at.children.begin(at.children.after)
 		k.asking = nil
 		close(stopping)
 		gone := k.gone
-		h.mu.Unlock()
+		a.mu.Unlock()
 		if gone { // meanwhile, and not released then
 			at.Release()
 		}
@@ -127,7 +127,7 @@ func (h *keeper) rest(k *keptLease) {
 }
 
 // instanceNow returns how an instance is now; nil: it is not known.
-func (s *pooled) instanceNow(ctx context.Context, pool, instance string) *poolInstance {
+func (s *pool) instanceNow(ctx context.Context, pool, instance string) *poolInstance {
 	raw, err := s.status(ctx, pool)
 	var st poolStatus
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
@@ -142,7 +142,7 @@ func (b *parts) Away() (used bool) {
 	all := slices.Collect(maps.Values(b.all))
 	b.mu.Unlock()
 	for _, v := range all {
-		used = b.seats.free(v) || used
+		used = b.admission.hibernateNow(v) || used
 	}
 	return used
 }

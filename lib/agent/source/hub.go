@@ -33,8 +33,8 @@ type Joined struct {
 // a minute or less.
 const hubPatience = 20 * time.Second
 
-// joining holds one browser at a time of those that have joined a hub.
-type joining struct {
+// hub holds one browser at a time of those that have joined a hub.
+type hub struct {
 	oneBrowser
 	Joined
 	ctx  context.Context
@@ -43,7 +43,7 @@ type joining struct {
 
 	mu      sync.Mutex
 	running bool     // follow runs
-	hub     keep.Hub // the last one; its HTTPURL is "" before
+	at      keep.Hub // the last one; its HTTPURL is "" before
 	cur     *Lease   // nil: there is no browser
 	id      string   // that the hub knows it by
 	record  *record.Record
@@ -64,47 +64,47 @@ type joining struct {
 // OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) Source {
-	j := &joining{Joined: how, changed: make(chan struct{}), named: map[string]*namedBrowser{},
+	h := &hub{Joined: how, changed: make(chan struct{}), named: map[string]*namedBrowser{},
 		choosing: make(chan struct{}, 1)}
-	j.ctx, j.stop = context.WithCancel(context.Background())
-	j.init(j, Sessions{Kind: Hub, Idle: idle})
-	how.Launched.Joined, how.Launched.Left = j.offer, j.withdraw
-	return j
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.init(h, Sessions{Kind: Hub, Idle: idle})
+	how.Launched.Joined, how.Launched.Left = h.offer, h.withdraw
+	return h
 }
 
 // offer has a browser used that an agent has launched, unless there is one.
-func (j *joining) offer(id string) {
-	j.reoffer(func() { j.offers = append([]string{id}, j.offers...) })
+func (h *hub) offer(id string) {
+	h.reoffer(func() { h.offers = append([]string{id}, h.offers...) })
 }
 
 // withdraw ends the offer of a browser that has ended.
-func (j *joining) withdraw(id string) {
-	j.reoffer(func() { j.offers = slices.DeleteFunc(j.offers, func(o string) bool { return o == id }) })
+func (h *hub) withdraw(id string) {
+	h.reoffer(func() { h.offers = slices.DeleteFunc(h.offers, func(o string) bool { return o == id }) })
 }
 
-func (j *joining) reoffer(change func()) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if change(); j.again != nil {
-		j.again()
+func (h *hub) reoffer(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if change(); h.again != nil {
+		h.again()
 	}
 }
 
 // claim waits for a browser, the last one that an agent has launched if there is one.
-func (j *joining) claim(c *control.Client) (*record.Record, string, error) {
-	ctx, again := context.WithCancel(j.ctx)
+func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
+	ctx, again := context.WithCancel(h.ctx)
 	defer again()
-	params := map[string]any{"as": j.As, "by": j.As}
-	j.mu.Lock()
-	if len(j.offers) > 0 {
-		params["instance"] = j.offers[0]
+	params := map[string]any{"as": h.As, "by": h.As}
+	h.mu.Lock()
+	if len(h.offers) > 0 {
+		params["instance"] = h.offers[0]
 	}
-	j.again = again
-	j.mu.Unlock()
+	h.again = again
+	h.mu.Unlock()
 	r, id, err := claim(ctx, c, params)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.again = nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.again = nil
 	return r, id, err
 }
 
@@ -119,31 +119,31 @@ func claim(ctx context.Context, c *control.Client, params any) (*record.Record, 
 }
 
 // leaseLocked is a browser that was claimed. One that comes back has another ID: it has lost its pages.
-func (j *joining) leaseLocked(as, id string, died chan struct{}) *Lease {
-	j.count++
-	b := j.browserAt(as)
-	b.ID = fmt.Sprintf("%s/%d", id, j.count)
+func (h *hub) leaseLocked(as, id string, died chan struct{}) *Lease {
+	h.count++
+	b := h.browserAt(as)
+	b.ID = fmt.Sprintf("%s/%d", id, h.count)
 	return &Lease{Browser: b, Died: died, Release: func() {}, joined: true}
 }
 
 // change changes what is known under the lock, and wakes those that wait.
-func (j *joining) change(f func()) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (h *hub) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	f()
-	close(j.changed)
-	j.changed = make(chan struct{})
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 // follow holds one browser after the other.
-func (j *joining) follow() {
+func (h *hub) follow() {
 	for {
-		err := j.followOne()
-		if j.ctx.Err() != nil {
-			err = context.Cause(j.ctx)
+		err := h.followOne()
+		if h.ctx.Err() != nil {
+			err = context.Cause(h.ctx)
 		}
 		if err != nil {
-			j.change(func() { j.running, j.err = false, err })
+			h.change(func() { h.running, h.err = false, err })
 			return
 		}
 	}
@@ -154,19 +154,19 @@ const hubPause = 200 * time.Millisecond
 
 // followOne holds a browser until it has left. Only an error that will come again
 // is returned.
-func (j *joining) followOne() error {
-	h, release, err := j.Hubs.Use(j.ctx)
+func (h *hub) followOne() error {
+	at, release, err := h.Hubs.Use(h.ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	c, err := control.Dial(j.ctx, h.Control)
+	c, err := control.Dial(h.ctx, at.Control)
 	if err == nil {
 		defer c.Close() // which ends the claim
-		j.change(func() { j.hub = h })
-		r, id, failed := j.claim(c)
+		h.change(func() { h.at = at })
+		r, id, failed := h.claim(c)
 		if err = failed; err == nil {
-			j.hold(c, r, id)
+			h.hold(c, r, id)
 			return nil
 		}
 	}
@@ -175,73 +175,73 @@ func (j *joining) followOne() error {
 	}
 	select { // the hub has ended, or another browser is to be claimed
 	case <-time.After(hubPause):
-	case <-j.ctx.Done():
+	case <-h.ctx.Done():
 	}
 	return nil
 }
 
 // hold makes a browser the current one until it has left.
-func (j *joining) hold(c *control.Client, r *record.Record, id string) {
+func (h *hub) hold(c *control.Client, r *record.Record, id string) {
 	died := make(chan struct{})
-	j.change(func() {
-		j.cur, j.record, j.id = j.leaseLocked(j.As, id, died), r, id
-		j.cur.ended = j.left
+	h.change(func() {
+		h.cur, h.record, h.id = h.leaseLocked(h.As, id, died), r, id
+		h.cur.ended = h.left
 	})
 	var left struct {
 		Why string `json:"why"`
 	}
-	if c.Call(j.ctx, "left", map[string]string{"instance": id}, &left) != nil {
+	if c.Call(h.ctx, "left", map[string]string{"instance": id}, &left) != nil {
 		left.Why = "its hub has ended"
 	}
-	j.change(func() { j.cur, j.record, j.id, j.left = nil, nil, "", left.Why })
+	h.change(func() { h.cur, h.record, h.id, h.left = nil, nil, "", left.Why })
 	close(died)
 }
 
-func (j *joining) browserAt(as string) Browser {
-	at := j.hub.HTTPURL + "/session/" + as
+func (h *hub) browserAt(as string) Browser {
+	at := h.at.HTTPURL + "/session/" + as
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
-// await waits until is returns true, which it calls with the lock, or no browser
+// await waits until done returns true, which it calls with the lock, or no browser
 // can join.
-func (j *joining) await(ctx context.Context, is func() bool) error {
+func (h *hub) await(ctx context.Context, done func() bool) error {
 	for started := false; ; {
-		j.mu.Lock()
-		if is() {
-			j.mu.Unlock()
+		h.mu.Lock()
+		if done() {
+			h.mu.Unlock()
 			return nil
 		}
-		if !j.running && started {
-			defer j.mu.Unlock()
-			return j.err
+		if !h.running && started {
+			defer h.mu.Unlock()
+			return h.err
 		}
-		if !j.running && j.ctx.Err() == nil {
-			j.running, started = true, true
-			j.work.Go(j.follow)
+		if !h.running && h.ctx.Err() == nil {
+			h.running, started = true, true
+			h.work.Go(h.follow)
 		}
-		changed := j.changed
-		j.mu.Unlock()
+		changed := h.changed
+		h.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-j.ctx.Done():
+		case <-h.ctx.Done():
 			return ErrEnded
 		}
 	}
 }
 
-func (j *joining) acquire(ctx context.Context, instance, session string) (at *Lease, err error) {
+func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease, err error) {
 	if instance != "" {
-		return j.choose(ctx, instance, session)
+		return h.choose(ctx, instance, session)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
 	defer cancel()
-	err = j.await(ctx, func() bool { at = j.cur; return at != nil })
+	err = h.await(ctx, func() bool { at = h.cur; return at != nil })
 	if errors.Is(err, errNotJoined) {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		err = j.missingLocked()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		err = h.missingLocked()
 	}
 	return at, err
 }
@@ -250,14 +250,14 @@ func (j *joining) acquire(ctx context.Context, instance, session string) (at *Le
 var errNotJoined = errors.New("no browser has joined in time")
 
 // missingLocked says that there is no browser, and what to do about it.
-func (j *joining) missingLocked() error {
+func (h *hub) missingLocked() error {
 	what := "No browser has joined by its extension"
-	if j.left != "" {
-		what = fmt.Sprintf("The browser has left (%s), and none has joined since", j.left)
+	if h.left != "" {
+		what = fmt.Sprintf("The browser has left (%s), and none has joined since", h.left)
 	}
 	code := ""
-	if j.hub.CodeFile != "" {
-		code = ", which is in " + j.hub.CodeFile
+	if h.at.CodeFile != "" {
+		code = ", which is in " + h.at.CodeFile
 	}
 	return errors.New(what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
 		`extension's button. If no browser has it yet: "bproxy extension DIR" writes it to a directory, which is ` +
@@ -265,47 +265,47 @@ func (j *joining) missingLocked() error {
 		`. Without a person, browser_instance launches a browser.`)
 }
 
-func (j *joining) target(ctx context.Context) (b Browser, err error) {
-	err = j.await(ctx, func() bool {
-		b = j.browserAt(j.As)
-		return j.hub.HTTPURL != ""
+func (h *hub) target(ctx context.Context) (b Browser, err error) {
+	err = h.await(ctx, func() bool {
+		b = h.browserAt(h.As)
+		return h.at.HTTPURL != ""
 	})
 	return b, err
 }
 
-func (j *joining) status(context.Context) (*record.Record, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (h *hub) status(context.Context) (*record.Record, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var missing error
-	if j.cur == nil {
-		missing = j.missingLocked()
+	if h.cur == nil {
+		missing = h.missingLocked()
 	}
-	if j.hub.HTTPURL == "" {
+	if h.at.HTTPURL == "" {
 		return nil, missing
 	}
-	r, now := record.New(), proxyStatus{State: "stopped", LastExit: j.left}
-	if j.record != nil {
-		r, now.State = j.record.Clone(), "ready"
+	r, now := record.New(), proxyStatus{State: "stopped", LastExit: h.left}
+	if h.record != nil {
+		r, now.State = h.record.Clone(), "ready"
 	}
-	r.MustSet("proxy", record.Proxy{Port: j.hub.Port, HTTPURL: j.hub.HTTPURL})
+	r.MustSet("proxy", record.Proxy{Port: h.at.Port, HTTPURL: h.at.HTTPURL})
 	r.MustSet("status", now)
 	return r, missing
 }
 
-func (j *joining) control(context.Context, string, options.Options) (*record.Record, error) {
+func (h *hub) control(context.Context, string, options.Options) (*record.Record, error) {
 	return nil, errNotOurs
 }
-func (j *joining) newSession(context.Context, string, string) error { return errUsersLogins }
-func (j *joining) hibernate(context.Context, string) bool           { return true }
+func (h *hub) newSession(context.Context, string, string) error { return errUsersLogins }
+func (h *hub) hibernate(context.Context, string) bool           { return true }
 
 // list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
-func (j *joining) list(ctx context.Context) (all []json.RawMessage) {
+func (h *hub) list(ctx context.Context) (all []json.RawMessage) {
 	var others []json.RawMessage
-	for _, session := range sessionsIn(j.call(ctx, "session_list", nil)) {
+	for _, session := range sessionsIn(h.call(ctx, "session_list", nil)) {
 		_, below, _ := strings.Cut(jsonrpc.GetString(session, "http_url"), "/session/")
 		id, _, _ := strings.Cut(below, "/")
 		session = jsonrpc.Set(session, "instanceId", jsonrpc.Quote(id))
-		if j.instanceOf(id) == "" {
+		if h.instanceOf(id) == "" {
 			all = append(all, session)
 		} else {
 			others = append(others, session)
@@ -315,10 +315,10 @@ func (j *joining) list(ctx context.Context) (all []json.RawMessage) {
 }
 
 // call sends the hub a request.
-func (j *joining) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
-	j.mu.Lock()
-	path := j.hub.Control
-	j.mu.Unlock()
+func (h *hub) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
+	h.mu.Lock()
+	path := h.at.Control
+	h.mu.Unlock()
 	if path == "" {
 		return nil
 	}
@@ -330,14 +330,14 @@ func (j *joining) call(ctx context.Context, method string, params map[string]str
 	return result
 }
 
-func (j *joining) Instances() *instances.Set { return j.Launched }
+func (h *hub) Instances() *instances.Set { return h.Launched }
 
-func (j *joining) Close() {
-	j.Launched.Close()
-	j.seats.close()
-	j.mu.Lock()
-	j.stop()
-	j.mu.Unlock()
-	j.work.Wait()
-	j.Hubs.Close()
+func (h *hub) Close() {
+	h.Launched.Close()
+	h.admission.close()
+	h.mu.Lock()
+	h.stop()
+	h.mu.Unlock()
+	h.work.Wait()
+	h.Hubs.Close()
 }

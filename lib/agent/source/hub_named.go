@@ -26,18 +26,18 @@ type namedBrowser struct {
 }
 
 // isLocked reports whether an ID is that of the browser that other calls use.
-func (j *joining) isLocked(id string) bool { return j.cur != nil && j.id == id }
+func (h *hub) isLocked(id string) bool { return h.cur != nil && h.id == id }
 
-func (j *joining) up(id, session string) *Lease {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if id == "" || j.isLocked(id) {
-		if j.cur == nil || wait.Closed(j.cur.Died) {
+func (h *hub) up(id, session string) *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id == "" || h.isLocked(id) {
+		if h.cur == nil || wait.Closed(h.cur.Died) {
 			return nil
 		}
-		return j.cur
+		return h.cur
 	}
-	if n := j.named[id]; n != nil && !wait.Closed(n.at.Died) {
+	if n := h.named[id]; n != nil && !wait.Closed(n.at.Died) {
 		n.used[session] = true
 		return n.at
 	}
@@ -45,30 +45,30 @@ func (j *joining) up(id, session string) *Lease {
 }
 
 // choose returns the browser with an ID for a session. It waits for none to join.
-func (j *joining) choose(ctx context.Context, id, session string) (_ *Lease, err error) {
+func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()
 	select {
-	case j.choosing <- struct{}{}:
-		defer func() { <-j.choosing }()
+	case h.choosing <- struct{}{}:
+		defer func() { <-h.choosing }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	j.mu.Lock()
-	next := j.cur == nil && len(j.offers) > 0 && j.offers[0] == id
-	j.mu.Unlock()
+	h.mu.Lock()
+	next := h.cur == nil && len(h.offers) > 0 && h.offers[0] == id
+	h.mu.Unlock()
 	if next { // it is about to be the one that other calls use
 		soon, cancel := context.WithTimeout(ctx, nextBound)
-		err := j.await(soon, func() bool { return j.cur != nil || !slices.Contains(j.offers, id) })
+		err := h.await(soon, func() bool { return h.cur != nil || !slices.Contains(h.offers, id) })
 		cancel()
 		if err != nil && soon.Err() == nil {
 			return nil, err
 		}
 	}
-	if at := j.up(id, session); at != nil {
+	if at := h.up(id, session); at != nil {
 		return at, nil
 	}
-	hub, release, err := j.Hubs.Use(ctx)
+	hub, release, err := h.Hubs.Use(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,30 +87,30 @@ func (j *joining) choose(ctx context.Context, id, session string) (_ *Lease, err
 		}
 	}()
 	sum := sha256.Sum256([]byte(id))
-	as := j.As + "-" + hex.EncodeToString(sum[:4])
-	_, _, err = claim(ctx, c, map[string]any{"instance": id, "as": as, "by": j.As, "now": true})
+	as := h.As + "-" + hex.EncodeToString(sum[:4])
+	_, _, err = claim(ctx, c, map[string]any{"instance": id, "as": as, "by": h.As, "now": true})
 	if err != nil {
 		return nil, err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.ctx.Err() != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() != nil {
 		return nil, ErrEnded
 	}
-	j.hub = hub
+	h.at = hub
 	died := make(chan struct{})
-	follow, free := context.WithCancel(j.ctx)
-	n := &namedBrowser{at: j.leaseLocked(as, id, died), used: map[string]bool{session: true}, free: free}
+	follow, free := context.WithCancel(h.ctx)
+	n := &namedBrowser{at: h.leaseLocked(as, id, died), used: map[string]bool{session: true}, free: free}
 	n.at.Instance = id
-	j.named[id] = n
-	j.work.Go(func() {
+	h.named[id] = n
+	h.work.Go(func() {
 		c.Call(follow, "left", map[string]string{"instance": as}, nil) // or its hub has ended
 		c.Close()
 		release()
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.named[id] == n {
-			delete(j.named, id)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.named[id] == n {
+			delete(h.named, id)
 		}
 		close(died)
 	})
@@ -124,37 +124,37 @@ const nextBound = 2 * time.Second
 // errHubSilent means that the hub has not answered in time.
 var errHubSilent = fmt.Errorf("the hub of the browsers that have joined has not answered within %v", hubPatience)
 
-func (j *joining) end(id, session string) {
-	j.mu.Lock()
+func (h *hub) end(id, session string) {
+	h.mu.Lock()
 	of := id
 	if of == "" {
-		of = j.id
+		of = h.id
 	}
-	if id != "" && j.isLocked(id) || of == "" { // those calls use it by now
-		j.mu.Unlock()
+	if id != "" && h.isLocked(id) || of == "" { // those calls use it by now
+		h.mu.Unlock()
 		return
 	}
-	n := j.named[id]
-	j.mu.Unlock()
-	j.call(context.Background(), "session_end", map[string]string{"instance": of, "name": session})
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n == nil || j.named[id] != n {
+	n := h.named[id]
+	h.mu.Unlock()
+	h.call(context.Background(), "session_end", map[string]string{"instance": of, "name": session})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n == nil || h.named[id] != n {
 		return
 	}
 	if delete(n.used, session); len(n.used) == 0 {
-		delete(j.named, id)
+		delete(h.named, id)
 		n.free()
 	}
 }
 
-func (j *joining) idOf(ctx context.Context, id string) (string, error) {
-	if id = j.instanceOf(id); id == "" {
+func (h *hub) idOf(ctx context.Context, id string) (string, error) {
+	if id = h.instanceOf(id); id == "" {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()
-	hub, release, err := j.Hubs.Use(ctx)
+	hub, release, err := h.Hubs.Use(ctx)
 	if err != nil {
 		return id, err
 	}
@@ -164,10 +164,10 @@ func (j *joining) idOf(ctx context.Context, id string) (string, error) {
 
 // instanceOf is an ID as a Browser has it: that of the browser that calls use which
 // name none is "".
-func (j *joining) instanceOf(id string) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.isLocked(id) {
+func (h *hub) instanceOf(id string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isLocked(id) {
 		return ""
 	}
 	return id

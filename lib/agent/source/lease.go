@@ -15,7 +15,7 @@ import (
 )
 
 // grant leases an instance, for one call or, with keep, for several.
-func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
+func (s *pool) grant(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
 	if pool != "" {
 		params["pool"] = pool
@@ -136,7 +136,7 @@ func (s *pooled) grant(ctx context.Context, pool, instance, who string, keep boo
 
 // advised gives the commands in the hint of an error what they need for bmcp's own
 // service, which they do not find.
-func (s *pooled) advised(err error) error {
+func (s *pool) advised(err error) error {
 	var e *control.Error
 	if s.own == nil || !errors.As(err, &e) {
 		return err
@@ -151,7 +151,7 @@ func (s *pooled) advised(err error) error {
 var poolCommand = regexp.MustCompile(`bpool (status|restart) \S+`)
 
 // known returns what is known of an instance, and whether there are others.
-func (s *pooled) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
+func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
 	for try := 0; ; try++ {
 		s.mu.Lock()
 		info := s.pools[pool]
@@ -237,7 +237,7 @@ func (n *notices) read() string {
 }
 
 // follow reads the news of a lease, until it has ended or the context ends.
-func (s *pooled) follow(ctx context.Context, lease string) *notices {
+func (s *pool) follow(ctx context.Context, lease string) *notices {
 	n := &notices{more: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()

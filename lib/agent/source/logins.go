@@ -22,11 +22,11 @@ func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest
 	return answer, err
 }
 
-func (j *joining) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
+func (j *hub) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
 	return remote.Saved{}, errUsersLogins
 }
 
-func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *pool) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
 	if !b.Virtual {
 		return answer, errNoLogins
 	}
@@ -35,7 +35,7 @@ func (s *pooled) SaveState(ctx context.Context, b Browser, r remote.SaveRequest)
 	return answer, err
 }
 
-func (s *pooled) States() remote.Conn {
+func (s *pool) States() remote.Conn {
 	if s.own != nil { // it is of this user, and need not run
 		return nil
 	}

@@ -18,7 +18,7 @@ type Note struct {
 
 // loss is the end of a browser that was kept between calls.
 type loss struct {
-	pool, what string // what has become of it; "": nothing
+	pool, text string // what has become of it; "": nothing
 	back       bool   // its session is back in another instance
 }
 
@@ -35,11 +35,11 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	other := was != "" && at.ID != "" && was != at.ID
 	switch {
 	case gone.back:
-		r.Restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", gone.what, at.Instance)
+		r.Restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", gone.text, at.Instance)
 	case gone.pool != "":
-		r.Replaced = fmt.Sprintf("%s; this is instance %s", gone.what, at.Instance)
-	case gone.what != "":
-		r.Replaced = gone.what
+		r.Replaced = fmt.Sprintf("%s; this is instance %s", gone.text, at.Instance)
+	case gone.text != "":
+		r.Replaced = gone.text
 	case news != "" && used && !at.fresh:
 		r.Replaced = news
 	case restored != "": // in whichever process it is now
@@ -64,7 +64,7 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 
 // restored says, once, that the browser of a call was hibernated before it; "": it was not.
 func (u *use) restored(ctx context.Context, at *Lease) string {
-	n := at.nap
+	n := at.children
 	if n == nil {
 		return ""
 	}

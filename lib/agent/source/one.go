@@ -16,9 +16,9 @@ import (
 type oneBrowser struct {
 	plain
 	provider
-	sessions Sessions
-	idle     idling
-	seats    seats
+	sessions  Sessions
+	idle      idling
+	admission admission
 
 	ids atomic.Int64 // session_ids that are in use
 	// The session_ids that one host, and all hosts, may have at a time.
@@ -52,13 +52,13 @@ type provider interface {
 
 func (s *oneBrowser) init(p provider, how Sessions) {
 	s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = p, how, maxIDsOfHost, maxIDs
-	s.seats.table.Max, s.seats.table.Rest = how.MaxBrowsers, seatRest
-	s.seats.vacate = func(v *virtual) bool { return v.of.vacate(v) }
+	s.admission.table.Max, s.admission.table.Rest = how.MaxBrowsers, placeRest
+	s.admission.vacate = func(v *part) bool { return v.owner.vacate(v) }
 }
 
 func (s *oneBrowser) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	return &parts{use: use{owner: o, ctx: ctx}, oneBrowser: s, shared: shared, all: map[part]*virtual{},
-		states: map[part]string{}}
+	return &parts{use: use{owner: o, ctx: ctx}, oneBrowser: s, shared: shared, all: map[partKey]*part{},
+		states: map[partKey]string{}}
 }
 
 func (s *oneBrowser) Kind() Kind { return s.sessions.Kind }

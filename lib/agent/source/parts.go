@@ -19,27 +19,27 @@ type parts struct {
 	shared bool // the owner is several hosts, which know nothing of each other
 
 	// Under the lock of use:
-	all    map[part]*virtual
-	states map[part]string // with which those start again that have ended
+	all    map[partKey]*part
+	states map[partKey]string // with which those start again that have ended
 }
 
-// part says which one a call is for: that with a session_id, in the browser with an ID.
-type part struct {
+// partKey says which one a call is for: that with a session_id, in the browser with an ID.
+type partKey struct {
 	id       string // "": the host's own
 	instance string // "": the browser that calls use which name none
 }
 
-// virtual is one of them.
-type virtual struct {
-	of *parts
-	part
-	name   string // that bproxy knows
-	calls  int    // that use it now
-	rested time.Time
-	idle   *time.Timer
-	nap    nap
-	gone   chan struct{} // closed when it has ended; nil: it is not to
-	over   chan struct{} // closed when its end begins
+// part is one of them.
+type part struct {
+	owner *parts
+	partKey
+	name     string // that bproxy knows
+	calls    int    // that use it now
+	rested   time.Time
+	idle     *time.Timer
+	children idleChildren
+	gone     chan struct{} // closed when it has ended; nil: it is not to
+	over     chan struct{} // closed when its end begins
 	// stopping is closed when its children are being stopped no more; nil: they are not.
 	stopping chan struct{}
 
@@ -87,7 +87,7 @@ func (b *parts) Leave() (release func()) {
 		if v.idle != nil {
 			v.idle.Stop()
 		}
-		if id != (part{}) {
+		if id != (partKey{}) {
 			b.ids.Add(-1)
 		}
 	}
@@ -95,7 +95,7 @@ func (b *parts) Leave() (release func()) {
 		for _, v := range all {
 			b.work.Go(func() {
 				b.end(v.instance, v.name)
-				b.seats.remove(v)
+				b.admission.remove(v)
 			})
 		}
 		b.work.Wait()
@@ -139,14 +139,14 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 	}
 	var at *Lease
 	var err error
-	which := part{id: id}
+	which := partKey{id: id}
 	if w.Instance != "" {
 		if at, err = b.acquire(ctx, w.Instance, b.nameOf(id)); err != nil {
 			return nil, err
 		}
 		which.instance = at.Instance // none, if it is the browser that other calls use
 	}
-	var v *virtual
+	var v *part
 	for v == nil {
 		var ending <-chan struct{}
 		if v, ending, err = b.enter(which, w.State); err != nil {
@@ -161,7 +161,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	if err := b.seats.enter(ctx, v); err != nil {
+	if err := b.admission.enter(ctx, v); err != nil {
 		b.leave(v)
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 		err = b.begin(ctx, v, at)
 	}
 	if err != nil {
-		b.rest(v)
+		b.release(v)
 		return nil, err
 	}
 	return b.leaseOf(v, at), nil
@@ -183,7 +183,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
-func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
+func (b *parts) begin(ctx context.Context, v *part, at *Lease) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v.beginning != nil {
@@ -216,20 +216,20 @@ func (b *parts) begin(ctx context.Context, v *virtual, at *Lease) error {
 	case err == nil:
 		v.begunIn = in
 	case v.begunIn == begun{} && !b.closed:
-		b.work.Go(func() { b.expel(v.part) })
+		b.work.Go(func() { b.expel(v.partKey) })
 	}
 	return Explain(err)
 }
 
 // hasBegun reports whether begin has nothing to do and to wait for.
-func (b *parts) hasBegun(v *virtual, at *Lease) bool {
+func (b *parts) hasBegun(v *part, at *Lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return v.state == "" || v.beginning == nil && v.begunIn == begun{at.ID, b.emptyings.Load()}
 }
 
 // isOver reports whether a virtual browser is being ended, or has been.
-func (b *parts) isOver(v *virtual) bool {
+func (b *parts) isOver(v *part) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return v.gone != nil
@@ -259,11 +259,11 @@ func (b *parts) tryTakeEntered(w BrowserRef) *Lease {
 	if at == nil || name == "" {
 		return nil
 	}
-	v, _, err := b.enter(part{id, at.Instance}, w.State)
+	v, _, err := b.enter(partKey{id, at.Instance}, w.State)
 	if err != nil || v == nil {
 		return nil
 	}
-	if !b.hasBegun(v, at) || !b.seats.tryEnter(v) {
+	if !b.hasBegun(v, at) || !b.admission.tryEnter(v) {
 		b.leave(v)
 		return nil
 	}
@@ -281,22 +281,22 @@ func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
 	}
 	return func() (int, bool) {
 		b.mu.Lock()
-		v := b.all[part{id: w.Session}]
+		v := b.all[partKey{id: w.Session}]
 		b.mu.Unlock()
-		return b.seats.ahead(v)
+		return b.admission.ahead(v)
 	}
 }
 
-// rest notes that a call on a virtual browser with a place has ended.
-func (b *parts) rest(v *virtual) {
+// release notes that a call on a virtual browser with a place has ended.
+func (b *parts) release(v *part) {
 	b.leave(v)
-	b.seats.leave(v)
+	b.admission.leave(v)
 }
 
-func (b *parts) leaseOf(v *virtual, at *Lease) *Lease {
+func (b *parts) leaseOf(v *part, at *Lease) *Lease {
 	p := *at
-	p.Browser, p.nap, p.look = at.part(v.name), &v.nap, b.lookAt(v.name)
-	p.Release = func() { b.rest(v) }
+	p.Browser, p.children, p.look = at.part(v.name), &v.children, b.lookAt(v.name)
+	p.Release = func() { b.release(v) }
 	p.Lapse = func() <-chan struct{} { return v.over }
 	return &p
 }
@@ -304,7 +304,7 @@ func (b *parts) leaseOf(v *virtual, at *Lease) *Lease {
 // enter counts a call on a virtual browser, which starts with a state if it has one. If
 // the browser is being ended, or its children stopped, it returns a channel that is
 // closed then.
-func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}, err error) {
+func (b *parts) enter(id partKey, state string) (v *part, ending <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -328,8 +328,8 @@ func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}
 		if state == "" {
 			state = b.states[id]
 		}
-		v = &virtual{of: b, part: id, name: b.nameOf(id.id), over: make(chan struct{}), state: state}
-		v.nap = nap{after: b.sessions.Hibernate, rest: func() { b.do(func() { b.restPart(v) }) }}
+		v = &part{owner: b, partKey: id, name: b.nameOf(id.id), over: make(chan struct{}), state: state}
+		v.children = idleChildren{after: b.sessions.Hibernate, stop: func() { b.do(func() { b.stopChildren(v) }) }}
 		b.all[id] = v
 	}
 	v.calls++
@@ -340,13 +340,13 @@ func (b *parts) enter(id part, state string) (v *virtual, ending <-chan struct{}
 }
 
 // roomLocked counts a session_id, or returns why there may be no other.
-func (b *parts) roomLocked(id part) error {
-	if id == (part{}) {
+func (b *parts) roomLocked(id partKey) error {
+	if id == (partKey{}) {
 		return nil
 	}
 	const hint = "coordinator_stop_browser with a session_id ends one"
 	some := len(b.all)
-	if b.all[part{}] != nil {
+	if b.all[partKey{}] != nil {
 		some--
 	}
 	if some >= b.maxIDsOfHost && !b.shared {
@@ -362,19 +362,19 @@ func (b *parts) roomLocked(id part) error {
 
 // leave notes that a call has ended. A virtual browser that has not been used for
 // long ends.
-func (b *parts) leave(v *virtual) {
+func (b *parts) leave(v *part) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.calls--
-	b.restLocked(v)
+	b.startIdleLocked(v)
 }
 
-func (b *parts) restLocked(v *virtual) {
+func (b *parts) startIdleLocked(v *part) {
 	if v.calls > 0 || v.gone != nil || b.closed {
 		return
 	}
 	v.rested = time.Now()
-	v.nap.start()
+	v.children.start()
 	if idle := b.sessions.Idle; idle > 0 {
 		start(&v.idle, idle, func() { b.do(func() { b.expire(v, idle) }) })
 	}
@@ -384,11 +384,11 @@ func (b *parts) restLocked(v *virtual) {
 const maxEnded = 10_000
 
 // expire ends a virtual browser that has not been used.
-func (b *parts) expire(v *virtual, idle time.Duration) {
-	busy := b.owner.Busy(v.is) // with what is no tool's call
+func (b *parts) expire(v *part, idle time.Duration) {
+	busy := b.owner.Busy(v.matches) // with what is no tool's call
 	b.mu.Lock()
 	if busy {
-		b.restLocked(v)
+		b.startIdleLocked(v)
 	}
 	over := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
 	if over {
@@ -397,9 +397,9 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 			clear(b.lost)
 			clear(b.states)
 		}
-		b.loseLocked(v.key(), loss{what: fmt.Sprintf("this browser had not been used for %v and was ended", idle)})
+		b.loseLocked(v.key(), loss{text: fmt.Sprintf("this browser had not been used for %v and was ended", idle)})
 		if v.state != "" {
-			b.states[v.part] = v.state
+			b.states[v.partKey] = v.state
 		}
 	}
 	b.mu.Unlock()
@@ -408,10 +408,10 @@ func (b *parts) expire(v *virtual, idle time.Duration) {
 	}
 }
 
-func (v *virtual) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
+func (v *part) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
 
 // endLocked notes that the end begins.
-func (v *virtual) endLocked() {
+func (v *part) endLocked() {
 	v.gone = make(chan struct{})
 	close(v.over)
 	if v.idle != nil {
@@ -419,12 +419,12 @@ func (v *virtual) endLocked() {
 	}
 }
 
-// is reports whether a browser is this one.
-func (v *virtual) is(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
+// matches reports whether a browser is this one.
+func (v *part) matches(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
 
 // expel ends a virtual browser now, with the calls on it. The next call gets a new
 // one.
-func (b *parts) expel(id part) {
+func (b *parts) expel(id partKey) {
 	b.mu.Lock()
 	v := b.all[id]
 	if v == nil || b.closed {
@@ -444,20 +444,20 @@ func (b *parts) expel(id part) {
 }
 
 // finish ends a virtual browser and the children that are for it.
-func (b *parts) finish(v *virtual) {
-	stopped := b.owner.StopChildren(v.is, true)
+func (b *parts) finish(v *part) {
+	stopped := b.owner.StopChildren(v.matches, true)
 	b.mu.Lock()
 	delete(b.seen, v.key())
 	b.mu.Unlock()
 	b.end(v.instance, v.name) // whatever its children do
 	stopped()
 	b.end(v.instance, v.name) // which one may have made again
-	b.seats.remove(v)
+	b.admission.remove(v)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.all[v.part] == v {
-		delete(b.all, v.part)
-		if v.part != (part{}) {
+	if b.all[v.partKey] == v {
+		delete(b.all, v.partKey)
+		if v.partKey != (partKey{}) {
 			b.ids.Add(-1)
 		}
 	}

@@ -29,7 +29,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 	s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly}).(*proxied)
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
-		_, _, err := b.(*parts).enter(part{id: fmt.Sprint("agent", n)}, "")
+		_, _, err := b.(*parts).enter(partKey{id: fmt.Sprint("agent", n)}, "")
 		return err != nil
 	}
 	one, shared := s.Of(t.Context(), fakeOwner{name: "one"}, false), s.Of(t.Context(), fakeOwner{name: "all"}, true)
@@ -43,7 +43,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 			t.Errorf("session_id %d of all hosts: %v", n, refused)
 		}
 	}
-	if _, _, err := one.(*parts).enter(part{}, ""); err != nil {
+	if _, _, err := one.(*parts).enter(partKey{}, ""); err != nil {
 		t.Errorf("the host's own browser counts: %v", err)
 	}
 	one.Leave()
@@ -59,20 +59,20 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 		stopping := make(chan struct{})
 		s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly, Hibernate: time.Minute}).(*proxied)
 		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
-		v, _, err := b.enter(part{}, "")
+		v, _, err := b.enter(partKey{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.leave(v)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		again, ending, err := b.enter(part{}, "")
+		again, ending, err := b.enter(partKey{}, "")
 		if again != nil || ending == nil || err != nil {
 			t.Fatalf("a call enters meanwhile: %v, %v", again, err)
 		}
 		close(stopping)
 		<-ending
-		if again, _, err = b.enter(part{}, ""); again != v || err != nil {
+		if again, _, err = b.enter(partKey{}, ""); again != v || err != nil {
 			t.Errorf("a call then: %v, %v", again, err)
 		}
 		b.leave(v)
@@ -103,7 +103,7 @@ func TestCallsWhileASessionStarts(t *testing.T) {
 		s.init(p, Sessions{Kind: SessionsOnly})
 		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
 		with := BrowserRef{Session: "agent", State: "login"}
-		v, _, err := b.enter(part{id: "agent"}, "login")
+		v, _, err := b.enter(partKey{id: "agent"}, "login")
 		if err != nil {
 			t.Fatal(err)
 		}

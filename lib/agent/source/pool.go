@@ -21,8 +21,8 @@ import (
 	"btools/lib/wait"
 )
 
-// pooled are the browsers of a bpool service.
-type pooled struct {
+// pool is the browsers of a bpool service.
+type pool struct {
 	plain
 	ctx  context.Context
 	stop context.CancelFunc
@@ -68,15 +68,15 @@ func Served(dial func(context.Context) (*control.Client, error), withState strin
 	return s
 }
 
-func newPooled(withState string) *pooled {
-	s := &pooled{state: withState, dead: map[int]<-chan struct{}{}}
+func newPooled(withState string) *pool {
+	s := &pool{state: withState, dead: map[int]<-chan struct{}{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-func (s *pooled) Kind() Kind { return Pool }
+func (s *pool) Kind() Kind { return Pool }
 
-func (s *pooled) Close() {
+func (s *pool) Close() {
 	s.mu.Lock()
 	s.stop()
 	for _, c := range s.free {
@@ -89,7 +89,7 @@ func (s *pooled) Close() {
 	}
 }
 
-func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, error) {
+func (s *pool) start(ctx context.Context, args []string) (*launcher.Browser, error) {
 	own, err := launcher.Service(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bpool: %w", err)
@@ -107,7 +107,7 @@ func (s *pooled) start(ctx context.Context, args []string) (*launcher.Browser, e
 
 // dial returns a connection to the service, and starts one of our own if it is not
 // running.
-func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
+func (s *pool) dial(ctx context.Context) (*control.Client, error) {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
 		s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *pooled) dial(ctx context.Context) (*control.Client, error) {
 }
 
 // call makes one call, and repeats it if the service has ended meanwhile.
-func (s *pooled) call(ctx context.Context, method string, params, result any) (*control.Client, error) {
+func (s *pool) call(ctx context.Context, method string, params, result any) (*control.Client, error) {
 	for try := 0; ; try++ {
 		c, err := s.dial(ctx)
 		if err == nil {
@@ -147,7 +147,7 @@ func (s *pooled) call(ctx context.Context, method string, params, result any) (*
 
 // lost closes the connections to a service that has gone, and gives our own
 // service time to end.
-func (s *pooled) lost(ctx context.Context) {
+func (s *pool) lost(ctx context.Context) {
 	s.mu.Lock()
 	for _, c := range s.free {
 		c.Close()
@@ -168,7 +168,7 @@ func (s *pooled) lost(ctx context.Context) {
 	}
 }
 
-func (s *pooled) put(c *control.Client) {
+func (s *pool) put(c *control.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil || len(s.free) >= 64 {
@@ -179,7 +179,7 @@ func (s *pooled) put(c *control.Client) {
 }
 
 // Call is call without the connection, as of a remote.Conn.
-func (s *pooled) Call(ctx context.Context, method string, params, result any) error {
+func (s *pool) Call(ctx context.Context, method string, params, result any) error {
 	c, err := s.call(ctx, method, params, result)
 	if err == nil {
 		s.put(c)
@@ -188,7 +188,7 @@ func (s *pooled) Call(ctx context.Context, method string, params, result any) er
 }
 
 // status returns the service's report on its pools, or on one of them.
-func (s *pooled) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
+func (s *pool) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
 	err = s.Call(ctx, "status", map[string]string{"pool_name": name}, &raw)
 	return raw, err
 }
@@ -247,7 +247,7 @@ func (p *poolInfo) instance(id string) *poolInstance {
 // queue is where tasks wait for an instance that they name, or for the one that their
 // session keeps. Others take any that is free: as many of them run as there are
 // instances. What is not known yet is known when the task has its browser.
-func (s *pooled) queue(owner string, w BrowserRef) tasks.Queue {
+func (s *pool) queue(owner string, w BrowserRef) tasks.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := s.pools[w.Pool]
@@ -263,7 +263,7 @@ func (s *pooled) queue(owner string, w BrowserRef) tasks.Queue {
 }
 
 // look updates what is known of pools and instances.
-func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
+func (s *pool) look(ctx context.Context) (st poolStatus, err error) {
 	raw, err := s.status(ctx, "")
 	if err == nil {
 		err = json.Unmarshal(raw, &st)
@@ -289,7 +289,7 @@ func (s *pooled) look(ctx context.Context) (st poolStatus, err error) {
 const lookAgain = time.Second
 
 // info returns what is known of a pool; "" is the default one.
-func (s *pooled) info(ctx context.Context, name string) (poolInfo, error) {
+func (s *pool) info(ctx context.Context, name string) (poolInfo, error) {
 	s.mu.Lock()
 	known := s.pools != nil
 	old := known && time.Since(s.looked) > lookAgain
@@ -315,7 +315,7 @@ var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
 
 // target is the first instance of the default pool: its endpoint does not depend
 // on the lease, or is nowhere.
-func (s *pooled) target(ctx context.Context) (Browser, error) {
+func (s *pool) target(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
 		return Browser{}, err
@@ -331,7 +331,7 @@ func (s *pooled) target(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
-func (s *pooled) targets(ctx context.Context) (all []Browser, err error) {
+func (s *pool) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for i := range p.Instances {
@@ -368,7 +368,7 @@ func browserOf(p *poolInfo, i *poolInstance) Browser {
 }
 
 // watch is watch, once for each process.
-func (s *pooled) watch(pid int) <-chan struct{} {
+func (s *pool) watch(pid int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, died := range s.dead {

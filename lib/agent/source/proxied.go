@@ -48,7 +48,7 @@ func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) So
 }
 
 func (s *proxied) Close() {
-	s.seats.close()
+	s.admission.close()
 	s.proxy.close()
 	s.idle.close()
 	s.watching.Wait()

@@ -16,7 +16,7 @@ func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
 	}
 	st.proxied(rec)
 	st.Sessions = b.statuses(ctx)
-	if n, places := b.seats.waiting(); n > 0 {
+	if n, places := b.admission.waiting(); n > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
 			"allows", n, places))
 	}
@@ -69,6 +69,6 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 // endNamed ends the virtual browser that a call names.
 func (b *parts) endNamed(ctx context.Context, w BrowserRef) error {
 	instance, err := b.idOf(ctx, w.Instance)
-	b.expel(part{w.Session, instance})
+	b.expel(partKey{w.Session, instance})
 	return Explain(err)
 }

@@ -53,15 +53,15 @@ func (b *Browser) IsBelow() bool {
 // Lease is a browser for one call.
 type Lease struct {
 	Browser
-	Died    <-chan struct{} // closed when the browser has ended; nil: unknown
-	Release func()
-	several bool     // the next call may get another browser
-	fresh   bool     // each call gets a new browser
-	ended   string   // why the previous browser ended; "": unknown
-	joined  bool     // it has joined by its extension, and is not launched
-	notices *notices // nil: none arrive
-	virtual *virtual // nil: it is a whole browser
-	nap     *nap     // nil: it is never hibernated
+	Died     <-chan struct{} // closed when the browser has ended; nil: unknown
+	Release  func()
+	several  bool          // the next call may get another browser
+	fresh    bool          // each call gets a new browser
+	ended    string        // why the previous browser ended; "": unknown
+	joined   bool          // it has joined by its extension, and is not launched
+	notices  *notices      // nil: none arrive
+	virtual  *part         // nil: it is a whole browser
+	children *idleChildren // nil: it is never hibernated
 	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
 	look func(context.Context) *hibernation
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
@@ -252,7 +252,7 @@ func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} 
 // ChildLaunched leaves the launch of the browser to the children, as DevTools
 // cannot reach it.
 func ChildLaunched(browser string, headless bool) Source {
-	return childLaunched{browser: Browser{Type: browser, Headless: headless}}
+	return byChild{browser: Browser{Type: browser, Headless: headless}}
 }
 
 // ChildLaunchedNote says what a person must know of a browser that children
@@ -262,14 +262,14 @@ func ChildLaunchedNote(browser string) string {
 		"\"npx playwright install %[1]s\" installs it", browser)
 }
 
-type childLaunched struct {
+type byChild struct {
 	plain
 	browser Browser
 }
 
-func (n childLaunched) Kind() Kind   { return ByChild }
-func (n childLaunched) Type() string { return n.browser.Type }
-func (n childLaunched) Of(_ context.Context, o Owner, _ bool) Browsers {
+func (n byChild) Kind() Kind   { return ByChild }
+func (n byChild) Type() string { return n.browser.Type }
+func (n byChild) Of(_ context.Context, o Owner, _ bool) Browsers {
 	return &ownByChild{use{owner: o}, n.browser}
 }
 

@@ -12,13 +12,13 @@ import (
 
 // Many use a few places: each gets one in the end, never more at a time than there
 // are.
-func TestSeats(t *testing.T) {
+func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const users, rounds, most = 40, 3, 4
 		var taken, vacated atomic.Int64
-		has := map[*virtual]bool{}
+		has := map[*part]bool{}
 		var mu sync.Mutex
-		b := &seats{vacate: func(v *virtual) bool {
+		b := &admission{vacate: func(v *part) bool {
 			time.Sleep(200 * time.Millisecond)
 			if vacated.Add(1)%7 == 0 {
 				return false // its client is busy
@@ -29,11 +29,11 @@ func TestSeats(t *testing.T) {
 			taken.Add(-1)
 			return true
 		}}
-		b.table.Max, b.table.Rest = most, seatRest
+		b.table.Max, b.table.Rest = most, placeRest
 		var all sync.WaitGroup
 		for range users {
 			all.Go(func() {
-				v := &virtual{}
+				v := &part{}
 				for range rounds {
 					if !b.tryEnter(v) {
 						if err := b.enter(t.Context(), v); err != nil {
@@ -63,11 +63,11 @@ func TestSeats(t *testing.T) {
 }
 
 // Who waits goes on at the end of its call, and of its virtual browser.
-func TestSeatsThatAreGivenUp(t *testing.T) {
+func TestAdmissionThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &seats{vacate: func(*virtual) bool { return true }}
-		b.table.Max, b.table.Rest = 1, seatRest
-		one, two := &virtual{}, &virtual{}
+		b := &admission{vacate: func(*part) bool { return true }}
+		b.table.Max, b.table.Rest = 1, placeRest
+		one, two := &part{}, &part{}
 		if err := b.enter(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}

@@ -9,36 +9,36 @@ import (
 	"btools/lib/coordinator/tasks"
 )
 
-// keeper keeps leases of pool instances for a session between its calls.
-type keeper struct {
+// affinity keeps leases of pool instances for a session between its calls.
+type affinity struct {
 	use
-	source *pooled
-	all    []*keptLease // under the lock of use
+	pool *pool
+	all  []*keptLease // under the lock of use
 }
 
-func (s *pooled) Of(ctx context.Context, o Owner, _ bool) Browsers {
-	return &keeper{use: use{owner: o, ctx: ctx}, source: s}
+func (s *pool) Of(ctx context.Context, o Owner, _ bool) Browsers {
+	return &affinity{use: use{owner: o, ctx: ctx}, pool: s}
 }
 
-func (h *keeper) Target(ctx context.Context) (Browser, error)    { return h.source.target(ctx) }
-func (h *keeper) Targets(ctx context.Context) ([]Browser, error) { return h.source.targets(ctx) }
-func (h *keeper) Queue(w BrowserRef) tasks.Queue                 { return h.source.queue(h.owner.Name(), w) }
+func (a *affinity) Target(ctx context.Context) (Browser, error)    { return a.pool.target(ctx) }
+func (a *affinity) Targets(ctx context.Context) ([]Browser, error) { return a.pool.targets(ctx) }
+func (a *affinity) Queue(w BrowserRef) tasks.Queue                 { return a.pool.queue(a.owner.Name(), w) }
 
 // Take leases a browser for a call: its own, or, with AFFINITY=session, the one
 // that the session keeps.
-func (h *keeper) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
-	info, err := h.source.info(ctx, w.Pool)
+func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+	info, err := a.pool.info(ctx, w.Pool)
 	if err != nil {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return h.source.grant(ctx, w.Pool, w.Instance, h.owner.Name(), false)
+		return a.pool.grant(ctx, w.Pool, w.Instance, a.owner.Name(), false)
 	}
-	return h.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
+	return a.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
 }
 
-func (h *keeper) Status(ctx context.Context, pool string) (Status, error) {
-	raw, err := h.source.status(ctx, pool)
+func (a *affinity) Status(ctx context.Context, pool string) (Status, error) {
+	raw, err := a.pool.status(ctx, pool)
 	return Status{Pools: raw}, Explain(err)
 }
 
@@ -67,39 +67,39 @@ const affinitySession = "session"
 
 // keep returns an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*Lease, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for !h.closed {
-		k := h.findLocked(info.Name, id)
+func (a *affinity) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*Lease, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.closed {
+		k := a.findLocked(info.Name, id)
 		if k == nil {
 			k = &keptLease{pool: info.Name, instance: id, byName: byName,
 				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
-			h.all = append(h.all, k)
+			a.all = append(a.all, k)
 		}
 		if k.asking == nil && !k.ours {
-			h.askLocked(k)
+			a.askLocked(k)
 		}
 		if k.asking == nil {
 			k.calls++
 			at := *k.at
-			at.Release = func() { h.returned(k) }
+			at.Release = func() { a.returned(k) }
 			return &at, nil
 		}
 		asking := k.asking
 		k.waiting++
-		h.mu.Unlock()
+		a.mu.Unlock()
 		select {
 		case <-asking:
 		case <-ctx.Done():
 		}
-		h.mu.Lock()
+		a.mu.Lock()
 		k.waiting--
 		if ctx.Err() != nil {
 			if k.at == nil && k.asking != nil && k.waiting == 0 { // nobody waits for it any more
 				k.cancel()
 			}
-			h.restLocked(k)
+			a.startIdleLocked(k)
 			return nil, context.Cause(ctx)
 		}
 		if k.err != nil {
@@ -111,9 +111,9 @@ func (h *keeper) keep(ctx context.Context, info *poolInfo, id string, byName boo
 
 // findLocked returns what is kept of a pool, or requested: the instance with the
 // ID; with "", the first one with a lease.
-func (h *keeper) findLocked(pool, id string) *keptLease {
+func (a *affinity) findLocked(pool, id string) *keptLease {
 	var asked *keptLease
-	for _, k := range h.all {
+	for _, k := range a.all {
 		switch {
 		case k.pool != pool:
 		case k.at != nil && (id == "" || k.at.Instance == id):
@@ -126,11 +126,11 @@ func (h *keeper) findLocked(pool, id string) *keptLease {
 }
 
 // askLocked requests the lease, or checks that it still holds.
-func (h *keeper) askLocked(k *keptLease) {
-	ctx, cancel := context.WithCancel(h.ctx)
+func (a *affinity) askLocked(k *keptLease) {
+	ctx, cancel := context.WithCancel(a.ctx)
 	asking, at, resting := make(chan struct{}), k.at, k.resting
 	k.asking, k.cancel, k.resting = asking, cancel, nil
-	h.work.Go(func() {
+	a.work.Go(func() {
 		defer cancel()
 		var err error
 		had := at != nil
@@ -151,42 +151,42 @@ func (h *keeper) askLocked(k *keptLease) {
 			if !k.byName {
 				pool = "" // an error speaks of the default pool
 			}
-			at, err = h.source.grant(ctx, pool, k.instance, h.owner.Name(), true)
+			at, err = a.pool.grant(ctx, pool, k.instance, a.owner.Name(), true)
 			if err == nil {
-				h.watchOver(k, at)
+				a.watchOver(k, at)
 			}
 		}
 		why := ""
 		if had && !again {
 			why = at.notices.ending()
 		}
-		h.mu.Lock()
+		a.mu.Lock()
 		drop := at
 		switch {
 		case k.gone: // meanwhile: the session has ended, or has got another one
 		case k.at != nil && !again: // somebody has ended the lease
-			h.removeLocked(k)
-			h.loseLocked("", loss{pool: k.pool, what: fmt.Sprintf(
+			a.removeLocked(k)
+			a.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf(
 				"this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool) + why})
 		case err != nil:
-			h.removeLocked(k)
+			a.removeLocked(k)
 			k.err = err
 		case k.at == nil && k.waiting == 0:
-			h.removeLocked(k)
+			a.removeLocked(k)
 		default:
 			k.at, k.ours, drop = at, true, nil
-			if l := h.lost[""]; at.kept && l.pool == k.pool {
+			if l := a.lost[""]; at.kept && l.pool == k.pool {
 				l.back = true
-				h.lost[""] = l
+				a.lost[""] = l
 			}
-			h.satisfyLocked(k)
+			a.satisfyLocked(k)
 		}
 		if k.asking != nil {
 			close(k.asking)
 			k.asking = nil
 		}
-		h.restLocked(k)
-		h.mu.Unlock()
+		a.startIdleLocked(k)
+		a.mu.Unlock()
 		if drop != nil {
 			drop.Release()
 		}
@@ -195,11 +195,11 @@ func (h *keeper) askLocked(k *keptLease) {
 
 // satisfyLocked serves callers that wait for another instance of the pool, or for
 // the same one, with the one that is there now: nobody else returns it.
-func (h *keeper) satisfyLocked(k *keptLease) {
-	for _, other := range slices.Clone(h.all) {
+func (a *affinity) satisfyLocked(k *keptLease) {
+	for _, other := range slices.Clone(a.all) {
 		if other != k && other.pool == k.pool && other.at == nil &&
 			(other.instance == "" || other.instance == k.at.Instance) {
-			h.removeLocked(other)
+			a.removeLocked(other)
 			other.cancel()
 			close(other.asking)
 			other.asking = nil
@@ -207,21 +207,21 @@ func (h *keeper) satisfyLocked(k *keptLease) {
 	}
 }
 
-func (h *keeper) removeLocked(k *keptLease) {
+func (a *affinity) removeLocked(k *keptLease) {
 	k.gone = true
-	h.all = slices.DeleteFunc(h.all, func(other *keptLease) bool { return other == k })
+	a.all = slices.DeleteFunc(a.all, func(other *keptLease) bool { return other == k })
 }
 
 // returned notes that a call has ended.
-func (h *keeper) returned(k *keptLease) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (a *affinity) returned(k *keptLease) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	k.calls--
-	h.restLocked(k)
+	a.startIdleLocked(k)
 }
 
-// restLocked notes that no call uses an instance.
-func (h *keeper) restLocked(k *keptLease) {
+// startIdleLocked notes that no call uses an instance.
+func (a *affinity) startIdleLocked(k *keptLease) {
 	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
 		return
 	}
@@ -229,22 +229,22 @@ func (h *keeper) restLocked(k *keptLease) {
 	k.rested = time.Now()
 	at, told := k.at, make(chan struct{})
 	k.resting = told
-	h.work.Go(func() {
+	a.work.Go(func() {
 		defer close(told)
-		at.rest(h.ctx)
+		at.rest(a.ctx)
 	})
-	k.at.nap.start()
-	start(&k.idle, k.ttl, func() { h.lapse(k) })
+	k.at.children.start()
+	start(&k.idle, k.ttl, func() { a.lapse(k) })
 }
 
 // lapse releases an instance that no call has used for its time to live.
-func (h *keeper) lapse(k *keptLease) {
-	h.mu.Lock()
+func (a *affinity) lapse(k *keptLease) {
+	a.mu.Lock()
 	over := !k.gone && k.asking == nil && k.calls+k.waiting == 0 && time.Since(k.rested) >= k.ttl
 	if over {
-		h.removeLocked(k)
+		a.removeLocked(k)
 	}
-	h.mu.Unlock()
+	a.mu.Unlock()
 	if over {
 		k.at.Release()
 	}
@@ -252,22 +252,22 @@ func (h *keeper) lapse(k *keptLease) {
 
 // Leave prevents further leases. A lease that is being requested is released by the
 // goroutine that requests it.
-func (h *keeper) Leave() (release func()) {
+func (a *affinity) Leave() (release func()) {
 	var held []*Lease
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for _, k := range h.all {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, k := range a.all {
 		k.gone = true
 		if k.asking == nil {
 			held = append(held, k.at)
 		}
 	}
-	h.all = nil
+	a.all = nil
 	return func() {
 		for _, at := range held {
-			h.work.Go(at.Release)
+			a.work.Go(at.Release)
 		}
-		h.work.Wait()
+		a.work.Wait()
 	}
 }

@@ -12,26 +12,26 @@ import (
 // another one waits for the place of one that ends, or that no call has used for a
 // while: that one is hibernated, and its next call waits for a place in its turn.
 
-// seatRest is how long a virtual browser keeps a place that others wait for without a
+// placeRest is how long a virtual browser keeps a place that others wait for without a
 // call.
-const seatRest = 5 * time.Second
+const placeRest = 5 * time.Second
 
-// seats are the places of the virtual browsers of one browser.
-type seats struct {
+// admission is the places of the virtual browsers of one browser.
+type admission struct {
 	// vacate hibernates an unused virtual browser and reports whether it could.
-	vacate func(*virtual) bool
+	vacate func(*part) bool
 
 	work sync.WaitGroup
 
 	mu      sync.Mutex
-	table   places.Table[*virtual]
+	table   places.Table[*part]
 	changed chan struct{} // closed when somebody may have got a place; nil: nobody waits
 	timer   *time.Timer
 	closed  bool
 }
 
 // enter counts a call on a virtual browser, and waits until that has a place.
-func (b *seats) enter(ctx context.Context, v *virtual) error {
+func (b *admission) enter(ctx context.Context, v *part) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.table.Begin(v)
@@ -60,7 +60,7 @@ func (b *seats) enter(ctx context.Context, v *virtual) error {
 
 // tryEnter is enter without waiting. It reports whether the virtual browser has a
 // place.
-func (b *seats) tryEnter(v *virtual) bool {
+func (b *admission) tryEnter(v *part) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.table.Begin(v); b.table.Has(v) {
@@ -71,28 +71,28 @@ func (b *seats) tryEnter(v *virtual) bool {
 }
 
 // leave notes that a call has ended.
-func (b *seats) leave(v *virtual) {
+func (b *admission) leave(v *part) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leaveLocked(v)
 }
 
-func (b *seats) leaveLocked(v *virtual) {
+func (b *admission) leaveLocked(v *part) {
 	b.table.End(v, time.Now())
 	b.advanceLocked()
 }
 
 // remove notes that a virtual browser has ended.
-func (b *seats) remove(v *virtual) {
+func (b *admission) remove(v *part) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.table.Remove(v)
 	b.advanceLocked()
 }
 
-// free hibernates a virtual browser unless a call uses it. It reports whether one
+// hibernateNow hibernates a virtual browser unless a call uses it. It reports whether one
 // does.
-func (b *seats) free(v *virtual) (used bool) {
+func (b *admission) hibernateNow(v *part) (used bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.table.Vacate(v) {
@@ -103,7 +103,7 @@ func (b *seats) free(v *virtual) (used bool) {
 }
 
 // advanceLocked tells those that wait of a change, and vacates places for them.
-func (b *seats) advanceLocked() {
+func (b *admission) advanceLocked() {
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil
@@ -118,14 +118,14 @@ func (b *seats) advanceLocked() {
 	}
 }
 
-func (b *seats) advance() {
+func (b *admission) advance() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advanceLocked()
 }
 
 // vacateLocked has a virtual browser hibernated that is to leave.
-func (b *seats) vacateLocked(v *virtual) {
+func (b *admission) vacateLocked(v *part) {
 	if b.closed {
 		return
 	}
@@ -138,7 +138,7 @@ func (b *seats) vacateLocked(v *virtual) {
 	})
 }
 
-func (b *seats) close() {
+func (b *admission) close() {
 	b.mu.Lock()
 	b.closed = true
 	if b.timer != nil {
@@ -150,14 +150,14 @@ func (b *seats) close() {
 
 // waiting is how many virtual browsers wait for a place, and how many places there
 // are.
-func (b *seats) waiting() (n, places int) {
+func (b *admission) waiting() (n, places int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.table.Waiting(), b.table.Max
 }
 
 // ahead is how many virtual browsers wait before one; false: it does not wait.
-func (b *seats) ahead(v *virtual) (n int, waits bool) {
+func (b *admission) ahead(v *part) (n int, waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.table.Ahead(v)
@@ -165,16 +165,16 @@ func (b *seats) ahead(v *virtual) (n int, waits bool) {
 
 // vacate stops the children of an unused virtual browser and has it hibernated. It
 // reports whether it was.
-func (b *parts) vacate(v *virtual) bool {
+func (b *parts) vacate(v *part) bool {
 	b.mu.Lock()
 	over, unused := b.closed || v.gone != nil, time.Since(v.rested)
 	b.mu.Unlock()
-	if over || b.owner.Busy(v.is) { // with what is no tool's call
+	if over || b.owner.Busy(v.matches) { // with what is no tool's call
 		return false
 	}
-	stopped := b.owner.StopChildren(v.is, false)
+	stopped := b.owner.StopChildren(v.matches, false)
 	b.mu.Lock()
-	v.nap.begin(unused.Round(time.Second))
+	v.children.begin(unused.Round(time.Second))
 	b.mu.Unlock()
 	stopped()
 	return b.hibernate(b.ctx, v.name)
