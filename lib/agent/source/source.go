@@ -60,7 +60,6 @@ type Lease struct {
 	ended    string        // why the previous browser ended; "": unknown
 	joined   bool          // it has joined by its extension, and is not launched
 	notices  *notices      // nil: none arrive
-	virtual  *part         // nil: it is a whole browser
 	children *idleChildren // nil: it is never hibernated
 	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
 	look func(context.Context) *hibernation
