@@ -59,7 +59,7 @@ func (p *running) callTool(ctx context.Context, params []byte, at *source.Lease)
 
 // watchHealth pings the child until it has ended. A child that does not answer is
 // stopped: its calls fail, and the next call starts another one.
-func (s *Session) watchHealth(p *running) {
+func (p *running) watchHealth() {
 	interval, timeout := p.sup.browser.HealthInterval, p.sup.browser.HealthTimeout
 	if interval <= 0 {
 		return
@@ -81,7 +81,7 @@ func (s *Session) watchHealth(p *running) {
 		if p.Gone() == nil {
 			err = fmt.Errorf("child %s did not answer two pings, each within %v or more (HEALTH_TIMEOUT of pool %s): "+
 				"it was stopped", p.sup.child.Name, timeout, p.sup.browser.Pool)
-			s.c.Log.Warn(err.Error())
+			p.sup.session.c.Log.Warn(err.Error())
 			p.Abort(err)
 		}
 		return

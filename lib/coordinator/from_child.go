@@ -15,11 +15,12 @@ import (
 	"btools/lib/wait"
 )
 
-// fromChild handles the requests and notifications of a child, in the order in
+// FromChild handles the requests and notifications of a child, in the order in
 // which it sends them.
-func (s *Session) fromChild(p *running, m *jsonrpc.Message) {
+func (p *running) FromChild(m *jsonrpc.Message) {
+	s := p.sup.session
 	if m.IsRequest() {
-		s.serveChild(p, m)
+		p.serve(m)
 		return
 	}
 	switch m.Method {
@@ -34,17 +35,17 @@ func (s *Session) fromChild(p *running, m *jsonrpc.Message) {
 				jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
 		}
 	case "notifications/tools/list_changed":
-		s.relist(p)
+		p.relist()
 	case "notifications/progress":
 		if token := jsonrpc.Get(m.Params, "progressToken"); token != nil {
-			s.pass(p, m, false, func(r *pendingRequest) bool { return sameToken(r.Token, token) })
+			p.pass(m, false, func(r *pendingRequest) bool { return sameToken(r.Token, token) })
 		}
 	case "notifications/message":
 		level := slices.Index(mcp.Levels, jsonrpc.GetString(m.Params, "level"))
-		s.pass(p, m, true, func(r *pendingRequest) bool { return level >= r.Level })
+		p.pass(m, true, func(r *pendingRequest) bool { return level >= r.Level })
 	default:
 		s.subscribers(m.Method, m.Params, func(*request) bool { return true })
-		s.pass(p, m, true, func(r *pendingRequest) bool { return r.Value.env.Era.HasHandshake() })
+		p.pass(m, true, func(r *pendingRequest) bool { return r.Value.env.Era.HasHandshake() })
 	}
 }
 
@@ -62,7 +63,8 @@ func sameToken(a, b json.RawMessage) bool {
 // host of the stateless protocol gets no others, and no host progress of a request
 // that the child has not. Guessed says that the notification does not name its
 // request.
-func (s *Session) pass(p *running, m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
+func (p *running) pass(m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
+	s := p.sup.session
 	if !wait.Closed(s.initialized) {
 		return
 	}
@@ -82,15 +84,16 @@ func (s *Session) pass(p *running, m *jsonrpc.Message, guessed bool, belongs fun
 
 // relist asks a child for its tools; if a tools/list is under way, another one
 // follows it.
-func (s *Session) relist(p *running) {
+func (p *running) relist() {
 	if p.listing.Swap(listChanged) == notListing {
-		s.do(func() { s.refresh(p) })
+		p.sup.session.do(p.refresh)
 	}
 }
 
 // refresh asks a child for its tools, and repeats that while the child reports
 // changes.
-func (s *Session) refresh(p *running) {
+func (p *running) refresh() {
+	s := p.sup.session
 	for {
 		p.listing.Store(isListing)
 		ctx, cancel := context.WithTimeout(s.ctx, s.c.Limits.Start)
@@ -108,8 +111,8 @@ func (s *Session) refresh(p *running) {
 	}
 }
 
-// serveChild answers a request of a child, or has its audience answer it.
-func (s *Session) serveChild(p *running, m *jsonrpc.Message) {
+// serve answers a request of a child, or has its audience answer it.
+func (p *running) serve(m *jsonrpc.Message) {
 	if m.Method == "ping" {
 		p.Send(jsonrpc.Response(m.ID, json.RawMessage("{}")))
 		return
@@ -117,16 +120,17 @@ func (s *Session) serveChild(p *running, m *jsonrpc.Message) {
 	need, ok := mcp.Needs[m.Method]
 	switch {
 	case p.sup.audience == mcp.OfHandshake:
-		s.forwardToHost(p, m)
+		p.forwardToHost(m)
 	case ok && jsonrpc.Get(json.RawMessage(p.sup.audience), need) != nil:
-		s.requireInput(p, m)
+		p.requireInput(m)
 	default:
 		p.Send(jsonrpc.Failure(m.ID, errCannot(m)))
 	}
 }
 
 // forwardToHost sends a child's request to the host, if the host can answer it.
-func (s *Session) forwardToHost(p *running, m *jsonrpc.Message) {
+func (p *running) forwardToHost(m *jsonrpc.Message) {
+	s := p.sup.session
 	need, ok := mcp.Needs[m.Method]
 	can := jsonrpc.Get(s.hostParams(), "capabilities")
 	meta := jsonrpc.Get(m.Params, "_meta")
@@ -154,9 +158,10 @@ func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "the host has no %s", m.Method)
 }
 
-// childEnded cancels the server requests of a child that has ended; the next call
+// Ended cancels the server requests of a child that has ended; the next call
 // starts the child again.
-func (s *Session) childEnded(p *running, why error) {
+func (p *running) Ended(why error) {
+	s := p.sup.session
 	var open []int64
 	var closed bool
 	s.read(func(t *table) { open, closed = t.ChildEnded(p), t.Closed() })

@@ -42,12 +42,6 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	return p, nil
 }
 
-// FromChild handles a request or a notification of the child.
-func (p *running) FromChild(m *jsonrpc.Message) { p.sup.session.fromChild(p, m) }
-
-// Ended notes that the child has ended; the next call starts it again.
-func (p *running) Ended(why error) { p.sup.session.childEnded(p, why) }
-
 // can reports whether the child has a capability.
 func (p *running) can(names ...string) bool { return jsonrpc.Get(p.capabilities, names...) != nil }
 

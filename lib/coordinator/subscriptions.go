@@ -13,7 +13,8 @@ import (
 
 // requireInput sends a child's request to the host as the answer to the request
 // that the child is answering.
-func (s *Session) requireInput(p *running, m *jsonrpc.Message) {
+func (p *running) requireInput(m *jsonrpc.Message) {
+	s := p.sup.session
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)

@@ -109,7 +109,7 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 	if level := s.level.Load(); level != nil && sup.audience == mcp.OfHandshake && p.can("logging") {
 		p.Tell("logging/setLevel", *level)
 	}
-	s.do(func() { s.watchHealth(p) })
+	s.do(p.watchHealth)
 	sup.mu.Lock()
 	for uri := range sup.subs { // those of the process before
 		p.Tell("resources/subscribe", uriParams(uri))
@@ -118,7 +118,7 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
 		s.listTools(sup.child, sup.audience, nil)
 	} else {
-		s.relist(p)
+		p.relist()
 	}
 	return p, nil
 }
