@@ -11,6 +11,8 @@ import (
 
 // children are the children of a session.
 type children struct {
+	host *Session
+
 	mu          sync.Mutex
 	supervisors map[string]*supervisor // by child, audience and browser
 	started     map[mcp.Audience]bool  // that children were started for
@@ -20,12 +22,11 @@ type children struct {
 
 // supervisor returns the supervisor of the child for a browser and an audience,
 // nil if the session is closed.
-func (s *Session) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
+func (c *children) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
 	}
-	c := &s.children
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -34,14 +35,14 @@ func (s *Session) supervisor(child *Child, b source.Browser, to mcp.Audience) *s
 	sup := c.supervisors[key]
 	var subs map[string]int
 	if sup != nil && child.drives && sup.browser.HTTPURL != b.HTTPURL {
-		if !s.do(sup.stop) { // its browser has moved
+		if !c.host.do(sup.stop) { // its browser has moved
 			return nil
 		}
 		subs = sup.subscriptions()
 		sup = nil
 	}
 	if sup == nil {
-		sup = newSupervisor(s, child, b, to, subs)
+		sup = newSupervisor(c.host, child, b, to, subs)
 		c.supervisors[key] = sup
 	}
 	return sup

@@ -307,7 +307,8 @@ func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
 
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
-func (s *Session) warm(child *Child, to mcp.Audience) {
+func (c *children) warm(child *Child, to mcp.Audience) {
+	s := c.host
 	if !s.browsers.Early() {
 		return
 	}
@@ -316,7 +317,7 @@ func (s *Session) warm(child *Child, to mcp.Audience) {
 		if err != nil {
 			return // the call reports it
 		}
-		if sup := s.supervisor(child, at, to); sup != nil {
+		if sup := c.supervisor(child, at, to); sup != nil {
 			sup.get(s.ctx, false)
 		}
 	})

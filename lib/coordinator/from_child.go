@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
@@ -176,18 +175,4 @@ func (p *running) Ended(why error) {
 	if !errors.Is(why, errUnused) {
 		s.c.Log.Warn(why.Error())
 	}
-}
-
-// watch fails the calls on a browser when the browser dies.
-func (s *Session) watch(died <-chan struct{}) {
-	select {
-	case <-died:
-	case <-s.ctx.Done():
-	}
-	s.apply(func(t *table) (effects []effect) {
-		for _, r := range t.Lost(died) {
-			effects = append(effects, t.End(r, r.Value.faultOf(source.ErrBrowserDied), "the browser has ended")...)
-		}
-		return effects
-	})
 }

@@ -14,15 +14,15 @@ var errUnused = errors.New("its browser is not used")
 
 func (s *Session) Name() string { return s.name }
 
-func (s *Session) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
+func (c *children) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
 	var ending sync.WaitGroup
 	if forget {
-		for _, sup := range s.children.remove(match) {
+		for _, sup := range c.remove(match) {
 			ending.Go(sup.stop)
 		}
 		return ending.Wait
 	}
-	for _, sup := range s.children.list() {
+	for _, sup := range c.list() {
 		p := sup.running()
 		if p == nil || !sup.child.drives || !match(&sup.browser) {
 			continue

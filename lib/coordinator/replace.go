@@ -9,7 +9,8 @@ const replaceEvery = time.Second
 // child, it may ask them, and all its calls await input (the hosts may never answer)
 // or are cancelled: it would be unclear which host a question is for. The old process
 // runs until its calls have ended.
-func (s *Session) replace(sup *supervisor, mayAsk bool) {
+func (sup *supervisor) replace(mayAsk bool) {
+	s := sup.session
 	if !s.table.Shared {
 		return
 	}

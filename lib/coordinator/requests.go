@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 type requests struct {
 	c    *Coordinator
 	send front.Send
+	ctx  context.Context
+	end  context.CancelFunc
 
 	mu    sync.Mutex
 	table table
@@ -79,6 +82,20 @@ func (r *requests) Busy(match func(*source.Browser) bool) (busy bool) {
 		})
 	})
 	return busy
+}
+
+// watch fails the calls on a browser when the browser dies.
+func (r *requests) watch(died <-chan struct{}) {
+	select {
+	case <-died:
+	case <-r.ctx.Done():
+	}
+	r.apply(func(t *table) (effects []effect) {
+		for _, one := range t.Lost(died) {
+			effects = append(effects, t.End(one, one.Value.faultOf(source.ErrBrowserDied), "the browser has ended")...)
+		}
+		return effects
+	})
 }
 
 // execute executes an effect of apply.

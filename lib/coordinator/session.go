@@ -24,9 +24,7 @@ import (
 // Session is one host, or all hosts of the stateless protocol, with its children.
 type Session struct {
 	c           *Coordinator
-	name        string // unique
-	ctx         context.Context
-	end         context.CancelFunc
+	name        string        // unique
 	initialized chan struct{} // closed when children may send requests to the host
 
 	browsers        source.Browsers
@@ -38,10 +36,10 @@ type Session struct {
 	// Each of these has a lock of its own. They are taken in this order: that
 	// of children before that of requests, and that of lists before the coordinator's.
 	requests
-	children children
-	turns    turns.Queue[*supervisor, *source.Lease]
-	lists    toolLists
-	owners   owners
+	children
+	turns  turns.Queue[*supervisor, *source.Lease]
+	lists  toolLists
+	owners owners
 
 	handed results.Handed
 }
@@ -53,6 +51,7 @@ func (c *Coordinator) NewSession(send front.Send, shared bool) *Session {
 	s.handed.Since = time.Now()
 	s.requests.c, s.send = c, send
 	s.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions, NewKey: rand.Text, Shared: shared}
+	s.children.host = s
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
 	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -78,8 +77,8 @@ func (s *Session) Drain(ctx context.Context) {
 }
 
 // why is the reason that a child cannot be started any more.
-func (s *Session) why() error {
-	if s.ctx.Err() != nil {
+func (c *children) why() error {
+	if c.host.ctx.Err() != nil {
 		return source.ErrEnded
 	}
 	return source.ErrBrowserDied
@@ -249,8 +248,9 @@ func (s *Session) initialize(ctx context.Context, req *request) {
 // startAll starts each child whose tools are unknown or that could not be started.
 // It launches no browser for them. With all, it also starts children whose tools
 // are only known from their last run.
-func (s *Session) startAll(to mcp.Audience, all bool) {
-	started := s.children.start(to)
+func (c *children) startAll(to mcp.Audience, all bool) {
+	s := c.host
+	started := c.start(to)
 	if !started {
 		s.do(func() { // where browsers are is to be seen before one is needed
 			if _, err := s.browsers.Target(s.ctx); err != nil && s.ctx.Err() == nil {
@@ -267,12 +267,12 @@ func (s *Session) startAll(to mcp.Audience, all bool) {
 			continue // it is started when it is called
 		}
 		s.do(func() {
-			some, err := s.prestartTargets(s.ctx, child)
+			some, err := c.prestartTargets(s.ctx, child)
 			if err != nil && s.ctx.Err() == nil {
 				s.c.note(child, err)
 			}
 			for _, b := range some {
-				if sup := s.supervisor(child, b, to); sup != nil {
+				if sup := c.supervisor(child, b, to); sup != nil {
 					s.do(func() {
 						if _, err := sup.get(s.ctx, false); err != nil && s.ctx.Err() == nil {
 							s.c.note(child, err)
@@ -286,7 +286,8 @@ func (s *Session) startAll(to mcp.Audience, all bool) {
 
 // prestartTargets are the browsers that a child is started for before it is
 // called.
-func (s *Session) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
+func (c *children) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
+	s := c.host
 	switch {
 	case !child.drives:
 		return []source.Browser{{}}, nil

@@ -44,9 +44,9 @@ func newSupervisor(s *Session, child *Child, b source.Browser, to mcp.Audience, 
 func (sup *supervisor) running() *running { return sup.proc.Running() }
 
 // slow reports the children whose start takes long.
-func (s *Session) slow() (notes []string) {
-	for _, sup := range s.children.list() {
-		if took := sup.proc.Starting(); took > s.c.Limits.Slow {
+func (c *children) slow() (notes []string) {
+	for _, sup := range c.list() {
+		if took := sup.proc.Starting(); took > c.host.c.Limits.Slow {
 			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", sup.child.Name,
 				took.Round(time.Second)))
 		}
@@ -57,13 +57,13 @@ func (s *Session) slow() (notes []string) {
 // get returns the child's process, and starts it if necessary. MayAsk says that it is for
 // a call during which the child may ask the host.
 func (sup *supervisor) get(ctx context.Context, mayAsk bool) (*running, error) {
-	sup.session.replace(sup, mayAsk)
+	sup.replace(mayAsk)
 	return sup.proc.Get(ctx)
 }
 
 // ready is get without waiting; it returns nil if the child is not running.
 func (sup *supervisor) ready(mayAsk bool) *running {
-	sup.session.replace(sup, mayAsk)
+	sup.replace(mayAsk)
 	return sup.running()
 }
 
