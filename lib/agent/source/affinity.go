@@ -24,8 +24,6 @@ func (a *affinity) Target(ctx context.Context) (Browser, error)    { return a.po
 func (a *affinity) Targets(ctx context.Context) ([]Browser, error) { return a.pool.targets(ctx) }
 func (a *affinity) Queue(w BrowserRef) tasks.Queue                 { return a.pool.queue(a.owner.Name(), w) }
 
-// Take leases a browser for a call: its own, or, with AFFINITY=session, the one
-// that the session keeps.
 func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	info, err := a.pool.info(ctx, w.Pool)
 	if err != nil {

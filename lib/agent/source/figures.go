@@ -27,13 +27,9 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 		if at == nil {
 			return nil
 		}
-		var now proxyStatus
-		if rec, err := b.status(ctx); err == nil && rec != nil {
-			rec.Get("status", &now)
-		}
 		one := Figure{Tabs: countTabs(ctx, at.HTTPURL)}
-		if now.Idle != nil {
-			one.Idle = *now.Idle
+		if idle := b.unused(ctx); idle != nil {
+			one.Idle = *idle
 		}
 		return []Figure{one}
 	}
@@ -44,7 +40,6 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 	return all
 }
 
-// Figures are those of the instances that the host keeps.
 func (a *affinity) Figures(ctx context.Context) []Figure {
 	var all []Figure
 	var kept []*Lease

@@ -314,7 +314,6 @@ func (h *hub) list(ctx context.Context) (all []json.RawMessage) {
 	return append(all, others...)
 }
 
-// call sends the hub a request.
 func (h *hub) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
 	h.mu.Lock()
 	path := h.at.Control

@@ -13,15 +13,15 @@ import (
 // idling stops the one browser when no call has used it for a while.
 type idling struct {
 	after time.Duration // 0: never
-	// stop stops the browser if nothing else uses it. It returns when to look
-	// again.
-	stop func() time.Duration
+	// stop stops the browser if nothing else uses it, or, with empty, if nothing has a tab in it. It returns when to
+	// look again.
+	stop func(empty bool) time.Duration
 
 	work sync.WaitGroup
 
 	mu       sync.Mutex
-	calls    int    // that use the browser now
-	empty    func() // ends what has no tab any more, once no call runs; nil: nothing has
+	calls    int  // that use the browser now
+	empty    bool // something has no tab any more
 	rested   time.Time
 	timer    *time.Timer
 	stopping chan struct{} // closed when stop has returned; nil: it is not running
@@ -57,26 +57,24 @@ func (i *idling) tryEnter() (stopping <-chan struct{}) {
 }
 
 // leave notes that a call has ended. The browser is stopped if no other one begins for
-// a while, or ends what has no tab any more at once.
+// a while, or at once if nothing has a tab in it any more.
 func (i *idling) leave() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.calls--
 	i.rested = time.Now()
-	if i.calls == 0 && i.empty != nil && !i.closed && i.stopping == nil {
-		empty := i.empty
-		i.empty = nil
-		i.stopLocked(func() time.Duration { empty(); return i.after })
-		return
+	if i.calls == 0 && i.empty && !i.closed && i.stopping == nil {
+		i.stopLocked()
+	} else {
+		i.armLocked(i.after)
 	}
-	i.armLocked(i.after)
 }
 
-// emptied has what has no tab any more ended when the calls that run have ended.
-func (i *idling) emptied(end func()) {
+// emptied notes that something has no tab any more.
+func (i *idling) emptied() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.empty = end
+	i.empty = true
 }
 
 // begin begins to watch a browser.
@@ -113,15 +111,15 @@ func (i *idling) check() {
 		i.armLocked(left)
 		return
 	}
-	i.stopLocked(i.stop)
+	i.stopLocked()
 }
 
 // stopLocked has calls wait until stop has returned.
-func (i *idling) stopLocked(stop func() (again time.Duration)) {
-	stopping := make(chan struct{})
-	i.stopping = stopping
+func (i *idling) stopLocked() {
+	stopping, empty := make(chan struct{}), i.empty
+	i.stopping, i.empty = stopping, false
 	i.work.Go(func() {
-		again := stop()
+		again := i.stop(empty)
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.stopping = nil
@@ -157,24 +155,34 @@ const stopBound = time.Minute
 
 // stopIdle stops the browser unless its clients have used it: bproxy knows what
 // they have sent, also those that are nobody's children.
-func (s *proxied) stopIdle() (again time.Duration) {
+func (s *proxied) stopIdle(empty bool) (again time.Duration) {
 	after := s.idle.after
 	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
 	defer cancel()
-	rec, err := s.status(ctx)
-	if err != nil || rec == nil {
+	if empty {
+		if len(s.list(ctx)) == 0 {
+			s.stop(ctx, "its last tab was closed")
+		}
 		return after
 	}
-	var now proxyStatus
-	rec.Get("status", &now)
-	if now.Idle == nil { // there is no browser
+	idle := s.unused(ctx)
+	if idle == nil { // there is no browser
 		return after
 	}
-	if left := after - time.Duration(*now.Idle*float64(time.Second)); left > 0 {
+	if left := after - time.Duration(*idle*float64(time.Second)); left > 0 {
 		return left
 	}
 	s.stop(ctx, fmt.Sprintf("it had not been used for %v", after))
 	return after
+}
+
+// unused is for how many seconds the browser was not used; nil: it is not known.
+func (s *oneBrowser) unused(ctx context.Context) *float64 {
+	var now proxyStatus
+	if rec, err := s.status(ctx); err == nil && rec != nil {
+		rec.Get("status", &now)
+	}
+	return now.Idle
 }
 
 // stop stops the browser, and notes why.
@@ -192,15 +200,6 @@ func (s *proxied) Emptied(b Browser) func() {
 	return func() {
 		s.emptyings.Add(1)
 		s.end("", cmp.Or(b.Session, hostSession))
-		s.idle.emptied(s.stopEmpty)
-	}
-}
-
-// stopEmpty stops a browser without sessions.
-func (s *proxied) stopEmpty() {
-	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
-	defer cancel()
-	if len(s.list(ctx)) == 0 {
-		s.stop(ctx, "its last tab was closed")
+		s.idle.emptied()
 	}
 }

@@ -13,7 +13,7 @@ func TestIdleBrowser(t *testing.T) {
 		var left atomic.Int64
 		left.Store(int64(20 * time.Second)) // the browser has been used by others
 		i := &idling{after: time.Minute}
-		i.stop = func() time.Duration {
+		i.stop = func(bool) time.Duration {
 			time.Sleep(5 * time.Second)
 			if again := left.Swap(0); again > 0 {
 				return time.Duration(again)

@@ -17,14 +17,10 @@ import (
 // grant leases an instance, for one call or, with keep, for several.
 func (s *pool) grant(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
-	if pool != "" {
-		params["pool"] = pool
-	}
-	if instance != "" {
-		params["instance"] = instance
-	}
-	if s.state != "" {
-		params["state"] = s.state
+	for name, value := range map[string]string{"pool": pool, "instance": instance, "state": s.state} {
+		if value != "" {
+			params[name] = value
+		}
 	}
 	rec := &record.Record{}
 	c, err := s.call(ctx, "lease", params, rec)

@@ -124,7 +124,7 @@ const (
 		"elements of earlier snapshots: take a new one."
 )
 
-// Text is the note as a text for the agent.
+// Text is for the agent.
 func (r Note) Text() string {
 	note := ""
 	switch {

@@ -54,7 +54,6 @@ type begun struct {
 	emptyings int64
 }
 
-// Target is the browser as the owner's own.
 func (b *parts) Target(ctx context.Context) (Browser, error) {
 	at, err := b.target(ctx)
 	return at.part(b.nameOf("")), err
@@ -102,13 +101,12 @@ func (b *parts) Leave() (release func()) {
 	}
 }
 
-// End ends the sessions that browsers are.
 func (b *parts) End(all []Browser) {
 	var ending sync.WaitGroup
-	begun := map[[2]string]bool{}
+	begun := map[string]bool{}
 	for _, one := range all {
-		if id := [2]string{one.Instance, one.Session}; one.Session != "" && !begun[id] { // else it is a whole browser
-			begun[id] = true
+		if key := SeenKey(&one); one.Session != "" && !begun[key] { // else it is a whole browser
+			begun[key] = true
 			ending.Go(func() { b.end(one.Instance, one.Session) })
 		}
 	}
@@ -235,8 +233,6 @@ func (b *parts) isOver(v *part) bool {
 	return v.gone != nil
 }
 
-// TryTake is take without waiting; it returns nil if something has to be waited
-// for.
 func (b *parts) TryTake(w BrowserRef) *Lease {
 	if b.idle.tryEnter() != nil {
 		return nil
@@ -270,7 +266,6 @@ func (b *parts) tryTakeEntered(w BrowserRef) *Lease {
 	return b.leaseOf(v, at)
 }
 
-// Queue is where tasks wait for the one browser, or for a part of it.
 func (b *parts) Queue(w BrowserRef) tasks.Queue {
 	return tasks.Queue{Key: "part " + w.Instance + " " + b.nameOf(w.Session), Slots: 1}
 }

@@ -187,7 +187,6 @@ func (s *pool) Call(ctx context.Context, method string, params, result any) erro
 	return err
 }
 
-// status returns the service's report on its pools, or on one of them.
 func (s *pool) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
 	err = s.Call(ctx, "status", map[string]string{"pool_name": name}, &raw)
 	return raw, err

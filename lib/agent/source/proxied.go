@@ -137,7 +137,6 @@ func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 // that its browser has ended.
 const noticed = 5 * time.Second
 
-// proxyStatus is what bproxy says of itself.
 type proxyStatus struct {
 	State     string `json:"state"`
 	LastExit  string `json:"last_exit,omitempty"`
@@ -229,7 +228,6 @@ func (s *proxied) list(ctx context.Context) []json.RawMessage {
 	return sessionsIn(all)
 }
 
-// ask sends bproxy a request.
 func (s *proxied) ask(ctx context.Context, method string, params, result any) error {
 	s.mu.Lock()
 	path := s.path

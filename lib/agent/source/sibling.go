@@ -39,7 +39,6 @@ func newSibling(store *state.Store, run func(context.Context) (*launcher.Browser
 	return v
 }
 
-// close stops the program.
 func (v *sibling) close() {
 	why := errors.New("bmcp is stopping")
 	v.Refuse(why)
