@@ -8,60 +8,70 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// step is something that is done with the result of a child before the host gets it.
+// answer is the answer of a child to a request, on its way to the host.
+type answer struct {
+	*request
+	got    *jsonrpc.Message
+	result json.RawMessage // of got, as the steps before have changed it
+}
+
+// step is something that is done with an answer before the host gets it.
 type step struct {
-	// waits reports whether the step concerns a result; it may wait then, for a browser or
+	// waits reports whether the step concerns an answer; it may wait then, for a browser or
 	// for the disk. Nil: it concerns each, and never waits.
-	waits func(*request, json.RawMessage) bool
-	do    func(*request, json.RawMessage) json.RawMessage
+	waits func(*answer) bool
+	do    func(*answer) json.RawMessage
 }
 
 // steps are taken in this order.
 var steps = []step{
-	{(*request).isLarge, (*request).bounded},
-	{(*request).hasPort, (*request).withDownloads},
-	{(*request).mayTellOfDeath, (*request).awaitDeath},
-	{(*request).hasBrowser, (*request).noted},
-	{nil, func(req *request, result json.RawMessage) json.RawMessage {
-		return req.env.Era.Result(req.Method, result)
-	}},
+	{(*answer).isLarge, (*answer).shrunk},
+	{(*answer).hasPort, (*answer).withDownloads},
+	{(*answer).mayTellOfDeath, (*answer).awaitDeath},
+	{(*answer).hasBrowser, (*answer).noted},
+	{nil, func(a *answer) json.RawMessage { return a.env.Era.Result(a.Method, a.result) }},
 }
 
 // answer answers the request with the answer of its child.
 func (req *request) answer(got *jsonrpc.Message, err error) {
+	a := &answer{request: req, got: got}
 	switch {
 	case err != nil:
 		req.fault(err)
+		return
 	case got.Result == nil:
 		req.finish(req.env.Era.Failure(req.Method, got).WithID(req.ID))
-	case slices.ContainsFunc(steps, func(s step) bool { return s.waits != nil && s.waits(req, got.Result) }):
-		req.host.do(func() { req.finish(req.taken(got)) }) // or the session's end answers it
-	default:
-		req.finish(req.taken(got))
+		return
 	}
+	a.result = got.Result
+	if slices.ContainsFunc(steps, func(s step) bool { return s.waits != nil && s.waits(a) }) {
+		req.host.do(a.take) // or the session's end answers it
+		return
+	}
+	a.take()
 }
 
-// taken is a child's answer after the steps.
-func (req *request) taken(got *jsonrpc.Message) []byte {
-	result := got.Result
+// take takes the steps, and answers the request.
+func (a *answer) take() {
 	for _, s := range steps {
-		if s.waits == nil || s.waits(req, result) {
-			result = s.do(req, result)
+		if s.waits == nil || s.waits(a) {
+			a.result = s.do(a)
 		}
 	}
-	if len(result) == 0 || &result[0] == &got.Result[0] {
-		return got.WithID(req.ID) // every byte as it came
+	if len(a.result) == 0 || &a.result[0] == &a.got.Result[0] {
+		a.finish(a.got.WithID(a.ID)) // every byte as it came
+		return
 	}
-	return jsonrpc.Response(req.ID, result)
+	a.finish(jsonrpc.Response(a.ID, a.result))
 }
 
 // hasPort reports whether the request is a call on a browser whose port bmcp knows.
-func (req *request) hasPort(json.RawMessage) bool {
-	return req.lease != nil && req.Method == "tools/call" && req.lease.HTTPURL != ""
+func (a *answer) hasPort() bool {
+	return a.lease != nil && a.Method == "tools/call" && a.lease.HTTPURL != ""
 }
 
 // hasBrowser reports whether the request is a call on a browser.
-func (req *request) hasBrowser(json.RawMessage) bool { return req.lease != nil }
+func (a *answer) hasBrowser() bool { return a.lease != nil }
 
 const (
 	maxFault    = 64 << 10 // bytes of a result that tells of a fault
@@ -70,15 +80,15 @@ const (
 
 // mayTellOfDeath reports whether a result may come of the end of the browser, which the
 // child has noticed before bmcp: then the next call must not go there too.
-func (req *request) mayTellOfDeath(result json.RawMessage) bool {
-	return req.lease != nil && req.lease.Died != nil && len(result) < maxFault &&
-		string(jsonrpc.Get(result, "isError")) == "true"
+func (a *answer) mayTellOfDeath() bool {
+	return a.lease != nil && a.lease.Died != nil && len(a.result) < maxFault &&
+		string(jsonrpc.Get(a.result, "isError")) == "true"
 }
 
-func (req *request) awaitDeath(result json.RawMessage) json.RawMessage {
+func (a *answer) awaitDeath() json.RawMessage {
 	select {
-	case <-req.lease.Died:
+	case <-a.lease.Died:
 	case <-time.After(noticeDelay):
 	}
-	return result
+	return a.result
 }

@@ -65,16 +65,16 @@ func (s *Session) scope(sessionID string) results.Scope {
 }
 
 // isLarge reports whether the result of a call may be too large.
-func (req *request) isLarge(result json.RawMessage) bool {
-	p, _ := req.Child()
-	return req.Method == "tools/call" && p != nil && req.host.c.bounds(p.sup.child) &&
-		(len(result) > req.host.c.Large.MaxInline || bytes.Contains(result, []byte(`"blob":`)))
+func (a *answer) isLarge() bool {
+	p, _ := a.Child()
+	return a.Method == "tools/call" && p != nil && a.host.c.bounds(p.sup.child) &&
+		(len(a.result) > a.host.c.Large.MaxInline || bytes.Contains(a.result, []byte(`"blob":`)))
 }
 
-// bounded is the result of a call with as much of it as an agent takes.
-func (req *request) bounded(result json.RawMessage) json.RawMessage {
-	id, _ := source.SessionIn(req.env.Args) // or the call has failed
-	result, _ = req.host.shrink(req.env.Name, req.env.Audience, id, result, req.host.c.Large.MaxInline)
+// shrunk is the result of a call with as much of it as an agent takes.
+func (a *answer) shrunk() json.RawMessage {
+	id, _ := source.SessionIn(a.env.Args) // or the call has failed
+	result, _ := a.host.shrink(a.env.Name, a.env.Audience, id, a.result, a.host.c.Large.MaxInline)
 	return result
 }
 
@@ -110,9 +110,9 @@ func (req *request) readBlob() {
 
 // withDownloads names in the result of a call the files that its browser has downloaded
 // meanwhile.
-func (req *request) withDownloads(result json.RawMessage) json.RawMessage {
-	if len(result) == 0 || result[0] != '{' {
-		return result
+func (a *answer) withDownloads() json.RawMessage {
+	if len(a.result) == 0 || a.result[0] != '{' {
+		return a.result
 	}
-	return results.WithDownloads(result, req.host.handed.Downloads(req.host.ctx, req.lease.HTTPURL))
+	return results.WithDownloads(a.result, a.host.handed.Downloads(a.host.ctx, a.lease.HTTPURL))
 }

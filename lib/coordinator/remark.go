@@ -16,12 +16,12 @@ const (
 )
 
 // noted adds to a result what its reader has to know of where it comes from.
-func (req *request) noted(result json.RawMessage) json.RawMessage {
+func (a *answer) noted() json.RawMessage {
+	p, result := a.lease, a.result
 	if len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
-	p := req.lease
-	r := req.host.browsers.Note(req.host.ctx, p)
+	r := a.host.browsers.Note(a.host.ctx, p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {
