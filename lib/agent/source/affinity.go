@@ -30,7 +30,7 @@ func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return a.pool.grant(ctx, w.Pool, w.Instance, a.owner.Name(), false)
+		return a.pool.lease(ctx, w.Pool, w.Instance, a.owner.Name(), false)
 	}
 	return a.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
 }
@@ -138,7 +138,7 @@ func (a *affinity) askLocked(k *keptLease) {
 				<-resting // before it is in use again
 			}
 			fresh := *at
-			if fresh.Died, fresh.ID, again = at.renew(ctx); again {
+			if fresh.Died, fresh.ID, again = at.granted.renew(ctx); again {
 				if at.ID != "" && fresh.ID != at.ID {
 					at.notices.await() // its reason
 				}
@@ -149,7 +149,7 @@ func (a *affinity) askLocked(k *keptLease) {
 			if !k.byName {
 				pool = "" // an error speaks of the default pool
 			}
-			at, err = a.pool.grant(ctx, pool, k.instance, a.owner.Name(), true)
+			at, err = a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
 			if err == nil {
 				a.watchOver(k, at)
 			}
@@ -229,7 +229,7 @@ func (a *affinity) startIdleLocked(k *keptLease) {
 	k.resting = told
 	a.work.Go(func() {
 		defer close(told)
-		at.rest(a.ctx)
+		at.granted.rest(a.ctx)
 	})
 	k.at.children.start()
 	start(&k.idle, k.ttl, func() { a.lapse(k) })

@@ -14,8 +14,22 @@ import (
 	"btools/lib/wait"
 )
 
-// grant leases an instance, for one call or, with keep, for several.
-func (s *pool) grant(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
+// grant is a lease of a pool, and the connection that holds it.
+type grant struct {
+	pool     *pool
+	c        *control.Client
+	id       string
+	virtual  bool            // each lease of the instance has a browser of its own
+	notices  *notices        // nil: the browser's process tells of its end, or nobody does
+	ctx      context.Context // until the lease is released
+	unfollow context.CancelFunc
+
+	calling  sync.Mutex // of the connection: a session may end while the lease is put to rest
+	released bool       // the connection is another lease's
+}
+
+// lease leases an instance, for one call or, with keep, for several.
+func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
 	for name, value := range map[string]string{"pool": pool, "instance": instance, "state": s.state} {
 		if value != "" {
@@ -31,103 +45,105 @@ func (s *pool) grant(ctx context.Context, pool, instance, who string, keep bool)
 	var i record.Instance
 	rec.Get("lease", &l)
 	rec.Get("instance", &i)
-	b, several := s.known(ctx, l.Pool, l.Instance)
-	at := b // with what is configured
-	at.Pool, at.Instance, at.Lease = l.Pool, l.Instance, l.ID
-	id := func(browser string) string { // that is another one with the next lease
-		if b.Virtual && browser != "" {
-			browser += "/" + l.ID
-		}
-		return browser
-	}
-	at.ID, at.HTTPURL, at.WSURL, at.Port = id(i.ID), i.HTTPURL, i.WSURL, i.Port
+	b, several := s.known(ctx, l.Pool, l.Instance) // with what is configured
+	g := &grant{pool: s, c: c, id: l.ID, virtual: b.Virtual}
+	g.ctx, g.unfollow = context.WithCancel(s.ctx)
+	p := &Lease{Browser: b, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept, granted: g,
+		Release: g.release, Lapse: g.lapse}
+	p.Pool, p.Instance, p.Lease = l.Pool, l.Instance, l.ID
+	p.HTTPURL, p.WSURL, p.Port = i.HTTPURL, i.WSURL, i.Port
 	if i.Protocol == record.BiDi {
-		at.HTTPURL, at.WSURL, at.Port = "", "", 0 // only the builtin child speaks it to a browser that runs
-		at.BiDi = i.WSURL
-	}
-	follow, unfollow := context.WithCancel(s.ctx)
-	p := &Lease{Browser: at, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept}
-	p.Lapse = func() <-chan struct{} {
-		if p.notices != nil {
-			return p.notices.over
-		}
-		return s.follow(follow, l.ID).over
+		p.HTTPURL, p.WSURL, p.Port = "", "", 0 // only the builtin child speaks it to a browser that runs
+		p.BiDi = i.WSURL
 	}
 	if i.HTTPURL != "" && (keep || i.PID == 0) { // else its process tells of its end, or there is none
-		p.notices = s.follow(follow, l.ID)
+		g.notices = s.follow(g.ctx, l.ID)
 	}
-	died := func(pid int) <-chan struct{} {
-		switch {
-		case pid != 0:
-			return s.watch(pid)
-		case p.notices != nil: // it is launched when somebody connects
-			return p.notices.next()
-		}
-		return nil
-	}
-	renew := func(ctx context.Context) (i record.Instance, err error) {
-		rec := &record.Record{}
-		err = c.Call(ctx, "renew", map[string]string{"lease": l.ID}, rec)
-		rec.Get("instance", &i)
-		return i, err
-	}
-	// Bpool may not have noticed yet that the browser has ended: what runs next is waited
-	// for.
-	living := func(ctx context.Context, i record.Instance) (record.Instance, <-chan struct{}) {
-		for end := time.Now().Add(noticed); ; {
-			d := died(i.PID)
-			if d == nil || !wait.Closed(d) || time.Now().After(end) {
-				return i, d
-			}
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-ctx.Done():
-				return i, d
-			}
-			now, err := renew(ctx)
-			if err != nil {
-				return i, d
-			}
-			i = now
-		}
-	}
-	i, p.Died = living(ctx, i)
-	p.ID = id(i.ID)
-	var calling sync.Mutex // a session may end while the lease is put to rest
-	released := false
-	p.renew = func(ctx context.Context) (<-chan struct{}, string, bool) {
-		calling.Lock()
-		defer calling.Unlock()
-		i, err := renew(ctx)
-		if err != nil {
-			return nil, "", false
-		}
-		i, d := living(ctx, i)
-		return d, id(i.ID), true
-	}
-	p.rest = func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		calling.Lock()
-		defer calling.Unlock()
-		if !released { // then the connection is another lease's
-			c.Call(ctx, "rest", map[string]string{"lease": l.ID}, nil) // an older bpool never takes it back
-		}
-	}
-	p.Release = func() {
-		unfollow()
-		calling.Lock()
-		defer calling.Unlock()
-		released = true
-		release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := c.Call(release, "release", map[string]string{"lease": l.ID}, nil); err != nil {
-			c.Close() // which releases it too
-			return
-		}
-		s.put(c)
-	}
+	p.notices = g.notices
+	p.Died, p.ID = g.living(ctx, i)
 	return p, nil
+}
+
+func (g *grant) ask(ctx context.Context, method string, result any) error {
+	return g.c.Call(ctx, method, map[string]string{"lease": g.id}, result)
+}
+
+// living returns what is closed when the browser of an instance dies, and the browser's ID. Bpool may not have noticed
+// yet that the browser has ended: what runs next is waited for.
+func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan struct{}, id string) {
+	for end := time.Now().Add(noticed); ; {
+		switch died = nil; {
+		case i.PID != 0:
+			died = g.pool.watch(i.PID)
+		case g.notices != nil: // it is launched when somebody connects
+			died = g.notices.next()
+		}
+		if id = i.ID; g.virtual && id != "" {
+			id += "/" + g.id // it is another one with the next lease
+		}
+		if died == nil || !wait.Closed(died) || time.Now().After(end) {
+			return died, id
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return died, id
+		}
+		rec := &record.Record{}
+		if g.ask(ctx, "renew", rec) != nil {
+			return died, id
+		}
+		i = record.Instance{}
+		rec.Get("instance", &i)
+	}
+}
+
+// renew reports whether the lease still holds, what is closed when its browser dies now, and the ID of that browser.
+func (g *grant) renew(ctx context.Context) (died <-chan struct{}, id string, ours bool) {
+	g.calling.Lock()
+	defer g.calling.Unlock()
+	rec, i := &record.Record{}, record.Instance{}
+	if g.ask(ctx, "renew", rec) != nil {
+		return nil, "", false
+	}
+	rec.Get("instance", &i)
+	died, id = g.living(ctx, i)
+	return died, id, true
+}
+
+// restBound is how long bpool may take to note what becomes of a lease.
+const restBound = 10 * time.Second
+
+// rest notes that the lease is not used until it is renewed.
+func (g *grant) rest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, restBound)
+	defer cancel()
+	g.calling.Lock()
+	defer g.calling.Unlock()
+	if !g.released {
+		g.ask(ctx, "rest", nil) // an older bpool never takes it back
+	}
+}
+
+func (g *grant) release() {
+	g.unfollow()
+	g.calling.Lock()
+	defer g.calling.Unlock()
+	g.released = true
+	ctx, cancel := context.WithTimeout(context.Background(), restBound)
+	defer cancel()
+	if g.ask(ctx, "release", nil) != nil {
+		g.c.Close() // which releases it too
+		return
+	}
+	g.pool.put(g.c)
+}
+
+func (g *grant) lapse() <-chan struct{} {
+	if g.notices != nil {
+		return g.notices.over
+	}
+	return g.pool.follow(g.ctx, g.id).over
 }
 
 // advised gives the commands in the hint of an error what they need for bmcp's own

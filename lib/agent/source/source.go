@@ -66,12 +66,8 @@ type Lease struct {
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
 	Lapse func() <-chan struct{}
 	// kept says that its session is that of an earlier lease of the same host.
-	kept bool
-	// rest notes that it is not used until it is renewed; nil: nobody cares.
-	rest func(context.Context)
-	// renew reports whether the lease still holds, what is closed when its browser
-	// dies now, and the ID of that browser.
-	renew func(context.Context) (died <-chan struct{}, id string, ours bool)
+	kept    bool
+	granted *grant // nil: it is not of a pool
 }
 
 // Source is where the browsers of calls come from: Proxied, Pooled, Served, OfHub or
