@@ -37,18 +37,19 @@ func (c *toolCall) to(r route) (err error) {
 // run relays the call: at once if nothing has to be waited for. Otherwise it gets a turn, and waits in that.
 func (c *toolCall) run(ctx context.Context) {
 	turns := &c.host.turns
-	if r, known := c.host.tools(c.env.Audience).route(c.env.Name); known {
-		if err := c.to(r); err != nil {
+	var known bool
+	if c.route, known = c.host.tools(c.env.Audience).route(c.env.Name); known {
+		if err := c.to(c.route); err != nil {
 			c.fault(err)
 			return
 		}
-		group := groupOf(r.child, c.ref)
+		group := groupOf(c.route.child, c.ref)
 		if at, ok := c.tryTake(group); ok {
-			if c.sup = c.hold(r.child, at); c.sup == nil {
+			if !c.hold(at) {
 				return
 			}
 			if p := c.sup.ready(c.mayAsk()); p != nil && turns.IsFirst(group, c.sup) {
-				c.forward(p, r.rename(c.m))
+				c.forward(p, c.route.rename(c.m))
 				return
 			}
 		}
@@ -90,7 +91,7 @@ func (c *toolCall) inTurn(ctx context.Context) {
 			c.fault(err)
 			return
 		}
-		if c.sup = c.hold(c.route.child, at); c.sup == nil {
+		if !c.hold(at) {
 			return
 		}
 	}
@@ -104,29 +105,27 @@ func (c *toolCall) inTurn(ctx context.Context) {
 	}
 }
 
-// hold has a request hold a lease until it ends, nil: it needs none. It returns the
-// supervisor of the child for the browser, or nil if the request has ended.
-func (req *request) hold(child *Child, at *source.Lease) *supervisor {
-	b, s := source.Browser{}, req.host
+// hold has the call hold a lease until it ends, nil: it needs none. It reports false if the call has ended.
+func (c *toolCall) hold(at *source.Lease) bool {
+	b, s := source.Browser{}, c.host
 	if at != nil {
-		b, req.lease = at.Browser, at
+		b, c.lease = at.Browser, at
 		var watch, over bool
 		s.read(func(t *table) {
-			watch, over = t.Hold(&req.Request, pending.Lease{Release: at.Release, Died: at.Died})
+			watch, over = t.Hold(&c.Request, pending.Lease{Release: at.Release, Died: at.Died})
 		})
 		switch {
 		case over:
 			at.Release()
-			return nil
+			return false
 		case watch:
 			s.do(func() { s.watch(at.Died) })
 		}
 	}
-	sup := s.supervisor(child, b, req.env.Audience)
-	if sup == nil {
-		req.fault(source.ErrEnded)
+	if c.sup = s.supervisor(c.route.child, b, c.env.Audience); c.sup == nil {
+		c.fault(source.ErrEnded)
 	}
-	return sup
+	return c.sup != nil
 }
 
 // serve answers a request.
@@ -147,11 +146,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
 		told.Stop()
 		req.resultList("tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
-	case "tools/call":
-		if !s.c.isOwn(req.env.Name) {
-			(&toolCall{request: req}).inTurn(ctx)
-			return
-		}
+	case "tools/call": // of a tool of our own
 		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
 		if err != nil {
 			req.fail(err)

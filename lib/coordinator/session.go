@@ -170,11 +170,12 @@ func (s *Session) accept(ctx context.Context, req *request) {
 		return
 	}
 	if req.Method == "tools/call" {
-		if req.task() == nil && s.asTask(ctx, req) {
+		call := &toolCall{request: req}
+		if req.task() == nil && call.asTask(ctx) {
 			return
 		}
 		if !s.c.isOwn(req.env.Name) {
-			(&toolCall{request: req}).run(ctx)
+			call.run(ctx)
 			return
 		}
 	}

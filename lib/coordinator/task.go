@@ -78,24 +78,24 @@ func (req *request) newTask() *taskCall {
 }
 
 // createTask answers the call of a tool by a task, which it begins or queues.
-func (req *request) createTask() {
-	t := req.newTask()
+func (c *toolCall) createTask() {
+	t := c.newTask()
 	var err error
-	t.call, err = jsonrpc.Parse(req.m.WithParams(jsonrpc.Delete(req.m.Params, "task")).WithID(requestOf(t.ID)))
+	t.call, err = jsonrpc.Parse(c.m.WithParams(jsonrpc.Delete(c.m.Params, "task")).WithID(requestOf(t.ID)))
 	if err != nil {
-		req.fail(err)
+		c.fail(err)
 		return
 	}
-	if t.own = req.host.c.isOwn(req.env.Name); t.own {
-		w, _ := source.RefIn(req.env.Args, req.host.c.chosenBy()) // an error is told when it is executed
-		t.Queue = req.host.browsers.Queue(w)
+	if t.own = c.host.c.isOwn(c.env.Name); t.own {
+		w, _ := source.RefIn(c.env.Args, c.host.c.chosenBy()) // an error is told when it is executed
+		t.Queue = c.host.browsers.Queue(w)
 	}
 	created, begin, err := t.add()
 	if err != nil {
-		req.fail(err)
+		c.fail(err)
 		return
 	}
-	req.result(created)
+	c.result(created)
 	if begin {
 		t.begin()
 	}

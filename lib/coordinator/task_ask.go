@@ -9,15 +9,15 @@ import (
 
 // support is whether the tool of a call runs as a task, "" if it does not. Known is false
 // if the tool is not known yet.
-func (req *request) support() (support string, known bool) {
-	if req.host.c.isOwn(req.env.Name) {
-		if req.env.Name == bulkName {
+func (c *toolCall) support() (support string, known bool) {
+	if c.host.c.isOwn(c.env.Name) {
+		if c.env.Name == bulkName {
 			return mcp.TaskOptional, true
 		}
 		return "", true
 	}
-	r, ok := req.host.tools(req.env.Audience).route(req.env.Name)
-	return r.support(), ok
+	c.route, known = c.host.tools(c.env.Audience).route(c.env.Name)
+	return c.route.support(), known
 }
 
 // support is whether a child's tool runs as a task.
@@ -31,25 +31,25 @@ func (r *route) support() string {
 
 // asTask answers the call of a tool by a task, if the host asks for that, and reports
 // whether it did, or has refused to.
-func (s *Session) asTask(ctx context.Context, req *request) bool {
-	if req.env.Tasks == mcp.NoTasks || req.env.Tasks == mcp.AskedTasks && req.env.Task == nil {
+func (c *toolCall) asTask(ctx context.Context) bool {
+	if c.env.Tasks == mcp.NoTasks || c.env.Tasks == mcp.AskedTasks && c.env.Task == nil {
 		return false
 	}
-	support, known := req.support()
-	if !known && req.env.Tasks != mcp.UndeclaredTasks {
-		s.turns.Add(req.turn, nil) // it came before those that come while the tool is found
-		s.do(func() { s.findTask(ctx, req) })
+	support, known := c.support()
+	if !known && c.env.Tasks != mcp.UndeclaredTasks {
+		c.host.turns.Add(c.turn, nil) // it came before those that come while the tool is found
+		c.host.do(func() { c.findTask(ctx) })
 		return true
 	}
-	return req.asTaskOf(support)
+	return c.asTaskOf(support)
 }
 
 // asTaskOf is asTask for a tool that is known.
-func (req *request) asTaskOf(support string) bool {
-	switch req.env.Tasks {
+func (c *toolCall) asTaskOf(support string) bool {
+	switch c.env.Tasks {
 	case mcp.UndeclaredTasks:
 		if support == mcp.TaskRequired {
-			req.fail(mcp.ErrUndeclared())
+			c.fail(mcp.ErrUndeclared())
 			return true
 		}
 		return false
@@ -59,33 +59,37 @@ func (req *request) asTaskOf(support string) bool {
 		}
 	case mcp.AskedTasks:
 		if support == "" {
-			req.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task", req.env.Name))
+			c.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "the tool %s does not run as a task", c.env.Name))
 			return true
 		}
 	default:
 		return false
 	}
 	var err error
-	if req.ttl, err = req.env.Tasks.TTL(req.env.Task, taskTTL); err != nil {
-		req.fail(err)
+	if c.ttl, err = c.env.Tasks.TTL(c.env.Task, taskTTL); err != nil {
+		c.fail(err)
 		return true
 	}
-	req.insists = support == mcp.TaskRequired && req.makesTasks()
-	if req.insists {
+	c.insists = support == mcp.TaskRequired && c.makesTasks()
+	if c.insists {
 		return false
 	}
-	req.createTask()
+	c.createTask()
 	return true
 }
 
 // findTask answers the call of a tool that is not known yet.
-func (s *Session) findTask(ctx context.Context, req *request) {
-	r, ok := req.find(ctx, req.env.Name)
+func (c *toolCall) findTask(ctx context.Context) {
+	r, ok := c.find(ctx, c.env.Name)
 	if !ok {
-		req.fail(req.unknown(req.env.Name))
+		c.fail(c.unknown(c.env.Name))
 		return
 	}
-	if !req.asTaskOf(r.support()) {
-		s.serve(ctx, req)
+	if err := c.to(r); err != nil {
+		c.fault(err)
+		return
+	}
+	if !c.asTaskOf(r.support()) {
+		c.inTurn(ctx)
 	}
 }

@@ -12,15 +12,11 @@ import (
 // it has made one, becomes one of bmcp's. Before that it may ask the host, or refuse.
 
 // makesTasks reports whether the child of a tool makes tasks.
-func (req *request) makesTasks() bool {
-	s := req.host
-	r, ok := s.tools(req.env.Audience).route(req.env.Name)
-	if !ok {
-		return false
-	}
+func (c *toolCall) makesTasks() bool {
+	s := c.host
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return jsonrpc.Get(s.c.listings[r.child.Name].Capabilities, "tasks", "requests", "tools", "call") != nil
+	return jsonrpc.Get(s.c.listings[c.route.child.Name].Capabilities, "tasks", "requests", "tools", "call") != nil
 }
 
 // asChildTask is a call as one that the child makes a task of, if it insists on that.

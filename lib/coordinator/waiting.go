@@ -15,7 +15,7 @@ const (
 	tellEvery = 10 * time.Second // if nothing has changed
 )
 
-// tellWaiting sends the host progress while the request waits for a place, if it has
+// tellWaiting sends the host progress while a request waits for a place, if it has
 // asked for that, until the caller calls stop.
 func (req *request) tellWaiting(ctx context.Context, w source.BrowserRef) (stop func()) {
 	waiting := req.host.browsers.Waiting(w)
