@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 )
@@ -244,36 +242,11 @@ func (b *bulkResult) take(result json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(result, "content", jsonrpc.Array(content))
 }
 
-// rawContent is an item of content as its child has it.
-type rawContent struct {
-	mcp.TextContent
-	raw json.RawMessage
-}
-
-func (r rawContent) MarshalJSON() ([]byte, error) { return r.raw, nil }
-
-// addTo adds to the call's result what is not in its text: the items, and what
-// its reader has to know of where it comes from.
-func (b *bulkResult) addTo(s *Session, result *mcp.CallToolResult) {
-	result.IsError = b.fails
-	for _, item := range b.items {
-		result.Content = append(result.Content, rawContent{raw: item})
+// addTo adds to the call's result what is not in its text.
+func (b *bulkResult) addTo(result json.RawMessage) json.RawMessage {
+	if b.fails {
+		result = jsonrpc.Set(result, "isError", json.RawMessage("true"))
 	}
-	if s == nil || b.at == nil {
-		return
-	}
-	r := s.browsers.Note(s.ctx, b.at)
-	fields := map[string]any{}
-	for name, value := range map[string]string{metaPool: b.at.Pool, metaInstance: b.at.Instance,
-		metaReplaced: r.Replaced, metaRestored: r.Restored} {
-		if value != "" {
-			fields[name] = value
-		}
-	}
-	if len(fields) > 0 {
-		result.Meta = &mcp.Meta{AdditionalFields: fields}
-	}
-	if text := r.Text(); text != "" {
-		result.Content = append(result.Content, mcp.NewTextContent(text))
-	}
+	content := slices.Collect(jsonrpc.Elements(jsonrpc.Get(result, "content")))
+	return jsonrpc.Set(result, "content", jsonrpc.Array(append(content, b.items...)))
 }

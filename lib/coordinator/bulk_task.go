@@ -108,15 +108,11 @@ func bulkNeverRun(args json.RawMessage, why error) json.RawMessage {
 	for range p.Commands {
 		out.States = append(out.States, commandSkipped)
 	}
-	result, err := structured(nil, out)
+	result, err := structured(out)
 	if err != nil {
 		return nil
 	}
-	raw, err := json.Marshal(result)
-	if err != nil {
-		return nil
-	}
-	return raw
+	return out.addTo(result)
 }
 
 // Bounds of the commands of a task.

@@ -159,31 +159,31 @@ func (c *Coordinator) isOwn(name string) bool { return c.own[name] != nil }
 // the agent.
 func (req *request) callOwn(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
 	t := req.host.c.own[name]
-	var result *mcp.CallToolResult
 	args, err := t.Arguments.Accept(args)
+	var v any
 	if err == nil {
-		var v any
-		var whole bool
 		v, err = t.Do(ctx, req, args)
-		if result, whole = v.(*mcp.CallToolResult); err == nil && !whole {
-			result, err = structured(req.host, v)
-		}
 	}
 	if err != nil {
-		result = mcp.NewToolResultError(err.Error())
+		return json.Marshal(mcp.NewToolResultError(err.Error()))
 	}
-	return json.Marshal(result)
+	if whole, ok := v.(*mcp.CallToolResult); ok {
+		return json.Marshal(whole)
+	}
+	result, err := structured(v)
+	if b, ok := v.(*bulkResult); ok && err == nil {
+		if result = b.addTo(result); b.at != nil {
+			result = req.host.noted(b.at, result)
+		}
+	}
+	return result, err
 }
 
 // structured is the result of a tool of bmcp's own.
-func structured(s *Session, v any) (*mcp.CallToolResult, error) {
+func structured(v any) (json.RawMessage, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	result := mcp.NewToolResultStructured(v, string(text))
-	if b, ok := v.(*bulkResult); ok {
-		b.addTo(s, result)
-	}
-	return result, nil
+	return json.Marshal(mcp.NewToolResultStructured(v, string(text)))
 }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"encoding/json"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 )
@@ -15,13 +16,14 @@ const (
 	metaRestored = "btools/restored"
 )
 
-// noted adds to a result what its reader has to know of where it comes from.
-func (a *answer) noted() json.RawMessage {
-	p, result := a.lease, a.result
+func (a *answer) noted() json.RawMessage { return a.host.noted(a.lease, a.result) }
+
+// noted adds to a result what its reader has to know of the browser that it comes from.
+func (s *Session) noted(p *source.Lease, result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
-	r := a.host.browsers.Note(a.host.ctx, p)
+	r := s.browsers.Note(s.ctx, p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {
