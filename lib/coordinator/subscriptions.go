@@ -3,9 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"iter"
 	"slices"
-	"strings"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
@@ -49,81 +47,29 @@ func (again *request) resume() bool {
 // session ends.
 func (req *request) listen(ctx context.Context) {
 	s := req.host
-	want := jsonrpc.Get(req.m.Params, "notifications")
 	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
-	agreed := json.RawMessage("{}")
-	for name, capability := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts",
-		"resourcesListChanged": "resources"} {
-		if string(jsonrpc.Get(want, name)) == "true" && jsonrpc.Get(can, capability) != nil {
-			agreed = jsonrpc.Set(agreed, name, json.RawMessage("true"))
-		}
-	}
-	var uris []json.RawMessage
-	if jsonrpc.Get(can, "resources", "subscribe") != nil {
-		uris = slices.Collect(upTo(s.c.Limits.Subscriptions,
-			jsonrpc.Elements(jsonrpc.Get(want, "resourceSubscriptions"))))
-	}
-	if len(uris) > 0 {
-		agreed = jsonrpc.Set(agreed, "resourceSubscriptions", jsonrpc.Array(uris))
-	}
+	agreed, uris := mcp.Agree(jsonrpc.Get(req.m.Params, "notifications"), can, s.c.Limits.Subscriptions)
 	var over bool
 	if s.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
 		return
 	}
 	s.send(req.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
-		mcp.Tagged(req.ID, jsonrpc.Set(nil, "notifications", agreed))))
-	s.read(func(t *table) { t.Subscribe(&req.Request, slices.Clone(agreed)) }) // what comes must come after that
+		mcp.Tagged(req.ID, jsonrpc.Set(nil, "notifications", json.RawMessage(agreed)))))
+	s.read(func(t *table) { t.Subscribe(&req.Request, json.RawMessage(agreed)) }) // what comes must come after that
 	s.lists.watch(req.env.Audience)
-	for _, raw := range uris {
-		var uri string
-		if json.Unmarshal(raw, &uri) != nil {
-			continue
-		}
+	for _, uri := range uris {
 		for _, sup := range req.subscribe(ctx, uri) {
 			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })
 		}
 	}
 }
 
-// upTo are the first values of a sequence.
-func upTo[V any](n int, all iter.Seq[V]) iter.Seq[V] {
-	return func(yield func(V) bool) {
-		left := n
-		for v := range all {
-			if left--; left < 0 || !yield(v) {
-				return
-			}
-		}
-	}
-}
-
 // subscribers sends a notification to those who subscribed to it.
 func (r *requests) subscribers(method string, params json.RawMessage, concerns func(*request) bool) {
-	uri := jsonrpc.GetString(params, "uri")
-	wants := func(filter json.RawMessage) bool {
-		switch method {
-		case "notifications/tools/list_changed":
-			return jsonrpc.Get(filter, "toolsListChanged") != nil
-		case "notifications/prompts/list_changed":
-			return jsonrpc.Get(filter, "promptsListChanged") != nil
-		case "notifications/resources/list_changed":
-			return jsonrpc.Get(filter, "resourcesListChanged") != nil
-		case "notifications/resources/updated":
-			for v := range jsonrpc.Elements(jsonrpc.Get(filter, "resourceSubscriptions")) {
-				var subscribed string
-				json.Unmarshal(v, &subscribed)
-				part, ok := strings.CutPrefix(uri, subscribed) // it, or what is below it
-				if ok && subscribed != "" && (part == "" || strings.ContainsAny(part[:1], "/?#")) {
-					return true
-				}
-			}
-		}
-		return false
-	}
 	var some []*pendingRequest
 	r.read(func(t *table) {
 		some = t.Subscribers(func(one *pendingRequest, filter json.RawMessage) bool {
-			return wants(filter) && concerns(one.Value)
+			return mcp.Filter(filter).Wants(method, params) && concerns(one.Value)
 		})
 	})
 	for _, one := range some {
