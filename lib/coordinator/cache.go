@@ -5,51 +5,49 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-
-	"btools/lib/tools"
 )
 
 // The list of a child's last run is kept, so that tools/list need not wait
 // for the child: by the child's command and its program's size and time.
 
-func (c *Coordinator) cachePath(child *Child) string {
-	if c.CacheDir == "" || child.Builtin {
+func (c *Catalog) path(child *Child) string {
+	if c.Dir == "" || child.Builtin {
 		return ""
 	}
-	return filepath.Join(c.CacheDir, "child-"+child.fingerprint()+".json")
+	return filepath.Join(c.Dir, "child-"+child.fingerprint()+".json")
 }
 
-func (c *Coordinator) readCache(child *Child) *childCatalog {
-	l := &childCatalog{}
+// read is what is known of a child from its last run.
+func (c *Catalog) read(child *Child) *entry {
 	if child.Builtin {
-		l.Tools, l.known = tools.List(c.Tools), true
-		return l
+		return &entry{Tools: c.Builtin, state: stale}
 	}
-	b, err := os.ReadFile(c.cachePath(child))
-	if err == nil && json.Unmarshal(b, l) == nil {
-		l.known = !l.Late
+	e := &entry{}
+	b, err := os.ReadFile(c.path(child))
+	if err == nil && json.Unmarshal(b, e) == nil && !e.Late {
+		e.state = stale
 	}
-	return l
+	return e
 }
 
-// writeCache keeps a list. That it can't is no fault: it is asked for again.
-func (c *Coordinator) writeCache(child *Child, l *childCatalog) {
-	path := c.cachePath(child)
+// write keeps a list. That it can't is no fault: the child is asked for it again.
+func (c *Catalog) write(child *Child, e *entry) {
+	path := c.path(child)
 	if path == "" {
 		return
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // every byte is to stay
-	if enc.Encode(l) != nil {
+	if enc.Encode(e) != nil {
 		return
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 		f, err := os.CreateTemp(filepath.Dir(path), "child-*.tmp")
 		if err == nil {
 			_, err = f.Write(b.Bytes())
-			if e := f.Close(); err == nil {
-				err = e
+			if closing := f.Close(); err == nil {
+				err = closing
 			}
 			if err == nil {
 				err = os.Rename(f.Name(), path)

@@ -308,7 +308,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
 		f.ask(hello, callEcho("1"))
-		time.Sleep(DefaultLimits.List)
+		time.Sleep(DefaultCatalogLimits.List)
 		f.wants("answers", `"id":"hello"`, "Unknown tool: echo")
 		f.ask(callEcho("2"))
 		time.Sleep(DefaultLimits.Start)
@@ -320,7 +320,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 			t.Errorf("%s", all)
 		}
 		f.ask(callEcho("3"))
-		time.Sleep(DefaultLimits.List)
+		time.Sleep(DefaultCatalogLimits.List)
 		f.wants("the reason", "child c did not answer within 5m0s")
 	})
 }

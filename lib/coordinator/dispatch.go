@@ -142,8 +142,8 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		req.listen(ctx)
 	case "tools/list":
 		s.startAll(req.env.Audience, false)
-		told := time.AfterFunc(toldAfter, s.c.tellAwaited)
-		s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsKnown })
+		told := time.AfterFunc(toldAfter, s.c.catalog.LogAwaited)
+		s.c.catalog.Await(ctx, Listed, s.c.Limits.Catalog.List)
 		told.Stop()
 		req.resultList("tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
 	case "tools/call": // of a tool of our own
@@ -265,7 +265,7 @@ func (req *request) find(ctx context.Context, tool string) (route, bool) {
 		return r, true
 	}
 	s.startAll(to, true)
-	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.toolsFresh })
+	s.c.catalog.Await(ctx, ListedNow, s.c.Limits.Catalog.List)
 	r, ok = s.tools(to).route(tool)
 	return r, ok
 }
@@ -335,12 +335,8 @@ func (req *request) unknown(name string) error {
 	} else if near := spell.Nearest(name, known); near != "" {
 		e.Message += ": did you mean " + near + "?"
 	}
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	for i := range s.c.Children {
-		if l := s.c.listings[s.c.Children[i].Name]; l.err != nil && !l.live {
-			e.Message += "; " + l.err.Error()
-		}
+	if _, why := s.c.catalog.Missing(); why != "" {
+		e.Message += "; " + why
 	}
 	return e
 }

@@ -101,7 +101,7 @@ func (p *running) refresh() {
 		if err == nil {
 			s.listTools(p.sup.child, p.sup.audience, tools)
 		} else if s.ctx.Err() == nil {
-			s.c.failed(p.sup.child, err)
+			s.c.catalog.Failed(p.sup.child, err)
 		}
 		if s.ctx.Err() != nil || p.Gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
 			return

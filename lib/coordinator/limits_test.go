@@ -89,19 +89,20 @@ func TestLimitsOfASession(t *testing.T) {
 // long, and then declares whatever the child may have; nor does the list of tools.
 func TestTimesOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := Limits{Initialize: time.Second, List: 3 * time.Second, Start: 10 * time.Second}
+		limits := Limits{Start: 10 * time.Second,
+			Catalog: CatalogLimits{Initialize: time.Second, List: 3 * time.Second}}
 		f := newFixtureWith(t, limits, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
 		f.ask(hello)
 		f.wants("at once")
-		time.Sleep(limits.Initialize)
+		time.Sleep(limits.Catalog.Initialize)
 		f.wants("initialize", `"prompts":{"listChanged":true}`)
 		f.ask(`{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
 		f.wants("at once")
-		time.Sleep(limits.List)
+		time.Sleep(limits.Catalog.List)
 		f.wants("list", `"id":"list"`)
 		time.Sleep(limits.Start)
 		f.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"coordinator_status","arguments":{}}}`)
-		time.Sleep(limits.List)
+		time.Sleep(limits.Catalog.List)
 		f.wants("status", "did not answer within 10s")
 	})
 }

@@ -25,13 +25,13 @@ func (req *request) collect(ctx context.Context, capability, member, name string
 	var wg sync.WaitGroup
 	for i, child := range some {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.c.patience(child))
+			ctx, cancel := context.WithTimeout(ctx, s.c.catalog.Patience(child))
 			defer cancel()
 			_, p, err := req.process(ctx, child)
 			if err == nil {
 				lists[i], err = p.Pages(ctx, req.Method, member)
 			}
-			s.c.answers(child, !errors.Is(err, context.DeadlineExceeded))
+			s.c.catalog.Answers(child, !errors.Is(err, context.DeadlineExceeded))
 			if err != nil {
 				s.c.Log.Warn("child " + child.Name + " does not answer " + req.Method + ": " + err.Error())
 				failed[i] = true
@@ -99,8 +99,8 @@ func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child
 
 // having returns the children with a capability, once all are initialized.
 func (s *Session) having(ctx context.Context, capability string) []*Child {
-	s.c.await(ctx, s.c.Limits.List, func(l *childCatalog) chan struct{} { return l.initialized })
-	return s.c.having(capability)
+	s.c.catalog.Await(ctx, Initialized, s.c.Limits.Catalog.List)
+	return s.c.catalog.Having(capability)
 }
 
 // subscribe subscribes a host of the stateless protocol to a resource, and

@@ -21,11 +21,3 @@ var elsewhere = map[string]string{
 	"browser_run_code_unsafe": "browser_evaluate runs JavaScript in the page",
 	"browser_install":         "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
 }
-
-// route returns the route of a tool by its name, today's or an old one.
-func (m *merged) route(name string) (r route, ok bool) {
-	if r, ok = m.routes[name]; !ok {
-		r, ok = m.routes[oldNames[name]]
-	}
-	return r, ok
-}

@@ -15,7 +15,7 @@ func (sup *supervisor) replace(mayAsk bool) {
 		return
 	}
 	p, _ := sup.proc.Last()
-	if p == nil || !mayAsk && !s.c.asks(sup.child) || p.Gone() != nil {
+	if p == nil || !mayAsk && !s.c.catalog.Asks(sup.child) || p.Gone() != nil {
 		return
 	}
 	var calls, awaiting int

@@ -43,7 +43,7 @@ func (f *fixture) greet() {
 	f.ask(hello, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	time.Sleep(time.Second)
 	f.ask(`{"jsonrpc":"2.0","id":"greeted","method":"tools/list"}`)
-	time.Sleep(DefaultLimits.List)
+	time.Sleep(DefaultCatalogLimits.List)
 	f.heard()
 }
 
@@ -51,7 +51,7 @@ func (f *fixture) greet() {
 func (f *fixture) result(method, params string) string {
 	f.t.Helper()
 	f.ask(`{"jsonrpc":"2.0","id":"asked","method":"` + method + `","params":` + params + `}`)
-	time.Sleep(DefaultLimits.List)
+	time.Sleep(DefaultCatalogLimits.List)
 	for _, m := range f.heard() {
 		if strings.Contains(m, `"id":"asked"`) {
 			return m

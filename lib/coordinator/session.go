@@ -53,7 +53,7 @@ func (c *Coordinator) NewSession(send front.Send, shared bool) *Session {
 	s.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions, NewKey: rand.Text, Shared: shared}
 	s.children.host = s
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
-	s.lists.c, s.lists.all = c, map[mcp.Audience]*toolList{}
+	s.lists.c, s.lists.all = c.catalog, map[mcp.Audience]*toolList{}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.browsers = c.Source.Of(s.ctx, s, shared)
 	c.mu.Lock()
@@ -241,7 +241,7 @@ func (s *Session) initialize(ctx context.Context, req *request) {
 	s.params.CompareAndSwap(nil, &params)
 	s.startAll(mcp.OfHandshake, false)
 	s.do(func() {
-		s.c.await(ctx, s.c.Limits.Initialize, func(l *childCatalog) chan struct{} { return l.initialized })
+		s.c.catalog.Await(ctx, Initialized, s.c.Limits.Catalog.Initialize)
 		s.introduce(req, result)
 	})
 }
@@ -261,22 +261,22 @@ func (c *children) startAll(to mcp.Audience, all bool) {
 	}
 	for i := range s.c.Children {
 		child := &s.c.Children[i]
-		known, live := s.c.known(child, to.Askable(s.hostParams()))
+		known, live := s.c.catalog.Known(child, to.Askable(s.hostParams()))
 		switch {
-		case s.c.retry(child), !live && all:
+		case s.c.catalog.Retry(child), !live && all:
 		case started, known && !s.c.Eager:
 			continue // it is started when it is called
 		}
 		s.do(func() {
 			some, err := c.prestartTargets(s.ctx, child)
 			if err != nil && s.ctx.Err() == nil {
-				s.c.note(child, err)
+				s.c.catalog.Note(child, err)
 			}
 			for _, b := range some {
 				if sup := c.supervisor(child, b, to); sup != nil {
 					s.do(func() {
 						if _, err := sup.get(s.ctx, false); err != nil && s.ctx.Err() == nil {
-							s.c.note(child, err)
+							s.c.catalog.Note(child, err)
 						}
 					})
 				}

@@ -22,7 +22,7 @@ func (p *running) requireInput(m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", jsonrpc.Quote(m.Method))
-	s.c.noteAsks(p.sup.child)
+	s.c.catalog.NoteAsks(p.sup.child)
 	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 

@@ -75,7 +75,7 @@ func (sup *supervisor) start() (*running, error) {
 	defer cancel()
 	p, err := sup.begin(ctx)
 	if err != nil && !sup.proc.Refuses() && sup.session.ctx.Err() == nil {
-		sup.session.c.failed(sup.child, err)
+		sup.session.c.catalog.Failed(sup.child, err)
 	}
 	return p, err
 }
@@ -95,7 +95,7 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 		}
 		return nil, err
 	}
-	s.c.initialized(sup.child, result)
+	s.c.catalog.Initialized(sup.child, result)
 	select { // what it asks the host must come after the host's own greeting
 	case <-s.initialized:
 	case <-p.Done():

@@ -13,10 +13,7 @@ import (
 
 // makesTasks reports whether the child of a tool makes tasks.
 func (c *toolCall) makesTasks() bool {
-	s := c.host
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return jsonrpc.Get(s.c.listings[c.route.child.Name].Capabilities, "tasks", "requests", "tools", "call") != nil
+	return c.host.c.catalog.Has(c.route.child, "tasks", "requests", "tools", "call")
 }
 
 // asChildTask is a call as one that the child makes a task of, if it insists on that.

@@ -17,7 +17,7 @@ type toolList struct {
 	names    map[toolKey]string           // the names that the host was given
 	keys     map[string]toolKey           // the same, by the name
 	merged   *merged                      // nil: to be made again
-	version  int64                        // of the coordinator's lists in it
+	known    *snapshot                    // what it is made from
 	lastSent *merged                      // what the host has been sent or notified of; nil: nothing
 }
 
@@ -29,6 +29,7 @@ type merged struct {
 	tools  []json.RawMessage
 	routes map[string]route
 	notes  []string // on tools that are renamed or left out
+	old    map[string]string
 }
 
 // route is where a tool is found.
@@ -37,6 +38,14 @@ type route struct {
 	name     string // that the child knows it by
 	tool     json.RawMessage
 	stripped []string // the arguments that the child does not get
+}
+
+// route returns the route of a tool by its name, today's or an old one.
+func (m *merged) route(name string) (r route, ok bool) {
+	if r, ok = m.routes[name]; !ok {
+		r, ok = m.routes[m.old[name]]
+	}
+	return r, ok
 }
 
 const (
@@ -53,7 +62,7 @@ func sameTools(a, b []json.RawMessage) bool {
 
 // toolLists are the lists of tools of a session.
 type toolLists struct {
-	c   *Coordinator
+	c   *Catalog
 	mu  sync.Mutex
 	all map[mcp.Audience]*toolList // by audience
 }
@@ -77,8 +86,8 @@ func (t *toolLists) listLocked(to mcp.Audience) *toolList {
 }
 
 func (t *toolLists) mergedLocked(l *toolList) *merged {
-	if version := t.c.version.Load(); l.merged == nil || l.version != version {
-		l.version = version
+	if known := t.c.now.Load(); l.merged == nil || l.known != known {
+		l.known = known
 		l.merged = t.c.merge(l)
 	}
 	return l.merged
@@ -140,9 +149,9 @@ func (t *toolLists) changed() map[mcp.Audience]bool {
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
 func (s *Session) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
-	tools, changed, err := s.c.updateTools(child, to.Askable(s.hostParams()), tools)
+	tools, changed, err := s.c.catalog.Update(child, to.Askable(s.hostParams()), tools)
 	if err != nil {
-		s.c.failed(child, err)
+		s.c.catalog.Failed(child, err)
 		return
 	}
 	s.lists.set(child, to, tools)
@@ -169,11 +178,11 @@ func (s *Session) toolsChanged() {
 
 // merge merges the tools that each child has listed in the session, or else has
 // listed last.
-func (c *Coordinator) merge(l *toolList) *merged {
-	m := &merged{tools: slices.Clone(c.ownTools), routes: map[string]route{}}
-	if _, why := c.missing(); why != "" {
+func (c *Catalog) merge(l *toolList) *merged {
+	m := &merged{tools: slices.Clone(c.Own), routes: map[string]route{}, old: c.OldNames}
+	if why := l.known.missing; why != "" {
 		i := slices.IndexFunc(m.tools, func(tool json.RawMessage) bool {
-			return jsonrpc.GetString(tool, "name") == statusTool
+			return jsonrpc.GetString(tool, "name") == c.StatusTool
 		})
 		about := jsonrpc.GetString(m.tools[i], "description") + " Tools are missing now: " + why
 		m.tools[i] = jsonrpc.Set(m.tools[i], "description", jsonrpc.Quote(about))
@@ -182,9 +191,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 		child := &c.Children[i]
 		tools, ok := l.own[child.Name]
 		if !ok {
-			c.mu.Lock()
-			tools = c.listings[child.Name].Tools
-			c.mu.Unlock()
+			tools = l.known.tools[child.Name]
 		}
 		for n, tool := range tools {
 			name := jsonrpc.GetString(tool, "name")
@@ -200,7 +207,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 			}
 			r := route{child: child, name: name}
 			if child.drives {
-				tool, r.stripped = c.decorate(tool, n == 0 || !child.Builtin)
+				tool, r.stripped = c.Decorate(tool, n == 0 || !child.Builtin)
 			}
 			r.tool = tool
 			m.tools = append(m.tools, tool)
@@ -212,7 +219,7 @@ func (c *Coordinator) merge(l *toolList) *merged {
 
 // nameOf returns the name of a child's tool in the list, "" if the tool is left
 // out, and a note on that.
-func (c *Coordinator) nameOf(m *merged, l *toolList, child *Child, name string) (as, note string) {
+func (c *Catalog) nameOf(m *merged, l *toolList, child *Child, name string) (as, note string) {
 	if name == "" {
 		return "", "child " + child.Name + " has a tool without a name"
 	}
@@ -220,7 +227,7 @@ func (c *Coordinator) nameOf(m *merged, l *toolList, child *Child, name string) 
 	free := func(as string) bool {
 		_, used := m.routes[as]
 		given, ok := l.keys[as]
-		return !used && !c.isOwn(as) && (!ok || given == key)
+		return !used && !c.own[as] && (!ok || given == key)
 	}
 	the := "the tool " + name + " of " + child.Name
 	var some []string

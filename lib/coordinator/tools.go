@@ -76,7 +76,7 @@ func (c *Coordinator) instructions() string {
 	case kind == source.ByChild:
 		text = fmt.Sprintf(leftInstructions, c.Source.Type())
 	}
-	if names, why := c.missing(); len(names) > 0 {
+	if names, why := c.catalog.Missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}
 	return strings.TrimSpace(text)
@@ -156,17 +156,17 @@ func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessag
 		st.Pools = c.withChildren(now.Pools)
 		st.Running = string(jsonrpc.Get(st.Pools, "summary", "healthy_instances")) != "0"
 	}
-	c.mu.Lock()
 	for i := range c.Children {
 		child := &c.Children[i]
-		l := c.listings[child.Name]
-		cs := childStatus{Name: child.Name, Command: child.shown(), Tools: len(l.Tools), Cached: l.known && !l.live}
-		if l.err != nil {
-			text := l.err.Error()
+		cs := childStatus{Name: child.Name, Command: child.shown()}
+		var err error
+		if cs.Tools, cs.Cached, err = c.catalog.Status(child); err != nil {
+			text := err.Error()
 			cs.Error = &text
 		}
 		st.Children = append(st.Children, cs)
 	}
+	c.mu.Lock()
 	sessions := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
 	for _, s := range sessions {

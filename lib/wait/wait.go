@@ -19,6 +19,27 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
+// Broadcast wakes all who wait for a change. The lock of what changes guards it.
+type Broadcast struct {
+	next chan struct{} // nil: nobody waits
+}
+
+// Next is closed at the next change.
+func (b *Broadcast) Next() <-chan struct{} {
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
+}
+
+// Wake wakes them.
+func (b *Broadcast) Wake() {
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
+}
+
 // Backoff is how long to wait before something that has failed is tried again:
 // not at all after its first failure, then twice as long each time, until it has
 // run for a while. The zero value never waits.
