@@ -138,6 +138,7 @@ func TestProxyCommands(t *testing.T) {
 	q := w.Proxy()
 	w.Run("bproxy", "status").Wants(t, 64, "name one of these ports")
 	w.Run("bproxy", "status", "1").Wants(t, 69, "no bproxy listens on port 1 (looked in "+w.Dir+"/state/state.json)")
+	w.Run("bproxy", "watch", "--port", "1").Wants(t, 69, "no bproxy listens on port 1")
 	w.Run("bproxy", "status", "x").Wants(t, 64, "not a port")
 	elsewhere := w.With("BTOOLS_STATE=" + w.Dir + "/other/state.json")
 	port := strings.TrimPrefix(q.Addr, "127.0.0.1:")

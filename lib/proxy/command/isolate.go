@@ -457,10 +457,10 @@ func isIsolated(p record.Proxy) bool { return p.Isolated }
 // true; what names those.
 func chosen(c *cli.Context, is func(record.Proxy) bool, what string) (state.Proxy, error) {
 	ps, err := chosenProxies(c, is)
-	ps = preferred(ps)
-	switch {
-	case err != nil:
+	if err != nil {
 		return state.Proxy{}, err
+	}
+	switch ps = preferred(ps); {
 	case len(ps) == 0:
 		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
 			Err: fmt.Errorf("no %s is running (looked in %s)", what, c.State().Path()), Hint: otherStateHint}
