@@ -189,6 +189,8 @@ func TestExtensionUsage(t *testing.T) {
 		"--ports is an option of bproxy hub\nbproxy: hint: see bproxy hub --help\n")
 	w.Run("bproxy", "--extension", "--ports", "5").Wants(t, 64, "a range such as 3301-3399")
 	w.Run("bproxy", "--extension", "--listen", "0.0.0.0:0").Wants(t, 64, "")
+	w.Run("bproxy", "hub", "--listen", "127.0.0.1:0", "--no-pairing", "--timeout", "10ms", "--", "true").
+		Wants(t, 75, "no browser has joined: timed out")
 	w.Run("bproxy", "extension").Wants(t, 64, "one directory")
 	cmdtest.WriteFile(t, w.Dir+"/other/file", "x")
 	w.Run("bproxy", "extension", w.Dir+"/other").Wants(t, 1, "is not the extension")

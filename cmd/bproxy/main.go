@@ -171,8 +171,10 @@ func main() {
 					"bproxy hub",
 					"bproxy join -f instance.ws_url       # reserves one, until interrupted",
 				},
-				Flags: slices.Concat(listens("127.0.0.1:3300"), joins(), sessions(""), ends(),
-					[]ucli.Flag{set(extension)}),
+				Flags: slices.Concat(listens("127.0.0.1:3300"), joins(), sessions(""), ends(), []ucli.Flag{
+					&ucli.DurationFlag{Name: "timeout", Category: lives, DefaultText: "0, never",
+						Usage: "give up after `DURATION` without a browser for CMD"},
+					set(extension)}),
 				Do: command.Run},
 			{Name: "list", Group: running,
 				Usage: "list the running proxies, and the browsers that have joined a hub",

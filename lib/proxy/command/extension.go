@@ -169,7 +169,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if c.Int("max-sessions") < 1 || c.Int("tab-limit") < 0 || c.Int("max-connections") < 1 {
 		return nil, c.UsageError("--max-sessions and --max-connections must be 1 or more, and --tab-limit 0 or more")
 	}
-	if err := checkDurations(c, "session-grace", "session-idle", "throttle", "stop-timeout"); err != nil {
+	if err := checkDurations(c, "session-grace", "session-idle", "throttle", "stop-timeout", "timeout"); err != nil {
 		return nil, err
 	}
 	path, err := codePath(c)
@@ -274,9 +274,9 @@ func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd strin
 		c.Log.Info("waiting for a browser to join by its extension")
 	})
 	waiting := ctx
-	if c.IsSet("timeout") {
+	if d := c.Duration("timeout"); c.IsSet("timeout") && d > 0 {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeoutCause(ctx, c.Duration("timeout"), errors.New("timed out"))
+		waiting, cancel = context.WithTimeoutCause(ctx, d, errors.New("timed out"))
 		defer cancel()
 	}
 	l, err := h.server.Hub.Await(waiting, func(hub.Info) bool { return true })
