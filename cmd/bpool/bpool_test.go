@@ -900,7 +900,7 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	})
 	l := p.Lease()
 	seen("leased\t" + l.Lease.Instance + "\t" + l.Lease.ID)
-	w.Run("bpool", "restart", "A/"+l.Lease.Instance).Wants(t, 0, "restarting 1 browser of A/")
+	w.Run("bpool", "restart", "A/"+l.Lease.Instance).Wants(t, 0, "restarting A/"+l.Lease.Instance+" (1 instance)")
 	seen("restarted\t" + l.Lease.Instance)
 	seen("healthy\t" + l.Lease.Instance)
 	if i := p.Status(); i.Summary.Leased != 1 {

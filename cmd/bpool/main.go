@@ -21,8 +21,10 @@ func main() {
 		Usage: "read `FILE` (default: $XDG_CONFIG_HOME/btools/pool.toml, else /etc/btools/pool.toml)"}
 	envFile := &ucli.StringFlag{Name: "env-file",
 		Usage: "read variables from `FILE`, such as .env; the environment takes precedence"}
-	ttl := &ucli.DurationFlag{Name: "ttl",
-		Usage: "the lease ends after `DURATION` unless it is renewed (default: the pool's LEASE_TTL)"}
+	ttl := func(standard string) ucli.Flag {
+		return &ucli.DurationFlag{Name: "ttl",
+			Usage: "the lease ends after `DURATION` unless it is renewed (default: " + standard + ")"}
+	}
 	stopTimeout := func(what string) ucli.Flag {
 		return &ucli.DurationFlag{Name: "stop-timeout", Value: 5 * time.Second,
 			Usage: "give " + what + " `DURATION` to end before it is killed"}
@@ -76,7 +78,8 @@ func main() {
 						Usage: "wait at most `DURATION`; 0 does not wait (default: the pool's LEASE_TIMEOUT)"},
 					&ucli.StringFlag{Name: "state",
 						Usage: "start with the logins of the state `NAME` (default: the pool's STATE)"},
-					ttl, &ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
+					ttl("the pool's LEASE_TTL"),
+					&ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
 					flags.Owner("", "end the lease"))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Flags: []ucli.Flag{socket,
@@ -104,7 +107,7 @@ func main() {
 				Values: map[string]cli.Values{"--field": statecommand.Fields},
 				Flags:  append(statecommand.Flags("LEASE"), socket)},
 			{Name: "renew", Usage: "extend a lease", ArgsUsage: "LEASE", Do: command.Renew,
-				Flags: []ucli.Flag{socket, ttl}},
+				Flags: []ucli.Flag{socket, ttl("its time to live so far")}},
 		},
 	})
 }

@@ -553,7 +553,7 @@ func Restart(c *cli.Context) error {
 	if err := call(c, "restart", map[string]string{"pool": name, "instance": instance}, &n); err != nil {
 		return err
 	}
-	c.Log.Info("restarting " + spell.Count(n.Instances, "browser") + " of " + target)
+	c.Log.Info(fmt.Sprintf("restarting %s (%s)", target, spell.Count(n.Instances, "instance")))
 	return nil
 }
 
