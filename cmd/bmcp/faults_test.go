@@ -292,6 +292,15 @@ func TestMCPEager(t *testing.T) {
 		m.End()
 		w.Clean()
 	}
+	// Where each lease has a browser of its own, there is none to start a child for.
+	w := cmdtest.New(t)
+	m := w.MCP([]string{"PW_MCP_PROXY__P_INSTANCES=1", "PW_MCP_PROXY__P_ISOLATION=context",
+		"PW_MCP_PROXY__P_START=lazy"}, "--mcp", "a="+cmdtest.FakeChild(), "--eager")
+	if all := m.Tools(); !slices.Contains(all, "echo") {
+		t.Errorf("the tools are %v", all)
+	}
+	m.End()
+	w.Clean()
 }
 
 // The tools of a child whose schemas no client takes get the arguments of pools.

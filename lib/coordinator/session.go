@@ -289,11 +289,13 @@ func (c *children) startAll(to mcp.Audience, all bool) {
 // called.
 func (c *children) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
 	s := c.host
-	switch {
-	case !child.drives:
+	if !child.drives {
 		return []source.Browser{{}}, nil
-	case s.c.Eager:
-		return s.browsers.Targets(ctx)
+	}
+	if s.c.Eager {
+		if all, err := s.browsers.Targets(ctx); err != nil || len(all) > 0 {
+			return all, err
+		}
 	}
 	b, err := s.browsers.Target(ctx)
 	if err != nil {

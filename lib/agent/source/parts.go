@@ -59,11 +59,6 @@ func (b *parts) Target(ctx context.Context) (Browser, error) {
 	return at.part(b.nameOf("")), err
 }
 
-func (b *parts) Targets(ctx context.Context) ([]Browser, error) {
-	at, err := b.Target(ctx)
-	return []Browser{at}, err
-}
-
 func (b *parts) Early() bool { return b.up("", "") == nil }
 
 // do runs a function in a goroutine that the owner's end waits for, unless that has

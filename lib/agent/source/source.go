@@ -150,7 +150,7 @@ type Owner interface {
 // Browsers are the browsers that an owner uses, or keeps between its calls.
 type Browsers interface {
 	// Target is the browser that a child can be started for before it is called,
-	// Targets are all of them.
+	// Targets are all of them; nil: there is only that one.
 	Target(ctx context.Context) (Browser, error)
 	Targets(ctx context.Context) ([]Browser, error)
 	// Early reports whether the browser is not running, but its endpoint is known
@@ -196,6 +196,7 @@ type use struct {
 	lost   map[string]loss   // what is not told yet, by SeenKey; by "" with the next result
 }
 
+func (u *use) Targets(context.Context) ([]Browser, error)                         { return nil, nil }
 func (u *use) Early() bool                                                        { return false }
 func (u *use) Waiting(BrowserRef) func() (ahead int, waits bool)                  { return nil }
 func (u *use) TryTake(BrowserRef) *Lease                                          { return nil }
@@ -274,10 +275,9 @@ type ownByChild struct {
 	browser Browser
 }
 
-func (n *ownByChild) Target(context.Context) (Browser, error)    { return n.browser, nil }
-func (n *ownByChild) Targets(context.Context) ([]Browser, error) { return []Browser{n.browser}, nil }
-func (n *ownByChild) Queue(BrowserRef) tasks.Queue               { return tasks.Queue{Key: n.owner.Name(), Slots: 1} }
-func (n *ownByChild) Leave() (release func())                    { return func() {} }
+func (n *ownByChild) Target(context.Context) (Browser, error) { return n.browser, nil }
+func (n *ownByChild) Queue(BrowserRef) tasks.Queue            { return tasks.Queue{Key: n.owner.Name(), Slots: 1} }
+func (n *ownByChild) Leave() (release func())                 { return func() {} }
 func (n *ownByChild) TryTake(BrowserRef) *Lease {
 	return &Lease{Browser: n.browser, Release: func() {}}
 }
