@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"btools/lib/agent/source/places"
+	"btools/lib/wait"
 )
 
 // Only so many virtual browsers have pages at a time (--max-sessions). A call on
@@ -25,7 +26,7 @@ type admission struct {
 
 	mu      sync.Mutex
 	table   places.Table[*part]
-	changed chan struct{} // closed when somebody may have got a place; nil: nobody waits
+	changed wait.Broadcast // somebody may have got a place
 	timer   *time.Timer
 	closed  bool
 }
@@ -40,10 +41,7 @@ func (b *admission) enter(ctx context.Context, v *part) error {
 		if !b.table.Knows(v) {
 			return ErrBrowserDied
 		}
-		if b.changed == nil {
-			b.changed = make(chan struct{})
-		}
-		changed := b.changed
+		changed := b.changed.Next()
 		b.mu.Unlock()
 		select {
 		case <-changed:
@@ -104,10 +102,7 @@ func (b *admission) hibernateNow(v *part) (used bool) {
 
 // advanceLocked tells those that wait of a change, and vacates places for them.
 func (b *admission) advanceLocked() {
-	if b.changed != nil {
-		close(b.changed)
-		b.changed = nil
-	}
+	b.changed.Wake()
 	now := time.Now()
 	all, next := b.table.Overdue(now)
 	for _, v := range all {

@@ -16,6 +16,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // Joined says how a browser that joins by its extension is used in the place of
@@ -58,14 +59,13 @@ type hub struct {
 	offers  []string
 	again   context.CancelFunc // ends the claim that waits; nil: none does
 	err     error              // why follow has ended
-	changed chan struct{}
+	changed wait.Broadcast
 }
 
 // OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) Source {
-	h := &hub{Joined: how, changed: make(chan struct{}), named: map[string]*namedBrowser{},
-		choosing: make(chan struct{}, 1)}
+	h := &hub{Joined: how, named: map[string]*namedBrowser{}, choosing: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.init(h, Sessions{Kind: Hub, Idle: idle})
 	how.Launched.Joined, how.Launched.Left = h.offer, h.withdraw
@@ -131,8 +131,7 @@ func (h *hub) change(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f()
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.changed.Wake()
 }
 
 // follow holds one browser after the other.
@@ -219,7 +218,7 @@ func (h *hub) await(ctx context.Context, done func() bool) error {
 			h.running, started = true, true
 			h.work.Go(h.follow)
 		}
-		changed := h.changed
+		changed := h.changed.Next()
 		h.mu.Unlock()
 		select {
 		case <-changed:

@@ -188,8 +188,8 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 // gone, and why.
 type notices struct {
 	mu   sync.Mutex
-	line string        // the last one that is not read
-	more chan struct{} // closed at the next one
+	line string // the last one that is not read
+	more wait.Broadcast
 	over chan struct{} // closed when the lease was ended
 
 	yielded bool // to another request, as it was not used
@@ -216,13 +216,13 @@ func (n *notices) ending() string {
 func (n *notices) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.more
+	return n.more.Next()
 }
 
 // await waits until there is unread news, which follows a change at once.
 func (n *notices) await() {
 	n.mu.Lock()
-	line, more := n.line, n.more
+	line, more := n.line, n.more.Next()
 	n.mu.Unlock()
 	if line != "" {
 		return
@@ -250,7 +250,7 @@ func (n *notices) read() string {
 
 // follow reads the news of a lease, until it has ended or the context ends.
 func (s *pool) follow(ctx context.Context, lease string) *notices {
-	n := &notices{more: make(chan struct{}), over: make(chan struct{})}
+	n := &notices{over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -294,7 +294,6 @@ func (n *notices) tell(lines []string) {
 	defer n.mu.Unlock()
 	if len(lines) > 0 {
 		n.line = lines[len(lines)-1]
-		close(n.more)
-		n.more = make(chan struct{})
+		n.more.Wake()
 	}
 }
