@@ -137,7 +137,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 		return nil, b.req.unknown(command.Tool)
 	}
 	on := &source.Lease{}
-	if r.child.drives {
+	if r.Child.drives {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	sup := b.supervisor(r.child, on.Browser, b.req.env.Audience)
+	sup := b.supervisor(r.Child, on.Browser, b.req.env.Audience)
 	if sup == nil {
 		return nil, source.ErrEnded
 	}
@@ -162,7 +162,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	}
 	ctx, stop := boundCommand(ctx, b.task)
 	defer stop()
-	return child.callTool(ctx, r.rename(m).Params, on)
+	return child.callTool(ctx, r.Rename(m).Params, on)
 }
 
 // hold leases the browser that the commands share, unless it is leased already.
@@ -195,18 +195,18 @@ func (b *bulkRun) hold(ctx context.Context) error {
 
 // checkBrowser refuses a command that names another browser than the one that it
 // would run on: the agent would believe that it drives that one.
-func (b *bulkRun) checkBrowser(r route, params json.RawMessage) error {
-	named, err := source.RefIn(jsonrpc.Get(params, "arguments"), r.stripped)
+func (b *bulkRun) checkBrowser(r Route, params json.RawMessage) error {
+	named, err := source.RefIn(jsonrpc.Get(params, "arguments"), r.Stripped)
 	if err != nil {
 		return err
 	}
 	if named.Session != "" && named.Session != b.asked.Session {
 		return errors.New("give session_id to browser_execute_bulk, not to its commands: all run on one browser")
 	}
-	if slices.Contains(r.stripped, "instanceId") && named.Instance != "" && named.Instance != b.asked.Instance {
+	if slices.Contains(r.Stripped, "instanceId") && named.Instance != "" && named.Instance != b.asked.Instance {
 		return errors.New("give instanceId to browser_execute_bulk, not to its commands: all run on one browser")
 	}
-	if !slices.Contains(r.stripped, "browser_pool") {
+	if !slices.Contains(r.Stripped, "browser_pool") {
 		return nil
 	}
 	for _, one := range []struct{ name, named, asked, is string }{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,15 +21,15 @@ import (
 // toolCall is the call of a child's tool, on its way to the child.
 type toolCall struct {
 	*request
-	route route // its child is nil until the tool is known
+	route Route // its child is nil until the tool is known
 	ref   source.BrowserRef
 	sup   *supervisor // of the child for its browser; nil: it has no browser yet
 }
 
 // to notes where the tool is, and which browser the call names.
-func (c *toolCall) to(r route) (err error) {
+func (c *toolCall) to(r Route) (err error) {
 	c.route = r
-	c.ref, err = source.RefIn(c.env.Args, r.stripped)
+	c.ref, err = source.RefIn(c.env.Args, r.Stripped)
 	return err
 }
 
@@ -38,18 +37,18 @@ func (c *toolCall) to(r route) (err error) {
 func (c *toolCall) run(ctx context.Context) {
 	turns := &c.host.turns
 	var known bool
-	if c.route, known = c.host.tools(c.env.Audience).route(c.env.Name); known {
+	if c.route, known = c.host.tools(c.env.Audience).Route(c.env.Name); known {
 		if err := c.to(c.route); err != nil {
 			c.fault(err)
 			return
 		}
-		group := groupOf(c.route.child, c.ref)
+		group := groupOf(c.route.Child, c.ref)
 		if at, ok := c.tryTake(group); ok {
 			if !c.hold(at) {
 				return
 			}
 			if p := c.sup.ready(c.mayAsk()); p != nil && turns.IsFirst(group, c.sup) {
-				c.forward(p, c.route.rename(c.m))
+				c.forward(p, c.route.Rename(c.m))
 				return
 			}
 		}
@@ -62,7 +61,7 @@ func (c *toolCall) run(ctx context.Context) {
 // others that do.
 func (c *toolCall) tryTake(group string) (at *source.Lease, ok bool) {
 	switch {
-	case !c.route.child.drives:
+	case !c.route.Child.drives:
 		return nil, true
 	case !c.host.turns.IsFirst(group, nil):
 		return nil, false
@@ -74,7 +73,7 @@ func (c *toolCall) tryTake(group string) (at *source.Lease, ok bool) {
 // inTurn goes on with a call that waits: for its tool if that is not known, for its browser if it has none yet, for
 // its child, and for the calls before it.
 func (c *toolCall) inTurn(ctx context.Context) {
-	if c.route.child == nil {
+	if c.route.Child == nil {
 		r, ok := c.find(ctx, c.env.Name)
 		if !ok {
 			c.fail(c.unknown(c.env.Name))
@@ -101,7 +100,7 @@ func (c *toolCall) inTurn(ctx context.Context) {
 		return
 	}
 	if c.host.turns.Wait(ctx, c.turn) {
-		c.forward(p, c.route.rename(c.m))
+		c.forward(p, c.route.Rename(c.m))
 	}
 }
 
@@ -122,7 +121,7 @@ func (c *toolCall) hold(at *source.Lease) bool {
 			s.do(func() { s.watch(at.Died) })
 		}
 	}
-	if c.sup = s.supervisor(c.route.child, b, c.env.Audience); c.sup == nil {
+	if c.sup = s.supervisor(c.route.Child, b, c.env.Audience); c.sup == nil {
 		c.fault(source.ErrEnded)
 	}
 	return c.sup != nil
@@ -145,7 +144,7 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		told := time.AfterFunc(toldAfter, s.c.catalog.LogAwaited)
 		s.c.catalog.Await(ctx, Listed, s.c.Limits.Catalog.List)
 		told.Stop()
-		req.resultList("tools", req.env.Tasks.Listed(s.lists.give(req.env.Audience).tools, bulkName))
+		req.resultList("tools", req.env.Tasks.Listed(s.list.Give(req.env.Audience).Listed, bulkName))
 	case "tools/call": // of a tool of our own
 		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
 		if err != nil {
@@ -258,15 +257,15 @@ func (req *request) toChild(ctx context.Context, child *Child) {
 
 // find returns the route of a tool. If the tool is unknown, it waits until the
 // children have listed theirs.
-func (req *request) find(ctx context.Context, tool string) (route, bool) {
+func (req *request) find(ctx context.Context, tool string) (Route, bool) {
 	s, to := req.host, req.env.Audience
-	r, ok := s.tools(to).route(tool)
+	r, ok := s.tools(to).Route(tool)
 	if ok {
 		return r, true
 	}
 	s.startAll(to, true)
 	s.c.catalog.Await(ctx, ListedNow, s.c.Limits.Catalog.List)
-	r, ok = s.tools(to).route(tool)
+	r, ok = s.tools(to).Route(tool)
 	return r, ok
 }
 
@@ -274,11 +273,11 @@ func (req *request) find(ctx context.Context, tool string) (route, bool) {
 // in the order of their arrival: the first lease goes to the first call, whichever call requested it.
 func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
 	s := c.host
-	if !c.route.child.drives {
+	if !c.route.Child.drives {
 		return nil, nil
 	}
 	if c.ref == (source.BrowserRef{}) {
-		s.warm(c.route.child, c.env.Audience)
+		s.warm(c.route.Child, c.env.Audience)
 	}
 	if c.turn == nil { // a task has none
 		at, err := s.browsers.Take(ctx, c.ref)
@@ -323,9 +322,9 @@ func (c *children) warm(child *Child, to mcp.Audience) {
 func (req *request) unknown(name string) error {
 	s := req.host
 	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
-	known := slices.Collect(maps.Keys(s.tools(req.env.Audience).routes))
-	for _, own := range s.c.ownTools {
-		known = append(known, jsonrpc.GetString(own, "name"))
+	var known []string
+	for _, tool := range s.tools(req.env.Audience).Listed {
+		known = append(known, jsonrpc.GetString(tool, "name"))
 	}
 	slices.Sort(known)
 	if hint := elsewhere[name]; hint != "" {

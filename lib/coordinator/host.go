@@ -18,5 +18,6 @@ func (s *Session) TakesBatches() bool {
 
 // InputSchema implements Host.
 func (s *Session) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
-	return jsonrpc.Get(s.tools(mcp.AudienceOf(capabilities)).routes[tool].tool, "inputSchema")
+	r, _ := s.tools(mcp.AudienceOf(capabilities)).Route(tool)
+	return jsonrpc.Get(r.Tool, "inputSchema")
 }

@@ -83,8 +83,8 @@ func (a *answer) shrunk() json.RawMessage {
 func (s *Session) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
 	reader := results.Reader{Scope: s.scope(sessionID), Limit: limit, Links: s.takesLinks(), Handed: &s.handed}
-	if r, ok := s.tools(to).route(tool); ok {
-		reader.Promised = jsonrpc.Get(r.tool, "outputSchema") != nil
+	if r, ok := s.tools(to).Route(tool); ok {
+		reader.Promised = jsonrpc.Get(r.Tool, "outputSchema") != nil
 	}
 	return s.c.archive.Shrink(s.ctx, result, reader)
 }

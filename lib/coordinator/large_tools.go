@@ -141,8 +141,8 @@ func wholeRunes(data []byte) []byte {
 // have.
 func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
 	to := b.req.env.Audience
-	r, ok := b.tools(to).route(command.Tool)
-	if !ok || !b.c.bounds(r.child) {
+	r, ok := b.tools(to).Route(command.Tool)
+	if !ok || !b.c.bounds(r.Child) {
 		return result
 	}
 	limit := max(minInBulk, b.c.Large.MaxInline-b.shown)

@@ -4,11 +4,46 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
 )
+
+// tools returns the tools for an audience, as they are known now.
+func (s *Session) tools(to mcp.Audience) *Tools { return s.list.Tools(to) }
+
+// listTools records the tools of a child and notifies the hosts whose lists
+// change.
+func (s *Session) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
+	tools, changed, err := s.c.catalog.Update(child, to.Askable(s.hostParams()), tools)
+	if err != nil {
+		s.c.catalog.Failed(child, err)
+		return
+	}
+	s.list.Set(child, to, tools)
+	all := []*Session{s}
+	if changed {
+		s.c.mu.Lock()
+		all = slices.Collect(maps.Keys(s.c.sessions))
+		s.c.mu.Unlock()
+	}
+	for _, one := range all {
+		one.toolsChanged()
+	}
+}
+
+// toolsChanged notifies the hosts that have seen another list.
+func (s *Session) toolsChanged() {
+	changed := s.list.Changed()
+	const method = "notifications/tools/list_changed"
+	if changed[mcp.OfHandshake] && s.hostParams() != nil {
+		s.send(nil, false, jsonrpc.Request(nil, method, nil))
+	}
+	s.subscribers(method, nil, func(req *request) bool { return changed[req.env.Audience] })
+}
 
 // resultList answers with a whole list.
 func (req *request) resultList(member string, all []json.RawMessage) {
@@ -50,7 +85,7 @@ func (req *request) collect(ctx context.Context, capability, member, name string
 			}
 		}
 	}
-	s.owners.update(member, owners, func(child *Child) bool {
+	s.list.SetOwners(member, owners, func(child *Child) bool {
 		i := slices.Index(some, child)
 		return i >= 0 && failed[i]
 	})
@@ -91,7 +126,7 @@ func (req *request) byOwner(ctx context.Context, capability, name string) {
 // ofOwner returns the children that may have a resource or prompt: the one that
 // has listed it, or else all with the capability.
 func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
-	if owner := s.owners.find(capability, name); owner != nil {
+	if owner := s.list.Owner(capability, name); owner != nil {
 		return []*Child{owner}
 	}
 	return s.having(ctx, capability)

@@ -17,22 +17,31 @@ import (
 	"btools/lib/mcp"
 )
 
+// withChildren is a coordinator with children that are never started.
+func withChildren(t testing.TB, names ...string) *Coordinator {
+	o := Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+		Stderr: io.Discard,
+		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
+	for _, name := range names {
+		o.Children = append(o.Children, Child{Name: name, Argv: []string{"./none/" + name}})
+	}
+	c := New(o)
+	t.Cleanup(c.Close)
+	return c
+}
+
 // testSession is a session without children, whose messages to the host are
 // kept.
 func testSession(t testing.TB) (s *Session, said func() []string) {
 	var mu sync.Mutex
 	var all []string
-	c := New(Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
-		Stderr: io.Discard,
-		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }})
-	s = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+	s = withChildren(t).NewSession(func(_ json.RawMessage, _ bool, message []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		if message != nil {
 			all = append(all, string(message))
 		}
 	}, false)
-	t.Cleanup(c.Close)
 	return s, func() []string {
 		mu.Lock()
 		defer mu.Unlock()

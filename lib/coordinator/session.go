@@ -33,13 +33,11 @@ type Session struct {
 	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
 	initializedOnce sync.Once                       // closes initialized
 
-	// Each of these has a lock of its own. They are taken in this order: that
-	// of children before that of requests, and that of lists before the coordinator's.
+	// Each of these has a lock of its own. That of children is taken before that of requests.
 	requests
 	children
-	turns  turns.Queue[*supervisor, *source.Lease]
-	lists  toolLists
-	owners owners
+	turns turns.Queue[*supervisor, *source.Lease]
+	list  *List
 
 	handed results.Handed
 }
@@ -53,7 +51,7 @@ func (c *Coordinator) NewSession(send front.Send, shared bool) *Session {
 	s.table = table{MaxAwaiting: c.Limits.Awaiting, MaxQuestions: c.Limits.Questions, NewKey: rand.Text, Shared: shared}
 	s.children.host = s
 	s.children.supervisors, s.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
-	s.lists.c, s.lists.all = c.catalog, map[mcp.Audience]*toolList{}
+	s.list = c.catalog.NewList()
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.browsers = c.Source.Of(s.ctx, s, shared)
 	c.mu.Lock()

@@ -56,7 +56,7 @@ func (req *request) listen(ctx context.Context) {
 	s.send(req.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
 		mcp.Tagged(req.ID, jsonrpc.Set(nil, "notifications", json.RawMessage(agreed)))))
 	s.read(func(t *table) { t.Subscribe(&req.Request, json.RawMessage(agreed)) }) // what comes must come after that
-	s.lists.watch(req.env.Audience)
+	s.list.Watch(req.env.Audience)
 	for _, uri := range uris {
 		for _, sup := range req.subscribe(ctx, uri) {
 			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })

@@ -16,13 +16,13 @@ func (c *toolCall) support() (support string, known bool) {
 		}
 		return "", true
 	}
-	c.route, known = c.host.tools(c.env.Audience).route(c.env.Name)
+	c.route, known = c.host.tools(c.env.Audience).Route(c.env.Name)
 	return c.route.support(), known
 }
 
 // support is whether a child's tool runs as a task.
-func (r *route) support() string {
-	support := jsonrpc.GetString(r.tool, "execution", "taskSupport")
+func (r *Route) support() string {
+	support := jsonrpc.GetString(r.Tool, "execution", "taskSupport")
 	if support != mcp.TaskOptional && support != mcp.TaskRequired {
 		return ""
 	}

@@ -142,7 +142,7 @@ type status struct {
 
 func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessage) (any, error) {
 	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []source.VirtualStatus{},
-		Notes: append([]string{}, req.host.tools(req.env.Audience).notes...)}
+		Notes: append([]string{}, req.host.tools(req.env.Audience).Notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	now, err := req.host.browsers.Status(ctx, "")

@@ -18,12 +18,12 @@ func (req *request) newTurn() *turn {
 			return nil
 		}
 		return &turn{Group: func() string {
-			r, ok := s.tools(req.env.Audience).route(req.env.Name)
+			r, ok := s.tools(req.env.Audience).Route(req.env.Name)
 			if !ok {
 				return ""
 			}
-			w, _ := source.RefIn(req.env.Args, r.stripped) // an error is reported later
-			return groupOf(r.child, w)
+			w, _ := source.RefIn(req.env.Args, r.Stripped) // an error is reported later
+			return groupOf(r.Child, w)
 		}}
 	case "prompts/get", "completion/complete":
 		group = "prompts"

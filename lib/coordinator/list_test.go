@@ -1,0 +1,135 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
+)
+
+// toolsNamed are tools with these names.
+func toolsNamed(names ...string) (all []json.RawMessage) {
+	for _, name := range names {
+		all = append(all, json.RawMessage(`{"name":`+string(jsonrpc.Quote(name))+`,"inputSchema":{"type":"object"}}`))
+	}
+	return all
+}
+
+// hosts are lists of hosts that share a catalog.
+type hosts struct {
+	*testing.T
+	*Catalog
+	lists []*List
+	told  []int // of changes, how often
+}
+
+// newHosts are so many hosts of children with these names.
+func newHosts(t *testing.T, n int, children ...string) *hosts {
+	h := &hosts{T: t, told: make([]int, n)}
+	var all []Child
+	for _, name := range children {
+		all = append(all, Child{Name: name, Argv: []string{"./none/" + name}})
+	}
+	h.Catalog = NewCatalog(CatalogOptions{Children: all})
+	for range n {
+		h.lists = append(h.lists, h.NewList())
+	}
+	return h
+}
+
+// says has a child list tools to a host.
+func (h *hosts) says(host, child int, to mcp.Audience, tools ...string) {
+	h.Helper()
+	c := &h.Children[child]
+	kept, _, err := h.Update(c, string(to), toolsNamed(tools...))
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.lists[host].Set(c, to, kept)
+	for i, l := range h.lists {
+		if l.Changed()[mcp.OfHandshake] {
+			h.told[i]++
+		}
+	}
+}
+
+// where is the child and its name of a tool in a host's list.
+func (h *hosts) where(host int, to mcp.Audience, name string) string {
+	if r, ok := h.lists[host].Tools(to).Route(name); ok {
+		return r.Child.Name + "/" + r.Name
+	}
+	return ""
+}
+
+// A tool keeps the name that the host was given, whoever else comes by it: it
+// would call another server. Names that some hosts don't take are shortened.
+func TestNamesOfTools(t *testing.T) {
+	h := newHosts(t, 2, "first", "second", "a-child-of-a-long-na")
+	h.says(0, 1, mcp.OfHandshake, "same", "gone")
+	h.lists[0].Give(mcp.OfHandshake)
+	h.says(0, 0, mcp.OfHandshake, "same", "other", "gone") // it was late
+	for name, want := range map[string]string{"same": "second/same", "first__same": "first/same",
+		"other": "first/other", "second__same": ""} {
+		if got := h.where(0, mcp.OfHandshake, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	h.says(0, 1, mcp.OfHandshake, "same")
+	if got := h.where(0, mcp.OfHandshake, "gone"); got != "" {
+		t.Errorf("what the host knows as second/gone is %s", got)
+	}
+	// Another host has seen nothing yet: the order of the children decides.
+	if got := h.where(1, mcp.OfHandshake, "same"); got != "first/same" {
+		t.Error(got)
+	}
+
+	long := strings.Repeat("x", 50)
+	h.says(0, 0, mcp.OfHandshake, "same", long)
+	h.says(0, 2, mcp.OfHandshake, long, strings.Repeat("y", 65))
+	notes := h.lists[0].Tools(mcp.OfHandshake).Notes
+	if got := h.where(0, mcp.OfHandshake, "a-child-of-a__"+long); got != "a-child-of-a-long-na/"+long {
+		t.Errorf("%q in %v", got, notes)
+	}
+	for _, want := range []string{"the tool " + long + " of a-child-of-a-long-na is a-child-of-a__" + long,
+		"has a name that is longer than some hosts take"} {
+		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, want) }) {
+			t.Errorf("no %q in %q", want, notes)
+		}
+	}
+}
+
+// Each host has the list of its own children once they have spoken, and is
+// told of the changes of that, and of no others.
+func TestListsOfSeveralHosts(t *testing.T) {
+	h := newHosts(t, 3, "child")
+	const a, b, other = 0, 1, 2
+	has := func(host int, name string, want bool, told int) {
+		t.Helper()
+		if got := h.where(host, mcp.OfHandshake, name) != ""; got != want || h.told[host] != told {
+			t.Errorf("%s: %v, want %v; told %d times, want %d", name, got, want, h.told[host], told)
+		}
+	}
+	h.says(a, 0, mcp.OfHandshake, "echo", "elicit")
+	for _, l := range h.lists {
+		l.Give(mcp.OfHandshake)
+	}
+	has(b, "elicit", true, 0) // as its own child has said nothing yet
+	h.says(b, 0, mcp.OfHandshake, "echo")
+	has(a, "elicit", true, 0)
+	has(b, "elicit", false, 1)
+	has(other, "elicit", false, 1)
+	h.lists[b].Give(mcp.OfHandshake)
+	h.says(a, 0, mcp.OfHandshake, "echo", "elicit", "enabled")
+	has(a, "enabled", true, 1)
+	has(b, "enabled", false, 1)
+	// Hosts of the stateless protocol share a list, by what they can be asked.
+	can := mcp.Audience(`{"roots":{}}`)
+	h.says(b, 0, can, "rooted")
+	has(b, "rooted", false, 1)
+	if h.where(b, can, "rooted") == "" {
+		t.Errorf("%s", h.lists[b].Tools(can).Listed)
+	}
+}
