@@ -289,16 +289,6 @@ func (t *taskCall) enter(ctx context.Context, where string) error {
 // tool, which may ask its host.
 func isOfChild(t *taskCall) bool { return t != nil && !t.own }
 
-// endTasks ends the tasks of a session that ends. Those that are executed end with
-// their calls.
-func (s *Session) endTasks() {
-	var some []*tasks.Task[*taskCall]
-	s.c.tasks.Do(func(all *taskTable) { some = all.Active(s.name) })
-	for _, t := range some {
-		t.Value.end(faultAnswer(source.ErrEnded))
-	}
-}
-
 // errorText is what a result with isError says: what is wrong with the last command,
 // or a text.
 func errorText(result json.RawMessage) string {

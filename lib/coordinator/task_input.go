@@ -35,24 +35,6 @@ func (t *taskCall) ask(key string, questions map[string]json.RawMessage) {
 	t.note(tasks.InputRequired, "")
 }
 
-// noteAsked notes whether the host is asked something by a request of the child that
-// answers a request, if that is the call of a task.
-func (s *Session) noteAsked(of json.RawMessage) {
-	id := taskID(of)
-	if id == "" {
-		return
-	}
-	status := tasks.Working
-	s.read(func(open *table) {
-		if open.Asks(of) {
-			status = tasks.InputRequired
-		}
-	})
-	if t, err := s.taskBy(id); err == nil {
-		t.note(status, "")
-	}
-}
-
 // resume notes that nothing is asked any more.
 func (t *taskCall) resume() {
 	t.locked(func(*taskTable) { t.questions = nil })

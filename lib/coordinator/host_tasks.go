@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
@@ -150,4 +151,32 @@ func (s *Session) listTasks(req *request) {
 		result = jsonrpc.Set(result, "nextCursor", jsonrpc.Quote(next))
 	}
 	req.result(result)
+}
+
+// noteAsked notes whether the host is asked something by a request of the child that
+// answers a request, if that is the call of a task.
+func (s *Session) noteAsked(of json.RawMessage) {
+	id := taskID(of)
+	if id == "" {
+		return
+	}
+	status := tasks.Working
+	s.read(func(open *table) {
+		if open.Asks(of) {
+			status = tasks.InputRequired
+		}
+	})
+	if t, err := s.taskBy(id); err == nil {
+		t.note(status, "")
+	}
+}
+
+// endTasks ends the tasks of a session that ends. Those that are executed end with
+// their calls.
+func (s *Session) endTasks() {
+	var some []*tasks.Task[*taskCall]
+	s.c.tasks.Do(func(all *taskTable) { some = all.Active(s.name) })
+	for _, t := range some {
+		t.Value.end(faultAnswer(source.ErrEnded))
+	}
 }
