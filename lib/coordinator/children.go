@@ -120,11 +120,3 @@ func (c *children) close() map[string]*supervisor {
 	c.closed = true
 	return maps.Clone(c.supervisors) // one may be ended just now
 }
-
-// browsersOf are the browsers that children are for.
-func browsersOf(supervisors map[string]*supervisor) (all []source.Browser) {
-	for _, sup := range supervisors {
-		all = append(all, sup.browser)
-	}
-	return all
-}

@@ -102,11 +102,9 @@ func (s *Session) Close() {
 	for _, sup := range supervisors {
 		wg.Go(sup.stop)
 	}
-	wg.Go(release)
-	for range 2 { // at once, whatever the children do, and what one has made again
-		s.browsers.End(browsersOf(supervisors))
-		wg.Wait()
-	}
+	release() // at once, whatever the children do
+	wg.Wait()
+	release() // what one has made again
 	s.work.Wait()
 	s.c.archive.Texts.Drop(s.name)
 	s.c.tasks.Do(func(all *taskTable) { all.Drop(s.name) })

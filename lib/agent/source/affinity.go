@@ -266,6 +266,7 @@ func (a *affinity) Leave() (release func()) {
 		for _, at := range held {
 			a.work.Go(at.Release)
 		}
+		held = nil
 		a.work.Wait()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"btools/lib/control"
@@ -71,10 +70,12 @@ func (b *parts) do(f func()) {
 	}
 }
 
-// Leave prevents further calls. What it returns ends the virtual browsers.
 func (b *parts) Leave() (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return func() {}
+	}
 	all := b.all
 	b.closed, b.all = true, nil
 	for id, v := range all {
@@ -85,6 +86,9 @@ func (b *parts) Leave() (release func()) {
 			b.ids.Add(-1)
 		}
 	}
+	if name := b.nameOf(""); all[partKey{}] == nil && name != "" {
+		all[partKey{}] = &part{name: name} // a child may be connected to it, though no call has used it
+	}
 	return func() {
 		for _, v := range all {
 			b.work.Go(func() {
@@ -94,18 +98,6 @@ func (b *parts) Leave() (release func()) {
 		}
 		b.work.Wait()
 	}
-}
-
-func (b *parts) End(all []Browser) {
-	var ending sync.WaitGroup
-	begun := map[string]bool{}
-	for _, one := range all {
-		if key := SeenKey(&one); one.Session != "" && !begun[key] { // else it is a whole browser
-			begun[key] = true
-			ending.Go(func() { b.end(one.Instance, one.Session) })
-		}
-	}
-	ending.Wait()
 }
 
 // Take returns the one browser for a call, or the part with its session_id.

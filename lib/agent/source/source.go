@@ -175,10 +175,8 @@ type Browsers interface {
 	Figures(ctx context.Context) []Figure
 	// Away hibernates what no call uses, as the owner is gone. It reports whether calls use others.
 	Away() (used bool)
-	// End ends the sessions that some browsers are, and returns when they have ended.
-	End(all []Browser)
-	// Leave prevents further leases. It returns what releases those that are kept, and waits for what
-	// has begun, once the owner's context has ended.
+	// Leave prevents further leases. It returns what ends the sessions of the owner, releases what it keeps and waits
+	// for what has begun, once the owner's context has ended; and, called again, what children have made again.
 	Leave() (release func())
 }
 
@@ -203,7 +201,6 @@ func (u *use) TryTake(BrowserRef) *Lease                                        
 func (u *use) Control(context.Context, Action, BrowserRef, options.Options) error { return errNotOurs }
 func (u *use) Figures(context.Context) []Figure                                   { return nil }
 func (u *use) Away() (used bool)                                                  { return false }
-func (u *use) End([]Browser)                                                      {}
 
 // Action is what can be done with a browser as a whole.
 type Action string
