@@ -107,17 +107,17 @@ func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) err
 	ctx, cancel := context.WithTimeoutCause(ctx, joinBound, fmt.Errorf("it has not joined the hub %s within %v; its "+
 		"profile must have the extension that bproxy extension writes, paired with that hub", hub.HTTPURL, joinBound))
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-l.ended:
+			end(errors.New("the browser has ended, or another one has the profile open"))
+		case <-ctx.Done():
+		}
+	}()
 	rec := &record.Record{}
-	joined := make(chan error, 1)
-	go func() { joined <- control.Call(ctx, hub.Control, "join", map[string]string{"launch": mark}, rec) }()
-	var err error
-	select {
-	case err = <-joined:
-	case <-l.ended:
-		cancel()
-		<-joined
-		err = errors.New("the browser has ended, or another one has the profile open")
-	}
+	err := control.Call(ctx, hub.Control, "join", map[string]string{"launch": mark}, rec)
 	if err == nil {
 		_, err = rec.Get("joined", &l.joined)
 	}

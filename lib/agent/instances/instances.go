@@ -161,7 +161,7 @@ func (s *Set) New(ctx context.Context, r Request) (Instance, error) {
 	delete(s.starting, &r)
 	closed := s.closed
 	if err == nil && !closed {
-		s.keepLocked(l)
+		s.launched[l.joined.ID] = l
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -172,6 +172,7 @@ func (s *Set) New(ctx context.Context, r Request) (Instance, error) {
 		l.release()
 		return Instance{}, errClosed
 	}
+	s.keep(l)
 	return s.instance(l.joined), nil
 }
 
@@ -207,19 +208,15 @@ func (s *Set) begin(r *Request, cancel context.CancelCauseFunc) error {
 		return fmt.Errorf("%d browsers are running, as many as there may be: close one first", maxLaunched)
 	}
 	if s.starting == nil {
-		s.starting = map[*Request]context.CancelCauseFunc{}
+		s.starting, s.launched = map[*Request]context.CancelCauseFunc{}, map[string]*launched{}
 	}
 	s.starting[r] = cancel
 	s.work.Add(1)
 	return nil
 }
 
-// keepLocked keeps a browser until it has ended.
-func (s *Set) keepLocked(l *launched) {
-	if s.launched == nil {
-		s.launched = map[string]*launched{}
-	}
-	s.launched[l.joined.ID] = l
+// keep keeps a browser until it has ended.
+func (s *Set) keep(l *launched) {
 	if s.Joined != nil {
 		s.Joined(l.joined.ID)
 	}
