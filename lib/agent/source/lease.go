@@ -257,43 +257,38 @@ func (s *pool) follow(ctx context.Context, lease string) *notices {
 		return n
 	}
 	s.work.Go(func() {
-		c, err := s.find(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				close(n.over) // the lease ends with the service
-			}
-			return
+		n.listen(ctx, s, lease)
+		if ctx.Err() == nil { // the lease has ended, or the service with it
+			close(n.over)
 		}
-		defer c.Close()
-		for after, ended := 0, false; !ended; {
-			var got struct {
-				Ended   string   `json:"ended"`
-				Yielded bool     `json:"yielded"`
-				Lines   []string `json:"lines"`
-				Last    int      `json:"last"`
-			}
-			if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
-				if ctx.Err() == nil { // the service is gone
-					close(n.over)
-				}
-				return
-			}
-			after, ended = got.Last, got.Ended != ""
-			n.tell(got.Lines)
-			n.mu.Lock()
-			n.yielded = got.Yielded
-			n.mu.Unlock()
-		}
-		close(n.over)
 	})
 	return n
 }
 
-func (n *notices) tell(lines []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(lines) > 0 {
-		n.line = lines[len(lines)-1]
-		n.more.Wake()
+// listen reads what there is to tell until the lease has ended.
+func (n *notices) listen(ctx context.Context, s *pool, lease string) {
+	c, err := s.find(ctx)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for after, ended := 0, false; !ended; {
+		var got struct {
+			Ended   string   `json:"ended"`
+			Yielded bool     `json:"yielded"`
+			Lines   []string `json:"lines"`
+			Last    int      `json:"last"`
+		}
+		if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
+			return
+		}
+		after, ended = got.Last, got.Ended != ""
+		n.mu.Lock()
+		n.yielded = got.Yielded
+		if len(got.Lines) > 0 {
+			n.line = got.Lines[len(got.Lines)-1]
+			n.more.Wake()
+		}
+		n.mu.Unlock()
 	}
 }
