@@ -126,69 +126,76 @@ func (a *affinity) findLocked(pool, id string) *keptLease {
 // askLocked requests the lease, or checks that it still holds.
 func (a *affinity) askLocked(k *keptLease) {
 	ctx, cancel := context.WithCancel(a.ctx)
-	asking, at, resting := make(chan struct{}), k.at, k.resting
-	k.asking, k.cancel, k.resting = asking, cancel, nil
+	at, resting := k.at, k.resting
+	k.asking, k.cancel, k.resting = make(chan struct{}), cancel, nil
 	a.work.Go(func() {
 		defer cancel()
-		var err error
-		had := at != nil
-		again := had
-		if again {
-			if resting != nil {
-				<-resting // before it is in use again
-			}
-			fresh := *at
-			if fresh.Died, fresh.ID, again = at.granted.renew(ctx); again {
-				if at.ID != "" && fresh.ID != at.ID {
-					at.notices.await() // its reason
-				}
-				at = &fresh
-			}
-		} else {
-			pool := k.pool
-			if !k.byName {
-				pool = "" // an error speaks of the default pool
-			}
-			at, err = a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
-			if err == nil {
-				a.watchOver(k, at)
-			}
+		if at == nil {
+			at, err := a.request(ctx, k)
+			a.answered(k, at, "", err)
+			return
 		}
-		why := ""
-		if had && !again {
-			why = at.notices.ending()
+		if resting != nil {
+			<-resting // before it is in use again
 		}
-		a.mu.Lock()
-		drop := at
-		switch {
-		case k.gone: // meanwhile: the session has ended, or has got another one
-		case k.at != nil && !again: // somebody has ended the lease
-			a.removeLocked(k)
-			a.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf(
-				"this session's lease of instance %s of pool %s had been ended", k.at.Instance, k.at.Pool) + why})
-		case err != nil:
-			a.removeLocked(k)
-			k.err = err
-		case k.at == nil && k.waiting == 0:
-			a.removeLocked(k)
-		default:
-			k.at, k.ours, drop = at, true, nil
-			if l := a.lost[""]; at.kept && l.pool == k.pool {
-				l.back = true
-				a.lost[""] = l
-			}
-			a.satisfyLocked(k)
+		fresh := *at
+		var ours bool
+		if fresh.Died, fresh.ID, ours = at.granted.renew(ctx); !ours {
+			a.answered(k, at, "had been ended"+at.notices.ending(), nil)
+			return
 		}
-		if k.asking != nil {
-			close(k.asking)
-			k.asking = nil
+		if at.ID != "" && fresh.ID != at.ID {
+			at.notices.await() // its reason
 		}
-		a.startIdleLocked(k)
-		a.mu.Unlock()
-		if drop != nil {
-			drop.Release()
-		}
+		a.answered(k, &fresh, "", nil)
 	})
+}
+
+// request leases an instance.
+func (a *affinity) request(ctx context.Context, k *keptLease) (*Lease, error) {
+	pool := k.pool
+	if !k.byName {
+		pool = "" // an error speaks of the default pool
+	}
+	at, err := a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
+	if err == nil {
+		a.watchOver(k, at)
+	}
+	return at, err
+}
+
+// answered notes the lease that a request has led to, or what has become of the one that was kept.
+func (a *affinity) answered(k *keptLease, at *Lease, lost string, err error) {
+	a.mu.Lock()
+	drop := at
+	switch {
+	case k.gone: // meanwhile: the session has ended, or has got another one
+	case lost != "":
+		a.removeLocked(k)
+		a.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf("this session's lease of instance %s of pool %s %s",
+			at.Instance, k.pool, lost)})
+	case err != nil:
+		a.removeLocked(k)
+		k.err = err
+	case k.at == nil && k.waiting == 0:
+		a.removeLocked(k)
+	default:
+		k.at, k.ours, drop = at, true, nil
+		if l := a.lost[""]; at.kept && l.pool == k.pool {
+			l.back = true
+			a.lost[""] = l
+		}
+		a.satisfyLocked(k)
+	}
+	if k.asking != nil {
+		close(k.asking)
+		k.asking = nil
+	}
+	a.startIdleLocked(k)
+	a.mu.Unlock()
+	if drop != nil {
+		drop.Release()
+	}
 }
 
 // satisfyLocked serves callers that wait for another instance of the pool, or for
