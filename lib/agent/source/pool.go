@@ -154,17 +154,8 @@ func (s *pool) lost(ctx context.Context) {
 	}
 	s.free, s.pools = nil, nil // the next one may have other pools
 	s.mu.Unlock()
-	if s.own == nil {
-		return
-	}
-	own := s.own.Running()
-	if own == nil {
-		return
-	}
-	select {
-	case <-own.Ended():
-	case <-time.After(time.Second):
-	case <-ctx.Done():
+	if s.own != nil {
+		s.own.settle(ctx)
 	}
 }
 

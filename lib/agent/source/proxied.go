@@ -70,20 +70,19 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 	var at record.Proxy
 	_, err = held.Record.Get("proxy", &at)
 	f, err2 := s.store.Read()
-	if err = errors.Join(err, err2); err != nil {
-		held.Stop()
-		return nil, err
+	if err = errors.Join(err, err2); err == nil {
+		i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
+		if i >= 0 {
+			s.mu.Lock()
+			s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
+			s.mu.Unlock()
+			s.idle.begin()
+			return held, nil
+		}
+		err = errors.New("bproxy has not noted where it listens to us")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
-	if i < 0 {
-		held.Stop()
-		return nil, errors.New("bproxy has not noted where it listens to us")
-	}
-	s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
-	s.idle.begin()
-	return held, nil
+	held.Stop()
+	return nil, err
 }
 
 func (s *proxied) target(ctx context.Context) (Browser, error) {
@@ -154,21 +153,17 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	}
 	rec := &record.Record{}
 	for try := 0; ; try++ {
-		held, err := s.proxy.Get(ctx)
-		if err != nil {
+		if _, err := s.proxy.Get(ctx); err != nil {
 			return nil, err
 		}
-		if err = s.ask(ctx, method, params, rec); err == nil {
+		err := s.ask(ctx, method, params, rec)
+		if err == nil {
 			break
 		}
 		if errors.As(err, new(*control.Error)) || ctx.Err() != nil || try == 2 {
 			return nil, err
 		}
-		select { // its end may not have been noticed yet
-		case <-held.Ended():
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		s.proxy.settle(ctx)
 	}
 	var i record.Instance
 	ok, err := rec.Get("instance", &i)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"btools/lib/launcher"
 	"btools/lib/state"
@@ -47,6 +48,19 @@ func (v *sibling) close() {
 		b.Stop()
 	}
 	v.work.Wait()
+}
+
+// settle gives a program that has not answered time to end: that may not have been noticed yet.
+func (v *sibling) settle(ctx context.Context) {
+	b := v.Running()
+	if b == nil {
+		return
+	}
+	select {
+	case <-b.Ended():
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
 }
 
 // sweepAfter cleans up after a program that was killed. Its browsers may have

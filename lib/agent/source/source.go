@@ -1,6 +1,9 @@
 // Package source is where the browsers of an agent come from: one behind a proxy, a pool, those that have joined
 // a hub, or none, as children launch theirs. It shares them among hosts, which it knows as Owners, and hibernates
 // and ends what they do not use. It knows neither MCP nor the children.
+//
+// A lock guards its own data. Nothing waits, and no other lock is taken, while it is held; but for that of a grant,
+// which orders the requests on a connection.
 package source
 
 import (
