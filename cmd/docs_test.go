@@ -107,7 +107,7 @@ func TestDocumentsNameTheVariables(t *testing.T) {
 	for _, program := range programs(t) {
 		text := section(program+".1") + common
 		for _, line := range golist(t, "-deps", "-f",
-			`{{with .Module}}{{if eq .Path "btools"}}{{$.Dir}} {{join $.GoFiles " "}}{{end}}{{end}}`, "./"+program) {
+			`{{with .Module}}{{if .Main}}{{$.Dir}} {{join $.GoFiles " "}}{{end}}{{end}}`, "./"+program) {
 			files := strings.Fields(line)
 			for _, f := range files[min(1, len(files)):] {
 				source, err := os.ReadFile(files[0] + "/" + f)

@@ -24,7 +24,8 @@ func coverage(dir string) error {
 	fmt.Println("\nCoverage:")
 	for _, l := range lines {
 		name, percent, _ := strings.Cut(strings.TrimSpace(l), "coverage:")
-		fmt.Printf("  %-40s %s\n", strings.TrimPrefix(strings.TrimSpace(name), "btools/"), strings.TrimSpace(percent))
+		name = strings.TrimPrefix(strings.TrimSpace(name), "btools/")
+		fmt.Printf("  %-40s %s\n", name, strings.TrimSpace(percent))
 	}
 	return nil
 }

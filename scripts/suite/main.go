@@ -143,7 +143,8 @@ func (s *suite) build() error {
 	return nil
 }
 
-var coverFlags = []string{"-cover", "-covermode=atomic", "-coverpkg=btools/lib/...,btools/cmd/..."}
+var coverFlags = []string{"-cover", "-covermode=atomic",
+	"-coverpkg=btools/lib/...,btools/cmd/..."}
 
 // cgo is what a build needs: only the race detector has C in it.
 func cgo(race bool) string {
