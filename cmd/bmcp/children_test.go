@@ -465,6 +465,7 @@ func TestMCPConfig(t *testing.T) {
 	w.Run("bmcp", "config", "claude-desktop", "--", "--http", "8931").Wants(t, 64, "leave out --http")
 	w.Run("bmcp", "config", "cursor", "--", "--http", "0").Wants(t, 64, "name one")
 	w.Run("bmcp", "config", "codex", "--link").Wants(t, 64, "has no links")
+	w.Run("bmcp", "config", "cline").Wants(t, 0, "~/.cline/data/settings/cline_mcp_settings.json") // also in an editor
 	if r := w.Run("bmcp", "config", "vscode", "--link"); r.Code != 0 ||
 		!strings.HasPrefix(r.Out, "vscode:mcp/install?%7B") {
 		t.Errorf("%+v", r)
