@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,10 @@ func try(t *testing.T, do func(*Context) error, input string, args ...string) (c
 // The commonest slips are told in words that say what to do.
 func TestSlips(t *testing.T) {
 	t.Parallel()
+	shell := "sh"
+	if runtime.GOOS == "windows" {
+		shell = "cmd"
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -75,8 +80,8 @@ func TestSlips(t *testing.T) {
 		{[]string{"--headles"}, "there is no option --headles: did you mean --headless?"},
 		{[]string{"list", "--nonsense"}, "see bprog list --help"},
 		{[]string{"config", "x", "--headless"}, "options for bprog go after --: bprog config … -- --headless"},
-		{[]string{"sh", "-x", "--posix"}, "to run it with a browser: bprog -- sh …"},
-		{[]string{"sh"}, "to run it with a browser: bprog -- sh …"},
+		{[]string{shell, "-x", "--posix"}, "to run it with a browser: bprog -- " + shell + " …"},
+		{[]string{shell}, "to run it with a browser: bprog -- " + shell + " …"},
 		{[]string{"https://example.org"}, "a page to open is given as --url https://example.org"},
 		{[]string{"9222"}, "a port is given as --port 9222"},
 		{[]string{"serve", "9222"}, "a port to listen on is given as --listen 9222"},
