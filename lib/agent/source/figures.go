@@ -34,7 +34,7 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 		return []Figure{one}
 	}
 	for _, v := range b.statuses(ctx) {
-		all = append(all, Figure{SessionID: sessionIDOf(v), Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
+		all = append(all, Figure{SessionID: v.id, Joined: v.Instance, Tabs: &v.Tabs, Idle: v.Idle,
 			Hibernated: v.Hibernated})
 	}
 	return all

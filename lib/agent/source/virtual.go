@@ -182,6 +182,7 @@ type VirtualStatus struct {
 	Tabs      int     `json:"tab_count"`
 	Idle      float64 `json:"idle_seconds"`
 	hibernation
+	id string
 }
 
 // statuses are the virtual browsers that the owner has.
@@ -204,7 +205,7 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 		if !his {
 			continue
 		}
-		v := VirtualStatus{}
+		v := VirtualStatus{id: id}
 		json.Unmarshal(session, &v)
 		if id != "" {
 			v.SessionID = &id
@@ -212,14 +213,7 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b VirtualStatus) int {
-		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(sessionIDOf(a), sessionIDOf(b)))
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.id, b.id))
 	})
 	return all
-}
-
-func sessionIDOf(v VirtualStatus) string {
-	if v.SessionID == nil {
-		return ""
-	}
-	return *v.SessionID
 }
