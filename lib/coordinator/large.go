@@ -114,5 +114,5 @@ func (a *answer) withDownloads() json.RawMessage {
 	if len(a.result) == 0 || a.result[0] != '{' {
 		return a.result
 	}
-	return results.WithDownloads(a.result, a.host.handed.Downloads(a.host.ctx, a.lease.HTTPURL))
+	return a.host.handed.WithDownloads(a.host.ctx, a.result, a.lease.HTTPURL)
 }

@@ -64,8 +64,8 @@ func (h *Handed) ListBlobs(a *Archive) (all []json.RawMessage) {
 	return all
 }
 
-// Download is a file that a browser has downloaded, as bproxy and bpool list it.
-type Download struct {
+// download is a file that a browser has downloaded, as bproxy and bpool list it.
+type download struct {
 	GUID       string      `json:"guid"`
 	Name       string      `json:"name"`
 	State      string      `json:"state"`
@@ -76,25 +76,36 @@ type Download struct {
 	Path       string      `json:"path"`
 }
 
-// Downloads returns the files that the browser at an address has completed since the
-// host came, and that the host has not been told of. It waits for one that has begun
-// just now.
-func (h *Handed) Downloads(ctx context.Context, url string) (files []Download) {
-	for {
-		files, running := h.listDownloads(ctx, url)
-		if len(files) > 0 || !running {
-			return files
+// WithDownloads is the result of a call that names the files which the browser at an
+// address has completed since the host came, and of which it has not been told. It waits
+// for one that has begun just now.
+func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url string) json.RawMessage {
+	files, running := h.downloads(ctx, url)
+	for len(files) == 0 {
+		if !running {
+			return result
 		}
 		select {
 		case <-time.After(downloadsPause):
 		case <-ctx.Done():
-			return nil
+			return result
 		}
+		files, running = h.downloads(ctx, url)
 	}
+	var lines []string
+	for _, d := range files {
+		lines = append(lines, fmt.Sprintf("Downloaded %s (%d bytes) to %s", d.Name, d.Bytes, d.Path))
+	}
+	b, _ := json.Marshal(files) // it never fails
+	result = jsonrpc.Set(result, "_meta", jsonrpc.Set(jsonrpc.Get(result, "_meta"), metaDownloads, b))
+	if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
+		result = jsonrpc.Set(result, "content", mcp.WithText(content, strings.Join(lines, "\n")))
+	}
+	return result
 }
 
-// listDownloads returns these files, and whether a download has begun just now.
-func (h *Handed) listDownloads(ctx context.Context, url string) (files []Download, running bool) {
+// downloads returns these files, and whether a download has begun just now.
+func (h *Handed) downloads(ctx context.Context, url string) (files []download, running bool) {
 	h.mu.Lock()
 	without := h.without[url]
 	h.mu.Unlock()
@@ -112,7 +123,7 @@ func (h *Handed) listDownloads(ctx context.Context, url string) (files []Downloa
 		return nil, false
 	}
 	defer resp.Body.Close()
-	var all []Download
+	var all []download
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDownloadsList))
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,21 +152,4 @@ func (h *Handed) listDownloads(ctx context.Context, url string) (files []Downloa
 		files = append(files, d)
 	}
 	return files, running
-}
-
-// WithDownloads is the result of a call that names these files.
-func WithDownloads(result json.RawMessage, files []Download) json.RawMessage {
-	if len(files) == 0 {
-		return result
-	}
-	var lines []string
-	for _, d := range files {
-		lines = append(lines, fmt.Sprintf("Downloaded %s (%d bytes) to %s", d.Name, d.Bytes, d.Path))
-	}
-	b, _ := json.Marshal(files) // it never fails
-	result = jsonrpc.Set(result, "_meta", jsonrpc.Set(jsonrpc.Get(result, "_meta"), metaDownloads, b))
-	if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
-		result = jsonrpc.Set(result, "content", mcp.WithText(content, strings.Join(lines, "\n")))
-	}
-	return result
 }

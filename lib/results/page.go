@@ -10,15 +10,15 @@ import (
 
 // Bounds of Request.Limit, in characters.
 const (
-	DefaultLimit = 10_000
-	MaxLimit     = 100_000
+	defaultLimit = 10_000
+	maxLimit     = 100_000
 )
 
 // Request says what to show of a text. Offset and Limit are counted in the
 // characters of what Pattern, Query and Flatten yield, or else of the text.
 type Request struct {
 	Offset  int    `json:"offset"`
-	Limit   int    `json:"limit"`   // 0: DefaultLimit
+	Limit   int    `json:"limit"`   // 0: defaultLimit
 	Pattern string `json:"pattern"` // a regular expression; shows the lines that match
 	Context int    `json:"context"` // lines around each of them
 	Query   string `json:"query"`   // JMESPath, of JSON or of the nodes of a snapshot
@@ -42,10 +42,10 @@ func Show(ctx context.Context, text string, r Request) (Page, error) {
 		return Page{}, errors.New("context is the number of lines around those that match pattern, which is missing")
 	}
 	if r.Limit == 0 {
-		r.Limit = DefaultLimit
+		r.Limit = defaultLimit
 	}
-	if r.Limit < 0 || r.Limit > MaxLimit {
-		return Page{}, fmt.Errorf("limit is 1 to %d characters, not %d", MaxLimit, r.Limit)
+	if r.Limit < 0 || r.Limit > maxLimit {
+		return Page{}, fmt.Errorf("limit is 1 to %d characters, not %d", maxLimit, r.Limit)
 	}
 	var err error
 	switch {
@@ -95,14 +95,14 @@ func (w *window) page() (Page, error) {
 		return Page{}, fmt.Errorf("offset is at most %d, the number of characters, not %d", w.total, w.offset)
 	}
 	rest := w.text[byteOf(w.text, w.offset-w.first):]
-	p := Page{Text: Head(rest, byteOf(rest, w.limit)), Offset: w.offset, Total: w.total}
+	p := Page{Text: head(rest, byteOf(rest, w.limit)), Offset: w.offset, Total: w.total}
 	p.End = p.Offset + utf8.RuneCountInString(p.Text)
 	return p, nil
 }
 
-// Head returns the beginning of a text that has at most so many bytes. It ends
+// head returns the beginning of a text that has at most so many bytes. It ends
 // with a line if one ends in its last quarter, and never within a character.
-func Head(text string, bytes int) string {
+func head(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text
 	}

@@ -163,7 +163,7 @@ func TestWrongRequests(t *testing.T) {
 		want string
 	}{
 		{"text", Request{Offset: 5}, "offset is at most 4"},
-		{"text", Request{Limit: MaxLimit + 1}, "limit is 1 to 100000"},
+		{"text", Request{Limit: maxLimit + 1}, "limit is 1 to 100000"},
 		{"text", Request{Pattern: "("}, "pattern is not a regular expression"},
 		{"text", Request{Pattern: "z"}, "no line matches pattern"},
 		{"text", Request{Pattern: "x", Query: "y"}, "give one of them"},
@@ -203,7 +203,7 @@ func TestQueryBombs(t *testing.T) {
 	for i := range 4_000 {
 		fmt.Fprintf(&nested, "%s- generic [ref=e%d]:\n", strings.Repeat(" ", i%3000), i)
 	}
-	got := show(t, nested.String(), Request{Flatten: true, Limit: MaxLimit})
+	got := show(t, nested.String(), Request{Flatten: true, Limit: maxLimit})
 	if !strings.Contains(got, `"_depth":499`) {
 		t.Errorf("a deep snapshot: %.200s", got)
 	}
@@ -228,7 +228,7 @@ func FuzzShow(f *testing.F) {
 			}
 			most := limit
 			if limit == 0 {
-				most = DefaultLimit
+				most = defaultLimit
 			}
 			n := utf8.RuneCountInString(p.Text)
 			if !utf8.ValidString(p.Text) || n > most || p.End != p.Offset+n || p.End > p.Total {

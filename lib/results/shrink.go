@@ -117,7 +117,7 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 
 // addText adds the beginning of a text and the way to the rest.
 func (sh *shrinking) addText(ctx context.Context, whole string) {
-	beginning := Head(whole, min(sh.Limit, maxBeginning))
+	beginning := head(whole, min(sh.Limit, maxBeginning))
 	shown, total := utf8.RuneCountInString(beginning), utf8.RuneCountInString(whole)
 	cut := fmt.Sprintf("Cut: these are the first %d of %d characters", shown, total)
 	key, err := sh.Texts.Put(sh.Scope, whole)
@@ -217,14 +217,14 @@ func (sh *shrinking) addContent(text string) {
 }
 
 // addNote says where the rest of a result is.
-func (sh *shrinking) addNote(what string, at Stored, call string) {
+func (sh *shrinking) addNote(what string, at stored, call string) {
 	b, _ := json.Marshal(at)
 	sh.stored = append(sh.stored, b)
 	sh.addContent(fmt.Sprintf("[%s. More: %s. %s]", what, call, at))
 }
 
-// Stored says where a part of a result is kept.
-type Stored struct {
+// stored says where a part of a result is kept.
+type stored struct {
 	Key     string      `json:"cache_key,omitempty"`
 	URI     string      `json:"uri,omitempty"`
 	SizeKB  float64     `json:"_size_kb"`
@@ -233,20 +233,20 @@ type Stored struct {
 }
 
 // String is what an agent is told of it.
-func (s Stored) String() string {
+func (s stored) String() string {
 	expires, _ := s.Expires.MarshalJSON()
 	return fmt.Sprintf("_size_kb: %g, _mime_type: %s, _expires_at: %s", s.SizeKB, s.Type,
 		strings.Trim(string(expires), `"`))
 }
 
-func (a *Archive) storedText(key, mimeType string, size int) Stored {
+func (a *Archive) storedText(key, mimeType string, size int) stored {
 	expires := record.Time{Time: time.Now().Add(a.Texts.TTL())}
-	return Stored{Key: key, SizeKB: kilobytes(int64(size)), Type: mimeType, Expires: expires}
+	return stored{Key: key, SizeKB: kilobytes(int64(size)), Type: mimeType, Expires: expires}
 }
 
 // BlobStored is a blob as a part of a result.
-func BlobStored(b blobs.Blob) Stored {
-	return Stored{URI: b.URI(), SizeKB: kilobytes(b.Size), Type: b.MIMEType(), Expires: record.Time{Time: b.Expires}}
+func BlobStored(b blobs.Blob) stored {
+	return stored{URI: b.URI(), SizeKB: kilobytes(b.Size), Type: b.MIMEType(), Expires: record.Time{Time: b.Expires}}
 }
 
 // kilobytes is a size in units of 1,024 bytes, with one decimal.

@@ -10,7 +10,6 @@ import (
 	"container/list"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,12 +31,9 @@ type Limits struct {
 const (
 	MaxEntries     = 10_000
 	DefaultEntries = 1_000
-	DefaultBytes   = 64 << 20
-	DefaultTTL     = 300 * time.Second
+	defaultBytes   = 64 << 20
+	defaultTTL     = 300 * time.Second
 )
-
-// ErrTooLarge says that a result has more bytes than one may have.
-var ErrTooLarge = errors.New("the result is too large to be kept in memory")
 
 // Scope says who may read a result. The keys are short enough to be guessed: an
 // agent can read only the results of its own scope.
@@ -80,10 +76,10 @@ func New(l Limits) *Store {
 		l.Entries = DefaultEntries
 	}
 	if l.Bytes == 0 {
-		l.Bytes = DefaultBytes
+		l.Bytes = defaultBytes
 	}
 	if l.TTL == 0 {
-		l.TTL = DefaultTTL
+		l.TTL = defaultTTL
 	}
 	return &Store{limits: l, all: map[string]*entry{}, scopes: map[Scope]*shelf{}}
 }
@@ -92,11 +88,12 @@ func New(l Limits) *Store {
 func (s *Store) TTL() time.Duration { return s.limits.TTL }
 
 // Put keeps a text, in which it replaces bytes that are not UTF-8, and returns
-// its key. The error is ErrTooLarge.
+// its key. The error is for the agent: the text is too large.
 func (s *Store) Put(scope Scope, text string) (key string, err error) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if int64(len(text)) > s.limits.Bytes/4 {
-		return "", fmt.Errorf("%w: it has %d bytes, and at most %d are kept", ErrTooLarge, len(text), s.limits.Bytes/4)
+		return "", fmt.Errorf("the result is too large to be kept in memory: it has %d bytes, and at most %d are kept",
+			len(text), s.limits.Bytes/4)
 	}
 	packed := pack(text)
 	s.mu.Lock()
@@ -155,13 +152,6 @@ func (s *Store) Drop(host string) {
 			s.dropLocked(e)
 		}
 	}
-}
-
-// Len returns the number of results, and of their bytes.
-func (s *Store) Len() (entries int, bytes int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all), s.bytes
 }
 
 // victimLocked is the least recently used result of the scope with the most
