@@ -17,6 +17,7 @@ import (
 	"btools/lib/cdp"
 	"btools/lib/cdp/wire"
 	"btools/lib/storage"
+	"btools/lib/wait"
 )
 
 // Times that bound what a page can make a caller wait for.
@@ -40,7 +41,7 @@ type Browser struct {
 	second time.Duration // that bounds are counted in; tests have a shorter one
 
 	mu      sync.Mutex
-	changed chan struct{}      // closed at the next event
+	changed wait.Broadcast     // there was an event
 	targets map[string]*target // by CDP session
 	tabs    []*Tab             // in the order of their opening
 	current *Tab               // nil: none is open
@@ -81,7 +82,7 @@ const (
 // Open connects to the browser at a WebSocket URL and attaches to its tabs. Bounds are
 // counted in seconds of that length; 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), changed: make(chan struct{}), nextRef: 1,
+	b := &Browser{second: cmp.Or(second, time.Second), nextRef: 1,
 		targets: map[string]*target{},
 		hidden:  map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
@@ -183,8 +184,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		t.tab.begun = true
-		close(b.changed)
-		b.changed = make(chan struct{})
+		b.changed.Wake()
 	})
 }
 
@@ -249,7 +249,7 @@ var (
 func (b *Browser) wait(ctx context.Context, is func() bool) error {
 	for {
 		b.mu.Lock()
-		ok, changed := is(), b.changed
+		ok, changed := is(), b.changed.Next()
 		b.mu.Unlock()
 		if ok {
 			return nil

@@ -26,10 +26,7 @@ func decode[T any](params json.RawMessage) (v T) {
 func (b *Browser) event(e cdp.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer func() {
-		close(b.changed)
-		b.changed = make(chan struct{})
-	}()
+	defer b.changed.Wake()
 	switch e.Method {
 	case "Target.attachedToTarget":
 		p := decode[struct {

@@ -165,8 +165,7 @@ func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab
 				b.attach("", a.session, a.info)
 			}
 		}
-		close(b.changed)
-		b.changed = make(chan struct{})
+		b.changed.Wake()
 		if got <- err; given && err == nil {
 			b.closeHidden(made.TargetID)
 		}

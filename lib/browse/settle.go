@@ -130,7 +130,7 @@ func (t *Tab) awaitCaused(ctx context.Context, since mark) (waited bool, err err
 		var left time.Duration
 		t.b.mu.Lock()
 		busy := t.busyLocked(since, time.Now(), &left)
-		changed := t.b.changed
+		changed := t.b.changed.Next()
 		t.b.mu.Unlock()
 		if !busy {
 			return waited, nil

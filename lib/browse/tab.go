@@ -220,7 +220,7 @@ func (a answer) into(result any) error {
 func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration)) error {
 	for {
 		t.b.mu.Lock()
-		changed := t.b.changed
+		changed := t.b.changed.Next()
 		err, again := why()
 		t.b.mu.Unlock()
 		select {

@@ -92,8 +92,8 @@ type Files struct {
 
 	mu      sync.Mutex
 	files   []*File
-	changed chan struct{} // closed at the next change
-	owner   string        // who has claimed them; "": nobody
+	changed wait.Broadcast
+	owner   string // who has claimed them; "": nobody
 	closed  bool
 	moving  sync.WaitGroup // files that are moved to the session's directory
 	ended   chan struct{}  // closed by Close
@@ -101,7 +101,7 @@ type Files struct {
 
 // New makes the session's temporary directory.
 func New(o Options) (*Files, error) {
-	d := &Files{options: o, changed: make(chan struct{}), ended: make(chan struct{})}
+	d := &Files{options: o, ended: make(chan struct{})}
 	for _, dir := range []string{o.Dir, d.Incoming(), d.Dir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			os.RemoveAll(o.Dir)
@@ -188,8 +188,7 @@ func (d *Files) findLocked(guid string) *File {
 
 // tellLocked reports a change.
 func (d *Files) tellLocked(event string, f *File) {
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.changed.Wake()
 	if d.options.Tell != nil {
 		d.options.Tell(event, *f)
 	}
@@ -485,7 +484,7 @@ var ErrClosed = errors.New("the session has ended")
 func (d *Files) Wait(ctx context.Context) ([]File, error) {
 	for {
 		d.mu.Lock()
-		all, changed, closed := d.listLocked(), d.changed, d.closed
+		all, changed, closed := d.listLocked(), d.changed.Next(), d.closed
 		d.mu.Unlock()
 		switch {
 		case len(all) > 0 && !slices.ContainsFunc(all, func(f File) bool { return f.State == InProgress }):
@@ -525,8 +524,7 @@ func (d *Files) Close() error {
 	if !d.closed {
 		d.closed = true
 		close(d.ended)
-		close(d.changed)
-		d.changed = make(chan struct{})
+		d.changed.Wake()
 	}
 	keep := d.options.Keep
 	d.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // most is the number of past events that are kept at least.
@@ -18,7 +19,7 @@ type Log[E any] struct {
 	mu      sync.Mutex
 	events  []E
 	last    int64
-	changed chan struct{} // closed at the next event; nil if nobody waits
+	changed wait.Broadcast // another event is there
 }
 
 // Add records the event that build returns for its number, which counts from 1,
@@ -31,10 +32,7 @@ func (l *Log[E]) Add(build func(number int64, at record.Time) E) {
 		l.events = slices.Delete(l.events, 0, most)
 	}
 	l.events = append(l.events, build(l.last, record.Now()))
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
+	l.changed.Wake()
 }
 
 // Latest returns the latest event for which is returns true.
@@ -62,10 +60,7 @@ func (l *Log[E]) After(ctx context.Context, after int64) ([]E, error) {
 		after = 0
 	}
 	for l.last <= after {
-		if l.changed == nil {
-			l.changed = make(chan struct{})
-		}
-		more := l.changed
+		more := l.changed.Next()
 		l.mu.Unlock()
 		select {
 		case <-more:

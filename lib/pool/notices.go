@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"btools/lib/wait"
 )
 
 // Notices is what the holder of a lease may not know yet.
@@ -26,7 +28,7 @@ type notices struct {
 	last    int
 	ended   string
 	yielded bool
-	changed chan struct{} // closed at the next notice; nil if nobody waits
+	changed wait.Broadcast // there is another notice
 }
 
 // maxNotices is how many lines are kept for a holder that reads slowly.
@@ -41,10 +43,7 @@ func (n *notices) addLocked(line string) {
 			n.lines = slices.Delete(n.lines, 0, 1)
 		}
 	}
-	if n.changed != nil {
-		close(n.changed)
-		n.changed = nil
-	}
+	n.changed.Wake()
 }
 
 // endReason describes the end of a lease for its holder.
@@ -75,10 +74,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
 	for l.ended == "" && l.last <= after {
-		if l.changed == nil {
-			l.changed = make(chan struct{})
-		}
-		more := l.changed
+		more := l.changed.Next()
 		v.mu.Unlock()
 		select {
 		case <-more:

@@ -1,5 +1,5 @@
 // Package wait has what several goroutines wait for: something that is started
-// once for all of them, the time until the next try, and a closed channel.
+// once for all of them, a change, the time until the next try, and a closed channel.
 package wait
 
 import (

@@ -102,7 +102,7 @@ func (b *Browser) answered(ctx context.Context, most time.Duration, tab string, 
 	defer timer.Stop()
 	for {
 		b.mu.Lock()
-		open, changed := slices.Contains(b.tabs, tab), b.changed
+		open, changed := slices.Contains(b.tabs, tab), b.changed.Next()
 		b.mu.Unlock()
 		select {
 		case err := <-answer:

@@ -17,6 +17,7 @@ import (
 	"btools/lib/bidi"
 	"btools/lib/browse"
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
 // Bounds of what a page takes, as lib/browse has them.
@@ -42,9 +43,9 @@ type Browser struct {
 	second time.Duration // that bounds are counted in; tests have a shorter one
 
 	mu      sync.Mutex
-	changed chan struct{} // closed at the next event
-	tabs    []string      // the contexts of the tabs, in the order of their opening
-	current string        // "": none is open
+	changed wait.Broadcast // there was an event
+	tabs    []string       // the contexts of the tabs, in the order of their opening
+	current string         // "": none is open
 	dialogs map[string]Dialog
 	loading map[string]string // where a navigation in a tab leads
 	begun   map[string]int    // how many navigations there were in a tab
@@ -60,7 +61,7 @@ type Dialog struct{ Type, Message string }
 // Open connects to ws://HOST:PORT/session. Bounds are counted in seconds of that length;
 // 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), changed: make(chan struct{}), dialogs: map[string]Dialog{},
+	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
 		loading: map[string]string{}, begun: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
 		nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
@@ -149,8 +150,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	case "navigationCommitted", "navigationFailed", "navigationAborted", "fragmentNavigated", "downloadWillBegin":
 		delete(b.loading, tab)
 	}
-	close(b.changed)
-	b.changed = make(chan struct{})
+	b.changed.Wake()
 }
 
 // wait waits until a condition holds, which is asked for with the lock held after each
@@ -158,7 +158,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 func (b *Browser) wait(ctx context.Context, is func() bool) error {
 	for {
 		b.mu.Lock()
-		ok, changed := is(), b.changed
+		ok, changed := is(), b.changed.Next()
 		b.mu.Unlock()
 		if ok {
 			return nil

@@ -49,7 +49,7 @@ func (h *Hub) unclaim(i *Instance, claim *Claimant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i.claims = slices.DeleteFunc(i.claims, func(c *Claimant) bool { return c == claim })
-	h.notifyLocked()
+	h.changed.Wake()
 }
 
 func (i *Instance) claimedAsLocked(name string) bool {

@@ -25,6 +25,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/history"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // Hub is a hub. Set its fields before use, and Close it.
@@ -51,7 +52,7 @@ type Hub struct {
 	ports     map[int]bool
 	last      int64 // milliseconds of the latest ID
 	closed    bool
-	changed   chan struct{} // closed at the next join or end of an instance
+	changed   wait.Broadcast // of the instances, at a join or an end
 	work      sync.WaitGroup
 }
 
@@ -330,7 +331,7 @@ func (h *Hub) dropLocked(i *Instance, why error) {
 		h.tellLocked("disconnected", i, why)
 	}
 	close(i.gone)
-	h.notifyLocked()
+	h.changed.Wake()
 	h.work.Go(func() { i.server.Close() })
 }
 
@@ -346,14 +347,6 @@ func (h *Hub) tellLocked(event string, i *Instance, why error) {
 		return e
 	})
 	h.Log.Info("a browser has "+event, args...)
-}
-
-// notifyLocked wakes all who wait for a change of the instances.
-func (h *Hub) notifyLocked() {
-	if h.changed != nil {
-		close(h.changed)
-	}
-	h.changed = make(chan struct{})
 }
 
 func (h *Hub) times() limits {
@@ -432,10 +425,7 @@ func (h *Hub) await(ctx context.Context, find func() (*Link, error)) (*Link, err
 		} else if err == nil {
 			l, err = find()
 		}
-		if h.changed == nil {
-			h.changed = make(chan struct{})
-		}
-		changed := h.changed
+		changed := h.changed.Next()
 		h.mu.Unlock()
 		if l != nil || err != nil {
 			return l, err
@@ -455,7 +445,7 @@ func (h *Hub) Close() {
 	for _, i := range h.instances {
 		h.dropLocked(i, errStopping)
 	}
-	h.notifyLocked()
+	h.changed.Wake()
 	h.mu.Unlock()
 	h.work.Wait()
 }

@@ -183,7 +183,7 @@ func (h *Hub) join(l *Link) bool {
 	if h.Joined != nil {
 		h.Joined(l)
 	}
-	h.notifyLocked()
+	h.changed.Wake()
 	return true
 }
 
