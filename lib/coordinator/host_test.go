@@ -26,7 +26,8 @@ func TestTakesBatches(t *testing.T) {
 func TestInputSchema(t *testing.T) {
 	c := withChildren(t, "a")
 	s := c.NewSession(func(json.RawMessage, bool, []byte) {}, true)
-	s.listTools(&c.Children[0], mcp.AskNothing, toolsNamed("known"))
+	s.listTools(&c.Children[0], mcp.AskNothing,
+		[]json.RawMessage{json.RawMessage(`{"name":"known","inputSchema":{"type":"object"}}`)})
 	for name, want := range map[string]string{"known": `{"type":"object"}`, "nonesuch": ""} {
 		if got := string(s.InputSchema(name, json.RawMessage("{}"))); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

@@ -17,16 +17,7 @@ func (c *toolCall) support() (support string, known bool) {
 		return "", true
 	}
 	c.route, known = c.host.tools(c.env.Audience).Route(c.env.Name)
-	return c.route.support(), known
-}
-
-// support is whether a child's tool runs as a task.
-func (r *Route) support() string {
-	support := jsonrpc.GetString(r.Tool, "execution", "taskSupport")
-	if support != mcp.TaskOptional && support != mcp.TaskRequired {
-		return ""
-	}
-	return support
+	return mcp.TaskSupport(c.route.Tool), known
 }
 
 // asTask answers the call of a tool by a task, if the host asks for that, and reports
@@ -89,7 +80,7 @@ func (c *toolCall) findTask(ctx context.Context) {
 		c.fault(err)
 		return
 	}
-	if !c.asTaskOf(r.support()) {
+	if !c.asTaskOf(mcp.TaskSupport(r.Tool)) {
 		c.inTurn(ctx)
 	}
 }

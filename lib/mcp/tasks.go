@@ -67,6 +67,15 @@ func (f TaskForm) Listed(all []json.RawMessage, own string) []json.RawMessage {
 	return all
 }
 
+// TaskSupport is whether a tool runs as a task, "" if it does not.
+func TaskSupport(tool json.RawMessage) string {
+	support := jsonrpc.GetString(tool, "execution", "taskSupport")
+	if support != TaskOptional && support != TaskRequired {
+		return ""
+	}
+	return support
+}
+
 // TTL is how long the host wants the result of a call to be kept that is to be executed as
 // this task, at most this long.
 func (f TaskForm) TTL(task json.RawMessage, most time.Duration) (time.Duration, error) {
