@@ -2,6 +2,10 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +51,42 @@ func TestLateChild(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	})
+}
+
+// What is known of a child grows, and a list is made again only if its tools, or the
+// reasons why some are missing, are others.
+func TestStatesOfAChild(t *testing.T) {
+	h := newHosts(t, 1, "a")
+	h.Catalog.Log = slog.New(slog.DiscardHandler)
+	a, why := &h.Children[0], errors.New("it crashed")
+	before := h.now.Load()
+	reached := func(stage Stage) bool { return h.entries["a"].state >= state(stage) }
+	for _, c := range []struct {
+		what                           string
+		do                             func()
+		initialized, listed, listedNow bool
+		remade                         bool
+		missing                        string
+	}{
+		{"at first", func() {}, false, false, false, false, ""},
+		{"initialized", func() { h.Initialized(a, json.RawMessage("{}")) }, true, false, false, false, ""},
+		{"failed", func() { h.Failed(a, why) }, true, true, true, true, "it crashed"},
+		{"failed again", func() { h.Failed(a, why) }, true, true, true, false, "it crashed"},
+		{"to be tried again", func() { h.Retry(a) }, true, true, false, false, "it crashed"},
+		{"listed", func() { h.Update(a, "{}", toolsNamed("t")) }, true, true, true, true, ""},
+		{"listed the same", func() { h.Update(a, "{}", toolsNamed("t")) }, true, true, true, false, ""},
+		{"failed at last", func() { h.Failed(a, why) }, true, true, true, false, ""},
+	} {
+		c.do()
+		got := []bool{reached(Initialized), reached(Listed), reached(ListedNow), h.now.Load() != before}
+		before = h.now.Load()
+		_, missing := h.Missing()
+		if want := []bool{c.initialized, c.listed, c.listedNow, c.remade}; !slices.Equal(got, want) ||
+			missing != c.missing {
+			t.Errorf("%s: %v, missing %q, want %v, %q", c.what, got, missing, want, c.missing)
+		}
+	}
+	if h.Retry(a) {
+		t.Error("a child whose tools are known is not tried again")
+	}
 }

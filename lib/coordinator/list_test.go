@@ -133,3 +133,25 @@ func TestListsOfSeveralHosts(t *testing.T) {
 		t.Errorf("%s", h.lists[b].Tools(can).Listed)
 	}
 }
+
+// A prompt or resource is of the child that has listed it, also while that one does not
+// answer.
+func TestOwners(t *testing.T) {
+	h := newHosts(t, 1, "a", "b")
+	a, b, l := &h.Children[0], &h.Children[1], h.lists[0]
+	none := func(*Child) bool { return false }
+	l.SetOwners("prompts", map[string]*Child{"p": a, "q": b}, none)
+	l.SetOwners("resourceTemplates", map[string]*Child{"t": b}, none)
+	l.SetOwners("prompts", map[string]*Child{"new": b}, func(c *Child) bool { return c == a })
+	for _, c := range []struct {
+		list, name string
+		want       *Child
+	}{
+		{"prompts", "p", a}, {"prompts", "q", nil}, {"prompts", "new", b}, {"prompts", "t", nil},
+		{"resources", "t", b}, {"resources", "p", nil},
+	} {
+		if got := l.Owner(c.list, c.name); got != c.want {
+			t.Errorf("%s %s is of %v, want %v", c.list, c.name, got, c.want)
+		}
+	}
+}
