@@ -45,7 +45,7 @@ func (req *request) answer(got *jsonrpc.Message, err error) {
 	}
 	a.result = got.Result
 	if slices.ContainsFunc(steps, func(s step) bool { return s.waits != nil && s.waits(a) }) {
-		req.host.do(a.take) // or the session's end answers it
+		req.host.do(a.take) // or the host's end answers it
 		return
 	}
 	a.take()

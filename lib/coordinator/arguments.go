@@ -33,15 +33,15 @@ func withoutArgument(schema json.RawMessage, name string) json.RawMessage {
 }
 
 // chosenBy are the arguments by which our own tools choose a browser. None of them starts one with a state.
-func (c *Coordinator) chosenBy() []string {
-	return slices.DeleteFunc(c.Source.Kind().Arguments(), func(name string) bool { return name == "state" })
+func (s *Server) chosenBy() []string {
+	return slices.DeleteFunc(s.Source.Kind().Arguments(), func(name string) bool { return name == "state" })
 }
 
 // decorate gives a tool of a child the arguments that choose a browser, unless it has one
 // of these. It returns those that the child does not get. First is false for a tool of
 // which others before it in the list have their descriptions.
-func (c *Coordinator) decorate(tool json.RawMessage, first bool) (json.RawMessage, []string) {
-	names := c.Source.Kind().Arguments()
+func (s *Server) decorate(tool json.RawMessage, first bool) (json.RawMessage, []string) {
+	names := s.Source.Kind().Arguments()
 	if len(names) == 0 {
 		return tool, nil
 	}

@@ -23,10 +23,10 @@ func (req *request) bound() {
 	if req.lease == nil || req.lease.CallTimeout <= 0 || req.Method != "tools/call" {
 		return
 	}
-	req.late.Store(time.AfterFunc(req.lease.CallTimeout, func() { req.host.do(req.expire) }))
+	req.callTimer.Store(time.AfterFunc(req.lease.CallTimeout, func() { req.host.do(req.expire) }))
 	over := false
 	if req.host.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
-		req.late.Load().Stop()
+		req.callTimer.Load().Stop()
 	}
 }
 
@@ -38,7 +38,7 @@ func (req *request) expire() {
 	req.host.apply(func(t *table) []effect {
 		over, again := t.Late(&req.Request)
 		if again {
-			req.late.Load().Reset(req.lease.CallTimeout)
+			req.callTimer.Load().Reset(req.lease.CallTimeout)
 		}
 		if !over {
 			return nil
@@ -81,7 +81,7 @@ func (p *running) watchHealth() {
 		if p.Gone() == nil {
 			err = fmt.Errorf("child %s did not answer two pings, each within %v or more (HEALTH_TIMEOUT of pool %s): "+
 				"it was stopped", p.sup.child.Name, timeout, p.sup.browser.Pool)
-			p.sup.session.c.Log.Warn(err.Error())
+			p.sup.host.server.Log.Warn(err.Error())
 			p.Abort(err)
 		}
 		return

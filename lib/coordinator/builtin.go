@@ -34,7 +34,7 @@ func (x *builtin) End() {
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser.
-func (c *Coordinator) serveBuiltin(b source.Browser) (Program, error) {
+func (s *Server) serveBuiltin(b source.Browser) (Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
 			"one of Playwright, which npx playwright install %[1]s installs", b.Type, PlaywrightChild)
@@ -45,13 +45,13 @@ func (c *Coordinator) serveBuiltin(b source.Browser) (Program, error) {
 	x := &builtin{toIt: toIt, fromIt: fromIt, over: make(chan error, 1), cancel: cancel}
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
-			Release: c.Release,
-			Own:     source.IsNamed(b.Session), Arguments: c.Source.Kind().Arguments(),
-			Dir: c.Dir, Only: c.Tools, NoImages: c.NoImages,
-			AllFiles: c.AllFiles, ListStates: c.listStates, SaveState: c.stateSaver(b),
-			LoadState: c.stateLoader(),
-			Emptied:   c.Source.Emptied(b),
-			Clients:   func(ctx context.Context) int { return c.Source.Clients(ctx, b) }})
+			Release: s.Release,
+			Own:     source.IsNamed(b.Session), Arguments: s.Source.Kind().Arguments(),
+			Dir: s.Dir, Only: s.Tools, NoImages: s.NoImages,
+			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
+			LoadState: s.stateLoader(),
+			Emptied:   s.Source.Emptied(b),
+			Clients:   func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err

@@ -43,7 +43,7 @@ type bulkResult struct {
 
 // bulkRun is a bulk call that is being answered.
 type bulkRun struct {
-	*Session
+	*Host
 	req   *request
 	asked source.BrowserRef // by the call
 	at    *source.Lease     // for all commands; nil: none has needed one
@@ -65,7 +65,7 @@ type bulkArgs struct {
 
 // bulk runs tools one after the other on one browser, which is held for all of
 // them.
-func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+func (s *Server) bulk(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	var p bulkArgs
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errors.New("the arguments are not those of the tool's schema")
@@ -73,12 +73,12 @@ func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessa
 	if len(p.Commands) == 0 {
 		return nil, errors.New("there are no commands")
 	}
-	asked, err := source.RefIn(args, c.chosenBy())
+	asked, err := source.RefIn(args, s.chosenBy())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	run := &bulkRun{Session: req.host, req: req, asked: asked, fail: cancel, task: req.task()}
+	run := &bulkRun{Host: req.host, req: req, asked: asked, fail: cancel, task: req.task()}
 	run.states = newCommandStates(run.task, p.Commands)
 	defer func() {
 		cancel(nil)
@@ -122,7 +122,7 @@ func (c *Coordinator) bulk(ctx context.Context, req *request, args json.RawMessa
 
 // do runs one command.
 func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage, error) {
-	switch own := b.c.isOwn(command.Tool); {
+	switch own := b.server.isOwn(command.Tool); {
 	case own && (command.Tool == resultTool || command.Tool == blobTool):
 		args := orEmpty(command.Args)
 		if command.Tool == resultTool && b.asked.Session != "" {

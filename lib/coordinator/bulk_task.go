@@ -134,10 +134,10 @@ func boundCommand(ctx context.Context, t *taskCall) (context.Context, context.Ca
 }
 
 // place is where a task is executed that has a lease.
-func place(s *Session, at *source.Lease) string {
+func place(h *Host, at *source.Lease) string {
 	where := source.SeenKey(&at.Browser)
 	if at.HTTPURL == "" { // each session has its own
-		where += " " + s.name
+		where += " " + h.name
 	}
 	if at.Virtual || at.Isolated {
 		where += " " + at.ID
@@ -162,7 +162,7 @@ func (b *bulkRun) holdForTask(ctx context.Context) error {
 		b.fail(errDisconnected)
 		b.task.disconnect()
 	})
-	return b.task.enter(ctx, place(b.Session, b.at))
+	return b.task.enter(ctx, place(b.Host, b.at))
 }
 
 // disconnected is the error of a command, unless the browser has ended: the child may

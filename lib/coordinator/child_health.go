@@ -25,14 +25,14 @@ const (
 )
 
 // withChildren adds to bpool's report on its pools what only bmcp knows.
-func (c *Coordinator) withChildren(status json.RawMessage) json.RawMessage {
+func (s *Server) withChildren(status json.RawMessage) json.RawMessage {
 	var pools []json.RawMessage
 	failed := 0
 	for p := range jsonrpc.Elements(jsonrpc.Get(status, "pools")) {
 		var instances []json.RawMessage
 		before := failed
 		for i := range jsonrpc.Elements(jsonrpc.Get(p, "instances")) {
-			if sup := c.supervisorOf(jsonrpc.GetString(p, "name"), i); sup != nil {
+			if sup := s.supervisorOf(jsonrpc.GetString(p, "name"), i); sup != nil {
 				was := jsonrpc.GetString(i, "status")
 				i = sup.describe(i)
 				if was == healthy && jsonrpc.GetString(i, "status") == failedState {
@@ -59,16 +59,16 @@ func add(object json.RawMessage, name string, n int) json.RawMessage {
 
 // supervisorOf returns the supervisor of the child that launches an instance's
 // browser, nil if there is none.
-func (c *Coordinator) supervisorOf(pool string, instance json.RawMessage) (found *supervisor) {
+func (s *Server) supervisorOf(pool string, instance json.RawMessage) (found *supervisor) {
 	kind := jsonrpc.GetString(instance, "browser")
 	if kind != record.Firefox && kind != record.WebKit {
 		return nil
 	}
-	c.mu.Lock()
-	sessions := slices.Collect(maps.Keys(c.sessions))
-	c.mu.Unlock()
-	for _, s := range sessions {
-		for _, sup := range s.children.list() {
+	s.mu.Lock()
+	hosts := slices.Collect(maps.Keys(s.hosts))
+	s.mu.Unlock()
+	for _, h := range hosts {
+		for _, sup := range h.children.list() {
 			if !sup.child.drives || sup.browser.Pool != pool ||
 				sup.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue

@@ -118,7 +118,7 @@ func wellBehaved(others behaviour) behaviour {
 // fixture is a host with children in memory, by the public entrances alone. It is
 // for a bubble of synctest.
 type fixture struct {
-	*Session
+	*Host
 	t  *testing.T
 	mu sync.Mutex
 	// children are those that were started.
@@ -157,7 +157,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 		return p, nil
 	}
 	c := New(o)
-	f.Session = c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+	f.Host = c.NewHost(func(_ json.RawMessage, _ bool, message []byte) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if message != nil {

@@ -9,19 +9,19 @@ import (
 	"btools/lib/mcp"
 )
 
-// children are the children of a session.
+// children are the children of a host.
 type children struct {
-	host *Session
+	host *Host
 
 	mu          sync.Mutex
 	supervisors map[string]*supervisor // by child, audience and browser
 	started     map[mcp.Audience]bool  // that children were started for
-	replaced    []*running             // that go on for calls that await input, see Session.replace
+	replaced    []*running             // that go on for calls that await input, see supervisor.replace
 	closed      bool
 }
 
 // supervisor returns the supervisor of the child for a browser and an audience,
-// nil if the session is closed.
+// nil if the host is closed.
 func (c *children) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.drives {

@@ -27,13 +27,13 @@ import (
 	"btools/lib/tools"
 )
 
-// Options configure a coordinator.
+// Options configure a server.
 type Options struct {
 	Children []Child
 	Source   source.Source
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
-	// Eager starts all children when a session begins, one for each browser.
+	// Eager starts all children when a host begins, one for each browser.
 	Eager bool
 	// NoBulk omits browser_execute_bulk.
 	NoBulk bool
@@ -60,8 +60,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Coordinator is the state that all sessions share.
-type Coordinator struct {
+// Server is the state that all hosts share.
+type Server struct {
 	Options
 	npm      npm
 	wide     chan struct{} // the children with wide pipes
@@ -73,8 +73,8 @@ type Coordinator struct {
 
 	catalog *Catalog
 
-	mu       sync.Mutex
-	sessions map[*Session]bool
+	mu    sync.Mutex
+	hosts map[*Host]bool
 
 	releasing sync.WaitGroup // browsers that calls have used
 
@@ -82,65 +82,65 @@ type Coordinator struct {
 	stopCleaning context.CancelFunc
 }
 
-// New makes a coordinator.
-func New(o Options) *Coordinator {
+// New makes a server.
+func New(o Options) *Server {
 	o.Limits = o.Limits.orDefault()
-	c := &Coordinator{Options: o, sessions: map[*Session]bool{}}
-	c.us = json.RawMessage(`{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(c.Release) + `}`)
-	c.wide = make(chan struct{}, maxWide)
-	if c.Start == nil {
-		c.Start = c.execute
+	s := &Server{Options: o, hosts: map[*Host]bool{}}
+	s.us = json.RawMessage(`{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(s.Release) + `}`)
+	s.wide = make(chan struct{}, maxWide)
+	if s.Start == nil {
+		s.Start = s.execute
 	}
-	c.Large.MaxInline = cmp.Or(c.Large.MaxInline, DefaultMaxInline)
-	c.archive = &results.Archive{Texts: results.New(results.Limits{Entries: c.Large.Entries}),
-		Blobs: &blobs.Store{Dir: c.Large.BlobDir}}
-	c.tasks = tasks.NewShared[*taskCall](tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes,
+	s.Large.MaxInline = cmp.Or(s.Large.MaxInline, DefaultMaxInline)
+	s.archive = &results.Archive{Texts: results.New(results.Limits{Entries: s.Large.Entries}),
+		Blobs: &blobs.Store{Dir: s.Large.BlobDir}}
+	s.tasks = tasks.NewShared[*taskCall](tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes,
 		TTL: taskTTL})
-	c.npm.log, c.npm.fetched = c.Log, map[string]*fetched{}
-	if c.CacheDir != "" {
-		c.npm.dir = filepath.Join(c.CacheDir, "npm")
+	s.npm.log, s.npm.fetched = s.Log, map[string]*fetched{}
+	if s.CacheDir != "" {
+		s.npm.dir = filepath.Join(s.CacheDir, "npm")
 	}
-	c.Children = slices.Clone(c.Children)
-	for i := range c.Children {
-		child := &c.Children[i]
+	s.Children = slices.Clone(s.Children)
+	for i := range s.Children {
+		child := &s.Children[i]
 		child.drives = child.Builtin || run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
 	}
-	c.makeOwn()
-	c.catalog = NewCatalog(CatalogOptions{Children: c.Children, Builtin: tools.List(c.Tools), Own: c.ownTools,
-		StatusTool: statusTool, OldNames: oldNames, Decorate: c.decorate, Dir: c.CacheDir, Limits: c.Limits.Catalog,
-		Log: c.Log})
-	for i := range c.Children {
-		child := &c.Children[i]
+	s.makeOwn()
+	s.catalog = NewCatalog(CatalogOptions{Children: s.Children, Builtin: tools.List(s.Tools), Own: s.ownTools,
+		StatusTool: statusTool, OldNames: oldNames, Decorate: s.decorate, Dir: s.CacheDir, Limits: s.Limits.Catalog,
+		Log: s.Log})
+	for i := range s.Children {
+		child := &s.Children[i]
 		if err := child.isThere(); err != nil {
-			c.catalog.Failed(child, fmt.Errorf("cannot start child %s: %w", child.Name, err))
+			s.catalog.Failed(child, fmt.Errorf("cannot start child %s: %w", child.Name, err))
 		}
 	}
-	c.keepClean()
-	return c
+	s.keepClean()
+	return s
 }
 
 // Close stops everything.
-func (c *Coordinator) Close() {
-	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.sessions))
-	c.mu.Unlock()
+func (s *Server) Close() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.hosts))
+	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, s := range all {
-		wg.Go(s.Close)
+	for _, h := range all {
+		wg.Go(h.Close)
 	}
 	wg.Wait()
-	c.releasing.Wait()
-	c.Source.Close()
-	c.tasks.Close()
-	c.stopCleaning()
-	c.cleaning.Wait()
+	s.releasing.Wait()
+	s.Source.Close()
+	s.tasks.Close()
+	s.stopCleaning()
+	s.cleaning.Wait()
 }
 
 // capabilities returns the merged capabilities of bmcp, which are these and those for
 // blobs, and of its children, and what the children say of themselves.
-func (c *Coordinator) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
-	if c.keeps() {
+func (s *Server) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
+	if s.keeps() {
 		own = jsonrpc.Set(own, "resources", json.RawMessage("{}"))
 	}
-	return c.catalog.Capabilities(own)
+	return s.catalog.Capabilities(own)
 }

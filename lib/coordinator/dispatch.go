@@ -106,11 +106,11 @@ func (c *toolCall) inTurn(ctx context.Context) {
 
 // hold has the call hold a lease until it ends, nil: it needs none. It reports false if the call has ended.
 func (c *toolCall) hold(at *source.Lease) bool {
-	b, s := source.Browser{}, c.host
+	b, h := source.Browser{}, c.host
 	if at != nil {
 		b, c.lease = at.Browser, at
 		var watch, over bool
-		s.read(func(t *table) {
+		h.read(func(t *table) {
 			watch, over = t.Hold(&c.Request, pending.Lease{Release: at.Release, Died: at.Died})
 		})
 		switch {
@@ -118,33 +118,33 @@ func (c *toolCall) hold(at *source.Lease) bool {
 			at.Release()
 			return false
 		case watch:
-			s.do(func() { s.watch(at.Died) })
+			h.do(func() { h.watch(at.Died) })
 		}
 	}
-	if c.sup = s.supervisor(c.route.Child, b, c.env.Audience); c.sup == nil {
+	if c.sup = h.supervisor(c.route.Child, b, c.env.Audience); c.sup == nil {
 		c.fault(source.ErrEnded)
 	}
 	return c.sup != nil
 }
 
 // serve answers a request.
-func (s *Session) serve(ctx context.Context, req *request) {
+func (h *Host) serve(ctx context.Context, req *request) {
 	switch m := req.m; m.Method {
 	case "server/discover":
-		result, err := s.ourAnswer(req)
+		result, err := h.ourAnswer(req)
 		if err != nil {
 			req.fail(err)
 			return
 		}
-		s.introduce(req, result)
+		h.introduce(req, result)
 	case "subscriptions/listen":
 		req.listen(ctx)
 	case "tools/list":
-		s.startAll(req.env.Audience, false)
-		told := time.AfterFunc(toldAfter, s.c.catalog.LogAwaited)
-		s.c.catalog.Await(ctx, Listed, s.c.Limits.Catalog.List)
+		h.startAll(req.env.Audience, false)
+		told := time.AfterFunc(noticeAfter, h.server.catalog.LogAwaited)
+		h.server.catalog.Await(ctx, Listed, h.server.Limits.Catalog.List)
 		told.Stop()
-		req.resultList("tools", req.env.Tasks.Listed(s.list.Give(req.env.Audience).Listed, bulkName))
+		req.resultList("tools", req.env.Tasks.Listed(h.list.Give(req.env.Audience).Listed, bulkName))
 	case "tools/call": // of a tool of our own
 		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
 		if err != nil {
@@ -156,8 +156,8 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		req.result(json.RawMessage("{}"))
 	case "logging/setLevel":
 		level := json.RawMessage(slices.Clone(m.Params))
-		s.level.Store(&level)
-		for _, p := range s.children.running() {
+		h.level.Store(&level)
+		for _, p := range h.children.running() {
 			if p.can("logging") {
 				p.Tell(m.Method, m.Params)
 			}
@@ -167,20 +167,20 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		req.collect(ctx, "prompts", "prompts", "name")
 	case "resources/list":
 		var own []json.RawMessage
-		if !s.table.Shared {
-			own = s.handed.ListBlobs(s.c.archive)
+		if !h.table.Shared {
+			own = h.handed.ListBlobs(h.server.archive)
 		}
 		req.collect(ctx, "resources", "resources", "uri", own...)
 	case "resources/templates/list":
 		var own []json.RawMessage
-		if s.c.keeps() {
+		if h.server.keeps() {
 			own = append(own, json.RawMessage(results.BlobTemplate))
 		}
 		req.collect(ctx, "resources", "resourceTemplates", "uriTemplate", own...)
 	case "prompts/get":
 		req.byOwner(ctx, "prompts", req.env.Name)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		if m.Method == "resources/read" && s.c.keeps() && blobs.IsURI(req.env.URI) {
+		if m.Method == "resources/read" && h.server.keeps() && blobs.IsURI(req.env.URI) {
 			req.readBlob()
 			return
 		}
@@ -193,11 +193,11 @@ func (s *Session) serve(ctx context.Context, req *request) {
 		}
 	default:
 		if req.env.Tasks.HasMethod(m.Method) {
-			s.serveTasks(ctx, req)
+			h.serveTasks(ctx, req)
 			return
 		}
-		if len(s.c.Children) == 1 && req.env.Era.HasHandshake() {
-			req.toChild(ctx, &s.c.Children[0])
+		if len(h.server.Children) == 1 && req.env.Era.HasHandshake() {
+			req.toChild(ctx, &h.server.Children[0])
 			return
 		}
 		req.fail(jsonrpc.Errorf(jsonrpc.MethodNotFound, "there is no method %q", m.Method))
@@ -205,14 +205,14 @@ func (s *Session) serve(ctx context.Context, req *request) {
 }
 
 // introduce answers with what bmcp and its children are, and what they can do.
-func (s *Session) introduce(req *request, result json.RawMessage) {
-	all, said := s.c.capabilities(jsonrpc.Get(result, "capabilities"))
+func (h *Host) introduce(req *request, result json.RawMessage) {
+	all, said := h.server.capabilities(jsonrpc.Get(result, "capabilities"))
 	form := req.env.Tasks
 	if req.Method == "initialize" {
-		form = s.handshakeForm() // which is known now
+		form = h.handshakeForm() // which is known now
 	}
 	result = jsonrpc.Set(result, "capabilities", form.Offer(all))
-	said = append([]string{s.c.instructions()}, said...)
+	said = append([]string{h.server.instructions()}, said...)
 	result = jsonrpc.Set(result, "instructions", jsonrpc.Quote(strings.Join(said, "\n\n")))
 	req.result(result)
 }
@@ -258,61 +258,61 @@ func (req *request) toChild(ctx context.Context, child *Child) {
 // find returns the route of a tool. If the tool is unknown, it waits until the
 // children have listed theirs.
 func (req *request) find(ctx context.Context, tool string) (Route, bool) {
-	s, to := req.host, req.env.Audience
-	r, ok := s.tools(to).Route(tool)
+	h, to := req.host, req.env.Audience
+	r, ok := h.tools(to).Route(tool)
 	if ok {
 		return r, true
 	}
-	s.startAll(to, true)
-	s.c.catalog.Await(ctx, ListedNow, s.c.Limits.Catalog.List)
-	r, ok = s.tools(to).Route(tool)
+	h.startAll(to, true)
+	h.server.catalog.Await(ctx, ListedNow, h.server.Limits.Catalog.List)
+	r, ok = h.tools(to).Route(tool)
 	return r, ok
 }
 
 // take leases a browser, in the call's turn; it returns nil if the child needs none. The calls of a group get browsers
 // in the order of their arrival: the first lease goes to the first call, whichever call requested it.
 func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
-	s := c.host
+	h := c.host
 	if !c.route.Child.drives {
 		return nil, nil
 	}
 	if c.ref == (source.BrowserRef{}) {
-		s.warm(c.route.Child, c.env.Audience)
+		h.warm(c.route.Child, c.env.Audience)
 	}
 	if c.turn == nil { // a task has none
-		at, err := s.browsers.Take(ctx, c.ref)
+		at, err := h.browsers.Take(ctx, c.ref)
 		return at, source.Explain(err)
 	}
 	defer c.tellWaiting(ctx, c.ref)()
-	asks, cancel := context.WithCancel(s.ctx)
-	a := s.turns.Ask(c.turn, cancel)
-	s.do(func() {
+	asks, cancel := context.WithCancel(h.ctx)
+	a := h.turns.Ask(c.turn, cancel)
+	h.do(func() {
 		defer cancel()
-		for s.turns.Wanted(a) {
-			at, err := s.browsers.Take(asks, c.ref)
-			if !s.turns.Hand(a, at, err) && at != nil {
+		for h.turns.Wanted(a) {
+			at, err := h.browsers.Take(asks, c.ref)
+			if !h.turns.Hand(a, at, err) && at != nil {
 				at.Release()
 			}
 		}
 	})
-	at, err := s.turns.Got(ctx, c.turn)
+	at, err := h.turns.Got(ctx, c.turn)
 	return at, source.Explain(err)
 }
 
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
 func (c *children) warm(child *Child, to mcp.Audience) {
-	s := c.host
-	if !s.browsers.Early() {
+	h := c.host
+	if !h.browsers.Early() {
 		return
 	}
-	s.do(func() {
-		at, err := s.browsers.Target(s.ctx)
+	h.do(func() {
+		at, err := h.browsers.Target(h.ctx)
 		if err != nil {
 			return // the call reports it
 		}
 		if sup := c.supervisor(child, at, to); sup != nil {
-			sup.get(s.ctx, false)
+			sup.get(h.ctx, false)
 		}
 	})
 }
@@ -320,10 +320,10 @@ func (c *children) warm(child *Child, to mcp.Audience) {
 // unknown is the error for a tool that no child has. It names the tool that was meant,
 // and the children that could not be started.
 func (req *request) unknown(name string) error {
-	s := req.host
+	h := req.host
 	e := jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
 	var known []string
-	for _, tool := range s.tools(req.env.Audience).Listed {
+	for _, tool := range h.tools(req.env.Audience).Listed {
 		known = append(known, jsonrpc.GetString(tool, "name"))
 	}
 	slices.Sort(known)
@@ -334,7 +334,7 @@ func (req *request) unknown(name string) error {
 	} else if near := spell.Nearest(name, known); near != "" {
 		e.Message += ": did you mean " + near + "?"
 	}
-	if _, why := s.c.catalog.Missing(); why != "" {
+	if _, why := h.server.catalog.Missing(); why != "" {
 		e.Message += "; " + why
 	}
 	return e

@@ -17,7 +17,7 @@ import (
 // FromChild handles the requests and notifications of a child, in the order in
 // which it sends them.
 func (p *running) FromChild(m *jsonrpc.Message) {
-	s := p.sup.session
+	h := p.sup.host
 	if m.IsRequest() {
 		p.serve(m)
 		return
@@ -27,10 +27,10 @@ func (p *running) FromChild(m *jsonrpc.Message) {
 		var n int64
 		var of json.RawMessage
 		var sent bool
-		s.read(func(t *table) { n, of, sent = t.TakeBack(p, jsonrpc.Get(m.Params, "requestId")) })
+		h.read(func(t *table) { n, of, sent = t.TakeBack(p, jsonrpc.Get(m.Params, "requestId")) })
 		if sent {
-			s.noteAsked(of)
-			s.send(nil, false, jsonrpc.Request(nil, m.Method,
+			h.noteAsked(of)
+			h.send(nil, false, jsonrpc.Request(nil, m.Method,
 				jsonrpc.Set(m.Params, "requestId", strconv.AppendInt(nil, n, 10))))
 		}
 	case "notifications/tools/list_changed":
@@ -43,7 +43,7 @@ func (p *running) FromChild(m *jsonrpc.Message) {
 		level := slices.Index(mcp.Levels, jsonrpc.GetString(m.Params, "level"))
 		p.pass(m, true, func(r *pendingRequest) bool { return level >= r.Level })
 	default:
-		s.subscribers(m.Method, m.Params, func(*request) bool { return true })
+		h.subscribers(m.Method, m.Params, func(*request) bool { return true })
 		p.pass(m, true, func(r *pendingRequest) bool { return r.Value.env.Era.HasHandshake() })
 	}
 }
@@ -63,21 +63,21 @@ func sameToken(a, b json.RawMessage) bool {
 // that the child has not. Guessed says that the notification does not name its
 // request.
 func (p *running) pass(m *jsonrpc.Message, guessed bool, belongs func(*pendingRequest) bool) {
-	s := p.sup.session
-	if !wait.Closed(s.initialized) {
+	h := p.sup.host
+	if !wait.Closed(h.initialized) {
 		return
 	}
 	var to pending.Route
 	var found bool
-	s.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
-	send := found || guessed && p.sup.audience == mcp.OfHandshake && s.hostParams() != nil
+	h.read(func(t *table) { to, found = t.Route(p, guessed, belongs) })
+	send := found || guessed && p.sup.audience == mcp.OfHandshake && h.hostParams() != nil
 	if m.Method == "notifications/progress" && to.Repeated {
 		send = to.Token != nil
 		m = m.WithParams(jsonrpc.Set(m.Params, "progressToken", to.Token))
 	}
 	if send {
 		host, m := related(to.To, m)
-		s.send(host, false, m.Raw)
+		h.send(host, false, m.Raw)
 	}
 }
 
@@ -85,25 +85,25 @@ func (p *running) pass(m *jsonrpc.Message, guessed bool, belongs func(*pendingRe
 // follows it.
 func (p *running) relist() {
 	if p.listing.Swap(listChanged) == notListing {
-		p.sup.session.do(p.refresh)
+		p.sup.host.do(p.refresh)
 	}
 }
 
 // refresh asks a child for its tools, and repeats that while the child reports
 // changes.
 func (p *running) refresh() {
-	s := p.sup.session
+	h := p.sup.host
 	for {
 		p.listing.Store(isListing)
-		ctx, cancel := context.WithTimeout(s.ctx, s.c.Limits.Start)
+		ctx, cancel := context.WithTimeout(h.ctx, h.server.Limits.Start)
 		tools, err := p.Pages(ctx, "tools/list", "tools")
 		cancel()
 		if err == nil {
-			s.listTools(p.sup.child, p.sup.audience, tools)
-		} else if s.ctx.Err() == nil {
-			s.c.catalog.Failed(p.sup.child, err)
+			h.listTools(p.sup.child, p.sup.audience, tools)
+		} else if h.ctx.Err() == nil {
+			h.server.catalog.Failed(p.sup.child, err)
 		}
-		if s.ctx.Err() != nil || p.Gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
+		if h.ctx.Err() != nil || p.Gone() != nil || p.listing.CompareAndSwap(isListing, notListing) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // several changes make one list
@@ -129,15 +129,15 @@ func (p *running) serve(m *jsonrpc.Message) {
 
 // forwardToHost sends a child's request to the host, if the host can answer it.
 func (p *running) forwardToHost(m *jsonrpc.Message) {
-	s := p.sup.session
+	h := p.sup.host
 	need, ok := mcp.Needs[m.Method]
-	can := jsonrpc.Get(s.hostParams(), "capabilities")
+	can := jsonrpc.Get(h.hostParams(), "capabilities")
 	meta := jsonrpc.Get(m.Params, "_meta")
 	a := serverRequest{Child: p, ID: slices.Clone(m.ID), Token: slices.Clone(jsonrpc.Get(meta, "progressToken"))}
 	var n int64
 	var to json.RawMessage
 	var err *jsonrpc.Error
-	s.read(func(t *table) {
+	h.read(func(t *table) {
 		n, to, err = t.AskDirectly(a, can != nil && (!ok || jsonrpc.Get(can, need) != nil), errCannot(m))
 	})
 	if err != nil {
@@ -148,9 +148,9 @@ func (p *running) forwardToHost(m *jsonrpc.Message) {
 	if a.Token != nil { // children may choose the same tokens
 		m = m.WithParams(jsonrpc.Set(m.Params, "_meta", jsonrpc.Set(meta, "progressToken", own)))
 	}
-	s.noteAsked(to)
+	h.noteAsked(to)
 	to, m = related(to, m)
-	s.send(to, false, m.WithID(own))
+	h.send(to, false, m.WithID(own))
 }
 
 func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
@@ -160,19 +160,19 @@ func errCannot(m *jsonrpc.Message) *jsonrpc.Error {
 // Ended cancels the server requests of a child that has ended; the next call
 // starts the child again.
 func (p *running) Ended(why error) {
-	s := p.sup.session
+	h := p.sup.host
 	var open []int64
 	var closed bool
-	s.read(func(t *table) { open, closed = t.ChildEnded(p), t.Closed() })
+	h.read(func(t *table) { open, closed = t.ChildEnded(p), t.Closed() })
 	if closed {
 		return
 	}
 	for _, n := range open {
-		s.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
+		h.send(nil, false, jsonrpc.Request(nil, "notifications/cancelled",
 			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
 	p.sup.proc.Ended(p)
 	if !errors.Is(why, errUnused) {
-		s.c.Log.Warn(why.Error())
+		h.server.Log.Warn(why.Error())
 	}
 }

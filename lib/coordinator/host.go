@@ -9,15 +9,15 @@ import (
 )
 
 // New implements Hosts.
-func (c *Coordinator) New(send front.Send, shared bool) front.Host { return c.NewSession(send, shared) }
+func (s *Server) New(send front.Send, shared bool) front.Host { return s.NewHost(send, shared) }
 
 // TakesBatches implements Host.
-func (s *Session) TakesBatches() bool {
-	return jsonrpc.GetString(s.hostParams(), "protocolVersion") == mcp.Batching
+func (h *Host) TakesBatches() bool {
+	return jsonrpc.GetString(h.hostParams(), "protocolVersion") == mcp.Batching
 }
 
 // InputSchema implements Host.
-func (s *Session) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
-	r, _ := s.tools(mcp.AudienceOf(capabilities)).Route(tool)
+func (h *Host) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
+	r, _ := h.tools(mcp.AudienceOf(capabilities)).Route(tool)
 	return jsonrpc.Get(r.Tool, "inputSchema")
 }

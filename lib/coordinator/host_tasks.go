@@ -13,8 +13,8 @@ import (
 )
 
 // handshakeForm is the form of tasks for the host of the handshake.
-func (s *Session) handshakeForm() mcp.TaskForm {
-	if version := s.version.Load(); version != nil && *version == mcp.Legacy {
+func (h *Host) handshakeForm() mcp.TaskForm {
+	if version := h.version.Load(); version != nil && *version == mcp.Legacy {
 		return mcp.AskedTasks
 	}
 	return mcp.NoTasks
@@ -43,10 +43,10 @@ func (t *taskCall) tell() {
 }
 
 // taskBy is the task of the host with an ID.
-func (s *Session) taskBy(id string) (*taskCall, error) {
+func (h *Host) taskBy(id string) (*taskCall, error) {
 	var t *tasks.Task[*taskCall]
 	var err error
-	s.c.tasks.Do(func(all *taskTable) { t, err = all.Get(s.name, id, time.Now()) })
+	h.server.tasks.Do(func(all *taskTable) { t, err = all.Get(h.name, id, time.Now()) })
 	if err != nil {
 		return nil, err
 	}
@@ -54,17 +54,17 @@ func (s *Session) taskBy(id string) (*taskCall, error) {
 }
 
 // serveTasks answers a request about tasks.
-func (s *Session) serveTasks(ctx context.Context, req *request) {
+func (h *Host) serveTasks(ctx context.Context, req *request) {
 	if req.env.Tasks == mcp.UndeclaredTasks {
 		req.fail(mcp.ErrUndeclared())
 		return
 	}
 	if req.Method == "tasks/list" {
-		s.listTasks(req)
+		h.listTasks(req)
 		return
 	}
 	id := jsonrpc.GetString(req.m.Params, "taskId")
-	t, err := s.taskBy(id)
+	t, err := h.taskBy(id)
 	if err != nil {
 		req.fail(jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no task %s (any more)", jsonrpc.Clip([]byte(id))))
 		return
@@ -131,13 +131,13 @@ func (req *request) taskResult(ctx context.Context, t *taskCall) {
 	req.result(withTask(answer.Result, t.ID))
 }
 
-func (s *Session) listTasks(req *request) {
+func (h *Host) listTasks(req *request) {
 	var all []json.RawMessage
 	var next string
 	var err error
-	s.c.tasks.Do(func(table *taskTable) {
+	h.server.tasks.Do(func(table *taskTable) {
 		var page []*tasks.Task[*taskCall]
-		page, next, err = table.List(s.name, jsonrpc.GetString(req.m.Params, "cursor"), tasksInPage, time.Now())
+		page, next, err = table.List(h.name, jsonrpc.GetString(req.m.Params, "cursor"), tasksInPage, time.Now())
 		for _, t := range page {
 			all = append(all, req.env.Tasks.Task(t.Value.viewLocked(table)))
 		}
@@ -155,27 +155,27 @@ func (s *Session) listTasks(req *request) {
 
 // noteAsked notes whether the host is asked something by a request of the child that
 // answers a request, if that is the call of a task.
-func (s *Session) noteAsked(of json.RawMessage) {
+func (h *Host) noteAsked(of json.RawMessage) {
 	id := taskID(of)
 	if id == "" {
 		return
 	}
 	status := tasks.Working
-	s.read(func(open *table) {
+	h.read(func(open *table) {
 		if open.Asks(of) {
 			status = tasks.InputRequired
 		}
 	})
-	if t, err := s.taskBy(id); err == nil {
+	if t, err := h.taskBy(id); err == nil {
 		t.note(status, "")
 	}
 }
 
-// endTasks ends the tasks of a session that ends. Those that are executed end with
+// endTasks ends the tasks of a host that ends. Those that are executed end with
 // their calls.
-func (s *Session) endTasks() {
+func (h *Host) endTasks() {
 	var some []*tasks.Task[*taskCall]
-	s.c.tasks.Do(func(all *taskTable) { some = all.Active(s.name) })
+	h.server.tasks.Do(func(all *taskTable) { some = all.Active(h.name) })
 	for _, t := range some {
 		t.Value.end(faultAnswer(source.ErrEnded))
 	}

@@ -11,7 +11,7 @@ import (
 // A host of the protocol that has them may send batches, after its initialize.
 func TestTakesBatches(t *testing.T) {
 	for version, want := range map[string]bool{"": false, "2024-11-05": false, mcp.Batching: true, mcp.Legacy: false} {
-		s := withChildren(t).NewSession(func(json.RawMessage, bool, []byte) {}, false)
+		s := withChildren(t).NewHost(func(json.RawMessage, bool, []byte) {}, false)
 		if version != "" {
 			s.Handle(jsonrpc.Parse([]byte(`{"id":1,"method":"initialize","params":{"protocolVersion":"` +
 				version + `"}}`)))
@@ -25,7 +25,7 @@ func TestTakesBatches(t *testing.T) {
 // The schema of a tool is that of the list which hosts of the capabilities are given.
 func TestInputSchema(t *testing.T) {
 	c := withChildren(t, "a")
-	s := c.NewSession(func(json.RawMessage, bool, []byte) {}, true)
+	s := c.NewHost(func(json.RawMessage, bool, []byte) {}, true)
 	s.listTools(&c.Children[0], mcp.AskNothing,
 		[]json.RawMessage{json.RawMessage(`{"name":"known","inputSchema":{"type":"object"}}`)})
 	for name, want := range map[string]string{"known": `{"type":"object"}`, "nonesuch": ""} {

@@ -18,8 +18,8 @@ import (
 const instanceTool = "browser_instance"
 
 // instanceAct does what the tool is called for.
-func (c *Coordinator) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
-	launched := c.Source.Instances()
+func (s *Server) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+	launched := s.Source.Instances()
 	var r instances.Request
 	if err := json.Unmarshal(args, &r); err != nil {
 		return nil, err

@@ -37,67 +37,67 @@ const (
 )
 
 // keepClean deletes old blobs until stopCleaning is called.
-func (c *Coordinator) keepClean() {
+func (s *Server) keepClean() {
 	var ctx context.Context
-	ctx, c.stopCleaning = context.WithCancel(context.Background())
-	if c.keeps() && c.Large.BlobDir != "" {
-		c.cleaning.Go(func() {
-			c.archive.Blobs.KeepClean(ctx, func(err error) { c.Log.Warn(err.Error()) })
+	ctx, s.stopCleaning = context.WithCancel(context.Background())
+	if s.keeps() && s.Large.BlobDir != "" {
+		s.cleaning.Go(func() {
+			s.archive.Blobs.KeepClean(ctx, func(err error) { s.Log.Warn(err.Error()) })
 		})
 	}
 }
 
 // bounds reports whether a child's results are bounded.
-func (c *Coordinator) bounds(child *Child) bool { return child.Builtin || c.Large.OfAll }
+func (s *Server) bounds(child *Child) bool { return child.Builtin || s.Large.OfAll }
 
 // keeps reports whether results may be kept.
-func (c *Coordinator) keeps() bool {
-	return slices.ContainsFunc(c.Children, func(child Child) bool { return c.bounds(&child) })
+func (s *Server) keeps() bool {
+	return slices.ContainsFunc(s.Children, func(child Child) bool { return s.bounds(&child) })
 }
 
-// scope says who may read the results of a call: the host's session, and among
+// scope says who may read the results of a call: the host, and among
 // hosts that have one together, those that know the session_id.
-func (s *Session) scope(sessionID string) results.Scope {
-	if !s.table.Shared {
+func (h *Host) scope(sessionID string) results.Scope {
+	if !h.table.Shared {
 		sessionID = ""
 	}
-	return results.Scope{Host: s.name, Part: sessionID}
+	return results.Scope{Host: h.name, Part: sessionID}
 }
 
 // isLarge reports whether the result of a call may be too large.
 func (a *answer) isLarge() bool {
 	p, _ := a.Child()
-	return a.Method == "tools/call" && p != nil && a.host.c.bounds(p.sup.child) &&
-		(len(a.result) > a.host.c.Large.MaxInline || bytes.Contains(a.result, []byte(`"blob":`)))
+	return a.Method == "tools/call" && p != nil && a.host.server.bounds(p.sup.child) &&
+		(len(a.result) > a.host.server.Large.MaxInline || bytes.Contains(a.result, []byte(`"blob":`)))
 }
 
 // shrunk is the result of a call with as much of it as an agent takes.
 func (a *answer) shrunk() json.RawMessage {
 	id, _ := source.SessionIn(a.env.Args) // or the call has failed
-	result, _ := a.host.shrink(a.env.Name, a.env.Audience, id, a.result, a.host.c.Large.MaxInline)
+	result, _ := a.host.shrink(a.env.Name, a.env.Audience, id, a.result, a.host.server.Large.MaxInline)
 	return result
 }
 
 // shrink returns a tool's result with at most so many bytes of text, about, and
 // the number of these.
-func (s *Session) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
+func (h *Host) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
 	json.RawMessage, int) {
-	reader := results.Reader{Scope: s.scope(sessionID), Limit: limit, Links: s.takesLinks(), Handed: &s.handed}
-	if r, ok := s.tools(to).Route(tool); ok {
+	reader := results.Reader{Scope: h.scope(sessionID), Limit: limit, Links: h.takesLinks(), Handed: &h.handed}
+	if r, ok := h.tools(to).Route(tool); ok {
 		reader.Promised = jsonrpc.Get(r.Tool, "outputSchema") != nil
 	}
-	return s.c.archive.Shrink(s.ctx, result, reader)
+	return h.server.archive.Shrink(h.ctx, result, reader)
 }
 
 // takesLinks reports whether the host knows links to resources in results.
-func (s *Session) takesLinks() bool {
-	params := s.hostParams()
+func (h *Host) takesLinks() bool {
+	params := h.hostParams()
 	return params == nil || jsonrpc.GetString(params, "protocolVersion") >= "2025-06-18"
 }
 
 // readBlob answers resources/read of a blob.
 func (req *request) readBlob() {
-	contents, err := req.host.c.archive.Read(req.env.URI)
+	contents, err := req.host.server.archive.Read(req.env.URI)
 	if errors.Is(err, blobs.ErrNotFound) {
 		err = jsonrpc.Errorf(req.env.Era.Code(mcp.LegacyNotFound), "%v", err)
 	}

@@ -39,7 +39,7 @@ var errTooBig = errors.New("offset, limit or context is too large a number")
 const showTimeout = 10 * time.Second
 
 // showResult is browser_result.
-func (c *Coordinator) showResult(ctx context.Context, req *request, args json.RawMessage) (any, error) {
+func (s *Server) showResult(ctx context.Context, req *request, args json.RawMessage) (any, error) {
 	var p struct {
 		results.Request
 		Key string `json:"cache_key"`
@@ -51,10 +51,10 @@ func (c *Coordinator) showResult(ctx context.Context, req *request, args json.Ra
 	if err != nil {
 		return nil, err
 	}
-	text, ok := c.archive.Texts.Get(req.host.scope(id), p.Key)
+	text, ok := s.archive.Texts.Get(req.host.scope(id), p.Key)
 	if !ok {
 		return nil, fmt.Errorf("there is no result with cache_key %s (any more): call the tool again. "+
-			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), c.archive.Texts.TTL())
+			"A result is kept for %v after its last use", jsonrpc.Clip([]byte(p.Key)), s.archive.Texts.TTL())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, showTimeout,
 		fmt.Errorf("the search took longer than %v: make pattern or query simpler", showTimeout))
@@ -75,7 +75,7 @@ func (c *Coordinator) showResult(ctx context.Context, req *request, args json.Ra
 }
 
 // getBlob is browser_get_blob.
-func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessage) (any, error) {
+func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (any, error) {
 	p := struct {
 		URI    string `json:"uri"`
 		Offset int64  `json:"offset"`
@@ -84,7 +84,7 @@ func (c *Coordinator) getBlob(_ context.Context, _ *request, args json.RawMessag
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errTooBig
 	}
-	f, b, err := c.archive.Blobs.Open(p.URI)
+	f, b, err := s.archive.Blobs.Open(p.URI)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +142,10 @@ func wholeRunes(data []byte) []byte {
 func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
 	to := b.req.env.Audience
 	r, ok := b.tools(to).Route(command.Tool)
-	if !ok || !b.c.bounds(r.Child) {
+	if !ok || !b.server.bounds(r.Child) {
 		return result
 	}
-	limit := max(minInBulk, b.c.Large.MaxInline-b.shown)
+	limit := max(minInBulk, b.server.Large.MaxInline-b.shown)
 	result, shown := b.shrink(command.Tool, to, b.asked.Session, result, limit)
 	b.shown += shown
 	return result

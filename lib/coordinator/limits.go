@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Limits bound what a session and its children may take. What is zero has its default.
+// Limits bound what a host and its children may take. What is zero has its default.
 type Limits struct {
 	Catalog CatalogLimits
 
-	// Awaiting are the requests of a session that await input of their hosts.
+	// Awaiting are the requests of a host that await its input.
 	Awaiting int
-	// CapabilitySets are the sets of capabilities of its hosts that a session
+	// CapabilitySets are the sets of capabilities, of hosts that have one in common, that a host
 	// has children for. Other hosts share the children for a host that can be
 	// asked nothing.
 	CapabilitySets int
@@ -20,7 +20,7 @@ type Limits struct {
 	// Questions are those of a child that its host has not answered, and may
 	// never answer.
 	Questions int
-	// Replaced are the processes of a session that run only for calls that
+	// Replaced are the processes of a host that run only for calls that
 	// await input.
 	Replaced int
 

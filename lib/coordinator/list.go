@@ -9,7 +9,7 @@ import (
 	"btools/lib/mcp"
 )
 
-// List is what one host is given, or several that share a session: a list of tools for each
+// List is what one host is given, or several that have one in common: a list of tools for each
 // audience, and whose the prompts and resources are.
 type List struct {
 	catalog *Catalog
@@ -27,7 +27,7 @@ func (c *Catalog) NewList() *List {
 // audienceList is the list of tools for one audience: children may list other tools to
 // other hosts.
 type audienceList struct {
-	own    map[string][]json.RawMessage // what the session's own children have listed, by child
+	own    map[string][]json.RawMessage // what the host's own children have listed, by child
 	names  map[toolKey]string           // the names that the host was given
 	keys   map[string]toolKey           // the same, by the name
 	merged *Tools                       // nil: to be made again
@@ -124,7 +124,7 @@ func (l *List) Watch(to mcp.Audience) {
 	}
 }
 
-// Set records the tools that a child of the session has listed.
+// Set records the tools that a child of the host has listed.
 func (l *List) Set(child *Child, to mcp.Audience, tools []json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *List) Owner(list, name string) *Child {
 	return l.owners["resourceTemplates"][name]
 }
 
-// merge merges the tools that each child has listed in the session, or else has
+// merge merges the tools that each child has listed for the host, or else has
 // listed last.
 func (c *Catalog) merge(l *audienceList) *Tools {
 	m := &Tools{Listed: slices.Clone(c.Own), routes: map[string]Route{}, old: c.OldNames}

@@ -13,22 +13,22 @@ import (
 )
 
 // tools returns the tools for an audience, as they are known now.
-func (s *Session) tools(to mcp.Audience) *Tools { return s.list.Tools(to) }
+func (h *Host) tools(to mcp.Audience) *Tools { return h.list.Tools(to) }
 
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
-func (s *Session) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
-	tools, changed, err := s.c.catalog.Update(child, to.Askable(s.hostParams()), tools)
+func (h *Host) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
+	tools, changed, err := h.server.catalog.Update(child, to.Askable(h.hostParams()), tools)
 	if err != nil {
-		s.c.catalog.Failed(child, err)
+		h.server.catalog.Failed(child, err)
 		return
 	}
-	s.list.Set(child, to, tools)
-	all := []*Session{s}
+	h.list.Set(child, to, tools)
+	all := []*Host{h}
 	if changed {
-		s.c.mu.Lock()
-		all = slices.Collect(maps.Keys(s.c.sessions))
-		s.c.mu.Unlock()
+		h.server.mu.Lock()
+		all = slices.Collect(maps.Keys(h.server.hosts))
+		h.server.mu.Unlock()
 	}
 	for _, one := range all {
 		one.toolsChanged()
@@ -36,13 +36,13 @@ func (s *Session) listTools(child *Child, to mcp.Audience, tools []json.RawMessa
 }
 
 // toolsChanged notifies the hosts that have seen another list.
-func (s *Session) toolsChanged() {
-	changed := s.list.Changed()
+func (h *Host) toolsChanged() {
+	changed := h.list.Changed()
 	const method = "notifications/tools/list_changed"
-	if changed[mcp.OfHandshake] && s.hostParams() != nil {
-		s.send(nil, false, jsonrpc.Request(nil, method, nil))
+	if changed[mcp.OfHandshake] && h.hostParams() != nil {
+		h.send(nil, false, jsonrpc.Request(nil, method, nil))
 	}
-	s.subscribers(method, nil, func(req *request) bool { return changed[req.env.Audience] })
+	h.subscribers(method, nil, func(req *request) bool { return changed[req.env.Audience] })
 }
 
 // resultList answers with a whole list.
@@ -53,22 +53,22 @@ func (req *request) resultList(member string, all []json.RawMessage) {
 // collect answers with bmcp's own items and the merged lists of all children that
 // have the capability and answer in time.
 func (req *request) collect(ctx context.Context, capability, member, name string, own ...json.RawMessage) {
-	s := req.host
-	some := s.having(ctx, capability)
+	h := req.host
+	some := h.having(ctx, capability)
 	lists := make([][]json.RawMessage, len(some))
 	failed := make([]bool, len(some))
 	var wg sync.WaitGroup
 	for i, child := range some {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.c.catalog.Patience(child))
+			ctx, cancel := context.WithTimeout(ctx, h.server.catalog.Patience(child))
 			defer cancel()
 			_, p, err := req.process(ctx, child)
 			if err == nil {
 				lists[i], err = p.Pages(ctx, req.Method, member)
 			}
-			s.c.catalog.Answers(child, !errors.Is(err, context.DeadlineExceeded))
+			h.server.catalog.Answers(child, !errors.Is(err, context.DeadlineExceeded))
 			if err != nil {
-				s.c.Log.Warn("child " + child.Name + " does not answer " + req.Method + ": " + err.Error())
+				h.server.Log.Warn("child " + child.Name + " does not answer " + req.Method + ": " + err.Error())
 				failed[i] = true
 			}
 		})
@@ -85,7 +85,7 @@ func (req *request) collect(ctx context.Context, capability, member, name string
 			}
 		}
 	}
-	s.list.SetOwners(member, owners, func(child *Child) bool {
+	h.list.SetOwners(member, owners, func(child *Child) bool {
 		i := slices.Index(some, child)
 		return i >= 0 && failed[i]
 	})
@@ -125,17 +125,17 @@ func (req *request) byOwner(ctx context.Context, capability, name string) {
 
 // ofOwner returns the children that may have a resource or prompt: the one that
 // has listed it, or else all with the capability.
-func (s *Session) ofOwner(ctx context.Context, capability, name string) []*Child {
-	if owner := s.list.Owner(capability, name); owner != nil {
+func (h *Host) ofOwner(ctx context.Context, capability, name string) []*Child {
+	if owner := h.list.Owner(capability, name); owner != nil {
 		return []*Child{owner}
 	}
-	return s.having(ctx, capability)
+	return h.having(ctx, capability)
 }
 
 // having returns the children with a capability, once all are initialized.
-func (s *Session) having(ctx context.Context, capability string) []*Child {
-	s.c.catalog.Await(ctx, Initialized, s.c.Limits.Catalog.List)
-	return s.c.catalog.Having(capability)
+func (h *Host) having(ctx context.Context, capability string) []*Child {
+	h.server.catalog.Await(ctx, Initialized, h.server.Limits.Catalog.List)
+	return h.server.catalog.Having(capability)
 }
 
 // subscribe subscribes a host of the stateless protocol to a resource, and

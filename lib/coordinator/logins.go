@@ -13,9 +13,9 @@ import (
 )
 
 // stateSaver returns what saves the logins of a browser's session.
-func (c *Coordinator) stateSaver(b source.Browser) func(context.Context, string, bool) (states.Info, []string, error) {
+func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool) (states.Info, []string, error) {
 	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
-		answer, err := c.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
+		answer, err := s.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
 		var e *control.Error
 		switch {
 		case errors.As(err, &e) && e.Code == control.StateExists:
@@ -33,16 +33,16 @@ func (c *Coordinator) stateSaver(b source.Browser) func(context.Context, string,
 }
 
 // stateLoader returns what reads a named login, to replace that of a session.
-func (c *Coordinator) stateLoader() func(context.Context, string) (*states.State, error) {
+func (s *Server) stateLoader() func(context.Context, string) (*states.State, error) {
 	return func(ctx context.Context, name string) (*states.State, error) {
 		switch {
-		case c.Source.States() != nil: // it gives no values away
+		case s.Source.States() != nil: // it gives no values away
 			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
 				"--state")
-		case c.States == nil:
+		case s.States == nil:
 			return nil, errNoDirectory
 		}
-		return c.States.Load(name)
+		return s.States.Load(name)
 	}
 }
 
@@ -52,13 +52,13 @@ var errNoDirectory = errors.New("there is no directory for named logins: bmcp wa
 
 // listStates lists the named logins, and says why one cannot be read. The program whose
 // sessions start with them has them: if bmcp does not run it, it may be another user's.
-func (c *Coordinator) listStates(ctx context.Context) ([]states.Info, []string, error) {
-	conn := c.Source.States()
+func (s *Server) listStates(ctx context.Context) ([]states.Info, []string, error) {
+	conn := s.Source.States()
 	if conn == nil {
-		if c.States == nil {
+		if s.States == nil {
 			return nil, nil, errNoDirectory
 		}
-		local := remote.Local(c.States)
+		local := remote.Local(s.States)
 		defer local.Close()
 		conn = local
 	}

@@ -19,11 +19,11 @@ const (
 func (a *answer) noted() json.RawMessage { return a.host.noted(a.lease, a.result) }
 
 // noted adds to a result what its reader has to know of the browser that it comes from.
-func (s *Session) noted(p *source.Lease, result json.RawMessage) json.RawMessage {
+func (h *Host) noted(p *source.Lease, result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || result[0] != '{' {
 		return result // what no client takes, but its child's
 	}
-	r := s.browsers.Note(s.ctx, p)
+	r := h.browsers.Note(h.ctx, p)
 	meta := jsonrpc.Get(result, "_meta")
 	set := func(name, value string) {
 		if value != "" {

@@ -118,7 +118,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string
 		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
 	defer npx.Release()
-	defer time.AfterFunc(toldAfter, func() { n.log.Info("npx fetches " + pkg) }).Stop()
+	defer time.AfterFunc(noticeAfter, func() { n.log.Info("npx fetches " + pkg) }).Stop()
 	select {
 	case err = <-npx.Ended:
 	case <-ctx.Done():
@@ -142,7 +142,7 @@ var oneVersion = regexp.MustCompile(`.@\d+\.\d+\.\d+[^/]*$`)
 
 // toldAfter is how long something may take until a person is told what is
 // waited for.
-const toldAfter = 2 * time.Second
+const noticeAfter = 2 * time.Second
 
 // quietNpm has npm say nothing of its own newer versions.
 const quietNpm = "npm_config_update_notifier=false"

@@ -29,9 +29,9 @@ const statusTool = "coordinator_status"
 var schemas embed.FS
 
 // ownList is the table of our own tools, of which it returns those that are offered.
-func (c *Coordinator) ownList() (all []ownTool) {
-	kind := c.Source.Kind()
-	builtin := slices.ContainsFunc(c.Children, func(child Child) bool { return child.Builtin })
+func (s *Server) ownList() (all []ownTool) {
+	kind := s.Source.Kind()
+	builtin := slices.ContainsFunc(s.Children, func(child Child) bool { return child.Builtin })
 	one := kind != source.Pool && kind != source.ByChild // browser that all share
 	ours := one && kind != source.Hub
 	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
@@ -53,39 +53,39 @@ func (c *Coordinator) ownList() (all []ownTool) {
 		{true, ownTool{Name: "coordinator_list_browsers", Title: "List browsers",
 			About: "List the installed browsers that can be launched. Only needed to choose one: the browser starts " +
 				"by itself.",
-			Do: c.listBrowsers}},
+			Do: s.listBrowsers}},
 		{true, ownTool{Name: statusTool, Title: "Status",
 			About: "Show the browser, its debugging port, the MCP servers behind this one and what is wrong with " +
 				"them. It starts nothing.",
-			Do: c.status}},
+			Do: s.status}},
 		{kind == source.Pool, ownTool{Name: "browser_pool_status", Title: "Pool status",
 			About: "Show the pools of browsers, their instances, and which of them are in use.",
-			Do:    c.poolStatus}},
+			Do:    s.poolStatus}},
 		{ours && kind != source.SessionsOnly, ownTool{Name: "coordinator_launch_browser", Title: "Launch browser",
 			About: "Launch the browser with another type or with a window. Do not call it before using the browser " +
 				"tools: they launch the browser themselves. A browser that runs with other options is replaced, " +
 				"which loads its pages again.",
-			Effect: agenttool.Destroys, Input: c.launchInput(), Do: c.launchBrowser}},
+			Effect: agenttool.Destroys, Input: s.launchInput(), Do: s.launchBrowser}},
 		{one, ownTool{Name: "coordinator_stop_browser", Title: "Stop browser", About: stopAbout,
-			Effect: agenttool.Destroys, Input: stopInput, Do: c.stopBrowser}},
+			Effect: agenttool.Destroys, Input: stopInput, Do: s.stopBrowser}},
 		{ours, ownTool{Name: "coordinator_restart_browser", Title: "Restart browser",
 			About: "Replace the browser" + of + " by a fresh one with the same options, if it misbehaves; without " +
 				"one, launch it. Its pages and logins are lost; the debugging port stays.",
-			Effect: agenttool.Destroys, Input: restartInput, Do: c.restartBrowser}},
-		{c.Source.Instances() != nil, ownTool{Name: instanceTool, Title: "Browser instances",
+			Effect: agenttool.Destroys, Input: restartInput, Do: s.restartBrowser}},
+		{s.Source.Instances() != nil, ownTool{Name: instanceTool, Title: "Browser instances",
 			About: "List the browsers that have joined by the extension, launch another one (new), close one that " +
 				"was launched here, or list the profiles of the user's own browsers. In mode chromium (the default) " +
 				"and testing the browser has a new profile; in mode chrome it is the user's browser with one of " +
 				"their profiles, and their logins.",
-			Effect: agenttool.Destroys, Do: c.instanceAct}},
-		{builtin && (c.Tools == nil || slices.Contains(c.Tools, tools.SessionStats)), ownTool{
+			Effect: agenttool.Destroys, Do: s.instanceAct}},
+		{builtin && (s.Tools == nil || slices.Contains(s.Tools, tools.SessionStats)), ownTool{
 			Name: tools.SessionStats, Title: "Session statistics",
 			About: "Your browser sessions, their tabs and idle time", Do: sessionStatsOf}},
-		{c.keeps(), ownTool{Name: resultTool, Title: "Rest of a result",
-			About: "Read or search a result that was cut", Input: c.placed(resultTool), Do: c.showResult}},
-		{c.keeps(), ownTool{Name: blobTool, Title: "Blob",
-			About: "Read the data at a blob:// address", Input: c.placed(blobTool), Do: c.getBlob}},
-		{!c.NoBulk, c.bulkTool()},
+		{s.keeps(), ownTool{Name: resultTool, Title: "Rest of a result",
+			About: "Read or search a result that was cut", Input: s.placed(resultTool), Do: s.showResult}},
+		{s.keeps(), ownTool{Name: blobTool, Title: "Blob",
+			About: "Read the data at a blob:// address", Input: s.placed(blobTool), Do: s.getBlob}},
+		{!s.NoBulk, s.bulkTool()},
 	} {
 		if row.offered {
 			row.Closed = true
@@ -101,9 +101,9 @@ func schemaFile(name string) json.RawMessage { return agenttool.Schema(schemas, 
 // launchInput names the types that can be launched: no program of the agent's
 // choice is one of them. Firefox is not where children drive the browser by
 // DevTools.
-func (c *Coordinator) launchInput() json.RawMessage {
+func (s *Server) launchInput() json.RawMessage {
 	schema := schemaFile("coordinator_launch_browser")
-	if !slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives }) {
+	if !slices.ContainsFunc(s.Children, func(child Child) bool { return child.drives }) {
 		return schema
 	}
 	types := slices.DeleteFunc(slices.Clone(record.Types), func(t string) bool { return t == record.Firefox })
@@ -114,9 +114,9 @@ func (c *Coordinator) launchInput() json.RawMessage {
 }
 
 // placed is the schema of a tool that takes the arguments by which others choose a browser, and does not need them.
-func (c *Coordinator) placed(tool string) json.RawMessage {
+func (s *Server) placed(tool string) json.RawMessage {
 	input := schemaFile(tool)
-	for _, name := range c.chosenBy() {
+	for _, name := range s.chosenBy() {
 		a := argument{name, json.RawMessage(`{"type":"string"}`)}
 		if strings.HasPrefix(name, "browser_") { // an ID may be written as a number
 			a.schema = json.RawMessage(`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`)
@@ -127,12 +127,12 @@ func (c *Coordinator) placed(tool string) json.RawMessage {
 }
 
 // bulkTool is browser_execute_bulk.
-func (c *Coordinator) bulkTool() ownTool {
+func (s *Server) bulkTool() ownTool {
 	t := ownTool{Name: bulkName, Title: "Run several tools", Effect: agenttool.Destroys,
 		About: "Run browser tools one after the other, in one call and on one browser. Results are returned for " +
 			"commands that ask for them: as MCP results, their images after the text.",
-		Input: schemaFile(bulkName), Do: c.bulk}
-	if names := c.chosenBy(); len(names) > 0 {
+		Input: schemaFile(bulkName), Do: s.bulk}
+	if names := s.chosenBy(); len(names) > 0 {
 		are := " are"
 		if len(names) == 1 {
 			are = " is"
@@ -146,19 +146,19 @@ func (c *Coordinator) bulkTool() ownTool {
 }
 
 // makeOwn makes the list of our own tools.
-func (c *Coordinator) makeOwn() {
-	c.own = map[string]*ownTool{}
-	for _, t := range c.ownList() {
-		c.own[t.Name], c.ownTools = &t, append(c.ownTools, t.Listed)
+func (s *Server) makeOwn() {
+	s.own = map[string]*ownTool{}
+	for _, t := range s.ownList() {
+		s.own[t.Name], s.ownTools = &t, append(s.ownTools, t.Listed)
 	}
 }
 
-func (c *Coordinator) isOwn(name string) bool { return c.own[name] != nil }
+func (s *Server) isOwn(name string) bool { return s.own[name] != nil }
 
 // callOwn runs a tool of our own with the arguments as they came, and returns its result, which may be an error for
 // the agent.
 func (req *request) callOwn(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
-	t := req.host.c.own[name]
+	t := req.host.server.own[name]
 	args, err := t.Arguments.Accept(args)
 	var v any
 	if err == nil {

@@ -10,9 +10,9 @@ import (
 // errUnused ends a child that nobody needs.
 var errUnused = errors.New("its browser is not used")
 
-// What a source of browsers knows of a session.
+// What a source of browsers knows of a host.
 
-func (s *Session) Name() string { return s.name }
+func (h *Host) Name() string { return h.name }
 
 func (c *children) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
 	var ending sync.WaitGroup
@@ -28,10 +28,10 @@ func (c *children) StopChildren(match func(*source.Browser) bool, forget bool) (
 			continue
 		}
 		sup.proc.Forget(p)
-		ending.Go(func() { p.Stop(errUnused) }) // whose end the session waits for
+		ending.Go(func() { p.Stop(errUnused) }) // whose end the host waits for
 	}
 	return ending.Wait
 }
 
 // Away implements Host.
-func (s *Session) Away() (busy bool) { return s.browsers.Away() }
+func (h *Host) Away() (busy bool) { return h.browsers.Away() }

@@ -55,11 +55,11 @@ var errNoJSON = errors.New("it is not valid JSON")
 var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess starts a child for a browser. The caller calls Run.
-func (c *Coordinator) startProcess(ctx context.Context, child *Child, b source.Browser, to receiver) (*process, error) {
-	p := &process{child: child, to: to, limits: c.Limits, ended: make(chan struct{}), calls: map[int64]call{}}
-	p.stderr.name, p.stderr.log = child.Name, c.Stderr
+func (s *Server) startProcess(ctx context.Context, child *Child, b source.Browser, to receiver) (*process, error) {
+	p := &process{child: child, to: to, limits: s.Limits, ended: make(chan struct{}), calls: map[int64]call{}}
+	p.stderr.name, p.stderr.log = child.Name, s.Stderr
 	var err error
-	if p.prog, err = c.Start(ctx, child, b, &p.stderr); err != nil {
+	if p.prog, err = s.Start(ctx, child, b, &p.stderr); err != nil {
 		return nil, err
 	}
 	p.in = jsonrpc.NewWriter(p.prog.Input(), maxWaiting, p.prog.TryWrite())

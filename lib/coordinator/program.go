@@ -94,18 +94,18 @@ const maxWide = 32
 const sweepBound = 5 * time.Second
 
 // execute is the Starter that runs processes, and the server in bmcp itself.
-func (c *Coordinator) execute(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error) {
+func (s *Server) execute(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error) {
 	if child.Builtin {
-		return c.serveBuiltin(b)
+		return s.serveBuiltin(b)
 	}
 	var port *launcher.Browser
 	var err error
 	if child.needsPort() && b.IsBelow() {
-		if port, b, err = c.portFor(ctx, b); err != nil {
+		if port, b, err = s.portFor(ctx, b); err != nil {
 			return nil, err
 		}
 	}
-	x, err := c.run(ctx, child, b, stderr)
+	x, err := s.run(ctx, child, b, stderr)
 	if err != nil {
 		if port != nil {
 			port.Stop()
@@ -118,8 +118,8 @@ func (c *Coordinator) execute(ctx context.Context, child *Child, b source.Browse
 
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
-func (c *Coordinator) portFor(ctx context.Context, b source.Browser) (*launcher.Browser, source.Browser, error) {
-	port, err := launcher.Service(ctx, c.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+func (s *Server) portFor(ctx context.Context, b source.Browser) (*launcher.Browser, source.Browser, error) {
+	port, err := launcher.Service(ctx, s.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
@@ -133,13 +133,13 @@ func (c *Coordinator) portFor(ctx context.Context, b source.Browser) (*launcher.
 	return port, b, nil
 }
 
-func (c *Coordinator) run(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (*execution, error) {
-	argv, env, dir, err := c.commandFor(ctx, child, b)
+func (s *Server) run(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (*execution, error) {
+	argv, env, dir, err := s.commandFor(ctx, child, b)
 	if err != nil {
 		return nil, err
 	}
 	x := &execution{mark: "BTOOLS_CHILD=" + rand.Text()}
-	cmd, err := hold(argv, append(env, x.mark), c.Limits.Stop)
+	cmd, err := hold(argv, append(env, x.mark), s.Limits.Stop)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b source.Browser, s
 		return nil, fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
 	select {
-	case c.wide <- struct{}{}:
-		x.wide = c.wide
+	case s.wide <- struct{}{}:
+		x.wide = s.wide
 		nowait.Widen(inWrite)
 		nowait.Widen(outRead)
 	default:
@@ -177,14 +177,14 @@ func (c *Coordinator) run(ctx context.Context, child *Child, b source.Browser, s
 
 // commandFor is the command that runs a child, and the directory that it runs
 // in; "" is the host's.
-func (c *Coordinator) commandFor(ctx context.Context, child *Child, b source.Browser) (argv, env []string, dir string,
+func (s *Server) commandFor(ctx context.Context, child *Child, b source.Browser) (argv, env []string, dir string,
 	err error) {
 	argv, env = child.command(b)
 	switch {
 	case b.Windows:
 		if child.Package { // whose npx does without the host's directory, and so must the child
 			argv = slices.Concat([]string{"npx", "-y"}, argv)
-			if dir, err = c.npm.directory(); err != nil {
+			if dir, err = s.npm.directory(); err != nil {
 				return nil, nil, "", err
 			}
 		}
@@ -192,7 +192,7 @@ func (c *Coordinator) commandFor(ctx context.Context, child *Child, b source.Bro
 			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
 		}
 	case child.Package:
-		argv[0], err = c.npm.program(ctx, child.Argv[0], &stderrTail{name: child.Name, log: c.Stderr})
+		argv[0], err = s.npm.program(ctx, child.Argv[0], &stderrTail{name: child.Name, log: s.Stderr})
 	}
 	return argv, env, dir, err
 }

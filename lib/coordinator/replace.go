@@ -10,35 +10,35 @@ const replaceEvery = time.Second
 // or are cancelled: it would be unclear which host a question is for. The old process
 // runs until its calls have ended.
 func (sup *supervisor) replace(mayAsk bool) {
-	s := sup.session
-	if !s.table.Shared {
+	h := sup.host
+	if !h.table.Shared {
 		return
 	}
 	p, _ := sup.proc.Last()
-	if p == nil || !mayAsk && !s.c.catalog.Asks(sup.child) || p.Gone() != nil {
+	if p == nil || !mayAsk && !h.server.catalog.Asks(sup.child) || p.Gone() != nil {
 		return
 	}
 	var calls, awaiting int
 	var cancelled bool
-	s.read(func(t *table) {
+	h.read(func(t *table) {
 		calls, cancelled = p.OpenCalls()
 		awaiting = t.WaitFor(p)
 	})
-	if calls != awaiting || calls == 0 && !cancelled || !s.children.replace(p, s.c.Limits.Replaced) {
+	if calls != awaiting || calls == 0 && !cancelled || !h.children.replace(p, h.server.Limits.Replaced) {
 		return
 	}
 	sup.proc.Forget(p)
-	s.do(func() {
+	h.do(func() {
 		for left := 1; left > 0; left, _ = p.OpenCalls() {
 			select {
 			case <-time.After(replaceEvery):
 				continue
 			case <-p.Done():
-			case <-s.ctx.Done():
+			case <-h.ctx.Done():
 			}
 			break
 		}
 		p.Stop(nil)
-		s.children.finish(p)
+		h.children.finish(p)
 	})
 }

@@ -17,15 +17,15 @@ import (
 // request is a request of the host that is being answered.
 type request struct {
 	pending.Request[*running, *request]
-	host   *Session
-	m      *jsonrpc.Message
-	env    mcp.Envelope
-	lease  *source.Lease
-	turn   *turn                      // nil: no child answers it
-	cancel context.CancelFunc         // ends its handling
-	late   atomic.Pointer[time.Timer] // ends it when its time is over
-	expiry atomic.Pointer[time.Timer] // ends it while it awaits input
-	execs  atomic.Pointer[taskCall]   // whose call it is; nil: it is the host's own
+	host       *Host
+	m          *jsonrpc.Message
+	env        mcp.Envelope
+	lease      *source.Lease
+	turn       *turn                      // nil: no child answers it
+	cancel     context.CancelFunc         // ends its handling
+	callTimer  atomic.Pointer[time.Timer] // ends it when its time is over
+	inputTimer atomic.Pointer[time.Timer] // ends it while it awaits input
+	execs      atomic.Pointer[taskCall]   // whose call it is; nil: it is the host's own
 	// insists says that the child is to make a task of the call, whose result is
 	// kept for ttl.
 	insists bool
@@ -87,7 +87,7 @@ func faultResult(err error) json.RawMessage {
 // forward relays the request to a child, as this message, and the child's answer to the
 // host.
 func (req *request) forward(p *running, m *jsonrpc.Message) {
-	s := req.host
+	h := req.host
 	p.logs(req.Level)
 	m = asChildTask(req, req.env.Era.ToChild(m))
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
@@ -95,7 +95,7 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 		return
 	}
 	n, ok := p.NewID(), false
-	if s.read(func(t *table) { ok = t.Relay(&req.Request, p, n) }); !ok {
+	if h.read(func(t *table) { ok = t.Relay(&req.Request, p, n) }); !ok {
 		return
 	}
 	req.bound()
@@ -107,7 +107,7 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 		req.answer(got, err)
 	})
 	req.endTurn()
-	s.apply(func(t *table) []effect { return t.Relayed(&req.Request) })
+	h.apply(func(t *table) []effect { return t.Relayed(&req.Request) })
 	if err != nil {
 		req.answer(nil, err)
 	}

@@ -12,16 +12,16 @@ import (
 	"btools/lib/mcp/front"
 )
 
-// requests are the pending requests of a session, and its goroutines.
+// requests are the pending requests of a host, and its goroutines.
 type requests struct {
-	c    *Coordinator
-	send front.Send
-	ctx  context.Context
-	end  context.CancelFunc
+	server *Server
+	send   front.Send
+	ctx    context.Context
+	end    context.CancelFunc
 
 	mu    sync.Mutex
 	table table
-	work  sync.WaitGroup // that the session's end waits for
+	work  sync.WaitGroup // that the host's end waits for
 }
 
 // apply changes the pending requests and executes the effects.
@@ -41,7 +41,7 @@ func (r *requests) read(look func(*table)) {
 	look(&r.table)
 }
 
-// do runs a function in a goroutine that the session's end waits for. It reports
+// do runs a function in a goroutine that the host's end waits for. It reports
 // false after the end.
 func (r *requests) do(f func()) (open bool) {
 	r.mu.Lock()
@@ -103,7 +103,7 @@ func (r *requests) execute(e effect) {
 	switch e.Kind {
 	case pending.Stop:
 		req := e.Request.Value
-		if t := req.late.Load(); t != nil {
+		if t := req.callTimer.Load(); t != nil {
 			t.Stop()
 		}
 		req.endTurn()
@@ -116,14 +116,14 @@ func (r *requests) execute(e effect) {
 		}
 		e.Request.Value.reply(e.ID, message)
 	case pending.Release:
-		r.c.releasing.Go(e.Lease.Release)
+		r.server.releasing.Go(e.Lease.Release)
 	case pending.Settle:
-		time.AfterFunc(r.c.Limits.Settle, func() {
+		time.AfterFunc(r.server.Limits.Settle, func() {
 			r.do(func() { r.apply(func(t *table) []effect { return t.Settle(e.Request) }) })
 		})
 	case pending.RequireInput:
 		req := e.Request.Value
-		req.expiry.Store(time.AfterFunc(r.c.Limits.AwaitInput, func() {
+		req.inputTimer.Store(time.AfterFunc(r.server.Limits.AwaitInput, func() {
 			r.do(func() { r.apply(func(t *table) []effect { return t.Expire(e.Request, e.Round) }) })
 		}))
 		if req.task() != nil {
@@ -133,7 +133,7 @@ func (r *requests) execute(e effect) {
 		r.send(e.ID, true, jsonrpc.Response(e.ID, req.env.Era.InputRequired(req.Method, e.Key, e.Questions)))
 	case pending.Resume:
 		req := e.Request.Value
-		if t := req.expiry.Load(); t != nil {
+		if t := req.inputTimer.Load(); t != nil {
 			t.Stop()
 		}
 		if req.task() != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // withChildren is a coordinator with children that are never started.
-func withChildren(t testing.TB, names ...string) *Coordinator {
+func withChildren(t testing.TB, names ...string) *Server {
 	o := Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
@@ -32,10 +32,10 @@ func withChildren(t testing.TB, names ...string) *Coordinator {
 
 // testSession is a session without children, whose messages to the host are
 // kept.
-func testSession(t testing.TB) (s *Session, said func() []string) {
+func testSession(t testing.TB) (s *Host, said func() []string) {
 	var mu sync.Mutex
 	var all []string
-	s = withChildren(t).NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+	s = withChildren(t).NewHost(func(_ json.RawMessage, _ bool, message []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		if message != nil {
@@ -133,7 +133,9 @@ func FuzzChild(f *testing.F) {
 			`"capabilities":{"sampling":{},"roots":{}}}}`)))
 		s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
 		program := newFakeProgram()
-		s.c.Start = func(context.Context, *Child, source.Browser, io.Writer) (Program, error) { return program, nil }
+		s.server.Start = func(context.Context, *Child, source.Browser, io.Writer) (Program, error) {
+			return program, nil
+		}
 		p, err := newSupervisor(s, &Child{Name: "c"}, source.Browser{}, mcp.OfHandshake, nil).run(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +171,7 @@ func TestProgressOfOwnCalls(t *testing.T) {
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize",` +
 		`"params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)))
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
-	child := func(name string) *running { return &running{sup: &supervisor{session: s, child: &Child{Name: name}}} }
+	child := func(name string) *running { return &running{sup: &supervisor{host: s, child: &Child{Name: name}}} }
 	good, bad := child("good"), child("bad")
 	for i, c := range []struct {
 		token string

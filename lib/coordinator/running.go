@@ -35,10 +35,10 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	p := &running{sup: sup}
 	p.logLevel.Store(int32(len(mcp.Levels)))
 	var err error
-	if p.process, err = sup.session.c.startProcess(ctx, sup.child, sup.browser, p); err != nil {
+	if p.process, err = sup.host.server.startProcess(ctx, sup.child, sup.browser, p); err != nil {
 		return nil, err
 	}
-	sup.session.work.Go(p.Run) // whose end waits for this start
+	sup.host.work.Go(p.Run) // whose end waits for this start
 	return p, nil
 }
 

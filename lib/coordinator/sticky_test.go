@@ -46,7 +46,7 @@ func (g *grants) handle(ctx context.Context, method string, params json.RawMessa
 }
 
 // newGrants starts such a bpool, and a session that leases from it.
-func newGrants(t *testing.T) (*grants, *Session) {
+func newGrants(t *testing.T) (*grants, *Host) {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "late.sock")
 	l, err := control.Listen(t.Context(), sock)
@@ -68,7 +68,7 @@ func newGrants(t *testing.T) (*grants, *Session) {
 		<-served
 	})
 	c := New(Options{Source: b})
-	return g, c.NewSession(func(json.RawMessage, bool, []byte) {}, false)
+	return g, c.NewHost(func(json.RawMessage, bool, []byte) {}, false)
 }
 
 // A bpool that does not answer does not hold up the end of a session.

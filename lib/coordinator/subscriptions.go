@@ -12,7 +12,7 @@ import (
 // requireInput sends a child's request to the host as the answer to the request
 // that the child is answering.
 func (p *running) requireInput(m *jsonrpc.Message) {
-	s := p.sup.session
+	h := p.sup.host
 	key := string(m.ID)
 	if key[0] == '"' {
 		json.Unmarshal(m.ID, &key)
@@ -22,8 +22,8 @@ func (p *running) requireInput(m *jsonrpc.Message) {
 		params = json.RawMessage("{}")
 	}
 	question := jsonrpc.Set(jsonrpc.Set(nil, "params", params), "method", jsonrpc.Quote(m.Method))
-	s.c.catalog.NoteAsks(p.sup.child)
-	s.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
+	h.server.catalog.NoteAsks(p.sup.child)
+	h.apply(func(t *table) []effect { return t.Ask(p, slices.Clone(m.ID), key, question) })
 }
 
 // resume continues a request that the host has repeated, and reports whether this
@@ -44,22 +44,22 @@ func (again *request) resume() bool {
 }
 
 // listen acknowledges a subscription, which lasts until it is cancelled or the
-// session ends.
+// host ends.
 func (req *request) listen(ctx context.Context) {
-	s := req.host
-	can, _ := s.c.capabilities(json.RawMessage(`{"tools":{}}`))
-	agreed, uris := mcp.Agree(jsonrpc.Get(req.m.Params, "notifications"), can, s.c.Limits.Subscriptions)
+	h := req.host
+	can, _ := h.server.capabilities(json.RawMessage(`{"tools":{}}`))
+	agreed, uris := mcp.Agree(jsonrpc.Get(req.m.Params, "notifications"), can, h.server.Limits.Subscriptions)
 	var over bool
-	if s.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
+	if h.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
 		return
 	}
-	s.send(req.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
+	h.send(req.ID, false, jsonrpc.Request(nil, "notifications/subscriptions/acknowledged",
 		mcp.Tagged(req.ID, jsonrpc.Set(nil, "notifications", json.RawMessage(agreed)))))
-	s.read(func(t *table) { t.Subscribe(&req.Request, json.RawMessage(agreed)) }) // what comes must come after that
-	s.list.Watch(req.env.Audience)
+	h.read(func(t *table) { t.Subscribe(&req.Request, json.RawMessage(agreed)) }) // what comes must come after that
+	h.list.Watch(req.env.Audience)
 	for _, uri := range uris {
 		for _, sup := range req.subscribe(ctx, uri) {
-			context.AfterFunc(ctx, func() { s.do(func() { sup.subscribe(uri, -1) }) })
+			context.AfterFunc(ctx, func() { h.do(func() { sup.subscribe(uri, -1) }) })
 		}
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"btools/lib/wait"
 )
 
-// supervisor keeps a child of a session for one browser: it starts the child when
+// supervisor keeps a child of a host for one browser: it starts the child when
 // it is needed, and again after it has ended.
 type supervisor struct {
-	session  *Session
+	host     *Host
 	child    *Child
 	browser  source.Browser
 	audience mcp.Audience
@@ -32,10 +32,10 @@ type supervisor struct {
 
 // newSupervisor returns a supervisor that has not started its child, which will
 // have these subscriptions.
-func newSupervisor(s *Session, child *Child, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
-	sup := &supervisor{session: s, child: child, browser: b, audience: to, subs: subs}
+func newSupervisor(h *Host, child *Child, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
+	sup := &supervisor{host: h, child: child, browser: b, audience: to, subs: subs}
 	sup.proc.Start, sup.proc.Gone = sup.start, (*running).Gone
-	limits := s.c.Limits
+	limits := h.server.Limits
 	sup.proc.Backoff = wait.Backoff{First: limits.FirstDelay, Max: limits.MaxDelay, Steady: limits.Steady}
 	return sup
 }
@@ -46,7 +46,7 @@ func (sup *supervisor) running() *running { return sup.proc.Running() }
 // slow reports the children whose start takes long.
 func (c *children) slow() (notes []string) {
 	for _, sup := range c.list() {
-		if took := sup.proc.Starting(); took > c.host.c.Limits.Slow {
+		if took := sup.proc.Starting(); took > c.host.server.Limits.Slow {
 			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", sup.child.Name,
 				took.Round(time.Second)))
 		}
@@ -69,24 +69,24 @@ func (sup *supervisor) ready(mayAsk bool) *running {
 
 // start starts the child and initializes it.
 func (sup *supervisor) start() (*running, error) {
-	most := sup.session.c.Limits.Start
-	ctx, cancel := context.WithTimeoutCause(sup.session.ctx, most,
+	most := sup.host.server.Limits.Start
+	ctx, cancel := context.WithTimeoutCause(sup.host.ctx, most,
 		fmt.Errorf("child %s did not answer within %v", sup.child.Name, most))
 	defer cancel()
 	p, err := sup.begin(ctx)
-	if err != nil && !sup.proc.Refuses() && sup.session.ctx.Err() == nil {
-		sup.session.c.catalog.Failed(sup.child, err)
+	if err != nil && !sup.proc.Refuses() && sup.host.ctx.Err() == nil {
+		sup.host.server.catalog.Failed(sup.child, err)
 	}
 	return p, err
 }
 
 func (sup *supervisor) begin(ctx context.Context) (*running, error) {
-	s := sup.session
+	h := sup.host
 	p, err := sup.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start child %s: %w", sup.child.Name, err)
 	}
-	result, err := p.Call(ctx, "initialize", sup.audience.ChildParams(s.hostParams(), s.c.us))
+	result, err := p.Call(ctx, "initialize", sup.audience.ChildParams(h.hostParams(), h.server.us))
 	if err != nil {
 		p.Stop(nil)
 		var e *jsonrpc.Error
@@ -95,28 +95,28 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 		}
 		return nil, err
 	}
-	s.c.catalog.Initialized(sup.child, result)
+	h.server.catalog.Initialized(sup.child, result)
 	select { // what it asks the host must come after the host's own greeting
-	case <-s.initialized:
+	case <-h.initialized:
 	case <-p.Done():
 		return nil, p.Gone()
-	case <-s.ctx.Done():
+	case <-h.ctx.Done():
 		p.Stop(nil)
-		return nil, context.Cause(s.ctx)
+		return nil, context.Cause(h.ctx)
 	}
 	p.Send(jsonrpc.Request(nil, "notifications/initialized", nil))
 	p.capabilities = slices.Clone(jsonrpc.Get(result, "capabilities"))
-	if level := s.level.Load(); level != nil && sup.audience == mcp.OfHandshake && p.can("logging") {
+	if level := h.level.Load(); level != nil && sup.audience == mcp.OfHandshake && p.can("logging") {
 		p.Tell("logging/setLevel", *level)
 	}
-	s.do(p.watchHealth)
+	h.do(p.watchHealth)
 	sup.mu.Lock()
 	for uri := range sup.subs { // those of the process before
 		p.Tell("resources/subscribe", uriParams(uri))
 	}
 	sup.mu.Unlock()
 	if jsonrpc.Get(result, "capabilities", "tools") == nil {
-		s.listTools(sup.child, sup.audience, nil)
+		h.listTools(sup.child, sup.audience, nil)
 	} else {
 		p.relist()
 	}
@@ -124,7 +124,7 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 }
 
 func (sup *supervisor) stop() {
-	if p := sup.proc.Close(sup.session.why()); p != nil { // the session's end ends a start
+	if p := sup.proc.Close(sup.host.why()); p != nil { // the host's end ends a start
 		p.Stop(nil)
 	}
 }

@@ -37,11 +37,11 @@ var (
 )
 
 // taskCall is a call that is executed as a task, and what comes of it. The fields of the last group are under the lock
-// of the coordinator's tasks.
+// of the tasks of all hosts.
 type taskCall struct {
 	*tasks.Task[*taskCall] // whose Value it is
 
-	host    *Session
+	host    *Host
 	call    *jsonrpc.Message // with an ID of its own; nil: its child has made the task
 	form    mcp.TaskForm
 	own     bool          // a tool of bmcp's own
@@ -54,7 +54,7 @@ type taskCall struct {
 	key       string                     // of these
 }
 
-// taskTable are the tasks of all sessions: those of several may be for one browser.
+// taskTable are the tasks of all hosts: those of several may be for one browser.
 type taskTable = tasks.Table[*taskCall]
 
 // taskID is the ID of a task that a message with this ID of a request belongs to, "":
@@ -86,8 +86,8 @@ func (c *toolCall) createTask() {
 		c.fail(err)
 		return
 	}
-	if t.own = c.host.c.isOwn(c.env.Name); t.own {
-		w, _ := source.RefIn(c.env.Args, c.host.c.chosenBy()) // an error is told when it is executed
+	if t.own = c.host.server.isOwn(c.env.Name); t.own {
+		w, _ := source.RefIn(c.env.Args, c.host.server.chosenBy()) // an error is told when it is executed
 		t.Queue = c.host.browsers.Queue(w)
 	}
 	created, begin, err := t.add()
@@ -102,7 +102,7 @@ func (c *toolCall) createTask() {
 }
 
 // locked reads or changes the tasks of all hosts.
-func (t *taskCall) locked(do func(*taskTable)) { t.host.c.tasks.Do(do) }
+func (t *taskCall) locked(do func(*taskTable)) { t.host.server.tasks.Do(do) }
 
 // add adds a task. It returns the answer that says so, and whether its execution is to begin.
 func (t *taskCall) add() (created json.RawMessage, begin bool, err error) {
@@ -130,11 +130,11 @@ func (t *taskCall) begin() {
 }
 
 func (t *taskCall) exec() {
-	s := t.host
-	req := s.newRequest(t.call)
+	h := t.host
+	req := h.newRequest(t.call)
 	req.execs.Store(t)
 	req.Detached = true
-	ctx, cancel := context.WithCancelCause(s.ctx)
+	ctx, cancel := context.WithCancelCause(h.ctx)
 	req.cancel = func() { cancel(nil) }
 	stop := cancel
 	if !t.own {
@@ -150,7 +150,7 @@ func (t *taskCall) exec() {
 		t.end(t.neverRun(errTaskCancelled))
 		return
 	}
-	s.accept(ctx, req)
+	h.accept(ctx, req)
 }
 
 // stop ends the call of a child's tool.
@@ -203,7 +203,7 @@ func (t *taskCall) end(answer *jsonrpc.Message) {
 	var told bool
 	t.locked(func(all *taskTable) {
 		if t.answer != nil {
-			return // the session's end was first
+			return // the host's end was first
 		}
 		if told = !all.State(t.Task).Status.IsTerminal(); message == "" {
 			message = all.State(t.Task).Message // what its commands have come to

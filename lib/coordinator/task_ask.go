@@ -10,7 +10,7 @@ import (
 // support is whether the tool of a call runs as a task, "" if it does not. Known is false
 // if the tool is not known yet.
 func (c *toolCall) support() (support string, known bool) {
-	if c.host.c.isOwn(c.env.Name) {
+	if c.host.server.isOwn(c.env.Name) {
 		if c.env.Name == bulkName {
 			return mcp.TaskOptional, true
 		}

@@ -13,7 +13,7 @@ import (
 
 // makesTasks reports whether the child of a tool makes tasks.
 func (c *toolCall) makesTasks() bool {
-	return c.host.c.catalog.Has(c.route.Child, "tasks", "requests", "tools", "call")
+	return c.host.server.catalog.Has(c.route.Child, "tasks", "requests", "tools", "call")
 }
 
 // asChildTask is a call as one that the child makes a task of, if it insists on that.

@@ -43,7 +43,7 @@ func (t *taskCall) resume() {
 
 // update goes on with a task that awaits input. What it has not asked is ignored.
 func (t *taskCall) update(input json.RawMessage) {
-	s := t.host
+	h := t.host
 	var key string
 	t.locked(func(*taskTable) {
 		if t.questions != nil {
@@ -53,14 +53,14 @@ func (t *taskCall) update(input json.RawMessage) {
 	if key == "" {
 		return
 	}
-	again := s.newRequest(t.call)
+	again := h.newRequest(t.call)
 	again.ID, again.Input, again.cancel = jsonrpc.Quote("task "+t.ID+" "+key), input, func() {}
 	var err error
-	s.read(func(open *table) { err = open.Add(&again.Request) })
+	h.read(func(open *table) { err = open.Add(&again.Request) })
 	if err != nil {
 		return // another answer was first
 	}
-	s.apply(func(open *table) (effects []effect) {
+	h.apply(func(open *table) (effects []effect) {
 		if effects, err = open.Repeat(&again.Request, key); err != nil {
 			effects = append(effects, open.Finish(&again.Request, nil)...)
 		}

@@ -79,7 +79,7 @@ func (h *taskHost) answers() {
 }
 
 // send sends a request and returns its ID.
-func (h *taskHost) send(s *Session, method, params string) string {
+func (h *taskHost) send(s *Host, method, params string) string {
 	h.last++
 	s.Handle(jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, h.last, method,
 		params)))
@@ -103,7 +103,7 @@ func (h *taskHost) answer(id string) *jsonrpc.Message {
 // call is the result of a request, or its error.
 func (h *taskHost) call(method, params string) string {
 	h.t.Helper()
-	m := h.answer(h.send(h.Session, method, params))
+	m := h.answer(h.send(h.Host, method, params))
 	if m == nil {
 		h.t.Fatalf("%s %s is not answered", method, params)
 	}
@@ -148,7 +148,7 @@ func TestTaskOfBulk(t *testing.T) {
 		}
 		id := h.bulk("", "echo", "hang", "echo")
 		h.is(id, `"status":"working"`, "command 2 of 3", "1 success, 1 running, 1 pending", `"ttl":3600000`)
-		waits := h.send(h.Session, "tasks/result", about(id))
+		waits := h.send(h.Host, "tasks/result", about(id))
 		if m := h.answer(waits); m != nil {
 			t.Errorf("the result is there too early: %s", m.Raw)
 		}
@@ -298,7 +298,7 @@ func TestTasksOfBrowserThatEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newTaskHost(t)
 				at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
-				h.browsers, h.c.Children[0].drives = at, true
+				h.browsers, h.server.Children[0].drives = at, true
 				h.shakeHands()
 				first, second := h.bulk("", "echo", "hang", "echo"), h.bulk("", "echo")
 				end(at)
@@ -323,7 +323,7 @@ func TestTaskWhoseChildKnowsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
 		at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
-		h.browsers, h.c.Children[0].drives = at, true
+		h.browsers, h.server.Children[0].drives = at, true
 		h.shakeHands()
 		id := h.bulk(`,"stop_on_error":false`, "hang", "echo")
 		h.latest().say(string(jsonrpc.Response(h.calls[0], faultResult(errors.New("target closed")))))
@@ -341,8 +341,8 @@ func TestTasksOfSession(t *testing.T) {
 		h := newTaskHost(t)
 		h.shakeHands()
 		first, second := h.bulk("", "hang"), h.bulk("", "echo")
-		other := &fixture{Session: h.Session, t: t} // its messages are those of the session below
-		s := h.c.NewSession(func(_ json.RawMessage, _ bool, message []byte) {
+		other := &fixture{Host: h.Host, t: t} // its messages are those of the session below
+		s := h.server.NewHost(func(_ json.RawMessage, _ bool, message []byte) {
 			other.mu.Lock()
 			defer other.mu.Unlock()
 			other.said = append(other.said, string(message))
@@ -364,14 +364,14 @@ func TestTasksOfSession(t *testing.T) {
 			t.Errorf("the list of another session: %s", got)
 		}
 		s.Close()
-		one, two := h.send(h.Session, "tasks/result", about(first)), h.send(h.Session, "tasks/result", about(second))
-		h.Session.Close()
+		one, two := h.send(h.Host, "tasks/result", about(first)), h.send(h.Host, "tasks/result", about(second))
+		h.Host.Close()
 		for _, id := range []string{one, two} {
 			if m := h.answer(id); m == nil || !strings.Contains(string(m.Raw), "the session has ended") {
 				t.Errorf("the result after the end: %v", m)
 			}
 		}
-		h.c.tasks.Do(func(all *taskTable) {
+		h.server.tasks.Do(func(all *taskTable) {
 			if left, _, _ := all.List(h.name, "", 9, time.Now()); len(left) > 0 {
 				t.Errorf("%d tasks are left", len(left))
 			}

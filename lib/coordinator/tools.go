@@ -66,17 +66,17 @@ var (
 )
 
 // instructions are ours for the host.
-func (c *Coordinator) instructions() string {
-	drives := slices.ContainsFunc(c.Children, func(child Child) bool { return child.drives })
-	kind := c.Source.Kind()
+func (s *Server) instructions() string {
+	drives := slices.ContainsFunc(s.Children, func(child Child) bool { return child.drives })
+	kind := s.Source.Kind()
 	text := instructionsOf[kind]
 	switch {
 	case !drives:
 		text = bareInstructionsOf[kind]
 	case kind == source.ByChild:
-		text = fmt.Sprintf(leftInstructions, c.Source.Type())
+		text = fmt.Sprintf(leftInstructions, s.Source.Type())
 	}
-	if names, why := c.catalog.Missing(); len(names) > 0 {
+	if names, why := s.catalog.Missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}
 	return strings.TrimSpace(text)
@@ -86,7 +86,7 @@ func (c *Coordinator) instructions() string {
 const title = "Browsers"
 
 // ourAnswer is our own answer to a request for what bmcp is.
-func (s *Session) ourAnswer(req *request) (json.RawMessage, error) {
+func (h *Host) ourAnswer(req *request) (json.RawMessage, error) {
 	var can mcp.ServerCapabilities
 	can.Tools = &struct {
 		ListChanged bool `json:"listChanged,omitempty"`
@@ -100,15 +100,15 @@ func (s *Session) ourAnswer(req *request) (json.RawMessage, error) {
 	}
 	return json.Marshal(mcp.InitializeResult{
 		ProtocolVersion: mcp.NegotiateLegacyVersion(host.ProtocolVersion), Capabilities: can,
-		ServerInfo: mcp.Implementation{Name: "bmcp", Title: title, Version: s.c.Release}})
+		ServerInfo: mcp.Implementation{Name: "bmcp", Title: title, Version: h.server.Release}})
 }
 
-func (c *Coordinator) listBrowsers(ctx context.Context, _ *request, _ json.RawMessage) (any, error) {
-	found, err := c.Detect(ctx)
+func (s *Server) listBrowsers(ctx context.Context, _ *request, _ json.RawMessage) (any, error) {
+	found, err := s.Detect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if kind := c.Source.Kind(); kind != source.Pool && kind != source.ByChild { // which launches no others
+	if kind := s.Source.Kind(); kind != source.Pool && kind != source.ByChild { // which launches no others
 		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
 			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
 		})
@@ -122,7 +122,7 @@ func (c *Coordinator) listBrowsers(ctx context.Context, _ *request, _ json.RawMe
 type childStatus struct {
 	Name    string  `json:"name"`
 	Command string  `json:"command"` // the program or the package: arguments may be secret
-	Running int     `json:"running"` // processes, over all sessions
+	Running int     `json:"running"` // processes, over all hosts
 	Tools   int     `json:"tools"`
 	Cached  bool    `json:"cached"` // the tools are those of its last run
 	Error   *string `json:"error"`
@@ -140,7 +140,7 @@ type status struct {
 	Sessions  []source.VirtualStatus `json:"sessions"` // virtual browsers of this host
 }
 
-func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessage) (any, error) {
+func (s *Server) status(ctx context.Context, req *request, _ json.RawMessage) (any, error) {
 	st := status{VSCode: findVSCode(os.Getenv), Children: []childStatus{}, Sessions: []source.VirtualStatus{},
 		Notes: append([]string{}, req.host.tools(req.env.Audience).Notes...)}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -153,26 +153,26 @@ func (c *Coordinator) status(ctx context.Context, req *request, _ json.RawMessag
 	st.Notes = append(st.Notes, now.Notes...)
 	st.Sessions = append(st.Sessions, now.Sessions...)
 	if now.Pools != nil {
-		st.Pools = c.withChildren(now.Pools)
+		st.Pools = s.withChildren(now.Pools)
 		st.Running = string(jsonrpc.Get(st.Pools, "summary", "healthy_instances")) != "0"
 	}
-	for i := range c.Children {
-		child := &c.Children[i]
+	for i := range s.Children {
+		child := &s.Children[i]
 		cs := childStatus{Name: child.Name, Command: child.shown()}
 		var err error
-		if cs.Tools, cs.Cached, err = c.catalog.Status(child); err != nil {
+		if cs.Tools, cs.Cached, err = s.catalog.Status(child); err != nil {
 			text := err.Error()
 			cs.Error = &text
 		}
 		st.Children = append(st.Children, cs)
 	}
-	c.mu.Lock()
-	sessions := slices.Collect(maps.Keys(c.sessions))
-	c.mu.Unlock()
-	for _, s := range sessions {
-		st.Notes = append(st.Notes, s.slow()...)
-		for _, p := range s.children.running() {
-			i := slices.IndexFunc(c.Children, func(child Child) bool { return child.Name == p.sup.child.Name })
+	s.mu.Lock()
+	hosts := slices.Collect(maps.Keys(s.hosts))
+	s.mu.Unlock()
+	for _, h := range hosts {
+		st.Notes = append(st.Notes, h.slow()...)
+		for _, p := range h.children.running() {
+			i := slices.IndexFunc(s.Children, func(child Child) bool { return child.Name == p.sup.child.Name })
 			st.Children[i].Running++
 		}
 	}

@@ -10,15 +10,15 @@ type turn = turns.Turn[*supervisor, *source.Lease]
 
 // newTurn returns the turn of a request, nil if no child answers it.
 func (req *request) newTurn() *turn {
-	s := req.host
+	h := req.host
 	group := ""
 	switch req.Method {
 	case "tools/call":
-		if s.c.isOwn(req.env.Name) {
+		if h.server.isOwn(req.env.Name) {
 			return nil
 		}
 		return &turn{Group: func() string {
-			r, ok := s.tools(req.env.Audience).Route(req.env.Name)
+			r, ok := h.tools(req.env.Audience).Route(req.env.Name)
 			if !ok {
 				return ""
 			}
@@ -48,6 +48,6 @@ func groupOf(child *Child, w source.BrowserRef) string {
 // endTurn ends the turn of a request, so that later ones can proceed.
 func (req *request) endTurn() {
 	if at := req.host.turns.End(req.turn); at != nil {
-		req.host.c.releasing.Go(at.Release)
+		req.host.server.releasing.Go(at.Release)
 	}
 }
