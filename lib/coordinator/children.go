@@ -1,9 +1,13 @@
 package coordinator
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"btools/lib/agent/source"
 	"btools/lib/mcp"
@@ -119,4 +123,122 @@ func (c *children) close() map[string]*supervisor {
 	defer c.mu.Unlock()
 	c.closed = true
 	return maps.Clone(c.supervisors) // one may be ended just now
+}
+
+// errUnused ends a child that nobody needs.
+var errUnused = errors.New("its browser is not used")
+
+// startAll starts each child whose tools are unknown or that could not be started.
+// It launches no browser for them. With all, it also starts children whose tools
+// are only known from their last run.
+func (c *children) startAll(to mcp.Audience, all bool) {
+	h := c.host
+	started := c.start(to)
+	if !started {
+		h.do(func() { // where browsers are is to be seen before one is needed
+			if _, err := h.browsers.Target(h.ctx); err != nil && h.ctx.Err() == nil {
+				h.server.Log.Warn(err.Error())
+			}
+		})
+	}
+	for i := range h.server.Children {
+		child := &h.server.Children[i]
+		known, live := h.server.catalog.Known(child, to.Askable(h.hostParams()))
+		switch {
+		case h.server.catalog.Retry(child), !live && all:
+		case started, known && !h.server.Eager:
+			continue // it is started when it is called
+		}
+		h.do(func() {
+			some, err := c.prestartTargets(h.ctx, child)
+			if err != nil && h.ctx.Err() == nil {
+				h.server.catalog.Note(child, err)
+			}
+			for _, b := range some {
+				if sup := c.supervisor(child, b, to); sup != nil {
+					h.do(func() {
+						if _, err := sup.get(h.ctx, false); err != nil && h.ctx.Err() == nil {
+							h.server.catalog.Note(child, err)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// prestartTargets are the browsers that a child is started for before it is
+// called.
+func (c *children) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
+	h := c.host
+	if !child.drives {
+		return []source.Browser{{}}, nil
+	}
+	if h.server.Eager {
+		if all, err := h.browsers.Targets(ctx); err != nil || len(all) > 0 {
+			return all, err
+		}
+	}
+	b, err := h.browsers.Target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []source.Browser{b}, nil
+}
+
+// why is the reason that a child cannot be started any more.
+func (c *children) why() error {
+	if c.host.ctx.Err() != nil {
+		return source.ErrEnded
+	}
+	return source.ErrBrowserDied
+}
+
+// warm starts a child while the host's own browser is being launched: the endpoint
+// is known in advance.
+func (c *children) warm(child *Child, to mcp.Audience) {
+	h := c.host
+	if !h.browsers.Early() {
+		return
+	}
+	h.do(func() {
+		at, err := h.browsers.Target(h.ctx)
+		if err != nil {
+			return // the call reports it
+		}
+		if sup := c.supervisor(child, at, to); sup != nil {
+			sup.get(h.ctx, false)
+		}
+	})
+}
+
+// slow reports the children whose start takes long.
+func (c *children) slow() (notes []string) {
+	for _, sup := range c.list() {
+		if took := sup.proc.Starting(); took > c.host.server.Limits.Slow {
+			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", sup.child.Name,
+				took.Round(time.Second)))
+		}
+	}
+	return notes
+}
+
+// StopChildren implements source.Owner.
+func (c *children) StopChildren(match func(*source.Browser) bool, forget bool) (stopped func()) {
+	var ending sync.WaitGroup
+	if forget {
+		for _, sup := range c.remove(match) {
+			ending.Go(sup.stop)
+		}
+		return ending.Wait
+	}
+	for _, sup := range c.list() {
+		p := sup.running()
+		if p == nil || !sup.child.drives || !match(&sup.browser) {
+			continue
+		}
+		sup.proc.Forget(p)
+		ending.Go(func() { p.Stop(errUnused) }) // whose end the host waits for
+	}
+	return ending.Wait
 }

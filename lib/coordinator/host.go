@@ -1,12 +1,280 @@
 package coordinator
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"btools/lib/agent/source"
+	"btools/lib/coordinator/pending"
+	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 	"btools/lib/mcp/front"
+	"btools/lib/results"
 )
+
+// Host is what one host talks to, or all hosts of the stateless protocol, with its children.
+type Host struct {
+	server      *Server
+	name        string        // unique
+	initialized chan struct{} // closed when children may send requests to the host
+
+	browsers        source.Browsers
+	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
+	version         atomic.Pointer[string]          // of the protocol, as agreed with the host; nil before
+	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
+	initializedOnce sync.Once                       // closes initialized
+
+	// Each of these has a lock of its own. That of children is taken before that of requests.
+	requests
+	children
+	turns turns.Queue[*supervisor, *source.Lease]
+	list  *List
+
+	handed results.Handed
+}
+
+// NewHost makes what one host talks to, or several. It calls send for each
+// message to a host, in order.
+func (s *Server) NewHost(send front.Send, shared bool) *Host {
+	h := &Host{server: s, name: rand.Text(), initialized: make(chan struct{})}
+	h.handed.Since = time.Now()
+	h.requests.server, h.send = s, send
+	h.table = table{MaxAwaiting: s.Limits.Awaiting, MaxQuestions: s.Limits.Questions, NewKey: rand.Text, Shared: shared}
+	h.children.host = h
+	h.children.supervisors, h.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
+	h.list = s.catalog.NewList()
+	h.ctx, h.end = context.WithCancel(context.Background())
+	h.browsers = s.Source.Of(h.ctx, h, shared)
+	s.mu.Lock()
+	s.hosts[h] = true
+	s.mu.Unlock()
+	return h
+}
+
+// Drain implements Host.
+func (h *Host) Drain(ctx context.Context) {
+	h.endListening()
+	for {
+		if h.Open() == 0 || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Close implements Host: it stops the host's children.
+func (h *Host) Close() {
+	release := h.browsers.Leave() // before nothing can be done any more
+	var open []*pendingRequest
+	var first bool
+	if h.read(func(t *table) { open, first = t.Close() }); !first {
+		return
+	}
+	supervisors := h.children.close()
+	h.endListening()
+	for _, r := range open {
+		r.Value.fault(source.ErrEnded)
+	}
+	h.end()
+	h.apply(func(t *table) []effect { return t.ExpireAll() })
+	h.endTasks()
+	var wg sync.WaitGroup
+	for _, sup := range supervisors {
+		wg.Go(sup.stop)
+	}
+	release() // at once, whatever the children do
+	wg.Wait()
+	release() // what one has made again
+	h.work.Wait()
+	h.server.archive.Texts.Drop(h.name)
+	h.server.tasks.Do(func(all *taskTable) { all.Drop(h.name) })
+	h.server.mu.Lock()
+	delete(h.server.hosts, h)
+	h.server.mu.Unlock()
+}
+
+// Handle implements Host.
+func (h *Host) Handle(m *jsonrpc.Message, err error) {
+	switch {
+	case m == nil:
+		h.send(nil, true, jsonrpc.Failure(nil,
+			jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: expected a JSON object")))
+	case err != nil:
+		h.send(m.ID, true, jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "not a request: %v", err)))
+	case m.IsResponse():
+		h.relayAnswer(m)
+	case m.IsNotification():
+		h.notified(m)
+	default:
+		h.request(m)
+	}
+}
+
+// request answers a request of the host, or starts what answers it.
+func (h *Host) request(m *jsonrpc.Message) {
+	req := h.newRequest(m)
+	req.turn = req.newTurn()
+	ctx, cancel := context.WithCancel(h.ctx)
+	req.cancel = cancel
+	h.accept(ctx, req)
+}
+
+// newRequest is a message as a request that is to be answered.
+func (h *Host) newRequest(m *jsonrpc.Message) *request {
+	req := &request{host: h, m: m, env: mcp.Read(m, h.handshakeForm(), h.server.us)}
+	req.Request = pendingRequest{ID: m.ID, Method: m.Method, Token: req.env.Token, Level: req.env.Level,
+		Subject: req.env.Subject, Input: req.env.Input, MayAsk: req.env.MayAsk, Value: req}
+	return req
+}
+
+// accept answers a request, or starts what answers it.
+func (h *Host) accept(ctx context.Context, req *request) {
+	var err error
+	h.read(func(t *table) { err = t.Add(&req.Request) })
+	switch {
+	case errors.Is(err, pending.ErrClosed):
+		err = source.ErrEnded
+	case errors.Is(err, pending.ErrPending):
+		err = fmt.Errorf("a request with the id %s is being answered already", jsonrpc.Clip(req.ID))
+	}
+	if err != nil {
+		req.cancel()
+		req.reply(req.ID, jsonrpc.Failure(req.ID, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%v", err)))
+		return
+	}
+	if !h.admit(ctx, req) {
+		return
+	}
+	if req.Method == "tools/call" {
+		call := &toolCall{request: req}
+		if req.task() == nil && call.asTask(ctx) {
+			return
+		}
+		if !h.server.isOwn(req.env.Name) {
+			call.run(ctx)
+			return
+		}
+	}
+	h.turns.Add(req.turn, nil)
+	h.do(func() { h.serve(ctx, req) })
+}
+
+// admit makes the host ready for a request. It reports whether that is to be
+// served: it may be answered already.
+func (h *Host) admit(ctx context.Context, req *request) bool {
+	if req.env.Era.HasHandshake() {
+		switch {
+		case req.Method == "initialize":
+			h.initialize(ctx, req)
+			return false
+		case req.Method == "ping":
+			return true
+		case h.hostParams() == nil:
+			req.fail(jsonrpc.Errorf(jsonrpc.InvalidRequest,
+				"the first request is initialize, or says its protocol version in _meta"))
+			return false
+		}
+		h.allowQuestions()
+		return true
+	}
+	if req.env.Refused != nil {
+		req.fail(req.env.Refused)
+		return false
+	}
+	if !h.children.hasRoom(req.env.Audience, h.server.Limits.CapabilitySets) {
+		req.env.Audience = mcp.AskNothing
+	}
+	if req.Method == "server/discover" {
+		return true
+	}
+	h.allowQuestions()
+	if req.resume() {
+		return false
+	}
+	h.startAll(req.env.Audience, false)
+	return true
+}
+
+// allowQuestions allows children to send requests to the host.
+func (h *Host) allowQuestions() {
+	h.initializedOnce.Do(func() { close(h.initialized) })
+}
+
+// initialize answers the host's initialize. If it accepts the host, it starts the
+// children, which get the host's capabilities.
+func (h *Host) initialize(ctx context.Context, req *request) {
+	result, err := h.ourAnswer(req)
+	if err != nil {
+		req.fail(err)
+		return
+	}
+	params := slices.Clone(req.m.Params)
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	version := jsonrpc.GetString(result, "protocolVersion")
+	h.version.CompareAndSwap(nil, &version)
+	h.params.CompareAndSwap(nil, &params)
+	h.startAll(mcp.OfHandshake, false)
+	h.do(func() {
+		h.server.catalog.Await(ctx, Initialized, h.server.Limits.Catalog.Initialize)
+		h.introduce(req, result)
+	})
+}
+
+// hostParams are the parameters of the host's initialize, nil before it.
+func (h *Host) hostParams() json.RawMessage {
+	if params := h.params.Load(); params != nil {
+		return *params
+	}
+	return nil
+}
+
+// notified handles a notification of the host.
+func (h *Host) notified(m *jsonrpc.Message) {
+	switch m.Method {
+	case "notifications/initialized":
+		h.allowQuestions()
+	case "notifications/cancelled":
+		id := jsonrpc.Get(m.Params, "requestId")
+		h.Cancel(id, jsonrpc.GetString(m.Params, "reason"))
+		h.apply(func(t *table) []effect { return t.Abandon(id) })
+	case "notifications/progress": // of what a child has asked
+		n, _ := strconv.ParseInt(string(jsonrpc.Get(m.Params, "progressToken")), 10, 64)
+		var a serverRequest
+		h.read(func(t *table) { a, _ = t.Asked(n) })
+		if a.Token != nil {
+			a.Child.Send(m.WithParams(jsonrpc.Set(m.Params, "progressToken", a.Token)).Raw)
+		}
+	default:
+		for _, p := range h.children.running() {
+			p.Send(slices.Clone(m.Raw))
+		}
+	}
+}
+
+// relayAnswer relays the host's answer to the child that has asked.
+func (h *Host) relayAnswer(m *jsonrpc.Message) {
+	n, _ := strconv.ParseInt(string(m.ID), 10, 64)
+	var a serverRequest
+	var ok bool
+	if h.read(func(t *table) { a, ok = t.Reply(n) }); ok {
+		h.noteAsked(a.Of)
+		a.Child.Send(m.WithID(a.ID))
+	}
+}
 
 // New implements Hosts.
 func (s *Server) New(send front.Send, shared bool) front.Host { return s.NewHost(send, shared) }
@@ -21,3 +289,9 @@ func (h *Host) InputSchema(tool string, capabilities json.RawMessage) json.RawMe
 	r, _ := h.tools(mcp.AudienceOf(capabilities)).Route(tool)
 	return jsonrpc.Get(r.Tool, "inputSchema")
 }
+
+// Name implements source.Owner.
+func (h *Host) Name() string { return h.name }
+
+// Away implements Host.
+func (h *Host) Away() (busy bool) { return h.browsers.Away() }

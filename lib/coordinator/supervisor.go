@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
@@ -42,17 +41,6 @@ func newSupervisor(h *Host, child *Child, b source.Browser, to mcp.Audience, sub
 
 // running returns the child's process, nil if it is not running.
 func (sup *supervisor) running() *running { return sup.proc.Running() }
-
-// slow reports the children whose start takes long.
-func (c *children) slow() (notes []string) {
-	for _, sup := range c.list() {
-		if took := sup.proc.Starting(); took > c.host.server.Limits.Slow {
-			notes = append(notes, fmt.Sprintf("child %s has not answered for %v", sup.child.Name,
-				took.Round(time.Second)))
-		}
-	}
-	return notes
-}
 
 // get returns the child's process, and starts it if necessary. MayAsk says that it is for
 // a call during which the child may ask the host.
