@@ -33,7 +33,8 @@ type Host struct {
 	level           atomic.Pointer[json.RawMessage] // the parameters of logging/setLevel; nil: the host has set none
 	initializedOnce sync.Once                       // closes initialized
 
-	// Each of these has a lock of its own. That of children is taken before that of requests.
+	// Each of these has a lock of its own. They are taken in this order: that of children, that of requests or of a
+	// supervisor, that of a process.
 	requests
 	children
 	turns turns.Queue[*supervisor, *source.Lease]
