@@ -464,6 +464,9 @@ func TestMCPConfig(t *testing.T) {
 	}
 	w.Run("bmcp", "config", "claude-desktop", "--", "--http", "8931").Wants(t, 64, "leave out --http")
 	w.Run("bmcp", "config", "cursor", "--", "--http", "0").Wants(t, 64, "name one")
+	// The built-in server is a child of a file as well, whatever its name: it has these tools.
+	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.own]\nmcp = \"builtin\"\n")
+	w.Run("bmcp", "config", "cursor", "--", "--config", w.Dir+"/c.toml", "--tools", "core").Wants(t, 0, "")
 	w.Run("bmcp", "config", "codex", "--link").Wants(t, 64, "has no links")
 	w.Run("bmcp", "config", "cline").Wants(t, 0, "~/.cline/data/settings/cline_mcp_settings.json") // also in an editor
 	if r := w.Run("bmcp", "config", "vscode", "--link"); r.Code != 0 ||

@@ -34,7 +34,11 @@ func (x *builtin) End() {
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser.
-func (s *Server) serveBuiltin(b source.Browser) (Program, error) {
+func (s *Server) serveBuiltin(b source.Browser) Starter {
+	return func(context.Context, *Child, Endpoint, io.Writer) (Program, error) { return s.startBuiltin(b) }
+}
+
+func (s *Server) startBuiltin(b source.Browser) (Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
 			"one of Playwright, which npx playwright install %[1]s installs", b.Type, PlaywrightChild)

@@ -137,7 +137,7 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 		return nil, b.req.unknown(command.Tool)
 	}
 	on := &source.Lease{}
-	if r.Child.drives {
+	if r.Child.Drives() {
 		if err := b.hold(ctx); err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ func TestBulkOnReplacedBrowser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
 		at := &mortal{Browsers: h.browsers}
-		h.browsers, h.server.Children[0].drives = at, true
+		h.browsers, h.server.Children[0] = at, driver
 		h.shakeHands()
 		for i, c := range []struct {
 			id   string

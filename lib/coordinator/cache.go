@@ -14,7 +14,7 @@ func (c *Catalog) path(child *Child) string {
 	if c.Dir == "" || child.Builtin {
 		return ""
 	}
-	return filepath.Join(c.Dir, "child-"+child.fingerprint()+".json")
+	return filepath.Join(c.Dir, "child-"+child.Fingerprint()+".json")
 }
 
 // read is what is known of a child from its last run.

@@ -50,7 +50,7 @@ func (c *toolCall) run(ctx context.Context) {
 // others that do.
 func (c *toolCall) tryTake(group string) (at *source.Lease, ok bool) {
 	switch {
-	case !c.route.Child.drives:
+	case !c.route.Child.Drives():
 		return nil, true
 	case !c.host.turns.IsFirst(group, nil):
 		return nil, false
@@ -120,7 +120,7 @@ func (c *toolCall) hold(at *source.Lease) bool {
 // in the order of their arrival: the first lease goes to the first call, whichever call requested it.
 func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
 	h := c.host
-	if !c.route.Child.drives {
+	if !c.route.Child.Drives() {
 		return nil, nil
 	}
 	if c.ref == (source.BrowserRef{}) {

@@ -69,7 +69,7 @@ func (s *Server) supervisorOf(pool string, instance json.RawMessage) (found *sup
 	s.mu.Unlock()
 	for _, h := range hosts {
 		for _, sup := range h.children.list() {
-			if !sup.child.drives || sup.browser.Pool != pool ||
+			if !sup.child.Drives() || sup.browser.Pool != pool ||
 				sup.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/run"
 )
 
 // fakeProgram is a child in memory.
@@ -126,6 +127,9 @@ type fixture struct {
 	said     []string // to the host
 }
 
+// driver is a child that is given the browser.
+var driver = CommandChild("c", []string{os.Args[0], run.CDPPort})
+
 // kid is a child of a fixture.
 type kid struct {
 	name string
@@ -148,7 +152,7 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 		o.Children = append(o.Children, Child{Name: k.name, Argv: []string{os.Args[0]}})
 		behaviours[k.name] = k.behaviour
 	}
-	o.Start = func(_ context.Context, child *Child, _ source.Browser, _ io.Writer) (Program, error) {
+	o.Start = func(_ context.Context, child *Child, _ Endpoint, _ io.Writer) (Program, error) {
 		p := newFakeProgram()
 		f.mu.Lock()
 		f.children = append(f.children, p)

@@ -28,7 +28,7 @@ type children struct {
 // nil if the host is closed.
 func (c *children) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
-	if child.drives {
+	if child.Drives() {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
 	}
 	c.mu.Lock()
@@ -38,7 +38,7 @@ func (c *children) supervisor(child *Child, b source.Browser, to mcp.Audience) *
 	}
 	sup := c.supervisors[key]
 	var subs map[string]int
-	if sup != nil && child.drives && sup.browser.HTTPURL != b.HTTPURL {
+	if sup != nil && child.Drives() && sup.browser.HTTPURL != b.HTTPURL {
 		if !c.host.do(sup.stop) { // its browser has moved
 			return nil
 		}
@@ -171,7 +171,7 @@ func (c *children) startAll(to mcp.Audience, all bool) {
 // called.
 func (c *children) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
 	h := c.host
-	if !child.drives {
+	if !child.Drives() {
 		return []source.Browser{{}}, nil
 	}
 	if h.server.Eager {
@@ -234,7 +234,7 @@ func (c *children) StopChildren(match func(*source.Browser) bool, forget bool) (
 	}
 	for _, sup := range c.list() {
 		p := sup.running()
-		if p == nil || !sup.child.drives || !match(&sup.browser) {
+		if p == nil || !sup.child.Drives() || !match(&sup.browser) {
 			continue
 		}
 		sup.proc.Forget(p)

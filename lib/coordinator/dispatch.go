@@ -112,7 +112,7 @@ func (req *request) mayAsk() bool { return isOfChild(req.task()) }
 // process returns a child for a request that is not bound to a browser.
 func (req *request) process(ctx context.Context, child *Child) (*supervisor, *running, error) {
 	b := source.Browser{}
-	if child.drives {
+	if child.Drives() {
 		var err error
 		if b, err = req.host.browsers.Target(ctx); err != nil {
 			return nil, nil, err

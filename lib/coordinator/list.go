@@ -203,7 +203,7 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 				tool = jsonrpc.Set(tool, "name", jsonrpc.Quote(as))
 			}
 			r := Route{Child: child, Name: name}
-			if child.drives {
+			if child.Drives() {
 				tool, r.Stripped = c.Decorate(tool, n == 0 || !child.Builtin)
 			}
 			r.Tool = tool

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path"
@@ -19,15 +18,12 @@ import (
 	"btools/lib/held"
 )
 
-// npm has npx fetch packages, and finds their programs. npx itself never runs
+// npm is what npx has fetched. npx itself never runs
 // in the host's directory, as that may be a repository that somebody has just
 // opened: npx takes a package and its configuration from there, and puts the
 // node_modules/.bin of its directory, and of all above, in front of PATH, so
 // that even "env node" would be a file of the repository.
 type npm struct {
-	dir string // that npx runs in; "": there is none
-	log *slog.Logger
-
 	mu      sync.Mutex
 	fetched map[string]*fetched // by package
 }
@@ -39,28 +35,32 @@ type fetched struct {
 	err     error
 }
 
-// directory is where npx runs, made if need be.
-func (n *npm) directory() (string, error) {
-	if n.dir == "" {
+// npmDirectory is where npx runs, made if need be.
+func (p *Programs) npmDirectory() (string, error) {
+	if p.NpxDir == "" {
 		return "", errors.New("there is no directory for npx to run in: set HOME or XDG_CACHE_HOME")
 	}
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+	if err := os.MkdirAll(p.NpxDir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot make the directory for npx to run in: %w", err)
 	}
-	return n.dir, nil
+	return p.NpxDir, nil
 }
 
-// program is the program of a package, which npx fetches unless it has it. It
+// packageProgram is the program of a package, which npx fetches unless it has it. It
 // is fetched once for all who wait for it.
-func (n *npm) program(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
+func (p *Programs) packageProgram(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
+	n := &p.npm
 	for {
 		n.mu.Lock()
 		f := n.fetched[pkg]
 		if f == nil {
 			f = &fetched{done: make(chan struct{})}
+			if n.fetched == nil {
+				n.fetched = map[string]*fetched{}
+			}
 			n.fetched[pkg] = f
 			n.mu.Unlock()
-			f.program, f.err = n.fetch(ctx, pkg, stderr)
+			f.program, f.err = p.fetch(ctx, pkg, stderr)
 			close(f.done)
 			return f.program, n.forget(pkg, f)
 		}
@@ -97,8 +97,8 @@ func (n *npm) forget(pkg string, f *fetched) error {
 }
 
 // fetch has npx say where it keeps a package.
-func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
-	dir, err := n.directory()
+func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string, error) {
+	dir, err := p.npmDirectory()
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +107,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string
 		argv = append(argv, "--prefer-offline")
 	}
 	argv = append(argv, "--", "node", "-p", "process.env.PATH")
-	cmd, err := hold(argv, append(os.Environ(), quietNpm), DefaultLimits.Stop)
+	cmd, err := hold(argv, append(os.Environ(), quietNpm), p.Stop)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string
 		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
 	defer npx.Release()
-	defer time.AfterFunc(noticeAfter, func() { n.log.Info("npx fetches " + pkg) }).Stop()
+	defer time.AfterFunc(noticeAfter, func() { p.Log.Info("npx fetches " + pkg) }).Stop()
 	select {
 	case err = <-npx.Ended:
 	case <-ctx.Done():
@@ -140,7 +140,7 @@ func (n *npm) fetch(ctx context.Context, pkg string, stderr *stderrTail) (string
 
 var oneVersion = regexp.MustCompile(`.@\d+\.\d+\.\d+[^/]*$`)
 
-// toldAfter is how long something may take until a person is told what is
+// noticeAfter is how long something may take until a person is told what is
 // waited for.
 const noticeAfter = 2 * time.Second
 

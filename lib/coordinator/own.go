@@ -103,7 +103,7 @@ func schemaFile(name string) json.RawMessage { return agenttool.Schema(schemas, 
 // DevTools.
 func (s *Server) launchInput() json.RawMessage {
 	schema := schemaFile("coordinator_launch_browser")
-	if !slices.ContainsFunc(s.Children, func(child Child) bool { return child.drives }) {
+	if !slices.ContainsFunc(s.Children, func(child Child) bool { return child.Drives() }) {
 		return schema
 	}
 	types := slices.DeleteFunc(slices.Clone(record.Types), func(t string) bool { return t == record.Firefox })

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
-	"btools/lib/agent/source"
 	"btools/lib/held"
 	"btools/lib/jsonrpc"
 	"btools/lib/launcher"
@@ -55,11 +55,12 @@ var errNoJSON = errors.New("it is not valid JSON")
 var errBusy = errors.New("it does not read what it is sent")
 
 // startProcess starts a child for a browser. The caller calls Run.
-func (s *Server) startProcess(ctx context.Context, child *Child, b source.Browser, to receiver) (*process, error) {
-	p := &process{child: child, to: to, limits: s.Limits, ended: make(chan struct{}), calls: map[int64]call{}}
-	p.stderr.name, p.stderr.log = child.Name, s.Stderr
+func startProcess(ctx context.Context, start Starter, child *Child, b Endpoint, to receiver, stderr io.Writer,
+	limits Limits) (*process, error) {
+	p := &process{child: child, to: to, limits: limits, ended: make(chan struct{}), calls: map[int64]call{}}
+	p.stderr.name, p.stderr.log = child.Name, stderr
 	var err error
-	if p.prog, err = s.Start(ctx, child, b, &p.stderr); err != nil {
+	if p.prog, err = start(ctx, child, b, &p.stderr); err != nil {
 		return nil, err
 	}
 	p.in = jsonrpc.NewWriter(p.prog.Input(), maxWaiting, p.prog.TryWrite())

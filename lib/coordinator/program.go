@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"btools/lib/agent/source"
 	"btools/lib/held"
 	"btools/lib/launcher"
 	"btools/lib/nowait"
@@ -42,7 +43,7 @@ type Program interface {
 }
 
 // Starter starts a child for a browser. What it says on standard error goes to stderr.
-type Starter func(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error)
+type Starter func(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (Program, error)
 
 // execution is a program that is a process.
 type execution struct {
@@ -51,7 +52,7 @@ type execution struct {
 	in   *os.File
 	out  *os.File
 	port *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
-	wide chan struct{}     // has a place for its pipes, which are wide; nil: they are not
+	wide *atomic.Int32     // counts it, as its pipes are wide; nil: they are not
 }
 
 func (x *execution) Input() io.WriteCloser { return x.in }
@@ -78,11 +79,24 @@ func (x *execution) Sweep() error {
 
 func (x *execution) Free() {
 	if x.wide != nil {
-		<-x.wide
+		x.wide.Add(-1)
 	}
 	if x.port != nil {
 		x.port.Stop()
 	}
+}
+
+// Programs starts children as processes, which are bound to this one. The zero value has
+// no directory for npx, and so no packages.
+type Programs struct {
+	NpxDir string          // that npx runs in; "": there is none
+	Env    func() []string // what children find in their environment besides ours
+	Stop   time.Duration   // as of Limits
+	Stderr io.Writer       // what npx says
+	Log    *slog.Logger
+
+	wide atomic.Int32 // children with wide pipes
+	npm  npm
 }
 
 // maxWide is how many children have wide pipes. What pipes take is bounded for
@@ -93,19 +107,16 @@ const maxWide = 32
 // sweepBound is how long what a child has left may take to die.
 const sweepBound = 5 * time.Second
 
-// execute is the Starter that runs processes, and the server in bmcp itself.
-func (s *Server) execute(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (Program, error) {
-	if child.Builtin {
-		return s.serveBuiltin(b)
-	}
+// Start is a Starter.
+func (p *Programs) Start(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (Program, error) {
 	var port *launcher.Browser
 	var err error
-	if child.needsPort() && b.IsBelow() {
-		if port, b, err = s.portFor(ctx, b); err != nil {
+	if child.needsPort() && b.isBelow() {
+		if port, b, err = p.portFor(ctx, b); err != nil {
 			return nil, err
 		}
 	}
-	x, err := s.run(ctx, child, b, stderr)
+	x, err := p.run(ctx, child, b, stderr)
 	if err != nil {
 		if port != nil {
 			port.Stop()
@@ -118,8 +129,8 @@ func (s *Server) execute(ctx context.Context, child *Child, b source.Browser, st
 
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
-func (s *Server) portFor(ctx context.Context, b source.Browser) (*launcher.Browser, source.Browser, error) {
-	port, err := launcher.Service(ctx, s.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+func (p *Programs) portFor(ctx context.Context, b Endpoint) (*launcher.Browser, Endpoint, error) {
+	port, err := launcher.Service(ctx, p.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
@@ -133,13 +144,13 @@ func (s *Server) portFor(ctx context.Context, b source.Browser) (*launcher.Brows
 	return port, b, nil
 }
 
-func (s *Server) run(ctx context.Context, child *Child, b source.Browser, stderr io.Writer) (*execution, error) {
-	argv, env, dir, err := s.commandFor(ctx, child, b)
+func (p *Programs) run(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (*execution, error) {
+	argv, env, dir, err := p.commandFor(ctx, child, b)
 	if err != nil {
 		return nil, err
 	}
 	x := &execution{mark: "BTOOLS_CHILD=" + rand.Text()}
-	cmd, err := hold(argv, append(env, x.mark), s.Limits.Stop)
+	cmd, err := hold(argv, append(env, x.mark), p.Stop)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +175,12 @@ func (s *Server) run(ctx context.Context, child *Child, b source.Browser, stderr
 		outRead.Close()
 		return nil, fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}
-	select {
-	case s.wide <- struct{}{}:
-		x.wide = s.wide
+	if p.wide.Add(1) <= maxWide {
+		x.wide = &p.wide
 		nowait.Widen(inWrite)
 		nowait.Widen(outRead)
-	default:
+	} else {
+		p.wide.Add(-1)
 	}
 	x.in, x.out = inWrite, outRead
 	return x, nil
@@ -177,14 +188,19 @@ func (s *Server) run(ctx context.Context, child *Child, b source.Browser, stderr
 
 // commandFor is the command that runs a child, and the directory that it runs
 // in; "" is the host's.
-func (s *Server) commandFor(ctx context.Context, child *Child, b source.Browser) (argv, env []string, dir string,
+func (p *Programs) commandFor(ctx context.Context, child *Child, b Endpoint) (argv, env []string, dir string,
 	err error) {
-	argv, env = child.command(b)
+	argv, at := child.command(b)
+	env = append(os.Environ(), quietNpm)
+	if p.Env != nil {
+		env = append(env, p.Env()...)
+	}
+	env = append(env, at...)
 	switch {
 	case b.Windows:
 		if child.Package { // whose npx does without the host's directory, and so must the child
 			argv = slices.Concat([]string{"npx", "-y"}, argv)
-			if dir, err = s.npm.directory(); err != nil {
+			if dir, err = p.npmDirectory(); err != nil {
 				return nil, nil, "", err
 			}
 		}
@@ -192,7 +208,7 @@ func (s *Server) commandFor(ctx context.Context, child *Child, b source.Browser)
 			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
 		}
 	case child.Package:
-		argv[0], err = s.npm.program(ctx, child.Argv[0], &stderrTail{name: child.Name, log: s.Stderr})
+		argv[0], err = p.packageProgram(ctx, child.Argv[0], &stderrTail{name: child.Name, log: p.Stderr})
 	}
 	return argv, env, dir, err
 }

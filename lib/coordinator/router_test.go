@@ -133,7 +133,7 @@ func FuzzChild(f *testing.F) {
 			`"capabilities":{"sampling":{},"roots":{}}}}`)))
 		s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
 		program := newFakeProgram()
-		s.server.Start = func(context.Context, *Child, source.Browser, io.Writer) (Program, error) {
+		s.server.Start = func(context.Context, *Child, Endpoint, io.Writer) (Program, error) {
 			return program, nil
 		}
 		p, err := newSupervisor(s, &Child{Name: "c"}, source.Browser{}, mcp.OfHandshake, nil).run(t.Context())

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/liveness"
 	"btools/lib/mcp"
@@ -34,12 +35,23 @@ const (
 func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	p := &running{sup: sup}
 	p.logLevel.Store(int32(len(mcp.Levels)))
+	s := sup.host.server
+	start := s.Start
+	if sup.child.Builtin {
+		start = s.serveBuiltin(sup.browser)
+	}
 	var err error
-	if p.process, err = sup.host.server.startProcess(ctx, sup.child, sup.browser, p); err != nil {
+	p.process, err = startProcess(ctx, start, sup.child, endpointOf(sup.browser), p, s.Stderr, s.Limits)
+	if err != nil {
 		return nil, err
 	}
 	sup.host.work.Go(p.Run) // whose end waits for this start
 	return p, nil
+}
+
+func endpointOf(b source.Browser) Endpoint {
+	return Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port, Type: b.Type, Headless: b.Headless,
+		Profile: b.Profile, Windows: b.Windows}
 }
 
 // can reports whether the child has a capability.

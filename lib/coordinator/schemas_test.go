@@ -88,7 +88,11 @@ func TestOwnSchemas(t *testing.T) {
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Server{Options: Options{Source: test.browsers, Children: []Child{{drives: test.drives}}}}
+			child := Child{}
+			if test.drives {
+				child = driver
+			}
+			c := &Server{Options: Options{Source: test.browsers, Children: []Child{child}}}
 			left := len(test.arguments)
 			for _, tool := range c.ownList() {
 				compile(t, tool.Name, tool.Input)

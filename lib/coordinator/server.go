@@ -22,7 +22,6 @@ import (
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/results"
-	"btools/lib/run"
 	"btools/lib/states"
 	"btools/lib/tools"
 )
@@ -53,7 +52,7 @@ type Options struct {
 	Tools []string
 	Dir   string
 
-	// Start starts children; nil: as processes. Tests have them in memory.
+	// Start starts children but the built-in one; nil: as processes. Tests have them in memory.
 	Start Starter
 
 	Stderr io.Writer
@@ -63,8 +62,6 @@ type Options struct {
 // Server is the state that all hosts share.
 type Server struct {
 	Options
-	npm      npm
-	wide     chan struct{} // the children with wide pipes
 	archive  *results.Archive
 	own      map[string]*ownTool // by name
 	ownTools []json.RawMessage
@@ -87,31 +84,26 @@ func New(o Options) *Server {
 	o.Limits = o.Limits.orDefault()
 	s := &Server{Options: o, hosts: map[*Host]bool{}}
 	s.us = json.RawMessage(`{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(s.Release) + `}`)
-	s.wide = make(chan struct{}, maxWide)
 	if s.Start == nil {
-		s.Start = s.execute
+		programs := &Programs{Env: vsCodePort, Stop: s.Limits.Stop, Stderr: s.Stderr, Log: s.Log}
+		if s.CacheDir != "" {
+			programs.NpxDir = filepath.Join(s.CacheDir, "npm")
+		}
+		s.Start = programs.Start
 	}
 	s.Large.MaxInline = cmp.Or(s.Large.MaxInline, DefaultMaxInline)
 	s.archive = &results.Archive{Texts: results.New(results.Limits{Entries: s.Large.Entries}),
 		Blobs: &blobs.Store{Dir: s.Large.BlobDir}}
 	s.tasks = tasks.NewShared[*taskCall](tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes,
 		TTL: taskTTL})
-	s.npm.log, s.npm.fetched = s.Log, map[string]*fetched{}
-	if s.CacheDir != "" {
-		s.npm.dir = filepath.Join(s.CacheDir, "npm")
-	}
 	s.Children = slices.Clone(s.Children)
-	for i := range s.Children {
-		child := &s.Children[i]
-		child.drives = child.Builtin || run.HasPlaceholder(child.Argv) || child.endpointFlag() != ""
-	}
 	s.makeOwn()
 	s.catalog = NewCatalog(CatalogOptions{Children: s.Children, Builtin: tools.List(s.Tools), Own: s.ownTools,
 		StatusTool: statusTool, OldNames: oldNames, Decorate: s.decorate, Dir: s.CacheDir, Limits: s.Limits.Catalog,
 		Log: s.Log})
 	for i := range s.Children {
 		child := &s.Children[i]
-		if err := child.isThere(); err != nil {
+		if err := child.Check(); err != nil {
 			s.catalog.Failed(child, fmt.Errorf("cannot start child %s: %w", child.Name, err))
 		}
 	}

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,10 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"btools/lib/agent/source"
 	"btools/lib/run"
 	"btools/lib/shellwords"
 	"btools/lib/wsl"
@@ -43,8 +40,6 @@ type Child struct {
 	Builtin bool     // it is the server in bmcp itself
 	Prefix  string   // auto, always or never
 
-	// drives: the child is given the browser by its arguments, with placeholders
-	// or by the flag that it is known to take. New sets it.
 	drives bool
 }
 
@@ -53,8 +48,21 @@ var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
 // ValidName reports whether a child can have the name.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
 
-// CommandChild is the child that a command line starts, as it is.
-func CommandChild(argv []string) Child { return Child{Name: nameOf(argv[0]), Argv: argv} }
+// CommandChild is the child that a command line starts, as it is. Without a name it has
+// that of its program.
+func CommandChild(name string, argv []string) Child { return newChild(Child{Name: name, Argv: argv}) }
+
+func newChild(c Child) Child {
+	if c.Name == "" {
+		c.Name = nameOf(c.Argv[0])
+	}
+	c.drives = c.Builtin || run.HasPlaceholder(c.Argv) || c.knownServer() != nil
+	return c
+}
+
+// Drives reports whether the child is given the browser: by its arguments, with
+// placeholders or by the flag that it is known to take.
+func (c *Child) Drives() bool { return c.drives }
 
 // ParseChild reads [NAME=]SPEC, where SPEC is an npm package or a command,
 // and its arguments.
@@ -75,14 +83,12 @@ func ParseChild(spec string) (Child, error) {
 		if len(c.Argv) > 1 {
 			return c, fmt.Errorf("%s takes no arguments: --tools chooses its tools", BuiltinChild)
 		}
-		c.Name, c.Builtin = cmp.Or(c.Name, BuiltinChild), true
-		return c, nil
+		c.Builtin = true
+		return newChild(c), nil
 	}
 	rest, npx := afterNpx(c.Argv)
 	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule.MatchString(rest[0])
-	if c.Name == "" {
-		c.Name = nameOf(c.Argv[0])
-	}
+	c = newChild(c)
 	if path, err := exec.LookPath(programOf(c.Argv[0])); err == nil && c.Package {
 		c.Argv[0], c.Package = path, false
 	}
@@ -123,9 +129,9 @@ func afterNpx(argv []string) (rest []string, ok bool) {
 	return rest, true
 }
 
-// isThere says why the child can't be run, nil if it may be: from WSL, Node.js
+// Check says why the child can't be run, nil if it may be: from WSL, Node.js
 // can be that of Windows.
-func (c *Child) isThere() error {
+func (c *Child) Check() error {
 	if c.Builtin || wsl.Check(os.Getenv) == nil {
 		return nil
 	}
@@ -195,9 +201,9 @@ func (c *Child) server() string {
 	return filepath.ToSlash(words[0])
 }
 
-// shown is the word that tells a person which server it is: arguments may be
+// Shown is the word that tells a person which server it is: arguments may be
 // secret, and so may be who fetches a package.
-func (c *Child) shown() string {
+func (c *Child) Shown() string {
 	words, _ := afterNpx(c.Argv)
 	if len(words) > 1 && slices.Contains(runners, filepath.Base(words[0])) && !strings.HasPrefix(words[1], "-") {
 		words = words[1:]
@@ -254,16 +260,12 @@ func (c *Child) needsPort() bool {
 	})
 }
 
-// command is what is run for a browser, and its environment. A browser that
-// DevTools can't reach is left to the child.
-func (c *Child) command(b source.Browser) (argv, env []string) {
+// command is what is run for a browser, and the variables that name the browser. One
+// that DevTools can't reach is left to the child.
+func (c *Child) command(b Endpoint) (argv, env []string) {
 	at := run.Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port}
 	argv = at.Expand(c.Argv)
 	flag := c.endpointFlag()
-	env = append(os.Environ(), quietNpm)
-	if port := findVSCode(os.Getenv).CDPPort; port != nil {
-		env = append(env, "VSCODE_CDP_PORT="+strconv.Itoa(*port))
-	}
 	if b.HTTPURL == "" {
 		if flag == "--cdp-endpoint=" && b.Type != "" {
 			argv = append(argv, "--browser="+b.Type)
@@ -272,25 +274,25 @@ func (c *Child) command(b source.Browser) (argv, env []string) {
 			}
 			argv = append(argv, c.profile(b)...)
 		}
-		return argv, env
+		return argv, nil
 	}
 	k := c.knownServer()
 	switch {
 	case k == nil || run.HasPlaceholder(c.Argv):
-	case b.IsBelow() && k.flagBelow != "":
+	case b.isBelow() && k.flagBelow != "":
 		argv = append(argv, k.flagBelow+b.WSURL)
 	default:
 		argv = append(argv, flag+b.HTTPURL)
 	}
-	if b.IsBelow() {
+	if b.isBelow() {
 		at.Port = 0 // which alone leads to no browser
 	}
-	return argv, append(env, at.Environ()...)
+	return argv, at.Environ()
 }
 
 // profile has a Playwright that launches its browser give it a profile that no
 // other child's browser has: its own default is one for all.
-func (c *Child) profile(b source.Browser) []string {
+func (c *Child) profile(b Endpoint) []string {
 	for _, a := range c.Argv {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains([]string{"--isolated", "--user-data-dir"}, name) {
 			return nil
@@ -302,10 +304,10 @@ func (c *Child) profile(b source.Browser) []string {
 	return []string{"--isolated"}
 }
 
-// fingerprint names what decides on a child's tools, for their cache: a
+// Fingerprint names what decides on a child's tools, for their cache: a
 // package, or the program with its version and the directory that it runs in,
 // where the same words may mean another server.
-func (c *Child) fingerprint() string {
+func (c *Child) Fingerprint() string {
 	h := sha256.New()
 	if !c.Package {
 		dir, _ := os.Getwd()

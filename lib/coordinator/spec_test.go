@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"btools/lib/agent/source"
 )
 
 // Only what is a known server gets the flag for its browser.
@@ -36,7 +34,7 @@ func TestKnownServers(t *testing.T) {
 		if err != nil || c.endpointFlag() != want {
 			t.Errorf("%s: %q, %v, want %q", spec, c.endpointFlag(), err, want)
 		}
-		argv, _ := c.command(source.Browser{HTTPURL: "http://127.0.0.1:9222", Port: 9222})
+		argv, _ := c.command(Endpoint{HTTPURL: "http://127.0.0.1:9222", Port: 9222})
 		if given := slices.Contains(argv, want+"http://127.0.0.1:9222"); given != (want != "") {
 			t.Errorf("%s: %q", spec, argv)
 		}
@@ -80,7 +78,7 @@ func TestFingerprint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.fingerprint()
+		return c.Fingerprint()
 	}
 	command, pkg := print("sh -c x"), print("@a/b@1")
 	t.Chdir(t.TempDir())
@@ -106,8 +104,8 @@ func TestShown(t *testing.T) {
 		"npx -y git+https://s3cr3t:x@example.org/server.git x": "git+https://example.org/server.git",
 		"sh -c s3cr3t": "sh",
 	} {
-		if c, err := ParseChild(spec); err != nil || c.shown() != want {
-			t.Errorf("%s: %s, %v, want %s", spec, c.shown(), err, want)
+		if c, err := ParseChild(spec); err != nil || c.Shown() != want {
+			t.Errorf("%s: %s, %v, want %s", spec, c.Shown(), err, want)
 		}
 	}
 }

@@ -298,7 +298,7 @@ func TestTasksOfBrowserThatEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newTaskHost(t)
 				at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
-				h.browsers, h.server.Children[0].drives = at, true
+				h.browsers, h.server.Children[0] = at, driver
 				h.shakeHands()
 				first, second := h.bulk("", "echo", "hang", "echo"), h.bulk("", "echo")
 				end(at)
@@ -323,7 +323,7 @@ func TestTaskWhoseChildKnowsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaskHost(t)
 		at := &mortal{Browsers: h.browsers, died: make(chan struct{}), lapsed: make(chan struct{})}
-		h.browsers, h.server.Children[0].drives = at, true
+		h.browsers, h.server.Children[0] = at, driver
 		h.shakeHands()
 		id := h.bulk(`,"stop_on_error":false`, "hang", "echo")
 		h.latest().say(string(jsonrpc.Response(h.calls[0], faultResult(errors.New("target closed")))))

@@ -67,7 +67,7 @@ var (
 
 // instructions are ours for the host.
 func (s *Server) instructions() string {
-	drives := slices.ContainsFunc(s.Children, func(child Child) bool { return child.drives })
+	drives := slices.ContainsFunc(s.Children, func(child Child) bool { return child.Drives() })
 	kind := s.Source.Kind()
 	text := instructionsOf[kind]
 	switch {
@@ -158,7 +158,7 @@ func (s *Server) status(ctx context.Context, req *request, _ json.RawMessage) (a
 	}
 	for i := range s.Children {
 		child := &s.Children[i]
-		cs := childStatus{Name: child.Name, Command: child.shown()}
+		cs := childStatus{Name: child.Name, Command: child.Shown()}
 		var err error
 		if cs.Tools, cs.Cached, err = s.catalog.Status(child); err != nil {
 			text := err.Error()

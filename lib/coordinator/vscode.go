@@ -16,6 +16,14 @@ type vsCode struct {
 	CDPPort *int   `json:"cdp_port"`
 }
 
+// vsCodePort is the variable in which children find VS Code itself, if it can be debugged.
+func vsCodePort() []string {
+	if port := findVSCode(os.Getenv).CDPPort; port != nil {
+		return []string{"VSCODE_CDP_PORT=" + strconv.Itoa(*port)}
+	}
+	return nil
+}
+
 // findVSCode looks for VS Code, where it says itself that it is.
 func findVSCode(getenv func(string) string) vsCode {
 	there := getenv("TERM_PROGRAM") == "vscode"

@@ -224,7 +224,7 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		if err := there(c.Command); err != nil {
 			return nil, err
 		}
-		all = append(all, coordinator.CommandChild(c.Command))
+		all = append(all, coordinator.CommandChild("", c.Command))
 	}
 	for _, spec := range c.StringSlice("mcp") {
 		child, err := coordinator.ParseChild(spec)
@@ -259,20 +259,21 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 				return nil, exit.Errorf(exit.Config,
 					"%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
 			}
-			child := coordinator.Child{Name: name, Argv: fc.Command, Prefix: fc.Prefix}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
 				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command and mcp", path, name)
 			}
+			var child coordinator.Child
 			if fc.MCP != "" {
-				parsed, err := coordinator.ParseChild(fc.MCP)
-				if err != nil {
+				if child, err = coordinator.ParseChild(fc.MCP); err != nil {
 					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
 				}
-				child.Argv, child.Package = parsed.Argv, parsed.Package
+				child.Name = name
 			} else if err := there(fc.Command); err != nil {
 				return nil, fmt.Errorf("[child.%s] of %s: %w", name, path, err)
+			} else {
+				child = coordinator.CommandChild(name, fc.Command)
 			}
-			if fc.Prefix == "auto" {
+			if child.Prefix = fc.Prefix; fc.Prefix == "auto" {
 				child.Prefix = coordinator.PrefixAuto
 			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways,
 				coordinator.PrefixNever}, fc.Prefix) {
