@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"btools/lib/mcp/child"
 )
 
 // A child that does not answer is waited for once, however many ask; that it
@@ -17,7 +19,7 @@ func TestLateChild(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		start := func() *Catalog {
-			c := NewCatalog(CatalogOptions{Children: []Child{{Name: "well", Argv: []string{"./none/well"}},
+			c := NewCatalog(CatalogOptions{Children: []child.Spec{{Name: "well", Argv: []string{"./none/well"}},
 				{Name: "late", Argv: []string{"./none/late"}}}, Dir: dir, Limits: DefaultCatalogLimits})
 			if _, _, err := c.Update(&c.Children[0], "{}", toolsNamed("echo")); err != nil {
 				t.Fatal(err)

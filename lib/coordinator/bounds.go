@@ -7,13 +7,14 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/liveness"
+	"btools/lib/mcp/child"
 )
 
 // What bounds the children of pools: TIMEOUT each call of a tool, and
 // HEALTH_TIMEOUT the answer to a ping, which each is sent at HEALTH_INTERVAL.
 
 // errLate is the error of a tool that has not answered in time.
-func errLate(child *Child, b source.Browser) error {
+func errLate(child *child.Spec, b source.Browser) error {
 	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name,
 		b.CallTimeout, b.Pool)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"btools/lib/agent/source"
+	"btools/lib/mcp/child"
 	"btools/lib/tools"
 )
 
@@ -34,14 +35,16 @@ func (x *builtin) End() {
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser.
-func (s *Server) serveBuiltin(b source.Browser) Starter {
-	return func(context.Context, *Child, Endpoint, io.Writer) (Program, error) { return s.startBuiltin(b) }
+func (s *Server) serveBuiltin(b source.Browser) child.Starter {
+	return func(context.Context, *child.Spec, child.Endpoint, io.Writer) (child.Program, error) {
+		return s.startBuiltin(b)
+	}
 }
 
-func (s *Server) startBuiltin(b source.Browser) (Program, error) {
+func (s *Server) startBuiltin(b source.Browser) (child.Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
-			"one of Playwright, which npx playwright install %[1]s installs", b.Type, PlaywrightChild)
+			"one of Playwright, which npx playwright install %[1]s installs", b.Type, child.Playwright)
 	}
 	in, toIt := io.Pipe()
 	fromIt, out := io.Pipe()

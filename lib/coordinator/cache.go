@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+
+	"btools/lib/mcp/child"
 )
 
 // The list of a child's last run is kept, so that tools/list need not wait
 // for the child: by the child's command and its program's size and time.
 
-func (c *Catalog) path(child *Child) string {
+func (c *Catalog) path(child *child.Spec) string {
 	if c.Dir == "" || child.Builtin {
 		return ""
 	}
@@ -18,7 +20,7 @@ func (c *Catalog) path(child *Child) string {
 }
 
 // read is what is known of a child from its last run.
-func (c *Catalog) read(child *Child) *entry {
+func (c *Catalog) read(child *child.Spec) *entry {
 	if child.Builtin {
 		return &entry{Tools: c.Builtin, state: stale}
 	}
@@ -31,7 +33,7 @@ func (c *Catalog) read(child *Child) *entry {
 }
 
 // write keeps a list. That it can't is no fault: the child is asked for it again.
-func (c *Catalog) write(child *Child, e *entry) {
+func (c *Catalog) write(child *child.Spec, e *entry) {
 	path := c.path(child)
 	if path == "" {
 		return

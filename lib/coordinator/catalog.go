@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/wait"
 )
 
 // CatalogOptions configure a Catalog.
 type CatalogOptions struct {
-	Children []Child
+	Children []child.Spec
 	Builtin  []json.RawMessage // the tools of the built-in child
 	// Own are the tools of bmcp itself. StatusTool is the name of the one whose description
 	// says what is missing.
@@ -125,7 +126,7 @@ func NewCatalog(o CatalogOptions) *Catalog {
 }
 
 // Initialized records the answer of a child to initialize.
-func (c *Catalog) Initialized(child *Child, result json.RawMessage) {
+func (c *Catalog) Initialized(child *child.Spec, result json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -143,7 +144,7 @@ func (c *Catalog) Initialized(child *Child, result json.RawMessage) {
 
 // Update records a child's tools for hosts with these capabilities, and reports
 // whether they have changed. It returns the tools as the catalog keeps them.
-func (c *Catalog) Update(child *Child, can string, tools []json.RawMessage) (
+func (c *Catalog) Update(child *child.Spec, can string, tools []json.RawMessage) (
 	kept []json.RawMessage, changed bool, err error) {
 	for i, t := range tools {
 		var b bytes.Buffer // as the next run reads it
@@ -175,7 +176,7 @@ func (c *Catalog) Update(child *Child, can string, tools []json.RawMessage) (
 }
 
 // Failed records that a child could not be started, and logs that once.
-func (c *Catalog) Failed(child *Child, err error) {
+func (c *Catalog) Failed(child *child.Spec, err error) {
 	c.mu.Lock()
 	e := c.entries[child.Name]
 	said := e.warned == err.Error()
@@ -188,7 +189,7 @@ func (c *Catalog) Failed(child *Child, err error) {
 }
 
 // Note records why a child cannot be started now.
-func (c *Catalog) Note(child *Child, err error) {
+func (c *Catalog) Note(child *child.Spec, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -245,7 +246,7 @@ func (c *Catalog) Await(ctx context.Context, stage Stage, most time.Duration) {
 	}
 }
 
-func (c *Catalog) awaitChild(ctx context.Context, child *Child, s state, most time.Duration) {
+func (c *Catalog) awaitChild(ctx context.Context, child *child.Spec, s state, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -281,7 +282,7 @@ func (c *Catalog) awaitChild(ctx context.Context, child *Child, s state, most ti
 
 // late records, also for the next run, that a child has not listed its tools in
 // time.
-func (c *Catalog) late(child *Child) {
+func (c *Catalog) late(child *child.Spec) {
 	c.mu.Lock()
 	e := c.entries[child.Name]
 	isNew := !e.Late && !e.hasTools(child)
@@ -301,28 +302,28 @@ func (c *Catalog) patienceLocked(e *entry) time.Duration {
 }
 
 // Patience returns how long to wait for a child's answer.
-func (c *Catalog) Patience(child *Child) time.Duration {
+func (c *Catalog) Patience(child *child.Spec) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.patienceLocked(c.entries[child.Name])
 }
 
 // Answers records whether a child has answered in time.
-func (c *Catalog) Answers(child *Child, inTime bool) {
+func (c *Catalog) Answers(child *child.Spec, inTime bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries[child.Name].quiet = !inTime
 }
 
 // NoteAsks records that a child has sent a request to a host of the stateless protocol.
-func (c *Catalog) NoteAsks(child *Child) {
+func (c *Catalog) NoteAsks(child *child.Spec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries[child.Name].asks = true
 }
 
 // Asks reports whether a child is known to do that.
-func (c *Catalog) Asks(child *Child) bool {
+func (c *Catalog) Asks(child *child.Spec) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.entries[child.Name].asks
@@ -346,7 +347,7 @@ func (c *Catalog) LogAwaited() {
 
 // Retry reports whether a child that could not be started is to be started again.
 // A call of an unknown tool then waits for it.
-func (c *Catalog) Retry(child *Child) bool {
+func (c *Catalog) Retry(child *child.Spec) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -360,7 +361,7 @@ func (c *Catalog) Retry(child *Child) bool {
 
 // Known reports whether a child's tools for hosts with these capabilities are
 // known, and whether the child has listed any in this run.
-func (c *Catalog) Known(child *Child, can string) (known, live bool) {
+func (c *Catalog) Known(child *child.Spec, can string) (known, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -368,11 +369,11 @@ func (c *Catalog) Known(child *Child, can string) (known, live bool) {
 }
 
 // hasTools reports whether the child's tools are known, from this run or the last one.
-func (e *entry) hasTools(child *Child) bool { return child.Builtin || len(e.For) > 0 }
+func (e *entry) hasTools(child *child.Spec) bool { return child.Builtin || len(e.For) > 0 }
 
 // Status returns the number of a child's tools, whether these are those of its last run,
 // and why it could not be started last.
-func (c *Catalog) Status(child *Child) (tools int, cached bool, err error) {
+func (c *Catalog) Status(child *child.Spec) (tools int, cached bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[child.Name]
@@ -416,14 +417,14 @@ func (c *Catalog) Capabilities(own json.RawMessage) (all json.RawMessage, instru
 }
 
 // Has reports whether a child has a capability, such as prompts.
-func (c *Catalog) Has(child *Child, capability ...string) bool {
+func (c *Catalog) Has(child *child.Spec, capability ...string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return jsonrpc.Get(c.entries[child.Name].Capabilities, capability...) != nil
 }
 
 // Having returns the children with a capability.
-func (c *Catalog) Having(capability ...string) (some []*Child) {
+func (c *Catalog) Having(capability ...string) (some []*child.Spec) {
 	for i := range c.Children {
 		if child := &c.Children[i]; c.Has(child, capability...) {
 			some = append(some, child)

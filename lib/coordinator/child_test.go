@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/run"
 )
 
@@ -128,7 +129,7 @@ type fixture struct {
 }
 
 // driver is a child that is given the browser.
-var driver = CommandChild("c", []string{os.Args[0], run.CDPPort})
+var driver = child.Command("c", []string{os.Args[0], run.CDPPort})
 
 // kid is a child of a fixture.
 type kid struct {
@@ -149,10 +150,10 @@ func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 	o.Detect = func(context.Context) ([]json.RawMessage, error) { return nil, nil }
 	behaviours := map[string]behaviour{}
 	for _, k := range kids {
-		o.Children = append(o.Children, Child{Name: k.name, Argv: []string{os.Args[0]}})
+		o.Children = append(o.Children, child.Spec{Name: k.name, Argv: []string{os.Args[0]}})
 		behaviours[k.name] = k.behaviour
 	}
-	o.Start = func(_ context.Context, child *Child, _ Endpoint, _ io.Writer) (Program, error) {
+	o.Start = func(_ context.Context, child *child.Spec, _ child.Endpoint, _ io.Writer) (child.Program, error) {
 		p := newFakeProgram()
 		f.mu.Lock()
 		f.children = append(f.children, p)

@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // children are the children of a host.
@@ -26,7 +27,7 @@ type children struct {
 
 // supervisor returns the supervisor of the child for a browser and an audience,
 // nil if the host is closed.
-func (c *children) supervisor(child *Child, b source.Browser, to mcp.Audience) *supervisor {
+func (c *children) supervisor(child *child.Spec, b source.Browser, to mcp.Audience) *supervisor {
 	key := child.Name + "\x00" + string(to) + "\x00"
 	if child.Drives() {
 		key += b.Pool + "\x00" + b.Instance + "\x00" + b.Session
@@ -169,7 +170,7 @@ func (c *children) startAll(to mcp.Audience, all bool) {
 
 // prestartTargets are the browsers that a child is started for before it is
 // called.
-func (c *children) prestartTargets(ctx context.Context, child *Child) ([]source.Browser, error) {
+func (c *children) prestartTargets(ctx context.Context, child *child.Spec) ([]source.Browser, error) {
 	h := c.host
 	if !child.Drives() {
 		return []source.Browser{{}}, nil
@@ -196,7 +197,7 @@ func (c *children) why() error {
 
 // warm starts a child while the host's own browser is being launched: the endpoint
 // is known in advance.
-func (c *children) warm(child *Child, to mcp.Audience) {
+func (c *children) warm(child *child.Spec, to mcp.Audience) {
 	h := c.host
 	if !h.browsers.Early() {
 		return

@@ -11,10 +11,14 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/spell"
 	"btools/lib/tools"
 )
+
+// noticeAfter is how long something may take until a person is told what is waited for.
+const noticeAfter = 2 * time.Second
 
 // serve answers a request.
 func (h *Host) serve(ctx context.Context, req *request) {
@@ -110,7 +114,7 @@ func (h *Host) introduce(req *request, result json.RawMessage) {
 func (req *request) mayAsk() bool { return isOfChild(req.task()) }
 
 // process returns a child for a request that is not bound to a browser.
-func (req *request) process(ctx context.Context, child *Child) (*supervisor, *running, error) {
+func (req *request) process(ctx context.Context, child *child.Spec) (*supervisor, *running, error) {
 	b := source.Browser{}
 	if child.Drives() {
 		var err error
@@ -132,7 +136,7 @@ func (req *request) start(ctx context.Context, sup *supervisor) (*running, error
 	return sup.get(ctx, req.mayAsk())
 }
 
-func (req *request) toChild(ctx context.Context, child *Child) {
+func (req *request) toChild(ctx context.Context, child *child.Spec) {
 	sup, p, err := req.process(ctx, child)
 	if err != nil {
 		req.fault(err)

@@ -11,6 +11,7 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 	"btools/lib/results"
 )
 
@@ -48,11 +49,11 @@ func (s *Server) keepClean() {
 }
 
 // bounds reports whether a child's results are bounded.
-func (s *Server) bounds(child *Child) bool { return child.Builtin || s.Large.OfAll }
+func (s *Server) bounds(child *child.Spec) bool { return child.Builtin || s.Large.OfAll }
 
 // keeps reports whether results may be kept.
 func (s *Server) keeps() bool {
-	return slices.ContainsFunc(s.Children, func(child Child) bool { return s.bounds(&child) })
+	return slices.ContainsFunc(s.Children, func(child child.Spec) bool { return s.bounds(&child) })
 }
 
 // scope says who may read the results of a call: the host, and among

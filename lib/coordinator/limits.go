@@ -3,11 +3,14 @@ package coordinator
 import (
 	"reflect"
 	"time"
+
+	"btools/lib/mcp/child"
 )
 
 // Limits bound what a host and its children may take. What is zero has its default.
 type Limits struct {
 	Catalog CatalogLimits
+	Child   child.Limits
 
 	// Awaiting are the requests of a host that await its input.
 	Awaiting int
@@ -38,19 +41,16 @@ type Limits struct {
 	Steady, FirstDelay, MaxDelay time.Duration
 	// Slow is how long a start takes that the status tells of.
 	Slow time.Duration
-	// Stop is how long a child may take to end after the end of its input, and
-	// again after TERM. Closed is the same for one that has closed its input.
-	Stop, Closed time.Duration
 }
 
 // DefaultLimits are the limits of bmcp.
 var DefaultLimits = Limits{
 	Catalog:  DefaultCatalogLimits,
+	Child:    child.DefaultLimits,
 	Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
 	AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,
 	Start: 5 * time.Minute, Steady: time.Minute, FirstDelay: time.Second, MaxDelay: 30 * time.Second,
 	Slow: 5 * time.Second,
-	Stop: 2 * time.Second, Closed: time.Second,
 }
 
 // orDefault has the defaults in place of what is zero.

@@ -7,6 +7,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // List is what one host is given, or several that have one in common: a list of tools for each
@@ -16,12 +17,12 @@ type List struct {
 
 	mu     sync.Mutex
 	of     map[mcp.Audience]*audienceList
-	owners map[string]map[string]*Child // by the list, such as prompts, and the name in it
+	owners map[string]map[string]*child.Spec // by the list, such as prompts, and the name in it
 }
 
 // NewList makes the list of a host that has been given nothing.
 func (c *Catalog) NewList() *List {
-	return &List{catalog: c, of: map[mcp.Audience]*audienceList{}, owners: map[string]map[string]*Child{}}
+	return &List{catalog: c, of: map[mcp.Audience]*audienceList{}, owners: map[string]map[string]*child.Spec{}}
 }
 
 // audienceList is the list of tools for one audience: children may list other tools to
@@ -48,7 +49,7 @@ type Tools struct {
 
 // Route is where a tool of a child is found.
 type Route struct {
-	Child    *Child
+	Child    *child.Spec
 	Name     string // that the child knows it by
 	Tool     json.RawMessage
 	Stripped []string // the arguments that the child does not get
@@ -125,7 +126,7 @@ func (l *List) Watch(to mcp.Audience) {
 }
 
 // Set records the tools that a child of the host has listed.
-func (l *List) Set(child *Child, to mcp.Audience, tools []json.RawMessage) {
+func (l *List) Set(child *child.Spec, to mcp.Audience, tools []json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.forLocked(to)
@@ -152,7 +153,7 @@ func (l *List) Changed() map[mcp.Audience]bool {
 
 // SetOwners records whose the items of a list are. Of children that have failed to
 // answer, what they listed before stays known.
-func (l *List) SetOwners(list string, now map[string]*Child, failed func(*Child) bool) {
+func (l *List) SetOwners(list string, now map[string]*child.Spec, failed func(*child.Spec) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, child := range l.owners[list] {
@@ -164,7 +165,7 @@ func (l *List) SetOwners(list string, now map[string]*Child, failed func(*Child)
 }
 
 // Owner returns the child that has listed a prompt or resource, nil if none has.
-func (l *List) Owner(list, name string) *Child {
+func (l *List) Owner(list, name string) *child.Spec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if child := l.owners[list][name]; child != nil || list != "resources" {
@@ -216,40 +217,40 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 
 // nameOf returns the name of a child's tool in the list, "" if the tool is left
 // out, and a note on that.
-func (c *Catalog) nameOf(m *Tools, l *audienceList, child *Child, name string) (as, note string) {
+func (c *Catalog) nameOf(m *Tools, l *audienceList, spec *child.Spec, name string) (as, note string) {
 	if name == "" {
-		return "", "child " + child.Name + " has a tool without a name"
+		return "", "spec " + spec.Name + " has a tool without a name"
 	}
-	key := toolKey{child.Name, name}
+	key := toolKey{spec.Name, name}
 	free := func(as string) bool {
 		_, used := m.routes[as]
 		given, ok := l.keys[as]
 		return !used && !c.own[as] && (!ok || given == key)
 	}
-	the := "the tool " + name + " of " + child.Name
+	the := "the tool " + name + " of " + spec.Name
 	var some []string
 	switch given := l.names[key]; {
 	case given != "":
 		some = []string{given}
-	case child.Prefix == PrefixNever:
+	case spec.Prefix == child.PrefixNever:
 		some = []string{name}
-	case child.Prefix == PrefixAlways:
-		some = prefixed(child.Name, name)
+	case spec.Prefix == child.PrefixAlways:
+		some = prefixed(spec.Name, name)
 	default:
-		some = append([]string{name}, prefixed(child.Name, name)...)
+		some = append([]string{name}, prefixed(spec.Name, name)...)
 	}
 	i := slices.IndexFunc(some, free)
 	switch {
-	case i < 0 && child.Prefix == PrefixNever:
+	case i < 0 && spec.Prefix == child.PrefixNever:
 		return "", the + " is left out: there is one already"
 	case i < 0:
 		return "", the + " is left out: there are two"
 	}
 	as = some[i]
 	switch {
-	case as != name && child.Prefix != PrefixAlways:
+	case as != name && spec.Prefix != child.PrefixAlways:
 		note = the + " is " + as + ": there is one already"
-	case as != name && as != child.Name+"__"+name:
+	case as != name && as != spec.Name+"__"+name:
 		note = the + " is " + as + ": with all of the child's name it is longer than some hosts take"
 	}
 	if len(as) > maxToolName {

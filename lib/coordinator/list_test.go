@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // toolsNamed are tools with these names.
@@ -29,9 +30,9 @@ type hosts struct {
 // newHosts are so many hosts of children with these names.
 func newHosts(t *testing.T, n int, children ...string) *hosts {
 	h := &hosts{T: t, told: make([]int, n)}
-	var all []Child
+	var all []child.Spec
 	for _, name := range children {
-		all = append(all, Child{Name: name, Argv: []string{"./none/" + name}})
+		all = append(all, child.Spec{Name: name, Argv: []string{"./none/" + name}})
 	}
 	h.Catalog = NewCatalog(CatalogOptions{Children: all})
 	for range n {
@@ -139,13 +140,13 @@ func TestListsOfSeveralHosts(t *testing.T) {
 func TestOwners(t *testing.T) {
 	h := newHosts(t, 1, "a", "b")
 	a, b, l := &h.Children[0], &h.Children[1], h.lists[0]
-	none := func(*Child) bool { return false }
-	l.SetOwners("prompts", map[string]*Child{"p": a, "q": b}, none)
-	l.SetOwners("resourceTemplates", map[string]*Child{"t": b}, none)
-	l.SetOwners("prompts", map[string]*Child{"new": b}, func(c *Child) bool { return c == a })
+	none := func(*child.Spec) bool { return false }
+	l.SetOwners("prompts", map[string]*child.Spec{"p": a, "q": b}, none)
+	l.SetOwners("resourceTemplates", map[string]*child.Spec{"t": b}, none)
+	l.SetOwners("prompts", map[string]*child.Spec{"new": b}, func(c *child.Spec) bool { return c == a })
 	for _, c := range []struct {
 		list, name string
-		want       *Child
+		want       *child.Spec
 	}{
 		{"prompts", "p", a}, {"prompts", "q", nil}, {"prompts", "new", b}, {"prompts", "t", nil},
 		{"resources", "t", b}, {"resources", "p", nil},

@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // tools returns the tools for an audience, as they are known now.
@@ -17,7 +18,7 @@ func (h *Host) tools(to mcp.Audience) *Tools { return h.list.Tools(to) }
 
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
-func (h *Host) listTools(child *Child, to mcp.Audience, tools []json.RawMessage) {
+func (h *Host) listTools(child *child.Spec, to mcp.Audience, tools []json.RawMessage) {
 	tools, changed, err := h.server.catalog.Update(child, to.Askable(h.hostParams()), tools)
 	if err != nil {
 		h.server.catalog.Failed(child, err)
@@ -75,7 +76,7 @@ func (req *request) collect(ctx context.Context, capability, member, name string
 	}
 	wg.Wait()
 	all := append([]json.RawMessage{}, own...)
-	owners := map[string]*Child{}
+	owners := map[string]*child.Spec{}
 	for i, child := range some {
 		for _, item := range lists[i] {
 			key := jsonrpc.GetString(item, name)
@@ -85,7 +86,7 @@ func (req *request) collect(ctx context.Context, capability, member, name string
 			}
 		}
 	}
-	h.list.SetOwners(member, owners, func(child *Child) bool {
+	h.list.SetOwners(member, owners, func(child *child.Spec) bool {
 		i := slices.Index(some, child)
 		return i >= 0 && failed[i]
 	})
@@ -125,15 +126,15 @@ func (req *request) byOwner(ctx context.Context, capability, name string) {
 
 // ofOwner returns the children that may have a resource or prompt: the one that
 // has listed it, or else all with the capability.
-func (h *Host) ofOwner(ctx context.Context, capability, name string) []*Child {
+func (h *Host) ofOwner(ctx context.Context, capability, name string) []*child.Spec {
 	if owner := h.list.Owner(capability, name); owner != nil {
-		return []*Child{owner}
+		return []*child.Spec{owner}
 	}
 	return h.having(ctx, capability)
 }
 
 // having returns the children with a capability, once all are initialized.
-func (h *Host) having(ctx context.Context, capability string) []*Child {
+func (h *Host) having(ctx context.Context, capability string) []*child.Spec {
 	h.server.catalog.Await(ctx, Initialized, h.server.Limits.Catalog.List)
 	return h.server.catalog.Having(capability)
 }

@@ -12,6 +12,7 @@ import (
 	"btools/lib/agent/agenttool"
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/record"
 	"btools/lib/tools"
 )
@@ -31,7 +32,7 @@ var schemas embed.FS
 // ownList is the table of our own tools, of which it returns those that are offered.
 func (s *Server) ownList() (all []ownTool) {
 	kind := s.Source.Kind()
-	builtin := slices.ContainsFunc(s.Children, func(child Child) bool { return child.Builtin })
+	builtin := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Builtin })
 	one := kind != source.Pool && kind != source.ByChild // browser that all share
 	ours := one && kind != source.Hub
 	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
@@ -103,7 +104,7 @@ func schemaFile(name string) json.RawMessage { return agenttool.Schema(schemas, 
 // DevTools.
 func (s *Server) launchInput() json.RawMessage {
 	schema := schemaFile("coordinator_launch_browser")
-	if !slices.ContainsFunc(s.Children, func(child Child) bool { return child.Drives() }) {
+	if !slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Drives() }) {
 		return schema
 	}
 	types := slices.DeleteFunc(slices.Clone(record.Types), func(t string) bool { return t == record.Firefox })

@@ -69,7 +69,7 @@ func (r *requests) Mute() {
 	var asks []serverRequest
 	r.read(func(t *table) { asks = t.Mute() })
 	for _, a := range asks {
-		a.Child.in.Write(jsonrpc.Failure(a.ID, pending.ErrMuted), false)
+		a.Child.Send(jsonrpc.Failure(a.ID, pending.ErrMuted))
 	}
 }
 

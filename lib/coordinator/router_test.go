@@ -15,6 +15,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // withChildren is a coordinator with children that are never started.
@@ -23,7 +24,7 @@ func withChildren(t testing.TB, names ...string) *Server {
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
 	for _, name := range names {
-		o.Children = append(o.Children, Child{Name: name, Argv: []string{"./none/" + name}})
+		o.Children = append(o.Children, child.Spec{Name: name, Argv: []string{"./none/" + name}})
 	}
 	c := New(o)
 	t.Cleanup(c.Close)
@@ -133,10 +134,10 @@ func FuzzChild(f *testing.F) {
 			`"capabilities":{"sampling":{},"roots":{}}}}`)))
 		s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
 		program := newFakeProgram()
-		s.server.Start = func(context.Context, *Child, Endpoint, io.Writer) (Program, error) {
+		s.server.Start = func(context.Context, *child.Spec, child.Endpoint, io.Writer) (child.Program, error) {
 			return program, nil
 		}
-		p, err := newSupervisor(s, &Child{Name: "c"}, source.Browser{}, mcp.OfHandshake, nil).run(t.Context())
+		p, err := newSupervisor(s, &child.Spec{Name: "c"}, source.Browser{}, mcp.OfHandshake, nil).run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +172,7 @@ func TestProgressOfOwnCalls(t *testing.T) {
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":"greeting","method":"initialize",` +
 		`"params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)))
 	s.Handle(jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
-	child := func(name string) *running { return &running{sup: &supervisor{host: s, child: &Child{Name: name}}} }
+	child := func(name string) *running { return &running{sup: &supervisor{host: s, child: &child.Spec{Name: name}}} }
 	good, bad := child("good"), child("bad")
 	for i, c := range []struct {
 		token string

@@ -11,11 +11,12 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/liveness"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 )
 
 // running is a child that runs, for its supervisor.
 type running struct {
-	*process
+	*child.Process
 	sup          *supervisor
 	capabilities json.RawMessage // once it is initialized
 	// logLevel is the least severe level that it does not log, for hosts of the stateless protocol.
@@ -41,7 +42,7 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 		start = s.serveBuiltin(sup.browser)
 	}
 	var err error
-	p.process, err = startProcess(ctx, start, sup.child, endpointOf(sup.browser), p, s.Stderr, s.Limits)
+	p.Process, err = child.Start(ctx, start, sup.child, endpointOf(sup.browser), p, s.Stderr, s.Limits.Child)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +50,9 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	return p, nil
 }
 
-func endpointOf(b source.Browser) Endpoint {
-	return Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port, Type: b.Type, Headless: b.Headless,
-		Profile: b.Profile, Windows: b.Windows}
+func endpointOf(b source.Browser) child.Endpoint {
+	return child.Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port, Type: b.Type,
+		Headless: b.Headless, Profile: b.Profile, Windows: b.Windows}
 }
 
 // can reports whether the child has a capability.

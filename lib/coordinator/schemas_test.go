@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/record"
 )
 
@@ -88,11 +89,11 @@ func TestOwnSchemas(t *testing.T) {
 			bulk: "commands stop_on_error return_all_results browser_pool browser_instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			child := Child{}
+			spec := child.Spec{}
 			if test.drives {
-				child = driver
+				spec = driver
 			}
-			c := &Server{Options: Options{Source: test.browsers, Children: []Child{child}}}
+			c := &Server{Options: Options{Source: test.browsers, Children: []child.Spec{spec}}}
 			left := len(test.arguments)
 			for _, tool := range c.ownList() {
 				compile(t, tool.Name, tool.Input)

@@ -21,6 +21,7 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/states"
 	"btools/lib/tools"
@@ -28,7 +29,7 @@ import (
 
 // Options configure a server.
 type Options struct {
-	Children []Child
+	Children []child.Spec
 	Source   source.Source
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
@@ -53,7 +54,7 @@ type Options struct {
 	Dir   string
 
 	// Start starts children but the built-in one; nil: as processes. Tests have them in memory.
-	Start Starter
+	Start child.Starter
 
 	Stderr io.Writer
 	Log    *slog.Logger
@@ -85,7 +86,7 @@ func New(o Options) *Server {
 	s := &Server{Options: o, hosts: map[*Host]bool{}}
 	s.us = json.RawMessage(`{"name":"bmcp","title":"` + title + `","version":` + strconv.Quote(s.Release) + `}`)
 	if s.Start == nil {
-		programs := &Programs{Env: vsCodePort, Stop: s.Limits.Stop, Stderr: s.Stderr, Log: s.Log}
+		programs := &child.Programs{Env: vsCodePort, Stop: s.Limits.Child.Stop, Stderr: s.Stderr, Log: s.Log}
 		if s.CacheDir != "" {
 			programs.NpxDir = filepath.Join(s.CacheDir, "npm")
 		}

@@ -12,6 +12,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 	"btools/lib/wait"
 )
 
@@ -19,7 +20,7 @@ import (
 // it is needed, and again after it has ended.
 type supervisor struct {
 	host     *Host
-	child    *Child
+	child    *child.Spec
 	browser  source.Browser
 	audience mcp.Audience
 
@@ -31,7 +32,7 @@ type supervisor struct {
 
 // newSupervisor returns a supervisor that has not started its child, which will
 // have these subscriptions.
-func newSupervisor(h *Host, child *Child, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
+func newSupervisor(h *Host, child *child.Spec, b source.Browser, to mcp.Audience, subs map[string]int) *supervisor {
 	sup := &supervisor{host: h, child: child, browser: b, audience: to, subs: subs}
 	sup.proc.Start, sup.proc.Gone = sup.start, (*running).Gone
 	limits := h.server.Limits

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 )
 
 const (
@@ -67,7 +68,7 @@ var (
 
 // instructions are ours for the host.
 func (s *Server) instructions() string {
-	drives := slices.ContainsFunc(s.Children, func(child Child) bool { return child.Drives() })
+	drives := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Drives() })
 	kind := s.Source.Kind()
 	text := instructionsOf[kind]
 	switch {
@@ -172,7 +173,7 @@ func (s *Server) status(ctx context.Context, req *request, _ json.RawMessage) (a
 	for _, h := range hosts {
 		st.Notes = append(st.Notes, h.slow()...)
 		for _, p := range h.children.running() {
-			i := slices.IndexFunc(s.Children, func(child Child) bool { return child.Name == p.sup.child.Name })
+			i := slices.IndexFunc(s.Children, func(child child.Spec) bool { return child.Name == p.sup.child.Name })
 			st.Children[i].Running++
 		}
 	}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/turns"
+	"btools/lib/mcp/child"
 )
 
 // turn is the position of a request among those that may be for the same child.
@@ -37,7 +38,7 @@ func (req *request) newTurn() *turn {
 
 // groupOf names the calls that may be for the same process as one of a child for this
 // browser.
-func groupOf(child *Child, w source.BrowserRef) string {
+func groupOf(child *child.Spec, w source.BrowserRef) string {
 	group := "call\x00" + child.Name
 	if w != (source.BrowserRef{}) {
 		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session

@@ -32,6 +32,7 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/lifetime"
+	"btools/lib/mcp/child"
 	"btools/lib/mcp/front"
 	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
@@ -212,8 +213,8 @@ type file struct {
 
 // children are those of -- CMD, else of --mcp and the file, else the default
 // one.
-func children(c *cli.Context) ([]coordinator.Child, error) {
-	var all []coordinator.Child
+func children(c *cli.Context) ([]child.Spec, error) {
+	var all []child.Spec
 	if c.Bool("no-child") {
 		if c.Command != nil || c.IsSet("mcp") {
 			return nil, c.UsageError("--no-child and a child exclude each other")
@@ -224,14 +225,14 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		if err := there(c.Command); err != nil {
 			return nil, err
 		}
-		all = append(all, coordinator.CommandChild("", c.Command))
+		all = append(all, child.Command("", c.Command))
 	}
-	for _, spec := range c.StringSlice("mcp") {
-		child, err := coordinator.ParseChild(spec)
+	for _, text := range c.StringSlice("mcp") {
+		spec, err := child.Parse(text)
 		if err != nil {
-			return nil, c.UsageError("--mcp %s: %v", spec, err)
+			return nil, c.UsageError("--mcp %s: %v", text, err)
 		}
-		all = append(all, child)
+		all = append(all, spec)
 	}
 	if path := c.String("config"); path != "" {
 		var f file
@@ -255,44 +256,44 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 		}
 		for _, name := range names {
 			fc := f.Child[name]
-			if !coordinator.ValidName(name) {
+			if !child.ValidName(name) {
 				return nil, exit.Errorf(exit.Config,
 					"%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
 			}
 			if (len(fc.Command) == 0) == (fc.MCP == "") {
 				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command and mcp", path, name)
 			}
-			var child coordinator.Child
+			var spec child.Spec
 			if fc.MCP != "" {
-				if child, err = coordinator.ParseChild(fc.MCP); err != nil {
+				if spec, err = child.Parse(fc.MCP); err != nil {
 					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
 				}
-				child.Name = name
+				spec.Name = name
 			} else if err := there(fc.Command); err != nil {
 				return nil, fmt.Errorf("[child.%s] of %s: %w", name, path, err)
 			} else {
-				child = coordinator.CommandChild(name, fc.Command)
+				spec = child.Command(name, fc.Command)
 			}
-			if child.Prefix = fc.Prefix; fc.Prefix == "auto" {
-				child.Prefix = coordinator.PrefixAuto
-			} else if !slices.Contains([]string{coordinator.PrefixAuto, coordinator.PrefixAlways,
-				coordinator.PrefixNever}, fc.Prefix) {
+			if spec.Prefix = child.Prefix(fc.Prefix); fc.Prefix == "auto" {
+				spec.Prefix = child.PrefixAuto
+			} else if !slices.Contains([]child.Prefix{child.PrefixAuto, child.PrefixAlways,
+				child.PrefixNever}, spec.Prefix) {
 				return nil, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q",
 					path, name, fc.Prefix)
 			}
-			all = append(all, child)
+			all = append(all, spec)
 		}
 	}
 	if len(all) == 0 {
-		spec := coordinator.BuiltinChild
+		text := child.Builtin
 		if c.String("browser") == record.WebKit && !c.Bool("extension") {
-			spec = coordinator.PlaywrightChild // which launches it
+			text = child.Playwright // which launches it
 		}
-		child, err := coordinator.ParseChild(spec)
+		spec, err := child.Parse(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, child)
+		all = append(all, spec)
 	}
 	seen := map[string]bool{}
 	for i := range all {
@@ -306,13 +307,13 @@ func children(c *cli.Context) ([]coordinator.Child, error) {
 }
 
 // toolNames are the tools that --tools chooses; nil: all.
-func toolNames(c *cli.Context, children []coordinator.Child) ([]string, error) {
+func toolNames(c *cli.Context, children []child.Spec) ([]string, error) {
 	selection := c.String("tools")
 	if selection == "" {
 		return nil, nil
 	}
-	if !slices.ContainsFunc(children, func(child coordinator.Child) bool { return child.Builtin }) {
-		return nil, c.UsageError("--tools is for the child %s, which does not run", coordinator.BuiltinChild)
+	if !slices.ContainsFunc(children, func(child child.Spec) bool { return child.Builtin }) {
+		return nil, c.UsageError("--tools is for the child %s, which does not run", child.Builtin)
 	}
 	names, err := tools.Names(selection)
 	if err != nil {
@@ -402,7 +403,7 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []coordinator.Child) (source.Source, error) {
+func browsers(c *cli.Context, children []child.Spec) (source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -429,7 +430,7 @@ func browsers(c *cli.Context, children []coordinator.Child) (source.Source, erro
 		level = "warn" // their usual words are of no interest here
 	}
 	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
-	leaves := slices.ContainsFunc(children, func(child coordinator.Child) bool { return !child.Builtin })
+	leaves := slices.ContainsFunc(children, func(child child.Spec) bool { return !child.Builtin })
 	ownFirefox := o.Browser == record.Firefox && !leaves
 	if ch.configured || ownFirefox {
 		path := c.String("pool-config")

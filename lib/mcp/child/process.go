@@ -1,4 +1,7 @@
-package coordinator
+// Package child is one child MCP server: how it is named, started, spoken to and
+// stopped. It does not know hosts: who sends a request, who is told what the child
+// says, and when a child is started again are the business of its callers.
+package child
 
 import (
 	"context"
@@ -14,18 +17,18 @@ import (
 	"btools/lib/launcher"
 )
 
-// receiver is what a child tells.
-type receiver interface {
+// Receiver is what a child tells.
+type Receiver interface {
 	// FromChild is given each request and notification of the child, in their order.
 	FromChild(m *jsonrpc.Message)
 	// Ended is called when the child has ended, before its open calls are answered.
 	Ended(why error)
 }
 
-// process is a running child MCP server.
-type process struct {
-	child  *Child
-	to     receiver
+// Process is a running child MCP server.
+type Process struct {
+	spec   *Spec
+	to     Receiver
 	limits Limits
 
 	prog  Program
@@ -42,6 +45,16 @@ type process struct {
 	stderr    stderrTail
 }
 
+// Limits bound the end of a child.
+type Limits struct {
+	// Stop is how long it may take after the end of its input, and again after TERM. Closed
+	// is the same for one that has closed its input.
+	Stop, Closed time.Duration
+}
+
+// DefaultLimits are the limits of bmcp.
+var DefaultLimits = Limits{Stop: 2 * time.Second, Closed: time.Second}
+
 // maxWaiting is how many bytes wait for a child that does not read.
 const maxWaiting = 64 << 20
 
@@ -54,13 +67,13 @@ var errNoJSON = errors.New("it is not valid JSON")
 // errBusy means that a child does not read what it is sent.
 var errBusy = errors.New("it does not read what it is sent")
 
-// startProcess starts a child for a browser. The caller calls Run.
-func startProcess(ctx context.Context, start Starter, child *Child, b Endpoint, to receiver, stderr io.Writer,
-	limits Limits) (*process, error) {
-	p := &process{child: child, to: to, limits: limits, ended: make(chan struct{}), calls: map[int64]call{}}
-	p.stderr.name, p.stderr.log = child.Name, stderr
+// Start starts a child for a browser. The caller calls Run.
+func Start(ctx context.Context, start Starter, spec *Spec, b Endpoint, to Receiver, stderr io.Writer,
+	limits Limits) (*Process, error) {
+	p := &Process{spec: spec, to: to, limits: limits, ended: make(chan struct{}), calls: map[int64]call{}}
+	p.stderr.name, p.stderr.log = spec.Name, stderr
 	var err error
-	if p.prog, err = start(ctx, child, b, &p.stderr); err != nil {
+	if p.prog, err = start(ctx, spec, b, &p.stderr); err != nil {
 		return nil, err
 	}
 	p.in = jsonrpc.NewWriter(p.prog.Input(), maxWaiting, p.prog.TryWrite())
@@ -68,7 +81,7 @@ func startProcess(ctx context.Context, start Starter, child *Child, b Endpoint, 
 }
 
 // Run reads the child's messages until the child has ended.
-func (p *process) Run() {
+func (p *Process) Run() {
 	out := p.prog.Output()
 	read := make(chan struct{})
 	go func() {
@@ -92,7 +105,7 @@ func (p *process) Run() {
 	p.prog.Input().Close()
 	<-written
 	p.prog.Free()
-	p.fail(p.stderr.ending(p.child.Name, err))
+	p.fail(p.stderr.ending(p.spec.Name, err))
 	p.mu.Lock()
 	calls, why := p.calls, p.err
 	p.calls = nil
@@ -106,7 +119,7 @@ func (p *process) Run() {
 
 // wait waits until the child has ended. A child that only closes its input is
 // useless, and is ended.
-func (p *process) wait() error {
+func (p *Process) wait() error {
 	ended := p.prog.Ended()
 	select {
 	case err := <-ended:
@@ -121,16 +134,16 @@ func (p *process) wait() error {
 		return err
 	case <-time.After(p.limits.Closed):
 	}
-	p.fail(fmt.Errorf("child %s has closed its input", p.child.Name))
+	p.fail(fmt.Errorf("child %s has closed its input", p.spec.Name))
 	p.prog.End()
 	return <-ended
 }
 
-func (p *process) read(lines *jsonrpc.Reader) {
+func (p *Process) read(lines *jsonrpc.Reader) {
 	for {
 		line, err := lines.Line()
 		if errors.Is(err, jsonrpc.ErrTooLong) {
-			p.fail(fmt.Errorf("child %s: %w", p.child.Name, err))
+			p.fail(fmt.Errorf("child %s: %w", p.spec.Name, err))
 			return
 		}
 		if err != nil {
@@ -153,7 +166,7 @@ func (p *process) read(lines *jsonrpc.Reader) {
 		case err != nil:
 			p.stderr.writeLine("not a message on standard output: " + jsonrpc.Clip(line))
 			if answer != nil {
-				answer(nil, fmt.Errorf("the answer of child %s is not valid JSON", p.child.Name))
+				answer(nil, fmt.Errorf("the answer of child %s is not valid JSON", p.spec.Name))
 			}
 		case answer != nil:
 			answer(m, nil)
@@ -164,7 +177,7 @@ func (p *process) read(lines *jsonrpc.Reader) {
 }
 
 // fail notes why the child is useless.
-func (p *process) fail(err error) {
+func (p *Process) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
@@ -173,19 +186,19 @@ func (p *process) fail(err error) {
 }
 
 // Gone returns why the child is useless, nil if it is running.
-func (p *process) Gone() error {
+func (p *Process) Gone() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
 // Done is closed when the child has ended and every call is answered.
-func (p *process) Done() <-chan struct{} { return p.ended }
+func (p *Process) Done() <-chan struct{} { return p.ended }
 
-func (p *process) PID() int { return p.prog.PID() }
+func (p *Process) PID() int { return p.prog.PID() }
 
 // Abort answers the open calls with an error and stops the child.
-func (p *process) Abort(err error) {
+func (p *Process) Abort(err error) {
 	p.fail(err)
 	p.mu.Lock()
 	calls := p.calls
@@ -199,8 +212,8 @@ func (p *process) Abort(err error) {
 
 // Stop ends the child: first by closing its input, then by TERM, then by KILL. It
 // returns when the child has ended. A reason is what its calls are told; nil: there is none.
-func (p *process) Stop(reason error) {
-	err := fmt.Errorf("child %s was stopped", p.child.Name)
+func (p *Process) Stop(reason error) {
+	err := fmt.Errorf("child %s was stopped", p.spec.Name)
 	if reason != nil {
 		err = fmt.Errorf("%w: %w", err, reason)
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package child
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type call struct {
 }
 
 // NewID returns an ID for a request to the child.
-func (p *process) NewID() int64 {
+func (p *Process) NewID() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
@@ -26,7 +26,7 @@ func (p *process) NewID() int64 {
 
 // Relay sends a request unchanged but for its ID. Answer is called once, unless
 // Relay returns an error: then it is never called.
-func (p *process) Relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
+func (p *Process) Relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Message, error)) error {
 	p.mu.Lock()
 	if p.err != nil {
 		defer p.mu.Unlock()
@@ -41,14 +41,14 @@ func (p *process) Relay(n int64, m *jsonrpc.Message, answer func(*jsonrpc.Messag
 		delete(p.calls, n)
 		p.mu.Unlock()
 		if open {
-			return fmt.Errorf("child %s: %w", p.child.Name, errBusy)
+			return fmt.Errorf("child %s: %w", p.spec.Name, errBusy)
 		}
 	}
 	return nil
 }
 
 // Cancel drops the answer to a request and tells the child, which may ignore that.
-func (p *process) Cancel(n int64, reason string) {
+func (p *Process) Cancel(n int64, reason string) {
 	p.mu.Lock()
 	c, open := p.calls[n]
 	delete(p.calls, n)
@@ -63,10 +63,10 @@ func (p *process) Cancel(n int64, reason string) {
 }
 
 // Send sends the child a notification, or the answer to a request of the child.
-func (p *process) Send(message []byte) { p.in.Write(message, false) }
+func (p *Process) Send(message []byte) { p.in.Write(message, false) }
 
 // Tell sends a request whose answer matters only to the log.
-func (p *process) Tell(method string, params json.RawMessage) {
+func (p *Process) Tell(method string, params json.RawMessage) {
 	m, err := jsonrpc.Parse(jsonrpc.Request(json.RawMessage("0"), method, params))
 	if err != nil {
 		return
@@ -86,7 +86,7 @@ func (p *process) Tell(method string, params json.RawMessage) {
 
 // Call makes a request of bmcp's own and returns its result. An error of the child
 // is a *jsonrpc.Error.
-func (p *process) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (p *Process) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type reply struct {
 		m   *jsonrpc.Message
 		err error
@@ -114,7 +114,7 @@ func (p *process) Call(ctx context.Context, method string, params json.RawMessag
 
 // answerTo returns the callback for the answer to a request, nil if nobody waits
 // for it any more. Ours is false if there was no such request.
-func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, error), ours bool) {
+func (p *Process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, error), ours bool) {
 	n, _ := strconv.ParseInt(string(id), 10, 64)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *process) answerTo(id json.RawMessage) (answer func(*jsonrpc.Message, er
 
 // Alone reports whether a message of the child can only concern this request.
 // Cancelled requests that the child has not answered count as others.
-func (p *process) Alone(n int64) bool {
+func (p *Process) Alone(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for other, c := range p.calls {
@@ -140,7 +140,7 @@ func (p *process) Alone(n int64) bool {
 
 // OpenCalls returns the number of open calls that the child may ask about, and whether
 // there are cancelled ones that it has not answered.
-func (p *process) OpenCalls() (calls int, cancelled bool) {
+func (p *Process) OpenCalls() (calls int, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.calls {
@@ -154,12 +154,12 @@ func (p *process) OpenCalls() (calls int, cancelled bool) {
 // Bounds of a paginated list: a child may never end it.
 const (
 	maxPages     = 1000
-	maxItems     = 20_000
+	MaxItems     = 20_000 // what is longer is refused
 	maxListBytes = jsonrpc.MaxLine
 )
 
 // Pages returns all items of a paginated list.
-func (p *process) Pages(ctx context.Context, method, member string) (all []json.RawMessage, err error) {
+func (p *Process) Pages(ctx context.Context, method, member string) (all []json.RawMessage, err error) {
 	var params json.RawMessage
 	size := 0
 	for range maxPages {
@@ -168,9 +168,9 @@ func (p *process) Pages(ctx context.Context, method, member string) (all []json.
 			return nil, err
 		}
 		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
-			if size += len(item); len(all) == maxItems || size > maxListBytes {
+			if size += len(item); len(all) == MaxItems || size > maxListBytes {
 				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member,
-					p.child.Name, maxItems, maxListBytes>>20)
+					p.spec.Name, MaxItems, maxListBytes>>20)
 			}
 			all = append(all, item)
 		}
@@ -180,9 +180,9 @@ func (p *process) Pages(ctx context.Context, method, member string) (all []json.
 		}
 		next := jsonrpc.Set(nil, "cursor", cursor)
 		if string(next) == string(params) {
-			return nil, fmt.Errorf("child %s gives the same page of %s again and again", p.child.Name, member)
+			return nil, fmt.Errorf("child %s gives the same page of %s again and again", p.spec.Name, member)
 		}
 		params = next
 	}
-	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.child.Name, maxPages, member)
+	return nil, fmt.Errorf("child %s has more than %d pages of %s", p.spec.Name, maxPages, member)
 }

@@ -1,4 +1,4 @@
-package coordinator
+package child
 
 import (
 	"crypto/sha256"
@@ -17,28 +17,30 @@ import (
 	"btools/lib/wsl"
 )
 
-// BuiltinChild names the server with tools for browsing in bmcp itself, which is
+// Builtin names the server with tools for browsing in bmcp itself, which is
 // the child if none is configured.
-const BuiltinChild = "builtin"
+const Builtin = "builtin"
 
-// PlaywrightChild is the child for browsers that only Playwright drives, if none is
+// Playwright is the child for browsers that only Playwright drives, if none is
 // configured, at the version that it is tested with.
-const PlaywrightChild = "@playwright/mcp@0.0.83"
+const Playwright = "@playwright/mcp@0.0.83"
 
-// Prefixes of a child's tools.
+// Prefix says which tools of a child have its name in front.
+type Prefix string
+
 const (
-	PrefixAuto   = ""       // only those whose name an earlier child has
-	PrefixAlways = "always" // all of them
-	PrefixNever  = "never"  // none: what an earlier child has is left out
+	PrefixAuto   Prefix = ""       // only those whose name an earlier child has
+	PrefixAlways Prefix = "always" // all of them
+	PrefixNever  Prefix = "never"  // none: what an earlier child has is left out
 )
 
-// Child is a child MCP server as it is configured.
-type Child struct {
+// Spec is a child MCP server as it is configured.
+type Spec struct {
 	Name    string
 	Argv    []string // the program, or the package, and its arguments
 	Package bool     // Argv[0] is an npm package
 	Builtin bool     // it is the server in bmcp itself
-	Prefix  string   // auto, always or never
+	Prefix  Prefix
 
 	drives bool
 }
@@ -48,11 +50,11 @@ var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
 // ValidName reports whether a child can have the name.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
 
-// CommandChild is the child that a command line starts, as it is. Without a name it has
+// Command is the child that a command line starts, as it is. Without a name it has
 // that of its program.
-func CommandChild(name string, argv []string) Child { return newChild(Child{Name: name, Argv: argv}) }
+func Command(name string, argv []string) Spec { return newSpec(Spec{Name: name, Argv: argv}) }
 
-func newChild(c Child) Child {
+func newSpec(c Spec) Spec {
 	if c.Name == "" {
 		c.Name = nameOf(c.Argv[0])
 	}
@@ -62,12 +64,12 @@ func newChild(c Child) Child {
 
 // Drives reports whether the child is given the browser: by its arguments, with
 // placeholders or by the flag that it is known to take.
-func (c *Child) Drives() bool { return c.drives }
+func (c *Spec) Drives() bool { return c.drives }
 
-// ParseChild reads [NAME=]SPEC, where SPEC is an npm package or a command,
+// Parse reads [NAME=]SPEC, where SPEC is an npm package or a command,
 // and its arguments.
-func ParseChild(spec string) (Child, error) {
-	c := Child{}
+func Parse(spec string) (Spec, error) {
+	c := Spec{}
 	if name, rest, ok := strings.Cut(spec, "="); ok && nameRule.MatchString(name) {
 		c.Name, spec = name, rest
 	}
@@ -76,19 +78,19 @@ func ParseChild(spec string) (Child, error) {
 		return c, err
 	}
 	if len(c.Argv) == 0 {
-		return c, fmt.Errorf("names no MCP server: it is %s, a package such as %s, or a command", BuiltinChild,
-			PlaywrightChild)
+		return c, fmt.Errorf("names no MCP server: it is %s, a package such as %s, or a command", Builtin,
+			Playwright)
 	}
-	if c.Argv[0] == BuiltinChild {
+	if c.Argv[0] == Builtin {
 		if len(c.Argv) > 1 {
-			return c, fmt.Errorf("%s takes no arguments: --tools chooses its tools", BuiltinChild)
+			return c, fmt.Errorf("%s takes no arguments: --tools chooses its tools", Builtin)
 		}
 		c.Builtin = true
-		return newChild(c), nil
+		return newSpec(c), nil
 	}
 	rest, npx := afterNpx(c.Argv)
 	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule.MatchString(rest[0])
-	c = newChild(c)
+	c = newSpec(c)
 	if path, err := exec.LookPath(programOf(c.Argv[0])); err == nil && c.Package {
 		c.Argv[0], c.Package = path, false
 	}
@@ -106,7 +108,7 @@ var packages = []string{"chrome-devtools-mcp"}
 // programOf is the program on PATH that does for a package, "" if none does.
 func programOf(pkg string) string {
 	switch {
-	case pkg == PlaywrightChild:
+	case pkg == Playwright:
 		return "playwright-mcp"
 	case slices.Contains(packages, pkg):
 		return pkg
@@ -131,7 +133,7 @@ func afterNpx(argv []string) (rest []string, ok bool) {
 
 // Check says why the child can't be run, nil if it may be: from WSL, Node.js
 // can be that of Windows.
-func (c *Child) Check() error {
+func (c *Spec) Check() error {
 	if c.Builtin || wsl.Check(os.Getenv) == nil {
 		return nil
 	}
@@ -188,7 +190,7 @@ var known = []knownServer{
 var runners = []string{"npx", "node", "nodejs", "bunx", "bun"}
 
 // server is the word that names the server: a package, a program or a script.
-func (c *Child) server() string {
+func (c *Spec) server() string {
 	words := c.Argv
 	if !c.Package && slices.Contains(runners, strings.TrimSuffix(filepath.Base(words[0]), ".exe")) {
 		for words = words[1:]; len(words) > 0 && strings.HasPrefix(words[0], "-"); {
@@ -203,7 +205,7 @@ func (c *Child) server() string {
 
 // Shown is the word that tells a person which server it is: arguments may be
 // secret, and so may be who fetches a package.
-func (c *Child) Shown() string {
+func (c *Spec) Shown() string {
 	words, _ := afterNpx(c.Argv)
 	if len(words) > 1 && slices.Contains(runners, filepath.Base(words[0])) && !strings.HasPrefix(words[1], "-") {
 		words = words[1:]
@@ -222,7 +224,7 @@ func isServer(word, pkg, program string) bool {
 
 // knownServer is what is known of the child, nil if nothing is or its arguments
 // choose a browser already.
-func (c *Child) knownServer() *knownServer {
+func (c *Spec) knownServer() *knownServer {
 	server := c.server()
 	for i := range known {
 		k := &known[i]
@@ -242,7 +244,7 @@ func (c *Child) knownServer() *knownServer {
 
 // endpointFlag is the flag that the child is known to take, "" if there is
 // none or its arguments choose a browser already.
-func (c *Child) endpointFlag() string {
+func (c *Spec) endpointFlag() string {
 	if k := c.knownServer(); k != nil {
 		return k.flag
 	}
@@ -251,7 +253,7 @@ func (c *Child) endpointFlag() string {
 
 // needsPort reports whether the child could not use an endpoint that is below a
 // port's root: it takes a port, or an address whose path it may drop.
-func (c *Child) needsPort() bool {
+func (c *Spec) needsPort() bool {
 	return slices.ContainsFunc(c.Argv, func(a string) bool {
 		if strings.Contains(a, run.CDPEndpoint) {
 			return !isServer(c.server(), "@playwright/mcp", "playwright-mcp")
@@ -262,7 +264,7 @@ func (c *Child) needsPort() bool {
 
 // command is what is run for a browser, and the variables that name the browser. One
 // that DevTools can't reach is left to the child.
-func (c *Child) command(b Endpoint) (argv, env []string) {
+func (c *Spec) command(b Endpoint) (argv, env []string) {
 	at := run.Endpoint{ID: b.ID, HTTPURL: b.HTTPURL, WSURL: b.WSURL, Port: b.Port}
 	argv = at.Expand(c.Argv)
 	flag := c.endpointFlag()
@@ -292,7 +294,7 @@ func (c *Child) command(b Endpoint) (argv, env []string) {
 
 // profile has a Playwright that launches its browser give it a profile that no
 // other child's browser has: its own default is one for all.
-func (c *Child) profile(b Endpoint) []string {
+func (c *Spec) profile(b Endpoint) []string {
 	for _, a := range c.Argv {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains([]string{"--isolated", "--user-data-dir"}, name) {
 			return nil
@@ -307,7 +309,7 @@ func (c *Child) profile(b Endpoint) []string {
 // Fingerprint names what decides on a child's tools, for their cache: a
 // package, or the program with its version and the directory that it runs in,
 // where the same words may mean another server.
-func (c *Child) Fingerprint() string {
+func (c *Spec) Fingerprint() string {
 	h := sha256.New()
 	if !c.Package {
 		dir, _ := os.Getwd()

@@ -1,4 +1,4 @@
-package coordinator
+package child
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type Program interface {
 }
 
 // Starter starts a child for a browser. What it says on standard error goes to stderr.
-type Starter func(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (Program, error)
+type Starter func(ctx context.Context, spec *Spec, b Endpoint, stderr io.Writer) (Program, error)
 
 // execution is a program that is a process.
 type execution struct {
@@ -108,15 +108,15 @@ const maxWide = 32
 const sweepBound = 5 * time.Second
 
 // Start is a Starter.
-func (p *Programs) Start(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (Program, error) {
+func (p *Programs) Start(ctx context.Context, spec *Spec, b Endpoint, stderr io.Writer) (Program, error) {
 	var port *launcher.Browser
 	var err error
-	if child.needsPort() && b.isBelow() {
+	if spec.needsPort() && b.isBelow() {
 		if port, b, err = p.portFor(ctx, b); err != nil {
 			return nil, err
 		}
 	}
-	x, err := p.run(ctx, child, b, stderr)
+	x, err := p.run(ctx, spec, b, stderr)
 	if err != nil {
 		if port != nil {
 			port.Stop()
@@ -144,8 +144,8 @@ func (p *Programs) portFor(ctx context.Context, b Endpoint) (*launcher.Browser, 
 	return port, b, nil
 }
 
-func (p *Programs) run(ctx context.Context, child *Child, b Endpoint, stderr io.Writer) (*execution, error) {
-	argv, env, dir, err := p.commandFor(ctx, child, b)
+func (p *Programs) run(ctx context.Context, spec *Spec, b Endpoint, stderr io.Writer) (*execution, error) {
+	argv, env, dir, err := p.commandFor(ctx, spec, b)
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +188,9 @@ func (p *Programs) run(ctx context.Context, child *Child, b Endpoint, stderr io.
 
 // commandFor is the command that runs a child, and the directory that it runs
 // in; "" is the host's.
-func (p *Programs) commandFor(ctx context.Context, child *Child, b Endpoint) (argv, env []string, dir string,
+func (p *Programs) commandFor(ctx context.Context, spec *Spec, b Endpoint) (argv, env []string, dir string,
 	err error) {
-	argv, at := child.command(b)
+	argv, at := spec.command(b)
 	env = append(os.Environ(), quietNpm)
 	if p.Env != nil {
 		env = append(env, p.Env()...)
@@ -198,17 +198,17 @@ func (p *Programs) commandFor(ctx context.Context, child *Child, b Endpoint) (ar
 	env = append(env, at...)
 	switch {
 	case b.Windows:
-		if child.Package { // whose npx does without the host's directory, and so must the child
+		if spec.Package { // whose npx does without the host's directory, and so must the child
 			argv = slices.Concat([]string{"npx", "-y"}, argv)
 			if dir, err = p.npmDirectory(); err != nil {
 				return nil, nil, "", err
 			}
 		}
 		if argv, err = wsl.Node(ctx, os.Getenv, argv); err != nil {
-			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", child.Name, err)
+			return nil, nil, "", fmt.Errorf("cannot run %s on Windows: %w", spec.Name, err)
 		}
-	case child.Package:
-		argv[0], err = p.packageProgram(ctx, child.Argv[0], &stderrTail{name: child.Name, log: p.Stderr})
+	case spec.Package:
+		argv[0], err = p.packageProgram(ctx, spec.Argv[0], &stderrTail{name: spec.Name, log: p.Stderr})
 	}
 	return argv, env, dir, err
 }

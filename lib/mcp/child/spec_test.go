@@ -1,4 +1,4 @@
-package coordinator
+package child
 
 import (
 	"slices"
@@ -30,7 +30,7 @@ func TestKnownServers(t *testing.T) {
 		"node":                                                                      "",
 		"node server.js /x/node_modules/@playwright/mcp/":                           "",
 	} {
-		c, err := ParseChild(spec)
+		c, err := Parse(spec)
 		if err != nil || c.endpointFlag() != want {
 			t.Errorf("%s: %q, %v, want %q", spec, c.endpointFlag(), err, want)
 		}
@@ -60,7 +60,7 @@ func TestPackages(t *testing.T) {
 		"--yes":                  "!--yes",
 		"@/etc/x":                "!@/etc/x",
 	} {
-		c, err := ParseChild(spec)
+		c, err := Parse(spec)
 		got := strings.Join(c.Argv, " ")
 		if !c.Package {
 			got = "!" + got
@@ -74,7 +74,7 @@ func TestPackages(t *testing.T) {
 // The same words are another server in another directory, but for a package.
 func TestFingerprint(t *testing.T) {
 	print := func(spec string) string {
-		c, err := ParseChild(spec)
+		c, err := Parse(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestShown(t *testing.T) {
 		"npx -y git+https://s3cr3t:x@example.org/server.git x": "git+https://example.org/server.git",
 		"sh -c s3cr3t": "sh",
 	} {
-		if c, err := ParseChild(spec); err != nil || c.Shown() != want {
+		if c, err := Parse(spec); err != nil || c.Shown() != want {
 			t.Errorf("%s: %s, %v, want %s", spec, c.Shown(), err, want)
 		}
 	}

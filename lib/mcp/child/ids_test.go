@@ -1,4 +1,4 @@
-package coordinator
+package child
 
 import (
 	"encoding/json"
@@ -45,7 +45,7 @@ func TestIDs(t *testing.T) {
 // Calls that are cancelled, and that the child never answers, take no memory.
 // An answer that comes all the same is nobody's.
 func TestCancelledCallsAreForgotten(t *testing.T) {
-	p := &process{child: &Child{Name: "c"}, calls: map[int64]call{}, in: jsonrpc.NewWriter(io.Discard, 1<<30, nil)}
+	p := &Process{spec: &Spec{Name: "c"}, calls: map[int64]call{}, in: jsonrpc.NewWriter(io.Discard, 1<<30, nil)}
 	p.stderr.log = io.Discard
 	defer p.in.Close()
 	m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{}}`))
