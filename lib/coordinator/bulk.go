@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 )
 
 const bulkName = "browser_execute_bulk"
@@ -195,7 +196,7 @@ func (b *bulkRun) hold(ctx context.Context) error {
 
 // checkBrowser refuses a command that names another browser than the one that it
 // would run on: the agent would believe that it drives that one.
-func (b *bulkRun) checkBrowser(r Route, params json.RawMessage) error {
+func (b *bulkRun) checkBrowser(r catalog.Route, params json.RawMessage) error {
 	named, err := source.RefIn(jsonrpc.Get(params, "arguments"), r.Stripped)
 	if err != nil {
 		return err

@@ -5,18 +5,20 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
+
+	"btools/lib/mcp/catalog"
 )
 
 // toolCall is the call of a child's tool, on its way to the child.
 type toolCall struct {
 	*request
-	route Route // its child is nil until the tool is known
+	route catalog.Route // its child is nil until the tool is known
 	ref   source.BrowserRef
 	sup   *supervisor // of the child for its browser; nil: it has no browser yet
 }
 
 // to notes where the tool is, and which browser the call names.
-func (c *toolCall) to(r Route) (err error) {
+func (c *toolCall) to(r catalog.Route) (err error) {
 	c.route = r
 	c.ref, err = source.RefIn(c.env.Args, r.Stripped)
 	return err

@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/run"
 )
@@ -313,7 +314,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
 		f.ask(hello, callEcho("1"))
-		time.Sleep(DefaultCatalogLimits.List)
+		time.Sleep(catalog.DefaultLimits.List)
 		f.wants("answers", `"id":"hello"`, "Unknown tool: echo")
 		f.ask(callEcho("2"))
 		time.Sleep(DefaultLimits.Start)
@@ -325,7 +326,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 			t.Errorf("%s", all)
 		}
 		f.ask(callEcho("3"))
-		time.Sleep(DefaultCatalogLimits.List)
+		time.Sleep(catalog.DefaultLimits.List)
 		f.wants("the reason", "child c did not answer within 5m0s")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/blobs"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/spell"
@@ -35,7 +36,7 @@ func (h *Host) serve(ctx context.Context, req *request) {
 	case "tools/list":
 		h.startAll(req.env.Audience, false)
 		told := time.AfterFunc(noticeAfter, h.server.catalog.LogAwaited)
-		h.server.catalog.Await(ctx, Listed, h.server.Limits.Catalog.List)
+		h.server.catalog.Await(ctx, catalog.Listed, h.server.Limits.Catalog.List)
 		told.Stop()
 		req.resultList("tools", req.env.Tasks.Listed(h.list.Give(req.env.Audience).Listed, bulkName))
 	case "tools/call": // of a tool of our own
@@ -150,14 +151,14 @@ func (req *request) toChild(ctx context.Context, child *child.Spec) {
 
 // find returns the route of a tool. If the tool is unknown, it waits until the
 // children have listed theirs.
-func (req *request) find(ctx context.Context, tool string) (Route, bool) {
+func (req *request) find(ctx context.Context, tool string) (catalog.Route, bool) {
 	h, to := req.host, req.env.Audience
 	r, ok := h.tools(to).Route(tool)
 	if ok {
 		return r, true
 	}
 	h.startAll(to, true)
-	h.server.catalog.Await(ctx, ListedNow, h.server.Limits.Catalog.List)
+	h.server.catalog.Await(ctx, catalog.ListedNow, h.server.Limits.Catalog.List)
 	r, ok = h.tools(to).Route(tool)
 	return r, ok
 }

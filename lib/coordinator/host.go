@@ -17,6 +17,7 @@ import (
 	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/front"
 	"btools/lib/results"
 )
@@ -38,7 +39,7 @@ type Host struct {
 	requests
 	children
 	turns turns.Queue[*supervisor, *source.Lease]
-	list  *List
+	list  *catalog.List
 
 	handed results.Handed
 }
@@ -230,7 +231,7 @@ func (h *Host) initialize(ctx context.Context, req *request) {
 	h.params.CompareAndSwap(nil, &params)
 	h.startAll(mcp.OfHandshake, false)
 	h.do(func() {
-		h.server.catalog.Await(ctx, Initialized, h.server.Limits.Catalog.Initialize)
+		h.server.catalog.Await(ctx, catalog.Initialized, h.server.Limits.Catalog.Initialize)
 		h.introduce(req, result)
 	})
 }

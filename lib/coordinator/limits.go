@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"btools/lib/mcp/child"
+
+	"btools/lib/mcp/catalog"
 )
 
 // Limits bound what a host and its children may take. What is zero has its default.
 type Limits struct {
-	Catalog CatalogLimits
+	Catalog catalog.Limits
 	Child   child.Limits
 
 	// Awaiting are the requests of a host that await its input.
@@ -45,7 +47,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of bmcp.
 var DefaultLimits = Limits{
-	Catalog:  DefaultCatalogLimits,
+	Catalog:  catalog.DefaultLimits,
 	Child:    child.DefaultLimits,
 	Awaiting: 64, CapabilitySets: 8, Subscriptions: 1000, Questions: 64, Replaced: 8,
 	AwaitInput: 5 * time.Minute, Settle: 20 * time.Millisecond,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 )
 
 // Each limit has a default.
@@ -90,7 +91,7 @@ func TestLimitsOfASession(t *testing.T) {
 func TestTimesOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := Limits{Start: 10 * time.Second,
-			Catalog: CatalogLimits{Initialize: time.Second, List: 3 * time.Second}}
+			Catalog: catalog.Limits{Initialize: time.Second, List: 3 * time.Second}}
 		f := newFixtureWith(t, limits, func(*fakeProgram, *jsonrpc.Message) (string, *jsonrpc.Error) { return "", nil })
 		f.ask(hello)
 		f.wants("at once")

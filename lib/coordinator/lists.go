@@ -10,11 +10,12 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 )
 
 // tools returns the tools for an audience, as they are known now.
-func (h *Host) tools(to mcp.Audience) *Tools { return h.list.Tools(to) }
+func (h *Host) tools(to mcp.Audience) *catalog.Tools { return h.list.Tools(to) }
 
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
@@ -135,7 +136,7 @@ func (h *Host) ofOwner(ctx context.Context, capability, name string) []*child.Sp
 
 // having returns the children with a capability, once all are initialized.
 func (h *Host) having(ctx context.Context, capability string) []*child.Spec {
-	h.server.catalog.Await(ctx, Initialized, h.server.Limits.Catalog.List)
+	h.server.catalog.Await(ctx, catalog.Initialized, h.server.Limits.Catalog.List)
 	return h.server.catalog.Having(capability)
 }
 

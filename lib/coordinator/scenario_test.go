@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 )
 
 // Children that misbehave, as a host sees them.
@@ -43,7 +44,7 @@ func (f *fixture) greet() {
 	f.ask(hello, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	time.Sleep(time.Second)
 	f.ask(`{"jsonrpc":"2.0","id":"greeted","method":"tools/list"}`)
-	time.Sleep(DefaultCatalogLimits.List)
+	time.Sleep(catalog.DefaultLimits.List)
 	f.heard()
 }
 
@@ -51,7 +52,7 @@ func (f *fixture) greet() {
 func (f *fixture) result(method, params string) string {
 	f.t.Helper()
 	f.ask(`{"jsonrpc":"2.0","id":"asked","method":"` + method + `","params":` + params + `}`)
-	time.Sleep(DefaultCatalogLimits.List)
+	time.Sleep(catalog.DefaultLimits.List)
 	for _, m := range f.heard() {
 		if strings.Contains(m, `"id":"asked"`) {
 			return m

@@ -21,6 +21,7 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/states"
@@ -69,7 +70,7 @@ type Server struct {
 	tasks    *tasks.Shared[*taskCall]
 	us       json.RawMessage // what bmcp is, as hosts and children are told
 
-	catalog *Catalog
+	catalog *catalog.Catalog
 
 	mu    sync.Mutex
 	hosts map[*Host]bool
@@ -99,7 +100,7 @@ func New(o Options) *Server {
 		TTL: taskTTL})
 	s.Children = slices.Clone(s.Children)
 	s.makeOwn()
-	s.catalog = NewCatalog(CatalogOptions{Children: s.Children, Builtin: tools.List(s.Tools), Own: s.ownTools,
+	s.catalog = catalog.New(catalog.Options{Children: s.Children, Builtin: tools.List(s.Tools), Own: s.ownTools,
 		StatusTool: statusTool, OldNames: oldNames, Decorate: s.decorate, Dir: s.CacheDir, Limits: s.Limits.Catalog,
 		Log: s.Log})
 	for i := range s.Children {

@@ -1,4 +1,7 @@
-package coordinator
+// Package catalog is what the children are known to offer, from this run or the last, and the list that a host is
+// given: which tools there are, by which names, and whose the prompts and resources are. It does not know hosts,
+// browsers or processes: what is added to a tool for its browser is a function that it is given.
+package catalog
 
 import (
 	"bytes"
@@ -17,8 +20,8 @@ import (
 	"btools/lib/wait"
 )
 
-// CatalogOptions configure a Catalog.
-type CatalogOptions struct {
+// Options configure a Catalog.
+type Options struct {
 	Children []child.Spec
 	Builtin  []json.RawMessage // the tools of the built-in child
 	// Own are the tools of bmcp itself. StatusTool is the name of the one whose description
@@ -32,12 +35,12 @@ type CatalogOptions struct {
 	// others before it in the list have these arguments.
 	Decorate func(tool json.RawMessage, first bool) (_ json.RawMessage, stripped []string)
 	Dir      string // where lists are kept for the next run; "": none are
-	Limits   CatalogLimits
+	Limits   Limits
 	Log      *slog.Logger
 }
 
-// CatalogLimits bound how long hosts wait for children.
-type CatalogLimits struct {
+// Limits bound how long hosts wait for children.
+type Limits struct {
 	// Initialize is how long the answer to the host's initialize waits for
 	// children that are run for the first time: hosts give up after a second.
 	Initialize time.Duration
@@ -49,13 +52,13 @@ type CatalogLimits struct {
 	Late time.Duration
 }
 
-// DefaultCatalogLimits are the limits of bmcp.
-var DefaultCatalogLimits = CatalogLimits{Initialize: 800 * time.Millisecond, List: 20 * time.Second, Late: time.Second}
+// DefaultLimits are the limits of bmcp.
+var DefaultLimits = Limits{Initialize: 800 * time.Millisecond, List: 20 * time.Second, Late: time.Second}
 
 // Catalog is what the children are known to offer to all hosts: as they did in their last
 // run, until they have answered in this one.
 type Catalog struct {
-	CatalogOptions
+	Options
 	own map[string]bool // the names of Own
 
 	now atomic.Pointer[snapshot]
@@ -112,9 +115,9 @@ type entry struct {
 	warned string    // the last warning about that
 }
 
-// NewCatalog makes a catalog of what is known from the last run.
-func NewCatalog(o CatalogOptions) *Catalog {
-	c := &Catalog{CatalogOptions: o, own: map[string]bool{}, entries: map[string]*entry{}}
+// New makes a catalog of what is known from the last run.
+func New(o Options) *Catalog {
+	c := &Catalog{Options: o, own: map[string]bool{}, entries: map[string]*entry{}}
 	for _, tool := range c.Own {
 		c.own[jsonrpc.GetString(tool, "name")] = true
 	}

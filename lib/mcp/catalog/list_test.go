@@ -1,4 +1,4 @@
-package coordinator
+package catalog
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func newHosts(t *testing.T, n int, children ...string) *hosts {
 	for _, name := range children {
 		all = append(all, child.Spec{Name: name, Argv: []string{"./none/" + name}})
 	}
-	h.Catalog = NewCatalog(CatalogOptions{Children: all})
+	h.Catalog = New(Options{Children: all})
 	for range n {
 		h.lists = append(h.lists, h.NewList())
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package catalog
 
 import (
 	"context"
@@ -19,8 +19,8 @@ func TestLateChild(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		start := func() *Catalog {
-			c := NewCatalog(CatalogOptions{Children: []child.Spec{{Name: "well", Argv: []string{"./none/well"}},
-				{Name: "late", Argv: []string{"./none/late"}}}, Dir: dir, Limits: DefaultCatalogLimits})
+			c := New(Options{Children: []child.Spec{{Name: "well", Argv: []string{"./none/well"}},
+				{Name: "late", Argv: []string{"./none/late"}}}, Dir: dir, Limits: DefaultLimits})
 			if _, _, err := c.Update(&c.Children[0], "{}", toolsNamed("echo")); err != nil {
 				t.Fatal(err)
 			}
@@ -42,10 +42,10 @@ func TestLateChild(t *testing.T) {
 			}
 		}
 		c := start()
-		waits(c, DefaultCatalogLimits.List)
+		waits(c, DefaultLimits.List)
 		waits(c, 0)
 		c = start()
-		waits(c, DefaultCatalogLimits.Late)
+		waits(c, DefaultLimits.Late)
 		waits(c, 0)
 		// It answers after all: the next run has its list, and no word of that.
 		c.Update(&c.Children[1], "{}", toolsNamed("slow"))
