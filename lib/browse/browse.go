@@ -336,7 +336,7 @@ func (b *Browser) New(ctx context.Context) (*Tab, error) {
 	return b.make(ctx)
 }
 
-// make opens a tab and waits until its document is there.
+// make opens a tab and waits until its renderer and its document are there.
 func (b *Browser) make(ctx context.Context) (*Tab, error) {
 	var made struct{ TargetID string }
 	if err := b.conn.Call(ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
@@ -349,7 +349,7 @@ func (b *Browser) make(ctx context.Context) (*Tab, error) {
 			t = b.tabs[i]
 			b.current = t
 		}
-		return i >= 0 && t.parsed
+		return i >= 0 && t.begun && t.parsed
 	})
 	return t, err
 }
