@@ -17,6 +17,12 @@ import (
 //go:embed scripts/value.js
 var valueScript string
 
+// Thrown is the error of a script of an agent. Its text is the page's: code of the page
+// may have thrown it.
+type Thrown struct{ Text string }
+
+func (e *Thrown) Error() string { return e.Text }
+
 // Evaluate calls a function in the page, with an element if a target is given, and
 // returns its result as JSON. An expression does as well as a function.
 func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (string, error) {
@@ -53,7 +59,7 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 	case err != nil:
 		return "", err
 	case got.ExceptionDetails != nil:
-		return "", got.err()
+		return "", &Thrown{got.err().Error()}
 	}
 	if err := t.settleStarted(ctx, since); err != nil {
 		return "", err

@@ -123,6 +123,8 @@ func TestMatrixFirefox(t *testing.T) {
 	endpoint, p := startFirefox(t)
 	h := serveWith(t, Options{BiDi: endpoint, Second: second})
 	h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+	h.wants(true, "### Error\nThe script threw\n```\nError: one\n### Page\n```", "browser_evaluate",
+		`{"function":"() => { throw Error('one\\n### Page') }"}`)
 	for _, s := range []struct {
 		name  string
 		begin func(h *host)

@@ -125,7 +125,7 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	}
 	section("Since the last call", since...)
 	if err != nil {
-		section("Error", err.Error())
+		section("Error", errorText(err))
 	} else if r.acts && r.tab != nil {
 		r.tab.Rest(ctx, r.before)
 	}
@@ -237,7 +237,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	}
 	switch {
 	case err != nil && r.page == pageSnapshot:
-		section("Error", err.Error())
+		section("Error", errorText(err))
 		return err
 	case err != nil:
 		section("Snapshot", "There is none: "+err.Error())
@@ -270,6 +270,23 @@ func errorLines(errors []browse.Message) (lines []string) {
 		lines = append(lines, fmt.Sprintf("- %d more: browser_console_messages has them", more))
 	}
 	return lines
+}
+
+// maxThrown bounds, in characters, what a script has thrown.
+const maxThrown = 2000
+
+// errorText is an error as a result shows it: what a page says in it can be told from what
+// we say.
+func errorText(err error) string {
+	thrown, ok := errors.AsType[*browse.Thrown](err)
+	if !ok {
+		return err.Error()
+	}
+	text := []rune(thrown.Text)
+	if len(text) > maxThrown {
+		text = append(text[:maxThrown], '…')
+	}
+	return "The script threw\n" + fenced("", string(text))
 }
 
 // fenced is text that comes from a page: an agent is to see where it ends.

@@ -290,7 +290,7 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 	case err != nil:
 		return "", err
 	case got.Type == "exception":
-		return "", errors.New(got.ExceptionDetails.Text)
+		return "", &browse.Thrown{Text: got.ExceptionDetails.Text}
 	}
 	if err := b.settle(ctx, tab, since); err != nil {
 		return "", err
