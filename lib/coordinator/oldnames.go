@@ -13,11 +13,22 @@ var oldNames = map[string]string{
 	"coordinator_select_element": "browser_select_element",
 }
 
+const (
+	records = "bproxy records, with --trace, har and cast"
+	person  = "with browser_select_element a person chooses an element"
+)
+
 // elsewhere says what takes the place of a tool that is not there.
 var elsewhere = map[string]string{
 	instanceTool:              "bmcp --extension has it",
 	"browser_pool_status":     "it is there with pools, see bmcp(1); coordinator_status shows the browser",
 	"browser_run_code":        "browser_evaluate runs JavaScript in the page",
 	"browser_run_code_unsafe": "browser_evaluate runs JavaScript in the page",
+	"browser_start_tracing":   records,
+	"browser_stop_tracing":    records,
+	"browser_start_video":     records,
+	"browser_stop_video":      records,
+	"browser_start_recording": person,
+	"browser_annotate":        person,
 	"browser_install":         "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
 }
