@@ -180,18 +180,15 @@ var onFirefox = map[string]runner{
 			return err
 		})
 	}),
-	"browser_tabs": with(func(ctx context.Context, r *reply, a struct {
-		Action, URL string
-		Index       *float64
-	}) error {
+	"browser_tabs": with(func(ctx context.Context, r *reply, a tabsArguments) error {
 		r.showTabs = true
-		b, err := r.reachFirefox(ctx, noPage)
+		index, err := a.index()
 		if err != nil {
 			return err
 		}
-		index := -1
-		if a.Index != nil {
-			index = int(*a.Index)
+		b, err := r.reachFirefox(ctx, noPage)
+		if err != nil {
+			return err
 		}
 		switch a.Action {
 		case "new":
@@ -200,9 +197,6 @@ var onFirefox = map[string]runner{
 			}
 			return r.openInFirefox(ctx, b, a.URL)
 		case "select":
-			if index < 0 {
-				return errors.New("index is missing: browser_tabs with the action list shows the tabs")
-			}
 			r.page = pageState
 			return b.Select(ctx, index)
 		case "close":

@@ -172,18 +172,31 @@ func (r *reply) awaits(ctx context.Context, t awaiting, seconds *float64, text, 
 	return nil
 }
 
-func tabs(ctx context.Context, r *reply, a struct {
-	Action string
-	Index  *float64
-	URL    string
-}) error {
-	b, err := r.reach(ctx)
-	if err != nil {
-		return err
-	}
+type tabsArguments struct {
+	Action, URL string
+	Index       *float64
+}
+
+// index is that of the tab that is meant; -1: the current one.
+func (a *tabsArguments) index() (int, error) {
 	index := -1
 	if a.Index != nil {
 		index = int(*a.Index)
+	}
+	if a.Action == "select" && index < 0 {
+		return 0, errors.New("index is missing: browser_tabs with the action list shows the tabs")
+	}
+	return index, nil
+}
+
+func tabs(ctx context.Context, r *reply, a tabsArguments) error {
+	index, err := a.index()
+	if err != nil {
+		return err
+	}
+	b, err := r.reach(ctx)
+	if err != nil {
+		return err
 	}
 	switch a.Action {
 	case "new":
@@ -198,9 +211,6 @@ func tabs(ctx context.Context, r *reply, a struct {
 			}
 		}
 	case "select":
-		if index < 0 {
-			return fmt.Errorf("index is missing: browser_tabs with the action list shows the tabs")
-		}
 		r.page = pageChanges
 		if err := b.Select(ctx, index); err != nil {
 			return err
