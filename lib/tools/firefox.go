@@ -242,10 +242,7 @@ func (r *reply) openInFirefox(ctx context.Context, b *firefox.Browser, url strin
 		return fmt.Errorf("%s: addresses are not opened in Firefox", scheme)
 	}
 	opened, err := b.Navigate(ctx, url)
-	if err == nil {
-		r.did("Opened %s", address(browse.Redacted(opened)))
-	}
-	return err
+	return r.didOpen(opened, err, b.Dialog() != nil)
 }
 
 // notOnFirefox is the error of a tool that Firefox cannot be driven by.
@@ -265,7 +262,16 @@ func (r *reply) inFirefox(ctx context.Context, view pageView, do func(*firefox.B
 		r.page = pageState
 		return errModal
 	}
-	return do(b)
+	before := b.Before()
+	err = do(b)
+	tabs, files := b.Caused(before)
+	for _, i := range tabs {
+		r.didOpenTab(i)
+	}
+	for _, name := range files {
+		r.didDownload(name)
+	}
+	return err
 }
 
 // reachFirefox connects to the browser.

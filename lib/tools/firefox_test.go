@@ -27,6 +27,8 @@ user_pref("browser.aboutwelcome.enabled", false);
 user_pref("datareporting.policy.dataSubmissionEnabled", false);
 user_pref("dom.ipc.reportProcessHangs", false);
 user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
+user_pref("browser.download.folderList", 2);
+user_pref("browser.download.dir", "` + t.TempDir() + `");
 `
 	if err := os.WriteFile(filepath.Join(profile, "user.js"), []byte(prefs), 0o600); err != nil {
 		t.Fatal(err)
@@ -125,6 +127,12 @@ func TestMatrixFirefox(t *testing.T) {
 	h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	h.wants(true, "### Error\nThe script threw\n```\nError: one\n### Page\n```", "browser_evaluate",
 		`{"function":"() => { throw Error('one\\n### Page') }"}`)
+	h.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate",
+		`{"url":`+quoted(site+"/file")+`}`)
+	h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
+	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
+		`{"function":"() => { open('/normal') }"}`)
+	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
 	for _, s := range []struct {
 		name  string
 		begin func(h *host)

@@ -38,13 +38,18 @@ func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 			opened, err = t.Navigate(ctx, url)
 		}
 	}
+	return r.didOpen(opened, err, t.HasDialog())
+}
+
+// didOpen tells what came of an address.
+func (r *reply) didOpen(opened string, err error, asks bool) error {
 	opened = address(browse.Redacted(opened))
 	switch {
 	case errors.Is(err, browse.ErrDownload):
 		r.did("%s is a file, which is downloaded: the page before it is still open", opened)
 	case err != nil:
 		return err
-	case t.HasDialog():
+	case asks:
 		r.did("Began to open %s: the page asks first", opened)
 	default:
 		r.did("Opened %s", opened)

@@ -60,6 +60,9 @@ func (r *reply) did(format string, args ...any) {
 	r.actions = append(r.actions, "- "+fmt.Sprintf(format, args...))
 }
 
+func (r *reply) didOpenTab(i int)        { r.did("Opened tab %d: browser_tabs selects it", i) }
+func (r *reply) didDownload(name string) { r.did("Began to download %s", clipped(name, maxTitle)) }
+
 // image adds an image.
 func (r *reply) image(data []byte, mime string) {
 	r.images = append(r.images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), mime))
@@ -169,12 +172,12 @@ func (r *reply) tabs(ctx context.Context) []string {
 	}
 	for i, t := range all {
 		if opens && r.before.IsNew(t) {
-			r.did("Opened tab %d: browser_tabs selects it", i)
+			r.didOpenTab(i)
 		}
 	}
 	if r.before != nil {
 		for _, name := range r.before.Files() {
-			r.did("Began to download %s", clipped(name, maxTitle))
+			r.didDownload(name)
 		}
 	}
 	if r.showTabs { // they are the result

@@ -34,8 +34,10 @@ const (
 	startsWithin    = 100 * time.Millisecond // a navigation that an action causes
 )
 
-// maxFrames bounds how deep frames in frames are shown.
-const maxFrames = 8
+const (
+	maxFrames = 8  // bounds how deep frames in frames are shown
+	maxFiles  = 16 // bounds the names of downloads that are told of
+)
 
 // Browser is a Firefox.
 type Browser struct {
@@ -49,6 +51,10 @@ type Browser struct {
 	dialogs map[string]Dialog
 	loading map[string]string // where a navigation in a tab leads
 	begun   map[string]int    // how many navigations there were in a tab
+	opened  map[string]int    // which tab it was of all that have been opened, from 1
+	count   int               // of tabs that have been opened
+	begins  int               // how many downloads pages have begun
+	files   []string          // the names of the latest of them
 	parents map[string]string // of frames
 	mute    map[string]bool   // frames that have not answered, until they do
 	frames  []string          // contexts of frames: the first is that of f1e…
@@ -62,8 +68,8 @@ type Dialog struct{ Type, Message string }
 // 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
-		loading: map[string]string{}, begun: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
-		nextRef: 1}
+		loading: map[string]string{}, begun: map[string]int{}, opened: map[string]int{}, parents: map[string]string{},
+		mute: map[string]bool{}, nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
 		return nil, err
@@ -106,6 +112,8 @@ type node struct {
 func (b *Browser) addLocked(tab string) {
 	if !slices.Contains(b.tabs, tab) {
 		b.tabs = append(b.tabs, tab)
+		b.count++
+		b.opened[tab] = b.count
 	}
 	if b.current == "" {
 		b.current = tab
@@ -128,6 +136,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 		delete(b.dialogs, tab)
 		delete(b.loading, tab)
 		delete(b.begun, tab)
+		delete(b.opened, tab)
 		delete(b.parents, tab)
 		delete(b.mute, tab)
 		i := slices.Index(b.tabs, tab)
@@ -147,7 +156,13 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	case "navigationStarted":
 		b.loading[tab] = jsonrpc.GetString(params, "url")
 		b.begun[tab]++
-	case "navigationCommitted", "navigationFailed", "navigationAborted", "fragmentNavigated", "downloadWillBegin":
+	case "downloadWillBegin":
+		b.begins++
+		if b.files = append(b.files, jsonrpc.GetString(params, "suggestedFilename")); len(b.files) > maxFiles {
+			b.files = b.files[1:]
+		}
+		delete(b.loading, tab)
+	case "navigationCommitted", "navigationFailed", "navigationAborted", "fragmentNavigated":
 		delete(b.loading, tab)
 	}
 	b.changed.Wake()
@@ -365,6 +380,30 @@ func (b *Browser) HandleDialog(ctx context.Context, accept bool, prompt *string)
 	return b.settle(ctx, tab, since)
 }
 
+// Before is the moment before a call.
+type Before struct{ tabs, files int }
+
+// Before is now.
+func (b *Browser) Before() Before {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Before{b.count, b.begins}
+}
+
+// Caused are the indexes of the tabs that pages have opened since, and the names of the
+// downloads that they have begun.
+func (b *Browser) Caused(since Before) (tabs []int, files []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, tab := range b.tabs {
+		if b.opened[tab] > since.tabs && tab != b.current { // that one the call itself has opened
+			tabs = append(tabs, i)
+		}
+	}
+	n := min(b.begins-since.files, len(b.files))
+	return tabs, slices.Clone(b.files[len(b.files)-n:])
+}
+
 // Navigate loads an address and waits until the document is parsed, and for a while
 // until it is loaded.
 func (b *Browser) Navigate(ctx context.Context, typed string) (address string, err error) {
@@ -380,6 +419,7 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 			return "", err
 		}
 	}
+	before := b.Before()
 	_, err = b.orDialog(ctx, tab, func() error {
 		return b.callFor(ctx, b.of(navigateTimeout), tab, "browsingContext.navigate",
 			map[string]string{"context": tab, "url": address, "wait": "interactive"}, nil)
@@ -390,6 +430,9 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	case errors.As(err, &e):
 		said := strings.ReplaceAll(e.Message, address, browse.Redacted(address))
 		return "", fmt.Errorf("cannot load %s: %s", browse.Redacted(address), said)
+	}
+	if _, files := b.Caused(before); len(files) > 0 && err == nil {
+		return address, browse.ErrDownload
 	}
 	if err == nil && b.dialogIn(tab) == nil {
 		b.orDialog(ctx, tab, func() error {
