@@ -25,6 +25,13 @@ func TestExtensionFaults(t *testing.T) {
 	w := cmdtest.New(t)
 	p, chrome, process, j := w.WithJoined("--session-grace", "0s")
 	before := cmdtest.Tabs(t, chrome)
+	state := func(want string) {
+		t.Helper()
+		if s := p.Do("status").Status.State; s != want {
+			t.Errorf("the hub is %s, want %s", s, want)
+		}
+	}
+	state("ready")
 	// Tabs are closed with their client, also those whose page replaces itself for ever
 	// or asks before it is left.
 	t.Run("tabs that stay", func(t *testing.T) {
@@ -143,6 +150,7 @@ func TestExtensionFaults(t *testing.T) {
 		process.Signal(syscall.SIGKILL)
 		browser.Lost()
 		cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
+		state("stopped")
 		cmdtest.Until(t, "the watcher is told", func() bool {
 			return strings.Contains(events.String(), "disconnected\t"+j.Instance.ID)
 		})

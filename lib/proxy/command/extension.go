@@ -343,8 +343,9 @@ func chromeVersion(agent string) string {
 // status returns the record of the hub.
 func (h *extensionHub) status() *record.Record {
 	r := h.record.Clone()
-	s := proxy.Status{State: proxy.Ready, Connections: h.limit.Count()}
+	s := proxy.Status{State: proxy.Stopped, Connections: h.limit.Count()}
 	for _, i := range h.server.Hub.List() {
+		s.State = proxy.Ready
 		if g := h.server.Sessions(i.ID); g != nil {
 			for _, one := range g.List() {
 				s.WebSockets += one.Clients
