@@ -30,6 +30,7 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	own    *launcher.Browser // nil: there is none
+	last   Hub               // that has run, where browsers look for it
 	users  int
 	timer  *time.Timer
 	closed bool
@@ -65,6 +66,7 @@ func (k *Keeper) Use(ctx context.Context) (h Hub, release func(), err error) {
 	if h, err = k.findLocked(ctx); err != nil {
 		return h, nil, err
 	}
+	k.last = h
 	k.users++
 	return h, sync.OnceFunc(k.release), nil
 }
@@ -86,6 +88,9 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 		return Hub{}, err
 	}
 	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, held.BindArgs())
+	if k.last.CodeFile != "" { // else none has run, or it needed no code
+		argv = append(argv, fmt.Sprintf("--listen=127.0.0.1:%d", k.last.Port), "--pairing-file="+k.last.CodeFile)
+	}
 	own, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
 		Stderr: k.Stderr, Service: true, Once: true})
 	if err != nil {
