@@ -172,16 +172,25 @@ func TestMCPNamesAJoinedBrowser(t *testing.T) {
 		return slices.Equal(cmdtest.Tabs(t, chrome), before)
 	})
 
-	// It takes the place of the one that leaves.
+	// It takes the place of the one that leaves. After its hub was killed, it joins the one that
+	// bmcp runs, and what was open in it is gone.
+	for _, id := range []string{"two", "three"} {
+		m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/%s","session_id":%q%s}`, site, id, id, on))
+	}
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/again"%s}`, site, on))
 	process.Signal(syscall.SIGKILL)
 	cmdtest.Until(t, "the browser has left", func() bool { return len(w.JoinedIDs()) == 1 })
 	tabs(m, "", "/again", "/mine")
 	tabs(m, on, "/again", "/mine")
+	tabs(m, on+`,"session_id":"two"`, "/two", "the browser had left")
+	hub.Cmd.Process.Kill()
+	hub.Cmd.Wait()
+	cmdtest.Until(t, "the browser is back", func() bool { return slices.Contains(w.JoinedIDs(), launched) })
+	tabs(m, on+`,"session_id":"two"`, "the browser had left", "/two")
+	tabs(m, on+`,"session_id":"three"`, "the browser had left", "/three")
 	instances(m, t, fmt.Sprintf(`{"action":"close","instanceId":%q}`, launched))
 	fails(m, on, fmt.Sprintf("there is no browser %q: none has joined", launched))
 	m.End()
-	hub.Stop()
 }
 
 // An agent leases a browser that joins from a pool. After that has left, the next

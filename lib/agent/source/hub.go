@@ -118,11 +118,16 @@ func claim(ctx context.Context, c *control.Client, params any) (*record.Record, 
 	return r, i.ID, err
 }
 
-// leaseLocked is a browser that was claimed. One that comes back has another ID: it has lost its pages.
+// leaseLocked is a browser that was claimed. One that comes back has another ID: it has lost its pages. One that a call
+// has named is the same for the calls that name none.
 func (h *hub) leaseLocked(as, id string, died chan struct{}) *Lease {
-	h.count++
 	b := h.browserAt(as)
-	b.ID = fmt.Sprintf("%s/%d", id, h.count)
+	if n := h.named[id]; n != nil && !wait.Closed(n.at.Died) {
+		b.ID = n.at.ID
+	} else {
+		h.count++
+		b.ID = fmt.Sprintf("%s/%d", id, h.count)
+	}
 	return &Lease{Browser: b, Died: died, Release: func() {}, joined: true}
 }
 

@@ -94,7 +94,9 @@ func (u *use) see(at *Lease) (was string, used, several bool, gone loss) {
 	key := SeenKey(&at.Browser)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	was, used = u.seen[key]
+	if was, used = u.seen[key]; !used && at.joined {
+		was, used = u.seenAs(at)
+	}
 	if u.seen == nil {
 		u.seen = map[string]string{}
 	}
@@ -103,6 +105,18 @@ func (u *use) see(at *Lease) (was string, used, several bool, gone loss) {
 	delete(u.lost, key)
 	delete(u.lost, "")
 	return was, used, len(u.seen) > 1, gone
+}
+
+// seenAs returns the ID that a browser which has joined had for calls of the same session that named it, or named none.
+func (u *use) seenAs(at *Lease) (was string, used bool) {
+	of, _, _ := strings.Cut(at.ID, "/")
+	for _, instance := range []string{"", of} {
+		id := u.seen[SeenKey(&Browser{Instance: instance, Session: at.Session})]
+		if strings.HasPrefix(id, of+"/") {
+			return id, true
+		}
+	}
+	return "", false
 }
 
 // loseLocked has the next result tell of a loss, unless it tells of one already.
