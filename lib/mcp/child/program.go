@@ -109,6 +109,9 @@ const sweepBound = 5 * time.Second
 
 // Start is a Starter.
 func (p *Programs) Start(ctx context.Context, spec *Spec, b Endpoint, stderr io.Writer) (Program, error) {
+	if spec.URL != "" {
+		return connect(spec)
+	}
 	var port *launcher.Browser
 	var err error
 	if spec.needsPort() && b.isBelow() {

@@ -42,6 +42,10 @@ type Spec struct {
 	Builtin bool     // it is the server in bmcp itself
 	Prefix  Prefix
 
+	URL       string // of a server that runs elsewhere; "": it is a program
+	Headers   map[string]string
+	TokenFile string
+
 	drives bool
 }
 
@@ -134,6 +138,10 @@ func afterNpx(argv []string) (rest []string, ok bool) {
 // Check says why the child can't be run, nil if it may be: from WSL, Node.js
 // can be that of Windows.
 func (c *Spec) Check() error {
+	if c.URL != "" {
+		_, err := c.header()
+		return err
+	}
 	if c.Builtin || wsl.Check(os.Getenv) == nil {
 		return nil
 	}
@@ -206,6 +214,9 @@ func (c *Spec) server() string {
 // Shown is the word that tells a person which server it is: arguments may be
 // secret, and so may be who fetches a package.
 func (c *Spec) Shown() string {
+	if c.URL != "" {
+		return shownURL(c.URL)
+	}
 	words, _ := afterNpx(c.Argv)
 	if len(words) > 1 && slices.Contains(runners, filepath.Base(words[0])) && !strings.HasPrefix(words[1], "-") {
 		words = words[1:]
@@ -311,6 +322,10 @@ func (c *Spec) profile(b Endpoint) []string {
 // where the same words may mean another server.
 func (c *Spec) Fingerprint() string {
 	h := sha256.New()
+	if c.URL != "" {
+		fmt.Fprintf(h, "at %q %q ", c.URL, c.Headers) // which may say whose tools they are
+		return hex.EncodeToString(h.Sum(nil)[:12])
+	}
 	if !c.Package {
 		dir, _ := os.Getwd()
 		fmt.Fprintf(h, "in %q ", dir)

@@ -63,6 +63,10 @@ func (w *stderrTail) how(err error) string {
 			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
 		}
 	}
+	var away *remoteError
+	if errors.As(err, &away) {
+		how = away.text
+	}
 	said := w.tail.Lines()
 	if i := lastIndex(said, errorLine.MatchString); i >= 0 {
 		said = said[i : i+1] // below it is the stack
