@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -500,4 +501,78 @@ func TestMCPConfig(t *testing.T) {
 	if r.Code != 0 || r.Out != want || !strings.Contains(r.Err, "warning: cannot run nonesuch-server: not found") {
 		t.Errorf("%d %s, want %s\n%s", r.Code, r.Out, want, r.Err)
 	}
+}
+
+// A server at a URL is a child as a local one is: here another bmcp, whose child relays. What
+// is said of it has no secret, and when it is back the next call reaches it.
+func TestMCPChildAtURL(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	fake := "fake=" + cmdtest.Bin + "/fakechild"
+	cmdtest.WriteFile(t, w.Dir+"/token", "t0ken\n")
+	at, server := w.WebMCP(nil, "--token-file", w.Dir+"/token", "--mcp", fake)
+	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\nurl = \""+at+"?key=s3cret\"\ntoken_file = \"token\"\n"+
+		"headers = { X-Key = \"s3cret\" }\n")
+	m := w.MCP(nil, "--config", w.Dir+"/c.toml", "--mcp", "near="+cmdtest.Bin+"/fakechild")
+	m.Lists("echo", "far__echo")
+	if r := m.Tool("far__echo", `{"n":9007199254740993,"x":1e400}`); !strings.Contains(r.Line,
+		`"arguments":{"n":9007199254740993,"x":1e400}`) || !strings.Contains(r.Line, "12345678901234567890.10") {
+		t.Errorf("%s", r.Line)
+	}
+	id := m.Start("tools/call", `{"name":"far__progress","arguments":{"n":3},"_meta":{"progressToken":"tok"}}`)
+	for i := range 3 {
+		for r := m.Next(); r.Method != "notifications/progress" ||
+			string(r.Params) != fmt.Sprintf(`{"progressToken":"tok","progress":%d}`, i); r = m.Next() {
+			if r.Method != "notifications/tools/list_changed" {
+				t.Fatalf("progress %d: %s", i, r.Line)
+			}
+		}
+	}
+	m.Answer(id)
+	id = m.StartTool("far__ask", `{"method":"elicitation/create","params":{"message":"m"}}`)
+	r := m.Next()
+	for r.Method == "notifications/tools/list_changed" {
+		r = m.Next()
+	}
+	m.Send(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"action":"accept","content":{"n":1.50}}}`)
+	if got := m.Answer(id).Text(t); r.Method != "elicitation/create" || !strings.Contains(got, `{"n":1.50}`) {
+		t.Errorf("%s is answered %s", r.Line, got)
+	}
+	m.Tool("far__change", `{"names":["novel"]}`)
+	m.Lists("novel")
+	if got := m.Tool("coordinator_status", "{}").Line; !strings.Contains(got, at) || strings.Contains(got, "s3cret") {
+		t.Errorf("the status says %s", got)
+	}
+	silent := m.StartTool("far__silent", "{}")
+	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + silent + `}}`)
+	open := m.StartTool("far__silent", "{}")
+	m.Tool("far__echo", "{}") // the server has the call before
+	server.Process.Signal(syscall.SIGKILL)
+	server.Wait()
+	if got := m.Answer(open).Text(t); !strings.Contains(got, "child far ended (cannot reach "+at+": ") {
+		t.Errorf("got %s", got)
+	}
+	_, again := w.WebMCP(nil, "--token-file", w.Dir+"/token", "--mcp", fake, "--http", strings.TrimSuffix(
+		strings.TrimPrefix(at, "http://"), "/mcp"))
+	cmdtest.Until(t, "the server is back", func() bool { return !m.Tool("far__echo", "{}").Tool(t).IsError })
+	m.End()
+	again.Process.Signal(syscall.SIGTERM)
+	again.Wait()
+
+	for text, want := range map[string]string{
+		"https://u:s3cret@example.com/mcp?key=s3cret": "has a user and a password", "https://": "is not a URL"} {
+		r := w.Run("bmcp", "--mcp", text)
+		if r.Wants(t, 64, want); strings.Contains(r.Err, "s3cret") {
+			t.Errorf("%s", r.Err)
+		}
+	}
+	for table, want := range map[string]string{
+		"url = \"http://example.com/mcp\"\ntoken_file = \"token\"": "use https",
+		"mcp = \"builtin\"\nheaders = { A = \"b\" }":               "are for a url",
+		"mcp = \"builtin\"\nurl = \"https://example.com\"":         "has one of command, mcp and url",
+	} {
+		cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\n"+table+"\n")
+		w.Run("bmcp", "--config", w.Dir+"/c.toml").Wants(t, 78, want)
+	}
+	w.Clean()
 }

@@ -35,8 +35,8 @@ func main() {
 				"--state": statecommand.OfferOwn},
 			Flags: slices.Concat([]ucli.Flag{
 				&ucli.StringSliceFlag{Name: "mcp", Category: children,
-					Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package or a command " +
-						"with its arguments; repeatable; default: builtin)"},
+					Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package, a command " +
+						"with its arguments, or a URL; repeatable; default: builtin)"},
 				&ucli.StringFlag{Name: "tools", Category: children,
 					Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
 						"network, vision, testing and all; default: default)"},

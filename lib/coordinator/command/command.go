@@ -207,7 +207,11 @@ type file struct {
 	Child map[string]struct {
 		Command []string `toml:"command"`
 		MCP     string   `toml:"mcp"`
+		URL     string   `toml:"url"`
 		Prefix  string   `toml:"prefix"`
+		// Of a child at a URL.
+		Headers   map[string]string `toml:"headers"`
+		TokenFile string            `toml:"token_file"`
 	} `toml:"child"`
 }
 
@@ -230,6 +234,9 @@ func children(c *cli.Context) ([]child.Spec, error) {
 	for _, text := range c.StringSlice("mcp") {
 		spec, err := child.Parse(text)
 		if err != nil {
+			if spec.URL != "" {
+				text = spec.Shown() // without what may be secret
+			}
 			return nil, c.UsageError("--mcp %s: %v", text, err)
 		}
 		all = append(all, spec)
@@ -245,8 +252,8 @@ func children(c *cli.Context) ([]child.Spec, error) {
 			return nil, exit.Errorf(exit.Config, "cannot read the configuration: %v", err)
 		}
 		if odd := meta.Undecoded(); len(odd) > 0 {
-			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp and prefix",
-				path, odd[0])
+			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp, url, headers, "+
+				"token_file and prefix", path, odd[0])
 		}
 		var names []string
 		for _, k := range meta.Keys() { // in the order of the file
@@ -260,11 +267,28 @@ func children(c *cli.Context) ([]child.Spec, error) {
 				return nil, exit.Errorf(exit.Config,
 					"%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
 			}
-			if (len(fc.Command) == 0) == (fc.MCP == "") {
-				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command and mcp", path, name)
+			ways := 0
+			for _, given := range []bool{len(fc.Command) > 0, fc.MCP != "", fc.URL != ""} {
+				if given {
+					ways++
+				}
+			}
+			if ways != 1 {
+				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command, mcp and url", path, name)
+			}
+			if fc.URL == "" && (len(fc.Headers) > 0 || fc.TokenFile != "") {
+				return nil, exit.Errorf(exit.Config, "%s: [child.%s]: headers and token_file are for a url", path, name)
 			}
 			var spec child.Spec
-			if fc.MCP != "" {
+			if fc.URL != "" {
+				token := fc.TokenFile
+				if token != "" && !filepath.IsAbs(token) { // beside the file that names it
+					token = filepath.Join(filepath.Dir(path), token)
+				}
+				if spec, err = child.Remote(name, fc.URL, fc.Headers, token); err != nil {
+					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
+				}
+			} else if fc.MCP != "" {
 				if spec, err = child.Parse(fc.MCP); err != nil {
 					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
 				}
@@ -430,7 +454,7 @@ func browsers(c *cli.Context, children []child.Spec) (source.Source, error) {
 		level = "warn" // their usual words are of no interest here
 	}
 	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
-	leaves := slices.ContainsFunc(children, func(child child.Spec) bool { return !child.Builtin })
+	leaves := slices.ContainsFunc(children, func(child child.Spec) bool { return !child.Builtin && child.URL == "" })
 	ownFirefox := o.Browser == record.Firefox && !leaves
 	if ch.configured || ownFirefox {
 		path := c.String("pool-config")

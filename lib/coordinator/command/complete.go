@@ -14,7 +14,7 @@ func Specs(c *cli.Completion) {
 	if i := strings.IndexByte(c.Word, '='); i >= 0 && !strings.ContainsAny(c.Word[:i], " /@") {
 		c.Begin(i + 1) // NAME=
 	}
-	cli.Of(child.Builtin, "@playwright/mcp", "chrome-devtools-mcp")(c)
+	cli.Of(child.Builtin, "@playwright/mcp", "chrome-devtools-mcp", "https://")(c)
 	cli.Programs(c)
 }
 

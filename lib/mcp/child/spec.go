@@ -70,20 +70,23 @@ func newSpec(c Spec) Spec {
 // placeholders or by the flag that it is known to take.
 func (c *Spec) Drives() bool { return c.drives }
 
-// Parse reads [NAME=]SPEC, where SPEC is an npm package or a command,
-// and its arguments.
+// Parse reads [NAME=]SPEC, where SPEC is an npm package or a command, and its arguments,
+// or a URL.
 func Parse(spec string) (Spec, error) {
 	c := Spec{}
 	if name, rest, ok := strings.Cut(spec, "="); ok && nameRule.MatchString(name) {
 		c.Name, spec = name, rest
+	}
+	if urlRule.MatchString(spec) {
+		return Remote(c.Name, spec, nil, "")
 	}
 	var err error
 	if c.Argv, err = shellwords.Split(spec); err != nil {
 		return c, err
 	}
 	if len(c.Argv) == 0 {
-		return c, fmt.Errorf("names no MCP server: it is %s, a package such as %s, or a command", Builtin,
-			Playwright)
+		return c, fmt.Errorf("names no MCP server: it is %s, a package such as %s, a command, or a URL",
+			Builtin, Playwright)
 	}
 	if c.Argv[0] == Builtin {
 		if len(c.Argv) > 1 {
