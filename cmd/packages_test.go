@@ -77,6 +77,8 @@ var modules = map[string][]string{
 		"github.com/yosida95/uritemplate/v3", "golang.org/x/text",
 		"github.com/tailscale/hujson",     // the files of hosts, whose comments stay
 		"github.com/jmespath/go-jmespath", // what agents look for in large results
+		// The keys of a keyboard.
+		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto", "github.com/go-json-experiment/json",
 		// The text of pages: Markdown, and the main text.
 		"github.com/JohannesKaufmann/html-to-markdown/v2", "github.com/JohannesKaufmann/dom",
 		"codeberg.org/readeck/go-readability/v2", "github.com/go-shiori/dom", "github.com/gogs/chardet",

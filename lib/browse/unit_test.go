@@ -64,6 +64,13 @@ func TestPress(t *testing.T) {
 			t.Errorf("%s: %q, want %q", combination, s, want)
 		}
 	}
+	// Pages see the number of a modifier, and of a letter, whatever side or case it is.
+	for name, want := range map[string]int64{"Shift": 16, "Ctrl": 17, "Option": 18, "Meta": 91, "a": 65, "A": 65,
+		"Digit1": 49, "!": 49, "Space": 32, "F24": 135, "Delete": 46, "MediaPlayPause": 179} {
+		if k, ok := keyOf(name); !ok || k.Windows != want {
+			t.Errorf("%s is %+v, want %d", name, k, want)
+		}
+	}
 	for _, bad := range []string{"", "Nonsense", "a+b", "Hyper+a"} {
 		if _, err := press(bad); err == nil {
 			t.Errorf("%q is a key", bad)
