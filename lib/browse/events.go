@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chromedp/cdproto/inspector"
+	"github.com/chromedp/cdproto/overlay"
+	"github.com/chromedp/cdproto/page"
+
 	"btools/lib/cdp"
 )
 
@@ -89,38 +93,39 @@ func (t *target) event(e cdp.Event) {
 				tab.parsings++
 			}
 		}
-	case "Page.navigatedWithinDocument":
-		p := decode[struct{ FrameID, URL string }](e.Params)
-		delete(tab.starting, p.FrameID)
-		if p.FrameID == tab.main.id {
+	case page.NavigatedWithinDocument.Method:
+		p := read(page.NavigatedWithinDocument, e.Params)
+		delete(tab.starting, string(p.FrameID))
+		if string(p.FrameID) == tab.main.id {
 			tab.url = p.URL
 			tab.navigations++
 		}
-	case "Page.frameRequestedNavigation":
-		p := decode[struct{ FrameID, Disposition string }](e.Params)
-		if p.Disposition == "currentTab" || p.Disposition == "" {
-			tab.requests(p.FrameID)
+	case page.FrameRequestedNavigation.Method:
+		p := read(page.FrameRequestedNavigation, e.Params)
+		if p.Disposition == page.ClientNavigationDispositionCurrentTab || p.Disposition == "" {
+			tab.requests(string(p.FrameID))
 		}
-	case "Page.frameStartedNavigating":
-		p := decode[struct{ FrameID, LoaderID, URL, NavigationType string }](e.Params)
-		if p.NavigationType != "sameDocument" && p.NavigationType != "historySameDocument" {
-			tab.begins(p.FrameID, p.LoaderID, p.URL)
+	case page.FrameStartedNavigating.Method:
+		p := read(page.FrameStartedNavigating, e.Params)
+		if p.NavigationType != page.FrameStartedNavigatingNavigationTypeSameDocument &&
+			p.NavigationType != page.FrameStartedNavigatingNavigationTypeHistorySameDocument {
+			tab.begins(string(p.FrameID), string(p.LoaderID), p.URL)
 		}
-	case "Page.frameStoppedLoading", "Page.frameDetached":
-		p := decode[struct{ FrameID, Reason string }](e.Params)
-		if p.Reason != "swap" { // it goes on in another process
-			delete(tab.starting, p.FrameID)
-		}
-	case "Page.lifecycleEvent":
-		p := decode[struct{ FrameID, LoaderID, Name string }](e.Params)
-		if p.FrameID != tab.main.id {
+	case page.FrameStoppedLoading.Method, page.FrameDetached.Method:
+		p := read(page.FrameDetached, e.Params) // the other one has no reason
+		if p.Reason != page.FrameDetachedReasonSwap {
+			delete(tab.starting, string(p.FrameID))
+		} // else it goes on in another process
+	case page.LifecycleEvent.Method:
+		p := read(page.LifecycleEvent, e.Params)
+		if string(p.FrameID) != tab.main.id {
 			break
 		}
 		switch p.Name {
 		case "init", "commit", "DOMContentLoaded", "load":
 			// Page.frameNavigated is missing if a new renderer is set up too late.
-			if tab.loader != p.LoaderID {
-				tab.committed(p.LoaderID, tab.url)
+			if loader := string(p.LoaderID); tab.loader != loader {
+				tab.committed(loader, tab.url)
 			}
 			if !tab.parsed && (p.Name == "DOMContentLoaded" || p.Name == "load") {
 				tab.parsed = true
@@ -140,28 +145,29 @@ func (t *target) event(e cdp.Event) {
 		if p := decode[struct{ GUID, State string }](e.Params); p.State != "inProgress" {
 			delete(tab.downloading, p.GUID)
 		}
-	case "Page.javascriptDialogOpening":
-		d := decode[Dialog](e.Params)
-		d.session = t.session
+	case page.JavascriptDialogOpening.Method:
+		p := read(page.JavascriptDialogOpening, e.Params)
+		d := Dialog{string(p.Type), p.Message, p.DefaultPrompt, t.session}
 		if tab.hidden || tab.closing { // nobody sees it
 			tab.unblockLocked(&d)
 			break
 		}
 		tab.dialog = &d
-	case "Page.javascriptDialogClosed":
-		if tab.dialog != nil && tab.dialog.Type == "beforeunload" && !decode[struct{ Result bool }](e.Params).Result {
+	case page.JavascriptDialogClosed.Method:
+		accepted := read(page.JavascriptDialogClosed, e.Params).Result
+		if tab.dialog != nil && tab.dialog.Type == "beforeunload" && !accepted {
 			clear(tab.starting)
 		}
 		tab.dialog = nil
-	case "Page.fileChooserOpened":
-		c := decode[Chooser](e.Params)
-		c.session = t.session
+	case page.FileChooserOpened.Method:
+		p := read(page.FileChooserOpened, e.Params)
+		c := Chooser{string(p.Mode), int(p.BackendNodeID), t.session}
 		if c.BackendNodeID == 0 { // showOpenFilePicker, which Chrome has refused already
 			tab.unserved = true
 		} else {
 			tab.chooser = &c
 		}
-	case "Inspector.targetCrashed":
+	case inspector.TargetCrashed.Method:
 		tab.crashed = tab.crashed || t == tab.main
 	case "Fetch.requestPaused", "Fetch.authRequired":
 		if tab.paused != nil {
@@ -175,11 +181,11 @@ func (t *target) event(e cdp.Event) {
 				}
 			})
 		}
-	case "Overlay.inspectNodeRequested":
+	case overlay.InspectNodeRequested.Method:
 		if p := tab.picking; p != nil && p.by == nil {
-			p.by, p.node = t, decode[struct{ BackendNodeID int }](e.Params).BackendNodeID
+			p.by, p.node = t, int(read(overlay.InspectNodeRequested, e.Params).BackendNodeID)
 		}
-	case "Overlay.inspectModeCanceled":
+	case overlay.InspectModeCanceled.Method:
 		if tab.picking != nil {
 			tab.picking.canceled = true
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"regexp"
 
+	"github.com/chromedp/cdproto/page"
+
 	"btools/lib/cdp"
 )
 
@@ -16,10 +18,10 @@ func (b *Browser) GuardFiles(refuses func(ctx context.Context, address string) e
 	b.refuses = refuses
 	for _, t := range b.tabs {
 		b.noteFileLocked(t.url)
-		b.conn.Begin(t.main.session, "Page.getNavigationHistory", nil, func(raw json.RawMessage, err error) {
+		b.conn.Begin(t.main.session, page.GetNavigationHistory.Method, nil, func(raw json.RawMessage, err error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			for _, e := range decode[history](raw).Entries {
+			for _, e := range decode[page.GetNavigationHistoryResult](raw).Entries {
 				b.noteFileLocked(e.URL)
 			}
 		})

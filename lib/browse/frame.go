@@ -11,6 +11,10 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	proto "github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/page"
 )
 
 // frame is a document's place: a tab, or a frame in one.
@@ -59,22 +63,22 @@ func (f *frame) world(ctx context.Context) (int, error) {
 	if ok {
 		return id, nil
 	}
-	var made struct{ ExecutionContextID int }
-	err := f.tab.call(ctx, f.target.session, "Page.createIsolatedWorld",
-		map[string]any{"frameId": f.id, "worldName": worldName}, &made)
+	made, err := do(ctx, f.tab, f.target.session, page.CreateIsolatedWorld,
+		page.CreateIsolatedWorldParams{FrameID: proto.FrameID(f.id), WorldName: worldName})
 	if err != nil {
 		return 0, err
 	}
+	id = int(made.ExecutionContextID)
 	var got evaluated
 	err = f.tab.call(ctx, f.target.session, "Runtime.evaluate",
-		map[string]any{"expression": agentScript, "contextId": made.ExecutionContextID}, &got)
+		map[string]any{"expression": agentScript, "contextId": id}, &got)
 	if err = errors.Join(err, got.err()); err != nil {
 		return 0, err
 	}
 	b.mu.Lock()
-	f.target.worlds[f.id] = made.ExecutionContextID
+	f.target.worlds[f.id] = id
 	b.mu.Unlock()
-	return made.ExecutionContextID, nil
+	return id, nil
 }
 
 // evaluate evaluates an expression in the world of our scripts. If the document has
@@ -262,9 +266,9 @@ func (f *frame) origin(ctx context.Context) (x, y float64, err error) {
 
 // owner is the node of a frame's iframe element.
 func (f *frame) owner(ctx context.Context) (int, error) {
-	var owner struct{ BackendNodeID int }
-	err := f.tab.call(ctx, f.parent.target.session, "DOM.getFrameOwner", map[string]string{"frameId": f.id}, &owner)
-	return owner.BackendNodeID, err
+	owner, err := do(ctx, f.tab, f.parent.target.session, dom.GetFrameOwner,
+		dom.GetFrameOwnerParams{FrameID: proto.FrameID(f.id)})
+	return int(owner.BackendNodeID), err
 }
 
 // Target is what an agent names an element by: a ref of a snapshot or a selector.

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	proto "github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
 	"btools/lib/jsonrpc"
 )
 
@@ -108,12 +111,9 @@ const navigateTries = 5
 // one in its place.
 func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err error) {
 	since := t.mark()
-	var got struct {
-		LoaderID, ErrorText string
-		IsDownload          bool
-	}
+	var got page.NavigateResult
 	end := time.Now().Add(t.b.of(navigateTimeout))
-	err = t.await(ctx, t.begin(t.main.session, "Page.navigate", map[string]string{"url": address}), &got,
+	err = t.await(ctx, t.begin(t.main.session, page.Navigate.Method, page.NavigateParams{URL: address}), &got,
 		func() (error, time.Duration) { return t.overOrLate(end) })
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
@@ -131,21 +131,21 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 	case got.IsDownload:
 		return false, ErrDownload
 	case got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "":
-		return false, t.aborted(got.LoaderID, address)
+		return false, t.aborted(string(got.LoaderID), address)
 	case got.ErrorText != "":
 		return false, fmt.Errorf("cannot load %s: %s", Redacted(address), reason(got.ErrorText))
 	case got.LoaderID == "": // within the document
 		return false, t.settle(ctx, since)
 	}
-	came := false
+	came, loader := false, string(got.LoaderID)
 	never := func() bool { return !came && t.navigations-since.navigations > maxDocuments/2 }
 	err = t.awaitLoad(ctx, Redacted(address), func() bool {
-		came = came || slices.ContainsFunc(t.documents, func(d document) bool { return d.loader == got.LoaderID })
+		came = came || slices.ContainsFunc(t.documents, func(d document) bool { return d.loader == loader })
 		return came || never()
-	}, func() bool { return never() || t.isOvertaken(got.LoaderID) })
+	}, func() bool { return never() || t.isOvertaken(loader) })
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	return err == nil && (never() || t.isOvertaken(got.LoaderID)), err
+	return err == nil && (never() || t.isOvertaken(loader)), err
 }
 
 // stopIfStuck stops the script of a page that is not parsed because of it.
@@ -294,19 +294,10 @@ func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) er
 	return t.b.wait(inner, is)
 }
 
-// history are the pages that a tab has had.
-type history struct {
-	CurrentIndex int
-	Entries      []struct {
-		ID  int
-		URL string
-	}
-}
-
 // Back goes to the page before in the history.
 func (t *Tab) Back(ctx context.Context) error {
-	var all history
-	if err := t.call(ctx, t.main.session, "Page.getNavigationHistory", nil, &all); err != nil {
+	all, err := do(ctx, t, t.main.session, page.GetNavigationHistory, proto.Empty{})
+	if err != nil {
 		return err
 	}
 	if all.CurrentIndex < 1 {
@@ -323,8 +314,8 @@ func (t *Tab) Back(ctx context.Context) error {
 	}
 	since := t.mark()
 	defer t.stopIfStuck()()
-	err := t.call(ctx, t.main.session, "Page.navigateToHistoryEntry",
-		map[string]int{"entryId": before.ID}, nil)
+	_, err = do(ctx, t, t.main.session, page.NavigateToHistoryEntry,
+		page.NavigateToHistoryEntryParams{EntryID: before.ID})
 	if errors.Is(err, errDialog) {
 		return nil
 	}
