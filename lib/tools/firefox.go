@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
+	"btools/lib/wait"
 )
 
 // onFirefox are the tools that drive Firefox, too.
@@ -283,27 +285,41 @@ func (r *reply) reachFirefox(ctx context.Context, view pageView) (*firefox.Brows
 	return b, err
 }
 
+// openBound is how long a Firefox may take to make a session: one that is just starting
+// on a busy machine takes longer than a call waits.
+const openBound = time.Minute
+
 // connectFirefox returns the browser. It connects at the first call, and again when the
-// connection has ended.
+// connection has ended. A call that ends meanwhile leaves the connection to the next
+// one: a session that is made and not used would keep the browser from everybody.
 func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
 	select {
 	case s.dial <- struct{}{}:
-		defer func() { <-s.dial }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if b := s.firefox; b != nil {
-		select {
-		case <-b.Gone():
-		default:
-			return b, nil
+	if b := s.firefox; b != nil && !wait.Closed(b.Gone()) {
+		<-s.dial
+		return b, nil
+	}
+	var b *firefox.Browser
+	var err error
+	opened := make(chan struct{})
+	s.work.Go(func() {
+		defer close(opened)
+		defer func() { <-s.dial }()
+		ctx, cancel := context.WithTimeout(s.life, openBound)
+		defer cancel()
+		if b, err = firefox.Open(ctx, s.BiDi, s.Second); err == nil {
+			s.firefox = b
 		}
+	})
+	select {
+	case <-opened:
+		return b, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	b, err := firefox.Open(ctx, s.BiDi, s.Second)
-	if err == nil {
-		s.firefox = b
-	}
-	return b, err
 }
 
 // firefoxTabs are the lines on the tabs of a Firefox.

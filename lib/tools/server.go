@@ -62,6 +62,7 @@ type Server struct {
 	left  *browse.Before // with the page, when the last call ended; nil: there was none
 	aside chan struct{}  // has as many as there are hidden pages
 	dial  chan struct{}  // has one while the browser is connected to
+	life  context.Context
 
 	firefox *firefox.Browser // nil: not connected; who connects has the right to use it
 
@@ -85,6 +86,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		calls: map[string]context.CancelFunc{}, asked: map[string]*roots{}, awaited: map[string]bool{}}
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
+	s.life = ctx
 	defer s.close()
 	defer end()
 	lines := jsonrpc.NewReader(in)
