@@ -4,10 +4,12 @@ package main_test
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 )
@@ -220,11 +222,12 @@ func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {
 	hub.Stop()
 }
 
-// Without a browser a call says what the user has to do.
+// Without a browser a call says what the user has to do. After its hub was killed,
+// bmcp runs one at the same port, as soon as that is free.
 func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Hub()
+	hub := w.Hub()
 	m := w.StartMCP(nil, "--extension")
 	m.Greet("{}")
 	got := m.Tool("browser_snapshot", "{}").Text(t)
@@ -236,6 +239,19 @@ func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	if got := m.Tool("coordinator_status", "{}").Text(t); !strings.Contains(got, "No browser has joined") {
 		t.Errorf("the status is %s", got)
 	}
+	m.Cmd.Process.Signal(syscall.SIGSTOP)
+	hub.Cmd.Process.Kill()
+	hub.Cmd.Wait()
+	other, err := net.Listen("tcp", hub.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { other.Close() })
+	m.Cmd.Process.Signal(syscall.SIGCONT)
+	cmdtest.Until(t, "there is another hub", func() bool {
+		return strings.TrimSpace(w.Run("bproxy", "list", "-f", "proxy.http_url").Out) == hub.URL
+	})
+	m.End()
 }
 
 // bmcp runs a hub if none is running, and ends it.

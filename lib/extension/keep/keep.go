@@ -48,8 +48,9 @@ type Hub struct {
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
-	// listedWithin is how long a hub that listens may take to be listed.
-	listedWithin = time.Second
+	// settledWithin is how long a hub that listens may take to be listed, and one that
+	// was killed to leave its port.
+	settledWithin = 2 * time.Second
 )
 
 // errClosed means that this program is stopping.
@@ -91,13 +92,20 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 	if k.last.CodeFile != "" { // else none has run, or it needed no code
 		argv = append(argv, fmt.Sprintf("--listen=127.0.0.1:%d", k.last.Port), "--pairing-file="+k.last.CodeFile)
 	}
-	own, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
-		Stderr: k.Stderr, Service: true, Once: true})
-	if err != nil {
-		if h := k.awaitOther(ctx); h != nil {
+	var own *launcher.Browser
+	for end := time.Now().Add(settledWithin); own == nil; {
+		own, err = launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
+			Stderr: k.Stderr, Service: true, Once: true})
+		if err == nil {
+			break
+		}
+		if h, _ := k.running(); h != nil { // another program was first
 			return *h, nil
 		}
-		return Hub{}, fmt.Errorf("cannot start bproxy hub: %w", err)
+		if time.Now().After(end) || ctx.Err() != nil {
+			return Hub{}, fmt.Errorf("cannot start bproxy hub: %w", err)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	k.own = own
 	if h, err = k.running(); h == nil && err == nil {
@@ -109,21 +117,6 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 		return Hub{}, err
 	}
 	return *h, nil
-}
-
-// awaitOther returns the hub of another program, which has the port and may not
-// be listed yet; nil: there is none.
-func (k *Keeper) awaitOther(ctx context.Context) *Hub {
-	for end := time.Now().Add(listedWithin); ; {
-		if h, err := k.running(); h != nil || err != nil || time.Now().After(end) {
-			return h
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // running returns the hub that runs, nil if there is none.
