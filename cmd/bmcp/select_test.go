@@ -64,7 +64,9 @@ func newPerson(t *testing.T, session string) person {
 	got := cmdtest.Once(t, ws+"/devtools/browser/x", "Target.getTargets", "{}")
 	for info := range jsonrpc.Elements(jsonrpc.Get(cmdtest.ResultOf(t, got), "targetInfos")) {
 		if jsonrpc.GetString(info, "type") == "page" {
-			return person{cmdtest.Dial(t, ws+"/devtools/page/"+jsonrpc.GetString(info, "targetId"))}
+			p := person{cmdtest.Dial(t, ws+"/devtools/page/"+jsonrpc.GetString(info, "targetId"))}
+			p.title() // who was answered is there for the tool, too
+			return p
 		}
 	}
 	t.Fatalf("there is no page: %s", got)
