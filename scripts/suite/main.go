@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -48,9 +49,11 @@ func main() {
 type suite struct {
 	dir         string // its own
 	race, cover bool
-	tests       []test
-	failed      []string // packages
-	ran         int
+
+	mu     sync.Mutex // of what is printed, too
+	tests  []test
+	failed []string // packages
+	ran    int
 }
 
 // test is a test that has run.
@@ -71,7 +74,7 @@ func run(patterns []string) error {
 		defer os.RemoveAll(dir)
 	}
 	s := &suite{dir: dir, race: os.Getenv("RACE") != "", cover: os.Getenv("COVER") != ""}
-	programs, libs, err := split(patterns)
+	programs, tools, libs, err := split(patterns)
 	if err != nil {
 		return err
 	}
@@ -81,11 +84,16 @@ func run(patterns []string) error {
 		return err
 	}
 	built := time.Now()
-	// Those that drive programs wait most of the time, those of lib/ compute.
-	// Meanwhile the compiler has the time that is left.
-	compiled := s.compile(libs)
+	// Those that drive programs wait most of the time, and those of lib/tools;
+	// the others of lib/ compute. The compiler has the time that is left.
+	compiled := s.compile(slices.Concat(tools, libs))
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		<-compiled
+		s.test(tools, !s.cover, "-parallel=4")
+	})
 	s.test(programs, s.race, "-p=2", "-parallel=6")
-	<-compiled
+	beside.Wait()
 	programsDone := time.Now()
 	s.test(libs, !s.cover, "-p=3", "-parallel=4")
 	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, lib %.0f s",
@@ -93,24 +101,28 @@ func run(patterns []string) error {
 		programsDone.Sub(built).Seconds(), time.Since(programsDone).Seconds()), time.Since(began))
 }
 
-// split lists packages with tests: those that drive programs, and those of lib/.
-func split(patterns []string) (programs, libs []string, err error) {
+// split lists packages with tests: those that drive programs, lib/tools, and the
+// others of lib/.
+func split(patterns []string) (programs, tools, libs []string, err error) {
 	c := exec.Command("go", append([]string{"list", "-tags", tags, "-f",
 		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
+		return nil, nil, nil, fmt.Errorf("cannot list the packages: %w", err)
 	}
 	for _, path := range strings.Fields(string(out)) {
-		if strings.HasPrefix(path, "btools/lib/") {
+		switch {
+		case path == "btools/lib/tools":
+			tools = append(tools, path)
+		case strings.HasPrefix(path, "btools/lib/"):
 			libs = append(libs, path)
-		} else {
+		default:
 			programs = append(programs, path)
 		}
 	}
 	// The longest first, so that they are not the last ones alone.
-	return first(programs, "cmd/bmcp"), first(libs, "lib/virtual", "lib/tools", "lib/forward", "lib/websocket"), nil
+	return first(programs, "cmd/bmcp"), tools, first(libs, "lib/virtual", "lib/forward", "lib/websocket"), nil
 }
 
 // first puts packages before the others, in this order.
@@ -202,12 +214,13 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 	if err != nil {
 		panic(err)
 	}
-	if err := c.Start(); err != nil {
-		s.failed = append(s.failed, fmt.Sprintf("go test: %v", err))
-		return
+	if err = c.Start(); err == nil {
+		s.read(out)
+		err = c.Wait()
 	}
-	s.read(out)
-	if err := c.Wait(); err != nil && len(s.failed) == 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && len(s.failed) == 0 {
 		s.failed = append(s.failed, fmt.Sprintf("go test: %v", err))
 	}
 }
@@ -227,32 +240,39 @@ func (s *suite) read(r io.Reader) {
 		if err != nil {
 			return
 		}
-		var e event
-		if json.Unmarshal(line, &e) != nil {
-			os.Stdout.Write(line)
-			continue
+		s.event(line, said)
+	}
+}
+
+// event reads one line. What tests have said is kept until they end.
+func (s *suite) event(line []byte, said map[string][]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		os.Stdout.Write(line)
+		return
+	}
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "build-output":
+		fmt.Print(e.Output)
+	case "output":
+		if !strings.HasPrefix(e.Output, "=== ") {
+			said[key] = append(said[key], e.Output)
 		}
-		key := e.Package + " " + e.Test
-		switch e.Action {
-		case "build-output":
-			fmt.Print(e.Output)
-		case "output":
-			if !strings.HasPrefix(e.Output, "=== ") {
-				said[key] = append(said[key], e.Output)
+	case "pass", "skip":
+		delete(said, key)
+		s.done(e)
+	case "fail":
+		for other, lines := range said {
+			// With a package ends what its tests had begun: one may have hung.
+			if other == key || e.Test == "" && strings.HasPrefix(other, key) {
+				fmt.Print(strings.Join(lines, ""))
+				delete(said, other)
 			}
-		case "pass", "skip":
-			delete(said, key)
-			s.done(e)
-		case "fail":
-			for other, lines := range said {
-				// With a package ends what its tests had begun: one may have hung.
-				if other == key || e.Test == "" && strings.HasPrefix(other, key) {
-					fmt.Print(strings.Join(lines, ""))
-					delete(said, other)
-				}
-			}
-			s.done(e)
 		}
+		s.done(e)
 	}
 }
 
