@@ -66,8 +66,9 @@ func TestCompletionOfCommands(t *testing.T) {
 	w.Env = append(slices.Clone(w.Env), "PATH="+w.Dir+":"+os.Getenv("PATH")+":"+cmdtest.Bin)
 	mine := []string{"mycommand"}
 	w.Offers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
-		"bmcp --eager -- mycomm": mine, "bmcp --mcp ": {"builtin", "@playwright/mcp", "chrome-devtools-mcp", "https://"},
-		"bmcp --mcp mycomm": mine, "bmcp --mcp whil": nil, "bproxy --launch ": nil, "bproxy --launch mycomm": mine,
+		"bmcp --eager -- mycomm": mine,
+		"bmcp --mcp ":            {"builtin", "@playwright/mcp", "chrome-devtools-mcp", "https://"},
+		"bmcp --mcp mycomm":      mine, "bmcp --mcp whil": nil, "bproxy --launch ": nil, "bproxy --launch mycomm": mine,
 		"bmcp --mcp @": {"@playwright/mcp"}})
 }
 
