@@ -61,6 +61,10 @@ func NewNotifier() *Notifier {
 	return n
 }
 
+// tellTimeout is for a systemd that does not read, as it is busy or hangs: its socket
+// holds few messages, and a service that waits for it would not even stop.
+const tellTimeout = time.Second
+
 // Tell sends a state, such as "READY=1". It can't fail in a way that matters.
 func (n *Notifier) Tell(state string) {
 	if n.path == "" {
@@ -71,5 +75,6 @@ func (n *Notifier) Tell(state string) {
 		return
 	}
 	defer c.Close()
+	c.SetWriteDeadline(time.Now().Add(tellTimeout))
 	c.Write([]byte(state))
 }
