@@ -103,7 +103,7 @@ type Session struct {
 	running          runningSave
 	hiding           int           // hidden pages that are being opened
 	hidden           chan struct{} // closed when there are none
-	over             bool
+	begun, over      bool
 }
 
 // NewSession creates a session with one blank page.
@@ -138,6 +138,10 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		s.end(err)
 		return nil, err
 	}
+	s.Touch()
+	b.mu.Lock()
+	s.begun = true
+	b.mu.Unlock()
 	return s, nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// A session is used by a command of a client, from its arrival until Chrome has
-// answered it, by a request for /json, and by a download of its own. What a
+// A session is used while it begins, by a command of a client, from its arrival until
+// Chrome has answered it, by a request for /json, and by a download of its own. What a
 // page does by itself is no use, and neither is an open connection: clients
 // keep theirs for days.
 
@@ -32,6 +32,9 @@ func (s *Session) isBusy() bool {
 }
 
 func (s *Session) isBusyLocked() bool {
+	if !s.begun {
+		return true
+	}
 	for k := range s.clients {
 		if k.unanswered.any() || k.calls.Pending() > 0 {
 			return true
