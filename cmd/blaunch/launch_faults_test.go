@@ -44,7 +44,7 @@ func TestProfileIsSaved(t *testing.T) {
 		"the supervisor of a command killed": func(t *testing.T, w *cmdtest.World, args []string) {
 			r := w.Run("blaunch",
 				append(args, "--", "sh", "-c", `kill -9 $(blaunch list -f instance.supervisor_pid); sleep 1`)...)
-			r.Wants(t, 1, "the browser ended while sh runs")
+			r.Wants(t, 1, "the supervisor of the browser ended: signal: killed")
 		},
 		"launch timed out": func(t *testing.T, w *cmdtest.World, args []string) {
 			args[3] = "FAKE=saveslow"

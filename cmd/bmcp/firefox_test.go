@@ -35,6 +35,18 @@ func formSite(t *testing.T) string {
 	return s.URL
 }
 
+// drives asks for snapshots until an agent's Firefox is driven, as it may take longer to
+// start on a busy machine than a call waits, and returns all that was answered.
+func drives(m *cmdtest.MCP, args string) (answers string) {
+	m.T.Helper()
+	cmdtest.Until(m.T, "Firefox is driven", func() bool {
+		r := m.Tool("browser_snapshot", args).Tool(m.T)
+		answers += r.Text() + "\n"
+		return !r.IsError
+	})
+	return answers
+}
+
 // The mixed pool of seed 001: an agent drives its Firefox with the tools of bmcp as it
 // drives Chromium.
 func TestMCPMixedPool(t *testing.T) {
@@ -57,6 +69,7 @@ func TestMCPMixedPool(t *testing.T) {
 		}
 		return r
 	}
+	drives(m, `{"browser_instance":"firefox_debug"}`)
 	shot := did(`- textbox "Name"`, "browser_navigate", `,"url":%q`, site+"/a")
 	did("Firefox/", "browser_evaluate", `,"function":"() => navigator.userAgent"`)
 	if r := m.Did("browser_navigate", `{"url":%q,"browser_instance":"0"}`, site+"/b"); !strings.Contains(r.Text(),
@@ -102,6 +115,7 @@ func TestMCPFirefox(t *testing.T) {
 	w := cmdtest.New(t)
 	site := formSite(t)
 	m := w.Builtin("--browser", "firefox")
+	drives(m, "{}")
 	m.Did("browser_navigate", `{"url":%q}`, site+"/a")
 	if r := m.Did("browser_click", `{"target":"text=Next"}`).Text(); !strings.Contains(r, "Page /next") {
 		t.Errorf("after a click: %s", r)
@@ -125,6 +139,7 @@ func TestMCPFirefoxOfHosts(t *testing.T) {
 	p := w.Pool("_A_INSTANCES=1", "_A_BROWSER=firefox")
 	for _, end := range []string{"in order", "by a signal", ""} {
 		m := w.Builtin("--pool")
+		drives(m, "{}")
 		if r := m.Did("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
 			t.Errorf("the host before which one ended %s: %s", end, r.Text())
 		}
@@ -133,9 +148,9 @@ func TestMCPFirefoxOfHosts(t *testing.T) {
 			syscall.Kill(pid, syscall.SIGKILL)
 			// A call that comes before bpool has noticed is one during which the browser ends.
 			cmdtest.Until(t, "the browser is gone", func() bool { return p.PID(0) != pid })
-			if r := m.Did("browser_snapshot", "{}"); !strings.Contains(r.Text(), "The page is empty.") ||
-				!strings.Contains(r.Text(), "was killed by signal 9") {
-				t.Errorf("in the next browser: %s", r.Text())
+			if r := drives(m, "{}"); !strings.Contains(r, "The page is empty.") ||
+				!strings.Contains(r, "was killed by signal 9") {
+				t.Errorf("in the next browser: %s", r)
 			}
 		}
 		if end == "by a signal" {

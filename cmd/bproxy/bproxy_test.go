@@ -956,6 +956,7 @@ func TestProxyBadBiDiClients(t *testing.T) {
 		}
 		c.Write(frame(0x81, `{"id":1,"method":"session.new","params":{"capabilities":{}}}`))
 		b := make([]byte, 4096)
+		c.SetReadDeadline(time.Now().Add(cmdtest.Patience)) // Firefox may have just started
 		n, err := c.Read(b)
 		if !strings.Contains(string(b[:n]), `"sessionId"`) {
 			t.Errorf("before % x: %q, %v", bad, b[:n], err)
