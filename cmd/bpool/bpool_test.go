@@ -916,7 +916,7 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	p.Lease()
 	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
 	seen("released\t" + l.Lease.Instance)
-	p.Lease("--ttl", "50ms")
+	p.Lease("--ttl", "1s")
 	seen("expired")
 	w.Run("bpool", "restart", "B").Wants(t, 69, "no pool is named")
 	w.Run("bpool", "restart").Wants(t, 64, "name the pool")
