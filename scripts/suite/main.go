@@ -95,12 +95,12 @@ func run(patterns []string) error {
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		<-compiled
-		s.test(tools, !s.cover, "-parallel=3")
+		s.test(tools, !s.cover, "-parallel=4")
 	})
-	s.test(programs, s.race, "-p=2", "-parallel=4")
+	s.test(programs, s.race, "-p=2", "-parallel=6")
 	beside.Wait()
 	programsDone := time.Now()
-	s.test(libs, !s.cover, "-p=2", "-parallel=4")
+	s.test(libs, !s.cover, "-p=3", "-parallel=4")
 	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, lib %.0f s",
 		built.Sub(began).Seconds(),
 		programsDone.Sub(built).Seconds(), time.Since(programsDone).Seconds()), time.Since(began))
