@@ -95,6 +95,8 @@ func main() {
 						"and output)"},
 				&ucli.StringFlag{Name: "token-file", Category: front,
 					Usage: "require the token in `FILE` from every host"},
+				&ucli.BoolFlag{Name: "share-auth", Category: front,
+					Usage: "let all hosts use the logins of bmcp auth at children's servers"},
 				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 					Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
 			}, browserFlags(browser), []ucli.Flag{
@@ -122,6 +124,13 @@ func main() {
 					&ucli.BoolFlag{Name: "link", Usage: "print a link that adds the entry to the host"},
 					&ucli.BoolFlag{Name: "write", Usage: "show what changes in the host's file, and write it"},
 					&ucli.BoolFlag{Name: "yes", Usage: "with --write: do not ask"}}},
+			{Name: "auth", Usage: "log in at the server of a child at a URL, by OAuth", ArgsUsage: "NAME|[NAME=]URL",
+				Do: command.Auth,
+				Flags: []ucli.Flag{
+					&ucli.StringFlag{Name: "config", Usage: "NAME is a [child.NAME] of `FILE`"},
+					&ucli.BoolFlag{Name: "end", Usage: "delete the login"},
+					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute,
+						Usage: "wait `DURATION` for the person who logs in"}}},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", "stop"), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,

@@ -74,6 +74,7 @@ func serve(c *cli.Context, serves *bool) error {
 	if err != nil {
 		return err
 	}
+	useLogins(c, children)
 	only, err := toolNames(c, children)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func collectEarly() {
 
 // conflicts refuses flags that make no sense together.
 func conflicts(c *cli.Context) error {
-	for name, needs := range map[string]string{"token-file": "http", "allow-origin": "http"} {
+	for name, needs := range map[string]string{"token-file": "http", "allow-origin": "http", "share-auth": "http"} {
 		if c.IsSet(name) && !c.IsSet(needs) {
 			return c.UsageError("--%s is for --%s", name, needs)
 		}

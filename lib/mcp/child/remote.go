@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/identity"
 )
 
 // remote is a child at a URL as a program: each message that is written to its input is
@@ -25,7 +26,9 @@ import (
 type remote struct {
 	shown  string
 	url    string
+	name   string
 	header http.Header
+	login  *identity.Identity // nil: there is none
 	client *http.Client
 
 	in     *io.PipeReader
@@ -70,8 +73,11 @@ func connect(spec *Spec) (Program, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	r := &remote{shown: spec.Shown(), url: spec.URL, header: header, over: make(chan error, 1),
+	r := &remote{shown: spec.Shown(), name: spec.Name, url: spec.URL, header: header, over: make(chan error, 1),
 		client: &http.Client{Transport: transport, CheckRedirect: stay}, posts: map[string]context.CancelFunc{}}
+	if spec.Login != nil && spec.Login.Exists() && header.Get("Authorization") == "" {
+		r.login = spec.Login
+	}
 	r.in, r.toIt = io.Pipe()
 	r.fromIt, r.out = io.Pipe()
 	r.ctx, r.end = context.WithCancelCause(context.Background())
@@ -198,6 +204,13 @@ func (r *remote) request(ctx context.Context, method string, body []byte) (*http
 		return nil, err
 	}
 	req.Header = r.header.Clone()
+	if r.login != nil {
+		value, err := r.login.Header(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("the login cannot be used, bmcp auth %s logs in again: %w", r.name, err)
+		}
+		req.Header.Set("Authorization", value)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.session != "" {
@@ -265,8 +278,11 @@ func (r *remote) refused(res *http.Response, m *jsonrpc.Message, had bool) {
 		why += ": " + jsonrpc.Clip([]byte(text))
 	}
 	switch code := res.StatusCode; {
+	case code == http.StatusUnauthorized && r.login != nil:
+		why += fmt.Sprintf(": it does not accept the login any more, bmcp auth %s logs in again", r.name)
 	case code == http.StatusUnauthorized:
-		why += ": it needs a token, as token_file or headers of [child.NAME] in --config"
+		why += fmt.Sprintf(": it needs a login, by bmcp auth %s, or a token, as token_file or headers of [child.%s] "+
+			"in --config", r.name, r.name)
 	case code == http.StatusForbidden, code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout:
 	case had && (code == http.StatusNotFound || code == http.StatusGone),
 		had && m.IsRequest() && code == http.StatusBadRequest:

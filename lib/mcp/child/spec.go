@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"btools/lib/mcp/identity"
 	"btools/lib/run"
 	"btools/lib/shellwords"
 	"btools/lib/wsl"
@@ -45,6 +46,7 @@ type Spec struct {
 	URL       string // of a server that runs elsewhere; "": it is a program
 	Headers   map[string]string
 	TokenFile string
+	Login     *identity.Identity // used if there is one and no token is given; nil: none is
 
 	drives bool
 }

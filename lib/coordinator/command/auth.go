@@ -1,0 +1,92 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"btools/lib/cli"
+	"btools/lib/lifetime"
+	"btools/lib/mcp/child"
+	"btools/lib/mcp/identity"
+)
+
+// Auth logs in at the server of a child at a URL, so that bmcp can use it.
+func Auth(c *cli.Context) error {
+	args := c.Args()
+	if len(args) != 1 {
+		return c.UsageError("name one child: NAME of --config, or [NAME=]URL as after --mcp")
+	}
+	spec, err := authSpec(c, args[0])
+	if err != nil {
+		return err
+	}
+	id, err := identity.Open(c.Getenv, c.Home(), spec.URL)
+	if err != nil {
+		return err
+	}
+	if c.Bool("end") {
+		return id.Forget()
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Duration("timeout"),
+		fmt.Errorf("nobody has logged in within %v", c.Duration("timeout")))
+	defer cancel()
+	err = id.Login(ctx, "bmcp", func(address string) {
+		c.Log.Info("open this address in a browser on this machine, and log in")
+		fmt.Fprintln(c.Stdout, address)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot log in at %s: %w", spec.Shown(), err)
+	}
+	c.Log.Info("logged in at " + spec.Shown())
+	return nil
+}
+
+// authSpec is the child that an argument names.
+func authSpec(c *cli.Context, arg string) (child.Spec, error) {
+	if strings.Contains(arg, "://") {
+		spec, err := child.Parse(arg)
+		if err != nil {
+			return spec, c.UsageError("%s: %v", spec.Shown(), err)
+		}
+		return spec, nil
+	}
+	all, err := children(c)
+	if err != nil {
+		return child.Spec{}, err
+	}
+	for _, spec := range all {
+		switch {
+		case spec.Name != arg:
+		case spec.URL == "":
+			return spec, c.UsageError("the child %s runs on this machine: it needs no login", arg)
+		default:
+			return spec, nil
+		}
+	}
+	return child.Spec{}, c.UsageError("no child is named %s: give --config FILE, in which it has a url, or NAME=URL",
+		arg)
+}
+
+// useLogins gives the children at URLs the logins of this user. With --http all hosts
+// would have them.
+func useLogins(c *cli.Context, children []child.Spec) {
+	for i := range children {
+		spec := &children[i]
+		if spec.URL == "" {
+			continue
+		}
+		id, err := identity.Open(c.Getenv, c.Home(), spec.URL)
+		switch {
+		case err != nil: // without a directory there are none
+		case !c.IsSet("http") || c.Bool("share-auth"):
+			spec.Login = id
+		case id.Exists() && spec.TokenFile == "":
+			c.Log.Warn("the login at " + spec.Shown() + " is not used, because all hosts of --http would share it: " +
+				"--share-auth lets them")
+		}
+	}
+}
