@@ -576,3 +576,53 @@ func TestMCPChildAtURL(t *testing.T) {
 	}
 	w.Clean()
 }
+
+// A server at a URL that answers slowly is waited for, one that is told to cancel is told so,
+// and one that comes back and refuses the token says that. The secrets are in no message, and
+// on no command line.
+func TestMCPChildAtURLRefusesTheToken(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	const right, wrong = "s3cret-of-the-server", "s3cret-that-is-wrong"
+	cmdtest.WriteFile(t, w.Dir+"/right", right+"\n")
+	cmdtest.WriteFile(t, w.Dir+"/token", right+"\n")
+	server := []string{"--token-file", w.Dir + "/right", "--mcp",
+		"fake=sh -c 'exec " + cmdtest.Bin + "/fakechild 2>>" + w.Dir + "/says'"}
+	at, stop := w.ServeMCP(nil, server...)
+	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\nurl = \""+at+"\"\ntoken_file = \"token\"\nprefix = \"always\"\n")
+	m := w.MCP(nil, "--config", w.Dir+"/c.toml")
+	m.Lists("far__echo")
+	if got := m.Tool("far__sleep", `{"ms":2000}`).Text(t); got != "slept" {
+		t.Errorf("a slow answer is %s", got)
+	}
+	silent := m.StartTool("far__silent", "{}")
+	m.Tool("far__echo", "{}") // the server has the call before
+	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + silent + `}}`)
+	cmdtest.Until(t, "the child of the server is told to cancel", func() bool {
+		says, _ := os.ReadFile(w.Dir + "/says")
+		return strings.Contains(string(says), "cancelled {")
+	})
+
+	stop()
+	cmdtest.WriteFile(t, w.Dir+"/token", wrong+"\n")
+	_, stop = w.ServeMCP(nil, append(server, "--http", strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp"))...)
+	said := ""
+	cmdtest.Until(t, "the token is refused", func() bool {
+		text := m.Tool("far__echo", "{}").Line
+		said += text
+		return strings.Contains(text, at+" answers 401 Unauthorized: it needs a token, as token_file or headers of")
+	})
+	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", m.Cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said += string(argv) + m.Errs.String() + m.Tool("coordinator_status", "{}").Line
+	if strings.Contains(said, "s3cret") {
+		t.Errorf("a secret is shown: %s", said)
+	}
+	cmdtest.WriteFile(t, w.Dir+"/token", right+"\n")
+	cmdtest.Until(t, "the token is right again", func() bool { return !m.Tool("far__echo", "{}").Tool(t).IsError })
+	m.End()
+	stop()
+	w.Clean()
+}
