@@ -142,7 +142,7 @@ func login(t *testing.T, c *exec.Cmd, suffix string) (int, string) {
 			t.Fatal(err)
 		}
 		page, _ := io.ReadAll(res.Body)
-		if !strings.Contains(string(page), "This page can be closed.") {
+		if !strings.Contains(string(page), "You can close this page.") {
 			t.Errorf("the person sees %s", page)
 		}
 	}

@@ -28,9 +28,8 @@ func main() {
 				"bmcp config vscode                       # the entry for another host",
 				"bmcp --http 8931 --token-file FILE       # many hosts on one server",
 			},
-			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "hibernate",
-				"http"},
-			Do: command.Run,
+			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "http"},
+			Do:     command.Run,
 			Values: map[string]cli.Values{"--mcp": command.Specs, "--tools": command.Tools,
 				"--state": statecommand.OfferOwn},
 			Flags: slices.Concat([]ucli.Flag{

@@ -8,7 +8,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/lifetime"
 	"btools/lib/mcp/child"
-	"btools/lib/mcp/identity"
+	"btools/lib/mcp/oauth"
 )
 
 // Auth logs in at the server of a child at a URL, so that bmcp can use it.
@@ -21,12 +21,9 @@ func Auth(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := identity.Open(c.Getenv, c.Home(), spec.URL)
+	store, err := oauth.Open(c.Getenv, c.Home())
 	if err != nil {
 		return err
-	}
-	if c.Bool("end") {
-		return id.Forget()
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -34,9 +31,18 @@ func Auth(c *cli.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Duration("timeout"),
 		fmt.Errorf("nobody has logged in within %v", c.Duration("timeout")))
 	defer cancel()
-	err = id.Login(ctx, "bmcp", func(address string) {
+	if c.Bool("end") {
+		if existed, err := store.End(ctx, spec.URL); err != nil {
+			return fmt.Errorf("cannot delete the login at %s: %w", spec.Shown(), err)
+		} else if !existed {
+			c.Log.Info("there is no login at " + spec.Shown())
+		}
+		return nil
+	}
+	err = store.Login(ctx, spec.URL, func(address string) error {
 		c.Log.Info("open this address in a browser on this machine, and log in")
-		fmt.Fprintln(c.Stdout, address)
+		_, err := fmt.Fprintln(c.Stdout, address)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot log in at %s: %w", spec.Shown(), err)
@@ -74,17 +80,16 @@ func authSpec(c *cli.Context, arg string) (child.Spec, error) {
 // useLogins gives the children at URLs the logins of this user. With --http all hosts
 // would have them.
 func useLogins(c *cli.Context, children []child.Spec) {
+	store, err := oauth.Open(c.Getenv, c.Home())
+	if err != nil { // without a directory there are none
+		return
+	}
 	for i := range children {
-		spec := &children[i]
-		if spec.URL == "" {
-			continue
-		}
-		id, err := identity.Open(c.Getenv, c.Home(), spec.URL)
-		switch {
-		case err != nil: // without a directory there are none
+		switch spec := &children[i]; {
+		case spec.URL == "" || spec.TokenFile != "":
 		case !c.IsSet("http") || c.Bool("share-auth"):
-			spec.Login = id
-		case id.Exists() && spec.TokenFile == "":
+			spec.Login = store
+		case store.Has(spec.URL):
 			c.Log.Warn("the login at " + spec.Shown() + " is not used, because all hosts of --http would share it: " +
 				"--share-auth lets them")
 		}

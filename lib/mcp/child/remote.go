@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/mcp/identity"
+	"btools/lib/mcp/oauth"
 )
 
 // remote is a child at a URL as a program: each message that is written to its input is
@@ -28,7 +28,7 @@ type remote struct {
 	url    string
 	name   string
 	header http.Header
-	login  *identity.Identity // nil: there is none
+	login  *oauth.Store // nil: there is none
 	client *http.Client
 
 	in     *io.PipeReader
@@ -75,7 +75,7 @@ func connect(spec *Spec) (Program, error) {
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	r := &remote{shown: spec.Shown(), name: spec.Name, url: spec.URL, header: header, over: make(chan error, 1),
 		client: &http.Client{Transport: transport, CheckRedirect: stay}, posts: map[string]context.CancelFunc{}}
-	if spec.Login != nil && spec.Login.Exists() && header.Get("Authorization") == "" {
+	if spec.Login != nil && spec.Login.Has(spec.URL) && header.Get("Authorization") == "" {
 		r.login = spec.Login
 	}
 	r.in, r.toIt = io.Pipe()
@@ -205,11 +205,11 @@ func (r *remote) request(ctx context.Context, method string, body []byte) (*http
 	}
 	req.Header = r.header.Clone()
 	if r.login != nil {
-		value, err := r.login.Header(ctx)
+		token, err := r.login.Token(ctx, r.url)
 		if err != nil {
 			return nil, fmt.Errorf("the login cannot be used, bmcp auth %s logs in again: %w", r.name, err)
 		}
-		req.Header.Set("Authorization", value)
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"btools/lib/mcp/identity"
+	"btools/lib/mcp/oauth"
 	"btools/lib/run"
 	"btools/lib/shellwords"
 	"btools/lib/wsl"
@@ -46,7 +46,7 @@ type Spec struct {
 	URL       string // of a server that runs elsewhere; "": it is a program
 	Headers   map[string]string
 	TokenFile string
-	Login     *identity.Identity // used if there is one and no token is given; nil: none is
+	Login     *oauth.Store // of logins, used for a URL without another token; nil: none is
 
 	drives bool
 }
