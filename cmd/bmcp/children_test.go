@@ -589,7 +589,8 @@ func TestMCPChildAtURLRefusesTheToken(t *testing.T) {
 	server := []string{"--token-file", w.Dir + "/right", "--mcp",
 		"fake=sh -c 'exec " + cmdtest.Bin + "/fakechild 2>>" + w.Dir + "/says'"}
 	at, stop := w.ServeMCP(nil, server...)
-	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\nurl = \""+at+"\"\ntoken_file = \"token\"\nprefix = \"always\"\n")
+	cmdtest.WriteFile(t, w.Dir+"/c.toml",
+		"[child.far]\nurl = \""+at+"\"\ntoken_file = \"token\"\nprefix = \"always\"\n")
 	m := w.MCP(nil, "--config", w.Dir+"/c.toml")
 	m.Lists("far__echo")
 	if got := m.Tool("far__sleep", `{"ms":2000}`).Text(t); got != "slept" {
@@ -605,12 +606,13 @@ func TestMCPChildAtURLRefusesTheToken(t *testing.T) {
 
 	stop()
 	cmdtest.WriteFile(t, w.Dir+"/token", wrong+"\n")
-	_, stop = w.ServeMCP(nil, append(server, "--http", strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp"))...)
+	port := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")
+	_, stop = w.ServeMCP(nil, append(server, "--http", port)...)
 	said := ""
 	cmdtest.Until(t, "the token is refused", func() bool {
 		text := m.Tool("far__echo", "{}").Line
 		said += text
-		return strings.Contains(text, at+" answers 401 Unauthorized: it needs a token, as token_file or headers of")
+		return strings.Contains(text, at+" answers 401 Unauthorized") && strings.Contains(text, "by bmcp auth far, or")
 	})
 	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", m.Cmd.Process.Pid))
 	if err != nil {

@@ -121,6 +121,7 @@ func TestMCPCrash(t *testing.T) {
 			return strings.Contains(call("browser_evaluate", title).Text(t), shows)
 		})
 		shown := time.Now()
+		call("browser_evaluate", title) // a save that began just before is followed by one after a use
 		cmdtest.Until(t, "it is kept", func() bool {
 			for line := range strings.Lines(w.Run("bproxy", "session", "list").Out) {
 				var r struct {

@@ -247,6 +247,7 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 	kept := func() {
 		t.Helper()
 		after := time.Now()
+		page.Shows("shows ann, s3cret-token, s3cret-key") // a use, so that a save follows one that has begun
 		cmdtest.Until(t, "the session is kept", func() bool {
 			var at time.Time
 			list := w.Run("bproxy", "session", "list", "-f", "session.name,session.kept_at").Out

@@ -86,7 +86,8 @@ func (s *Store) Token(ctx context.Context, at string) (string, error) {
 		// The server may take the old one once only: who gives up is not to lose the new one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 		defer cancel()
-		if err := g.ask(ctx, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.RefreshToken}}); err != nil {
+		form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.RefreshToken}}
+		if err := g.ask(ctx, form); err != nil {
 			return err
 		}
 		return s.write(at, g)
