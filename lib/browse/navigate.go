@@ -131,7 +131,8 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 	case got.IsDownload:
 		return false, ErrDownload
 	case got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "":
-		return false, t.aborted(string(got.LoaderID), address)
+		err := t.aborted(string(got.LoaderID), address)
+		return err == nil, err
 	case got.ErrorText != "":
 		return false, fmt.Errorf("cannot load %s: %s", Redacted(address), reason(got.ErrorText))
 	case got.LoaderID == "": // within the document
@@ -214,7 +215,8 @@ func (t *Tab) Replace(ctx context.Context) (*Tab, error) {
 // downloads.
 var ErrDownload = errors.New("the response is a file, which is downloaded")
 
-// aborted is why the response of an address became no document.
+// aborted is why the response of an address became no document; nil: another navigation
+// of the page has begun meanwhile, such as that of a tab which comes back.
 func (t *Tab) aborted(loader, address string) error {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
@@ -228,6 +230,8 @@ func (t *Tab) aborted(loader, address string) error {
 			Redacted(address), status, http.StatusText(status))
 	case status >= 200 && status < 300:
 		return ErrDownload
+	case status == 0 && t.isLeaving():
+		return nil
 	}
 	return fmt.Errorf("cannot load %s: net::ERR_ABORTED", Redacted(address))
 }
