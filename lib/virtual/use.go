@@ -32,7 +32,7 @@ func (s *Session) isBusy() bool {
 }
 
 func (s *Session) isBusyLocked() bool {
-	if !s.begun {
+	if !s.begun || s.opening > 0 {
 		return true
 	}
 	for k := range s.clients {
