@@ -895,7 +895,7 @@ func TestProxyStopsRegardless(t *testing.T) {
 // A Firefox outlives the leases under which a client has left its session
 // open.
 func TestFirefoxOutlivesLeases(t *testing.T) {
-	t.Parallel()
+	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.
 	w := cmdtest.New(t)
 	p := w.Pool("BROWSER=firefox", "TIMEOUT=60000", "HEALTH_INTERVAL=20s", "_F_INSTANCES=1", "_F_IS_DEFAULT=1")
 	pid := 0
@@ -935,7 +935,7 @@ func clientFrame(first byte, text string) []byte {
 // A client of Firefox that breaks the protocol, or leaves in the middle of a
 // message, locks nobody out.
 func TestProxyBadBiDiClients(t *testing.T) {
-	t.Parallel()
+	// Not beside other browsers: Chrome has itself a higher priority than Firefox has.
 	w := cmdtest.New(t)
 	p := w.Proxy("--browser", "firefox", "--timeout", "60s", "--health-interval", "500ms", "--health-timeout", "20s")
 	frame := clientFrame
