@@ -219,7 +219,7 @@ func TestRemoteIsLost(t *testing.T) {
 		lose func(*site)
 		want string
 	}{
-		"refused":   {func(s *site) { s.set(answers(401)) }, "/mcp answers 401 Unauthorized: it needs a token"},
+		"refused":   {func(s *site) { s.set(answers(401)) }, "/mcp answers 401 Unauthorized: it needs a login"},
 		"forbidden": {func(s *site) { s.set(answers(403)) }, "/mcp answers 403 Forbidden"},
 		"gateway":   {func(s *site) { s.set(answers(502)) }, "/mcp answers 502 Bad Gateway"},
 		"restarted": {func(s *site) { s.renew() }, "it has ended the session"},
