@@ -8,6 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"btools/lib/exit"
 )
 
 var (
@@ -25,6 +28,19 @@ func MakeDir(dir string) error {
 		return err
 	}
 	return CheckDir(dir)
+}
+
+// StateDir is the directory of this user for one kind of data that stay,
+// $XDG_STATE_HOME/btools/KIND; home is the user's home directory.
+func StateDir(getenv func(string) string, home, kind string) (string, error) {
+	base := getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(base) { // the XDG specification has relative values ignored
+		if home == "" {
+			return "", exit.Errorf(exit.Config, "there is no directory for %s: set HOME or XDG_STATE_HOME", kind)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "btools", kind), nil
 }
 
 // ReadFile reads a file of this user's. It follows no symbolic link.

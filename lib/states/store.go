@@ -28,14 +28,11 @@ type Store struct {
 // Open returns the store of this user, $XDG_STATE_HOME/btools/states; home is
 // the user's home directory.
 func Open(getenv func(string) string, home string) (*Store, error) {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) { // the XDG specification has relative values ignored
-		if home == "" {
-			return nil, exit.Errorf(exit.Config, "there is no directory for states: set HOME or XDG_STATE_HOME")
-		}
-		base = filepath.Join(home, ".local", "state")
+	dir, err := private.StateDir(getenv, home, "states")
+	if err != nil {
+		return nil, err
 	}
-	return &Store{Dir: filepath.Join(base, "btools", "states")}, nil
+	return &Store{Dir: dir}, nil
 }
 
 // For returns the states of a user of the program whose store this is: this one for the

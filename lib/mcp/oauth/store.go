@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"btools/lib/exit"
 	"btools/lib/private"
 )
 
@@ -27,14 +26,11 @@ type Store struct{ Dir string }
 // Open returns the store of this user, $XDG_STATE_HOME/btools/auth; home is the user's home
 // directory.
 func Open(getenv func(string) string, home string) (*Store, error) {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		if home == "" {
-			return nil, exit.Errorf(exit.Config, "there is no directory for tokens: set HOME or XDG_STATE_HOME")
-		}
-		base = filepath.Join(home, ".local", "state")
+	dir, err := private.StateDir(getenv, home, "auth")
+	if err != nil {
+		return nil, err
 	}
-	return &Store{Dir: filepath.Join(base, "btools", "auth")}, nil
+	return &Store{Dir: dir}, nil
 }
 
 // grant is the content of a file: the tokens, and where to get new ones.
