@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"btools/lib/mcp/oauth"
 )
 
 // urlRule is how the URL of a child begins.
@@ -30,7 +32,7 @@ func Remote(name, at string, headers map[string]string, tokenFile string) (Spec,
 	case u.User != nil:
 		return c, errors.New("has a user and a password in its URL: headers or token_file in [child.NAME] of " +
 			"--config keep a secret")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()) && (len(headers) > 0 || tokenFile != ""):
+	case !oauth.IsSafe(u) && (len(headers) > 0 || tokenFile != ""):
 		return c, errors.New("is not to get headers or a token over http: use https")
 	}
 	for name, value := range headers {
@@ -45,11 +47,6 @@ func Remote(name, at string, headers map[string]string, tokenFile string) (Spec,
 }
 
 var headerName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
 
 // nameOfHost is a short name for a host: example for mcp.example.com.
 func nameOfHost(host string) string {

@@ -226,14 +226,16 @@ func wellKnown(issuer string) []string {
 		origin + "/.well-known/openid-configuration" + path, origin + path + "/.well-known/openid-configuration"}
 }
 
-// isSafe reports whether secrets may be sent to a URL.
-func isSafe(at string) bool {
-	u, err := url.Parse(at)
-	if err != nil || u.Host == "" {
-		return false
-	}
+// IsSafe reports whether secrets may be sent to a URL: by https, or within this machine.
+func IsSafe(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// isSafe is IsSafe of a text.
+func isSafe(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && u.Host != "" && IsSafe(u)
 }
 
 func get(ctx context.Context, at string, to any) error {
