@@ -119,6 +119,10 @@ func (r *remote) fail(why error) {
 
 // lost ends the child, as its server cannot be reached.
 func (r *remote) lost(err error) {
+	if known, ok := errors.AsType[*remoteError](err); ok {
+		r.fail(known)
+		return
+	}
 	var u *url.Error
 	if errors.As(err, &u) { // whose text has the whole URL
 		err = u.Err
@@ -205,11 +209,14 @@ func (r *remote) request(ctx context.Context, method string, body []byte) (*http
 	}
 	req.Header = r.header.Clone()
 	if r.login != nil {
-		token, err := r.login.Token(ctx, r.url)
-		if err != nil {
-			return nil, fmt.Errorf("the login cannot be used, bmcp auth %s logs in again: %w", r.name, err)
+		token, err := r.login.Token(r.ctx, r.url) // a call that is cancelled does not end it
+		switch {
+		case err != nil:
+			return nil, &remoteError{fmt.Sprintf("the login at %s cannot be used, bmcp auth %s logs in again: %v",
+				r.shown, r.name, err)}
+		case token != "": // else it has been ended meanwhile
+			req.Header.Set("Authorization", "Bearer "+token)
 		}
-		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
