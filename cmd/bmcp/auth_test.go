@@ -157,7 +157,7 @@ func TestMCPAuth(t *testing.T) {
 	w := cmdtest.New(t)
 	s := newIssuer(t)
 	config := w.Dir + "/bmcp.toml"
-	os.WriteFile(config, []byte(fmt.Sprintf("[child.crm]\nurl = \"%s/mcp\"\n", s.URL)), 0o600)
+	cmdtest.WriteFile(t, config, fmt.Sprintf("[child.crm]\nurl = \"%s/mcp\"\n", s.URL))
 	bmcp := func(args ...string) *exec.Cmd {
 		c := w.Cmd("bmcp", args...)
 		c.Env = append(slices.Clone(w.Env), "XDG_STATE_HOME="+w.Dir+"/x", "XDG_CACHE_HOME="+w.Dir+"/cache")
@@ -221,16 +221,17 @@ func TestMCPAuth(t *testing.T) {
 		t.Error("no token was replaced")
 	}
 	// Hosts by HTTP share no login, unless that is wished.
-	for option, want := range map[string]string{"": "bmcp auth crm", "--share-auth": `"ann"`} {
-		args := []string{"--config", config}
-		if option != "" {
-			args = append(args, option)
-		}
-		at, _ := w.WebMCP([]string{"XDG_STATE_HOME=" + w.Dir + "/x"}, args...)
+	web := func(args ...string) cmdtest.ToolResult {
+		at, stop := w.ServeMCP([]string{"XDG_STATE_HOME=" + w.Dir + "/x"}, append(args, "--config", config)...)
+		defer stop()
 		h := cmdtest.NewWebHost(t, at)
-		if got := h.Tool("whoami", "{}"); !strings.Contains(fmt.Sprintf("%+v", got), strings.Trim(want, `"`)) {
-			t.Errorf("with %q: %+v, want %s", option, got, want)
-		}
+		return h.Tool("whoami", "{}")
+	}
+	if got := web(); !got.IsError || !strings.Contains(got.Text(), "it needs a login, by bmcp auth crm") {
+		t.Errorf("without --share-auth: %s", got.Text())
+	}
+	if got := web("--share-auth"); got.Text() != "ann" {
+		t.Errorf("with --share-auth: %s", got.Text())
 	}
 	s.revoke()
 	refused("bmcp auth crm logs in again")
@@ -239,4 +240,5 @@ func TestMCPAuth(t *testing.T) {
 		t.Error(err)
 	}
 	refused("it needs a login")
+	w.Clean()
 }
