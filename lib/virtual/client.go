@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -605,6 +606,7 @@ func (k *Client) noteUse(session string) {
 // reply answers a command of the client.
 func (k *Client) reply(c policy.Command, result json.RawMessage) {
 	k.toClient.Put(policy.Result(c, result))
+	k.answered(c)
 }
 
 // refuse answers a command of the client with an error.
@@ -614,4 +616,12 @@ func (k *Client) refuse(c policy.Command, err error) {
 		e = jsonrpc.Errorf(policy.ServerError, "%v", err)
 	}
 	k.toClient.Put(policy.Failure(c, e))
+	k.answered(c)
+}
+
+// answered notes that a command of the client has an answer which is not Chrome's own.
+func (k *Client) answered(c policy.Command) {
+	if id, err := strconv.Atoi(string(c.ID)); err == nil && k.unanswered.drop(id) {
+		k.session.Touch()
+	}
 }

@@ -29,6 +29,7 @@ func (k *Client) command(message []byte) error {
 	isUse := c.Method != "Page.screencastFrameAck" // a recording keeps no session alive
 	if isUse {
 		k.noteUse(c.Session)
+		k.unanswered.add(c)
 		k.session.wake(k.ctx)
 		k.noteVisibility(c)
 	} else {
@@ -95,9 +96,6 @@ func (k *Client) command(message []byte) error {
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)
 		return nil
-	}
-	if isUse {
-		k.unanswered.add(c)
 	}
 	return k.up.Write(c, message)
 }

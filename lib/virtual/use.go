@@ -32,7 +32,7 @@ func (s *Session) isBusy() bool {
 }
 
 func (s *Session) isBusyLocked() bool {
-	if !s.begun || s.opening > 0 {
+	if !s.begun {
 		return true
 	}
 	for k := range s.clients {
@@ -65,7 +65,7 @@ func (b *Browser) Used() time.Time {
 	return last
 }
 
-// unanswered are the relayed commands of a client that Chrome has not answered.
+// unanswered are the commands of a client that have no answer, relayed or not.
 type unanswered struct {
 	mu  sync.Mutex
 	ids map[int]string // the commands' CDP sessions, by id
@@ -75,7 +75,7 @@ type unanswered struct {
 func (u *unanswered) add(c policy.Command) {
 	id, err := strconv.Atoi(string(c.ID))
 	if err != nil {
-		return // Chrome refuses it at once
+		return // it is refused at once
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
