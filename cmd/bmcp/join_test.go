@@ -254,6 +254,15 @@ func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	m.End()
 }
 
+// serves waits until a call is answered of the browser that has joined. A call waits for
+// one itself, but not as long as a busy machine may take to start it.
+func serves(m *cmdtest.MCP) {
+	m.T.Helper()
+	cmdtest.Until(m.T, "bmcp has a browser", func() bool {
+		return strings.Contains(m.Tool("browser_snapshot", "{}").Text(m.T), "about:blank")
+	})
+}
+
 // bmcp runs a hub if none is running, and ends it.
 func TestMCPRunsItsHub(t *testing.T) {
 	t.Parallel()
@@ -265,9 +274,8 @@ func TestMCPRunsItsHub(t *testing.T) {
 	cmdtest.Until(t, "bmcp runs a hub", func() bool { return w.Run("bproxy", "list").Out != "" })
 	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
-	if got := m.Answer(id).Text(t); !strings.Contains(got, "about:blank") {
-		t.Errorf("a call that has waited for a browser is answered %s", got)
-	}
+	m.Answer(id)
+	serves(m)
 	m.End()
 	if got := w.Run("bproxy", "list").Out; got != "" {
 		t.Errorf("bmcp has left the hub %s", got)
@@ -290,14 +298,11 @@ func TestProgramsShareAHub(t *testing.T) {
 	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
-	if got := m.Answer(id).Text(t); !strings.Contains(got, "about:blank") {
-		t.Errorf("a call of bmcp is answered %s", got)
-	}
+	m.Answer(id)
+	serves(m)
 	cmdtest.Until(t, "the pool has a browser, too", func() bool { return p.States() == "healthy" })
 	p.Stop()
-	cmdtest.Until(t, "bmcp has a browser again", func() bool {
-		return strings.Contains(m.Tool("browser_snapshot", "{}").Text(t), "about:blank")
-	})
+	serves(m)
 	m.End()
 	if got := w.Run("bproxy", "list").Out; got != "" {
 		t.Errorf("somebody has left the hub %s", got)

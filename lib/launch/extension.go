@@ -19,7 +19,7 @@ import (
 )
 
 // joinBound is how long the extension may take to join the hub, from the start
-// of the browser.
+// of the browser; the timeout of the launch, if that is longer.
 const joinBound = 30 * time.Second
 
 const (
@@ -89,8 +89,9 @@ func (s *Supervisor) writeExtension() error {
 // place there.
 func (s *Supervisor) join(ctx context.Context) (*record.Joined, error) {
 	hub, j := s.Spec.Hub, s.joining
-	ctx, cancel := context.WithTimeoutCause(ctx, joinBound,
-		fmt.Errorf("it has not joined the hub %s within %v", hub.URL, joinBound))
+	bound := max(joinBound, s.Spec.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, bound,
+		fmt.Errorf("it has not joined the hub %s within %v", hub.URL, bound))
 	defer cancel()
 	if err := j.load(ctx); err != nil {
 		return nil, err
