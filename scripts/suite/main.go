@@ -196,7 +196,7 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 		panic(err)
 	}
 	// Vet is lint's; without tables for a debugger the tests are linked faster.
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-w", "-tags", tags, "-timeout=10m",
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-w", "-tags", tags, "-timeout=20m",
 		"-exec", self + " hold " + s.dir}, flags...)
 	if race {
 		args = append(args, "-race")
