@@ -225,15 +225,26 @@ func (t *Tab) aborted(loader, address string) error {
 		status = r.Status
 	}
 	switch {
-	case status == http.StatusNoContent || status == http.StatusResetContent:
-		return fmt.Errorf("%s has no page: the server has answered %d %s, and the page before it is still open",
-			Redacted(address), status, http.StatusText(status))
+	case IsEmpty(status):
+		return NoPage(address, status)
 	case status >= 200 && status < 300:
 		return ErrDownload
 	case status == 0 && t.isLeaving():
 		return nil
 	}
 	return fmt.Errorf("cannot load %s: net::ERR_ABORTED", Redacted(address))
+}
+
+// IsEmpty reports whether a response with this status of HTTP is no document, by which
+// the page before it stays open.
+func IsEmpty(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusResetContent
+}
+
+// NoPage is the error of an address whose response IsEmpty.
+func NoPage(address string, status int) error {
+	return fmt.Errorf("%s has no page: the server has answered %d %s, and the page before it is still open",
+		Redacted(address), status, http.StatusText(status))
 }
 
 // Redacted is an address without its password.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -337,18 +338,12 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	if r.page == noPage || ctx.Err() != nil {
 		return
 	}
-	url, title, leaving := b.State(ctx)
-	if url == "" { // it is gone
+	s := b.State(ctx)
+	if s.URL == "" { // it is gone
 		return
 	}
-	lines := []string{"- Page URL: " + address(url)}
-	if title != "" {
-		lines = append(lines, "- Page Title: "+clipped(title, maxTitle))
-	}
-	if leaving != "" {
-		lines = append(lines, leavingLine(leaving))
-	}
-	section("Page", lines...)
+	status := browse.Status{Code: s.Status, Text: http.StatusText(s.Status)}
+	section("Page", pageLines(s.URL, s.Title, status, s.Leaving)...)
 	if d := b.Dialog(); d != nil {
 		section("Modal state", "- "+oneLine(fmt.Sprintf("[%s]: %q can be handled by browser_handle_dialog", d.Type,
 			d.Message)))

@@ -128,11 +128,16 @@ func TestMatrixFirefox(t *testing.T) {
 	p.Signal(syscall.SIGSTOP)
 	h.wants(true, "the browser does not answer", "browser_navigate", `{"url":"about:blank"}`)
 	p.Signal(syscall.SIGCONT)
-	until(h, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+	until(h, "- HTTP status: 404 Not Found\n", "browser_navigate", `{"url":`+quoted(site+"/missing")+`}`)
+	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	h.wants(true, "### Error\nThe script threw\n```\nError: one\n### Page\n```", "browser_evaluate",
 		`{"function":"() => { throw Error('one\\n### Page') }"}`)
 	h.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate",
 		`{"url":`+quoted(site+"/file")+`}`)
+	h.wants(true, site+"/nothing has no page: the server has answered 204 No Content, and the page before it is "+
+		"still open", "browser_navigate", `{"url":`+quoted(site+"/nothing")+`}`)
+	h.wants(false, "/nothing", "browser_evaluate", `{"function":"() => document.links[0].href = '/nothing'"}`)
+	h.wants(false, "- Page Title: A page\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
 	h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
 	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
 		`{"function":"() => { open('/normal') }"}`)

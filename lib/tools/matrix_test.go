@@ -46,6 +46,11 @@ func matrixSite(t *testing.T) string {
 		case "/hangs":
 			fmt.Fprint(w, `<p>advertisement<script>setTimeout(() => { for (;;); }, 100)</script>`)
 			return
+		case "/missing":
+			w.WriteHeader(http.StatusNotFound)
+		case "/nothing":
+			w.WriteHeader(http.StatusNoContent)
+			return
 		case "/file":
 			w.Header().Set("Content-Disposition", "attachment; filename=file.bin")
 		case "/stream":

@@ -201,20 +201,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		return nil
 	}
 	state := t.State(ctx)
-	lines := []string{"- Page URL: " + address(state.URL)}
-	if state.Title != "" {
-		lines = append(lines, "- Page Title: "+clipped(state.Title, maxTitle))
-	}
-	if s := state.Status; s.Code != 0 && (s.Code < 200 || s.Code > 299) {
-		said := fmt.Sprintf("- HTTP status: %d %s", s.Code, clipped(s.Text, maxTitle))
-		if s.Code == http.StatusUnauthorized && s.Asks {
-			said += ": the address http://NAME:PASSWORD@host/ gives a name and a password"
-		}
-		lines = append(lines, said)
-	}
-	if state.Leaving != "" {
-		lines = append(lines, leavingLine(state.Leaving))
-	}
+	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
 	if waits := state.Waits; len(waits) > 0 {
 		lines = append(lines, "- Not complete: it waits for "+address(strings.Join(waits[:min(3, len(waits))], ", ")))
 	}
@@ -254,8 +241,23 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	return nil
 }
 
-func leavingLine(to string) string {
-	return "- Leaving for: " + address(to) + ", whose server has not answered"
+// pageLines say which page a tab shows.
+func pageLines(url, title string, s browse.Status, leaving string) []string {
+	lines := []string{"- Page URL: " + address(url)}
+	if title != "" {
+		lines = append(lines, "- Page Title: "+clipped(title, maxTitle))
+	}
+	if s.Code != 0 && (s.Code < 200 || s.Code > 299) {
+		said := fmt.Sprintf("- HTTP status: %d %s", s.Code, clipped(s.Text, maxTitle))
+		if s.Code == http.StatusUnauthorized && s.Asks {
+			said += ": the address http://NAME:PASSWORD@host/ gives a name and a password"
+		}
+		lines = append(lines, said)
+	}
+	if leaving != "" {
+		lines = append(lines, "- Leaving for: "+address(leaving)+", whose server has not answered")
+	}
+	return lines
 }
 
 // Bounds of the errors of the console in a result, in messages and in characters of

@@ -50,6 +50,7 @@ type Browser struct {
 	current string         // "": none is open
 	dialogs map[string]Dialog
 	loading map[string]string // where a navigation in a tab leads
+	empty   map[string]int    // the status that a tab's latest navigation has no page by
 	begun   map[string]int    // how many navigations there were in a tab
 	opened  map[string]int    // which tab it was of all that have been opened, from 1
 	count   int               // of tabs that have been opened
@@ -68,14 +69,15 @@ type Dialog struct{ Type, Message string }
 // 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
-		loading: map[string]string{}, begun: map[string]int{}, opened: map[string]int{}, parents: map[string]string{},
-		mute: map[string]bool{}, nextRef: 1}
+		loading: map[string]string{}, empty: map[string]int{}, begun: map[string]int{},
+		opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{}, nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
 		return nil, err
 	}
 	b.conn = conn
-	err = conn.Call(ctx, "session.subscribe", map[string]any{"events": []string{"browsingContext"}}, nil)
+	err = conn.Call(ctx, "session.subscribe", map[string]any{"events": []string{"browsingContext",
+		responseStarted}}, nil)
 	var tree struct{ Contexts []node }
 	if err == nil {
 		err = conn.Call(ctx, "browsingContext.getTree", map[string]int{"maxDepth": 0}, &tree)
@@ -120,6 +122,8 @@ func (b *Browser) addLocked(tab string) {
 	}
 }
 
+const responseStarted = "network.responseStarted"
+
 // event notes what an event tells.
 func (b *Browser) event(method string, params json.RawMessage) {
 	tab := jsonrpc.GetString(params, "context")
@@ -135,6 +139,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	case "contextDestroyed":
 		delete(b.dialogs, tab)
 		delete(b.loading, tab)
+		delete(b.empty, tab)
 		delete(b.begun, tab)
 		delete(b.opened, tab)
 		delete(b.parents, tab)
@@ -155,7 +160,15 @@ func (b *Browser) event(method string, params json.RawMessage) {
 		delete(b.dialogs, tab)
 	case "navigationStarted":
 		b.loading[tab] = jsonrpc.GetString(params, "url")
+		delete(b.empty, tab)
 		b.begun[tab]++
+	case responseStarted: // Firefox says no more of a navigation that this ends
+		var status int
+		json.Unmarshal(jsonrpc.Get(params, "response", "status"), &status)
+		if browse.IsEmpty(status) && jsonrpc.GetString(params, "navigation") != "" {
+			b.empty[tab] = status
+			delete(b.loading, tab)
+		}
 	case "downloadWillBegin":
 		b.begins++
 		if b.files = append(b.files, jsonrpc.GetString(params, "suggestedFilename")); len(b.files) > maxFiles {
@@ -190,8 +203,8 @@ func (b *Browser) wait(ctx context.Context, is func() bool) error {
 
 // Tab is a tab as lists show it.
 type Tab struct {
-	Title, URL string
-	Current    bool
+	State
+	Current bool
 }
 
 // Tabs are the open tabs, in the order of their opening.
@@ -203,23 +216,28 @@ func (b *Browser) Tabs(ctx context.Context) []Tab {
 	var asked sync.WaitGroup // all at once: some may not answer
 	for i, tab := range tabs {
 		asked.Go(func() {
-			all[i].Current = tab == current
-			all[i].URL, all[i].Title = b.state(ctx, tab)
+			all[i] = Tab{b.state(ctx, tab), tab == current}
 		})
 	}
 	asked.Wait()
 	return all
 }
 
-// state returns the address and the title of a tab.
-func (b *Browser) state(ctx context.Context, tab string) (url, title string) {
+// State is what results say of a tab.
+type State struct {
+	URL, Title string // URL is "" if it is not known
+	Status     int    // of HTTP, by which the document came; 0: it is not known
+	Leaving    string // the address of the page that is to come; "": none is
+}
+
+// state returns what the page of a tab tells.
+func (b *Browser) state(ctx context.Context, tab string) (s State) {
 	short, cancel := context.WithTimeout(ctx, b.of(answerPatience))
 	defer cancel()
-	var page struct{ Title, URL string }
-	if b.dialogIn(tab) == nil && b.run(short, tab, "page", nil, &page) == nil {
-		return page.URL, page.Title
+	if b.dialogIn(tab) != nil || b.run(short, tab, "page", nil, &s) != nil {
+		return State{URL: b.url(ctx, tab)}
 	}
-	return b.url(ctx, tab), ""
+	return s
 }
 
 // url returns the address of a tab; "": it is not known.
@@ -232,17 +250,17 @@ func (b *Browser) url(ctx context.Context, tab string) string {
 	return tree.Contexts[0].URL
 }
 
-// State returns the address and the title of the current tab, and the address of the page
-// that is to come; "": none is.
-func (b *Browser) State(ctx context.Context) (url, title, leaving string) {
+// State is the state of the current tab.
+func (b *Browser) State(ctx context.Context) (s State) {
 	tab, err := b.tab(ctx)
 	if err != nil {
-		return "", "", ""
+		return s
 	}
-	url, title = b.state(ctx, tab)
+	s = b.state(ctx, tab)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return url, title, browse.Redacted(b.loading[tab])
+	s.Leaving = browse.Redacted(b.loading[tab])
+	return s
 }
 
 // New opens a blank tab, which becomes the current one.
@@ -428,6 +446,12 @@ func (b *Browser) Navigate(ctx context.Context, typed string) (address string, e
 	case errors.Is(err, errLate):
 		return "", b.unloaded(ctx, tab, address)
 	case errors.As(err, &e):
+		b.mu.Lock()
+		status := b.empty[tab]
+		b.mu.Unlock()
+		if status != 0 {
+			return "", browse.NoPage(address, status)
+		}
 		said := strings.ReplaceAll(e.Message, address, browse.Redacted(address))
 		return "", fmt.Errorf("cannot load %s: %s", browse.Redacted(address), said)
 	}

@@ -311,7 +311,10 @@ function rest({ still, most }) {
 }
 
 // page is what results say of a page.
-const page = () => ({ title: titleOf(document), url: location.href })
+const page = () => ({
+  title: titleOf(document), url: location.href,
+  status: performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0,
+})
 
 // run calls one of the functions here and returns its answer, or its fault.
 async function run(name, args) {
