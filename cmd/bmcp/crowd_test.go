@@ -40,7 +40,7 @@ func TestMCPMaxBrowsers(t *testing.T) {
 		wg.Go(func() {
 			path := fmt.Sprintf("/agent-%d/0", places+i)
 			r, told := h.Progress("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+path))
-			if r.IsError || !strings.Contains(r.Text(), "Page Title: "+path) {
+			if r.IsError || !strings.Contains(r.Text(), fmt.Sprintf("heading %q", path)) {
 				t.Errorf("agent %d loads %s: %s", places+i, path, r.Text())
 			}
 			if len(told) == 0 || !strings.Contains(told[0], "wait before it") {
