@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"btools/lib/cdp"
@@ -462,6 +463,9 @@ func (t *Tab) State(ctx context.Context) State {
 		t.title, t.url = now.Title, now.URL
 	}
 	s := State{URL: cmp.Or(t.url, "about:blank"), Title: t.title, Status: t.statusLocked()}
+	if strings.HasSuffix(s.URL, s.Title) { // Chrome names a page without a title by its address
+		s.Title = ""
+	}
 	switch {
 	case t.isLeaving():
 		s.Leaving = Redacted(t.starting[t.main.id].url)
