@@ -162,7 +162,7 @@ func hung() time.Duration {
 	if IsLong {
 		return 9 * time.Minute
 	}
-	return 3 * time.Minute
+	return 8 * time.Minute
 }
 
 // Run runs a program without input.

@@ -14,8 +14,8 @@ import (
 // written anew when they have changed. If its Chrome ends, crashed or replaced, the
 // session is hibernated with it, and its next user gets it back.
 
-// What has changed is looked for this often; never for more than a tenth of the
-// time, however large the session is.
+// What has changed is looked for this often; for a tenth of the time at most, unless
+// that would be later than lookWhileIdle: a busy machine looks slowly, too.
 const (
 	lookWhileUsed = 2 * time.Second
 	lookWhileIdle = 30 * time.Second
@@ -27,7 +27,7 @@ type looks struct{ begin, end time.Time }
 
 // isDue reports whether it is time for another look.
 func (l looks) isDue(used, now time.Time) bool {
-	if now.Before(l.end.Add(lookShare * l.end.Sub(l.begin))) {
+	if now.Before(l.end.Add(min(lookShare*l.end.Sub(l.begin), lookWhileIdle))) {
 		return false
 	}
 	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
