@@ -131,7 +131,7 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 	case got.IsDownload:
 		return false, ErrDownload
 	case got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "":
-		err := t.aborted(string(got.LoaderID), address)
+		err := t.aborted(ctx, since, string(got.LoaderID), address)
 		return err == nil, err
 	case got.ErrorText != "":
 		return false, fmt.Errorf("cannot load %s: %s", Redacted(address), reason(got.ErrorText))
@@ -217,19 +217,23 @@ var ErrDownload = errors.New("the response is a file, which is downloaded")
 
 // aborted is why the response of an address became no document; nil: another navigation
 // of the page has begun meanwhile, such as that of a tab which comes back.
-func (t *Tab) aborted(loader, address string) error {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
+func (t *Tab) aborted(ctx context.Context, since mark, loader, address string) error {
 	var status int
+	t.b.mu.Lock()
 	if r := t.traffic.byID[loader]; r != nil {
 		status = r.Status
 	}
+	t.b.mu.Unlock()
 	switch {
 	case IsEmpty(status):
 		return NoPage(address, status)
 	case status >= 200 && status < 300:
 		return ErrDownload
-	case status == 0 && t.isLeaving():
+	}
+	// That another one has begun may be told a moment later.
+	soon, cancel := context.WithTimeout(ctx, t.b.of(answerPatience))
+	defer cancel()
+	if t.b.wait(soon, func() bool { return t.isLeaving() || t.navigations > since.navigations }) == nil {
 		return nil
 	}
 	return fmt.Errorf("cannot load %s: net::ERR_ABORTED", Redacted(address))
