@@ -234,7 +234,7 @@ func TestStateFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	big := json.RawMessage(`[{"name":"big","value":"` + strings.Repeat("s3cret", 2<<20) + `"}]`)
+	big := json.RawMessage(`[{"name":"big","value":"` + strings.Repeat("s3cret", 1<<20) + `"}]`)
 	state := &states.State{
 		Cookies: []states.Cookie{{Name: "old", Value: "s3cret", Domain: "127.0.0.1", Path: "/", Expires: 5}},
 		Origins: []states.Origin{
