@@ -127,6 +127,18 @@ func TestMCPFirefox(t *testing.T) {
 	if s := statsOf(t, m.Did("browser_session_stats", "{}")); len(s.Sessions) != 1 || s.Sessions[0].Tabs != nil {
 		t.Errorf("it does not tell its tabs, but there is %+v", s)
 	}
+	m.Did("browser_evaluate", `{"function":"() => { document.body.style.height = '4000px' }"}`)
+	for args, kind := range map[string]string{`{"fullPage":true}`: "png", `{"fullPage":true,"type":"jpeg"}`: "jpeg"} {
+		r := m.Did("browser_take_screenshot", "%s", args)
+		if !strings.Contains(r.Text(), "Screenshot of full page (it is scaled down from ") {
+			t.Errorf("%s: %s", args, r.Text())
+		}
+		width, height := pixels(t, r.Content[1].Data)
+		if is := http.DetectContentType(r.Content[1].Data); is != "image/"+kind || height < 1500 || height > 1568 ||
+			width*height > 1_150_000 {
+			t.Errorf("%s: %s of %d × %d pixels", args, is, width, height)
+		}
+	}
 	m.End()
 	w.Clean()
 }

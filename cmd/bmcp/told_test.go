@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"image"
+	_ "image/jpeg"
 	_ "image/png"
 	"io"
 	"net/http"
@@ -115,20 +116,13 @@ func TestBuiltinTells(t *testing.T) {
 	t.Run("a picture that a model can take, and one that only a file has", func(t *testing.T) {
 		a := agent{t, a.m}
 		a.open(site + "/tall")
-		pixels := func(png []byte) (w, h int) {
-			c, _, err := image.DecodeConfig(bytes.NewReader(png))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c.Width, c.Height
-		}
 		for _, more := range []string{"", `,"scale":"device"`} {
 			x := a.wants(false, "scaled down from", "browser_take_screenshot", `{"fullPage":true%s}`, more)
-			if w, h := pixels(x.Content[1].Data); max(w, h) > 1568 || w*h > 1_150_000 || h < 1500 {
+			if w, h := pixels(t, x.Content[1].Data); max(w, h) > 1568 || w*h > 1_150_000 || h < 1500 {
 				t.Errorf("it has %d × %d pixels", w, h)
 			}
 		}
-		if w, h := pixels(a.call("browser_take_screenshot", `{}`).Content[1].Data); w != 1280 || h != 720 {
+		if w, h := pixels(t, a.call("browser_take_screenshot", `{}`).Content[1].Data); w != 1280 || h != 720 {
 			t.Errorf("that of the viewport has %d × %d pixels", w, h)
 		}
 		x := a.call("browser_take_screenshot", `{"fullPage":true,"filename":"some/pictures/tall.png"}`)
@@ -136,7 +130,7 @@ func TestBuiltinTells(t *testing.T) {
 			t.Errorf("one that is saved is sent too: %s", x.Text())
 		}
 		saved, _ := os.ReadFile(w.Dir + "/files/some/pictures/tall.png")
-		if w, h := pixels(saved); w < 1200 || h != 4000 {
+		if w, h := pixels(t, saved); w < 1200 || h != 4000 {
 			t.Errorf("the saved one has %d × %d pixels", w, h)
 		}
 	})
@@ -189,4 +183,14 @@ func TestBuiltinTells(t *testing.T) {
 			t.Errorf("another click has opened a tab: %s", x.Text())
 		}
 	})
+}
+
+// pixels are the width and the height of a picture.
+func pixels(t *testing.T, picture []byte) (w, h int) {
+	t.Helper()
+	c, _, err := image.DecodeConfig(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Width, c.Height
 }

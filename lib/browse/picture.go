@@ -73,20 +73,29 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 		clip.Scale = 1 / ratio
 	}
 	w, h := clip.Width*clip.Scale*ratio, clip.Height*clip.Scale*ratio
-	side, pixels := float64(maxSide), float64(maxPixels)
-	if o.Model {
-		side, pixels = maxModelSide, maxModelPixels
-	}
-	if less := min(side/max(w, h), math.Sqrt(pixels/(w*h))); less < 1 {
-		clip.Scale *= less
-		s.Note = fmt.Sprintf("it is scaled down from %.0f×%.0f pixels", w, h)
-	}
+	less, note := Less(w, h, o.Model)
+	clip.Scale *= less
+	s.Note = note
 	params := map[string]any{"format": o.Type, "clip": clip, "captureBeyondViewport": o.FullPage}
 	if o.Type == "jpeg" {
 		params["quality"] = 90
 	}
 	s.Data, err = t.printed(ctx, "Page.captureScreenshot", params)
 	return s, err
+}
+
+// Less is by how much a picture of a width and a height in pixels is scaled down, 1: not
+// at all, and what is said of that.
+func Less(width, height float64, forModel bool) (scale float64, note string) {
+	side, pixels := float64(maxSide), float64(maxPixels)
+	if forModel {
+		side, pixels = maxModelSide, maxModelPixels
+	}
+	scale = min(side/max(width, height), math.Sqrt(pixels/(width*height)))
+	if !(scale < 1) {
+		return 1, ""
+	}
+	return scale, fmt.Sprintf("it is scaled down from %.0f×%.0f pixels", width, height)
 }
 
 // viewport is the part of the document that is seen, or all of it.

@@ -168,19 +168,12 @@ var onFirefox = map[string]runner{
 			a.Type = typeOf(a.Filename)
 		}
 		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
-			data, err := b.Screenshot(ctx, a.Target, a.FullPage, "image/"+a.Type)
+			s, err := b.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
+				Model: a.Filename == ""})
 			if err != nil {
 				return err
 			}
-			if a.Filename == "" {
-				r.image(data, "image/"+a.Type)
-				return nil
-			}
-			path, err := r.save(ctx, a.Filename, data)
-			if err == nil {
-				r.say("Screenshot saved as %s", path)
-			}
-			return err
+			return r.picture(ctx, s, a.Type, a.Filename)
 		})
 	}),
 	"browser_tabs": with(func(ctx context.Context, r *reply, a tabsArguments) error {

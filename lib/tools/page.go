@@ -271,19 +271,24 @@ func screenshot(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
+	return r.picture(ctx, s, a.Type, a.Filename)
+}
+
+// picture saves a screenshot in a file, or sends it if that has no name.
+func (r *reply) picture(ctx context.Context, s browse.Screenshot, kind, file string) error {
 	note := ""
 	if s.Note != "" {
 		note = " (" + s.Note + ")"
 	}
-	if a.Filename != "" {
-		path, err := r.save(ctx, a.Filename, s.Data)
+	if file != "" {
+		path, err := r.save(ctx, file, s.Data)
 		if err == nil {
 			r.say("Screenshot of %s saved as %s%s", s.What, path, note)
 		}
 		return err
 	}
 	r.say("Screenshot of %s%s", s.What, note)
-	r.image(s.Data, "image/"+a.Type)
+	r.image(s.Data, "image/"+kind)
 	return nil
 }
 

@@ -2,7 +2,7 @@ package firefox
 
 import (
 	"context"
-	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -286,27 +286,56 @@ func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most 
 	}
 }
 
-// Screenshot returns a PNG, or a JPEG, of the viewport, the whole page or an element.
-func (b *Browser) Screenshot(ctx context.Context, target browse.Target, whole bool, mime string) ([]byte, error) {
+// Screenshot is a picture of the viewport, the whole page or an element.
+func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s browse.Screenshot, err error) {
 	tab, err := b.tab(ctx)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
+	mime := "image/" + o.Type
 	params := map[string]any{"context": tab, "format": map[string]string{"type": mime}}
+	if o.Model { // its size is read below
+		delete(params, "format")
+	}
+	s.What = "viewport"
 	switch {
-	case target != "":
-		p, element, err := b.element(ctx, target)
+	case o.Target != "":
+		s.What = string(o.Target)
+		p, element, err := b.element(ctx, o.Target)
 		if err != nil {
-			return nil, err
+			return s, err
 		}
 		params["context"] = p.context
 		params["clip"] = map[string]any{"type": "element", "element": map[string]string{"sharedId": element}}
-	case whole:
+	case o.FullPage:
+		s.What = "full page"
 		params["origin"] = "document"
 	}
-	var got struct{ Data string }
+	var got struct{ Data []byte }
 	if err := b.call(ctx, tab, "browsingContext.captureScreenshot", params, &got); err != nil {
-		return nil, fmt.Errorf("cannot take a picture: %w", err)
+		return s, fmt.Errorf("cannot take a picture: %w", err)
 	}
-	return base64.StdEncoding.DecodeString(got.Data)
+	s.Data = got.Data
+	if !o.Model {
+		return s, nil
+	}
+	w, h := sizeOfPNG(got.Data)
+	less, note := browse.Less(w, h, true)
+	if note == "" && o.Type == "png" {
+		return s, nil
+	}
+	s.Note = note
+	err = b.run(ctx, tab, "scale", map[string]any{"data": got.Data, "type": mime, "by": less}, &s.Data)
+	if err != nil {
+		return s, fmt.Errorf("cannot scale the picture down: %w", err)
+	}
+	return s, nil
+}
+
+// sizeOfPNG is the width and the height of a picture, as its header has them; 0: it is none.
+func sizeOfPNG(data []byte) (width, height float64) {
+	if len(data) < 24 || string(data[12:16]) != "IHDR" {
+		return 0, 0
+	}
+	return float64(binary.BigEndian.Uint32(data[16:])), float64(binary.BigEndian.Uint32(data[20:]))
 }

@@ -310,6 +310,20 @@ function rest({ still, most }) {
   })
 }
 
+// scale makes a picture smaller: data in base64, of a type.
+async function scale({ data, type, by }) {
+  const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0))
+  const whole = await createImageBitmap(new Blob([bytes]))
+  const [w, h] = [whole.width, whole.height].map((side) => Math.max(1, Math.floor(side * by)))
+  const canvas = new OffscreenCanvas(w, h), context = canvas.getContext('2d')
+  context.imageSmoothingQuality = 'high'
+  context.drawImage(whole, 0, 0, w, h)
+  const reader = new FileReader(), read = new Promise((done) => reader.addEventListener('loadend', done))
+  reader.readAsDataURL(await canvas.convertToBlob({ type, quality: 0.9 }))
+  await read
+  return reader.result.slice(reader.result.indexOf(',') + 1)
+}
+
 // page is what results say of a page.
 const page = () => ({
   title: titleOf(document), url: location.href,
@@ -327,7 +341,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page,
+  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
