@@ -106,7 +106,8 @@ func TestBuiltinAlone(t *testing.T) {
 	}
 	for name, today := range map[string]string{"browser_instance": "bmcp --extension has it",
 		"browser_run_code": "browser_evaluate", "browser_clik": "did you mean browser_click?",
-		"browser_start_tracing": "bproxy records", "browser_annotate": "browser_select_element"} {
+		"browser_start_tracing": "bproxy records", "browser_annotate": "browser_select_element",
+		"browser_reload": "browser_navigate"} {
 		if r := m.Tool(name, "{}"); r.Error == nil || !strings.Contains(r.Error.Message, today) {
 			t.Errorf("%s: %s, want %s", name, r.Line, today)
 		}

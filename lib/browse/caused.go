@@ -46,7 +46,7 @@ func (b *Before) Events() (all []string) {
 		all = append(all, "The tab was closed")
 	case t.crashed && !b.crashed:
 		all = append(all, "The page has crashed")
-	case t.navigations > b.then.navigations:
+	case t.navigations > b.then.navigations && (b.then.navigations > 0 || t.url != "about:blank"): // else it is new
 		all = append(all, "The page went to "+Redacted(t.url))
 	}
 	if t.dialog != nil && t.dialog != b.dialog {

@@ -16,19 +16,32 @@ var oldNames = map[string]string{
 const (
 	records = "bproxy records, with --trace, har and cast"
 	person  = "with browser_select_element a person chooses an element"
+	box     = "browser_fill_form checks and clears boxes"
+	key     = "browser_press_key presses a key"
 )
 
 // elsewhere says what takes the place of a tool that is not there.
 var elsewhere = map[string]string{
-	instanceTool:              "bmcp --extension has it",
-	"browser_pool_status":     "it is there with pools, see bmcp(1); coordinator_status shows the browser",
-	"browser_run_code":        "browser_evaluate runs JavaScript in the page",
-	"browser_run_code_unsafe": "browser_evaluate runs JavaScript in the page",
-	"browser_start_tracing":   records,
-	"browser_stop_tracing":    records,
-	"browser_start_video":     records,
-	"browser_stop_video":      records,
-	"browser_start_recording": person,
-	"browser_annotate":        person,
-	"browser_install":         "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
+	instanceTool:                 "bmcp --extension has it",
+	"browser_pool_status":        "it is there with pools, see bmcp(1); coordinator_status shows the browser",
+	"browser_run_code":           "browser_evaluate runs JavaScript in the page",
+	"browser_run_code_unsafe":    "browser_evaluate runs JavaScript in the page",
+	"browser_start_tracing":      records,
+	"browser_stop_tracing":       records,
+	"browser_start_video":        records,
+	"browser_stop_video":         records,
+	"browser_video_chapter":      records,
+	"browser_start_recording":    person,
+	"browser_annotate":           person,
+	"browser_highlight":          person,
+	"browser_hide_highlight":     person,
+	"browser_resume":             "no test waits here: it is of @playwright/mcp",
+	"browser_check":              box,
+	"browser_uncheck":            box,
+	"browser_keydown":            key,
+	"browser_keyup":              key,
+	"browser_press_sequentially": "browser_type types key by key, with slowly",
+	"browser_reload":             "browser_navigate with the page's address loads it again",
+	"browser_navigate_forward":   "browser_evaluate with () => history.forward() goes forward",
+	"browser_install":            "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
 }
