@@ -162,9 +162,9 @@ func (s *Session) fill(all []*stored) {
 	ctx, cancel := s.lasting(restoreTimeout)
 	defer cancel()
 	if len(own) > 0 {
-		h, err := s.openHidden(ctx)
+		h, fault := s.openHidden(ctx)
 		for _, o := range own {
-			var why string
+			why, err := "", fault
 			if err == nil {
 				why, err = h.Fill(ctx, o.origin)
 			}
