@@ -331,6 +331,12 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	if r.page == noPage || ctx.Err() != nil {
 		return
 	}
+	var text string
+	var unseen error
+	shows := r.page >= pageChanges && err == nil && b.Dialog() == nil
+	if shows { // before the state, as in view
+		text, unseen = b.Snapshot(ctx, browse.SnapshotOptions{})
+	}
 	s := b.State(ctx)
 	if s.URL == "" { // it is gone
 		return
@@ -342,12 +348,10 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 			d.Message)))
 		return
 	}
-	if r.page < pageChanges || err != nil {
-		return
-	}
-	switch text, err := b.Snapshot(ctx, browse.SnapshotOptions{}); {
-	case err != nil:
-		section("Snapshot", "There is none: "+err.Error())
+	switch {
+	case !shows:
+	case unseen != nil:
+		section("Snapshot", "There is none: "+unseen.Error())
 	case text == "":
 		section("Snapshot", "The page is empty.")
 	default:

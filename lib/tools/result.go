@@ -200,6 +200,20 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if gone != nil || ctx.Err() != nil {
 		return nil
 	}
+	// The snapshot comes first: with its first script a page on a busy machine takes longer
+	// than the state waits.
+	var text string
+	var unseen error
+	shows, changed := r.page >= pageChanges && err == nil && !t.HasDialog(), true
+	switch {
+	case !shows:
+	case r.page == pageChanges:
+		text, changed, unseen = t.Changes(ctx)
+	default:
+		if text, unseen = t.Snapshot(ctx, r.snapshot); unseen == nil && r.snapshot == (browse.SnapshotOptions{}) {
+			t.Remember(text)
+		}
+	}
 	state := t.State(ctx)
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
 	if waits := state.Waits; len(waits) > 0 {
@@ -215,22 +229,13 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		modals = append(modals, "- "+oneLine(m))
 	}
 	section("Modal state", modals...)
-	if r.page < pageChanges || err != nil || t.HasDialog() {
-		return nil
-	}
-	var text string
-	changed := true
-	if r.page == pageChanges {
-		text, changed, err = t.Changes(ctx)
-	} else if text, err = t.Snapshot(ctx, r.snapshot); err == nil && r.snapshot == (browse.SnapshotOptions{}) {
-		t.Remember(text)
-	}
 	switch {
-	case err != nil && r.page == pageSnapshot:
-		section("Error", errorText(err))
-		return err
-	case err != nil:
-		section("Snapshot", "There is none: "+err.Error())
+	case !shows:
+	case unseen != nil && r.page == pageSnapshot:
+		section("Error", errorText(unseen))
+		return unseen
+	case unseen != nil:
+		section("Snapshot", "There is none: "+unseen.Error())
 	case !changed:
 		section("Snapshot", "The page has not changed.")
 	case text == "":
