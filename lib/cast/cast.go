@@ -32,17 +32,21 @@ var (
 	ErrLost   = errors.New("its connection has ended")
 )
 
+// firstFrame is how much longer a recording of a given length waits for its first frame.
+const firstFrame = 10 * time.Second
+
 // Record writes the frames of the page at a WebSocket, at most fps a second,
-// until the context or the page ends. A page that does not change has few. It
-// returns their number, and nil if the context has ended, or an error that
+// until the context or the page ends, or for so long after the first one; 0: as long as
+// the page is there. A page that does not change has few. It
+// returns their number, and nil if the context or that time has ended, or an error that
 // wraps ErrClosed or ErrLost, or another if the recording has failed.
-func Record(ctx context.Context, url string, fps int, to Sink) (frames int, err error) {
+func Record(ctx context.Context, url string, fps int, most time.Duration, to Sink) (frames int, err error) {
 	conn, err := websocket.Dial(ctx, url)
 	if err != nil {
 		return 0, err
 	}
-	r := &recording{conn: conn, to: to, every: time.Second / time.Duration(fps), frames: make(chan frame),
-		over: make(chan struct{})}
+	r := &recording{conn: conn, to: to, every: time.Second / time.Duration(fps), most: most,
+		frames: make(chan frame), over: make(chan struct{})}
 	read := make(chan error, 1)
 	go func() { read <- r.read() }()
 	err = r.start()
@@ -59,6 +63,7 @@ type recording struct {
 	conn   *websocket.Conn
 	to     Sink
 	every  time.Duration // between frames, at least
+	most   time.Duration // after the first frame; 0: there is no limit
 	frames chan frame
 	over   chan struct{}
 
@@ -157,9 +162,17 @@ func parse(params json.RawMessage) (frame, error) {
 func (r *recording) write(ctx context.Context, read <-chan error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	var end <-chan time.Time
+	if r.most > 0 {
+		end = time.After(r.most + firstFrame)
+	}
+	for isFirst := true; ; {
 		select {
 		case f := <-r.frames:
+			if isFirst && r.most > 0 {
+				end = time.After(r.most)
+			}
+			isFirst = false
 			r.pending = &f.Frame
 			r.unacked = append(r.unacked, f.number)
 			timer.Reset(max(0, time.Until(r.next)))
@@ -175,6 +188,8 @@ func (r *recording) write(ctx context.Context, read <-chan error) error {
 			}
 		case err := <-read:
 			return errors.Join(r.flush(), err)
+		case <-end:
+			return r.flush()
 		case <-ctx.Done():
 			return r.flush()
 		}

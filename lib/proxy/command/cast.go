@@ -56,11 +56,6 @@ func Cast(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if d := c.Duration("duration"); d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
-		defer cancel()
-	}
 	return recordPage(ctx, c, pageAddress(base, id, token), token, args[len(args)-1])
 }
 
@@ -81,7 +76,7 @@ func recordPage(ctx context.Context, c *cli.Context, address, token, path string
 		return fmt.Errorf("cannot record to %s: %w", path, err)
 	}
 	began := time.Now()
-	n, err := cast.Record(ctx, address, c.Int("fps"), sink)
+	n, err := cast.Record(ctx, address, c.Int("fps"), c.Duration("duration"), sink)
 	if closeErr := sink.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("cannot write the recording: %w", closeErr)
 	}
