@@ -25,7 +25,7 @@ import (
 const (
 	MaxBytes   = 500_000_000
 	TTL        = 24 * time.Hour
-	CleanEvery = time.Hour
+	cleanEvery = time.Hour
 )
 
 // leftover is the age at which a file that is being written belongs to a process
@@ -267,7 +267,7 @@ func (s *Store) cleanLocked(room int64) error {
 // KeepClean cleans now and every hour, until the context ends. It calls warn if
 // that fails.
 func (s *Store) KeepClean(ctx context.Context, warn func(error)) {
-	every := time.NewTicker(CleanEvery)
+	every := time.NewTicker(cleanEvery)
 	defer every.Stop()
 	for {
 		if err := s.Clean(ctx); err != nil && ctx.Err() == nil {

@@ -123,7 +123,7 @@ func TestKeepClean(t *testing.T) {
 		if got, want := have(), b.Name+" lock new-1 notes.md "; got != want {
 			t.Errorf("at first: %s, want %s", got, want)
 		}
-		time.Sleep(2*CleanEvery + time.Second)
+		time.Sleep(2*cleanEvery + time.Second)
 		if got, want := have(), b.Name+" lock notes.md "; got != want {
 			t.Errorf("after two hours: %s, want %s", got, want)
 		}

@@ -18,7 +18,7 @@ import (
 // Large says what becomes of results that are too large for an agent.
 type Large struct {
 	// MaxInline is how many bytes of text, or of data that is not an image, a
-	// result may have, by default DefaultMaxInline. The rest is kept: text in
+	// result may have, by default 50 KiB. The rest is kept: text in
 	// memory, data on disk.
 	MaxInline int
 	// OfAll bounds the results of all children, not only those of bmcp's own
@@ -31,7 +31,7 @@ type Large struct {
 }
 
 const (
-	DefaultMaxInline = 50 << 10
+	defaultMaxInline = 50 << 10
 	// minInBulk is what each command of a bulk call may return of what they may
 	// return together.
 	minInBulk = 1 << 10

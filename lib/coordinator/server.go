@@ -93,7 +93,7 @@ func New(o Options) *Server {
 		}
 		s.Start = programs.Start
 	}
-	s.Large.MaxInline = cmp.Or(s.Large.MaxInline, DefaultMaxInline)
+	s.Large.MaxInline = cmp.Or(s.Large.MaxInline, defaultMaxInline)
 	s.archive = &results.Archive{Texts: results.New(results.Limits{Entries: s.Large.Entries}),
 		Blobs: &blobs.Store{Dir: s.Large.BlobDir}}
 	s.tasks = tasks.NewShared[*taskCall](tasks.Limits{Queued: maxQueuedTasks, Kept: maxKeptTasks, Bytes: maxTaskBytes,

@@ -43,7 +43,7 @@ func TestTaskKeepsItsPromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &taskHost{}
 		behaves := wellBehaved(func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
-			return `{"content":[],"structuredContent":{"x":"` + strings.Repeat("a", 2*DefaultMaxInline) + `"}}`, nil
+			return `{"content":[],"structuredContent":{"x":"` + strings.Repeat("a", 2*defaultMaxInline) + `"}}`, nil
 		})
 		h.fixture = newFixtureOf(t, Options{Large: Large{OfAll: true}}, kid{"c", func(p *fakeProgram,
 			m *jsonrpc.Message) (string, *jsonrpc.Error) {

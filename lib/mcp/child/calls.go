@@ -154,7 +154,7 @@ func (p *Process) OpenCalls() (calls int, cancelled bool) {
 // Bounds of a paginated list: a child may never end it.
 const (
 	maxPages     = 1000
-	MaxItems     = 20_000 // what is longer is refused
+	maxItems     = 20_000 // what is longer is refused
 	maxListBytes = jsonrpc.MaxLine
 )
 
@@ -168,9 +168,9 @@ func (p *Process) Pages(ctx context.Context, method, member string) (all []json.
 			return nil, err
 		}
 		for item := range jsonrpc.Elements(jsonrpc.Get(result, member)) {
-			if size += len(item); len(all) == MaxItems || size > maxListBytes {
+			if size += len(item); len(all) == maxItems || size > maxListBytes {
 				return nil, fmt.Errorf("the %s of child %s are too many: at most %d and %d MiB are listed", member,
-					p.spec.Name, MaxItems, maxListBytes>>20)
+					p.spec.Name, maxItems, maxListBytes>>20)
 			}
 			all = append(all, item)
 		}

@@ -49,8 +49,8 @@ const refreshTimeout = 8 * time.Second
 // early is how long before its end a token is refreshed.
 const early = 10 * time.Second
 
-// ErrEnded says that a token has expired and the server gives no new one.
-var ErrEnded = errors.New("the token has expired")
+// errEnded says that a token has expired and the server gives no new one.
+var errEnded = errors.New("the token has expired")
 
 func (s *Store) path(at string) string {
 	sum := sha256.Sum256([]byte(at))
@@ -77,7 +77,7 @@ func (s *Store) Token(ctx context.Context, at string) (string, error) {
 			return err
 		}
 		if g.RefreshToken == "" {
-			return ErrEnded
+			return errEnded
 		}
 		// The server may take the old one once only: who gives up is not to lose the new one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
