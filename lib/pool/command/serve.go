@@ -4,7 +4,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -146,7 +145,7 @@ func Serve(c *cli.Context) error {
 	serving, end := context.WithCancel(context.Background())
 	defer end()
 	ready, err := v.Start(serving)
-	reg.Serve(h.handle)
+	reg.Serve(h.methods().Serve)
 	if httpListener != nil {
 		go serveHTTP(httpListener, v, g, c.Log)
 	}
@@ -382,7 +381,7 @@ type idParams struct {
 	Lease string `json:"lease,omitempty"`
 	All   bool   `json:"all,omitempty"`    // of release
 	TTL   int64  `json:"ttl_ms,omitempty"` // of renew
-	After int    `json:"after,omitempty"`  // of held: number of lines already known
+	After int    `json:"after,omitempty"`  // of held: number of notices already known
 }
 
 // released is the result of release.
@@ -390,126 +389,78 @@ type released struct {
 	Released []string `json:"released"`
 }
 
-func (h *handler) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	read := func(into any) error {
-		if len(params) == 0 {
-			return nil
-		}
-		if err := json.Unmarshal(params, into); err != nil {
-			return control.Errorf(control.BadRequest, "invalid parameters: %v", err)
-		}
-		return nil
-	}
-	switch method {
-	case "status":
-		var p struct {
-			Pool string `json:"pool_name"`
-		}
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return h.service.Status(p.Pool)
-	case "lease":
-		var p leaseParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return h.lease(ctx, p)
-	case "release":
-		var p idParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		if p.All {
-			return released{h.service.ReleaseAll()}, nil
-		}
-		if h.service.Release(p.Lease) {
+// instances is the result of methods for several instances.
+type instances struct {
+	Instances int `json:"instances"`
+}
+
+// methods are those of the control socket.
+func (h *handler) methods() *control.Mux {
+	v, m := h.service, &control.Mux{Program: "bpool"}
+	control.Handle(m, "status", func(_ context.Context, p struct {
+		Pool string `json:"pool_name"`
+	}) (any, error) {
+		return v.Status(p.Pool)
+	})
+	control.Handle(m, "lease", h.lease)
+	control.Handle(m, "release", func(_ context.Context, p idParams) (any, error) {
+		switch {
+		case p.All:
+			return released{v.ReleaseAll()}, nil
+		case v.Release(p.Lease):
 			return released{[]string{p.Lease}}, nil
 		}
 		return released{[]string{}}, nil
-	case "confirm":
-		var p idParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return struct{}{}, h.service.Confirm(p.Lease)
-	case "held": // answered when there are notices, or the lease has ended
-		var p idParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return control.Later(func() (any, error) { return h.service.Notices(ctx, p.Lease, p.After) }), nil
-	case "restart", "drain":
-		var p struct {
-			Pool     string `json:"pool"`
-			Instance string `json:"instance"` // of restart: an ID or alias
-			Off      bool   `json:"off"`      // of drain: grant leases again
-		}
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		n, err := 0, error(nil)
-		if method == "restart" {
-			n, err = h.service.Restart(p.Pool, p.Instance)
-		} else {
-			n, err = h.service.Drain(p.Pool, !p.Off)
-		}
-		return map[string]int{"instances": n}, err
-	case "scale":
-		var p struct {
-			Pool      string `json:"pool"`
-			Instances int    `json:"instances"`
-		}
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return map[string]int{"instances": p.Instances}, h.service.Scale(p.Pool, p.Instances)
-	case "reload":
-		return h.reload()
-	case "watch":
-		var p struct {
-			After int64 `json:"after"` // number of the last known event; -1: only new events
-		}
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return control.Later(func() (any, error) {
-			events, err := h.service.Events(ctx, p.After)
-			return map[string]any{"events": events}, err
-		}), nil
-	case "downloads":
-		var p downloadsParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return h.downloads(ctx, p)
-	case "state_save":
-		var p remote.SaveRequest
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return h.saveState(ctx, p)
-	case "state_list", "state_show", "state_delete", "state_import", "state_export":
-		return h.states.Handle(ctx, method, params)
-	case "rest":
-		var p idParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
-		return struct{}{}, h.service.Rest(p.Lease)
-	case "renew":
-		var p idParams
-		if err := read(&p); err != nil {
-			return nil, err
-		}
+	})
+	control.Handle(m, "confirm", func(_ context.Context, p idParams) (any, error) {
+		return struct{}{}, v.Confirm(p.Lease)
+	})
+	control.Handle(m, "held", func(ctx context.Context, p idParams) (any, error) {
+		// Answered when there are notices, or the lease has ended.
+		return control.Later(func() (any, error) { return v.Notices(ctx, p.Lease, p.After) }), nil
+	})
+	control.Handle(m, "renew", func(_ context.Context, p idParams) (any, error) {
 		if err := checkTimes(p.TTL, nil); err != nil {
 			return nil, err
 		}
-		return h.service.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
-	}
-	return nil, control.Errorf(control.UnknownMethod,
-		"bpool has no method %q: it has status, lease, confirm, held, release, renew, "+
-			"rest, restart, drain, scale, reload, downloads, watch and "+remote.Methods, method)
+		return v.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
+	})
+	control.Handle(m, "rest", func(_ context.Context, p idParams) (any, error) {
+		return struct{}{}, v.Rest(p.Lease)
+	})
+	control.Handle(m, "restart", func(_ context.Context, p struct {
+		Pool     string `json:"pool"`
+		Instance string `json:"instance"` // an ID or alias
+	}) (any, error) {
+		n, err := v.Restart(p.Pool, p.Instance)
+		return instances{n}, err
+	})
+	control.Handle(m, "drain", func(_ context.Context, p struct {
+		Pool string `json:"pool"`
+		Off  bool   `json:"off"` // grant leases again
+	}) (any, error) {
+		n, err := v.Drain(p.Pool, !p.Off)
+		return instances{n}, err
+	})
+	control.Handle(m, "scale", func(_ context.Context, p struct {
+		Pool      string `json:"pool"`
+		Instances int    `json:"instances"`
+	}) (any, error) {
+		return instances{p.Instances}, v.Scale(p.Pool, p.Instances)
+	})
+	control.Handle(m, "reload", func(context.Context, struct{}) (any, error) { return h.reload() })
+	control.Handle(m, "watch", func(ctx context.Context, p struct {
+		After int64 `json:"after"` // number of the last known event; -1: only new events
+	}) (any, error) {
+		return control.Later(func() (any, error) {
+			events, err := v.Events(ctx, p.After)
+			return map[string]any{"events": events}, err
+		}), nil
+	})
+	control.Handle(m, "downloads", h.downloads)
+	control.Handle(m, "state_save", h.saveState)
+	h.states.Register(m)
+	return m
 }
 
 func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {

@@ -16,6 +16,7 @@ import (
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/proc"
+	"btools/lib/states/remote"
 )
 
 // startService starts a service of slots without browsers on a control socket.
@@ -41,9 +42,9 @@ func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
-	h := &handler{service: v}
+	h := &handler{service: v, states: &remote.Server{}}
 	var served sync.WaitGroup
-	served.Go(func() { control.Serve(ctx, l, h.handle) })
+	served.Go(func() { control.Serve(ctx, l, h.methods().Serve) })
 	t.Cleanup(func() {
 		v.Stop()
 		l.Close()

@@ -134,7 +134,7 @@ func Run(c *cli.Context) error {
 			c.Log.Warn(err.Error())
 		}
 	}()
-	reg.Serve(s.handle)
+	reg.Serve(s.handler())
 	if p.Foreign && !c.IsSet("target") {
 		defer tellLeft(c, rec)
 	}
@@ -492,17 +492,20 @@ func (s *service) registration(c *cli.Context, store *state.Store) (*register.Se
 	}, nil
 }
 
-// handle answers a request on the control socket. Each answer is the status, as
-// a record.
-func (s *service) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if strings.HasPrefix(method, "session_") || method == "watch" || strings.HasPrefix(method, "state_") {
-		return s.handleSessions(ctx, method, params)
-	}
-	var over options.Options
-	if len(params) > 0 {
-		if err := json.Unmarshal(params, &over); err != nil {
-			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+// methods are those of the control socket. Each answer of those for the browser is the
+// status, as a record.
+func (s *service) methods() *control.Mux {
+	m := &control.Mux{Program: "bproxy"}
+	acts := func(act func() error) control.Later {
+		return func() (any, error) {
+			if err := act(); err != nil {
+				return nil, err
+			}
+			return s.status(), nil
 		}
+	}
+	control.Handle(m, "status", func(context.Context, struct{}) (any, error) { return s.status(), nil })
+	control.Handle(m, "launch", func(ctx context.Context, over options.Options) (any, error) {
 		if wrong := over.Check(); wrong != "" {
 			return nil, control.Errorf(control.BadRequest, "%s", wrong)
 		}
@@ -510,28 +513,28 @@ func (s *service) handle(ctx context.Context, method string, params json.RawMess
 			return nil, control.Errorf(control.BadRequest,
 				"sessions need a browser that speaks CDP, which Firefox does not")
 		}
-	}
-	var act func() error
-	switch method {
-	case "status":
-		return s.status(), nil
-	case "launch":
-		act = func() error { return s.proxy.Relaunch(ctx, over, false) }
-	case "restart":
-		act = func() error { return s.proxy.Relaunch(ctx, options.Options{}, true) }
-	case "stop":
-		act = func() error { return s.proxy.Stop(ctx) }
-	default:
-		return nil, control.Errorf(control.UnknownMethod,
-			"bproxy has no method %q: it has status, launch, restart, stop, watch, session_list, session_new, "+
-				"session_end, session_hibernate, session_downloads and "+remote.Methods, method)
-	}
-	return control.Later(func() (any, error) {
-		if err := act(); err != nil {
-			return nil, err
+		return acts(func() error { return s.proxy.Relaunch(ctx, over, false) }), nil
+	})
+	control.Handle(m, "restart", func(ctx context.Context, _ struct{}) (any, error) {
+		return acts(func() error { return s.proxy.Relaunch(ctx, options.Options{}, true) }), nil
+	})
+	control.Handle(m, "stop", func(ctx context.Context, _ struct{}) (any, error) {
+		return acts(func() error { return s.proxy.Stop(ctx) }), nil
+	})
+	s.registerSessions(m)
+	return m
+}
+
+// handler answers requests on the control socket.
+func (s *service) handler() control.Handler {
+	methods := s.methods()
+	return func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+		if s.proxy.Sessions == nil && (method == "watch" || strings.HasPrefix(method, "session_") ||
+			strings.HasPrefix(method, "state_")) {
+			return nil, control.Errorf(control.BadRequest, "this proxy has no sessions: start bproxy share")
 		}
-		return s.status(), nil
-	}), nil
+		return methods.Serve(ctx, method, params)
+	}
 }
 
 // status returns the service's current record.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -126,9 +125,8 @@ type downloadsRequest struct {
 }
 
 // downloads answers with the downloads of a session.
-func (s *service) downloads(ctx context.Context, params json.RawMessage) (any, error) {
-	var r downloadsRequest
-	if err := json.Unmarshal(params, &r); err != nil || r.Name == "" {
+func (s *service) downloads(ctx context.Context, r downloadsRequest) (any, error) {
+	if r.Name == "" {
 		return nil, control.Errorf(control.BadRequest, "session_downloads takes the name of a session")
 	}
 	files, err := s.proxy.Sessions.Downloads(r.Name)
@@ -204,17 +202,23 @@ func Watch(c *cli.Context) error {
 }
 
 // events answers with the events after a number.
-func (s *service) events(ctx context.Context, params json.RawMessage) (any, error) {
-	p := struct {
-		After int64 `json:"after"` // number of the last known event; -1: only new events
-	}{-1}
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, control.Errorf(control.BadRequest, "watch takes the number of an event: %v", err)
-	}
+func (s *service) events(ctx context.Context, p afterRequest) (any, error) {
 	return control.Later(func() (any, error) {
-		events, err := s.proxy.Sessions.Events(ctx, p.After)
+		events, err := s.proxy.Sessions.Events(ctx, p.after())
 		return map[string]any{"events": events}, err
 	}), nil
+}
+
+// afterRequest is the parameters of watch.
+type afterRequest struct {
+	After *int64 `json:"after"` // number of the last known event; -1, as without it: only new events
+}
+
+func (r afterRequest) after() int64 {
+	if r.After == nil {
+		return -1
+	}
+	return *r.After
 }
 
 // cloned returns settings whose lists belong to nobody else.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,7 +139,7 @@ func runHub(c *cli.Context) error {
 			}
 		}
 	}()
-	reg.Serve(h.handle)
+	reg.Serve(h.methods().Serve)
 	served := make(chan error, 1)
 	go func() { served <- h.serve(ctx, l) }()
 	if cmd == "" {
@@ -356,24 +355,15 @@ func (h *extensionHub) status() *record.Record {
 	return r
 }
 
-// handle answers a request on the control socket.
-func (h *extensionHub) handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	var p struct {
-		Instance string `json:"instance"`
-		After    *int64 `json:"after"`
-		Launch   string `json:"launch"`
+// methods are those of the control socket.
+func (h *extensionHub) methods() *control.Mux {
+	type instance struct {
+		Instance string `json:"instance"` // the ID or port of a browser
 	}
-	if len(params) > 0 {
-		if err := json.Unmarshal(params, &p); err != nil {
-			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
-		}
-	}
-	switch method {
-	case "status":
-		return h.status(), nil
-	case "instances":
-		return h.instances(), nil
-	case "stop":
+	m := &control.Mux{Program: "a hub"}
+	control.Handle(m, "status", func(context.Context, struct{}) (any, error) { return h.status(), nil })
+	control.Handle(m, "instances", func(context.Context, struct{}) (any, error) { return h.instances(), nil })
+	control.Handle(m, "stop", func(_ context.Context, p instance) (any, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
 			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named(p.Instance))
@@ -382,7 +372,10 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 			l.Disconnect()
 			return h.status(), nil
 		}), nil
-	case "join": // waits for a browser and describes it
+	})
+	control.Handle(m, "join", func(ctx context.Context, p struct {
+		Launch string `json:"launch"`
+	}) (any, error) { // waits for a browser and describes it
 		return control.Later(func() (any, error) {
 			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
 			if err != nil {
@@ -390,11 +383,9 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 			}
 			return h.describe(l.Info()), nil
 		}), nil
-	case "session_list", "session_end":
-		return h.handleSessions(ctx, method, params)
-	case "claim":
-		return h.claim(ctx, params)
-	case "left": // waits until a browser has left
+	})
+	control.Handle(m, "claim", h.claim)
+	control.Handle(m, "left", func(ctx context.Context, p instance) (any, error) { // waits until a browser has left
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
 			return map[string]string{"why": "it has left"}, nil
@@ -407,19 +398,16 @@ func (h *extensionHub) handle(ctx context.Context, method string, params json.Ra
 				return nil, context.Cause(ctx)
 			}
 		}), nil
-	case "watch":
-		after := int64(-1)
-		if p.After != nil {
-			after = *p.After
-		}
+	})
+	control.Handle(m, "watch", func(ctx context.Context, p afterRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			events, err := h.server.Hub.Events(ctx, after)
+			events, err := h.server.Hub.Events(ctx, p.after())
 			return map[string]any{"events": events}, err
 		}), nil
-	}
-	return nil, control.Errorf(control.UnknownMethod,
-		"a hub has no method %q: it has status, instances, stop, join, claim, left, "+
-			"session_list, session_end and watch", method)
+	})
+	control.Handle(m, "session_list", h.listSessions)
+	control.Handle(m, "session_end", h.endSession)
+	return m
 }
 
 func named(instance string) string {

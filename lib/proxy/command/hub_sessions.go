@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"btools/lib/control"
@@ -10,42 +9,28 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// handleSessions answers session_list and session_end: of one browser, or of all
-// that have joined.
-func (h *extensionHub) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	var p struct {
-		Instance string `json:"instance"`
-		Name     string `json:"name"`
-	}
-	if len(params) > 0 {
-		if err := json.Unmarshal(params, &p); err != nil {
-			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
-		}
-	}
-	ids := h.idsOf(p.Instance)
-	if p.Instance != "" && len(ids) == 0 {
-		return nil, h.unknown(p.Instance)
-	}
-	end := method == "session_end"
-	if end && p.Name == "" {
+// hubSessions name sessions of a browser, or of all that have joined.
+type hubSessions struct {
+	Instance string `json:"instance"` // its ID or port; "": of all
+	Name     string `json:"name"`     // "": all
+}
+
+// listSessions answers session_list.
+func (h *extensionHub) listSessions(_ context.Context, p struct {
+	Instance string `json:"instance"`
+}) (any, error) {
+	found, _, err := h.findSessions(hubSessions{Instance: p.Instance})
+	return found, err
+}
+
+// endSession answers session_end.
+func (h *extensionHub) endSession(ctx context.Context, p hubSessions) (any, error) {
+	if p.Name == "" {
 		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session")
 	}
-	found, of := []*record.Record{}, []*sessions.Registry{}
-	for _, id := range ids {
-		g := h.server.Sessions(id)
-		if g == nil {
-			continue
-		}
-		e := h.proxy
-		e.HTTPURL += "/session/" + id
-		for _, s := range g.List() {
-			if !end || s.Name == p.Name {
-				found, of = append(found, sessionRecord(s, e)), append(of, g)
-			}
-		}
-	}
-	if !end {
-		return found, nil
+	found, of, err := h.findSessions(p)
+	if err != nil {
+		return nil, err
 	}
 	return control.Later(func() (any, error) {
 		var errs []error
@@ -54,6 +39,29 @@ func (h *extensionHub) handleSessions(ctx context.Context, method string, params
 		}
 		return found, errors.Join(errs...)
 	}), nil
+}
+
+// findSessions returns the records of sessions, and for each the registry that has it.
+func (h *extensionHub) findSessions(p hubSessions) (found []*record.Record, of []*sessions.Registry, err error) {
+	ids := h.idsOf(p.Instance)
+	if p.Instance != "" && len(ids) == 0 {
+		return nil, nil, h.unknown(p.Instance)
+	}
+	found = []*record.Record{}
+	for _, id := range ids {
+		g := h.server.Sessions(id)
+		if g == nil {
+			continue
+		}
+		e := h.proxy
+		e.HTTPURL += "/session/" + id
+		for _, s := range g.List() {
+			if p.Name == "" || s.Name == p.Name {
+				found, of = append(found, sessionRecord(s, e)), append(of, g)
+			}
+		}
+	}
+	return found, of, nil
 }
 
 // idsOf returns the ID of the browser that has a name, or those of all that have

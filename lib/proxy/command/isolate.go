@@ -211,7 +211,7 @@ func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, 
 		State string `json:"state"` // "": none, or the proxy's
 	}
 	if err := errors.Join(json.Unmarshal(params, &n), json.Unmarshal(params, &named)); err != nil {
-		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
+		return nil, control.Errorf(control.BadRequest, "invalid parameters: %v", err)
 	}
 	if err := n.Check(); err != nil {
 		return nil, err
@@ -239,51 +239,40 @@ type endRequest struct {
 	All  bool   `json:"all,omitempty"`
 }
 
-// handleSessions answers the methods of the control socket for sessions.
-func (s *service) handleSessions(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if s.proxy.Sessions == nil {
-		return nil, control.Errorf(control.BadRequest,
-			"this proxy has no sessions: start bproxy share")
-	}
-	switch method {
-	case "session_list":
-		return s.sessions(), nil
-	case "session_new":
-		return s.newSession(ctx, params)
-	case "session_downloads":
-		return s.downloads(ctx, params)
-	case "watch":
-		return s.events(ctx, params)
-	case "state_save":
-		return s.saveState(ctx, params)
-	case "state_list", "state_show", "state_delete", "state_import", "state_export":
-		return s.states.Handle(ctx, method, params)
-	case "session_hibernate":
-		var e endRequest
-		if err := json.Unmarshal(params, &e); err != nil || e.All || e.Name == "" {
+// registerSessions adds the methods for sessions.
+func (s *service) registerSessions(m *control.Mux) {
+	control.Handle(m, "watch", s.events)
+	control.Handle(m, "session_list", func(context.Context, struct{}) (any, error) { return s.sessions(), nil })
+	control.Handle(m, "session_new", s.newSession)
+	control.Handle(m, "session_downloads", s.downloads)
+	control.Handle(m, "session_hibernate", func(ctx context.Context, e endRequest) (any, error) {
+		if e.All || e.Name == "" {
 			return nil, control.Errorf(control.BadRequest, "session_hibernate takes the name of a session")
 		}
 		return control.Later(func() (any, error) {
 			return []*record.Record{}, s.proxy.Sessions.Free(ctx, e.Name)
 		}), nil
-	}
-	var e endRequest
-	if err := json.Unmarshal(params, &e); err != nil || e.All == (e.Name != "") {
-		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
-	}
-	return control.Later(func() (any, error) {
-		before := s.sessions()
-		if e.All {
-			return before, s.proxy.Sessions.EndAll(ctx)
+	})
+	control.Handle(m, "session_end", func(ctx context.Context, e endRequest) (any, error) {
+		if e.All == (e.Name != "") {
+			return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
 		}
-		ended := []*record.Record{}
-		for _, r := range before {
-			if nameOf(r) == e.Name {
-				ended = append(ended, r)
+		return control.Later(func() (any, error) {
+			before := s.sessions()
+			if e.All {
+				return before, s.proxy.Sessions.EndAll(ctx)
 			}
-		}
-		return ended, s.proxy.Sessions.End(ctx, e.Name)
-	}), nil
+			ended := []*record.Record{}
+			for _, r := range before {
+				if nameOf(r) == e.Name {
+					ended = append(ended, r)
+				}
+			}
+			return ended, s.proxy.Sessions.End(ctx, e.Name)
+		}), nil
+	})
+	control.Handle(m, "state_save", s.saveState)
+	s.states.Register(m)
 }
 
 var sessionColumns = []cli.Column{

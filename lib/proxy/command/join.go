@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/signal"
@@ -36,11 +35,7 @@ type claimRequest struct {
 
 // claim waits for a browser that nobody else has claimed, and describes it. The claim
 // ends with the connection, whose end cancels the context.
-func (h *extensionHub) claim(ctx context.Context, params json.RawMessage) (any, error) {
-	var p claimRequest
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
-	}
+func (h *extensionHub) claim(ctx context.Context, p claimRequest) (any, error) {
 	if p.As != "" {
 		if err := sessions.CheckName(p.As); err != nil {
 			return nil, err

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -34,9 +33,8 @@ func States(c *cli.Context) error {
 }
 
 // saveState saves the state of a session.
-func (s *service) saveState(ctx context.Context, params json.RawMessage) (any, error) {
-	var r remote.SaveRequest
-	if err := json.Unmarshal(params, &r); err != nil || r.Session == "" {
+func (s *service) saveState(ctx context.Context, r remote.SaveRequest) (any, error) {
+	if r.Session == "" {
 		return nil, control.Errorf(control.BadRequest, "state_save takes name, session and create")
 	}
 	return s.states.Save(ctx, r, func() (*states.State, []string, error) {

@@ -21,14 +21,20 @@ type Conn interface {
 // sessions. It has to be closed.
 func Local(store *states.Store) *LocalConn {
 	ctx, end := context.WithCancel(control.WithPeer(context.Background(), &control.Peer{UID: -1}))
-	return &LocalConn{NewServer(store, nil), ctx, end}
+	return connect(NewServer(store, nil), ctx, end)
+}
+
+func connect(s *Server, ctx context.Context, end context.CancelFunc) *LocalConn {
+	c := &LocalConn{ctx: ctx, end: end}
+	s.Register(&c.methods)
+	return c
 }
 
 // LocalConn is a Conn whose other end is in this process.
 type LocalConn struct {
-	server *Server
-	ctx    context.Context
-	end    context.CancelFunc
+	methods control.Mux
+	ctx     context.Context
+	end     context.CancelFunc
 }
 
 // Close ends the connection.
@@ -41,7 +47,7 @@ func (c *LocalConn) Call(ctx context.Context, method string, params, result any)
 	if err != nil {
 		return err
 	}
-	answer, err := c.server.Handle(c.ctx, method, b)
+	answer, err := c.methods.Serve(c.ctx, method, b)
 	switch later := answer.(type) {
 	case control.Later:
 		answer, err = later()

@@ -19,7 +19,7 @@ import (
 func user(t *testing.T, s *Server, uid int) *LocalConn {
 	ctx, end := context.WithCancel(control.WithPeer(t.Context(), &control.Peer{UID: uid}))
 	t.Cleanup(end)
-	return &LocalConn{s, ctx, end}
+	return connect(s, ctx, end)
 }
 
 // with is a storageState with an item of this value.
@@ -103,9 +103,15 @@ func TestUsers(t *testing.T) {
 	if got := listed(t, ann) + "," + listed(t, own); got != ",shop" {
 		t.Errorf("after one is deleted there are %q", got)
 	}
-	_, err = NewServer(s.store, nil).Handle(ctx, "state_list", nil)
+	list := func(ctx context.Context, s *Server) error {
+		m := &control.Mux{}
+		s.Register(m)
+		_, err := m.Serve(ctx, "state_list", nil)
+		return err
+	}
+	err = list(ctx, NewServer(s.store, nil))
 	fails(t, err, control.Failed, "not known whose")
-	_, err = NewServer(nil, exit.Errorf(exit.Config, "no place")).Handle(own.ctx, "state_list", nil)
+	err = list(own.ctx, NewServer(nil, exit.Errorf(exit.Config, "no place")))
 	fails(t, err, control.BadConfig, "no place")
 }
 
@@ -118,8 +124,10 @@ func serve(t *testing.T, s *Server) (path string) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan struct{})
+	var methods control.Mux
+	s.Register(&methods)
 	go func() {
-		control.Serve(ctx, l, s.Handle)
+		control.Serve(ctx, l, methods.Serve)
 		close(served)
 	}()
 	t.Cleanup(func() {

@@ -5,7 +5,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,10 +15,6 @@ import (
 	"btools/lib/record"
 	"btools/lib/states"
 )
-
-// Methods are the methods for states, for a message. A program that runs sessions
-// answers state_save with Server.Save and the others with Server.Handle.
-const Methods = "state_list, state_show, state_save, state_delete, state_import and state_export"
 
 // partSize is the number of bytes in a part of a state: as base64 it fits into a line.
 const partSize = control.MaxLine / 2
@@ -151,42 +146,41 @@ func (s *Server) Named(ctx context.Context, name string) (*states.Store, error) 
 	return s.of(ctx)
 }
 
-// Handle answers state_list, state_show, state_delete, state_import and state_export.
-func (s *Server) Handle(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	var r request
-	if len(params) > 0 {
-		if err := json.Unmarshal(params, &r); err != nil {
-			return nil, control.Errorf(control.BadRequest, "bad parameters: %v", err)
-		}
-	}
-	if method == "state_list" {
+// Register has the server answer state_list, state_show, state_delete, state_import and
+// state_export. A program that runs sessions answers state_save itself, by Save.
+func (s *Server) Register(m *control.Mux) {
+	control.Handle(m, "state_list", func(ctx context.Context, _ struct{}) (any, error) {
 		store, err := s.of(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return control.Later(func() (any, error) { return list(ctx, store) }), nil
+	})
+	one := func(method string, f func(context.Context, *states.Store, request) (any, error)) {
+		control.Handle(m, method, func(ctx context.Context, r request) (any, error) {
+			store, err := s.Named(ctx, r.Name)
+			if err != nil {
+				return nil, err
+			}
+			return f(ctx, store, r)
+		})
 	}
-	store, err := s.Named(ctx, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case method == "state_import":
-		return s.receive(ctx, store, r)
-	case method == "state_export" && r.Next:
-		return s.next(ctx, r.Name)
-	}
-	return control.Later(func() (any, error) {
-		switch method {
-		case "state_show":
-			return describe(store, r.Name)
-		case "state_delete":
+	one("state_show", func(_ context.Context, store *states.Store, r request) (any, error) {
+		return control.Later(func() (any, error) { return describe(store, r.Name) }), nil
+	})
+	one("state_delete", func(ctx context.Context, store *states.Store, r request) (any, error) {
+		return control.Later(func() (any, error) {
 			was, _ := describe(store, r.Name) // a damaged one can be deleted
 			return was, store.Delete(ctx, r.Name)
-		default:
-			return s.export(ctx, store, r.Name)
+		}), nil
+	})
+	one("state_import", s.receive)
+	one("state_export", func(ctx context.Context, store *states.Store, r request) (any, error) {
+		if r.Next {
+			return s.next(ctx, r.Name)
 		}
-	}), nil
+		return control.Later(func() (any, error) { return s.export(ctx, store, r.Name) }), nil
+	})
 }
 
 func list(ctx context.Context, store *states.Store) (answer Listed, err error) {

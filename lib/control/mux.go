@@ -1,0 +1,41 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+)
+
+// Mux answers each method of a program by a function of its own.
+type Mux struct {
+	Program string // as errors name it
+
+	names    []string
+	handlers map[string]Handler
+}
+
+// Handle has a function answer a method, with the parameters as a P.
+func Handle[P any](m *Mux, method string, f func(context.Context, P) (any, error)) {
+	if m.handlers == nil {
+		m.handlers = map[string]Handler{}
+	}
+	m.names = append(m.names, method)
+	m.handlers[method] = func(ctx context.Context, _ string, params json.RawMessage) (any, error) {
+		var p P
+		if len(params) > 0 {
+			if err := json.Unmarshal(params, &p); err != nil {
+				return nil, Errorf(BadRequest, "invalid parameters: %v", err)
+			}
+		}
+		return f(ctx, p)
+	}
+}
+
+// Serve is the Handler of all the methods.
+func (m *Mux) Serve(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	if f := m.handlers[method]; f != nil {
+		return f(ctx, method, params)
+	}
+	return nil, Errorf(UnknownMethod, "%s has no method %q: it has %s", m.Program, method,
+		strings.Join(m.names, ", "))
+}
