@@ -178,6 +178,9 @@ func TestBuiltinTells(t *testing.T) {
 			t.Errorf("it is told again: %s", x.Text())
 		}
 		a.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_click", `{"target":"text=Tab"}`)
+		cmdtest.Until(t, "the tab is loaded", func() bool {
+			return strings.Contains(a.call("browser_tabs", `{"action":"list"}`).Text(), "1: [With 200]")
+		})
 		if x := a.wants(false, "1: [With 200]", "browser_click", `{"target":"text=File"}`); strings.Contains(x.Text(),
 			"Opened tab") {
 			t.Errorf("another click has opened a tab: %s", x.Text())
