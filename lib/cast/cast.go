@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
@@ -41,30 +42,26 @@ const firstFrame = 10 * time.Second
 // returns their number, and nil if the context or that time has ended, or an error that
 // wraps ErrClosed or ErrLost, or another if the recording has failed.
 func Record(ctx context.Context, url string, fps int, most time.Duration, to Sink) (frames int, err error) {
-	conn, err := websocket.Dial(ctx, url)
-	if err != nil {
+	r := &recording{to: to, every: time.Second / time.Duration(fps), most: most, frames: make(chan frame),
+		failed: make(chan error, 1), over: make(chan struct{})}
+	if r.conn, err = cdp.Dial(ctx, url, r.event); err != nil {
 		return 0, err
 	}
-	r := &recording{conn: conn, to: to, every: time.Second / time.Duration(fps), most: most,
-		frames: make(chan frame), over: make(chan struct{})}
-	read := make(chan error, 1)
-	go func() { read <- r.read() }()
-	err = r.start()
-	if err == nil {
-		err = r.write(ctx, read)
-	}
+	r.start()
+	err = r.write(ctx)
 	close(r.over)
-	conn.Close(websocket.Normal, "")
+	r.conn.Close()
 	return r.written, err
 }
 
 // recording is one that runs.
 type recording struct {
-	conn   *websocket.Conn
+	conn   *cdp.Conn
 	to     Sink
 	every  time.Duration // between frames, at least
 	most   time.Duration // after the first frame; 0: there is no limit
 	frames chan frame
+	failed chan error // has room for the first one
 	over   chan struct{}
 
 	pending *Frame // the latest, which it is too early to write
@@ -86,50 +83,52 @@ const quality = 80
 // changes would be missing, until the page changes again. Page.enable is not sent:
 // chrome-headless-shell shows dialogs, which wait for an answer, once a client has
 // sent it.
-func (r *recording) start() error {
-	message := fmt.Sprintf(`{"id":1,"method":"Page.startScreencast","params":`+
-		`{"format":"jpeg","quality":%d,"sendLastFrame":true}}`, quality)
-	if err := r.conn.Write([]byte(message)); err != nil {
-		return fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	return nil
+func (r *recording) start() {
+	params := map[string]any{"format": "jpeg", "quality": quality, "sendLastFrame": true}
+	r.conn.Begin("", "Page.startScreencast", params, func(_ json.RawMessage, err error) {
+		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
+			r.fail(fmt.Errorf("the browser cannot record the page: %s", e.Message))
+		}
+	})
 }
 
-// read hands on the frames until the connection ends, and returns why.
-func (r *recording) read() error {
-	for {
-		m, err := r.conn.Next()
-		if err != nil {
-			var closed *websocket.CloseError
-			if errors.As(err, &closed) && closed.Reason != "" {
-				return fmt.Errorf("%w: %s", ErrLost, closed.Reason)
-			}
-			return ErrLost
-		}
-		b, err := m.Bytes()
-		if err != nil {
-			return ErrLost
-		}
-		switch jsonrpc.GetString(b, "method") {
-		case "Page.screencastFrame":
-			f, err := parse(jsonrpc.Get(b, "params"))
-			if err != nil {
-				return err
-			}
-			select {
-			case r.frames <- f:
-			case <-r.over:
-				return nil
-			}
-		case "Inspector.detached":
-			return fmt.Errorf("%w (%s)", ErrClosed, jsonrpc.GetString(b, "params", "reason"))
-		case "":
-			message := jsonrpc.GetString(b, "error", "message")
-			if message != "" && string(jsonrpc.Get(b, "id")) == "1" {
-				return fmt.Errorf("the browser cannot record the page: %s", message)
-			}
-		}
+// fail ends the recording, unless something has before.
+func (r *recording) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
 	}
+}
+
+// event hands on the frames.
+func (r *recording) event(e cdp.Event) {
+	switch e.Method {
+	case "Page.screencastFrame":
+		f, err := parse(e.Params)
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		select {
+		case r.frames <- f:
+		case <-r.over:
+		}
+	case "Inspector.detached":
+		r.fail(fmt.Errorf("%w (%s)", ErrClosed, jsonrpc.GetString(e.Params, "reason")))
+	}
+}
+
+// lost is why the connection has ended: what was seen before, or what it was closed with.
+func (r *recording) lost() error {
+	select {
+	case err := <-r.failed:
+		return err
+	default:
+	}
+	if closed := (*websocket.CloseError)(nil); errors.As(r.conn.Err(), &closed) && closed.Reason != "" {
+		return fmt.Errorf("%w: %s", ErrLost, closed.Reason)
+	}
+	return ErrLost
 }
 
 // parse reads an event with a frame.
@@ -159,7 +158,7 @@ func parse(params json.RawMessage) (frame, error) {
 // two and then waits until one is acknowledged, which happens at the pace of
 // the recording. Of frames that come faster the last one counts: it shows the
 // page as it stays.
-func (r *recording) write(ctx context.Context, read <-chan error) error {
+func (r *recording) write(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var end <-chan time.Time
@@ -180,14 +179,14 @@ func (r *recording) write(ctx context.Context, read <-chan error) error {
 			if err := r.flush(); err != nil {
 				return err
 			}
-			if r.acknowledge() != nil {
-				return <-read // which knows why
-			}
+			r.acknowledge()
 			if len(r.unacked) > 0 {
 				timer.Reset(time.Until(r.next))
 			}
-		case err := <-read:
+		case err := <-r.failed:
 			return errors.Join(r.flush(), err)
+		case <-r.conn.Done():
+			return errors.Join(r.flush(), r.lost())
 		case <-end:
 			return r.flush()
 		case <-ctx.Done():
@@ -212,14 +211,13 @@ func (r *recording) flush() error {
 }
 
 // acknowledge lets Chrome send one more frame.
-func (r *recording) acknowledge() error {
+func (r *recording) acknowledge() {
 	if len(r.unacked) == 0 {
-		return nil
+		return
 	}
-	message := fmt.Sprintf(`{"id":2,"method":"Page.screencastFrameAck","params":{"sessionId":%d}}`, r.unacked[0])
+	r.conn.Begin("", "Page.screencastFrameAck", map[string]int{"sessionId": r.unacked[0]}, nil)
 	r.unacked = r.unacked[1:]
 	if r.pending == nil && time.Until(r.next) <= 0 {
 		r.next = time.Now().Add(r.every)
 	}
-	return r.conn.Write([]byte(message))
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
@@ -25,6 +26,7 @@ type Conn struct {
 	calls *wire.Calls
 	ws    *websocket.Conn
 	done  chan struct{}
+	err   error // why it has ended
 }
 
 // Dial connects to a browser's WebSocket. One goroutine calls event for each
@@ -46,6 +48,13 @@ func Dial(ctx context.Context, url string, event func(Event)) (*Conn, error) {
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is why the connection has ended, once Done is closed.
+func (c *Conn) Err() error { return c.err }
+
+// GiveUpAfter ends the connection when the browser has taken no command for so long.
+// Call it before the first one.
+func (c *Conn) GiveUpAfter(stall time.Duration) { c.ws.Stall = stall }
 
 // Close ends the connection and waits until no event is handled any more.
 func (c *Conn) Close() {
@@ -83,11 +92,12 @@ func (c *Conn) read(event func(Event)) {
 	defer c.ws.Close(websocket.Normal, "")
 	for {
 		m, err := c.ws.Next()
-		if err != nil {
-			return
+		var b []byte
+		if err == nil {
+			b, err = m.Bytes()
 		}
-		b, err := m.Bytes()
 		if err != nil {
+			c.err = err
 			return
 		}
 		if id, ok := wire.IDOf(b); ok {

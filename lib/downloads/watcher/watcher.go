@@ -18,9 +18,9 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
-	"btools/lib/websocket"
 )
 
 // stall is how long the browser may take no commands until it is given up.
@@ -39,14 +39,12 @@ type Options struct {
 // Watcher watches one browser.
 type Watcher struct {
 	Options
-	conn  *websocket.Conn
+	conn  *cdp.Conn
 	ready chan struct{} // closed when the browser writes downloads to Dir, or cannot
 	done  chan struct{} // closed when the connection has ended
 	work  sync.WaitGroup
 
 	mu        sync.Mutex // not held while the connection or a disk is used
-	last      int        // ID of a command
-	waiting   map[int]func(answer []byte)
 	downloads map[string]*download
 	err       error // why downloads are not recorded
 }
@@ -61,17 +59,19 @@ type download struct {
 
 // Open connects to a browser. The context bounds that.
 func Open(ctx context.Context, o Options) (*Watcher, error) {
-	conn, err := websocket.Dial(ctx, o.URL)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
+	w := &Watcher{Options: o, ready: make(chan struct{}), done: make(chan struct{}), downloads: map[string]*download{}}
+	var err error
+	if w.conn, err = cdp.Dial(ctx, o.URL, w.event); err != nil {
+		return nil, err
 	}
-	conn.Stall = stall
-	w := &Watcher{Options: o, conn: conn, ready: make(chan struct{}), done: make(chan struct{}),
-		waiting: map[int]func([]byte){}, downloads: map[string]*download{}}
-	w.work.Go(w.read)
-	w.call("Browser.setDownloadBehavior", w.behavior(), func(answer []byte) {
-		if why := jsonrpc.GetString(answer, "error", "message"); why != "" {
-			w.fail(fmt.Errorf("the browser does not report downloads: %s", why))
+	w.conn.GiveUpAfter(stall)
+	w.work.Go(func() {
+		<-w.conn.Done()
+		w.end()
+	})
+	w.conn.Begin("", "Browser.setDownloadBehavior", w.behavior(), func(_ json.RawMessage, err error) {
+		if err != nil {
+			w.fail(fmt.Errorf("the browser does not report downloads: %w", err))
 		}
 		close(w.ready)
 	})
@@ -113,7 +113,9 @@ func (w *Watcher) fail(err error) {
 func (w *Watcher) Reset() {
 	// The answer shows that the browser has read all connections meanwhile, so
 	// that it knows of the end of the client's.
-	w.call("Browser.getVersion", nil, func([]byte) { w.send("Browser.setDownloadBehavior", w.behavior()) })
+	w.conn.Begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
+		w.conn.Begin("", "Browser.setDownloadBehavior", w.behavior(), nil)
+	})
 }
 
 // Release cancels the downloads whose owner the browser no longer has. If kept
@@ -138,45 +140,23 @@ func (w *Watcher) Release(files *downloads.Files, kept bool) {
 
 // Close ends the connection, and waits until no file is used any more.
 func (w *Watcher) Close() {
-	w.conn.Close(websocket.Normal, "")
+	w.conn.Close()
 	w.work.Wait()
 }
 
-// read handles the browser's messages until the connection ends.
-func (w *Watcher) read() {
-	defer w.end()
-	for {
-		m, err := w.conn.Next()
-		if err != nil {
-			return
-		}
-		b, err := m.Bytes()
-		if err != nil {
-			return
-		}
-		if id, err := strconv.Atoi(string(jsonrpc.Get(b, "id"))); err == nil {
-			w.mu.Lock()
-			answered := w.waiting[id]
-			delete(w.waiting, id)
-			w.mu.Unlock()
-			if answered != nil {
-				answered(b)
-			}
-			continue
-		}
-		switch params := jsonrpc.Get(b, "params"); jsonrpc.GetString(b, "method") {
-		case "Browser.downloadWillBegin":
-			w.begin(params)
-		case "Browser.downloadProgress":
-			w.progress(params)
-		}
+// event handles an event of the browser.
+func (w *Watcher) event(e cdp.Event) {
+	switch e.Method {
+	case "Browser.downloadWillBegin":
+		w.begin(e.Params)
+	case "Browser.downloadProgress":
+		w.progress(e.Params)
 	}
 }
 
 // end notes that the browser, or the connection to it, has ended.
 func (w *Watcher) end() {
 	w.fail(errors.New("the connection that watches it has ended"))
-	w.conn.Close(websocket.Normal, "")
 	w.mu.Lock()
 	left := w.downloads
 	w.downloads = map[string]*download{}
@@ -283,32 +263,10 @@ func number(params json.RawMessage, name string) int64 {
 // cancel cancels a download. The browser wants to know its context, which no
 // event tells.
 func (w *Watcher) cancel(guid string) {
-	w.send("Browser.cancelDownload", map[string]any{"guid": guid})
-	w.call("Target.getBrowserContexts", nil, func(answer []byte) {
-		for id := range jsonrpc.Elements(jsonrpc.Get(answer, "result", "browserContextIds")) {
-			w.send("Browser.cancelDownload", map[string]any{"guid": guid, "browserContextId": id})
+	w.conn.Begin("", "Browser.cancelDownload", map[string]any{"guid": guid}, nil)
+	w.conn.Begin("", "Target.getBrowserContexts", nil, func(all json.RawMessage, _ error) {
+		for id := range jsonrpc.Elements(jsonrpc.Get(all, "browserContextIds")) {
+			w.conn.Begin("", "Browser.cancelDownload", map[string]any{"guid": guid, "browserContextId": id}, nil)
 		}
 	})
-}
-
-func (w *Watcher) send(method string, params any) { w.call(method, params, nil) }
-
-// call sends a command; answered, if not nil, gets its answer and must not wait.
-func (w *Watcher) call(method string, params any, answered func(answer []byte)) {
-	w.mu.Lock()
-	w.last++
-	id := w.last
-	if answered != nil {
-		w.waiting[id] = answered
-	}
-	w.mu.Unlock()
-	message, err := json.Marshal(struct {
-		ID     int    `json:"id"`
-		Method string `json:"method"`
-		Params any    `json:"params,omitempty"`
-	}{id, method, params})
-	if err != nil {
-		panic(err) // of strings, booleans and raw JSON that was read from the browser
-	}
-	w.conn.Write(message) // if it fails, the connection has ended
 }
