@@ -262,6 +262,12 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 	for _, end := range []func(){
 		func() { syscall.Kill(p.Do("status").Instance.PID, syscall.SIGKILL) },
 		func() { p.Do("restart") },
+		func() { // whose end is told three seconds later
+			i := p.Do("status").Instance
+			syscall.Kill(i.SupervisorPID, syscall.SIGSTOP)
+			syscall.Kill(i.PID, syscall.SIGKILL)
+			time.AfterFunc(3*time.Second, func() { syscall.Kill(i.SupervisorPID, syscall.SIGCONT) })
+		},
 	} {
 		page.Open(site + "/inbox")
 		page.Shows("shows ann, s3cret-token, s3cret-key")
@@ -279,8 +285,8 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 			t.Errorf("the page is at %s, want %s/inbox", got, site)
 		}
 	}
-	if s := p.Do("status"); s.Status.Launches != 3 {
-		t.Errorf("%+v, want 3 launches", s)
+	if s := p.Do("status"); s.Status.Launches != 4 {
+		t.Errorf("%+v, want 4 launches", s)
 	}
 	p.Stop()
 	w.Clean()

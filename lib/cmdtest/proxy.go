@@ -88,8 +88,9 @@ func (p *Proxy) Stop() {
 type ProxyStatus struct {
 	Browser  struct{ Type string }
 	Instance struct {
-		ID        string
-		PID, Port int
+		ID            string
+		PID, Port     int
+		SupervisorPID int `json:"supervisor_pid"`
 	}
 	Status struct {
 		State                string

@@ -159,7 +159,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.R
 			return resp, err
 		}
 		cancel(nil)
-		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
+		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)) {
 			return nil, noAnswer(err)
 		}
 	}
@@ -251,8 +251,8 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 
 // stopReason returns why a browser that did not answer must be stopped, nil if
 // it may be well.
-func stopReason(err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+func (g *generation) stopReason(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) || g.mux != nil && wait.Closed(g.mux.Done()) {
 		return errors.New("its endpoint is closed")
 	}
 	return nil
@@ -283,7 +283,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
 			writeUnavailable(w, r, errCutOff)
 			return
 		}
-		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, stopReason(err)) {
+		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)) {
 			writeUnavailable(w, r, noAnswer(err))
 			return
 		}

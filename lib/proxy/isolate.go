@@ -94,7 +94,7 @@ func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release f
 			return browser, func() { b.removeSession(g) }, nil
 		}
 		b.release(g)
-		if try == attempts || ctx.Err() != nil || !b.reportUnreachable(g, stopReason(err)) {
+		if try == attempts || ctx.Err() != nil || !b.reportUnreachable(g, g.stopReason(err)) {
 			return nil, nil, noAnswer(err)
 		}
 	}
