@@ -130,7 +130,7 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 		return false, err
 	case got.IsDownload:
 		return false, ErrDownload
-	case got.ErrorText == "net::ERR_ABORTED" && got.LoaderID != "":
+	case got.ErrorText == "net::ERR_ABORTED": // without a loader if it was never sent
 		err := t.aborted(ctx, since, string(got.LoaderID), address)
 		return err == nil, err
 	case got.ErrorText != "":
