@@ -307,7 +307,8 @@ func TestMCPEager(t *testing.T) {
 func TestMCPOddTools(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	m := w.MCP([]string{"FAKE=odd", "PW_MCP_PROXY__P_IS_DEFAULT=true", "PW_MCP_PROXY__P_INSTANCES=1"},
+	m := w.MCP([]string{"FAKE=odd", "PW_MCP_PROXY_TIMEOUT=60000", "PW_MCP_PROXY__P_IS_DEFAULT=true",
+		"PW_MCP_PROXY__P_INSTANCES=1"},
 		"--mcp", "a="+cmdtest.FakeChild())
 	var all struct {
 		Tools []struct {
@@ -332,8 +333,8 @@ func TestMCPOddTools(t *testing.T) {
 	if r := m.Tool("odd_7", "{}"); r.Error != nil {
 		t.Error(r.Line)
 	}
-	if size := len(m.Tool("big", `{"n":16777216}`).Text(t)); size != 16<<20 {
-		t.Errorf("%d bytes, want %d", size, 16<<20)
+	if text := m.Tool("big", `{"n":16777216}`).Text(t); len(text) != 16<<20 {
+		t.Errorf("%d bytes, want %d: %.200s", len(text), 16<<20, text)
 	}
 	m.End()
 	w.Clean()

@@ -366,7 +366,7 @@ func testMCPFetch(t *testing.T, m member, site *website) {
 	}
 	for _, bad := range []struct{ args, want string }{
 		{fmt.Sprintf(`{"url":%q,"timeout":500}`, site.url+"/hangs"), "there was no answer within 500ms"},
-		{fmt.Sprintf(`{"url":%q,"timeout":4000}`, site.url+"/drips"), "the body did not end"},
+		{fmt.Sprintf(`{"url":%q,"timeout":8000}`, site.url+"/drips"), "the body did not end"},
 		{fmt.Sprintf(`{"url":%q}`, site.url+"/round"), "redirected again and again"},
 		{`{"url":"http://127.0.0.1:9/"}`, "ERR_UNSAFE_PORT"},
 		{`{"url":"file:///etc/passwd"}`, "it begins with http:// or https://"},
