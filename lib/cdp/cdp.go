@@ -29,6 +29,9 @@ type Conn struct {
 	err   error // why it has ended
 }
 
+// stall is how long the browser may take no part of a command until it is given up.
+const stall = 10 * time.Second
+
 // Dial connects to a browser's WebSocket. One goroutine calls event for each
 // event, in their order; event must not wait for an answer.
 func Dial(ctx context.Context, url string, event func(Event)) (*Conn, error) {
@@ -36,6 +39,7 @@ func Dial(ctx context.Context, url string, event func(Event)) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
+	ws.Stall = stall
 	c := &Conn{ws: ws, done: make(chan struct{})}
 	c.calls = wire.NewClient(func(message []byte) {
 		if ws.Write(message) != nil { // the reader fails all commands
@@ -51,10 +55,6 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err is why the connection has ended, once Done is closed.
 func (c *Conn) Err() error { return c.err }
-
-// GiveUpAfter ends the connection when the browser has taken no command for so long.
-// Call it before the first one.
-func (c *Conn) GiveUpAfter(stall time.Duration) { c.ws.Stall = stall }
 
 // Close ends the connection and waits until no event is handled any more.
 func (c *Conn) Close() {

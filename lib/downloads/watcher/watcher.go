@@ -16,15 +16,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
 	"btools/lib/cdp"
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
 )
-
-// stall is how long the browser may take no commands until it is given up.
-const stall = 10 * time.Second
 
 // Options say what is watched.
 type Options struct {
@@ -64,7 +60,6 @@ func Open(ctx context.Context, o Options) (*Watcher, error) {
 	if w.conn, err = cdp.Dial(ctx, o.URL, w.event); err != nil {
 		return nil, err
 	}
-	w.conn.GiveUpAfter(stall)
 	w.work.Go(func() {
 		<-w.conn.Done()
 		w.end()
