@@ -73,7 +73,7 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 		clip.Scale = 1 / ratio
 	}
 	w, h := clip.Width*clip.Scale*ratio, clip.Height*clip.Scale*ratio
-	less, note := Less(w, h, o.Model)
+	less, note := ScaleDown(w, h, o.Model)
 	clip.Scale *= less
 	s.Note = note
 	params := map[string]any{"format": o.Type, "clip": clip, "captureBeyondViewport": o.FullPage}
@@ -84,9 +84,9 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	return s, err
 }
 
-// Less is by how much a picture of a width and a height in pixels is scaled down, 1: not
+// ScaleDown is by how much a picture of a width and a height in pixels is scaled down, 1: not
 // at all, and what is said of that.
-func Less(width, height float64, forModel bool) (scale float64, note string) {
+func ScaleDown(width, height float64, forModel bool) (scale float64, note string) {
 	side, pixels := float64(maxSide), float64(maxPixels)
 	if forModel {
 		side, pixels = maxModelSide, maxModelPixels

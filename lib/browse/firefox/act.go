@@ -320,14 +320,14 @@ func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s
 		return s, nil
 	}
 	w, h := sizeOfPNG(got.Data)
-	less, note := browse.Less(w, h, true)
+	less, note := browse.ScaleDown(w, h, true)
 	if note == "" && o.Type == "png" {
 		return s, nil
 	}
 	s.Note = note
 	err = b.run(ctx, tab, "scale", map[string]any{"data": got.Data, "type": mime, "by": less}, &s.Data)
 	if err != nil {
-		return s, fmt.Errorf("cannot scale the picture down: %w", err)
+		return s, fmt.Errorf("cannot convert the picture: %w", err)
 	}
 	return s, nil
 }

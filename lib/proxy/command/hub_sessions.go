@@ -16,10 +16,8 @@ type hubSessions struct {
 }
 
 // listSessions answers session_list.
-func (h *extensionHub) listSessions(_ context.Context, p struct {
-	Instance string `json:"instance"`
-}) (any, error) {
-	found, _, err := h.findSessions(hubSessions{Instance: p.Instance})
+func (h *extensionHub) listSessions(_ context.Context, p hubSessions) (any, error) {
+	found, _, err := h.findSessions(p)
 	return found, err
 }
 
