@@ -826,6 +826,7 @@ func TestProxyCancelledLaunches(t *testing.T) {
 		c.Close()
 		cmdtest.Until(t, "nobody waits for it", func() bool { return p.Do("status").Status.State != "launching" })
 	}
+	cmdtest.Until(t, "nothing of them is left", func() bool { return p.Do("status").Status.State == "stopped" })
 	p.Stop()
 	// One, and on a slow machine another one, whose client waited until the first was gone.
 	if b, _ := os.ReadFile(count); len(b)/2 >= clients {
