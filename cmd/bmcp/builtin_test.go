@@ -47,7 +47,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_click", `{"target":"text=Go"}`, "status"},
 		{"browser_evaluate", `{"function":"() => document.querySelector('output').textContent"}`, `"clicked"`},
 		{"browser_click", `{"element":"the link","target":"role=link"}`, "- Page URL: " + site + "/ax"},
-		{"browser_navigate_back", `{}`, `- heading "Page /a"`},
+		{"browser_navigate_back", `{}`, "- Page Title: /a"},
 		// What an agent has not been given counts as changed, though it was searched.
 		{"browser_evaluate", `{"function":"() => { document.querySelector('output').textContent = 'unseen' }"}`, ""},
 		{"browser_find", `{"text":"Go"}`, `Found 1 match for "Go":`},

@@ -78,6 +78,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	b := t.b
 	b.mu.Lock()
 	args["next"] = b.nextRef
+	loader := t.loader
 	b.mu.Unlock()
 	args["prefix"], args["ms"] = f.prefix(), snapshotTime.Milliseconds()
 	if args["whole"] == true {
@@ -91,12 +92,16 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		}
 		Next int
 		Cut  int // the number of elements after which the rest is left out; 0: none is
+		Page *shown
 	}
 	if err := t.run(ctx, f, script, args, &got); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	b.nextRef = max(b.nextRef, got.Next)
+	if got.Page != nil && f.parent == nil && t.loader == loader {
+		t.title, t.url = got.Page.Title, got.Page.URL
+	}
 	b.mu.Unlock()
 	lines := got.Lines
 	if args["joined"] == true && len(lines) > 0 {

@@ -444,10 +444,13 @@ type State struct {
 	Waits   []string // the addresses that a document which is not complete waits for
 }
 
+// shown is what a page says of itself.
+type shown struct{ Title, URL string }
+
 // State returns the tab's state. A page that is not asked, because it could not answer,
 // or does not answer soon has the title that the browser has last seen.
 func (t *Tab) State(ctx context.Context) State {
-	var now struct{ Title, URL string }
+	var now shown
 	t.b.mu.Lock()
 	asks := t.overLocked() == nil && t.loader != "" && !t.isLeaving() && t.main.patience == answering
 	t.b.mu.Unlock()
@@ -457,11 +460,18 @@ func (t *Tab) State(ctx context.Context) State {
 		err = t.run(short, t.mainFrame(), "page", nil, &now)
 		cancel()
 	}
+	if err == nil {
+		t.b.mu.Lock()
+		t.title, t.url = now.Title, now.URL
+		t.b.mu.Unlock()
+	}
+	return t.Seen()
+}
+
+// Seen is the state as it was seen last, such as by a snapshot: the page is not asked.
+func (t *Tab) Seen() State {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	if err == nil {
-		t.title, t.url = now.Title, now.URL
-	}
 	s := State{URL: cmp.Or(t.url, "about:blank"), Title: t.title, Status: t.statusLocked()}
 	if strings.HasSuffix(s.URL, s.Title) { // Chrome names a page without a title by its address
 		s.Title = ""

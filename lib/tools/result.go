@@ -200,8 +200,8 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if gone != nil || ctx.Err() != nil {
 		return nil
 	}
-	// The snapshot comes first: with its first script a page on a busy machine takes longer
-	// than the state waits.
+	// The snapshot comes first: it tells the title, too, and may take longer than the state
+	// waits, as with it our scripts come into a new document.
 	var text string
 	var unseen error
 	shows, changed := r.page >= pageChanges && err == nil && !t.HasDialog(), true
@@ -214,7 +214,10 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 			t.Remember(text)
 		}
 	}
-	state := t.State(ctx)
+	state := t.Seen()
+	if !shows || unseen != nil {
+		state = t.State(ctx)
+	}
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
 	if waits := state.Waits; len(waits) > 0 {
 		lines = append(lines, "- Not complete: it waits for "+address(strings.Join(waits[:min(3, len(waits))], ", ")))

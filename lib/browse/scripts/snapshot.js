@@ -265,7 +265,7 @@ function snapshot({ target, next, prefix, depth, boxes, whole, joined, ms }) {
   const lines = []
   if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
   const all = joined && lines.length ? [lines.join('\n')] : lines
-  return { lines: all, frames: state.at, next: state.next, cut: state.cut }
+  return { lines: all, frames: state.at, next: state.next, cut: state.cut, page: page() }
 }
 
 const mostHolding = 20
