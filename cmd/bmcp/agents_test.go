@@ -42,7 +42,7 @@ func countersOf(t *testing.T, pages *cmdtest.Presence) string {
 // snapshot, presses it and looks at what that did.
 func round(h *cmdtest.WebHost, site, path string) error {
 	loaded := h.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+path))
-	if loaded.IsError || !strings.Contains(loaded.Text(), fmt.Sprintf("heading %q", path)) {
+	if loaded.IsError || !strings.Contains(loaded.Text(), "Page Title: "+path) {
 		return fmt.Errorf("it loads %s: %s", path, loaded.Text())
 	}
 	shown := h.Tool("browser_snapshot", "{}")

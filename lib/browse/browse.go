@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -286,10 +287,7 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 	for _, t := range b.tabs {
 		for _, info := range got.TargetInfos {
 			if info.TargetID == t.main.id {
-				t.url, t.title = info.URL, info.Title
-				if isAddress(t.title, t.url) { // which Chrome takes if there is no title
-					t.title = ""
-				}
+				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
 		}
 		url := cmp.Or(t.url, t.starting[t.main.id].url)
@@ -298,10 +296,17 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 	return all
 }
 
-// isAddress reports whether a title is an address as Chrome shows it.
-func isAddress(title, url string) bool {
-	_, host, ok := strings.Cut(url, "://")
-	return title == url || ok && strings.TrimSuffix(title, "/") == strings.TrimSuffix(host, "/")
+// titleOf is the title of a page that Chrome calls so: one without a title is called by
+// its address without the scheme, a file by its name.
+func titleOf(called, address string) string {
+	scheme, rest, _ := strings.Cut(address, "://")
+	if scheme == "file" {
+		rest = path.Base(rest)
+	}
+	if called == address || strings.TrimSuffix(called, "/") == strings.TrimSuffix(rest, "/") {
+		return ""
+	}
+	return called
 }
 
 // Count is the number of open tabs.

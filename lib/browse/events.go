@@ -48,7 +48,7 @@ func (b *Browser) event(e cdp.Event) {
 		info := decode[struct{ TargetInfo targetInfo }](e.Params).TargetInfo
 		for _, t := range b.tabs {
 			if t.main.id == info.TargetID {
-				t.url, t.title = info.URL, info.Title
+				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
 		}
 	case "Target.targetCrashed":

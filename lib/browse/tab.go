@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"btools/lib/cdp"
@@ -473,9 +472,6 @@ func (t *Tab) Seen() State {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	s := State{URL: cmp.Or(t.url, "about:blank"), Title: t.title, Status: t.statusLocked()}
-	if strings.HasSuffix(s.URL, s.Title) { // Chrome names a page without a title by its address
-		s.Title = ""
-	}
 	switch {
 	case t.isLeaving():
 		s.Leaving = Redacted(t.starting[t.main.id].url)

@@ -142,3 +142,21 @@ func TestHeldButtons(t *testing.T) {
 		}
 	}
 }
+
+// What Chrome calls a page that has no title is not told as one, a title that ends its
+// address is.
+func TestTitleOf(t *testing.T) {
+	for _, c := range []struct{ called, address, want string }{
+		{"/a", "http://127.0.0.1:80/a", "/a"},
+		{"a", "http://127.0.0.1:80/a", "a"},
+		{"127.0.0.1:80/a", "http://127.0.0.1:80/a", ""},
+		{"127.0.0.1", "https://127.0.0.1/", ""},
+		{"about:blank", "about:blank", ""},
+		{"b.html", "file:///a/b.html", ""},
+		{"A page", "file:///a/b.html", "A page"},
+	} {
+		if got := titleOf(c.called, c.address); got != c.want {
+			t.Errorf("the title of %s that is called %q: %q, want %q", c.address, c.called, got, c.want)
+		}
+	}
+}
