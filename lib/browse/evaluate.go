@@ -75,7 +75,8 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 func (t *Tab) settleStarted(ctx context.Context, since mark) error {
 	t.b.mu.Lock()
 	_, starts := t.starting[t.main.id]
-	starts = starts || t.navigations > since.navigations || t.b.opened > since.opened
+	starts = starts || t.navigations > since.navigations || t.windows > since.windows ||
+		t.b.opened > since.opened
 	t.b.mu.Unlock()
 	if !starts {
 		return nil

@@ -134,6 +134,11 @@ func (t *target) event(e cdp.Event) {
 			}
 			tab.loaded = tab.loaded || p.Name == "load"
 		}
+	case page.WindowOpen.Method:
+		if read(page.WindowOpen, e.Params).UserGesture { // else Chrome opens none
+			tab.windows++
+			tab.windowAt = time.Now()
+		}
 	case "Page.downloadWillBegin":
 		p := decode[struct{ GUID, SuggestedFilename string }](e.Params)
 		tab.downloads++

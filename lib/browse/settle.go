@@ -10,8 +10,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, parsings, requests, opened, downloads int
-	at                                                 time.Time
+	navigations, parsings, requests, windows, opened, downloads int
+	at                                                          time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -21,7 +21,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.b.opened, t.downloads, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that
@@ -184,6 +184,9 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 		if wait := began.Add(filePatience).Sub(now); began.After(since.at) && wait > 0 {
 			busy, *left = true, min(*left, wait)
 		}
+	}
+	if wait := t.windowAt.Add(tabPatience).Sub(now); t.windows-since.windows > t.b.opened-since.opened && wait > 0 {
+		busy, *left = true, min(*left, wait)
 	}
 	for _, other := range t.b.tabs {
 		if other.number <= since.opened || other.parsed && !other.isLeaving() {

@@ -33,6 +33,8 @@ type Tab struct {
 	downloads       int                   // that have begun, counted
 	files           []string              // the names of the latest of them
 	downloading     map[string]time.Time  // when those that run have begun
+	windows         int                   // that the page has asked for, which become tabs
+	windowAt        time.Time             // when it asked for the latest
 	dialog          *Dialog
 	chooser         *Chooser
 	unserved        bool     // the page has asked for a file in a way that nobody can serve
