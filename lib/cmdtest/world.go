@@ -271,14 +271,21 @@ func (w *World) Ours() []string {
 	return found
 }
 
-// Browsers are the process IDs of the browsers that run.
-func (w *World) Browsers() (pids []string) {
+// Browsers are the process IDs of the browsers that run. A process that a browser starts
+// looks like it until its own program begins.
+func (w *World) Browsers() []string {
+	var pids []string
 	for _, o := range w.Ours() {
 		if strings.Contains(o, "--user-data-dir") && !strings.Contains(o, "--type=") {
 			pids = append(pids, strings.Fields(o)[0])
 		}
 	}
-	return pids
+	all := slices.Clone(pids)
+	return slices.DeleteFunc(pids, func(pid string) bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		return err != nil || slices.Contains(all, strings.Fields(rest)[1])
+	})
 }
 
 // State reads the entries of the state file.
