@@ -3,11 +3,13 @@
 package main_test
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 )
@@ -79,6 +81,54 @@ func TestPoolHibernation(t *testing.T) {
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "its session is hibernated", asleep)
 	w.Killed(p.Cmd)
+}
+
+// The crash of a browser logs no lease out, and takes no tab away.
+func TestPoolCrashes(t *testing.T) {
+	t.Parallel()
+	leases, rounds := 3, 2
+	if cmdtest.IsLong {
+		leases, rounds = 50, 20
+	}
+	site := cmdtest.Members(t)
+	w := cmdtest.New(t)
+	p := w.Shared(fmt.Sprintf("_A_INSTANCES=%d", leases))
+	const member = "shows ann, s3cret-token, s3cret-key"
+	var all []cmdtest.Leased
+	var pages []*cmdtest.Wire
+	for range leases {
+		l := p.Lease()
+		c := cmdtest.FirstPage(t, l.Instance.HTTPURL)
+		c.Open(site + "/login")
+		c.Shows("logged in")
+		c.Open(site + "/inbox")
+		all, pages = append(all, l), append(pages, c)
+	}
+	for range rounds {
+		used := time.Now()
+		for _, c := range pages {
+			c.Shows(member)
+		}
+		p.Kept(used, all...)
+		syscall.Kill(p.PID(0), syscall.SIGKILL)
+		for n, c := range pages {
+			c.Lost()
+			c = cmdtest.FirstPage(t, all[n].Instance.HTTPURL)
+			c.Shows(member)
+			got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`)
+			if !strings.Contains(got, site+"/inbox") {
+				t.Errorf("the page of lease %d is at %s, want %s/inbox", n, got, site)
+			}
+			pages[n] = c
+		}
+	}
+	w.Run("bpool", "restart", "A/"+all[0].Lease.Instance).Wants(t, 0, "")
+	pages[0].Lost()
+	if got := all[0].Targets(t); strings.Contains(got, site) {
+		t.Errorf("after a restart of the instance its lease has %s, want a fresh session", got)
+	}
+	p.Stop()
+	w.Clean()
 }
 
 // The end of a lease that is hibernated deletes what was saved.

@@ -269,14 +269,19 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 		w.Run("bpool", "release", l.Lease.ID)
 		return strings.Contains(events.String(), "leased")
 	})
+	used := time.Now()
+	for _, c := range clients {
+		c.Ask("Target.getTargets", "{}")
+	}
+	p.Kept(used, a, b)
 	began := time.Now()
 	syscall.Kill(a.Instance.PID, syscall.SIGKILL)
 	for _, c := range clients {
 		c.Lost()
 	}
 	for _, l := range []cmdtest.Leased{a, b} { // they wait for the next browser
-		if s := l.Targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#old") {
-			t.Errorf("the holder sees %s", s)
+		if s := l.Targets(t); !strings.Contains(s, "about:blank#old") {
+			t.Errorf("the holder sees %s, want its page", s)
 		}
 	}
 	t.Logf("both are served again after %v", time.Since(began))
@@ -289,7 +294,7 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 	cmdtest.Until(t, "the holder is told", func() bool {
 		// Why: that it was killed, or that its connection has ended, which can be
 		// noticed first.
-		return regexp.MustCompile(`the browser of A/1 is gone: .*; a new browser replaces it; its pages are lost`).
+		return regexp.MustCompile(`the browser of A/1 is gone: .*; the next connection gets its pages back`).
 			MatchString(said.String())
 	})
 	for _, i := range "012" {
@@ -456,10 +461,15 @@ func TestSharedPoolIdleByTraffic(t *testing.T) {
 	l := p.Lease()
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	c.Ask(cmdtest.NewPage, blank("old"))
+	opened := time.Now()
+	cmdtest.Until(t, "the session is kept", func() bool {
+		c.Ask("Target.getTargets", "{}") // else it could be idle before
+		return p.Status().Pools[0].Instances[0].KeptAt.After(opened)
+	})
 	c.Lost()
 	cmdtest.Until(t, "it ends", func() bool { return len(w.Browsers()) == 0 })
-	if s := l.Targets(t); strings.Contains(s, "#old") {
-		t.Errorf("the next connection sees %s", s)
+	if s := l.Targets(t); !strings.Contains(s, "#old") {
+		t.Errorf("the next connection sees %s, want its page", s)
 	}
 	if s := p.Status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("%+v, want 2 healthy and no restart", s)
@@ -480,15 +490,17 @@ func TestSharedPoolRestart(t *testing.T) {
 	if s := a.Targets(t); strings.Contains(s, "#old") {
 		t.Errorf("a lease that was restarted sees %s", s)
 	}
+	used := time.Now()
 	if s := cb.Ask("Target.getTargets", "{}"); !strings.Contains(s, "#old") {
 		t.Errorf("another lease sees %s", s)
 	}
 	if p.PID(0) != a.Instance.PID {
 		t.Error("the restart of one instance has ended the browser of all")
 	}
+	p.Kept(used, b)
 	w.Run("bpool", "restart", "A").Wants(t, 0, "")
 	cb.Lost()
-	if s := b.Targets(t); strings.Contains(s, "#old") || p.PID(1) == b.Instance.PID {
+	if s := b.Targets(t); !strings.Contains(s, "#old") || p.PID(1) == b.Instance.PID {
 		t.Errorf("after a restart of the pool a lease sees %s", s)
 	}
 	// It is not replaced, and no request waits for it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +87,7 @@ type PoolStatus struct {
 		Instances []struct {
 			ID, Status, Lease string
 			LeaseExpires      time.Time `json:"lease_expires_at"`
+			KeptAt            time.Time `json:"kept_at"`
 			Browser           string
 			Leased            bool
 			Uses, Restarts    int
@@ -111,6 +113,22 @@ func (p *Pool) Status() (s PoolStatus) {
 		p.T.Fatalf("status: %+v", r)
 	}
 	return s
+}
+
+// Kept waits until leases would come back as they were after a time, which were used
+// since.
+func (p *Pool) Kept(after time.Time, leases ...Leased) {
+	p.T.Helper()
+	Until(p.T, "the sessions are kept", func() bool {
+		kept := 0
+		for _, i := range p.Status().Pools[0].Instances {
+			isOne := func(l Leased) bool { return l.Lease.ID == i.Lease }
+			if i.KeptAt.After(after) && slices.ContainsFunc(leases, isOne) {
+				kept++
+			}
+		}
+		return kept == len(leases)
+	})
 }
 
 // Leased is the record of a lease.

@@ -151,6 +151,7 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
 		}
+		o.Keep = v.Dir != nil
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
 			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
 	}()
@@ -181,8 +182,9 @@ func (g *group) activate(c *share.Chrome) {
 	g.hadBrowser = true
 	for _, l := range v.leases {
 		if l.slot.group == g && !l.seat.IsLive() && l.rest.hibernated == nil {
-			l.seat = c.TakeSeat(g.spareCountLocked())
-			g.uses++
+			if !v.rescueLocked(l, "is gone") {
+				g.takeSeatLocked(l)
+			}
 		}
 	}
 	g.setSparesLocked()
@@ -198,19 +200,21 @@ func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 	var next string
 	g.retryAt, g.demandRetryAt, next = g.schedule(time.Now(), launched, g.set.Restart == "never")
 	g.chrome, g.err = nil, why
-	g.notifyHoldersLocked(c, fmt.Sprintf("%s: %s; %s", failureText(launched), briefReason(why), next))
+	g.notifyHoldersLocked(c, failureText(launched)+": "+briefReason(why), "; "+next)
 	g.setLocked(Failed)
 	if p := v.poolNamed(g.poolName); p != nil {
 		p.failWaitersLocked()
 	}
 }
 
-// notifyHoldersLocked sends a notice about a browser to the holders whose
-// sessions are on it, or on none. Those that are hibernated have lost nothing.
-func (g *group) notifyHoldersLocked(c *share.Chrome, what string) {
+// notifyHoldersLocked sends a notice about a browser that has ended to the holders whose
+// sessions are on it, or on none, and then says what becomes of those that are not kept.
+// Those that are hibernated have lost nothing.
+func (g *group) notifyHoldersLocked(c *share.Chrome, what, then string) {
 	for _, l := range g.service.leases {
-		if l.slot.group == g && l.rest.hibernated == nil && (l.seat.On(c) || !l.seat.IsLive()) {
-			l.slot.notifyHolderLocked("%s", what)
+		if l.slot.group == g && l.rest.hibernated == nil && (l.seat.On(c) || !l.seat.IsLive()) &&
+			!g.service.rescueLocked(l, what) {
+			l.slot.notifyHolderLocked("%s%s", what, then)
 		}
 	}
 }
@@ -270,7 +274,7 @@ func (g *group) watch(c *share.Chrome) reason {
 		}
 		select {
 		case <-g.ctx.Done():
-			g.endBrowser(c, "")
+			g.endBrowser(c, "", "")
 			return crashed
 		case <-c.Done():
 			v.Log.Info("the browser ended: "+c.Err().Error(), "pool", g.poolName)
@@ -279,7 +283,7 @@ func (g *group) watch(c *share.Chrome) reason {
 			return crashed
 		case <-c.Idled():
 			v.Log.Info("the browser "+idleText(g.set), "pool", g.poolName)
-			g.endBrowser(c, idleText(g.set)+"; the next connection launches another one")
+			g.endBrowser(c, idleText(g.set), "; the next connection launches another one")
 			return idled
 		case err := <-c.Faults():
 			v.Log.Warn(err.Error(), "pool", g.poolName)
@@ -382,25 +386,25 @@ func (g *group) drain(c *share.Chrome) {
 	v.mu.Unlock()
 	c.Drain()
 	v.running.Go(func() {
-		what := ""
+		what, then := "", ""
 		select {
 		case <-c.Drained():
 		case <-g.ctx.Done():
 		case <-c.Idled():
-			what = idleText(g.set) + "; the next connection has another one"
+			what, then = idleText(g.set), "; the next connection has another one"
 		case <-c.Done():
-			what = fmt.Sprintf("is gone: %v; a new browser replaces it; its pages are lost", c.Err())
+			what, then = fmt.Sprintf("is gone: %v", c.Err()), "; a new browser replaces it; its pages are lost"
 		}
-		g.endBrowser(c, what)
+		g.endBrowser(c, what, then)
 	})
 }
 
 // endBrowser stops a browser and notifies the holders.
-func (g *group) endBrowser(c *share.Chrome, what string) {
+func (g *group) endBrowser(c *share.Chrome, what, then string) {
 	v := g.service
 	v.mu.Lock()
 	if what != "" && (g.chrome == c || slices.Contains(g.draining, c)) {
-		g.notifyHoldersLocked(c, what)
+		g.notifyHoldersLocked(c, what, then)
 	}
 	if g.chrome == c {
 		g.chrome = nil
@@ -416,7 +420,7 @@ func (g *group) replaceAll(c *share.Chrome) {
 	v.mu.Lock()
 	all := append(slices.Clone(g.draining), c)
 	for _, c := range all {
-		g.notifyHoldersLocked(c, "is replaced by bpool restart; its pages are lost")
+		g.notifyHoldersLocked(c, "is replaced by bpool restart", "; its pages are lost")
 	}
 	g.chrome, g.draining = nil, nil
 	g.setLocked(Starting) // stopping takes time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"btools/lib/downloads"
@@ -27,6 +28,8 @@ type hibernation struct {
 	saving     bool
 	hibernated *share.Hibernated // nil: it is awake
 	restored   *record.Time      // when it came back last; nil: never
+	running    *runningSave      // nil: there is no session, or nothing keeps it
+	reading    sync.Mutex        // held while the session is read, without the service's lock
 }
 
 // saveTimeout is how long a session may take to be saved.
@@ -73,7 +76,7 @@ func (v *Service) checkUnused(l *lease) {
 
 // hibernate hibernates a lease if nobody uses it meanwhile.
 func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visits int) {
-	saved, err := v.saveSession(l.ctx, s)
+	saved, err := v.saveSession(l.ctx, l, s)
 	v.mu.Lock()
 	r := &l.rest
 	r.saving = false
@@ -81,7 +84,7 @@ func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visi
 	done := err == nil && goesOn && r.visits == visits && seat.Keep(s, false)
 	switch {
 	case done:
-		v.vacateLocked(l, l.hibernated(s, saved))
+		v.vacateLocked(l, l.hibernated(s, saved, s.Stats().TabCount), "")
 	case goesOn && l.requests == 0:
 		r.timer.Reset(l.slot.set.Hibernate) // the time begins anew
 	}
@@ -96,19 +99,25 @@ func (v *Service) hibernate(l *lease, seat *share.Seat, s *virtual.Session, visi
 }
 
 // hibernated returns a session of a lease that is saved.
-func (l *lease) hibernated(s *virtual.Session, saved *virtual.Saved) *share.Hibernated {
-	return &share.Hibernated{Saved: saved, Files: s.Downloads(), StateName: l.login.stateName(),
-		Tabs: s.Stats().TabCount}
+func (l *lease) hibernated(s *virtual.Session, saved *virtual.Saved, tabs int) *share.Hibernated {
+	return &share.Hibernated{Saved: saved, Files: s.Downloads(), StateName: l.login.stateName(), Tabs: tabs}
 }
 
-// saveSession saves a session to a file.
-func (v *Service) saveSession(ctx context.Context, s *virtual.Session) (*virtual.Saved, error) {
+// saveSession saves the session of a lease to a file.
+func (v *Service) saveSession(ctx context.Context, l *lease, s *virtual.Session) (*virtual.Saved, error) {
+	l.rest.reading.Lock()
+	defer l.rest.reading.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return v.saveSnapshot(ctx, snapshot)
+}
+
+// saveSnapshot writes a snapshot to a new file.
+func (v *Service) saveSnapshot(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
 	dir, err := v.Dir.Make(ctx)
 	if err != nil {
 		return nil, err
@@ -116,8 +125,10 @@ func (v *Service) saveSession(ctx context.Context, s *virtual.Session) (*virtual
 	return snapshot.Save(dir)
 }
 
-// vacateLocked releases the seat of a lease whose session is saved.
-func (v *Service) vacateLocked(l *lease, h *share.Hibernated) {
+// vacateLocked releases the seat of a lease whose session is saved; why says how its
+// browser has ended, unless it is "".
+func (v *Service) vacateLocked(l *lease, h *share.Hibernated, why string) {
+	v.dropRunningLocked(l)
 	if unused := l.rest.hibernated; unused != nil { // its client did not wait for it
 		unused.Saved.Remove()
 	}
@@ -126,7 +137,7 @@ func (v *Service) vacateLocked(l *lease, h *share.Hibernated) {
 		l.previousClosed = gone
 	}
 	l.seat = nil
-	v.eventLocked("hibernated", l.slot, l.id, "")
+	v.eventLocked("hibernated", l.slot, l.id, why)
 }
 
 // wake notes that the holder of a lease gets this session. It reports whether
@@ -138,16 +149,17 @@ func (v *Service) wake(l *lease, s *virtual.Session) bool {
 		return false
 	}
 	if h := l.rest.hibernated; h != nil && l.seat.Keep(s, true) {
-		h.Saved.Remove()
+		v.keepLocked(l, s, h)
 		l.rest.hibernated, l.rest.restored = nil, &record.Time{Time: time.Now()}
 		v.eventLocked("restored", l.slot, l.id, "")
 	}
 	return true
 }
 
-// forgetHibernatedLocked deletes what a lease was hibernated as. It reports
+// forgetHibernatedLocked deletes what a lease was hibernated as, or could be. It reports
 // whether it was.
 func (v *Service) forgetHibernatedLocked(l *lease) bool {
+	v.dropRunningLocked(l)
 	if l.rest.timer != nil {
 		l.rest.timer.Stop()
 	}

@@ -38,6 +38,9 @@ func (g *group) startLeaseLocked(l *lease) {
 // takeSeatLocked takes a session of the current browser. If there is none, the
 // lease gets one when the next browser is activated.
 func (g *group) takeSeatLocked(l *lease) {
+	if l.seat != nil && !l.seat.IsLive() {
+		g.service.rescueLocked(l, "is gone")
+	}
 	if g.chrome == nil {
 		g.needed = true
 		g.wake()
@@ -56,7 +59,7 @@ func (g *group) endLeaseLocked(l *lease) {
 	s := l.slot
 	if h := l.kept; h != nil && l.rest.hibernated == h { // it was not used: the holder may never have had it
 		l.rest.hibernated = nil
-		g.service.keepLocked(l, h)
+		g.service.keepForNextLocked(l, h)
 	}
 	g.service.forgetHibernatedLocked(l)
 	g.leases--
@@ -137,6 +140,11 @@ func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session
 		v.endRequest(l)
 		return nil, nil, err
 	}
+	v.mu.Lock()
+	if v.leases[l.id] == l {
+		v.keepLocked(l, s, nil)
+	}
+	v.mu.Unlock()
 	return s, func() { used(); v.endRequest(l) }, nil
 }
 

@@ -533,10 +533,12 @@ type InstanceStatus struct {
 	// Login is the state with which the session of a lease has started.
 	Login *virtual.StateStatus `json:"login,omitempty"`
 	// HibernateAfter is when an unused lease is hibernated; 0: never. Hibernated: it
-	// is, and its next client gets it back. RestoredAt is when that happened last.
+	// is, and its next client gets it back. RestoredAt is when that happened last. KeptAt is
+	// a time as of which the session comes back if its browser ends; nil: there is none yet.
 	HibernateAfter int64        `json:"hibernate_ms,omitempty"`
 	Hibernated     bool         `json:"hibernated,omitempty"`
 	RestoredAt     *record.Time `json:"restored_at,omitempty"`
+	KeptAt         *record.Time `json:"kept_at,omitempty"`
 	// Tabs is how many tabs the session of a lease has; nil: it has not begun, or the
 	// lease has a browser to itself.
 	Tabs *int `json:"tab_count,omitempty"`
@@ -661,6 +663,9 @@ func (s *slot) status() InstanceStatus {
 		}
 		i.Login = s.lease.login.status()
 		i.Hibernated, i.RestoredAt = s.lease.rest.hibernated != nil, s.lease.rest.restored
+		if r := s.lease.rest.running; r != nil {
+			i.KeptAt = r.at
+		}
 		i.Tabs = s.lease.tabsLocked()
 	}
 	if s.group != nil {

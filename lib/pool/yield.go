@@ -128,7 +128,7 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 	var saved *virtual.Saved
 	var err error
 	if session != nil {
-		saved, err = v.saveSession(ctx, session)
+		saved, err = v.saveSession(ctx, l, session)
 	}
 	v.mu.Lock()
 	s, ends := l.slot, false
@@ -144,9 +144,9 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 		v.yieldLocked(s.pool)
 	case h != nil: // perhaps just now
 		l.rest.hibernated = nil
-		v.keepLocked(l, h)
+		v.keepForNextLocked(l, h)
 	case saved != nil && l.seat == seat && seat.Keep(session, false):
-		v.keepLocked(l, l.hibernated(session, saved))
+		v.keepForNextLocked(l, l.hibernated(session, saved, session.Stats().TabCount))
 		saved = nil
 	}
 	if ends {
@@ -171,10 +171,10 @@ type kept struct {
 	expiry       *time.Timer
 }
 
-// keepLocked keeps the session of a lease for the next one of its holder, for at most
+// keepForNextLocked keeps the session of a lease for the next one of its holder, for at most
 // the time to live of leases. A holder without a name has none that is known to be its
 // next.
-func (v *Service) keepLocked(l *lease, h *share.Hibernated) {
+func (v *Service) keepForNextLocked(l *lease, h *share.Hibernated) {
 	if l.keepFor == "" {
 		v.dropLocked(h)
 		return

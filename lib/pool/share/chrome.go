@@ -62,6 +62,7 @@ type Chrome struct {
 	used      time.Time // the last use that the sessions do not know
 	idleTimer *time.Timer
 	draining  bool
+	closed    bool // the downloads that it was to close are, or are being
 }
 
 // Idle says when a Chrome is idle.
@@ -182,6 +183,7 @@ func (c *Chrome) close() {
 	c.mu.Unlock()
 	c.work.Wait()
 	c.mu.Lock()
+	c.closed = true
 	left := slices.Collect(maps.Keys(c.files))
 	c.mu.Unlock()
 	for _, s := range left {

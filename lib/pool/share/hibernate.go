@@ -94,13 +94,13 @@ func (t *Seat) IsRestored(s *virtual.Session) bool {
 }
 
 // Keep says who closes the downloads of the seat's session, which an earlier one may
-// have had: Chrome, as it does for those that it has opened, or the caller. It reports false if Chrome has
-// ended and nothing has changed.
+// have had: Chrome, as it does for those that it has opened, or the caller. It reports
+// false if nothing has changed: Chrome has been closed, or has ended and should.
 func (t *Seat) Keep(s *virtual.Session, chrome bool) bool {
 	c := t.chrome
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.closed || chrome && c.ctx.Err() != nil {
 		return false
 	}
 	delete(c.files, s)

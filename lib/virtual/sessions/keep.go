@@ -14,23 +14,32 @@ import (
 // written anew when they have changed. If its Chrome ends, crashed or replaced, the
 // session is hibernated with it, and its next user gets it back.
 
-// What has changed is looked for this often; for a tenth of the time at most, unless
-// that would be later than lookWhileIdle: a busy machine looks slowly, too.
+// LookEvery is how often it is asked whether it is time for a look. A session is looked
+// at for a tenth of the time at most, unless that would be later than lookWhileIdle: a
+// busy machine looks slowly, too.
 const (
-	lookWhileUsed = 2 * time.Second
+	LookEvery     = 2 * time.Second
 	lookWhileIdle = 30 * time.Second
 	lookShare     = 10
 )
 
-// looks are the times of the latest look.
-type looks struct{ begin, end time.Time }
+// Looks are the times of the latest look at a session.
+type Looks struct{ begin, end time.Time }
 
 // isDue reports whether it is time for another look.
-func (l looks) isDue(used, now time.Time) bool {
+func (l Looks) isDue(used, now time.Time) bool {
 	if now.Before(l.end.Add(min(lookShare*l.end.Sub(l.begin), lookWhileIdle))) {
 		return false
 	}
 	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
+}
+
+// Look calls look if it is time for one.
+func (l *Looks) Look(used time.Time, look func()) {
+	if now := time.Now(); l.isDue(used, now) {
+		look()
+		*l = Looks{now, time.Now()}
+	}
 }
 
 // keeps reports whether a session has a running save. Another program's profile is not

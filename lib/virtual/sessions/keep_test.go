@@ -34,7 +34,7 @@ func TestCrash(t *testing.T) {
 		}
 		crash(virtual.ErrBrowserEnded)
 		comesBack(false) // there has been no time to keep anything
-		sleep(lookWhileUsed + time.Millisecond)
+		sleep(LookEvery + time.Millisecond)
 		if i := listed(t, g, "a"); i.KeptAt == nil {
 			t.Error("a session was not kept within 2 s")
 		}
@@ -57,7 +57,7 @@ func TestCrash(t *testing.T) {
 		f.look.Store(&virtual.Snapshot{})
 		g.Default = "own" // the one with the browser's profile comes back as well
 		s, done = use(t, g, Key{Name: "own"})
-		sleep(lookWhileUsed + time.Millisecond)
+		sleep(LookEvery + time.Millisecond)
 		crash(virtual.ErrBrowserEnded)
 		old := done
 		if s, done = use(t, g, Key{Name: "own"}); s.settings.saved == nil {
@@ -78,18 +78,18 @@ func TestLookIsDue(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 	for _, c := range []struct {
-		last      looks
+		last      Looks
 		used, now int
 		want      bool
 	}{
-		{looks{}, -5, 0, true},
-		{looks{at(0), at(0)}, 1, 2, true},
-		{looks{at(0), at(0)}, -1, 2, false},
-		{looks{at(0), at(0)}, -1, 30, true},
-		{looks{at(0), at(2)}, 5, 21, false},
-		{looks{at(0), at(2)}, 5, 22, true},
-		{looks{at(0), at(4)}, 5, 33, false},
-		{looks{at(0), at(4)}, 5, 34, true},
+		{Looks{}, -5, 0, true},
+		{Looks{at(0), at(0)}, 1, 2, true},
+		{Looks{at(0), at(0)}, -1, 2, false},
+		{Looks{at(0), at(0)}, -1, 30, true},
+		{Looks{at(0), at(2)}, 5, 21, false},
+		{Looks{at(0), at(2)}, 5, 22, true},
+		{Looks{at(0), at(4)}, 5, 33, false},
+		{Looks{at(0), at(4)}, 5, 34, true},
 	} {
 		if got := c.last.isDue(at(c.used), at(c.now)); got != c.want {
 			t.Errorf("%+v: %v, want %v", c, got, c.want)

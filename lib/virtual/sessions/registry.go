@@ -357,9 +357,9 @@ func (g *Registry) created(ctx context.Context, e *entry, s session, err error) 
 // Chrome has ended is hibernated with its running save.
 func (g *Registry) await(ctx context.Context, e *entry, s session) *virtual.Saved {
 	var due <-chan time.Time
-	var last looks
+	var last Looks
 	if g.keeps(e.key) {
-		ticks := time.NewTicker(lookWhileUsed)
+		ticks := time.NewTicker(LookEvery)
 		defer ticks.Stop()
 		due = ticks.C
 	}
@@ -368,10 +368,7 @@ func (g *Registry) await(ctx context.Context, e *entry, s session) *virtual.Save
 		case <-ctx.Done():
 		case <-s.Done():
 		case <-due:
-			if now := time.Now(); last.isDue(s.Used(), now) {
-				g.look(ctx, e, s)
-				last = looks{now, time.Now()}
-			}
+			last.Look(s.Used(), func() { g.look(ctx, e, s) })
 			continue
 		case <-e.hibernate:
 			if saved := g.hibernate(ctx, e, s); saved != nil {
