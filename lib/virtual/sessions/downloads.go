@@ -41,7 +41,7 @@ func (g *Registry) openDownloads(k Key, settings *Settings) error {
 
 // Downloads returns the downloads of a session; the error says why it has none.
 func (g *Registry) Downloads(name string) (*downloads.Files, error) {
-	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.used != nil }) {
+	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.state != creating }) {
 		if e.files != nil {
 			return e.files, nil
 		}

@@ -58,7 +58,7 @@ func (e *entry) savedLocked() {
 func (g *Registry) Free(ctx context.Context, name string) error {
 	g.mu.Lock()
 	e := g.table.entries[Key{Name: name}]
-	if e == nil || e.used == nil {
+	if e == nil || e.state == creating {
 		g.mu.Unlock()
 		return control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 	}
@@ -66,7 +66,7 @@ func (g *Registry) Free(ctx context.Context, name string) error {
 	if began {
 		e.hibernate <- struct{}{}
 	}
-	waits := e.saving
+	waits := e.state == saving
 	g.mu.Unlock()
 	if waits {
 		select {
@@ -79,7 +79,7 @@ func (g *Registry) Free(ctx context.Context, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case e.asleep:
+	case e.state == asleep:
 		return nil
 	case g.table.entries[e.key] != e:
 		return control.Errorf(control.SessionNotFound, "the session %q has ended", clip(name))

@@ -88,7 +88,7 @@ func (g *Registry) crashedLocked(e *entry) bool {
 	info.Hibernated = true
 	e.used = func() time.Time { return used }
 	e.creation = &creation{info: info}
-	e.asleep, e.saving = true, false
+	e.state = asleep
 	e.savedLocked()
 	return true
 }

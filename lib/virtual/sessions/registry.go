@@ -475,7 +475,7 @@ func (g *Registry) List() []Info {
 		switch {
 		case e.session != nil:
 			created[k] = e.creation
-		case e.asleep:
+		case e.state == asleep:
 			i := e.info
 			i.IdleSeconds = time.Since(e.used()).Round(time.Millisecond).Seconds()
 			all = append(all, i)
@@ -507,7 +507,7 @@ func (g *Registry) entriesWhere(wanted func(*entry) bool) (all []*entry) {
 // Find returns the session with this name, which must exist; a hibernated one
 // comes back. Call done when it is no longer used.
 func (g *Registry) Find(ctx context.Context, name string) (s *virtual.Session, done func(), err error) {
-	all := g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.used != nil })
+	all := g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.state != creating })
 	if len(all) == 0 {
 		return nil, nil, control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 	}

@@ -52,21 +52,31 @@ func clip(name string) string {
 	return name[:maxName] + "…"
 }
 
+// state is what a session is doing. It goes from creating to ready, and from there by
+// saving to asleep and by waking back, as often as its users come and go.
+type state int
+
+const (
+	creating state = iota
+	ready
+	saving // it is about to be hibernated
+	asleep // it is hibernated
+	waking
+)
+
 // entry is a session in the table, from the decision to create it until it has
 // to end.
 type entry struct {
-	key   Key
-	users int       // requests and connections that wait for it or use it
-	left  time.Time // when the last user left
+	key       Key
+	state     state
+	users     int       // requests and connections that wait for it or use it
+	left      time.Time // when the last user left
+	visited   bool      // a user has come since saving began
+	tried     time.Time // when it could not be hibernated
+	held      bool      // it ends with its holder, however long it is not used
+	isProfile bool      // it has the browser's own profile
 
-	// asleep: it is hibernated. saving: it is about to be. visited: a user has come
-	// since that began.
-	asleep, saving, visited bool
-	tried                   time.Time // when it could not be hibernated
-	held                    bool      // it ends with its holder, however long it is not used
-	isProfile               bool      // it has the browser's own profile
-
-	// used returns when a client last sent something; nil while it is created.
+	// used returns when a client last sent something; nil while it is creating.
 	used func() time.Time
 
 	*lifecycle
@@ -85,7 +95,7 @@ type table struct {
 // created: it is new, or hibernated until now.
 func (t *table) enter(k Key) (e *entry, create bool, err error) {
 	e = t.entries[k]
-	if create = e == nil || e.asleep; create {
+	if create = e == nil || e.state == asleep; create {
 		if n := t.awake(); n >= t.max {
 			e := control.Errorf(control.SessionLimit, "there are already %s, as many as --max-sessions allows",
 				spell.Count(n, "session"))
@@ -93,11 +103,14 @@ func (t *table) enter(k Key) (e *entry, create bool, err error) {
 			return nil, false, e
 		}
 	}
-	if e == nil {
+	switch {
+	case e == nil:
 		e = &entry{key: k, lifecycle: &lifecycle{}}
 		t.entries[k] = e
+	case create:
+		e.state = waking
 	}
-	e.asleep, e.visited = false, true
+	e.visited = true
 	e.users++
 	return e, create, nil
 }
@@ -105,7 +118,7 @@ func (t *table) enter(k Key) (e *entry, create bool, err error) {
 // awake returns the number of sessions that are not hibernated.
 func (t *table) awake() (n int) {
 	for _, e := range t.entries {
-		if !e.asleep {
+		if e.state != asleep {
 			n++
 		}
 	}
@@ -113,14 +126,14 @@ func (t *table) awake() (n int) {
 }
 
 // created notes that a session has been created.
-func (t *table) created(e *entry, used func() time.Time) { e.used = used }
+func (t *table) created(e *entry, used func() time.Time) { e.state, e.used = ready, used }
 
 // leave notes that a user has left. The last user that leaves a session still
 // being created drops it; leave reports whether that happened.
 func (t *table) leave(e *entry, now time.Time) (dropped bool) {
 	e.users--
 	e.left = now
-	return e.users == 0 && e.used == nil && t.drop(e)
+	return e.users == 0 && e.state == creating && t.drop(e)
 }
 
 // drop forgets a session, so that its key is free for another. It reports
@@ -137,7 +150,7 @@ func (t *table) drop(e *entry) bool {
 // known.
 func (t *table) deadline(e *entry) (time.Time, bool) {
 	switch {
-	case e.used == nil, e.held:
+	case e.state == creating, e.held:
 		return time.Time{}, false
 	case e.key.Kind == Named:
 		return e.used().Add(t.idle), t.idle > 0
@@ -156,19 +169,23 @@ const Settle = 5 * time.Second
 // drowsy returns when a session is to be hibernated if nobody uses it before;
 // false: never.
 func (t *table) drowsy(e *entry) (time.Time, bool) {
-	if t.hibernate <= 0 || e.key.Kind != Named || e.isProfile || e.used == nil || e.users > 0 || e.asleep || e.saving {
+	if t.hibernate <= 0 || !e.canRest() {
 		return time.Time{}, false
 	}
 	return latest(e.used().Add(t.hibernate), e.tried.Add(t.hibernate), e.left.Add(min(Settle, t.hibernate))), true
 }
 
-// free decides that a session is hibernated now, and reports whether it can be: it is
-// there, and nobody uses it.
+// canRest reports whether a session can be hibernated: it is there, and nobody uses it.
+func (e *entry) canRest() bool {
+	return e.state == ready && e.users == 0 && e.key.Kind == Named && !e.isProfile
+}
+
+// free decides that a session is hibernated now, and reports whether it can be.
 func (t *table) free(e *entry) bool {
-	if e.key.Kind != Named || e.isProfile || e.used == nil || e.users > 0 || e.asleep || e.saving {
+	if !e.canRest() {
 		return false
 	}
-	e.saving, e.visited = true, false
+	e.state, e.visited = saving, false
 	return true
 }
 
@@ -179,25 +196,28 @@ func latest(times ...time.Time) time.Time {
 
 // saved notes that what a session needs to be created again is saved, or could
 // not be. It reports whether the session is hibernated now: it is not if a user
-// has come meanwhile, who may have changed it.
+// has come meanwhile, who may have changed it, or if its Chrome has ended.
 func (t *table) saved(e *entry, ok bool, now time.Time) bool {
-	e.saving = false
-	e.asleep = ok && e.users == 0 && !e.visited && t.entries[e.key] == e
-	if !e.asleep {
-		e.tried = now // the time begins anew
+	if e.state != saving {
+		return false
 	}
-	return e.asleep
+	if ok && e.users == 0 && !e.visited && t.entries[e.key] == e {
+		e.state = asleep
+		return true
+	}
+	e.state, e.tried = ready, now // the time begins anew
+	return false
 }
 
 // failed notes that a session could not be created. It reports whether it is one
 // that was hibernated, as it is again.
 func (t *table) failed(e *entry) bool {
-	if e.used == nil {
+	if e.state == creating {
 		t.drop(e)
 		return false
 	}
-	e.asleep = t.entries[e.key] == e
-	return e.asleep
+	e.state = asleep
+	return t.entries[e.key] == e
 }
 
 // expire drops the sessions whose time is over and returns them, and those that
@@ -217,8 +237,7 @@ func (t *table) expire(now time.Time) (ended, drowsy []*entry, next time.Time, o
 		} else if known {
 			later(at)
 		}
-		if at, known := t.drowsy(e); known && !at.After(now) {
-			e.saving, e.visited = true, false
+		if at, known := t.drowsy(e); known && !at.After(now) && t.free(e) {
 			drowsy = append(drowsy, e)
 		} else if known {
 			later(at)

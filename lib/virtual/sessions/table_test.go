@@ -23,37 +23,37 @@ func FuzzTable(f *testing.F) {
 			case op >= 100:
 				now = now.Add(time.Duration(op-99) * time.Second / 2)
 			case op < 50:
-				asleep := e != nil && e.asleep
-				if (e == nil || asleep) && table.awake() == most {
+				sleeps := e != nil && e.state == asleep
+				if (e == nil || sleeps) && table.awake() == most {
 					if _, _, err := table.enter(k); err == nil {
 						t.Fatal("one session too many")
 					}
 					break
 				}
 				got, created, err := table.enter(k)
-				if err != nil || created != (e == nil || asleep) || e != nil && got != e {
+				if err != nil || created != (e == nil || sleeps) || e != nil && got != e {
 					t.Fatalf("entering %v: created %v, %v", k, created, err)
 				}
 				users[got]++
-				if asleep { // the registry says that it is used now
+				if sleeps { // the registry says that it is used now
 					*spoke[got] = now
 				}
 			case e == nil:
-			case op < 70 && e.used == nil:
+			case op < 70 && (e.state == creating || e.state == waking):
 				at := now
 				table.created(e, func() time.Time { return at })
 				spoke[e] = &at
-			case op < 80 && e.used != nil:
+			case op < 80 && e.state != creating:
 				*spoke[e] = now
 			case users[e] > 0:
 				users[e]--
-				if dropped := table.leave(e, now); dropped != (e.used == nil && users[e] == 0) {
+				if dropped := table.leave(e, now); dropped != (e.state == creating && users[e] == 0) {
 					t.Fatalf("the creation of %v was dropped: %v, with %d users", k, dropped, users[e])
 				}
 			}
 			ended, drowsy, next, ok := table.expire(now)
 			for _, e := range ended {
-				if e.used == nil || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named &&
+				if e.state == creating || e.key.Kind != Named && users[e] > 0 || e.key.Kind == Named &&
 					now.Sub(*spoke[e]) < table.idle ||
 					e.key.Kind == Anonymous && now.Sub(e.left) < table.grace || table.entries[e.key] == e {
 					t.Fatalf("%v has ended with %d users", e.key, users[e])
@@ -64,21 +64,21 @@ func FuzzTable(f *testing.F) {
 					now.Sub(*spoke[e]) < table.hibernate {
 					t.Fatalf("%v is hibernated with %d users", e.key, users[e])
 				}
-				if asleep := table.saved(e, op%2 == 0, now); asleep != (op%2 == 0) {
-					t.Fatalf("%v is hibernated: %v", e.key, asleep)
+				if sleeps := table.saved(e, op%2 == 0, now); sleeps != (op%2 == 0) {
+					t.Fatalf("%v is hibernated: %v", e.key, sleeps)
 				}
 			}
 			if ok && !next.After(now) {
 				t.Fatal("the next end has passed")
 			}
 			for _, e := range table.entries {
-				if e.used != nil && (e.key.Kind == Named && now.Sub(*spoke[e]) >= table.idle ||
+				if e.state != creating && (e.key.Kind == Named && now.Sub(*spoke[e]) >= table.idle ||
 					e.key.Kind == Anonymous && users[e] == 0 && now.Sub(e.left) >= table.grace ||
 					e.key.Kind == Single &&
 						users[e] == 0) {
 					t.Fatalf("%v is still there", e.key)
 				}
-				if !ok && e.used != nil && (e.key.Kind == Named || users[e] == 0) {
+				if !ok && e.state != creating && (e.key.Kind == Named || users[e] == 0) {
 					t.Fatalf("nobody knows when %v ends", e.key)
 				}
 			}
