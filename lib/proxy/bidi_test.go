@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -17,6 +19,7 @@ import (
 // connection.
 type firefox struct {
 	addr   string
+	hangs  atomic.Bool // it answers nothing
 	mu     sync.Mutex
 	owner  *websocket.Conn // of the session
 	ends   int             // of sessions
@@ -27,6 +30,9 @@ func newFirefox(t testing.TB) *firefox {
 	t.Helper()
 	f := &firefox{}
 	f.addr = listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for f.hangs.Load() && r.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		c, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			return

@@ -1,12 +1,10 @@
 package proxy
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,10 +16,10 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/liveness"
 	"btools/lib/record"
+	"btools/lib/websocket"
 )
 
-// maxPong bounds how many bytes of the answer to a ping are read. A real one
-// has some hundred.
+// maxPong bounds the answer to a ping in bytes. A real one has some hundred.
 const maxPong = 64 << 10
 
 // Ping sends the browser a command that needs its main thread, on a connection
@@ -57,49 +55,29 @@ func ping(ctx context.Context, i record.Instance) error {
 	if err != nil {
 		return err
 	}
-	addr := launcher.Addr(i)
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+	conn, err := websocket.Dial(ctx, "ws://"+launcher.Addr(i)+path)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	defer conn.Close(websocket.Normal, "")
+	defer context.AfterFunc(ctx, func() { conn.Close(websocket.Normal, "") })()
+	conn.Limit = maxPong
 	method := "Browser.getVersion"
 	if i.Protocol == record.BiDi {
 		method = "session.status"
 	}
-	// The key is for the caches of proxies, of which there is none in between.
-	_, err = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n\r\n", path, addr)
+	if err := conn.Write([]byte(`{"id":1,"method":"` + method + `","params":{}}`)); err != nil {
+		return err
+	}
+	m, err := conn.Next()
 	if err != nil {
 		return err
 	}
-	in := bufio.NewReader(io.LimitReader(c, maxPong))
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		return err
+	answer, err := m.Bytes()
+	if err == nil && !bytes.Contains(answer, []byte(`"id":1`)) {
+		err = fmt.Errorf("it answered %.100q", answer)
 	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("%s answered %q", addr, resp.Status)
-	}
-	if _, err := c.Write(textFrame(`{"id":1,"method":"` + method + `","params":{}}`)); err != nil {
-		return err
-	}
-	answer := ""
-	read := frameReader{message: func(_ bool, b []byte, _ int64) { answer = string(b) }}
-	b := make([]byte, 4096)
-	for answer == "" {
-		n, err := in.Read(b)
-		read.Write(b[:n])
-		if err != nil && answer == "" {
-			return err
-		}
-	}
-	if !strings.Contains(answer, `"id":1`) {
-		return fmt.Errorf("it answered %.100q", answer)
-	}
-	return nil
+	return err
 }
 
 // pingJoined asks the hub for a browser that has joined by its extension: the hub

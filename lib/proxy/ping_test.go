@@ -12,10 +12,9 @@ import (
 
 func TestPing(t *testing.T) {
 	t.Parallel()
-	e := newEndpoint(t)
 	f := newFirefox(t)
 	for _, c := range []struct{ addr, protocol, want string }{
-		{e.addr, record.CDP, ""},
+		{f.addr, record.CDP, ""},
 		{f.addr, record.BiDi, ""},
 		{"127.0.0.1:1", record.CDP, "refused"},
 		{listenAndServe(t, http.NotFoundHandler()), record.CDP, "404"},
@@ -38,8 +37,8 @@ func TestPing(t *testing.T) {
 func TestBrowserHangs(t *testing.T) {
 	t.Parallel()
 	health := Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
-	e := newEndpoint(t)
-	p := &Proxy{Launch: launches(e.browser(t, record.CDP)), Health: health}
+	e := newFirefox(t)
+	p := &Proxy{Launch: launches(browserAt(t, e.addr, record.CDP)), Health: health}
 	serve(t, p)
 	p.Relaunch(t.Context(), options.Options{}, false)
 	until(t, "it is asked", func() bool { s, _ := p.Status(); return s.LastCheck != nil })
@@ -49,8 +48,8 @@ func TestBrowserHangs(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	e = newEndpoint(t)
-	p = &Proxy{Launch: launches(e.browser(t, record.CDP)), Foreign: true, Health: health}
+	e = newFirefox(t)
+	p = &Proxy{Launch: launches(browserAt(t, e.addr, record.CDP)), Foreign: true, Health: health}
 	addr := serve(t, p)
 	state := func(want string) func() bool {
 		return func() bool { s, _ := p.Status(); return s.State == want && s.LastCheck != nil }

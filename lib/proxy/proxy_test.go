@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,22 +33,18 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// endpoint is a test's browser: it answers /json/version, and echoes messages
-// of WebSockets.
+// endpoint is a test's browser: it answers /json/version, and echoes the bytes of
+// WebSockets.
 type endpoint struct {
-	addr  string
-	hangs atomic.Bool // it answers nothing
-	mu    sync.Mutex
-	seen  []*http.Request
+	addr string
+	mu   sync.Mutex
+	seen []*http.Request
 }
 
 func newEndpoint(t testing.TB) *endpoint {
 	t.Helper()
 	e := &endpoint{}
 	e.addr = listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for e.hangs.Load() && r.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
 		e.mu.Lock()
 		e.seen = append(e.seen, r)
 		e.mu.Unlock()

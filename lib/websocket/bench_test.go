@@ -73,7 +73,7 @@ func BenchmarkRelay(b *testing.B) {
 
 // relayAll relays messages until there are no more.
 func relayAll(to, from net.Conn) {
-	chrome, client := newConn(from, true, nil), newConn(to, false, nil)
+	chrome, client := New(from, true, nil), New(to, false, nil)
 	client.Stall = 30 * time.Second
 	for {
 		m, err := chrome.Next()
@@ -90,12 +90,12 @@ func BenchmarkRoundTrip(b *testing.B) {
 		b.Run(way, func(b *testing.B) {
 			a, up := pair(b)
 			d, down := pair(b)
-			chrome, client := newConn(a, false, nil), newConn(d, true, nil)
+			chrome, client := New(a, false, nil), New(d, true, nil)
 			if way == "splice" {
 				go io.Copy(down, up)
 				go io.Copy(up, down)
 			} else {
-				toChrome, toClient := newConn(up, true, nil), newConn(down, false, nil)
+				toChrome, toClient := New(up, true, nil), New(down, false, nil)
 				relay := func(to, from *Conn) {
 					for {
 						m, err := from.Next()

@@ -12,7 +12,7 @@ import (
 func half(t *testing.T, b *Budget, message []byte, n int) (c *Conn, got chan error, rest func()) {
 	t.Helper()
 	raw, theirs := pair(t)
-	c = newConn(raw, false, nil)
+	c = New(raw, false, nil)
 	c.Budget = b
 	all := frame(0x81, true, string(message))
 	if _, err := theirs.Write(all[:n]); err != nil {
@@ -76,7 +76,7 @@ func TestBudget(t *testing.T) {
 // A message that does not go on ends its connection; one between messages may wait.
 func TestProgress(t *testing.T) {
 	raw, theirs := pair(t)
-	c := newConn(raw, false, nil)
+	c := New(raw, false, nil)
 	c.Progress = 50 * time.Millisecond
 	got := make(chan error, 1)
 	go func() {
@@ -111,7 +111,7 @@ func TestBound(t *testing.T) {
 		append(frame(0x01, true, "x"), frame(0x80, true, strings.Repeat("x", 100))...),
 	} {
 		raw, theirs := pair(t)
-		c := newConn(raw, false, nil)
+		c := New(raw, false, nil)
 		theirs.Write(fragments)
 		got := make(chan error, 1)
 		m, err := c.Next()

@@ -79,7 +79,9 @@ type Conn struct {
 	cause   error         // set before that
 }
 
-func newConn(raw net.Conn, client bool, early []byte) *Conn {
+// New returns one end of a WebSocket on a connection whose handshake is over: the
+// client's, or the server's. early is what was read after the handshake.
+func New(raw net.Conn, client bool, early []byte) *Conn {
 	c := &Conn{Limit: DefaultLimit, raw: raw, client: client,
 		buf: make([]byte, max(readBuffer, headRoom+len(early))),
 		in:  nowait.NewReader(raw), out: nowait.NewWriter(raw),
@@ -92,7 +94,7 @@ func newConn(raw net.Conn, client bool, early []byte) *Conn {
 // Pipe returns the two ends of a WebSocket within this process.
 func Pipe() (server, client *Conn) {
 	a, b := net.Pipe()
-	return newConn(a, false, nil), newConn(b, true, nil)
+	return New(a, false, nil), New(b, true, nil)
 }
 
 // Received returns how many bytes have been read, including the heads of

@@ -20,7 +20,7 @@ import (
 // ends is a server's and a client's end of one WebSocket.
 func ends(t testing.TB) (server, client *Conn) {
 	a, b := pair(t)
-	return newConn(a, false, nil), newConn(b, true, nil)
+	return New(a, false, nil), New(b, true, nil)
 }
 
 // serve accepts WebSockets and gives them to a function, by a real server.
@@ -177,7 +177,7 @@ func TestViolations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, other := pair(t)
-			conn := newConn(other, !c.server, nil)
+			conn := New(other, !c.server, nil)
 			got := make(chan error, 1)
 			go func() { got <- sent(raw, c.server) }()
 			if _, err := raw.Write(c.sent); err != nil {
@@ -204,7 +204,7 @@ func TestViolations(t *testing.T) {
 
 // sent is the error that a peer's connection reads at last, and closes with.
 func sent(raw net.Conn, client bool) error {
-	c := newConn(raw, client, nil)
+	c := New(raw, client, nil)
 	for {
 		if _, err := c.Next(); err != nil {
 			return err
@@ -223,7 +223,7 @@ func TestFragments(t *testing.T) {
 	for _, peek := range []int{0, 1, 2, 3, 5, 100} {
 		t.Run(fmt.Sprint(peek), func(t *testing.T) {
 			raw, other := pair(t)
-			c := newConn(other, true, nil)
+			c := New(other, true, nil)
 			toServer, server := ends(t)
 			go raw.Write(stream)
 			m, err := c.Next()
@@ -414,7 +414,7 @@ func TestCloseWhileReading(t *testing.T) {
 func TestNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	raw, other := pair(t)
-	c := newConn(other, true, nil)
+	c := New(other, true, nil)
 	raw.Write(append(frame(0x88, false, "\x03\xe8"), frame(0x81, false, "x")...))
 	for range 2 {
 		var e *CloseError

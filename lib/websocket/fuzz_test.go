@@ -50,7 +50,7 @@ func readAll(t *testing.T, stream []byte, client bool, dice *rand.Rand) (texts [
 	if dice != nil {
 		in.piece = 1 + dice.IntN(1<<dice.IntN(16))
 	}
-	c := newConn(in, client, nil)
+	c := New(in, client, nil)
 	for {
 		m, err := c.Next()
 		if err != nil {
@@ -98,11 +98,11 @@ func readAll(t *testing.T, stream []byte, client bool, dice *rand.Rand) (texts [
 // relayed is a message as it comes out of a relay.
 func relayed(t *testing.T, m *Message, client bool) ([]byte, error) {
 	out := &tape{}
-	if err := newConn(out, client, nil).Relay(m); err != nil {
+	if err := New(out, client, nil).Relay(m); err != nil {
 		return nil, err
 	}
 	stream := out.out.Bytes()
-	c := newConn(&tape{in: stream, piece: len(stream) + 1}, !client, nil)
+	c := New(&tape{in: stream, piece: len(stream) + 1}, !client, nil)
 	got, err := c.Next()
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	}
 	raw.SetDeadline(time.Time{})
 	early, _ := both.Reader.Peek(both.Reader.Buffered())
-	c := newConn(raw, false, early)
+	c := New(raw, false, early)
 	_, err = fmt.Fprintf(raw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 		"Sec-WebSocket-Accept: %s\r\n\r\n", acceptKey(r.Header.Get("Sec-WebSocket-Key")))
 	if err != nil {
@@ -141,7 +141,7 @@ func dial(ctx context.Context, u *url.URL) (*Conn, error) {
 		raw.Close()
 		return nil, err
 	}
-	return newConn(raw, true, early), nil
+	return New(raw, true, early), nil
 }
 
 // sendUpgrade requests the upgrade, and returns the bytes that followed the

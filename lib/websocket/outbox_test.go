@@ -85,7 +85,7 @@ func TestOutboxIsBounded(t *testing.T) {
 // reads late and a message is sent in two parts.
 func TestOutboxTries(t *testing.T) {
 	raw, theirs := pair(t)
-	c, peer := newConn(raw, false, nil), newConn(theirs, true, nil)
+	c, peer := New(raw, false, nil), New(theirs, true, nil)
 	o, done := NewOutbox(c), make(chan struct{})
 	ran := make(chan struct{})
 	go func() {

@@ -6,6 +6,8 @@ package main
 
 import (
 	"bufio"
+	"crypto/sha1"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"btools/lib/websocket"
 )
 
 func main() {
@@ -158,15 +162,26 @@ func play(what, port string) {
 		if what == "mute" {
 			time.Sleep(time.Hour)
 		}
-		if r.Header.Get("Upgrade") != "" { // no WebSocket, but what comes goes back
+		if r.Header.Get("Upgrade") != "" { // messages go back, and bytes that are none
 			c, buf, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				panic(err)
 			}
 			defer c.Close()
-			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-			io.Copy(c, buf)
-			return
+			accept := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+			fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+				"Sec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(accept[:]))
+			if first, _ := buf.Peek(1); string(first) != "\x81" { // the beginning of a message
+				io.Copy(c, buf)
+				return
+			}
+			early, _ := buf.Peek(buf.Reader.Buffered())
+			for conn := websocket.New(c, false, early); ; {
+				m, err := conn.Next()
+				if err != nil || conn.Relay(m) != nil {
+					return
+				}
+			}
 		}
 		g := guid
 		if what == "stranger" { // somebody else's browser answers
