@@ -110,15 +110,15 @@ func (p *Proxy) serveOne(w http.ResponseWriter, r *http.Request) {
 		}
 		t = x
 		release()
-		record := func(bool, []byte) {}
+		record := func(bool, []byte, int64) {}
 		if p.Trace != nil {
 			record = p.Trace.Connection(r.URL.Path)
 		}
-		conn.Trace = func(toClient bool, message []byte) {
+		conn.Trace = func(toClient bool, message []byte, size int64) {
 			if !toClient {
 				in.last.Store(time.Now().UnixNano())
 			}
-			record(toClient, message)
+			record(toClient, message, size)
 		}
 	})
 	if isCommand(r.URL.Path) {

@@ -40,10 +40,10 @@ type Trace struct {
 }
 
 // Connection begins a WebSocket with this path. The function gets each message.
-func (t *Trace) Connection(path string) func(toClient bool, message []byte) {
+func (t *Trace) Connection(path string) func(toClient bool, message []byte, size int64) {
 	n := t.begin(path)
-	return func(toClient bool, message []byte) {
-		t.record(n, toClient, true, message[:min(len(message), maxMessage)], int64(len(message)))
+	return func(toClient bool, message []byte, size int64) {
+		t.record(n, toClient, true, message[:min(len(message), maxMessage)], size)
 	}
 }
 

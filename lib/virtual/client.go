@@ -36,7 +36,7 @@ const callTimeout = 30 * time.Second
 type Client struct {
 	// Trace, if not nil, is called when Accept has begun the client's WebSocket; what
 	// it returns gets each message, as websocket.Conn.Trace.
-	Trace func() func(toClient bool, message []byte)
+	Trace func() func(toClient bool, message []byte, size int64)
 
 	session  *Session
 	page     string // the target that it is connected to; "": the browser

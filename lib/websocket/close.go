@@ -16,7 +16,8 @@ const closeBound = 250 * time.Millisecond
 // closes the connection. Readers and waiting writers fail at once. A message
 // that is being written and does not end in that moment is cut off, and the
 // error says so. A second Close waits for the first and does nothing. The code
-// NoStatus sends no code; a reason that is too long for a frame is shortened.
+// NoStatus sends no code, Abnormal no close frame; a reason that is too long for a
+// frame is shortened.
 func (c *Conn) Close(code int, reason string) error {
 	return c.finish(net.ErrClosed, code, reason)
 }
@@ -73,9 +74,12 @@ func (c *Conn) sendClose(code int, reason string) error {
 		return errors.New("cannot send a close frame: another message is stuck half-written")
 	}
 	c.raw.SetWriteDeadline(deadline)
-	frame := c.closeFrame(code, reason)
-	n, err := c.raw.Write(frame)
-	c.sent.Add(int64(n))
+	var err error
+	if code != Abnormal {
+		n := 0
+		n, err = c.raw.Write(c.closeFrame(code, reason))
+		c.sent.Add(int64(n))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot send a close frame: %w", err)
 	}

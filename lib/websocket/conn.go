@@ -21,6 +21,10 @@ import (
 // is set. It is the same as in Chrome.
 const DefaultLimit = 100 << 20
 
+// MaxTraced is the length in bytes up to which a relayed message is copied for
+// Trace.
+const MaxTraced = 16 << 20
+
 // Status codes of close frames (RFC 6455, 7.4).
 const (
 	Normal         = 1000
@@ -28,6 +32,7 @@ const (
 	ProtocolBroken = 1002
 	Unsupported    = 1003 // a binary message
 	NoStatus       = 1005 // never sent: a close frame came without a code
+	Abnormal       = 1006 // never sent: the connection ended without a close frame
 	BadText        = 1007
 	// PolicyViolation is for a client that does not read.
 	PolicyViolation = 1008
@@ -51,9 +56,13 @@ type Conn struct {
 	Budget   *Budget
 	Progress time.Duration
 	// Trace, if not nil, gets each message that Bytes has read, and each one that is
-	// sent, just before: an answer comes before what the peer says to it. It may keep
-	// no bytes. Set it before use.
-	Trace func(sent bool, message []byte)
+	// sent, before its last byte is: an answer comes before what the peer says to it.
+	// size is the message's length; message is nil if it is relayed and longer than
+	// MaxTraced. Trace may keep no bytes. Set it before use.
+	Trace func(sent bool, message []byte, size int64)
+	// Complete says that a relayed message whose source has failed is completed with
+	// spaces, so that other messages can follow; else the connection ends then.
+	Complete bool
 
 	raw    net.Conn
 	client bool           // masks what it sends, and receives unmasked frames

@@ -475,7 +475,9 @@ func TestTrace(t *testing.T) {
 	chrome, toChrome := ends(t)
 	toClient, client := ends(t)
 	var got []string
-	toClient.Trace = func(sent bool, message []byte) { got = append(got, fmt.Sprintf("%v %.9s", sent, message)) }
+	toClient.Trace = func(sent bool, message []byte, size int64) {
+		got = append(got, fmt.Sprintf("%v %.9s %d of %d", sent, message, len(message), size))
+	}
 	read := func(c *Conn, n int) {
 		t.Helper()
 		m, err := c.Next()
@@ -496,19 +498,71 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(client, 7)
-	go chrome.Write(long(1 << 20))
-	m, err := toChrome.Next()
-	if err != nil {
-		t.Fatal(err)
+	fragments := append(frame(0x01, false, "first "), frame(0x00, false, "second ")...)
+	go func() {
+		chrome.WriteAll(long(1<<20), long(MaxTraced), long(MaxTraced+1))
+		chrome.raw.Write(append(append(fragments, frame(0x80, false, "third")...), frame(0x81, false, "")...))
+	}()
+	for _, n := range []int{1 << 20, MaxTraced, MaxTraced + 1, 18, 0} {
+		m, err := toChrome.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		relayed := make(chan error)
+		go func() {
+			if n == 18 {
+				m.Peek(9) // which takes what it needs out of the frames
+			}
+			relayed <- o.Relay(m)
+		}()
+		read(client, n)
+		if err := <-relayed; err != nil {
+			t.Fatal(err)
+		}
 	}
-	relayed := make(chan error)
-	go func() { relayed <- o.Relay(m) }()
-	read(client, 1<<20)
-	if err := <-relayed; err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"false fragment", "true written", "true 012345678"}; !slices.Equal(got, want) {
+	want := []string{"false fragment 8 of 8", "true written 7 of 7", "true 012345678 1048576 of 1048576",
+		"true 012345678 16777216 of 16777216", "true  0 of 16777217", "true first sec 18 of 18", "true  0 of 0"}
+	if !slices.Equal(got, want) {
 		t.Errorf("the trace has %q, not %q", got, want)
+	}
+}
+
+// TestComplete has the source of a relay fail in the middle, and the target go on.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		came string
+		want string
+	}{
+		{string(append(appendHead(nil, head{final: true, opcode: opText, size: 5}), "ab"...)), "ab   "},
+		{string(append(appendHead(nil, head{opcode: opText, size: 5}), "ab"...)), "ab   "},
+		{string(frame(0x01, false, "abc")), "abc"},
+		{string(appendHead(frame(0x01, false, "abc"), head{final: true, opcode: opContinuation, size: 3})), "abc   "},
+	} {
+		source, from := ends(t)
+		target, to := ends(t)
+		to.Complete = true
+		go func() {
+			source.raw.Write([]byte(c.came))
+			source.raw.Close()
+		}()
+		m, err := from.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := to.Relay(m); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the relay of % x says %v", c.came, err)
+		}
+		to.Write([]byte("next"))
+		for _, want := range []string{c.want, "next"} {
+			m, err := target.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := m.Bytes(); err != nil || string(b) != want {
+				t.Errorf("% x becomes %q, %v, not %q", c.came, b, err, want)
+			}
+		}
 	}
 }
 

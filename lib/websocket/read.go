@@ -37,6 +37,7 @@ type Message struct {
 	plain  int    // number of bytes in the buffer that are unmasked
 	peeked []byte // of earlier fragments, returned by Peek and not yet read
 	used   bool   // it was read or relayed
+	traced []byte // what a relay has sent of it, for Trace
 }
 
 // Next returns the next message. It skips the rest of the previous one, which
@@ -137,7 +138,7 @@ func (m *Message) Bytes() ([]byte, error) {
 		}
 		if m.final {
 			if m.c.Trace != nil {
-				m.c.Trace(false, all)
+				m.c.Trace(false, all, int64(len(all)))
 			}
 			return all, nil
 		}

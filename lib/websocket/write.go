@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func (c *Conn) WriteAll(messages ...[]byte) error {
 	out := buf[:0]
 	for _, b := range messages {
 		if c.Trace != nil {
-			c.Trace(true, b)
+			c.Trace(true, b, int64(len(b)))
 		}
 		var err error
 		if out, err = c.writeFrame(out, c.newHead(true, opText, int64(len(b))), b); err != nil {
@@ -79,17 +80,9 @@ func (c *Conn) writeFrame(out []byte, h head, payload []byte) ([]byte, error) {
 // Relay sends a message of another connection while it arrives, in the same
 // frames: a single frame stays one, and its length is sent first. The goroutine
 // that reads the other connection calls it. If reading fails after a part was
-// sent, c is closed, because the rest cannot follow. If writing fails, the
-// other connection can go on with Next. With a Trace, the message is read whole
-// first.
+// sent, c is closed, because the rest cannot follow, unless it is to Complete
+// messages. If writing fails, the other connection can go on with Next.
 func (c *Conn) Relay(m *Message) error {
-	if c.Trace != nil {
-		b, err := m.Bytes()
-		if err != nil {
-			return err
-		}
-		return c.Write(b)
-	}
 	if err := m.usable(); err != nil {
 		return err
 	}
@@ -101,6 +94,7 @@ func (c *Conn) Relay(m *Message) error {
 	opcode := byte(opText)
 	if len(m.peeked) > 0 {
 		whole := m.final && m.left == 0
+		c.trace(m, m.peeked, whole)
 		if err := c.sendFrame(whole, opText, m.peeked); err != nil || whole {
 			return err
 		}
@@ -114,7 +108,7 @@ func (c *Conn) Relay(m *Message) error {
 			return nil
 		}
 		if err := m.nextFrame(opContinuation); err != nil {
-			return c.abortMessage(err)
+			return c.cutOff(m, 0, err)
 		}
 		opcode = opContinuation
 	}
@@ -128,6 +122,7 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	// of the old one: a short message takes one write.
 	from := m.c
 	b := m.ready()
+	c.trace(m, b, m.final && m.left == int64(len(b)))
 	if c.client {
 		key = mask(b, key)
 	}
@@ -143,8 +138,9 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	for m.left > 0 {
 		n, err := m.read(buf[:])
 		if err != nil {
-			return c.abortMessage(err)
+			return c.cutOff(m, key, err)
 		}
+		c.trace(m, buf[:n], m.final && m.left == 0)
 		if c.client {
 			key = mask(buf[:n], key)
 		}
@@ -155,10 +151,36 @@ func (c *Conn) relayFrame(m *Message, opcode byte) error {
 	return nil
 }
 
-// abortMessage closes the connection in the middle of a message whose source
-// has failed.
-func (c *Conn) abortMessage(err error) error {
-	c.abort(fmt.Errorf("cannot write to the WebSocket: a message was cut off: %w", err))
+// trace collects a message that is relayed, and gives it to Trace with its last
+// part.
+func (c *Conn) trace(m *Message, part []byte, last bool) {
+	if c.Trace == nil {
+		return
+	}
+	switch {
+	case m.size > MaxTraced:
+		m.traced, part = nil, nil
+	case !last || int64(len(part)) < m.size:
+		m.traced = append(m.traced, part...)
+		part = m.traced
+	}
+	if last {
+		c.Trace(true, part, m.size)
+	}
+}
+
+// cutOff ends a message whose source has failed in the middle of it. The key is for
+// the rest of the frame.
+func (c *Conn) cutOff(m *Message, key uint32, err error) error {
+	if !c.Complete || m.left > MaxTraced {
+		c.abort(fmt.Errorf("cannot write to the WebSocket: a message was cut off: %w", err))
+		return err
+	}
+	rest := bytes.Repeat([]byte(" "), int(m.left))
+	mask(rest, key)
+	if c.send(rest) == nil && !m.final {
+		c.sendFrame(true, opContinuation, nil)
+	}
 	return err
 }
 

@@ -83,7 +83,7 @@ func refusal(r *http.Request, ep endpoint) *guard.Refusal {
 // Trace records what the clients of a session send and get.
 type Trace interface {
 	// Connection begins a WebSocket with this path. The function gets each message.
-	Connection(path string) func(toClient bool, message []byte)
+	Connection(path string) func(toClient bool, message []byte, size int64)
 	Close() error
 }
 
@@ -150,7 +150,7 @@ func serveWebSocket(
 		writeError(w, err)
 	default:
 		if trace != nil {
-			k.Trace = func() func(bool, []byte) { return trace.Connection(path) }
+			k.Trace = func() func(bool, []byte, int64) { return trace.Connection(path) }
 		}
 		k.Accept(w, r) // which has answered the client with any error
 	}
