@@ -869,7 +869,7 @@ func TestProxyStopsRegardless(t *testing.T) {
 	p := w.Proxy(append(fakeFlags(""), "--trace", fifo)...)
 	c, _ := p.Socket("/")
 	go func() {
-		message := append([]byte{0x82, 0x80 | 126, 0x10, 0, 0, 0, 0, 0}, make([]byte, 4096)...)
+		message := clientFrame(0x81, `"a message"`)
 		for range 2000 {
 			if _, err := c.Write(message); err != nil {
 				return

@@ -3,9 +3,10 @@ package proxy
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"sync"
 	"time"
+
+	"btools/lib/websocket"
 )
 
 // Firefox has one BiDi session at a time. A session is reachable only through
@@ -25,75 +26,50 @@ const endSession = `{"id":9007199254740991,"method":"session.end","params":{}}`
 // bidiSession connects a client to a BiDi browser for the life of its session.
 type bidiSession struct {
 	*tunnel
+	toClient, toBrowser *websocket.Conn
+
 	ended   chan struct{} // closed when the browser says that the session has, or closes
 	once    sync.Once     // for that
 	created bool          // the client has got a session
-	answer  frameReader   // of the browser
-}
-
-func newBiDiSession(t *tunnel) *bidiSession {
-	s := &bidiSession{tunnel: t, ended: make(chan struct{})}
-	s.answer.message = func(_ bool, payload []byte, _ int64) {
-		var m struct {
-			ID     int64 `json:"id"`
-			Result struct {
-				SessionID string `json:"sessionId"`
-			} `json:"result"`
-		}
-		if json.Unmarshal(payload, &m) != nil {
-			return
-		}
-		s.created = s.created || m.Result.SessionID != ""
-		if m.ID == endID {
-			s.once.Do(func() { close(s.ended) })
-		}
-	}
-	return s
 }
 
 // run relays between the connections, and ends the session when the client is
 // gone, after calling left. It reports whether the session is certainly over.
-func (s *bidiSession) run(left func(), cut <-chan struct{}) (sent, received int64, over bool) {
+func (s *bidiSession) run(left func(), cut <-chan struct{}) (over bool) {
 	defer s.close()
-	down := make(chan int64, 1)
-	go func() { down <- s.toTheClient() }()
-	g := &frameWriter{to: s.browser, tap: s.toBrowser}
-	up := make(chan struct{})
+	s.toBrowser.Complete = true // a client may be gone in the middle of a message
+	down, up := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(down)
+		s.relayDown()
+	}()
 	go func() {
 		defer close(up)
-		k, err := g.Write(s.fromClient)
-		if sent = int64(k); err == nil {
-			n, _ := io.Copy(g, struct{ io.Reader }{s.in})
-			sent += n
-		}
+		pass(s.toBrowser, s.toClient)
 	}()
 	select {
 	case <-up:
-	case received = <-down: // the browser is gone
+	case <-down: // the browser is gone
 		s.close()
 		<-up
-		return sent, received, s.isOver()
+		return s.isOver()
 	}
 	left()
 	s.browser.SetWriteDeadline(time.Now().Add(endTimeout))
-	err := g.finishFrame()
-	if err == nil {
-		s.browser.Write(textFrame(endSession))
-	}
+	s.toBrowser.Trace = nil
+	s.toBrowser.Write([]byte(endSession))
 	// If that failed, the browser may have ended the session before.
 	select {
 	case <-s.ended:
 		over = true
-	case received = <-down: // it is gone itself
-		return sent, received, s.isOver()
+	case <-down: // it is gone itself
+		return s.isOver()
 	case <-cut:
 	case <-time.After(endTimeout):
 	}
-	if g.frames.closed {
-		s.client.Write([]byte{0x80 | closeFrame, 0}) // the other half of its close
-	}
 	s.close()
-	return sent, <-down, over
+	<-down
+	return over
 }
 
 // isOver reports, after the browser has closed the connection, whether no
@@ -108,80 +84,41 @@ func (s *bidiSession) isOver() bool {
 	}
 }
 
-// toTheClient copies everything that the browser sends, and goes on reading
-// when the client is gone.
-func (s *bidiSession) toTheClient() (n int64) {
-	gone := false
-	pass := func(b []byte) {
-		n += int64(len(b))
-		s.answer.Write(b)
-		if s.answer.closed && s.answer.status == 1000 { // it does after session.end, a client's or ours
-			s.once.Do(func() { close(s.ended) })
-		}
-		if s.toClient != nil {
-			s.toClient.Write(b)
-		}
-		if !gone {
-			_, err := s.client.Write(b)
-			gone = err != nil
-		}
-	}
-	pass(s.fromBrowser)
-	buf := make([]byte, 32<<10)
+// relayDown relays everything that the browser sends, and goes on reading when
+// the client is gone.
+func (s *bidiSession) relayDown() {
 	for {
-		k, err := s.browser.Read(buf)
-		pass(buf[:k])
+		m, err := s.toBrowser.Next()
 		if err != nil {
-			return n
+			var closed *websocket.CloseError
+			if errors.As(err, &closed) && closed.Code == websocket.Normal {
+				s.setEnded() // it does after session.end, a client's or ours
+			}
+			passEnd(s.toClient, err)
+			return
 		}
+		if b, err := m.Peek(websocket.MaxPeek); err == nil && len(b) < websocket.MaxPeek {
+			s.read(b)
+		}
+		s.toClient.Relay(m)
 	}
 }
 
-var errClientClosed = errors.New("the client has closed the WebSocket")
-
-// frameWriter passes on a client's frames with whole heads, up to a close
-// frame.
-type frameWriter struct {
-	to      io.Writer
-	tap     io.Writer
-	frames  frameReader
-	partial []byte // an incomplete head
+// read looks for the answers that begin and end a session. Both are short.
+func (s *bidiSession) read(message []byte) {
+	var m struct {
+		ID     int64 `json:"id"`
+		Result struct {
+			SessionID string `json:"sessionId"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(message, &m) != nil {
+		return
+	}
+	s.created = s.created || m.Result.SessionID != ""
+	if m.ID == endID {
+		s.setEnded()
+	}
 }
 
-// Write takes the next bytes.
-func (g *frameWriter) Write(b []byte) (int, error) {
-	if g.tap != nil {
-		g.tap.Write(b)
-	}
-	n := len(b)
-	for len(b) > 0 {
-		used, head := g.frames.step(b)
-		if head && g.frames.closed {
-			g.frames.remaining = 0
-			return n - len(b), errClientClosed
-		}
-		g.partial = append(g.partial, b[:used]...)
-		b = b[used:]
-		if len(g.frames.head) > 0 {
-			continue
-		}
-		if _, err := g.to.Write(g.partial); err != nil {
-			return n - len(b), err
-		}
-		g.partial = g.partial[:0]
-	}
-	return n, nil
-}
-
-// finishFrame completes a frame that the client has begun, so that another can
-// follow.
-func (g *frameWriter) finishFrame() error {
-	if g.frames.broken || g.frames.remaining > maxMessage {
-		return errors.New("the client sent an invalid WebSocket frame")
-	}
-	_, err := g.to.Write(make([]byte, g.frames.remaining))
-	if err == nil && (g.frames.open || g.frames.remaining > 0 && !g.frames.final) {
-		_, err = g.to.Write(lastFragment())
-	}
-	return err
-}
+func (s *bidiSession) setEnded() { s.once.Do(func() { close(s.ended) }) }

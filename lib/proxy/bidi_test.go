@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -161,5 +162,26 @@ func TestNoJSON(t *testing.T) {
 	code, body := send(t, serve(t, p), "/json/version")
 	if code != 404 || !strings.Contains(body, "WebDriver BiDi, not CDP") || !strings.Contains(body, "/session") {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// The session of a client that is gone in the middle of a message is ended, too.
+func TestHalfAMessage(t *testing.T) {
+	t.Parallel()
+	f := newFirefox(t)
+	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
+	c, in := upgrade(t, serve(t, p), "/session")
+	status(t, in)
+	text := `{"id":1,"method":"session.new","params":{}}`
+	c.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...))
+	b := make([]byte, 200)
+	if n, err := in.Read(b); !strings.Contains(string(b[:n]), "sessionId") {
+		t.Fatalf("session.new is answered with %q, %v", b[:n], err)
+	}
+	io.WriteString(c, "\x01\xe4\x00\x00\x00\x00{\"id\":2,") // a fragment of 100 bytes, of which 8 come
+	c.Close()
+	until(t, "the session has ended", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.ends == 1 })
+	if s, _ := p.Status(); s.Launches != 1 || s.Exit != nil {
+		t.Errorf("%+v", s)
 	}
 }

@@ -315,7 +315,7 @@ func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{
 		return nil, err
 	}
 	stop := context.AfterFunc(r.Context(), func() { c.SetDeadline(time.Unix(1, 0)) })
-	resp, in, err := p.handshake(c, r, path, p.hostFor(r.Host, i))
+	resp, in, err := p.handshake(c, r, path, i)
 	if !stop() && err == nil {
 		err = context.Cause(r.Context())
 	}
@@ -352,15 +352,17 @@ func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
 	return path, err
 }
 
-func (p *Proxy) handshake(c net.Conn, r *http.Request, path, host string) (*http.Response, *bufio.Reader, error) {
+func (p *Proxy) handshake(
+	c net.Conn, r *http.Request, path string, i record.Instance,
+) (*http.Response, *bufio.Reader, error) {
 	c.SetDeadline(time.Now().Add(p.answerTimeout))
 	header := r.Header.Clone()
 	webSocketOnly(header)
-	if p.Trace != nil {
-		header.Del("Sec-WebSocket-Extensions") // no compression: the trace must read the messages
+	if p.Trace != nil || i.Protocol == record.BiDi {
+		header.Del("Sec-WebSocket-Extensions") // no compression: messages are read
 	}
 	var head bytes.Buffer
-	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, host)
+	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\n", path, p.hostFor(r.Host, i))
 	header.Write(&head)
 	head.WriteString("\r\n")
 	if _, err := c.Write(head.Bytes()); err != nil {
@@ -416,7 +418,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 	}
 	t.in, t.lastUse = observed(client)
 	if p.Trace != nil {
-		t.toBrowser, t.toClient = p.Trace.taps(r.URL.Path)
+		t.record = p.Trace.Connection(r.URL.Path)
 	}
 	if !p.backend.addTunnel(g, t, epoch) {
 		t.close()
@@ -443,16 +445,19 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 		t.close()
 		return 0, 0
 	}
-	if !t.bidi {
+	if !t.bidi && t.record == nil {
 		return t.run()
 	}
-	sent, received, over := newBiDiSession(t).run(func() { p.backend.markClientGone(t) }, g.end)
-	if !over {
+	client, browser := t.messages()
+	if !t.bidi {
+		t.relay(client, browser)
+	} else if s := (&bidiSession{tunnel: t, toClient: client, toBrowser: browser, ended: make(chan struct{})}); !s.run(
+		func() { p.backend.markClientGone(t) }, g.end) {
 		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)
 		p.backend.markClientGone(t) // new clients wait for its end
 		p.backend.reportUnreachable(g, SessionLeft)
 	}
-	return sent, received
+	return client.Received(), browser.Received()
 }
 
 // buffered returns the bytes that were read ahead.

@@ -1,26 +1,25 @@
 package proxy
 
 import (
-	"io"
 	"net"
 	"sync/atomic"
 	"time"
 )
 
-// stamped is a reader that notes when it has read anything.
+// stamped is a connection that notes when it has read anything.
 type stamped struct {
-	io.Reader
+	net.Conn
 	last atomic.Int64 // in Unix nanoseconds
 }
 
 func newStamped(from net.Conn) *stamped {
-	s := &stamped{Reader: from}
+	s := &stamped{Conn: from}
 	s.last.Store(time.Now().UnixNano())
 	return s
 }
 
 func (s *stamped) Read(b []byte) (int, error) {
-	n, err := s.Reader.Read(b)
+	n, err := s.Conn.Read(b)
 	if n > 0 {
 		s.last.Store(time.Now().UnixNano())
 	}

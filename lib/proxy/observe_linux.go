@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// observed returns a reader of a connection, and a function that returns when
+// observed returns a connection to read from, and a function that returns when
 // the other side last sent anything. The kernel splices what the reader reads,
 // so that no read is seen here: the kernel itself is asked for the time.
-func observed(c net.Conn) (io.Reader, func() time.Time) {
+func observed(c net.Conn) (net.Conn, func() time.Time) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		s := newStamped(c)

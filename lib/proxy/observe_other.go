@@ -3,14 +3,13 @@
 package proxy
 
 import (
-	"io"
 	"net"
 	"time"
 )
 
-// observed returns a reader of a connection, and a function that returns when
+// observed returns a connection to read from, and a function that returns when
 // the other side last sent anything.
-func observed(c net.Conn) (io.Reader, func() time.Time) {
+func observed(c net.Conn) (net.Conn, func() time.Time) {
 	s := newStamped(c)
 	return s, s.lastUse
 }

@@ -18,12 +18,13 @@ import (
 	"btools/lib/control"
 	"btools/lib/record"
 	"btools/lib/virtual/sessions"
+	"btools/lib/websocket"
 )
 
 // Trace writes every message of every WebSocket, one JSON object a line: time,
 // session (with --isolate), connection, direction ("to_browser" or
 // "to_client"), and message (or text, if it is not JSON; or bytes, its size, if
-// it is binary or longer than 16 MiB). The first line of a connection has its
+// it is longer than 16 MiB). The first line of a connection has its
 // path, as opened, instead.
 type Trace struct {
 	Out io.WriteCloser
@@ -39,23 +40,13 @@ type Trace struct {
 	closed bool
 }
 
-// Connection begins a WebSocket with this path. The function gets each message.
-func (t *Trace) Connection(path string) func(toClient bool, message []byte, size int64) {
-	n := t.begin(path)
-	return func(toClient bool, message []byte, size int64) {
-		t.record(n, toClient, true, message[:min(len(message), maxMessage)], size)
-	}
-}
+// recorder gets each message of a WebSocket, as websocket.Conn.Trace.
+type recorder = func(toClient bool, message []byte, size int64)
 
-// taps is Connection for the bytes of each direction.
-func (t *Trace) taps(path string) (toBrowser, toClient io.Writer) {
+// Connection begins a WebSocket with this path.
+func (t *Trace) Connection(path string) recorder {
 	n := t.begin(path)
-	tap := func(toClient bool) io.Writer {
-		return &frameReader{message: func(text bool, payload []byte, size int64) {
-			t.record(n, toClient, text, payload, size)
-		}}
-	}
-	return tap(false), tap(true)
+	return func(toClient bool, message []byte, size int64) { t.record(n, toClient, message, size) }
 }
 
 // begin begins a connection and returns its number.
@@ -69,15 +60,15 @@ func (t *Trace) begin(path string) int64 {
 	return n
 }
 
-// record records a message of this size, whose payload may have been cut off.
-func (t *Trace) record(connection int64, toClient, text bool, payload []byte, size int64) {
+// record records a message of this size.
+func (t *Trace) record(connection int64, toClient bool, payload []byte, size int64) {
 	direction := "to_browser"
 	if toClient {
 		direction = "to_client"
 	}
 	b := append(append(append(t.head(connection), `"direction":"`...), direction...), `",`...)
 	switch {
-	case !text || size > int64(len(payload)):
+	case size > websocket.MaxTraced:
 		b = strconv.AppendInt(append(b, `"bytes":`...), size, 10)
 	case json.Valid(payload):
 		from := len(b)

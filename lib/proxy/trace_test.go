@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,14 +32,14 @@ func TestTraceOnAFullDisk(t *testing.T) {
 	var said bytes.Buffer
 	d := &disk{}
 	trace := &Trace{Out: d, Log: slog.New(slog.NewTextHandler(&said, nil))}
-	toBrowser, toClient := trace.taps("/devtools/browser")
+	record := trace.Connection("/devtools/browser")
 	for i, full := range []bool{false, true, true, false} {
 		d.full = full
-		toBrowser.Write(clientFrame(0x81, `{"n":`+string('0'+rune(i))+`,`+"\n"+`"x":"<&>"}`))
+		record(false, fmt.Appendf(nil, "{\"n\":%d,\n\"x\":\"<&>\"}", i), 17)
 	}
-	toClient.Write([]byte{0x81, 3, 'a', '"', 0xff})
+	record(true, []byte("a\"\xff"), 3)
 	trace.Close()
-	toClient.Write([]byte{0x81, 3, 'a', '"', 0xff})
+	record(true, []byte("a\"\xff"), 3)
 	var got []string
 	for line := range strings.Lines(d.String()) {
 		if json.Valid([]byte(line)) {

@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"errors"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
+
+	"btools/lib/websocket"
 )
 
 // linger is how long one direction of a tunnel may continue after the other has
@@ -14,13 +18,12 @@ const linger = 10 * time.Second
 // tunnel joins two connections until both directions have ended.
 type tunnel struct {
 	client, browser net.Conn
-	in              io.Reader        // the client, where each read may note the time
+	in              net.Conn         // the client, where each read may note the time
 	lastUse         func() time.Time // when the client last sent anything
 	fromClient      []byte           // read ahead from the client
 	fromBrowser     []byte           // read ahead from the browser
-	toBrowser       io.Writer        // gets a copy of the traffic; nil: none
-	toClient        io.Writer
-	bidi            bool // its session outlives the connection
+	bidi            bool             // its session outlives the connection
+	record          recorder         // gets each message; nil: none
 	once            sync.Once
 
 	done       chan struct{} // closed when nothing of it is left
@@ -30,27 +33,22 @@ type tunnel struct {
 // halfCloser is a connection whose writing side can be closed by itself.
 type halfCloser interface{ CloseWrite() error }
 
-// run relays in both directions and returns the number of bytes sent each way.
+// run relays bytes in both directions and returns the number of bytes sent each way.
 func (t *tunnel) run() (sent, received int64) {
 	defer t.close()
 	done := make(chan int64, 1)
-	go func() { done <- t.half(t.browser, t.client, t.in, t.fromClient, t.toBrowser) }()
-	received = t.half(t.client, t.browser, t.browser, t.fromBrowser, t.toClient)
+	go func() { done <- t.half(t.browser, t.client, t.in, t.fromClient) }()
+	received = t.half(t.client, t.browser, t.browser, t.fromBrowser)
 	return <-done, received
 }
 
 // half copies early, then everything that it reads from one connection, to the
 // other. It passes the end on, too.
-func (t *tunnel) half(to, from net.Conn, in io.Reader, early []byte, tap io.Writer) int64 {
-	// Both are sockets: on Linux the kernel splices them, without a tap.
-	out := io.Writer(to)
-	if tap != nil {
-		out, in = io.MultiWriter(to, tap), struct{ io.Reader }{in}
-	}
-	sent, err := out.Write(early)
+func (t *tunnel) half(to, from, in net.Conn, early []byte) int64 {
+	sent, err := to.Write(early)
 	n := int64(sent)
 	if err == nil {
-		k, _ := io.Copy(out, in)
+		k, _ := io.Copy(to, in) // both are sockets: on Linux the kernel splices them
 		n += k
 	}
 	if c, ok := to.(halfCloser); !ok || c.CloseWrite() != nil {
@@ -59,6 +57,57 @@ func (t *tunnel) half(to, from net.Conn, in io.Reader, early []byte, tap io.Writ
 	to.SetReadDeadline(time.Now().Add(linger))
 	from.SetWriteDeadline(time.Now().Add(linger))
 	return n
+}
+
+// messages returns the two connections as WebSockets.
+func (t *tunnel) messages() (client, browser *websocket.Conn) {
+	client, browser = websocket.New(t.in, false, t.fromClient), websocket.New(t.browser, true, t.fromBrowser)
+	client.Limit, browser.Limit = math.MaxInt64, math.MaxInt64 // the two ends have theirs
+	if t.record != nil {
+		client.Trace = func(_ bool, m []byte, size int64) { t.record(true, m, size) }
+		browser.Trace = func(_ bool, m []byte, size int64) { t.record(false, m, size) }
+	}
+	return client, browser
+}
+
+// relay relays messages in both directions until one side ends, and ends the other
+// one alike.
+func (t *tunnel) relay(client, browser *websocket.Conn) {
+	defer t.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		passEnd(browser, pass(browser, client))
+	}()
+	passEnd(client, pass(client, browser))
+	<-done
+}
+
+// pass relays messages until one of the connections has ended, and returns why.
+func pass(to, from *websocket.Conn) error {
+	for {
+		m, err := from.Next()
+		if err == nil {
+			err = to.Relay(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// passEnd ends a connection as the one ended that it was relayed from.
+func passEnd(to *websocket.Conn, err error) {
+	var closed *websocket.CloseError
+	var wrong *websocket.ProtocolError
+	switch {
+	case errors.As(err, &closed):
+		to.Close(closed.Code, closed.Reason)
+	case errors.As(err, &wrong):
+		to.Close(wrong.Code, wrong.Reason)
+	default:
+		to.Close(websocket.Abnormal, "")
+	}
 }
 
 // closeClient closes the client's side. The browser's side of a BiDi session is
