@@ -27,9 +27,7 @@ func TestBrowserKilledDuringLaunch(t *testing.T) {
 	}
 	for ms := 0; ms < 200; ms += step {
 		c := w.Cmd("blaunch")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		pid := 0
 		cmdtest.Until(t, "the browser is started", func() bool {
 			for _, i := range w.State().Instances {
@@ -116,9 +114,7 @@ func TestProfileOfAStranger(t *testing.T) {
 	c.Env = append(c.Env, "TMPDIR="+w.Dir+"/strange") // what it leaves is not ours
 	os.Mkdir(w.Dir+"/strange", 0o700)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	defer func() {
 		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 		c.Wait()
@@ -170,9 +166,7 @@ func TestSaysWhatItWaitsFor(t *testing.T) {
 	errs, _ := c.StderrPipe()
 	var out bytes.Buffer
 	c.Stdout = &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	line := make([]byte, 200)
 	n, _ := errs.Read(line)
 	if !strings.Contains(string(line[:n]), "waiting for") {
@@ -191,10 +185,7 @@ func TestSecondSignal(t *testing.T) {
 	for _, mode := range []string{"--wait", "--ttl=1h"} {
 		c := w.Cmd("sh", "-c", `exec blaunch `+mode+` --browser fakebrowser --env FAKE=stubborn --stop-timeout 10m`)
 		c.Args[2] = strings.Replace(c.Args[2], "fakebrowser", cmdtest.Bin+"/fakebrowser", 1)
-		out, _ := c.StdoutPipe()
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := cmdtest.StartRead(t, c)
 		var x cmdtest.Record
 		if err := json.NewDecoder(out).Decode(&x); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ package main_test
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,9 +52,7 @@ func TestProfileIsSaved(t *testing.T) {
 		"launch interrupted": func(t *testing.T, w *cmdtest.World, args []string) {
 			args[3] = "FAKE=saveslow"
 			c := w.Cmd("blaunch", append(args, "--wait")...)
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			cmdtest.Start(t, c)
 			cmdtest.Until(t, "the browser has started", func() bool {
 				b, _ := os.ReadFile(w.Dir +
 					"/log")
@@ -98,9 +95,7 @@ func TestCommandIsToldOnce(t *testing.T) {
 			for i in $(seq 10); do sleep 0.05; done; echo end`)...)
 		var out cmdtest.SyncBuffer
 		c.Stdout = &out
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
 		c.Process.Signal(sig.Signal)
 		c.Wait()
@@ -116,16 +111,12 @@ func TestOwnerAfterSignal(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	owner := exec.Command("sleep", "1000")
-	if err := owner.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, owner)
 	c := w.Cmd("blaunch", append(fakeArgs("", "--bind-pid", strconv.Itoa(owner.Process.Pid)), "--", "sh", "-c",
 		`trap "echo INT" INT; trap "echo TERM; exit" TERM; echo ready; while :; do sleep 0.05; done`)...)
 	var out cmdtest.SyncBuffer
 	c.Stdout = &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	cmdtest.Until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
 	c.Process.Signal(syscall.SIGINT)
 	cmdtest.Until(t, "the command was told", func() bool { return strings.Contains(out.String(), "INT") })
@@ -155,9 +146,7 @@ func TestCtrlC(t *testing.T) {
 	}
 	var out cmdtest.SyncBuffer
 	c.Stdout = &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	cmdtest.Until(t, "the command runs", func() bool { return strings.Contains(out.String(), "ready") })
 	for n := 1; n <= 2; n++ {
 		in.Write([]byte{3})
@@ -185,9 +174,7 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 		`kill -9 $(blaunch list -f instance.pid); while [ ! -e "$1" ]; do sleep 0.02; done`, "sh", w.Dir+"/go")...)
 	var errs cmdtest.SyncBuffer
 	c.Stderr = &errs
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	cmdtest.Until(t, "it is told", func() bool {
 		return strings.Contains(errs.String(), "the browser ended while sh runs: the browser was killed by signal 9")
 	})
@@ -227,9 +214,7 @@ func TestHeldLock(t *testing.T) {
 		}
 		c := w.Cmd(name, args...)
 		c.Stderr = &cmdtest.SyncBuffer{}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		all = append(all, c)
 	}
 	for _, c := range all {
@@ -480,25 +465,13 @@ func TestGCSweepsTheDead(t *testing.T) {
 func TestWaitTellsSystemd(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	path := w.Dir + "/notify"
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	l.SetReadDeadline(time.Now().Add(cmdtest.Patience))
+	path, told := w.Notified()
 	c := w.Cmd("blaunch", fakeArgs("", "--wait")...)
 	c.Env = append(c.Env, "NOTIFY_SOCKET="+path)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 100)
-	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		if n, err := l.Read(buf); err != nil || string(buf[:n]) != want {
-			t.Errorf("told %q, %v, want %q", buf[:n], err, want)
-		}
-		c.Process.Signal(syscall.SIGTERM)
-	}
+	cmdtest.Start(t, c)
+	told("READY=1")
+	c.Process.Signal(syscall.SIGTERM)
+	told("STOPPING=1")
 	c.Wait()
 	w.Clean()
 }
@@ -584,10 +557,7 @@ func TestNohup(t *testing.T) {
 	w := cmdtest.New(t)
 	c := w.Cmd("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", cmdtest.Bin + "/blaunch", "--wait"},
 		fakeArgs("")...)...)
-	out, _ := c.StdoutPipe()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := cmdtest.StartRead(t, c)
 	out.Read(make([]byte, 1))
 	c.Process.Signal(syscall.SIGHUP)
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid)); err != nil ||

@@ -32,22 +32,8 @@ func startLogin(w *cmdtest.World, url string, args ...string) *login {
 	l := &login{t: w.T}
 	l.cmd = w.Cmd("blaunch", append([]string{"--no-headless", "--browser=chromium", "--url", url}, args...)...)
 	l.cmd.Stderr = &l.errs
-	out, err := l.cmd.StdoutPipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if err := l.cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
-	w.T.Cleanup(func() {
-		if l.cmd.ProcessState == nil {
-			l.cmd.Process.Signal(syscall.SIGTERM)
-			l.cmd.Wait()
-		}
-		if w.T.Failed() {
-			w.T.Logf("blaunch says:\n%s", l.errs.String())
-		}
-	})
+	out := cmdtest.StartRead(w.T, l.cmd)
+	cmdtest.Ends(w.T, l.cmd, &l.errs, func() { cmdtest.Terminate(l.cmd) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		l.cmd.Wait()

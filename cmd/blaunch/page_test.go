@@ -5,7 +5,6 @@ package main_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,18 +15,15 @@ import (
 // told that a program drives it, and no part of the browser crashes meanwhile.
 func TestPageLoads(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "<script>document.title = ['page', innerWidth, innerHeight, navigator.webdriver]</script>")
-	}))
-	defer site.Close()
+	})
 	for _, typ := range []string{"chromium", "chrome-headless-shell"} {
 		w := cmdtest.New(t)
-		c := w.Cmd("blaunch", "--wait", "--log-level", "debug", "--browser", typ, "--url", site.URL)
+		c := w.Cmd("blaunch", "--wait", "--log-level", "debug", "--browser", typ, "--url", site)
 		var errs strings.Builder
 		c.Stderr = &errs
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the page is loaded", func() bool {
 			r := w.Run("blaunch", "list", "-f", "instance.http_url")
 			if r.Out == "" {

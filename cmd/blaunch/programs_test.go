@@ -75,9 +75,7 @@ func TestDeathOnRealBrowser(t *testing.T) {
 	t.Run("caller", func(t *testing.T) {
 		w := cmdtest.New(t)
 		c := w.Cmd("blaunch", "--", "sleep", "1000")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the command runs", func() bool {
 			return strings.Contains(strings.Join(w.Ours(), "\n"), "sleep 1000")
 		})
@@ -98,10 +96,7 @@ func TestKilledDuringLaunch(t *testing.T) {
 		w := cmdtest.New(t)
 		for ms := 0; ms < 320; ms += step {
 			c := w.Cmd("blaunch")
-			out, _ := c.StdoutPipe()
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			out := cmdtest.StartRead(t, c)
 			time.Sleep(time.Duration(ms) * time.Millisecond) // the moment is what varies
 			if who == "caller" {
 				c.Process.Kill()
@@ -128,9 +123,7 @@ func TestInterruptedDuringLaunch(t *testing.T) {
 	for _, mode := range [][]string{{}, {"--wait"}, {"--", "true"}} {
 		c := w.Cmd("blaunch", append([]string{"--browser", cmdtest.Bin + "/fakebrowser", "--env", "FAKE=hang"},
 			mode...)...)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the browser was started", func() bool {
 			return strings.Contains(strings.Join(w.Ours(), "\n"), "--user-data-dir")
 		})
@@ -148,10 +141,7 @@ func TestWaitAndBind(t *testing.T) {
 	w := cmdtest.New(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		c := w.Cmd("blaunch", "--wait")
-		out, _ := c.StdoutPipe()
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := cmdtest.StartRead(t, c)
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}

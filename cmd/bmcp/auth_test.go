@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -31,8 +30,7 @@ import (
 // issuer is an MCP server that only people who are logged in may use, and the server that
 // logs them in. Its tokens are to be replaced at once, and each refresh is good for one.
 type issuer struct {
-	*httptest.Server
-
+	URL       string
 	mu        sync.Mutex
 	challenge string // of the login in progress
 	valid     map[string]bool
@@ -107,8 +105,7 @@ func newIssuer(t *testing.T) *issuer {
 		s.valid[token], s.refresh[refresh] = true, true
 		fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"Bearer","expires_in":5}`, token, refresh)
 	})
-	s.Server = httptest.NewServer(mux)
-	t.Cleanup(s.Close)
+	s.URL = cmdtest.Serve(t, mux.ServeHTTP)
 	return s
 }
 
@@ -126,10 +123,7 @@ func login(t *testing.T, c *exec.Cmd, suffix string) (int, string) {
 	t.Helper()
 	var errs bytes.Buffer
 	c.Stderr = &errs
-	out, _ := c.StdoutPipe()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := cmdtest.StartRead(t, c)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err == nil {
 		at, _ := url.Parse(strings.TrimSpace(line))

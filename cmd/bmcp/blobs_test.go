@@ -87,9 +87,7 @@ func TestBlobs(t *testing.T) {
 			`{"uri":"` + uri + `","limit":0}`:       "limit is 1 to",
 			`{"uri":"` + uri[:len(uri)-3] + `txt"}`: "there is no such blob (any more)",
 		} {
-			if x := m.Tool("browser_get_blob", args).Tool(t); !x.IsError || !strings.Contains(x.Text(), want) {
-				t.Errorf("%s: %s, want %q", args, x.Text(), want)
-			}
+			m.Tool("browser_get_blob", args).Fails(t, want)
 		}
 	})
 	t.Run("images", func(t *testing.T) {

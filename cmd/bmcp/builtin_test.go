@@ -5,7 +5,6 @@ package main_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -18,14 +17,12 @@ import (
 // the next page.
 func buttonSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, `<!doctype html><title>%[1]s</title><h1>Page %[1]s</h1>
 			<button onclick="document.querySelector('output').textContent = 'clicked'">Go</button><output></output>
 			<a href="%[1]sx">next</a>`, r.URL.Path)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // bmcp and a browser are all that an agent needs: no Node.js, no other program on

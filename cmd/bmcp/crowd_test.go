@@ -203,10 +203,7 @@ func TestMCPHostThatIsKilled(t *testing.T) {
 		c.Dir = w.Dir
 		c.Env = slices.Concat(w.Env, []string{"XDG_CACHE_HOME=" + w.Dir + "/cache", "HOME=" + w.Dir})
 		in, _ := c.StdinPipe()
-		out, _ := c.StdoutPipe()
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := cmdtest.StartRead(t, c)
 		io.WriteString(in,
 			cmdtest.Greeting("2025-11-25")+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+
 				`{"name":"browser_navigate","arguments":{"url":"`+site+`/stdio/0"}}}`+"\n"+

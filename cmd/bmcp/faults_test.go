@@ -24,10 +24,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.StartMCP(nil, "--mcp", "a="+cmdtest.FakeChild(), "--browser", "edge")
 	m.Greet("{}")
-	if r := m.Tool("env", "{}").Tool(t); !r.IsError ||
-		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
-		t.Errorf(`got %+v, want an error with "no edge is installed (installed are: "`, r)
-	}
+	m.Tool("env", "{}").Fails(t, "no edge is installed (installed are: ")
 	m.End()
 
 	script := w.Dir + "/browser"
@@ -35,16 +32,9 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 		"/flag; echo no display >&2; exit 1; }\nexec "+cmdtest.Bin+"/fakebrowser \"$@\"\n"), 0o755)
 	m = w.StartMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+cmdtest.FakeChild())
 	m.Greet("{}")
-	if r := m.Tool("coordinator_launch_browser", `{"browserType":"edge"}`).Tool(t); !r.IsError ||
-		!strings.Contains(r.Content[0].Text, "no edge is installed (installed are: ") {
-		t.Errorf(`got %+v, want an error with "no edge is installed (installed are: "`, r)
-	}
-	if r := m.Tool("env", "{}").Tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "no display") {
-		t.Errorf(`got %+v, want an error with "no display"`, r)
-	}
-	if r := m.Tool("env", "{}").Tool(t); r.IsError {
-		t.Errorf("got %+v, want no error", r)
-	}
+	m.Tool("coordinator_launch_browser", `{"browserType":"edge"}`).Fails(t, "no edge is installed (installed are: ")
+	m.Tool("env", "{}").Fails(t, "no display")
+	m.Tool("env", "{}").Fine(t)
 	m.End()
 	w.Clean()
 }
@@ -75,9 +65,7 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 		ids = append(ids, m.StartTool("browser_evaluate", `{"function":"() => 2"}`))
 	}
 	for range ids {
-		if r := m.Next(); r.Tool(t).IsError {
-			t.Errorf("got %v, want no error", r.Line)
-		}
+		m.Next().Fine(t)
 	}
 	if s := p.Status().Summary; s.Leased != 0 {
 		t.Errorf("got %+v, want none leased", s)
@@ -240,12 +228,8 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	m := w.MCP(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.Dir+"/text", "--mcp",
 		as("well", ""))
 	m.Lists("well", "late") // which takes 2 s
-	if r := m.Tool("well", "{}"); r.Error != nil || r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
-	if r := m.Tool("late", "{}"); r.Error != nil || r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
+	m.Tool("well", "{}").Fine(t)
+	m.Tool("late", "{}").Fine(t)
 	for _, want := range []string{"cannot list", "cannot start child text", "permission denied"} {
 		cmdtest.Until(t, "the status says "+want, func() bool {
 			return strings.Contains(m.Tool("coordinator_status", "{}").Text(t), want)
@@ -401,9 +385,7 @@ func proxyIsSlow(w *cmdtest.World) {
 	m.Answer(m.StartTool("coordinator_status", "{}")) // before that of the call
 	m.Answer(m.Start("ping", "{}"))
 	cmdtest.WriteFile(t, dir+"/go", "")
-	if r := m.Answer(call); r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
+	m.Answer(call).Fine(t)
 	m.End()
 }
 
@@ -453,9 +435,7 @@ func errorsAreUnread(w *cmdtest.World) {
 			t.Errorf("%q, want %q", r, "dry")
 		}
 		if pools == "" { // a browser again, by the bproxy that nobody reads either
-			if r := m.Tool("coordinator_restart_browser", "{}"); r.Tool(t).IsError {
-				t.Errorf("got %v, want no error", r.Line)
-			}
+			m.Tool("coordinator_restart_browser", "{}").Fine(t)
 		}
 		if r := m.Tool("env", "{}").Text(t); !strings.HasPrefix(r, "http://127.0.0.1:") {
 			t.Errorf("%s\ndoes not begin with %q", r, "http://127.0.0.1:")

@@ -5,7 +5,6 @@ package main_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // formSite serves pages with a form and a frame.
 func formSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if r.URL.Path == "/frame" {
 			fmt.Fprint(w, `<button onclick="this.textContent = 'trusted: ' + event.isTrusted">Inner</button>`)
@@ -30,9 +29,7 @@ func formSite(t *testing.T) string {
 			<select aria-label=Size><option>small<option>large</select>
 			<label><input type=checkbox>Agree</label><button onclick="alert('so')">Ask</button>
 			<a href=/next>Next</a><iframe src=/frame></iframe>`, r.URL.Path)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // drives asks for snapshots until an agent's Firefox is driven, as it may take longer to

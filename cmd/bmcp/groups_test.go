@@ -5,7 +5,6 @@ package main_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // as another site on localhost.
 func groupSite(t *testing.T) (site, other string) {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/user":
 			io.WriteString(w, r.Header.Get("X-Asked")+" "+r.Header.Get("X-Own"))
@@ -35,9 +34,8 @@ func groupSite(t *testing.T) (site, other string) {
 		default:
 			io.WriteString(w, "<!doctype html><title>Site</title>")
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	})
+	return s, strings.Replace(s, "127.0.0.1", "localhost", 1)
 }
 
 // The groups of tools that @playwright/mcp has by --caps.

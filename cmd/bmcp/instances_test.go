@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,9 +56,7 @@ func instances(m *cmdtest.MCP, t *testing.T, args string) (x struct {
 // instanceFails asserts the error of a call of browser_instance.
 func instanceFails(m *cmdtest.MCP, t *testing.T, args, want string) {
 	t.Helper()
-	if r := m.Tool("browser_instance", args).Tool(t); !r.IsError || !strings.Contains(r.Text(), want) {
-		t.Errorf("%s: %s, want the error %q", args, r.Text(), want)
-	}
+	m.Tool("browser_instance", args).Fails(t, want)
 }
 
 // An agent launches browsers that join the hub, and closes them.
@@ -74,13 +71,12 @@ func TestBrowserInstance(t *testing.T) {
 	w.Env = append(w.Env, "HOME="+home)
 	hub := w.HubHere()
 	visits := make(chan string, 100)
-	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/favicon.ico" {
 			visits <- r.URL.Path
 		}
 		fmt.Fprint(rw, "<title>"+r.URL.Path+"</title>")
-	}))
-	defer site.Close()
+	})
 	visited := func(t *testing.T, path string) {
 		t.Helper()
 		cmdtest.Until(t, path+" is visited", func() bool {
@@ -101,7 +97,7 @@ func TestBrowserInstance(t *testing.T) {
 		if all := instances(m, t, `{"action":"list"}`).Instances; len(all) != 0 {
 			t.Errorf("at first there are %+v", all)
 		}
-		first := instances(m, t, `{"action":"new","url":"`+site.URL+`/first"}`).Instance
+		first := instances(m, t, `{"action":"new","url":"`+site+`/first"}`).Instance
 		visited(t, "/first")
 		if !first.Launched || !first.Headless || first.Mode != "chromium" ||
 			first.HTTPURL != hub.URL+"/session/"+first.InstanceID {
@@ -110,7 +106,7 @@ func TestBrowserInstance(t *testing.T) {
 		cmdtest.WriteFile(t, w.Dir+"/mine/manifest.json", `{"manifest_version":3,"name":"mine","version":"1",
 			"content_scripts":[{"matches":["http://127.0.0.1/*"],"js":["mine.js"]}]}`)
 		cmdtest.WriteFile(t, w.Dir+"/mine/mine.js", `fetch("/from-extension")`)
-		second := instances(m, t, `{"action":"new","headless":false,"url":"`+site.URL+
+		second := instances(m, t, `{"action":"new","headless":false,"url":"`+site+
 			`/second","extensions":["mine"],"closeOtherTabs":true}`).Instance
 		visited(t, "/second")
 		visited(t, "/from-extension")
@@ -145,7 +141,7 @@ func TestBrowserInstance(t *testing.T) {
 		if len(profiles) != 1 || profiles[0].Browser != "chrome" || profiles[0].Name != "Ann" || profiles[0].InUse {
 			t.Errorf("the profiles are %+v", profiles)
 		}
-		i := instances(m, t, `{"action":"new","mode":"chrome","profile":"Ann","closeOtherTabs":true,"url":"`+site.URL+
+		i := instances(m, t, `{"action":"new","mode":"chrome","profile":"Ann","closeOtherTabs":true,"url":"`+site+
 			`/chrome"}`).Instance
 		visited(t, "/chrome")
 		if i.Mode != "chrome" || i.Profile != "chrome/Default" || i.Headless {
@@ -168,9 +164,7 @@ func TestBrowserInstance(t *testing.T) {
 	t.Run("tools", func(t *testing.T) {
 		i := instances(m, t, `{"action":"new"}`).Instance
 		for _, path := range []string{"/tool", "/again"} {
-			if r := m.Tool("browser_navigate", `{"url":"`+site.URL+path+`"}`).Tool(t); r.IsError {
-				t.Fatal(r.Text())
-			}
+			m.Tool("browser_navigate", `{"url":"`+site+path+`"}`).Fine(t)
 			visited(t, path)
 		}
 		all := instances(m, t, `{"action":"list"}`).Instances
@@ -179,7 +173,7 @@ func TestBrowserInstance(t *testing.T) {
 		}
 		instances(m, t, `{"action":"close","instanceId":"`+i.InstanceID+`"}`)
 		instances(m, t, `{"action":"new"}`)
-		r := m.Tool("browser_navigate", `{"url":"`+site.URL+`/other"}`).Tool(t)
+		r := m.Tool("browser_navigate", `{"url":"`+site+`/other"}`).Tool(t)
 		if r.IsError || !strings.Contains(r.Text(), "one has joined since") {
 			t.Errorf("after another was launched: %s", r.Text())
 		}

@@ -36,9 +36,7 @@ func TestMCPPrivatePool(t *testing.T) {
 	w.Run("bmcp", "--pool").Wants(t, 69, "no bpool service runs")
 	w.Run("bpool", "status", "--socket", sock).Wants(t, 0, "")
 	one.End()
-	if r := two.Tool("echo", "{}").Tool(t); r.IsError {
-		t.Errorf("after the other's end: %+v", r)
-	}
+	two.Tool("echo", "{}").Fine(t) // after the other's end
 	two.End()
 	// What its errors advise can be done.
 	bad := w.MCP([]string{"PW_MCP_PROXY_BROWSER=/bin/false", "PW_MCP_PROXY__A_INSTANCES=1",
@@ -79,10 +77,7 @@ func TestMCPPoolService(t *testing.T) {
 	}
 	// It is gone for a while, and comes back elsewhere.
 	p.Stop()
-	if r := m.Tool("echo", "{}").Tool(t); !r.IsError ||
-		!strings.Contains(r.Content[0].Text, "start one with bpool serve") {
-		t.Errorf(`got %+v, want an error with "start one with bpool serve"`, r)
-	}
+	m.Tool("echo", "{}").Fails(t, "start one with bpool serve")
 	other := func(name, sock string) *cmdtest.Pool {
 		c := w.Cmd("bpool", "serve", "--socket", sock, "--drain-timeout", "0s")
 		c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__"+name+"_INSTANCES=1")
@@ -186,9 +181,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	}
 	began := time.Now()
 	for range ids {
-		if r := m.Next().Tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, "none came free within 5s") {
-			t.Errorf(`got %+v, want an error with "none came free within 5s"`, r)
-		}
+		m.Next().Fails(t, "none came free within 5s")
 	}
 	if took := time.Since(began); took > 20*time.Second { // which takes 5 times LEASE_TIMEOUT
 		t.Errorf("they waited one after the other: %v", took)
@@ -199,14 +192,10 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + one + `}}`)
 	m.Call("ping", "{}")
 	w.Run("bpool", "release", other).Wants(t, 0, "")
-	if r := m.Answer(two).Tool(t); r.IsError {
-		t.Errorf("got %+v, want no error", r)
-	}
+	m.Answer(two).Fine(t)
 	// That the host names what it has is no second request.
 	for _, args := range []string{`{"browser_instance":"0"}`, "{}"} {
-		if r := m.Tool("echo", args).Tool(t); r.IsError {
-			t.Errorf("got %+v, want no error", r)
-		}
+		m.Tool("echo", args).Fine(t)
 	}
 	w.Run("bpool", "release", "--all").Wants(t, 0, "")
 	other = p.Lease().Lease.ID
@@ -214,9 +203,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	cmdtest.Until(t, "both wait", func() bool { return p.Status().Summary.Waiting == 2 })
 	w.Run("bpool", "release", other).Wants(t, 0, "")
 	for range 2 { // who waits for any has it too
-		if r := m.Next().Tool(t); r.IsError {
-			t.Errorf("got %+v, want no error", r)
-		}
+		m.Next().Fine(t)
 	}
 	w.Run("bpool", "release", "--all").Wants(t, 0, "")
 	other = p.Lease().Lease.ID
@@ -347,9 +334,7 @@ func TestMCPProxyDies(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.MCP(nil, "--mcp", "kid="+cmdtest.FakeChild())
 	for range 5 {
-		if r := m.Tool("echo", "{}"); r.Tool(t).IsError {
-			t.Fatalf("got %v, want no error", r.Line)
-		}
+		m.Tool("echo", "{}").Fine(t)
 		syscall.Kill(w.State().Proxies[0].Process.PID, syscall.SIGKILL)
 		if r := m.Tool("coordinator_status", "{}").Tool(t); len(r.Struct["notes"].([]any)) > 0 {
 			t.Errorf("got %+v, want no notes", r.Struct)
@@ -373,9 +358,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	m.Greet("{}")
 	m.Lists("browser_navigate")
 	for _, args := range []string{"", `"browser_instance":"1",`} {
-		if r := m.Tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`); r.Tool(t).IsError {
-			t.Fatalf("got %v, want no error", r.Line)
-		}
+		m.Tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`).Fine(t)
 		for range 3 {
 			if r := m.Tool("browser_evaluate",
 				`{`+args+`"function":"() => document.title"}`); !strings.Contains(r.Text(t),
@@ -420,9 +403,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 		id := m.StartTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
 		const late = "child kid did not answer two pings, each within 1s or more (HEALTH_TIMEOUT of pool A)"
-		if r := m.Answer(id).Tool(t); !r.IsError || !strings.Contains(r.Content[0].Text, late) {
-			t.Errorf("got %+v, want an error with %q", r, late)
-		}
+		m.Answer(id).Fails(t, late)
 		cmdtest.Until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
 	}
 	if !strings.Contains(m.Errs.String(), "did not answer two pings") {
@@ -430,9 +411,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 	}
 	cmdtest.Until(t, "the child is started a third time", starts)
 	// One that only works for long answers pings.
-	if r := m.Tool("sleep", `{"ms":6000}`); r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
+	m.Tool("sleep", `{"ms":6000}`).Fine(t)
 	if s := p.Status(); s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("got %+v, want no restart", s)
 	}
@@ -454,12 +433,8 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		`{"commands":[{"tool":"silent"}]}`).Tool(t); !strings.Contains(fmt.Sprint(r.Struct["errors"]), late) {
 		t.Errorf("got %+v, want the error %q", r, late)
 	}
-	if r := m.Tool("echo", "{}").Tool(t); r.IsError {
-		t.Errorf("got %+v, want no error", r)
-	}
-	if r := m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).Tool(t); r.IsError {
-		t.Errorf("without a bound: %+v", r)
-	}
+	m.Tool("echo", "{}").Fine(t)
+	m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).Fine(t) // without a bound
 	// The child asks, and the host takes its time.
 	id := m.StartTool("ask", `{"method":"elicitation/create","params":{"message":"well?"}}`)
 	for {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -185,9 +184,7 @@ func TestLargeResults(t *testing.T) {
 			`{"cache_key":"x","offset":99999999999999999999}`: "too large a number",
 		} {
 			r := m.Tool("browser_result", args)
-			if x := r.Tool(t); !x.IsError || !strings.Contains(x.Text(), want) {
-				t.Errorf("%s: %s, want %q", args, r.Line, want)
-			}
+			r.Fails(t, want)
 		}
 	})
 	t.Run("size of the schemas", func(t *testing.T) {
@@ -238,43 +235,33 @@ func TestLargeResultsOfHosts(t *testing.T) {
 		"--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")
 	defer stop()
 	key := regexp.MustCompile(`nav_[0-9a-f]{8}`)
-	call := func(headers map[string]string, tool, args, meta string) string {
-		_, _, body := cmdtest.Post(t, url, headers, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call",`+
-			`"params":{"name":%q,"arguments":%s%s}}`, tool, args, meta))
-		return body
-	}
-	host := func() map[string]string {
-		_, headers, _ := cmdtest.Post(t, url, nil, cmdtest.Greeting("2025-11-25"))
-		return map[string]string{"Mcp-Session-Id": headers.Get("Mcp-Session-Id"), "MCP-Protocol-Version": "2025-11-25"}
+	call := func(h *cmdtest.WebHost, tool, args string) string {
+		return asks(h, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, args))
 	}
 	const gone = "there is no result with cache_key"
-	one, other := host(), host()
-	k := key.FindString(call(one, "big", `{"n":5000}`, ""))
+	one, other := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
+	k := key.FindString(call(one, "big", `{"n":5000}`))
 	read := func(key, session string) string {
 		return fmt.Sprintf(`{"cache_key":%q,"offset":4990%s}`, key, session)
 	}
-	if got := call(one, "browser_result", read(k, ""), ""); !strings.Contains(got, `"text":"xxxxxxxxxx"`) {
+	if got := call(one, "browser_result", read(k, "")); !strings.Contains(got, `"text":"xxxxxxxxxx"`) {
 		t.Errorf("the host's own result: %s", got)
 	}
-	if got := call(one, "browser_result", read(k, `,"session_id":"b"`), ""); !strings.Contains(got, "xxxxxxxxxx") {
+	if got := call(one, "browser_result", read(k, `,"session_id":"b"`)); !strings.Contains(got, "xxxxxxxxxx") {
 		t.Errorf("with another session_id of the host: %s", got)
 	}
-	if got := call(other, "browser_result", read(k, ""), ""); !strings.Contains(got, gone) {
+	if got := call(other, "browser_result", read(k, "")); !strings.Contains(got, gone) {
 		t.Errorf("another host reads %s", got)
 	}
 
 	// Hosts of the stateless protocol have one session together.
-	headers := func(tool string) map[string]string {
-		return map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool}
-	}
-	meta := `,"_meta":` + cmdtest.Stateless
-	k = key.FindString(call(headers("big"), "big", `{"n":5000,"session_id":"mine"}`, meta))
+	k = key.FindString(cmdtest.CallStateless(t, url, "big", `{"n":5000,"session_id":"mine"}`).Line)
 	if k == "" {
 		t.Fatal("a stateless host gets no key")
 	}
 	for session, want := range map[string]string{`,"session_id":"mine"`: `"text":"xxxxxxxxxx"`,
 		`,"session_id":"yours"`: gone, "": gone} {
-		got := call(headers("browser_result"), "browser_result", read(k, session), meta)
+		got := cmdtest.CallStateless(t, url, "browser_result", read(k, session)).Line
 		if !strings.Contains(got, want) {
 			t.Errorf("with%s: %s, want %s", session, got, want)
 		}
@@ -286,7 +273,7 @@ func TestLargeResultsOfHosts(t *testing.T) {
 func TestLargeResultsOfBuiltin(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	site := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(out http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/data" {
 			out.Header().Set("Content-Type", "application/zip")
 			out.Write([]byte("PK\x03\x04\x00\xff"))
@@ -297,15 +284,14 @@ func TestLargeResultsOfBuiltin(t *testing.T) {
 		for i := range 1500 {
 			fmt.Fprintf(out, `<li><a href="/%d">Article %d</a></li>`, i, i)
 		}
-	}))
-	defer site.Close()
+	})
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--mcp", "builtin")
 	m.Greet(`{}`)
 	m.Lists("browser_navigate", "browser_result", "browser_get_blob")
 
-	r := m.Tool("browser_navigate", `{"url":"`+site.URL+`"}`)
+	r := m.Tool("browser_navigate", `{"url":"`+site+`"}`)
 	kept := keptOf(t, r)
-	if len(kept) != 1 || len(r.Line) > 15_000 || !strings.Contains(r.Text(t), "Page URL: "+site.URL) {
+	if len(kept) != 1 || len(r.Line) > 15_000 || !strings.Contains(r.Text(t), "Page URL: "+site) {
 		t.Fatalf("the result of a large page has %d bytes, and %+v is kept", len(r.Line), kept)
 	}
 	read := func(args string) []item {

@@ -130,12 +130,8 @@ func TestMCPCancelledInTurn(t *testing.T) {
 	waits := m.StartTool("echo", `{"n":1}`)
 	last := m.StartTool("echo", `{"n":2}`)
 	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + waits + `}}`)
-	if r := m.Answer(slow); r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
-	if r := m.Answer(last); r.Tool(t).IsError {
-		t.Errorf("got %v, want no error", r.Line)
-	}
+	m.Answer(slow).Fine(t)
+	m.Answer(last).Fine(t)
 	cmdtest.Until(t, "no lease is left", func() bool {
 		return strings.Contains(m.Tool("browser_pool_status", "{}").Line, `"leased_instances":0`)
 	})
@@ -231,10 +227,7 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.MCP([]string{"FAKE_TOOLS=shut,echo,crash"}, "--mcp", "kid="+cmdtest.FakeChild())
 	m.Tool("shut", "{}")
-	if r := m.Tool("echo", "{}").Tool(t); !r.IsError ||
-		!strings.Contains(r.Content[0].Text, "child kid has closed its input") {
-		t.Errorf(`got %+v, want an error with "child kid has closed its input"`, r)
-	}
+	m.Tool("echo", "{}").Fails(t, "child kid has closed its input")
 	cmdtest.Until(t, "it is started again", func() bool { return !m.Tool("echo", "{}").Tool(t).IsError })
 	// One that has just ended is told of with its last words.
 	m.StartTool("crash", "{}")
@@ -265,36 +258,15 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser", "FAKE=bycaps",
 		"FAKE_TOOLS=echo"},
 		"--mcp", "kid="+cmdtest.FakeChild())
-	last := 0
-	ask := func(session, method, params string) (http.Header, string) {
-		t.Helper()
-		last++
-		_, h, b := cmdtest.Post(t, url, map[string]string{"Mcp-Session-Id": session},
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, last, method, params))
-		return h, b
+	lists := func(h *cmdtest.WebHost) bool {
+		return strings.Contains(asks(h, "tools/list", "{}"), `"needs_elicitation"`)
 	}
-	greet := func(capabilities string) (session string) {
-		t.Helper()
-		h, _ := ask("", "initialize",
-			`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"test",`+
-				`"version":"1"}}`)
-		session = h.Get("Mcp-Session-Id")
-		cmdtest.Post(t, url, map[string]string{"Mcp-Session-Id": session},
-			`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		return session
-	}
-	lists := func(session string) bool {
-		_, b := ask(session, "tools/list", "{}")
-		return strings.Contains(b, `"needs_elicitation"`)
-	}
-	a, b := greet(`{"elicitation":{}}`), ""
+	a := cmdtest.NewWebHost(t, url)
 	cmdtest.Until(t, "one host has it", func() bool { return lists(a) })
-	b = greet("{}")
+	b := cmdtest.GreetWeb(t, url, "{}")
 	cmdtest.Until(t, "the other one has not, without a call", func() bool { return !lists(b) })
-	ask(b, "tools/call", `{"name":"echo"}`)
-	if _, r := ask(a, "tools/call", `{"name":"needs_elicitation"}`); !strings.Contains(r,
-		`"text":"needs_elicitation"`) ||
-		!lists(a) || lists(b) {
+	b.Tool("echo", "{}")
+	if r := a.Tool("needs_elicitation", "{}").Text(); r != "needs_elicitation" || !lists(a) || lists(b) {
 		t.Errorf("got %s; want the question at the host that can be asked, and its tool there alone", r)
 	}
 	stop()

@@ -5,7 +5,6 @@ package main_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 // often the mouse was moved, and how often it was pressed or a key was.
 func choiceSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if site, ok := strings.CutPrefix(r.URL.Path, "/frame-of-"); ok {
 			fmt.Fprintf(w, `<!doctype html><body style="margin:0"><button id=buy style="height:30px">Other</button>
@@ -49,9 +48,7 @@ func choiceSite(t *testing.T) string {
 				}
 				show()
 			</script>`, other)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // person is another client of a session, which has a mouse and a keyboard.
@@ -173,9 +170,7 @@ func TestMCPSelectElement(t *testing.T) {
 		p.awaitsChoice()
 		p.Ask("Input.dispatchKeyEvent",
 			`{"type":"rawKeyDown","key":"Escape","code":"Escape","windowsVirtualKeyCode":27}`)
-		if r := m.Answer(id).Tool(t); !r.IsError || !strings.Contains(r.Text(), "cancelled the choice with Escape") {
-			t.Errorf("%s", r.Text())
-		}
+		m.Answer(id).Fails(t, "cancelled the choice with Escape")
 		p.seesMouse()
 	})
 	t.Run("timeout", func(t *testing.T) {

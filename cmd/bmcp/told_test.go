@@ -10,7 +10,6 @@ import (
 	_ "image/png"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -22,7 +21,7 @@ import (
 // toldSite serves pages of which much can be said: /status/N answers with the status N.
 func toldSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var status int
 		switch _, err := fmt.Sscanf(r.URL.Path, "/status/%d", &status); {
 		case err == nil:
@@ -53,9 +52,7 @@ func toldSite(t *testing.T) string {
 		default:
 			io.WriteString(w, "<!doctype html><title>Fine</title>")
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // An agent is told what a person would see, and what only the browser knows.

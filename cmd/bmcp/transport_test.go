@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -51,21 +50,16 @@ func TestMCPFromAWebPage(t *testing.T) {
 			await fetch('/said', {method: 'POST', body: said})
 		</script>`, r.URL.Query().Get("at"), cmdtest.Greeting("2025-11-25"))
 	})
-	page := func() *httptest.Server {
-		s := httptest.NewServer(mux)
-		t.Cleanup(s.Close)
-		return s
-	}
-	allowed, other := page(), page()
+	allowed, other := cmdtest.Serve(t, mux.ServeHTTP), cmdtest.Serve(t, mux.ServeHTTP)
 	chromium := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chromium"))
 	for _, token := range []string{"", w.Dir + "/token"} {
-		args := []string{"--no-child", "--allow-origin", allowed.URL}
+		args := []string{"--no-child", "--allow-origin", allowed}
 		if token != "" {
 			args = append(args, "--token-file", token)
 		}
 		url, stop := w.ServeMCP(nil, args...)
-		for site, want := range map[string]string{allowed.URL: `"coordinator_status"`,
-			other.URL: "TypeError: Failed to fetch"} {
+		for site, want := range map[string]string{allowed: `"coordinator_status"`,
+			other: "TypeError: Failed to fetch"} {
 			cmdtest.Get(t, "PUT", chromium.Instance.HTTPURL+"/json/new?"+site+"/?at="+url)
 			select {
 			case got := <-said:
@@ -127,10 +121,7 @@ func TestFlush(t *testing.T) {
 		c.Env = slices.Concat(w.Env, []string{"XDG_CACHE_HOME=" + w.Dir + "/cache", "BTOOLS_BROWSER=" + cmdtest.Bin +
 			"/fakebrowser"})
 		in, _ := c.StdinPipe()
-		out, _ := c.StdoutPipe()
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := cmdtest.StartRead(t, c)
 		io.WriteString(in, cmdtest.Greeting("2025-11-25")+"\n"+big+"\n")
 		return c, in, out
 	}
@@ -203,10 +194,7 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 	c.Env = slices.Concat(w.Env, []string{"XDG_CACHE_HOME=" + w.Dir + "/cache", "BTOOLS_BROWSER=" + cmdtest.Bin +
 		"/fakebrowser"})
 	in, _ := c.StdinPipe()
-	out, _ := c.StdoutPipe()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := cmdtest.StartRead(t, c)
 	io.WriteString(in, cmdtest.Greeting("2025-11-25")+"\n"+
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`+"\n")
 	bufio.NewReader(out).ReadString('\n')

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -115,10 +114,8 @@ func newWebsite(t *testing.T) *website {
 		<-r.Context().Done()
 		site.over <- struct{}{}
 	})
-	s := httptest.NewServer(mux)
-	t.Cleanup(s.Close)
-	t.Cleanup(s.CloseClientConnections)
-	site.url, site.other = s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	site.url = cmdtest.Serve(t, mux.ServeHTTP)
+	site.other = strings.Replace(site.url, "127.0.0.1", "localhost", 1)
 	return site
 }
 
@@ -383,12 +380,11 @@ func testMCPFetch(t *testing.T, m member, site *website) {
 // Requests and pages go through the browser's proxy, from the browser.
 func TestMCPFetchByProxy(t *testing.T) {
 	t.Parallel()
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s of %s by the proxy", r.Method, r.URL)
-	}))
-	t.Cleanup(proxy.Close)
+	})
 	w := cmdtest.New(t)
-	m := w.Builtin("--headless", "--arg=--proxy-server="+proxy.URL)
+	m := w.Builtin("--headless", "--arg=--proxy-server="+proxy)
 	contains(t, "the answer", m.Did("browser_fetch", `{"url":"http://site.example/a","method":"PUT"}`).Text(),
 		[]string{"PUT of http://site.example/a by the proxy"}, nil)
 	contains(t, "the page", m.Did("browser_scrape", `{"url":"http://site.example/b"}`).Text(),

@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -450,20 +449,13 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 func TestPoolStoppedDuringStart(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.Dir + "/notify", Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heard.Close()
+	socket, told := w.Notified()
 	c := w.Cmd("bpool", "serve", "--stop-timeout", "300ms")
 	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000",
-		"FAKE=hang",
-		"NOTIFY_SOCKET="+w.Dir+"/notify")
+		"FAKE=hang", "NOTIFY_SOCKET="+socket)
 	var out, errs cmdtest.SyncBuffer
 	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	cmdtest.Until(t, "the launch is under way", func() bool { return len(w.State().Instances) == 1 })
 	cmdtest.Until(t, "it says what it waits for", func() bool {
 		return strings.Contains(errs.String(), "starting: 0 of 1 instances are up")
@@ -473,11 +465,7 @@ func TestPoolStoppedDuringStart(t *testing.T) {
 		t.Error(err, out.String())
 	}
 	w.Clean()
-	b := make([]byte, 100)
-	heard.SetReadDeadline(time.Now().Add(cmdtest.Patience))
-	if n, err := heard.Read(b); string(b[:n]) != "STOPPING=1" {
-		t.Errorf("systemd is told %q, %v", b[:n], err)
-	}
+	told("STOPPING=1")
 }
 
 // What is no request does no harm.
@@ -547,10 +535,8 @@ func TestPoolHTTP(t *testing.T) {
 	if code, _ := cmdtest.Get(t, "POST", p.HTTP+"/status"); code != 405 {
 		t.Errorf("status %d, want 405", code)
 	}
-	r, _ := http.NewRequest("GET", p.HTTP+"/status", nil)
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 403 {
-		t.Errorf("a web page gets %+v, %v", a, err)
+	if code, _ := cmdtest.Get(t, "GET", p.HTTP+"/status", "Sec-Fetch-Site: cross-site"); code != 403 {
+		t.Errorf("a web page gets %d", code)
 	}
 	for _, i := range p.Status().Pools[0].Instances {
 		syscall.Kill(i.PID, syscall.SIGKILL)
@@ -999,15 +985,11 @@ func TestPoolSystemd(t *testing.T) {
 	defer l.Close()
 	f, _ := l.(*net.UnixListener).File()
 	defer f.Close()
-	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.Dir + "/notify", Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heard.Close()
+	socket, told := w.Notified()
 	p := &cmdtest.Pool{T: t, W: w,
 		Cmd: w.Cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; `+
 			`exec bpool serve`,
-			w.Dir+"/notify")}
+			socket)}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser")
 	p.Cmd.ExtraFiles = []*os.File{f}
 	asked := make(chan cmdtest.Result)
@@ -1016,13 +998,7 @@ func TestPoolSystemd(t *testing.T) {
 	if r := <-asked; r.Out != "1\n" {
 		t.Errorf("who asks before the service is there: %+v", r)
 	}
-	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
-		b := make([]byte, 100)
-		heard.SetReadDeadline(time.Now().Add(cmdtest.Patience))
-		if n, err := heard.Read(b); string(b[:n]) != want {
-			t.Errorf("told %q, %v, not %q", b[:n], err, want)
-		}
-	}
+	told("READY=1", "WATCHDOG=1", "WATCHDOG=1")
 	if p.Socket != w.Dir+"/state/bpool.sock" || p.Status().Summary.Healthy != 1 {
 		t.Errorf("%s %+v", p.Socket, p.Status())
 	}

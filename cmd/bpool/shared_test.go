@@ -5,7 +5,6 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -210,22 +209,8 @@ func TestSharedPoolIsGuarded(t *testing.T) {
 	p := w.Shared("_A_INSTANCES=1")
 	l := p.Lease()
 	for _, header := range []string{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Host: evil.example"} {
-		name, value, _ := strings.Cut(header, ": ")
-		r, err := http.NewRequestWithContext(t.Context(), "GET", l.Instance.HTTPURL+"/json/version", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set(name, value)
-		if name == "Host" {
-			r.Host = value
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: %s", header, resp.Status)
+		if code, _ := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version", header); code != 403 {
+			t.Errorf("%s: %d", header, code)
 		}
 	}
 }
@@ -240,10 +225,7 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 	holder := w.Cmd("bpool", "lease", "--wait", "--instance", "1")
 	var said cmdtest.SyncBuffer
 	holder.Stderr = &said
-	out, _ := holder.StdoutPipe()
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := cmdtest.StartRead(t, holder)
 	defer func() {
 		holder.Process.Signal(syscall.SIGTERM)
 		holder.Wait()
@@ -527,20 +509,9 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	far := w.Proxy("--launch", "bpool lease --wait --bind-fd 3", "--token-file", token)
-	r, err := http.NewRequestWithContext(t.Context(), "GET", far.URL+"/json/version?token=secret", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host = "192.0.2.1:9222" // as from a client on another machine
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || resp.StatusCode != 200 ||
-		!strings.Contains(string(body), `"ws://192.0.2.1:9222/devtools/browser/lease_`) {
-		t.Errorf("another machine gets %s %s", resp.Status, body)
+	code, body := cmdtest.Get(t, "GET", far.URL+"/json/version?token=secret", "Host: 192.0.2.1:9222")
+	if code != 200 || !strings.Contains(body, `"ws://192.0.2.1:9222/devtools/browser/lease_`) {
+		t.Errorf("another machine gets %d %s", code, body)
 	}
 	far.Stop()
 	cmdtest.Until(t, "its lease ends with it", func() bool { return p.Status().Summary.Leased == 0 })

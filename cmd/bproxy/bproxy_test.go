@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,9 +179,7 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 		`kill -9 $(bproxy launch -f instance.pid); until [ -e "$0" ]; do sleep 0.05; done`, w.Dir+"/told")...)
 	var said cmdtest.SyncBuffer
 	c.Stderr = &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, c)
 	cmdtest.Until(t, "the browser's end is told", func() bool {
 		return strings.Contains(said.String(),
 			"the browser ended")
@@ -571,7 +568,7 @@ func TestProxyAgainstWebPage(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Proxy(fakeFlags("")...)
 	tried := make(chan string, 1)
-	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/tried" {
 			select {
 			case tried <- r.URL.RawQuery:
@@ -600,9 +597,8 @@ return [
 ]})
 Promise.all(tries).then(() => fetch('/tried?' + got))
 </script>`, strings.TrimPrefix(p.Addr, "127.0.0.1:"))
-	}))
-	defer site.Close()
-	w.Run("blaunch", "--url", site.URL).Wants(t, 0, "")
+	})
+	w.Run("blaunch", "--url", site).Wants(t, 0, "")
 	select {
 	case got := <-tried:
 		if got != "" {
@@ -615,8 +611,8 @@ Promise.all(tries).then(() => fetch('/tried?' + got))
 		t.Errorf("the page has launched a browser: %+v", s)
 	}
 	// Unless it is allowed to.
-	q := w.Proxy("--allow-origin", site.URL)
-	if _, resp := q.Socket("/", "Origin: "+site.URL); resp.StatusCode != 101 {
+	q := w.Proxy("--allow-origin", site)
+	if _, resp := q.Socket("/", "Origin: "+site); resp.StatusCode != 101 {
 		t.Errorf("a page that is allowed got %s, want 101", resp.Status)
 	}
 	if _, resp := q.Socket("/", "Origin: http://evil.example"); resp.StatusCode != 403 {
@@ -649,15 +645,8 @@ func TestProxyToken(t *testing.T) {
 		t.Errorf("a WebSocket with another token got %s, want 401", resp.Status)
 	}
 	// With a token a name will do as well, and is what the answers show.
-	req, _ := http.NewRequest("GET", p.URL+"/json/version", nil)
-	req.Host = "farm.example:99"
-	req.Header.Set("Authorization", "Bearer abc123")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), "ws://farm.example:99/devtools/browser/") {
+	if _, b := cmdtest.Get(t, "GET", p.URL+"/json/version", "Host: farm.example:99",
+		"Authorization: Bearer abc123"); !strings.Contains(b, "ws://farm.example:99/devtools/browser/") {
 		t.Errorf("the answer is %s, want the name that was asked, farm.example:99", b)
 	}
 }
@@ -772,25 +761,13 @@ func TestProxySystemd(t *testing.T) {
 	f, _ := l.(*net.TCPListener).File()
 	defer f.Close()
 	defer l.Close()
-	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.Dir + "/notify", Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heard.Close()
+	socket, told := w.Notified()
 	p := &cmdtest.Proxy{T: t, W: w, Cmd: w.Cmd("sh",
 		append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`,
-			w.Dir + "/notify"},
-			fakeFlags("")...)...)}
+			socket}, fakeFlags("")...)...)}
 	p.Cmd.ExtraFiles = []*os.File{f}
 	p.Start()
-	hear := func(want string) {
-		b := make([]byte, 100)
-		heard.SetReadDeadline(time.Now().Add(cmdtest.Patience))
-		if n, err := heard.Read(b); string(b[:n]) != want {
-			t.Errorf("told %q, %v", b[:n], err)
-		}
-	}
-	hear("READY=1")
+	told("READY=1")
 	if p.Addr != l.Addr().String() {
 		t.Errorf("listens on %s", p.Addr)
 	}
@@ -802,7 +779,7 @@ func TestProxySystemd(t *testing.T) {
 		t.Error("the browser is told of systemd")
 	}
 	p.Stop()
-	hear("STOPPING=1")
+	told("STOPPING=1")
 }
 
 // Launches that nobody waits for any more are not made up for later.

@@ -11,7 +11,6 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/textproto"
 	"os"
 	"os/exec"
@@ -57,22 +56,21 @@ func frames(t *testing.T, path string) (n int) {
 // the page and its client notice nothing.
 func TestCast(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `<!doctype html><title>moves</title><h1>0</h1><script>
 			let n = 0, resized = 0;
 			setInterval(() => { document.querySelector("h1").textContent = ++n }, 100);
 			onresize = () => resized++;
 			const state = () => [innerWidth, innerHeight, devicePixelRatio, resized, document.visibilityState,
 				document.hasFocus()].join()</script>`)
-	}))
-	t.Cleanup(site.Close)
+	})
 	w := cmdtest.New(t)
 	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy share is running")
 	p := w.Proxy("--isolate")
 	session := "ws://" + p.Addr + "/session/one/devtools/browser/one"
 	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, `no named session "one"`)
 	c := cmdtest.Dial(t, session)
-	id := jsonrpc.GetString([]byte(c.Ask("Target.createTarget", `{"url":"`+site.URL+`"}`)), "result", "targetId")
+	id := jsonrpc.GetString([]byte(c.Ask("Target.createTarget", `{"url":"`+site+`"}`)), "result", "targetId")
 	page := cmdtest.Dial(t, "ws://"+p.Addr+"/session/one/devtools/page/"+id)
 	state := func() string {
 		got := page.Ask("Runtime.evaluate", `{"expression":"state()"}`)
@@ -86,9 +84,7 @@ func TestCast(t *testing.T) {
 		t.Helper()
 		cmd := w.Cmd("bproxy", append([]string{"cast"}, args...)...)
 		cmd.Stderr = &cmdtest.SyncBuffer{}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, cmd)
 		return cmd
 	}
 	said := func(cmd *exec.Cmd) string { return cmd.Stderr.(*cmdtest.SyncBuffer).String() }
@@ -180,7 +176,7 @@ func TestCast(t *testing.T) {
 
 	})
 	t.Run("of one of several pages, which goes elsewhere and is closed", func(t *testing.T) {
-		c.Ask("Target.createTarget", `{"url":"`+site.URL+`/2"}`)
+		c.Ask("Target.createTarget", `{"url":"`+site+`/2"}`)
 		w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 64, "several pages; choose one with --page:\n  ")
 		w.Run("bproxy", "cast", "one", "--page", "x", w.Dir+"/x.mjpeg").Wants(t, 69, "no page x; there are:\n  ")
 		if _, err := os.Stat(w.Dir + "/x.mjpeg"); err == nil {
@@ -190,7 +186,7 @@ func TestCast(t *testing.T) {
 		cast := start(t, "one", "--page", id, file)
 		cmdtest.Until(t, "there are frames", recorded(file, 2))
 		n := frames(t, file)
-		page.Ask("Page.navigate", `{"url":"`+strings.Replace(site.URL, "127.0.0.1", "localhost", 1)+`"}`)
+		page.Ask("Page.navigate", `{"url":"`+strings.Replace(site, "127.0.0.1", "localhost", 1)+`"}`)
 		cmdtest.Until(t, "there are frames of another site", recorded(file, n+8))
 		c.Ask("Target.closeTarget", `{"targetId":"`+id+`"}`)
 		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "ended with the page") {

@@ -126,9 +126,7 @@ func TestExtensionFaults(t *testing.T) {
 		watch := w.Cmd("bproxy", "watch", "-f", "event.event,event.instance,event.why")
 		var events cmdtest.SyncBuffer
 		watch.Stdout = &events
-		if err := watch.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmdtest.Start(t, watch)
 		defer func() {
 			watch.Process.Kill()
 			watch.Wait()

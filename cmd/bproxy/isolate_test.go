@@ -5,9 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -37,11 +35,8 @@ func TestIsolatedPort(t *testing.T) {
 			!strings.Contains(body, "1 to 64 letters") {
 			t.Errorf("a name that is none: %d %s", code, body)
 		}
-		r, _ := http.NewRequest("GET", p.URL+"/json/version", nil)
-		r.Header.Set("User-Agent", "chromedriver")
-		if resp, err := http.DefaultClient.Do(r); err != nil {
-			t.Error(err)
-		} else if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), "--root-session") {
+		if _, b := cmdtest.Get(t, "GET", p.URL+"/json/version", "User-Agent: chromedriver"); !strings.Contains(b,
+			"--root-session") {
 			t.Errorf("chromedriver is told %s", b)
 		}
 		if s := p.Do("status"); s.Status.Launches != 0 {
@@ -499,7 +494,7 @@ func TestIdleDownload(t *testing.T) {
 	w := cmdtest.New(t)
 	const idle = 4 * time.Second // a machine that is busy with other tests sends nothing for a second
 	finish := make(chan struct{})
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		fmt.Fprint(w, strings.Repeat("x", 4<<10))
 		w.(http.Flusher).Flush()
@@ -507,14 +502,12 @@ func TestIdleDownload(t *testing.T) {
 		case <-finish:
 		case <-r.Context().Done():
 		}
-	}))
-	defer site.Close()
-	defer site.CloseClientConnections()
+	})
 	p := w.Proxy("--idle", idle.String())
 	c := cmdtest.Dial(t, "ws"+strings.TrimPrefix(p.URL, "http")+"/devtools/browser")
 	c.Ask("Browser.setDownloadBehavior",
 		fmt.Sprintf(`{"behavior":"allowAndName","downloadPath":%q,"eventsEnabled":true}`, w.Dir))
-	c.Ask("Target.createTarget", fmt.Sprintf(`{"url":%q}`, site.URL))
+	c.Ask("Target.createTarget", fmt.Sprintf(`{"url":%q}`, site))
 	c.AskUntilTold("Browser.downloadWillBegin")
 	time.Sleep(idle + idle/2) // what is tested is that nothing happens
 	if s := p.Do("status"); s.Status.State != "ready" {

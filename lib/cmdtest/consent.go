@@ -4,7 +4,6 @@ package cmdtest
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -39,7 +38,7 @@ func (w *World) Consent() *Consent {
 	to.ErrorHandler = func(rw http.ResponseWriter, _ *http.Request, err error) {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	s := Serve(w.T, func(rw http.ResponseWriter, r *http.Request) {
 		c.Mu.Lock()
 		refuses := false
 		if r.Header.Get("Upgrade") != "" {
@@ -59,14 +58,13 @@ func (w *World) Consent() *Consent {
 			return
 		}
 		to.ServeHTTP(rw, r)
-	}))
-	w.T.Cleanup(s.Close)
-	at := strings.TrimPrefix(s.URL, "http://")
+	})
+	at := strings.TrimPrefix(s, "http://")
 	browser, err := url.Parse(x.Instance.WSURL)
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	c.HTTP, c.WSURL = s.URL, "ws://"+at+browser.Path
+	c.HTTP, c.WSURL = s, "ws://"+at+browser.Path
 	return c
 }
 

@@ -44,23 +44,12 @@ func (w *World) Attach(c *exec.Cmd) *MCP {
 		c.Stderr = &m.Errs
 	}
 	m.In, _ = m.Cmd.StdinPipe()
-	out, err := m.Cmd.StdoutPipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if err := m.Cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	out := StartRead(w.T, m.Cmd)
 	go m.read(out)
-	w.T.Cleanup(func() {
+	Ends(w.T, c, &m.Errs, func() {
 		m.In.Close()
-		if m.Cmd.ProcessState == nil {
-			m.Cmd.Process.Signal(syscall.SIGTERM)
-			m.Wait()
-		}
-		if w.T.Failed() {
-			w.T.Logf("bmcp says:\n%s", m.Errs.String())
-		}
+		c.Process.Signal(syscall.SIGTERM)
+		m.Wait()
 	})
 	return m
 }
@@ -217,12 +206,15 @@ type RPC struct {
 	Method string
 	Params json.RawMessage
 	Result json.RawMessage
-	Error  *struct {
-		Code    int
-		Message string
-		Data    json.RawMessage
-	}
-	Line string
+	Error  *RPCError
+	Line   string
+}
+
+// RPCError is the error of an answer.
+type RPCError struct {
+	Code    int
+	Message string
+	Data    json.RawMessage
 }
 
 // Into reads a result.
@@ -240,6 +232,24 @@ func (r *RPC) Tool(t *testing.T) (x ToolResult) {
 	return x
 }
 
+// Fine reads the result of a tool that is to succeed.
+func (r *RPC) Fine(t *testing.T) ToolResult {
+	t.Helper()
+	x := r.Tool(t)
+	if x.IsError {
+		t.Fatalf("the tool has failed: %s", x.Text())
+	}
+	return x
+}
+
+// Fails asserts that a tool has failed, and that its text says why.
+func (r *RPC) Fails(t *testing.T, why string) {
+	t.Helper()
+	if x := r.Tool(t); !x.IsError || !strings.Contains(x.Text(), why) {
+		t.Errorf("got %.2000s, want an error with %q", r.Line, why)
+	}
+}
+
 // toolNames are those of a list.
 func (r *RPC) toolNames(t *testing.T) (names []string) {
 	t.Helper()
@@ -254,11 +264,7 @@ func (r *RPC) toolNames(t *testing.T) (names []string) {
 // Text is the text in the result of a tool.
 func (r *RPC) Text(t *testing.T) string {
 	t.Helper()
-	var all []string
-	for _, c := range r.Tool(t).Content {
-		all = append(all, c.Text)
-	}
-	return strings.Join(all, "\n")
+	return r.Tool(t).Text()
 }
 
 // ToolResult is what a tool says.
@@ -327,19 +333,13 @@ func (w *World) Builtin(args ...string) *MCP {
 // Did calls a tool that is to succeed.
 func (m *MCP) Did(tool, format string, args ...any) ToolResult {
 	m.T.Helper()
-	r := m.Tool(tool, fmt.Sprintf(format, args...)).Tool(m.T)
-	if r.IsError {
-		m.T.Fatalf("%s: %s", tool, r.Text())
-	}
-	return r
+	return m.Tool(tool, fmt.Sprintf(format, args...)).Fine(m.T)
 }
 
 // Refused calls a tool that is to fail, and looks for a part of its error.
 func (m *MCP) Refused(want, tool, format string, args ...any) {
 	m.T.Helper()
-	if r := m.Tool(tool, fmt.Sprintf(format, args...)).Tool(m.T); !r.IsError || !strings.Contains(r.Text(), want) {
-		m.T.Errorf("%s: %s, want %s", tool, r.Text(), want)
-	}
+	m.Tool(tool, fmt.Sprintf(format, args...)).Fails(m.T, want)
 }
 
 // BrowserChildren are the arguments for two servers that drive one browser: the

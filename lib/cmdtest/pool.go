@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -39,42 +38,21 @@ func (w *World) Pool(vars ...string) *Pool {
 
 // Start starts what Cmd is, and reads its record.
 func (p *Pool) Start() {
-	w := p.W
-	w.T.Helper()
-	p.Cmd.Stderr = &p.Errs
-	out, err := p.Cmd.StdoutPipe()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if err := p.Cmd.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	p.T.Helper()
 	var x struct {
 		Service struct {
 			Socket string
 			HTTP   string `json:"http_url"`
 		}
 	}
-	if err := json.NewDecoder(out).Decode(&x); err != nil {
-		p.Cmd.Wait()
-		w.T.Fatalf("no record: %v\n%s", err, p.Errs.String())
-	}
+	startRecord(p.T, p.Cmd, &p.Errs, p.Stop, &x)
 	p.Socket, p.HTTP = x.Service.Socket, x.Service.HTTP
-	w.T.Cleanup(func() {
-		if p.Cmd.ProcessState == nil {
-			p.Stop()
-		}
-		if w.T.Failed() {
-			w.T.Logf("bpool says:\n%s", p.Errs.String())
-		}
-	})
 }
 
 // Stop has it end, and asserts that it does so well.
 func (p *Pool) Stop() {
 	p.T.Helper()
-	p.Cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.Cmd.Wait(); err != nil {
+	if err := Terminate(p.Cmd); err != nil {
 		p.T.Errorf("bpool ended with %v", err)
 	}
 }

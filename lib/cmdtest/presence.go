@@ -5,7 +5,6 @@ package cmdtest
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +22,7 @@ const Here = `<script>new EventSource('/here?url=' + encodeURIComponent(location
 
 // Site serves a site; other answers all requests but those of Here.
 func (p *Presence) Site(t *testing.T, other http.HandlerFunc) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/here" {
 			other(w, r)
 			return
@@ -34,13 +33,7 @@ func (p *Presence) Site(t *testing.T, other http.HandlerFunc) string {
 		w.Header().Set("Content-Type", "text/event-stream")
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
-	}))
-	t.Cleanup(func() {
-		s.Listener.Close()
-		s.CloseClientConnections()
-		s.Close()
 	})
-	return s.URL
 }
 
 // Blank serves pages that show nothing.

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -46,40 +45,20 @@ func (w *World) Proxy(args ...string) *Proxy {
 // Start starts what Cmd is, and reads its record.
 func (p *Proxy) Start() {
 	p.T.Helper()
-	p.Cmd.Stderr = &p.Errs
-	out, err := p.Cmd.StdoutPipe()
-	if err != nil {
-		p.T.Fatal(err)
-	}
-	if err := p.Cmd.Start(); err != nil {
-		p.T.Fatal(err)
-	}
 	var x struct {
 		Proxy struct {
 			Port    int
 			HTTPURL string `json:"http_url"`
 		}
 	}
-	if err := json.NewDecoder(out).Decode(&x); err != nil {
-		p.Cmd.Wait()
-		p.T.Fatalf("no record: %v\n%s", err, p.Errs.String())
-	}
+	startRecord(p.T, p.Cmd, &p.Errs, p.Stop, &x)
 	p.URL, p.Addr = x.Proxy.HTTPURL, "127.0.0.1:"+strconv.Itoa(x.Proxy.Port)
-	p.T.Cleanup(func() {
-		if p.Cmd.ProcessState == nil {
-			p.Stop()
-		}
-		if p.T.Failed() {
-			p.T.Logf("bproxy says:\n%s", p.Errs.String())
-		}
-	})
 }
 
 // Stop has it end, and asserts that it does so well.
 func (p *Proxy) Stop() {
 	p.T.Helper()
-	p.Cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.Cmd.Wait(); err != nil {
+	if err := Terminate(p.Cmd); err != nil {
 		p.T.Errorf("bproxy ended with %v", err)
 	}
 }

@@ -51,9 +51,21 @@ var faulty = map[string]string{
 		<button style="visibility:hidden" id=hidden>Hidden</button>`,
 }
 
+// Serve serves a site up to the test's end, and returns its address.
+func Serve(t *testing.T, site http.HandlerFunc) (url string) {
+	t.Helper()
+	s := httptest.NewServer(site)
+	t.Cleanup(func() {
+		s.Listener.Close()
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
+
 // FaultySite serves them.
 func FaultySite(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/html")
 		page, ok := faulty[r.URL.Path]
 		switch {
@@ -72,28 +84,21 @@ func FaultySite(t *testing.T) string {
 		default:
 			http.NotFound(rw, r)
 		}
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
 	})
-	return s.URL
 }
 
 // ClientSite serves pages whose titles are their paths.
 func ClientSite(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<!doctype html><title>%s</title>", html.EscapeString(r.URL.Path))
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // DownloadSite serves a page that downloads /file, /big, which has a megabyte, or
 // /slow, which never ends.
 func DownloadSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/file":
 			w.Header().Set("Content-Disposition", "attachment; filename=report.txt")
@@ -112,22 +117,15 @@ func DownloadSite(t *testing.T) string {
 				"target=_blank href=/file>pop-up</a> <a id=slow href=/slow>slow</a> <a id=big href=/big>big</a> "+
 				"<input type=file>")
 		}
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
 	})
-	return s.URL
 }
 
 // Origin is a server that says by which name it was asked; no resolver knows
 // the names.
 func Origin(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return strings.TrimPrefix(Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "this is "+r.Host)
-	}))
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
+	}), "http://")
 }
 
 // Visit opens a page at an address and returns what it shows, or the error of
@@ -161,7 +159,7 @@ func ResultOf(t *testing.T, answer string) json.RawMessage {
 // leads to has the page's own query, by which it is known whose it is.
 func IsolatedSite(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		who := r.URL.RawQuery
 		switch r.URL.Path {
 		case "/file":
@@ -183,20 +181,16 @@ func IsolatedSite(t *testing.T) string {
 		default:
 			fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1>", r.URL.Path)
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // Titled serves pages whose title is their path.
 func Titled(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, "<!doctype html><title>of %s</title><h1>Page %s</h1>", r.URL.Path, r.URL.Path)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // Members is a site whose pages show who has logged in, as its server, its first
@@ -243,7 +237,7 @@ func (p *Presence) Members(t *testing.T) string {
 // whether it did.
 func Observed(t *testing.T) (url string, was func() bool) {
 	var hidden atomic.Bool
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hidden" {
 			hidden.Store(true)
 			return
@@ -253,7 +247,6 @@ func Observed(t *testing.T) (url string, was func() bool) {
 			const tell = () => { if (document.hidden) fetch('/hidden') }
 			document.onvisibilitychange = tell
 			tell()</script>`)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL, hidden.Load
+	})
+	return s, hidden.Load
 }

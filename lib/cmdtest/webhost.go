@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"btools/lib/tail"
@@ -27,10 +26,16 @@ type WebHost struct {
 	last    int
 }
 
-// NewWebHost greets bmcp.
+// NewWebHost greets bmcp, as a host that can be asked.
 func NewWebHost(t *testing.T, url string) *WebHost {
 	t.Helper()
-	_, h, body := Post(t, url, nil, Greeting("2025-11-25"))
+	return GreetWeb(t, url, `{"elicitation":{}}`)
+}
+
+// GreetWeb greets bmcp as a host with these capabilities.
+func GreetWeb(t *testing.T, url, capabilities string) *WebHost {
+	t.Helper()
+	_, h, body := Post(t, url, nil, strings.Replace(Greeting("2025-11-25"), `{"elicitation":{}}`, capabilities, 1))
 	host := &WebHost{T: t, Url: url, Session: h.Get("Mcp-Session-Id")}
 	if host.Session == "" {
 		t.Fatalf("got %v, want a session", body)
@@ -38,48 +43,46 @@ func NewWebHost(t *testing.T, url string) *WebHost {
 	return host
 }
 
+// Ask sends a request and returns its answer, and the messages before it. The answer
+// to a request that is refused is an error with the text of the refusal.
+func (h *WebHost) Ask(method, params string) (answer *RPC, before []*RPC) {
+	h.T.Helper()
+	h.mu.Lock()
+	h.last++
+	id := fmt.Sprintf(`"h%d"`, h.last)
+	h.mu.Unlock()
+	_, _, body := Post(h.T, h.Url, map[string]string{"Mcp-Session-Id": h.Session},
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
+	for line := range strings.Lines(body) {
+		r := &RPC{Line: strings.TrimPrefix(line, "data: ")}
+		if json.Unmarshal([]byte(r.Line), r) != nil {
+			continue
+		}
+		if r.Method == "" && string(r.ID) == id {
+			return r, before
+		}
+		before = append(before, r)
+	}
+	return &RPC{Line: body, Error: &RPCError{Message: body}}, before
+}
+
 // Lists waits until tools are listed, as mcp.lists does.
 func (h *WebHost) Lists(tools ...string) {
 	h.T.Helper()
 	listed(h.T, tools, func() []string {
-		_, _, body := Post(h.T, h.Url, map[string]string{"Mcp-Session-Id": h.Session},
-			`{"jsonrpc":"2.0","id":"list","method":"tools/list","params":{}}`)
-		for line := range strings.Lines(body) {
-			r := RPC{Line: line}
-			if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &r) == nil &&
-				string(r.ID) == `"list"` {
-				return r.toolNames(h.T)
-			}
-		}
-		h.T.Fatalf("no list of tools: %.500s", body)
-		return nil
+		r, _ := h.Ask("tools/list", "{}")
+		return r.toolNames(h.T)
 	})
 }
 
 // Tool calls a tool and returns its result; an error is one whose text says why.
-func (h *WebHost) Tool(name, args string) (x ToolResult) {
+func (h *WebHost) Tool(name, args string) ToolResult {
 	h.T.Helper()
-	h.mu.Lock()
-	h.last++
-	id := fmt.Sprint("h", h.last)
-	h.mu.Unlock()
-	_, _, body := Post(h.T, h.Url, map[string]string{"Mcp-Session-Id": h.Session},
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name,
-			args))
-	for line := range strings.Lines(body) {
-		var r struct {
-			ID     string
-			Result *ToolResult
-			Error  *struct{ Message string }
-		}
-		if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &r) == nil && r.ID == id {
-			if r.Error != nil {
-				return ToolResult{IsError: true, Content: []Content{{Text: r.Error.Message}}}
-			}
-			return *r.Result
-		}
+	r, _ := h.Ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
+	if r.Error != nil {
+		return ToolResult{IsError: true, Content: []Content{{Text: r.Error.Message}}}
 	}
-	return ToolResult{IsError: true, Content: []Content{{Text: body}}}
+	return r.Tool(h.T)
 }
 
 // Leaves ends the session.
@@ -97,8 +100,7 @@ func (w *World) ServeMCP(env []string, args ...string) (url string, stop func())
 	w.T.Helper()
 	url, s := w.WebMCP(env, args...)
 	return url, func() {
-		s.Process.Signal(syscall.SIGTERM)
-		if err := s.Wait(); err != nil {
+		if err := Terminate(s); err != nil {
 			w.T.Errorf("bmcp has ended: %v", err)
 		}
 	}
@@ -109,21 +111,10 @@ func (w *World) WebMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 	w.T.Helper()
 	s = w.Cmd("bmcp", append([]string{"--http", "0", "-f", "mcp.url"}, args...)...)
 	s.Env, s.Dir = slices.Concat(w.Env, []string{"XDG_CACHE_HOME=" + w.Dir + "/cache", "HOME=" + w.Dir}, env), w.Dir
-	out, _ := s.StdoutPipe()
 	said := &tail.Tail{Max: 16 << 10}
 	s.Stderr = said
-	if err := s.Start(); err != nil {
-		w.T.Fatal(err)
-	}
-	w.T.Cleanup(func() {
-		if s.ProcessState == nil {
-			s.Process.Signal(syscall.SIGTERM)
-			s.Wait()
-		}
-		if w.T.Failed() {
-			w.T.Logf("bmcp, %v, says:\n%s", s.ProcessState, said)
-		}
-	})
+	out := StartRead(w.T, s)
+	Ends(w.T, s, said, func() { Terminate(s) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		w.T.Fatal(err)
@@ -155,21 +146,29 @@ func Post(t *testing.T, url string, headers map[string]string, body string) (int
 	return a.StatusCode, a.Header, string(b)
 }
 
+// CallStateless calls a tool as a host of the stateless protocol, and returns the
+// answer.
+func CallStateless(t *testing.T, url, name, args string) *RPC {
+	t.Helper()
+	_, _, body := Post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
+		"Mcp-Name": name}, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,`+
+		`"arguments":%s,"_meta":%s}}`, name, args, Stateless))
+	r := &RPC{Line: body}
+	if err := json.Unmarshal([]byte(body), r); err != nil {
+		t.Fatalf("got %q: %v", body, err)
+	}
+	return r
+}
+
 // Progress calls a tool, and returns what it says and the progress before that.
 func (h *WebHost) Progress(name, args string) (answer ToolResult, all []string) {
 	h.T.Helper()
-	_, _, body := Post(h.T, h.Url, map[string]string{"Mcp-Session-Id": h.Session},
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":%q,"arguments":%s,`+
-			`"_meta":{"progressToken":"token"}}}`, name, args))
-	for line := range strings.Lines(body) {
-		data, _ := strings.CutPrefix(line, "data: ")
-		var r RPC
-		switch json.Unmarshal([]byte(data), &r); {
-		case r.Method == "notifications/progress" && strings.Contains(string(r.Params), `"token"`):
-			all = append(all, string(r.Params))
-		case string(r.ID) == `"p"`:
-			answer = r.Tool(h.T)
+	r, before := h.Ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"_meta":{"progressToken":"token"}}`, name,
+		args))
+	for _, m := range before {
+		if m.Method == "notifications/progress" && strings.Contains(string(m.Params), `"token"`) {
+			all = append(all, string(m.Params))
 		}
 	}
-	return answer, all
+	return r.Tool(h.T), all
 }

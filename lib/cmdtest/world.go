@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -121,6 +122,56 @@ func (w *World) Cmd(name string, args ...string) *exec.Cmd {
 	w.said.files = append(w.said.files, f)
 	c.Stderr = f
 	return c
+}
+
+// Start starts a program.
+func Start(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StartRead starts a program whose output is read.
+func StartRead(t *testing.T, c *exec.Cmd) io.ReadCloser {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	Start(t, c)
+	return out
+}
+
+// Ends has the end of the test stop a program, if it still runs then, and log what
+// it has said, if the test has failed.
+func Ends(t *testing.T, c *exec.Cmd, said fmt.Stringer, stop func()) {
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			stop()
+		}
+		if t.Failed() {
+			t.Logf("%s, %v, says:\n%s", filepath.Base(c.Path), c.ProcessState, said)
+		}
+	})
+}
+
+// Terminate ends a program by SIGTERM.
+func Terminate(c *exec.Cmd) error {
+	c.Process.Signal(syscall.SIGTERM)
+	return c.Wait()
+}
+
+// startRecord starts a program until it has printed its record, and stops it at the
+// test's end.
+func startRecord(t *testing.T, c *exec.Cmd, said *SyncBuffer, stop func(), record any) {
+	t.Helper()
+	c.Stderr = said
+	if err := json.NewDecoder(StartRead(t, c)).Decode(record); err != nil {
+		c.Wait()
+		t.Fatalf("no record: %v\n%s", err, said)
+	}
+	Ends(t, c, said, stop)
 }
 
 // Combined runs a program, and returns what it says on both streams.
@@ -366,12 +417,18 @@ func WriteFile(t *testing.T, name, text string) {
 	}
 }
 
-// Get asks an endpoint and returns its answer.
-func Get(t *testing.T, method, url string) (int, string) {
+// Get asks an endpoint and returns its answer. Headers are as in HTTP: "Host: a".
+func Get(t *testing.T, method, url string, headers ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -501,6 +558,27 @@ func (w *World) Other(programs ...string) (home string, as *syscall.SysProcAttr)
 	return home, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
+// Notified is a socket for what a program tells systemd; told asserts what comes next.
+func (w *World) Notified() (path string, told func(want ...string)) {
+	w.T.Helper()
+	path = w.Dir + "/notify"
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() { l.Close() })
+	return path, func(want ...string) {
+		w.T.Helper()
+		for _, one := range want {
+			b := make([]byte, 100)
+			l.SetReadDeadline(time.Now().Add(Patience))
+			if n, err := l.Read(b); string(b[:n]) != one {
+				w.T.Errorf("systemd is told %q, %v, want %q", b[:n], err, one)
+			}
+		}
+	}
+}
+
 // Unit are the settings in the files of a systemd unit; those of a later file count.
 func Unit(t *testing.T, files ...string) map[string]string {
 	t.Helper()
@@ -555,9 +633,7 @@ func (w *World) Events(program string, args ...string) *SyncBuffer {
 	out := &SyncBuffer{}
 	c := w.Cmd(program, append([]string{"watch", "-f", "event.event,event.why"}, args...)...)
 	c.Stdout = out
-	if err := c.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	Start(w.T, c)
 	w.T.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()

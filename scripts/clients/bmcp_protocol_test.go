@@ -34,10 +34,7 @@ func TestMCPConformance(t *testing.T) {
 	}
 	// By itself it speaks only the protocols before the stateless one.
 	direct := exec.Command("node", clients+"/fixture.mjs", "0")
-	out, _ := direct.StdoutPipe()
-	if err := direct.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := cmdtest.StartRead(t, direct)
 	defer direct.Wait()
 	defer direct.Process.Kill()
 	port, _ := bufio.NewReader(out).ReadString('\n')

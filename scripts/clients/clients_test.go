@@ -61,9 +61,7 @@ func startClient(p *cmdtest.Proxy, script, site string, more ...string) *client 
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		p.T.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
-		p.T.Fatal(err)
-	}
+	cmdtest.Start(p.T, c.cmd)
 	c.out = bufio.NewReader(out)
 	p.T.Cleanup(func() {
 		if c.cmd.ProcessState == nil {

@@ -96,9 +96,7 @@ func TestExtensionOtherClients(t *testing.T) {
 	}
 	var out cmdtest.SyncBuffer
 	m.Stdout = &out
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Start(t, m)
 	io.Copy(stdin, in)
 	cmdtest.Until(t, "@playwright/mcp opens a page", func() bool {
 		return strings.Contains(out.String(),

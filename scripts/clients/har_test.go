@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,7 @@ import (
 
 // evidenceSite serves what scripts/clients/har.mjs visits.
 func evidenceSite(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/start":
 			http.SetCookie(w, &http.Cookie{Name: "who", Value: r.URL.Query().Get("who"), Path: "/", HttpOnly: true})
@@ -55,9 +54,7 @@ func evidenceSite(t *testing.T) string {
 		default:
 			fmt.Fprintf(w, "<!doctype html><title>%s</title>", r.URL.Path)
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
 }
 
 // archive is the part of an HTTP Archive that is tested.
