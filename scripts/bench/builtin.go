@@ -9,48 +9,43 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// builtins measures the tools of bmcp beside @playwright/mcp.
-func builtins() {
-	attempt("builtin: tools/list after the start", firstList)
-	attempt("builtin: first loaded page", firstPage)
-	attempt("builtin: rounds of calls", rounds)
-	attempt("builtin: a page of 5,000 elements", bigSnapshot)
-}
+// The tools of bmcp are measured beside @playwright/mcp.
 
 // firstList measures from the start to the tools; nothing is cached.
-func firstList() {
-	var ours, theirs []float64
-	for i := range 10 {
-		for _, s := range []struct {
-			times *[]float64
-			argv  []string
-		}{{&ours, builtinMCP()}, {&theirs, playwrightMCP()}} {
+func firstList(b *bench) {
+	list := func(argv []string) func() float64 {
+		n := 0
+		return func() float64 {
+			n++
 			began := time.Now()
-			h := mcpServer([]string{"HOME=" + dir, "XDG_CACHE_HOME=" + dir + "/empty-" + strconv.Itoa(i)}, s.argv[0],
-				s.argv[1:]...)
+			h := b.host(argv, "XDG_CACHE_HOME="+dir+"/empty-"+strconv.Itoa(n))
+			defer h.stop()
 			h.call("tools/list", "{}")
-			*s.times = append(*s.times, time.Since(began).Seconds()*1000)
-			h.stop()
+			return time.Since(began).Seconds() * 1000
 		}
 	}
-	row("builtin: start to the answer of tools/list, median of 10", fmt.Sprintf("%.0f ms", median(ours)), "≤ 50 ms")
-	row("the same: @playwright/mcp", fmt.Sprintf("%.0f ms", median(theirs)), "")
+	m := medians(10, list(builtinMCP()), list(playwrightMCP()))
+	row("builtin: start to the answer of tools/list, median of 10", "≤ 50 ms", "%.0f ms", m[0])
+	row("the same: @playwright/mcp", "", "%.0f ms", m[1])
 }
 
 // loaded returns the milliseconds from the start of blaunch to the load event of its
 // page.
-func loaded() float64 {
+func loaded(b *bench) float64 {
 	done := make(chan time.Time, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := b.serve(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/loaded" {
 			done <- time.Now()
 			return
@@ -58,11 +53,10 @@ func loaded() float64 {
 		w.Header().Set("Content-Type", "text/html")
 		io.WriteString(w, `<!doctype html><title>Page</title><link rel=icon href="data:,">
 			<script>onload = () => fetch("/loaded")</script>`)
-	}))
-	defer s.Close()
+	})
 	began := time.Now()
-	id := output(bin+"blaunch", "--no-input", "-f", "instance.id", "--url", s.URL)
-	defer output(bin+"blaunch", "stop", id)
+	_, stop := blaunch("instance.pid", "--url", s)
+	defer stop()
 	select {
 	case at := <-done:
 		return at.Sub(began).Seconds() * 1000
@@ -72,64 +66,45 @@ func loaded() float64 {
 }
 
 // firstPage measures from the start to a page that is loaded.
-func firstPage() {
-	s := counters()
-	defer s.Close()
-	var ours, theirs, launch []float64
-	for range 7 { // by turns
-		for _, p := range []struct {
-			times *[]float64
-			argv  []string
-		}{{&ours, builtinMCP()}, {&theirs, playwrightMCP()}} {
+func firstPage(b *bench) {
+	s := b.serve(counters)
+	first := func(argv []string) func() float64 {
+		return func() float64 {
 			began := time.Now()
-			h := mcpServer([]string{"HOME=" + dir}, p.argv[0], p.argv[1:]...)
-			if r := h.tool("browser_navigate", `{"url":"`+s.URL+`/?7"}`); !bytes.Contains(r, []byte("Counter 7")) {
-				panic(failure{fmt.Errorf("no page: %.500s", r)})
+			h := b.host(argv)
+			defer h.stop()
+			if r := h.tool("browser_navigate", `{"url":"`+s+`/?7"}`); !bytes.Contains(r, []byte("Counter 7")) {
+				fail("no page: %.500s", r)
 			}
-			*p.times = append(*p.times, time.Since(began).Seconds()*1000)
-			h.stop()
+			return time.Since(began).Seconds() * 1000
 		}
-		launch = append(launch, loaded())
 	}
-	row("builtin: start to the first loaded page, median of 7", fmt.Sprintf("%.0f ms", median(ours)), "")
-	row("the same: blaunch --url", fmt.Sprintf("%.0f ms", median(launch)), "")
-	row("builtin ÷ blaunch --url", fmt.Sprintf("%.2f", median(ours)/median(launch)), "≤ 1.5")
-	row("the same: @playwright/mcp", fmt.Sprintf("%.0f ms", median(theirs)), "")
+	m := medians(7, first(builtinMCP()), first(playwrightMCP()), func() float64 { return loaded(b) })
+	row("builtin: start to the first loaded page, median of 7", "", "%.0f ms", m[0])
+	row("the same: blaunch --url", "", "%.0f ms", m[2])
+	row("builtin ÷ blaunch --url", "≤ 1.5", "%.2f", m[0]/m[2])
+	row("the same: @playwright/mcp", "", "%.0f ms", m[1])
 }
 
 // counters serves pages /?N with a button that adds N to window.n.
-func counters() *httptest.Server {
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, err := strconv.Atoi(r.URL.RawQuery)
-		if err != nil {
-			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<!doctype html><title>Counter %d</title><h1>Number %d</h1><p>%s
-			<button onclick="window.n = (window.n || 0) + %d">Add %d</button>`, n, n, strings.Repeat("text ", 200), n,
-			n)
-	}))
+func counters(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.URL.RawQuery)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html")
+	fmt.Fprintf(w, `<!doctype html><title>Counter %[1]d</title><h1>Number %[1]d</h1><p>%[2]s
+		<button onclick="window.n = (window.n || 0) + %[1]d">Add %[1]d</button>`, n, strings.Repeat("text ", 200))
 }
 
-// httpHost is a host that speaks to a server by HTTP.
-type httpHost struct {
-	url, session string
-	id           int
-}
-
-// httpServer starts a server on a port, and returns its address.
-func httpServer(argv []string, address func(port string) string) (d daemon, url string) {
-	port := output(bin+"bport", "--no-input", "-f", "port")
-	for i := range argv {
-		argv[i] = strings.ReplaceAll(argv[i], "{port}", port)
-	}
-	c := command(argv[0], argv[1:]...)
-	c.Env, c.Dir = append(c.Env, "HOME="+dir, "XDG_CACHE_HOME="+dir+"/cache"), dir
-	if err := c.Start(); err != nil {
-		panic(failure{err})
-	}
-	url = address(port)
+// httpServer starts a server whose last argument is a port, and returns its address.
+func (b *bench) httpServer(host string, argv []string) (pid int, url string) {
+	port := freePort()
+	c := command(argv[0], append(argv[1:], port)...)
+	c.Env, c.Dir, c.Stderr = append(c.Env, "HOME="+dir, "XDG_CACHE_HOME="+dir+"/cache"), dir, nil
+	pid = b.start(c)
+	url = "http://" + host + ":" + port + "/mcp"
 	within(time.Minute, func() bool {
 		r, err := http.Get(url)
 		if err == nil {
@@ -137,85 +112,52 @@ func httpServer(argv []string, address func(port string) string) (d daemon, url 
 		}
 		return err == nil
 	})
-	return daemon{c}, url
+	return pid, url
 }
 
-// newHTTPHost greets the server.
-func newHTTPHost(url string) *httpHost {
-	h := &httpHost{url: url}
-	h.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
-		`"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`)
-	h.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return h
+func (b *bench) builtinServer() (pid int, url string) {
+	return b.httpServer("127.0.0.1", builtinMCP("--http"))
 }
 
-// post sends a message and returns what comes of it.
-func (h *httpHost) post(body string) []byte {
-	r, _ := http.NewRequest("POST", h.url, strings.NewReader(body))
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Content-Type", "application/json")
-	if h.session != "" {
-		r.Header.Set("Mcp-Session-Id", h.session)
-	}
-	a, err := (&http.Client{Timeout: maxTask}).Do(r)
-	if err != nil {
-		panic(failure{err})
-	}
-	defer a.Body.Close()
-	if id := a.Header.Get("Mcp-Session-Id"); id != "" {
-		h.session = id
-	}
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		panic(failure{err})
-	}
-	return b
+func (b *bench) playwrightServer() (pid int, url string) {
+	return b.httpServer("localhost", playwrightMCP("--port"))
+}
+
+// agent is a host by HTTP.
+type agent struct{ *mcpclient.Client }
+
+func newAgent(url string) agent {
+	c := must(mcpclient.NewStreamableHttpClient(url, transport.WithHTTPTimeout(maxTask)))
+	check(c.Start(ctx))
+	must(c.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+		ProtocolVersion: "2025-11-25", ClientInfo: mcp.Implementation{Name: "bench", Version: "1"}}}))
+	return agent{c}
 }
 
 // tool calls a tool and returns the text of its result.
-func (h *httpHost) tool(name, args string) (text string, failed bool) {
-	h.id++
-	body := h.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
-		h.id, name, args))
-	for line := range bytes.Lines(body) {
-		var m struct {
-			ID     int
-			Result *struct {
-				IsError bool
-				Content []struct{ Text string }
-			}
-		}
-		line = bytes.TrimPrefix(line, []byte("data: "))
-		if json.Unmarshal(line, &m) == nil && m.ID == h.id && m.Result != nil {
-			for _, c := range m.Result.Content {
-				text += c.Text
-			}
-			return text, m.Result.IsError
+func (a agent) tool(name string, args map[string]any) (text string, failed bool) {
+	r, err := a.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: name, Arguments: args}})
+	if err != nil {
+		return err.Error(), true
+	}
+	for _, c := range r.Content {
+		if t, ok := c.(mcp.TextContent); ok {
+			text += t.Text
 		}
 	}
-	return string(body), true
-}
-
-// leave ends the host's session.
-func (h *httpHost) leave() {
-	r, _ := http.NewRequest("DELETE", h.url, nil)
-	r.Header.Set("Mcp-Session-Id", h.session)
-	if a, err := http.DefaultClient.Do(r); err == nil {
-		a.Body.Close()
-	}
+	return text, r.IsError
 }
 
 // tally counts what went wrong in rounds.
-type tally struct{ calls, wrong, failed atomic.Int32 }
+type tally struct{ wrong, failed atomic.Int32 }
 
 var addButton = regexp.MustCompile(`button "Add \d+".*?\[ref=(\w+)\]`)
 
 // round loads a page with a number of its own, looks at it, clicks, and
 // evaluates what came of it.
-func (h *httpHost) round(site string, n int, t *tally) {
-	call := func(name, args, want string) string {
-		text, failed := h.tool(name, args)
-		t.calls.Add(1)
+func (a agent) round(site string, n int, t *tally) {
+	call := func(name string, args map[string]any, want string) string {
+		text, failed := a.tool(name, args)
 		switch {
 		case failed:
 			if t.failed.Add(1) == 1 {
@@ -228,148 +170,125 @@ func (h *httpHost) round(site string, n int, t *tally) {
 		}
 		return text
 	}
-	call("browser_navigate", fmt.Sprintf(`{"url":"%s/?%d"}`, site, n), fmt.Sprintf("Counter %d", n))
-	ref := addButton.FindStringSubmatch(call("browser_snapshot", "{}", fmt.Sprintf(`heading "Number %d"`, n)))
+	call("browser_navigate", map[string]any{"url": fmt.Sprintf("%s/?%d", site, n)}, fmt.Sprintf("Counter %d", n))
+	ref := addButton.FindStringSubmatch(call("browser_snapshot", nil, fmt.Sprintf(`heading "Number %d"`, n)))
 	if ref == nil {
 		ref = []string{"", "none"}
 	}
-	call("browser_click", `{"element":"the button","target":"`+ref[1]+`"}`, "")
-	call("browser_evaluate", `{"function":"() => 'sum ' + window.n"}`, fmt.Sprintf(`"sum %d"`, n))
+	call("browser_click", map[string]any{"element": "the button", "target": ref[1]}, "")
+	call("browser_evaluate", map[string]any{"function": "() => 'sum ' + window.n"}, fmt.Sprintf(`"sum %d"`, n))
 }
 
-// agents has so many hosts make so many rounds at once, and returns the hosts
-// and the calls a second.
-func agents(url, site string, n, each int, t *tally) (hosts []*httpHost, rate float64) {
-	hosts = make([]*httpHost, n)
+// crowd has so many agents make so many rounds at once, and returns their calls a
+// second. They leave at the end of the case.
+func (b *bench) crowd(url, site string, n, each int, t *tally) (rate float64) {
+	agents := make([]agent, n)
 	var starts, all together
 	for i := range n {
 		starts.Go(func() {
-			hosts[i] = newHTTPHost(url)
-			hosts[i].round(site, 1000+i, &tally{}) // starts what it needs
+			agents[i] = newAgent(url)
+			agents[i].round(site, 1000+i, &tally{}) // starts what it needs
 		})
 	}
 	starts.Wait()
+	b.atEnd(func() {
+		for _, a := range agents {
+			a.Close()
+		}
+	})
 	began := time.Now()
 	for i := range n {
 		all.Go(func() {
 			for k := range each {
-				hosts[i].round(site, 100*i+k+1, t)
+				agents[i].round(site, 100*i+k+1, t)
 			}
 		})
 	}
 	all.Wait()
-	return hosts, float64(4*n*each) / time.Since(began).Seconds()
+	return float64(4*n*each) / time.Since(began).Seconds()
 }
 
-func rounds() {
-	s := counters()
-	defer s.Close()
-	ours, at := httpServer(builtinMCP("--http", "{port}"), func(p string) string {
-		return "http://127.0.0.1:" + p + "/mcp"
-	})
-	defer ours.stop()
-	theirs, peer := httpServer(playwrightMCP("--port", "{port}"), func(p string) string {
-		return "http://localhost:" + p + "/mcp"
-	})
-	defer theirs.stop()
-
-	a, b := newHTTPHost(at), newHTTPHost(peer)
-	var took [2][]float64
+func rounds(b *bench) {
+	site := b.serve(counters)
+	_, ours := b.builtinServer()
+	_, theirs := b.playwrightServer()
 	var t tally
-	for i := range 21 { // by turns; the first starts the browsers
-		for k, h := range []*httpHost{a, b} {
-			began := time.Now()
-			h.round(s.URL, i+1, &t)
-			if i > 0 {
-				took[k] = append(took[k], time.Since(began).Seconds()*1000)
-			}
+	alone := func(url string) func() float64 {
+		a := newAgent(url)
+		n := 0
+		round := func() float64 {
+			n++
+			return ms(func() { a.round(site, n, &t) })
 		}
+		round() // starts the browser
+		return round
 	}
-	a.leave()
-	b.leave()
-	row("navigate, snapshot, click, evaluate, median of 20: builtin, theirs",
-		fmt.Sprintf("%.0f, %.0f ms", median(took[0]), median(took[1])), "")
-	row("the same: builtin ÷ @playwright/mcp", fmt.Sprintf("%.2f", median(took[0])/median(took[1])), "≤ 0.25")
-
-	var rates [2]float64
-	for k, url := range []string{at, peer} {
-		var hosts []*httpHost
-		hosts, rates[k] = agents(url, s.URL, 12, 5, &t)
-		for _, h := range hosts {
-			h.leave()
-		}
+	m := medians(20, alone(ours), alone(theirs))
+	row("navigate, snapshot, click, evaluate, median of 20: builtin, theirs", "", "%.0f, %.0f ms", m[0], m[1])
+	row("the same: builtin ÷ @playwright/mcp", "≤ 0.25", "%.2f", m[0]/m[1])
+	var rates []float64
+	for _, url := range []string{ours, theirs} {
+		part := &bench{}
+		rates = append(rates, part.crowd(url, site, 12, 5, &t))
+		part.end()
 	}
-	row("12 agents at once, calls a second: builtin, theirs", fmt.Sprintf("%.0f, %.0f", rates[0], rates[1]), "")
-	row("the same: builtin ÷ @playwright/mcp", fmt.Sprintf("%.1f", rates[0]/rates[1]), "≥ 2.5")
-	row("the same: wrong answers, failed calls of both", fmt.Sprintf("%d, %d", t.wrong.Load(), t.failed.Load()), "0, 0")
+	row("12 agents at once, calls a second: builtin, theirs", "", "%.0f, %.0f", rates[0], rates[1])
+	row("the same: builtin ÷ @playwright/mcp", "≥ 2.5", "%.1f", rates[0]/rates[1])
+	row("the same: wrong answers, failed calls of both", "0, 0", "%d, %d", t.wrong.Load(), t.failed.Load())
+}
 
-	const n = 50
-	var fifty tally
-	hosts, rate := agents(at, s.URL, n, 4, &fifty)
-	row("50 agents × 4 rounds: wrong answers, failed calls",
-		fmt.Sprintf("%d, %d", fifty.wrong.Load(), fifty.failed.Load()), "0, 0")
-	row("the same: calls a second", fmt.Sprintf("%.0f", rate), "")
+func fifty(b *bench) {
+	pid, url := b.builtinServer()
+	var t tally
+	rate := b.crowd(url, b.serve(counters), 50, 4, &t)
+	row("50 agents × 4 rounds: wrong answers, failed calls", "0, 0", "%d, %d", t.wrong.Load(), t.failed.Load())
+	row("the same: calls a second", "", "%.0f", rate)
 	time.Sleep(2 * time.Second)
-	row("the same: memory of bmcp, Rss", fmt.Sprintf("%.0f MiB", rss(ours.Process.Pid)), "≤ 100 MiB")
-	for _, h := range hosts {
-		h.leave()
-	}
-	attempt("@playwright/mcp with 50 sessions", func() {
-		var t tally
-		hosts, rate := agents(peer, s.URL, n, 1, &t)
-		row("50 agents on @playwright/mcp: wrong answers, failed calls",
-			fmt.Sprintf("%d, %d", t.wrong.Load(), t.failed.Load()), "")
-		row("the same: calls a second", fmt.Sprintf("%.0f", rate), "")
-		row("the same: memory of the Node server, Rss", fmt.Sprintf("%.0f MiB", rss(theirs.Process.Pid)), "")
-		for _, h := range hosts {
-			h.leave()
-		}
-	})
+	row("the same: memory of bmcp, Rss", "≤ 100 MiB", "%.0f MiB", rss(pid))
+}
+
+func fiftyOfPeer(b *bench) {
+	pid, url := b.playwrightServer()
+	var t tally
+	rate := b.crowd(url, b.serve(counters), 50, 1, &t)
+	row("50 agents on @playwright/mcp: wrong answers, failed calls", "", "%d, %d", t.wrong.Load(), t.failed.Load())
+	row("the same: calls a second", "", "%.0f", rate)
+	row("the same: memory of the Node server, Rss", "", "%.0f MiB", rss(pid))
 }
 
 // thousands is a page of 5,000 elements as pages have them.
-func thousands() string {
-	var b strings.Builder
-	b.WriteString("<!doctype html><title>Thousands</title><main>")
+func thousands(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html")
+	io.WriteString(w, "<!doctype html><title>Thousands</title><main>")
 	for i := range 500 {
-		fmt.Fprintf(&b, `<section><h2>Offer %d</h2><p>Some <b>words</b> on it.</p><ul>
-			<li><a href="/offer/%d">Read %d</a><li><button>Buy %d</button></ul>
-			<input aria-label="Amount %d"></section>`, i, i, i, i, i)
+		fmt.Fprintf(w, `<section><h2>Offer %[1]d</h2><p>Some <b>words</b> on it.</p><ul>
+			<li><a href="/offer/%[1]d">Read %[1]d</a><li><button>Buy %[1]d</button></ul>
+			<input aria-label="Amount %[1]d"></section>`, i)
 	}
-	return b.String()
 }
 
-func bigSnapshot() {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, thousands())
-	}))
-	defer s.Close()
-	var took [2][]float64
-	var size [2]int
-	hosts := []*mcpHost{}
-	for _, argv := range [][]string{builtinMCP("--max-inline", "10MiB"), playwrightMCP()} {
-		h := mcpServer([]string{"HOME=" + dir}, argv[0], argv[1:]...)
-		defer h.stop()
-		h.tool("browser_navigate", `{"url":"`+s.URL+`"}`)
-		hosts = append(hosts, h)
-	}
-	for range 11 { // by turns
-		for k, h := range hosts {
+func bigSnapshot(b *bench) {
+	site := b.serve(thousands)
+	size := make([]int, 2)
+	snapshot := func(argv []string, size *int) func() float64 {
+		h := b.host(argv)
+		h.tool("browser_navigate", `{"url":"`+site+`"}`)
+		return func() float64 {
 			began := time.Now()
-			r, err := h.result("browser_snapshot", "{}")
-			took[k] = append(took[k], time.Since(began).Seconds()*1000)
+			r := must(h.result("browser_snapshot", "{}"))
+			took := time.Since(began).Seconds() * 1000
 			var text struct{ Content []struct{ Text string } }
 			if json.Unmarshal(r, &text) != nil || len(text.Content) == 0 ||
 				!strings.Contains(text.Content[0].Text, "Amount 499") {
-				panic(failure{fmt.Errorf("no snapshot: %v %.300s", err, r)})
+				fail("no snapshot: %.300s", r)
 			}
-			size[k] = len(text.Content[0].Text)
+			*size = len(text.Content[0].Text)
+			return took
 		}
 	}
-	row("snapshot of 5,000 elements, median of 11: builtin, theirs",
-		fmt.Sprintf("%.0f, %.0f ms", median(took[0]), median(took[1])), "")
-	row("the same: builtin ÷ @playwright/mcp", fmt.Sprintf("%.2f", median(took[0])/median(took[1])), "≤ 0.8")
-	row("the same: tokens, characters ÷ 4: builtin, theirs", fmt.Sprintf("%d, %d", size[0]/4, size[1]/4), "")
-	row("the same: builtin ÷ @playwright/mcp", fmt.Sprintf("%.2f", float64(size[0])/float64(size[1])), "≤ 1")
+	m := medians(11, snapshot(builtinMCP("--max-inline", "10MiB"), &size[0]), snapshot(playwrightMCP(), &size[1]))
+	row("snapshot of 5,000 elements, median of 11: builtin, theirs", "", "%.0f, %.0f ms", m[0], m[1])
+	row("the same: builtin ÷ @playwright/mcp", "≤ 0.8", "%.2f", m[0]/m[1])
+	row("the same: tokens, characters ÷ 4: builtin, theirs", "", "%d, %d", size[0]/4, size[1]/4)
+	row("the same: builtin ÷ @playwright/mcp", "≤ 1", "%.2f", float64(size[0])/float64(size[1]))
 }

@@ -4,93 +4,35 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"btools/lib/jsonrpc"
 
 	"github.com/coder/websocket"
 )
 
 // maxCall is how long a call to a browser may take: one that is never answered
-// ends its row with an error, and the next one is measured.
+// ends its case with an error, and the next one is measured.
 const maxCall = 30 * time.Second
-
-// failure is an error of a call. It is panicked with, up to the row.
-type failure struct{ error }
-
-// attempt measures rows. An error of a call ends them, and is printed in their
-// place.
-func attempt(what string, rows func()) {
-	defer func() {
-		switch e := recover().(type) {
-		case nil:
-		case failure:
-			failed = true
-			row(what, "failed: "+e.Error(), "")
-		default:
-			panic(e)
-		}
-	}()
-	rows()
-}
-
-// together are functions that run at once. Wait fails as the first of them that
-// failed.
-type together struct {
-	group sync.WaitGroup
-	left  atomic.Int32
-	first atomic.Pointer[failure]
-}
-
-func (t *together) Go(f func()) {
-	t.left.Add(1)
-	t.group.Go(func() {
-		defer t.left.Add(-1)
-		defer func() {
-			if e := recover(); e != nil {
-				fail, ok := e.(failure)
-				if !ok {
-					panic(e)
-				}
-				t.first.CompareAndSwap(nil, &fail)
-			}
-		}()
-		f()
-	})
-}
-
-func (t *together) running() bool { return t.left.Load() > 0 }
-
-func (t *together) Wait() {
-	t.group.Wait()
-	if fail := t.first.Load(); fail != nil {
-		panic(*fail)
-	}
-}
 
 // get is the body of an answer of a browser by HTTP.
 func get(url string) []byte {
-	resp, err := (&http.Client{Timeout: maxCall}).Get(url)
-	if err != nil {
-		panic(failure{err})
-	}
+	resp := must((&http.Client{Timeout: maxCall}).Get(url))
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		panic(failure{fmt.Errorf("%s: %w", url, err)})
-	}
-	return b
+	return must(io.ReadAll(resp.Body))
 }
 
 var ctx = context.Background()
 
-// client is one WebSocket to a browser.
-type client struct {
+// browser is one WebSocket to a browser.
+type browser struct {
 	*websocket.Conn
 	id int
 	// limit closes the connection when a call takes too long. A context for
@@ -99,15 +41,15 @@ type client struct {
 	late  atomic.Bool
 }
 
-func dial(url string) *client {
+func dial(url string) *browser {
 	opening, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	conn, _, err := websocket.Dial(opening, url, nil)
 	if err != nil {
-		panic(failure{fmt.Errorf("dial %s: %w", url, err)})
+		fail("dial %s: %w", url, err)
 	}
 	conn.SetReadLimit(-1)
-	c := &client{Conn: conn}
+	c := &browser{Conn: conn}
 	c.limit = time.AfterFunc(maxCall, func() {
 		c.late.Store(true)
 		conn.CloseNow()
@@ -117,7 +59,7 @@ func dial(url string) *client {
 }
 
 // call makes one call and returns its answer and how long it took, in µs.
-func (c *client) call(rest string) ([]byte, float64) {
+func (c *browser) call(rest string) ([]byte, float64) {
 	c.id++
 	head := `{"id":` + strconv.Itoa(c.id) + `,`
 	c.limit.Reset(maxCall)
@@ -129,7 +71,7 @@ func (c *client) call(rest string) ([]byte, float64) {
 		if _, b, err = c.Read(ctx); err == nil && strings.HasPrefix(string(b[:min(len(b), len(head))]), head) {
 			took := time.Since(began).Seconds() * 1e6
 			if strings.HasPrefix(string(b[len(head):min(len(b), len(head)+10)]), `"error"`) {
-				panic(failure{fmt.Errorf("%s: %s", methodOf(rest), b)})
+				fail("%s: %s", methodOf(rest), b)
 			}
 			return b, took
 		}
@@ -145,4 +87,91 @@ func methodOf(rest string) string {
 	_, method, _ := strings.Cut(rest, `"method":"`)
 	method, _, _ = strings.Cut(method, `"`)
 	return method
+}
+
+// version makes the call that costs a browser least, and returns its time in µs.
+func (c *browser) version() (us float64) {
+	_, us = c.call(`"method":"Browser.getVersion"`)
+	return us
+}
+
+// greet dials, makes a call, and hangs up. It returns the ms until its answer.
+func greet(url string) float64 {
+	began := time.Now()
+	c := dial(url)
+	defer c.CloseNow()
+	c.version()
+	return time.Since(began).Seconds() * 1000
+}
+
+// sessionURL is the browser's WebSocket of a named session.
+func sessionURL(at, name string) string {
+	return jsonrpc.GetString(get("http://"+at+"/session/"+name+"/json/version"), "webSocketDebuggerUrl")
+}
+
+// page is a connection that is attached to one page.
+type page struct {
+	*browser
+	session string
+}
+
+// openPage opens a page and attaches to it.
+func openPage(url string) *page {
+	c := dial(url)
+	b, _ := c.call(`"method":"Target.createTarget","params":{"url":"about:blank"}`)
+	return c.attach(jsonrpc.GetString(b, "result", "targetId"))
+}
+
+func (c *browser) attach(target string) *page {
+	b, _ := c.call(`"method":"Target.attachToTarget","params":{"flatten":true,"targetId":"` + target + `"}`)
+	return &page{c, jsonrpc.GetString(b, "result", "sessionId")}
+}
+
+// call makes a call to the page.
+func (p *page) call(method string, params any) ([]byte, float64) {
+	raw := []byte("{}")
+	if params != nil {
+		raw, _ = json.Marshal(params)
+	}
+	return p.browser.call(`"sessionId":"` + p.session + `","method":"` + method + `","params":` + string(raw))
+}
+
+// evaluate returns the answer and how long it took, in µs.
+func (p *page) evaluate(expression string) ([]byte, float64) {
+	return p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+}
+
+// one evaluates as little as can be, and returns how long it took, in µs.
+func (p *page) one() (us float64) {
+	_, us = p.evaluate("1")
+	return us
+}
+
+// openPages opens a page at each of these, up to the end of the case.
+func (b *bench) openPages(urls ...string) (pages []*page) {
+	for _, url := range urls {
+		p := openPage(url)
+		b.atEnd(func() { p.CloseNow() })
+		pages = append(pages, p)
+	}
+	return pages
+}
+
+// speeds has each page send 200 messages of 4 MiB, by turns, and returns their MB/s.
+func speeds(pages []*page) []float64 {
+	const n, size = 200, 4 << 20
+	speeds := make([]float64, len(pages))
+	for range n {
+		for i, p := range pages {
+			b, us := p.evaluate("'x'.repeat(" + strconv.Itoa(size) + ")")
+			if len(b) < size {
+				fail("a short message")
+			}
+			speeds[i] += us
+		}
+	}
+	for i, us := range speeds {
+		speeds[i] = n * size / us
+	}
+	return speeds
 }

@@ -15,68 +15,51 @@ import (
 	"btools/lib/websocket"
 )
 
-// joining measures browsers that join by the extension.
-func joining() {
-	code := dir + "/code"
-	p, at := bproxy("--extension", "--listen", "127.0.0.1:0", "--pairing-file", code)
-	defer p.stop()
-	attempt("extension: launch", func() { joinedLaunches() })
-	attempt("extension: Runtime.evaluate", func() { joinedEvaluations() })
-	b, _ := os.ReadFile(code)
-	h := &joiner{"http://" + at, strings.TrimSpace(string(b))}
-	attempt("hub: 10,000 browsers", func() { h.churn(p.Process.Pid) })
-	attempt("hub: 99 browsers", func() { h.idle(p.Process.Pid) })
+// joiner plays extensions, at a hub.
+type joiner struct {
+	pid       int
+	url, code string
 }
 
-func joinedLaunches() {
-	var plain, joined []float64
-	launch := func(args ...string) float64 {
-		t := time.Now()
-		args = append([]string{"--no-input", "--browser", "chromium", "-f", "instance.id"}, args...)
-		id := output(bin+"blaunch", args...)
-		took := time.Since(t).Seconds() * 1000
-		output(bin+"blaunch", "stop", id)
-		return took
+// hub starts a hub, up to the end of the case.
+func (b *bench) hub() *joiner {
+	code := dir + "/code"
+	pid, at := b.bproxy("--extension", "--listen", "127.0.0.1:0", "--pairing-file", code)
+	return &joiner{pid, "http://" + at, strings.TrimSpace(string(must(os.ReadFile(code))))}
+}
+
+func joinedLaunches(b *bench) {
+	b.hub()
+	launch := func(args ...string) func() float64 {
+		return func() float64 {
+			began := time.Now()
+			_, stop := blaunch("instance.pid", append(args, "--browser", "chromium")...)
+			defer stop()
+			return time.Since(began).Seconds() * 1000
+		}
 	}
-	for range 10 { // by turns, so that a noisy moment hits both
-		plain, joined = append(plain, launch()), append(joined, launch("--extension"))
-	}
-	p, j := median(plain), median(joined)
-	row("blaunch, then with --extension until it has joined", fmt.Sprintf("%.0f, %.0f ms", p, j), "")
-	row("the same: with the extension ÷ without", fmt.Sprintf("%.2f", j/p), "≤ 1.5")
+	m := medians(10, launch(), launch("--extension"))
+	row("blaunch, then with --extension until it has joined", "", "%.0f, %.0f ms", m[0], m[1])
+	row("the same: with the extension ÷ without", "≤ 1.5", "%.2f", m[1]/m[0])
 }
 
 // joinedEvaluations compares a page of the endpoint below the hub with one of the
 // debugging port of the same browser.
-func joinedEvaluations() {
-	f := strings.Split(output(bin+"blaunch", "--no-input", "--browser", "chromium", "--extension", "-f",
-		"instance.id,instance.ws_url,joined.http_url"), "\t")
-	defer output(bin+"blaunch", "stop", f[0])
-	direct, joined := openPage(f[1]), openPage(strings.Replace(f[2], "http", "ws", 1)+"/devtools/browser")
-	defer direct.CloseNow()
-	defer joined.CloseNow()
-	var d, j []float64
-	for range 500 {
-		_, one := direct.evaluate("1")
-		_, other := joined.evaluate("1")
-		d, j = append(d, one/1000), append(j, other/1000)
-	}
-	row("Runtime.evaluate: debugging port, extension, median of 500",
-		fmt.Sprintf("%.2f, %.2f ms", median(d), median(j)), "")
-	row("the same: added", fmt.Sprintf("%.2f ms", median(j)-median(d)), "≤ 2 ms")
+func joinedEvaluations(b *bench) {
+	b.hub()
+	f, stop := blaunch("instance.ws_url,joined.http_url", "--browser", "chromium", "--extension")
+	b.atEnd(stop)
+	pages := b.openPages(f[0], strings.Replace(f[1], "http", "ws", 1)+"/devtools/browser")
+	m := medians(500, pages[0].one, pages[1].one)
+	row("Runtime.evaluate: debugging port, extension, median of 500", "", "%.2f, %.2f ms", m[0]/1000, m[1]/1000)
+	row("the same: added", "≤ 2 ms", "%.2f ms", (m[1]-m[0])/1000)
 }
-
-// joiner plays extensions.
-type joiner struct{ url, code string }
 
 // join registers a browser and says hello. The connection has been welcomed.
 func (h *joiner) join() (*websocket.Conn, int) {
 	req, _ := http.NewRequest(http.MethodPost, h.url+"/register", strings.NewReader(`{"userAgent":"x","windowId":1}`))
 	req.Header.Set("Authorization", "Bearer "+h.code)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		panic(failure{err})
-	}
+	resp := must(http.DefaultClient.Do(req))
 	defer resp.Body.Close()
 	var p struct {
 		InstanceID   string
@@ -84,31 +67,19 @@ func (h *joiner) join() (*websocket.Conn, int) {
 		WebSocketURL string
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Port == 0 {
-		panic(failure{fmt.Errorf("a registration was answered %s, %v", resp.Status, err)})
+		fail("a registration was answered %s, %v", resp.Status, err)
 	}
-	conn, err := websocket.Dial(ctx, p.WebSocketURL)
-	if err != nil {
-		panic(failure{err})
-	}
+	conn := must(websocket.Dial(ctx, p.WebSocketURL))
 	conn.Write(fmt.Appendf(nil, `{"type":"hello","instanceId":%q,"browser":{"userAgent":"x"}}`, p.InstanceID))
-	h.next(conn)
+	next(conn)
 	return conn, p.Port
 }
 
-func (h *joiner) next(conn *websocket.Conn) []byte {
-	m, err := conn.Next()
-	if err != nil {
-		panic(failure{err})
-	}
-	b, err := m.Bytes()
-	if err != nil {
-		panic(failure{err})
-	}
-	return b
-}
+func next(conn *websocket.Conn) []byte { return must(must(conn.Next()).Bytes()) }
 
-// churn has browsers come, answer a call and go.
-func (h *joiner) churn(pid int) {
+// hubChurn has browsers come, answer a call and go.
+func hubChurn(b *bench) {
+	h := b.hub()
 	const rounds = 10000
 	before := 0.0
 	ports := map[int]int{}
@@ -123,19 +94,20 @@ func (h *joiner) churn(pid int) {
 				resp.Body.Close()
 			}
 		}()
-		conn.Write(bytes.Replace(h.next(conn), []byte(`"tool_call"`), []byte(`"tool_result","result":{"tabs":[]}`), 1))
+		conn.Write(bytes.Replace(next(conn), []byte(`"tool_call"`), []byte(`"tool_result","result":{"tabs":[]}`), 1))
 		<-got
 		conn.Close(websocket.Normal, "")
 		if n == rounds/10 {
-			before = rss(pid)
+			before = rss(h.pid)
 		}
 	}
-	row("hub: register, hello, tool_call, close 10,000 times: ports used", fmt.Sprint(len(ports)), "few")
-	row("the same: memory (Rss) after 1,000, after 10,000", fmt.Sprintf("%.1f, %.1f MiB", before, rss(pid)), "flat")
+	row("hub: register, hello, tool_call, close 10,000 times: ports used", "few", "%d", len(ports))
+	row("the same: memory (Rss) after 1,000, after 10,000", "flat", "%.1f, %.1f MiB", before, rss(h.pid))
 }
 
-// idle has as many idle browsers as there are ports.
-func (h *joiner) idle(pid int) {
+// hubIdle has as many idle browsers as there are ports.
+func hubIdle(b *bench) {
+	h := b.hub()
 	var conns []*websocket.Conn
 	ports := map[int]bool{}
 	var work sync.WaitGroup
@@ -156,11 +128,11 @@ func (h *joiner) idle(pid int) {
 	}
 	time.Sleep(5 * time.Second)
 	const counted = 40 * time.Second // two pings
-	before := cpu(pid)
+	before := cpu(h.pid)
 	time.Sleep(counted)
-	row("hub with 99 idle browsers: ports lost before", fmt.Sprint(99-len(ports)), "0")
-	row("the same: memory (Rss), CPU", fmt.Sprintf("%.1f MiB, %.2f %%", rss(pid),
-		(cpu(pid)-before)/counted.Seconds()/10), "≤ 32 MiB, ≤ 0.5 %")
+	row("hub with 99 idle browsers: ports lost before", "0", "%d", 99-len(ports))
+	row("the same: memory (Rss), CPU", "≤ 32 MiB, ≤ 0.5 %", "%.1f MiB, %.2f %%", rss(h.pid),
+		(cpu(h.pid)-before)/counted.Seconds()/10)
 	for _, c := range conns {
 		c.Close(websocket.Normal, "")
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,38 +13,27 @@ import (
 	"btools/lib/tools/tasks"
 )
 
-// playwrightMCP is the command of @playwright/mcp with a browser of its own.
-func playwrightMCP(args ...string) []string {
-	return append([]string{abs("../clients/node_modules/@playwright/mcp/cli.js"), "--headless", "--no-sandbox",
-		"--isolated", "--executable-path", "/usr/bin/chromium"}, args...)
-}
-
-// builtinMCP is the command of bmcp with its own tools.
-func builtinMCP(args ...string) []string {
-	return append([]string{abs(bin + "bmcp"), "--mcp", "builtin"}, args...)
-}
-
 // solveTasks has both servers solve the tasks, or those that are named, and
 // says why one was not solved.
-func solveTasks() {
+func solveTasks(b *bench) {
 	suite := tasks.All()
 	if names := os.Args[min(2, len(os.Args)):]; len(names) > 0 {
 		suite = slices.DeleteFunc(suite, func(t tasks.Task) bool { return !slices.Contains(names, t.Name) })
 	}
 	site := tasks.Serve()
-	defer site.Close()
-	theirs, took := solvedBy(site, suite, playwrightMCP())
-	row(fmt.Sprintf("%d tasks: solved by @playwright/mcp; time", len(suite)),
-		fmt.Sprintf("%d, %.0f s", len(theirs), took.Seconds()), "")
-	ours, took := solvedBy(site, suite, builtinMCP())
-	row("the same: by builtin; time", fmt.Sprintf("%d, %.0f s", len(ours), took.Seconds()), "")
+	b.atEnd(site.Close)
+	theirs, took := b.solvedBy(site, suite, playwrightMCP())
+	row(fmt.Sprintf("%d tasks: solved by @playwright/mcp; time", len(suite)), "", "%d, %.0f s", len(theirs),
+		took.Seconds())
+	ours, took := b.solvedBy(site, suite, builtinMCP())
+	row("the same: by builtin; time", "", "%d, %.0f s", len(ours), took.Seconds())
 	missed := 0
 	for name := range theirs {
 		if !ours[name] {
 			missed++
 		}
 	}
-	row("the same: solved by @playwright/mcp, not by builtin", fmt.Sprint(missed), "0")
+	row("the same: solved by @playwright/mcp, not by builtin", "0", "%d", missed)
 }
 
 // maxTask is how long a server has for a task.
@@ -53,15 +41,16 @@ const maxTask = time.Minute
 
 // solvedBy solves tasks one after the other. A server that ends or hangs is
 // replaced.
-func solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (solved map[string]bool, took time.Duration) {
+func (b *bench) solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (solved map[string]bool,
+	took time.Duration) {
 	solved = map[string]bool{}
-	var h *mcpHost
+	var h *host
 	for _, t := range suite {
 		if h == nil {
-			h = mcpServer([]string{"HOME=" + dir}, argv[0], argv[1:]...)
+			h = b.host(argv)
 		}
 		began := time.Now()
-		server := h.cmd.Process
+		server := h.Process
 		limit := time.AfterFunc(maxTask, func() { server.Kill() })
 		err := site.Solve(t, h.result, dir)
 		if err == nil {
@@ -82,24 +71,4 @@ func solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (solved map[s
 		h.stop()
 	}
 	return solved, took
-}
-
-// result is that of a call of a tool.
-func (h *mcpHost) result(name, args string) (r json.RawMessage, err error) {
-	defer func() {
-		if e := recover(); e != nil {
-			err = fmt.Errorf("the server has ended: %v", e)
-		}
-	}()
-	var m struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
-	}
-	if err := json.Unmarshal(h.tool(name, args), &m); err != nil {
-		return nil, err
-	}
-	if m.Error != nil {
-		return nil, errors.New(m.Error.Message)
-	}
-	return m.Result, nil
 }
