@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"sync"
@@ -15,34 +14,16 @@ import (
 // session. One browser at a time takes new leases. Browsers that it has
 // replaced end with their last lease.
 type group struct {
-	service  *Service
-	poolName string
-	set      config.Settings // shared by all its instances
-	wakeup   chan struct{}
-	ctx      context.Context // ends with the group
-	stop     context.CancelFunc
-
-	// Used by run:
-	retry
-	hadBrowser bool // a browser has run before, so the next one counts as a restart
+	runner // of chrome and its successors, with the settings that the instances share
 
 	// Protected by the service's lock:
-	slots         []*slot         // without retired ones
-	leases        int             // of its instances, including retired ones
-	leased        int             // instances in slots that are leased
-	chrome        *share.Chrome   // takes new leases; nil if there is none
-	draining      []*share.Chrome // end with their last lease
-	launchedAt    time.Time       // when chrome was launched
-	uses          int             // leases that chrome has had
-	replaceReason string          // why chrome must be replaced; "" if it need not be
-	state         string
-	err           error     // why the last browser failed
-	retryAt       time.Time // when the next browser is launched
-	demandRetryAt time.Time // the same while a request waits
-	needed        bool      // a lease or request needs a browser and there is none
-	forceReplace  bool      // replace all browsers now, even if they are leased
-	waiting       int       // clients' requests that wait for a browser
-	changed       chan struct{}
+	slots    []*slot         // without retired ones
+	leases   int             // of its instances, including retired ones
+	leased   int             // instances in slots that are leased
+	chrome   *share.Chrome   // takes new leases; nil if there is none
+	draining []*share.Chrome // end with their last lease
+	needed   bool            // a lease or request needs a browser and there is none
+	changed  chan struct{}
 }
 
 // groupSettings returns the settings that the instances of a group have in
@@ -63,16 +44,12 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 			reflect.DeepEqual(g.set, set) {
 			s.group = g
 			g.slots = append(g.slots, s)
-			s.check = g.checkLocked()
-			s.retryAt, s.demandRetryAt = g.retryAt, g.demandRetryAt
 			s.setLocked(g.state)
 			g.setSparesLocked()
 			return
 		}
 	}
-	g := &group{service: v, poolName: s.poolName, set: set, wakeup: make(chan struct{}, 1), slots: []*slot{s},
-		state: Starting, changed: make(chan struct{}), retry: newRetry()}
-	g.ctx, g.stop = context.WithCancel(v.ctx)
+	g := &group{runner: v.newRunner(s.poolName, set), slots: []*slot{s}, changed: make(chan struct{})}
 	s.group = g
 	v.groups = append(v.groups, g)
 	up.Add(1)
@@ -103,32 +80,17 @@ func (g *group) endIfUnusedLocked() {
 	}
 }
 
-// wake makes the group check its state again.
-func (g *group) wake() {
-	select {
-	case g.wakeup <- struct{}{}:
-	default:
-	}
-}
-
 // setLocked sets the state of all instances.
 func (g *group) setLocked(state string) {
 	g.state = state
-	check := g.checkLocked()
+	if state != Failed {
+		g.check = check{at: time.Now(), responsive: state == Healthy}
+	}
 	for _, s := range slices.Clone(g.slots) {
-		s.check, s.retryAt, s.demandRetryAt = check, g.retryAt, g.demandRetryAt
 		s.setLocked(state)
 	}
 	close(g.changed)
 	g.changed = make(chan struct{})
-}
-
-// checkLocked returns the result of the latest health check.
-func (g *group) checkLocked() check {
-	if g.state == Failed {
-		return check{at: time.Now(), err: g.err.Error()}
-	}
-	return check{at: time.Now(), responsive: g.state == Healthy}
 }
 
 // spareCountLocked returns how many spare sessions the browser should have.

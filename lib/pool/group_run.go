@@ -10,13 +10,10 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/forward"
-	"btools/lib/liveness"
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
-	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
-	"btools/lib/spell"
 	"btools/lib/virtual"
 )
 
@@ -65,33 +62,6 @@ func (g *group) waitUntilNeeded(started func()) bool {
 	}
 }
 
-// waitForRetry waits until it is time to launch a browser again after a
-// failure.
-func (g *group) waitForRetry() bool {
-	v := g.service
-	for {
-		v.mu.Lock()
-		at := g.retryAt
-		if p := v.poolNamed(g.poolName); g.waiting > 0 || p != nil && p.queue.Waiting() > 0 {
-			at = g.demandRetryAt
-		}
-		if g.forceReplace {
-			at = time.Time{}
-		}
-		v.mu.Unlock()
-		timer := time.NewTimer(time.Until(at))
-		select {
-		case <-g.ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C:
-			return true
-		case <-g.wakeup:
-			timer.Stop()
-		}
-	}
-}
-
 // runBrowsers launches a browser, runs it and its successors, and returns why
 // the last of them ended. With announce false, leases are granted while the
 // browser starts, because it is launched for leases that exist already.
@@ -122,14 +92,6 @@ func (g *group) runBrowsers(announce bool, started func()) reason {
 	return g.watch(c)
 }
 
-func (g *group) logFailure(what string, err error) {
-	log := g.service.Log.With("pool", g.poolName)
-	if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
-		log = log.With("hint", e.Hint)
-	}
-	log.Error(what + err.Error())
-}
-
 // launch launches a browser to share.
 func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 	v := g.service
@@ -153,14 +115,14 @@ func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
 		}
 		o.Keep = v.Dir != nil
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
-			ByConnections: g.set.IdleBy == config.Connections}, v.Log.With("pool", g.poolName))
+			ByConnections: g.set.IdleBy == config.Connections}, g.log)
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {
 		v.metrics.failures.WithLabelValues(g.poolName).Inc()
 		return nil, err
 	}
-	v.Log.Info("launched a browser to share", "pool", g.poolName, "id", c.Browser.Instance.ID,
+	g.log.Info("launched a browser to share", "id", c.Browser.Instance.ID,
 		"took", time.Since(began).Round(time.Millisecond))
 	return c, nil
 }
@@ -171,13 +133,9 @@ func (g *group) activate(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g.chrome, g.launchedAt, g.uses, g.replaceReason, g.needed = c, time.Now(), 0, "", false
+	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, "", false
 	if g.hadBrowser {
-		v.metrics.restarts.WithLabelValues(g.poolName).Inc()
-		for _, s := range g.slots {
-			s.restarts++
-			v.eventLocked("restarted", s, "", "")
-		}
+		g.restartedLocked(g.slots...)
 	}
 	g.hadBrowser = true
 	for _, l := range v.leases {
@@ -197,10 +155,10 @@ func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var next string
-	g.retryAt, g.demandRetryAt, next = g.schedule(time.Now(), launched, g.set.Restart == "never")
-	g.chrome, g.err = nil, why
-	g.notifyHoldersLocked(c, failureText(launched)+": "+briefReason(why), "; "+next)
+	next := g.scheduleLocked(launched)
+	g.chrome, g.replace = nil, ""
+	g.check = check{at: time.Now(), err: why.Error()}
+	g.notifyHoldersLocked(c, failureText(launched)+": "+briefReason(why.Error()), "; "+next)
 	g.setLocked(Failed)
 	if p := v.poolNamed(g.poolName); p != nil {
 		p.failWaitersLocked()
@@ -248,16 +206,14 @@ func (n *successor) discard() {
 // watch watches a browser and its successors until there is none.
 func (g *group) watch(c *share.Chrome) reason {
 	v := g.service
-	tick := time.NewTicker(g.set.HealthInterval)
-	defer tick.Stop()
+	answers, stop := g.checkHealth(pinger(c))
 	var next *successor
 	var ready <-chan struct{} // of next
-	var asking *checking      // of c
 	defer func() {
 		if next != nil {
 			next.discard()
 		}
-		asking.stop()
+		stop()
 	}()
 	for tried := false; ; {
 		v.mu.Lock()
@@ -268,7 +224,7 @@ func (g *group) watch(c *share.Chrome) reason {
 			return replaced
 		}
 		if reason != "" && next == nil && !tried {
-			v.Log.Info("replacing the browser, which "+reason, "pool", g.poolName, "id", c.Browser.Instance.ID)
+			g.log.Info("replacing the browser, which "+reason, "id", c.Browser.Instance.ID)
 			next = g.startSuccessor()
 			ready, tried = next.ready, true
 		}
@@ -277,105 +233,52 @@ func (g *group) watch(c *share.Chrome) reason {
 			g.endBrowser(c, "", "")
 			return crashed
 		case <-c.Done():
-			v.Log.Info("the browser ended: "+c.Err().Error(), "pool", g.poolName)
+			g.log.Info("the browser ended: " + c.Err().Error())
 			g.recordFailure(c, errors.New(endedPrefix+c.Err().Error()), true)
 			c.Close()
 			return crashed
 		case <-c.Idled():
-			v.Log.Info("the browser "+idleText(g.set), "pool", g.poolName)
+			g.log.Info("the browser " + idleText(g.set))
 			g.endBrowser(c, idleText(g.set), "; the next connection launches another one")
 			return idled
 		case err := <-c.Faults():
-			v.Log.Warn(err.Error(), "pool", g.poolName)
+			g.log.Warn(err.Error())
 			v.mu.Lock()
-			g.replaceReason = "could not end a session"
+			g.replace = "could not end a session"
 			v.mu.Unlock()
 		case <-ready:
 			if next.err != nil {
 				g.logFailure("cannot replace the browser, which "+reason+": ", next.err)
 			} else {
-				asking.stop()
-				asking = nil
+				stop()
 				g.drain(c)
 				c = next.chrome
 				g.activate(c)
+				answers, stop = g.checkHealth(pinger(c))
 			}
 			next, ready = nil, nil
 		case <-g.wakeup:
-		case <-tick.C:
-			tried = false
-			if asking == nil {
-				m, i := c.Mux(), c.Browser.Instance
-				asking = startCheck(g.ctx, func(ctx context.Context) error {
-					return liveness.Check(ctx, g.set.HealthTimeout, liveness.Load,
-						func(ctx context.Context, within time.Duration) error {
-							if m != nil {
-								return proxy.PingMux(ctx, m, within)
-							}
-							return proxy.Ping(ctx, i, within)
-						})
-				})
-			}
-		case err := <-asking.done():
-			asking.stop()
-			asking = nil
-			if err := g.checked(c, err); err != nil && g.ctx.Err() == nil {
-				v.Log.Warn("the browser does not answer: stopping it", "pool", g.poolName, "why", err)
+		case err := <-answers:
+			if _, ok := g.checked(err, c.Browser.Instance.PID); !ok {
 				g.recordFailure(c, err, true)
 				c.Close()
 				return crashed
 			}
+			c.RetrySpares()
+			tried = false
 		}
 	}
 }
 
-// replaceReasonLocked returns why the browser must be replaced, or "".
-func (g *group) replaceReasonLocked() string {
-	switch age := time.Since(g.launchedAt); {
-	case g.replaceReason != "":
-		return g.replaceReason
-	case g.set.MaxUses > 0 && g.uses >= g.set.MaxUses:
-		return fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(g.uses, "lease"), g.set.MaxUses)
-	case g.set.MaxAge > 0 && age >= g.set.MaxAge && g.uses > 0:
-		return fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), g.set.MaxAge)
+// pinger returns what asks a browser for an answer.
+func pinger(c *share.Chrome) func(context.Context, time.Duration) error {
+	m, i := c.Mux(), c.Browser.Instance
+	return func(ctx context.Context, within time.Duration) error {
+		if m != nil {
+			return proxy.PingMux(ctx, m, within)
+		}
+		return proxy.Ping(ctx, i, within)
 	}
-	return ""
-}
-
-// checked takes in the result of a browser's health check, and checks its memory.
-func (g *group) checked(c *share.Chrome, err error) error {
-	v := g.service
-	if errors.Is(err, liveness.ErrNotChecked) {
-		v.Log.Warn(err.Error(), "pool", g.poolName)
-		err = nil // the check failed, not the browser
-	}
-	if err != nil {
-		return err
-	}
-	c.RetrySpares()
-	heavy := memoryExcess(g.set, c.Browser.Instance.PID)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if heavy != "" && g.uses > 0 { // replacing an unused browser would free nothing
-		g.replaceReason = heavy
-	}
-	for _, s := range g.slots {
-		s.check = g.checkLocked()
-	}
-	return nil
-}
-
-// memoryExcess describes by how much a browser exceeds MAX_MEMORY, or returns
-// "".
-func memoryExcess(set config.Settings, pid int) string {
-	if set.MaxMemory == 0 || pid == 0 {
-		return ""
-	}
-	n, err := proc.TreeMemory(pid)
-	if err != nil || n <= set.MaxMemory {
-		return "" // if the browser has ended, watch notices it
-	}
-	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
 }
 
 // drain makes a browser end with its last lease.

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ const leaveDelay = 2 * time.Second
 
 // leaves reports whether the browser, which has failed a health check, has just
 // left.
-func (s *slot) leaves(ctx context.Context) bool {
+func (s *slot) leaves() bool {
 	late := time.NewTimer(leaveDelay)
 	defer late.Stop()
 	for {
@@ -58,7 +57,7 @@ func (s *slot) leaves(ctx context.Context) bool {
 		case <-s.wakeup:
 		case <-late.C:
 			return false
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return true
 		}
 	}

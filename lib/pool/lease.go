@@ -156,7 +156,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	}
 	for _, s := range p.slots {
 		if s.state == Failed {
-			s.wake() // a request waits for it now
+			s.runs().wake() // a request waits for it now
 		}
 	}
 	v.yieldLocked(p)
@@ -299,10 +299,11 @@ func (p *pool) earliestLocked(n int) time.Time {
 }
 
 func (s *slot) earliestLocked() time.Time {
-	if s.state != Failed || s.forceReplace || s.replace && s.retryAt != never {
+	r := s.runs()
+	if s.state != Failed || r.retriesAtOnceLocked() {
 		return time.Time{}
 	}
-	return s.demandRetryAt
+	return r.demandRetryAt
 }
 
 // failWaitersLocked fails the requests whose instances have all failed and are
@@ -338,13 +339,14 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 		v.end(l.id, "expired", false)
 	})
 	s.lease = l
-	s.uses++
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
 		l.kept = v.takeKeptLocked(l, r.Instance != "")
 		l.rest.hibernated = l.kept
 		s.group.startLeaseLocked(l)
+	} else {
+		s.uses++
 	}
 	v.scheduleSleepCheckLocked(l)
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
@@ -494,9 +496,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 		s.syncQueueLocked() // there is no browser to replace
 		return
 	}
-	old := s.set.MaxUses > 0 && s.uses >= s.set.MaxUses || s.set.MaxAge > 0 && time.Since(s.launchedAt) >= s.set.MaxAge
-	if s.set.Isolated || old || s.replace {
-		s.replace = true
+	if s.replace = s.replaceReasonLocked(); s.replace != "" {
 		s.wake()
 	}
 	s.syncQueueLocked()
@@ -524,23 +524,17 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 	}
 	n := 0
 	for _, s := range slots {
-		if g := s.group; g != nil {
-			n++
-			if instance != "" {
-				g.replaceSessionLocked(s)
-			} else {
-				g.forceReplace = true
-				g.wake()
-			}
-			continue
-		}
-		if s.proxy == nil {
+		if s.group == nil && s.proxy == nil {
 			continue
 		}
 		n++
-		s.replace, s.forceReplace = true, true
+		if s.group != nil && instance != "" {
+			s.group.replaceSessionLocked(s)
+			continue
+		}
+		s.runs().forceReplace = true
 		s.syncQueueLocked()
-		s.wake()
+		s.runs().wake()
 	}
 	return n, nil
 }

@@ -105,9 +105,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 // replacedLocked notes that the session of a lease was replaced.
 func (g *group) replacedLocked(s *slot) {
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
-	s.restarts++
-	g.service.metrics.restarts.WithLabelValues(s.poolName).Inc()
-	g.service.eventLocked("restarted", s, "", "")
+	g.restartedLocked(s)
 }
 
 // useSession returns the session of a lease for one request or WebSocket; call
@@ -233,7 +231,7 @@ func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 			words = NextTry(g.demandRetryAt, now)
 		}
 		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
-			l.slot.set.ID, briefReason(g.err), words)
+			l.slot.set.ID, briefReason(g.check.err), words)
 	}
 	g.needed = true
 	return nil, g.changed, nil

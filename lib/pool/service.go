@@ -295,10 +295,9 @@ func (v *Service) poolNamed(name string) *pool {
 
 // newSlot creates an instance and opens its endpoint.
 func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
-	s := &slot{gone: make(chan struct{}), service: v, poolName: p.cfg.Name, pool: p, number: n, set: set,
-		wakeup: make(chan struct{}, 1), retry: newRetry()}
+	s := &slot{runner: v.newRunner(p.cfg.Name, set), gone: make(chan struct{}), pool: p, number: n}
+	s.log = s.log.With("instance", set.ID)
 	s.state = s.startState()
-	s.ctx, s.stop = context.WithCancel(v.ctx)
 	if !set.Launch {
 		return s, nil
 	}
@@ -327,7 +326,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
-		Log: v.Log.With("pool", p.cfg.Name, "instance", set.ID),
+		Log: s.log,
 	}
 	s.proxy.Start()
 	return s, nil
@@ -376,7 +375,7 @@ func (v *Service) StalledCheck() string {
 		for _, s := range p.slots {
 			// A third of the time, because three intervals may overflow a Duration.
 			if s.state == Healthy && s.hasHealthCheckLocked() &&
-				time.Since(s.check.at)/3 > s.set.HealthInterval+liveness.Longest(s.set.HealthTimeout) {
+				time.Since(s.runs().check.at)/3 > s.set.HealthInterval+liveness.Longest(s.set.HealthTimeout) {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}
@@ -627,7 +626,7 @@ func (p *pool) status() (PoolStatus, []*slot) {
 }
 
 func (s *slot) status() InstanceStatus {
-	state := s.state
+	state, r := s.state, s.runs()
 	if state == Healthy && (s.pool.drained || s.retired || s.service.closing) {
 		state = Draining
 	}
@@ -635,7 +634,7 @@ func (s *slot) status() InstanceStatus {
 		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless,
 		UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
-		Uses: s.uses, Restarts: s.restarts, HibernateAfter: s.set.Hibernate.Milliseconds(),
+		Uses: r.uses, Restarts: s.restarts, HibernateAfter: s.set.Hibernate.Milliseconds(),
 	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
@@ -648,8 +647,8 @@ func (s *slot) status() InstanceStatus {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}
 	}
-	if s.state == Failed && s.retryAt != never {
-		i.NextTry = &record.Time{Time: s.retryAt}
+	if s.state == Failed && r.retryAt != never {
+		i.NextTry = &record.Time{Time: r.retryAt}
 	}
 	switch {
 	case s.proxy != nil:
@@ -668,13 +667,10 @@ func (s *slot) status() InstanceStatus {
 		}
 		i.Tabs = s.lease.tabsLocked()
 	}
-	if s.group != nil {
-		i.Uses = s.group.uses
-	}
-	if !s.check.at.IsZero() {
-		i.Health = HealthStatus{LastCheck: &record.Time{Time: s.check.at}, Responsive: s.check.responsive}
-		if s.check.err != "" {
-			i.Health.Error = new(s.check.err) // a copy, because the answer is written without the lock
+	if !r.check.at.IsZero() {
+		i.Health = HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}
+		if r.check.err != "" {
+			i.Health.Error = new(r.check.err) // a copy, because the answer is written without the lock
 		}
 	}
 	return i

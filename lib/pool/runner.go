@@ -1,0 +1,261 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/exit"
+	"btools/lib/liveness"
+	"btools/lib/pool/config"
+	"btools/lib/proc"
+	"btools/lib/spell"
+	"btools/lib/wait"
+)
+
+// A browser that ends is replaced at once the first time, then after a delay
+// that doubles each time, until a browser has been stable for a while. While a
+// request waits for a browser that was launched and then ended, the delay is at
+// most minRetryDelay. Only launches that fail are retried with the full delay.
+const (
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
+	stableAfter   = 5 * time.Minute
+)
+
+// never is the next retry of an instance that is not retried.
+var never = time.Unix(1<<40, 0)
+
+// runner is what it takes to keep a browser running: for one instance, or for a
+// group of instances that share it.
+type runner struct {
+	service  *Service
+	poolName string
+	set      config.Settings
+	log      *slog.Logger
+	wakeup   chan struct{}
+	ctx      context.Context // ends with the instance or the group
+	stop     context.CancelFunc
+
+	// Used by run:
+	began      time.Time // when the last launch began
+	backoff    wait.Backoff
+	hadBrowser bool // a browser has run before, so the next one counts as a restart
+
+	// Protected by the service's lock:
+	state         string
+	launchedAt    time.Time // of the current browser
+	uses          int       // leases of this browser
+	replace       string    // why the browser is replaced when no lease has it; "": it is not
+	forceReplace  bool      // replace it even if it is leased
+	check         check
+	retryAt       time.Time // when a failed browser is launched again
+	demandRetryAt time.Time // the same while a request waits
+	waiting       int       // clients' requests that wait for a browser to share
+}
+
+// check is the result of the latest health check.
+type check struct {
+	at         time.Time
+	responsive bool
+	err        string
+}
+
+func (v *Service) newRunner(poolName string, set config.Settings) runner {
+	r := runner{service: v, poolName: poolName, set: set, log: v.Log.With("pool", poolName),
+		wakeup: make(chan struct{}, 1), state: Starting,
+		backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
+	r.ctx, r.stop = context.WithCancel(v.ctx)
+	return r
+}
+
+// wake makes the runner check its state again.
+func (r *runner) wake() {
+	select {
+	case r.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// scheduleLocked schedules the launch of the next browser after a failure. It
+// describes that for people.
+func (r *runner) scheduleLocked(launched bool) string {
+	now, least := time.Now(), time.Duration(0)
+	if !launched {
+		least = minRetryDelay
+	}
+	delay := r.backoff.Next(now.Sub(r.began), least)
+	r.retryAt, r.demandRetryAt = now.Add(delay), now.Add(delay)
+	switch {
+	case r.set.Restart == "never":
+		r.retryAt, r.demandRetryAt = never, never
+		return "it will not be replaced (RESTART=never)"
+	case delay == 0:
+		return "a new browser replaces it; its pages are lost"
+	case launched:
+		r.demandRetryAt = now.Add(min(delay, minRetryDelay))
+	}
+	return fmt.Sprintf("another one is launched in %v", delay)
+}
+
+// waitForRetry waits until it is time to launch a browser again after a failure.
+func (r *runner) waitForRetry() bool {
+	v := r.service
+	for {
+		v.mu.Lock()
+		at := r.retryAt
+		if p := v.poolNamed(r.poolName); r.waiting > 0 || p != nil && p.queue.Waiting() > 0 {
+			at = r.demandRetryAt
+		}
+		if r.retriesAtOnceLocked() {
+			at = time.Time{}
+		}
+		v.mu.Unlock()
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-r.ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+			return true
+		case <-r.wakeup:
+			timer.Stop()
+		}
+	}
+}
+
+// retriesAtOnceLocked reports whether a failed browser is launched again as soon
+// as possible. The end of a lease does not override RESTART=never.
+func (r *runner) retriesAtOnceLocked() bool {
+	return r.forceReplace || r.replace != "" && r.retryAt != never
+}
+
+// logFailure logs why a browser could not be launched.
+func (r *runner) logFailure(what string, err error) {
+	log := r.log
+	if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
+		log = log.With("hint", e.Hint)
+	}
+	log.Error(what + err.Error())
+}
+
+// restartedLocked counts a browser that replaces another one.
+func (r *runner) restartedLocked(slots ...*slot) {
+	r.service.metrics.restarts.WithLabelValues(r.poolName).Inc()
+	for _, s := range slots {
+		s.restarts++
+		r.service.eventLocked("restarted", s, "", "")
+	}
+}
+
+// checkHealth checks the health of a browser again and again. Each check can take
+// as long as a busy machine needs; its answer is nil if the browser is well.
+func (r *runner) checkHealth(ping func(context.Context, time.Duration) error) (answers <-chan error, stop func()) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	c := make(chan error)
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		for {
+			select {
+			case <-time.After(r.set.HealthInterval):
+			case <-ctx.Done():
+				return
+			}
+			err := liveness.Check(ctx, r.set.HealthTimeout, liveness.Load, ping)
+			if errors.Is(err, liveness.ErrNotChecked) {
+				r.log.Warn(err.Error())
+				err = nil // the check failed, not the browser
+			}
+			select {
+			case c <- err:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return c, func() { cancel(); checking.Wait() }
+}
+
+// checked takes in the answer to a health check of the browser with this process
+// ID, and whether it exceeds MAX_MEMORY: why it is to be replaced now, or "". It
+// reports whether the browser is well.
+func (r *runner) checked(answer error, pid int) (heavy string, ok bool) {
+	if answer != nil && r.ctx.Err() == nil {
+		r.log.Warn("the browser does not answer: stopping it", "why", answer)
+		return "", false
+	}
+	heavy = memoryExcess(r.set, pid)
+	r.service.mu.Lock()
+	defer r.service.mu.Unlock()
+	r.check = check{at: time.Now(), responsive: true}
+	if r.replace != "" || r.uses == 0 { // replacing an unused browser would free nothing
+		return "", true
+	}
+	r.replace = heavy
+	return heavy, true
+}
+
+// replaceReasonLocked returns why the browser must be replaced, or "".
+func (r *runner) replaceReasonLocked() string {
+	switch age := time.Since(r.launchedAt); {
+	case r.replace != "":
+		return r.replace
+	case r.set.Isolated && r.set.Isolation == config.Process && r.uses > 0:
+		return "has had a lease (ISOLATED=true)"
+	case r.set.MaxUses > 0 && r.uses >= r.set.MaxUses:
+		return fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(r.uses, "lease"), r.set.MaxUses)
+	case r.set.MaxAge > 0 && age >= r.set.MaxAge && r.uses > 0:
+		return fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), r.set.MaxAge)
+	}
+	return ""
+}
+
+// memoryExcess describes by how much a browser exceeds MAX_MEMORY, or returns
+// "".
+func memoryExcess(set config.Settings, pid int) string {
+	if set.MaxMemory == 0 || pid == 0 {
+		return ""
+	}
+	n, err := proc.TreeMemory(pid)
+	if err != nil || n <= set.MaxMemory {
+		return "" // if the browser has ended, watch notices it
+	}
+	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
+}
+
+// failureText says how a browser failed.
+func failureText(launched bool) string {
+	if launched {
+		return "is gone"
+	}
+	return "could not be launched"
+}
+
+// endedPrefix begins the error for a browser that exited.
+const endedPrefix = "the browser ended: "
+
+// briefReason returns the reason in the form that a holder gets.
+func briefReason(why string) string {
+	return strings.TrimPrefix(FirstSentence(why), endedPrefix)
+}
+
+// Reasons why a browser has ended.
+type reason int
+
+const (
+	crashed  reason = iota // it exited or did not answer
+	replaced               // another browser is to replace it
+	idled                  // it was unused; the next connection launches another one
+)
+
+// idleText says that a browser was stopped because it was idle.
+func idleText(set config.Settings) string {
+	without := "traffic"
+	if set.IdleBy == config.Connections {
+		without = "a WebSocket"
+	}
+	return fmt.Sprintf("was stopped after %v without %s", set.Idle, without)
+}
