@@ -53,10 +53,10 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	s.group = g
 	v.groups = append(v.groups, g)
 	up.Add(1)
-	started := sync.OnceFunc(up.Done)
+	g.hooks, g.started = g, sync.OnceFunc(up.Done)
 	v.running.Go(func() {
-		defer started()
-		g.run(started)
+		defer g.started()
+		g.run()
 		v.mu.Lock()
 		v.groups = slices.DeleteFunc(v.groups, func(o *group) bool { return o == g })
 		v.mu.Unlock()

@@ -17,83 +17,48 @@ import (
 	"btools/lib/virtual"
 )
 
-// run keeps a browser running for the leases until the group ends. It calls
-// started when the first browser is ready, has failed, or waits for the first
-// lease.
-func (g *group) run(started func()) {
-	launch := g.set.Start == "eager"
-	for g.ctx.Err() == nil {
-		if !launch && !g.waitUntilNeeded(started) {
-			return
-		}
-		why := g.runBrowsers(launch, started)
-		if why == crashed {
-			if !g.waitForRetry() {
-				return
-			}
-		} else {
-			g.backoff.Reset()
-		}
-		launch = why != idled
-		g.hadBrowser = g.hadBrowser && launch
+// launch launches the first browser, now or when a lease or a request needs it.
+// Then leases are granted while it starts, because it is launched for leases that
+// exist already.
+func (g *group) launch(now, _ bool) error {
+	if !now {
+		g.waitUntilNeeded()
 	}
+	if err := g.ctx.Err(); err != nil {
+		return err
+	}
+	c, err := g.launchChrome(g.ctx)
+	if err == nil {
+		g.activate(c)
+	}
+	return err
 }
 
 // waitUntilNeeded waits until a lease or a request needs a browser.
-func (g *group) waitUntilNeeded(started func()) bool {
+func (g *group) waitUntilNeeded() {
 	v := g.service
 	v.mu.Lock()
 	g.setLocked(Healthy)
 	v.mu.Unlock()
-	started()
+	g.started()
 	for {
 		v.mu.Lock()
 		wanted := g.needed
 		g.forceReplace = false // there is nothing to replace
 		v.mu.Unlock()
 		if wanted {
-			return true
+			return
 		}
 		select {
 		case <-g.ctx.Done():
-			return false
+			return
 		case <-g.wakeup:
 		}
 	}
 }
 
-// runBrowsers launches a browser, runs it and its successors, and returns why
-// the last of them ended. With announce false, leases are granted while the
-// browser starts, because it is launched for leases that exist already.
-func (g *group) runBrowsers(announce bool, started func()) reason {
-	v := g.service
-	v.mu.Lock()
-	g.needed, g.forceReplace = false, false
-	if announce {
-		g.setLocked(Starting)
-	}
-	v.mu.Unlock()
-	g.began = time.Now()
-	c, err := g.launch(g.ctx)
-	if g.ctx.Err() != nil {
-		if err == nil {
-			c.Close()
-		}
-		return crashed
-	}
-	defer started()
-	if err != nil {
-		g.logFailure("no browser: ", err)
-		g.recordFailure(nil, err, false)
-		return crashed
-	}
-	g.activate(c)
-	started()
-	return g.watch(c)
-}
-
-// launch launches a browser to share.
-func (g *group) launch(ctx context.Context) (*share.Chrome, error) {
+// launchChrome launches a browser to share.
+func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 	v := g.service
 	began := time.Now()
 	c, err := func() (*share.Chrome, error) {
@@ -149,20 +114,11 @@ func (g *group) activate(c *share.Chrome) {
 	g.setLocked(Healthy)
 }
 
-// recordFailure records that the browser ended or could not be launched, and
-// when to retry.
-func (g *group) recordFailure(c *share.Chrome, why error, launched bool) {
-	v := g.service
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	next := g.scheduleLocked(launched)
+// lostLocked forgets the browser, which has failed, and tells its holders.
+func (g *group) lostLocked(what, next string) {
+	c := g.chrome
 	g.chrome, g.replace = nil, ""
-	g.check = check{at: time.Now(), err: why.Error()}
-	g.notifyHoldersLocked(c, failureText(launched)+": "+briefReason(why.Error()), "; "+next)
-	g.setLocked(Failed)
-	if p := v.poolNamed(g.poolName); p != nil {
-		p.failWaitersLocked()
-	}
+	g.notifyHoldersLocked(c, what, "; "+next)
 }
 
 // notifyHoldersLocked sends a notice about a browser that has ended to the holders whose
@@ -190,7 +146,7 @@ func (g *group) startSuccessor() *successor {
 	n := &successor{cancel: cancel, ready: make(chan struct{})}
 	g.service.running.Go(func() {
 		defer close(n.ready)
-		n.chrome, n.err = g.launch(ctx)
+		n.chrome, n.err = g.launchChrome(ctx)
 	})
 	return n
 }
@@ -204,8 +160,11 @@ func (n *successor) discard() {
 }
 
 // watch watches a browser and its successors until there is none.
-func (g *group) watch(c *share.Chrome) reason {
+func (g *group) watch(bool) reason {
 	v := g.service
+	v.mu.Lock()
+	c := g.chrome
+	v.mu.Unlock()
 	answers, stop := g.checkHealth(pinger(c))
 	var next *successor
 	var ready <-chan struct{} // of next
@@ -234,7 +193,7 @@ func (g *group) watch(c *share.Chrome) reason {
 			return crashed
 		case <-c.Done():
 			g.log.Info("the browser ended: " + c.Err().Error())
-			g.recordFailure(c, errors.New(endedPrefix+c.Err().Error()), true)
+			g.recordFailure(errors.New(endedPrefix+c.Err().Error()), true)
 			c.Close()
 			return crashed
 		case <-c.Idled():
@@ -260,7 +219,7 @@ func (g *group) watch(c *share.Chrome) reason {
 		case <-g.wakeup:
 		case err := <-answers:
 			if _, ok := g.checked(err, c.Browser.Instance.PID); !ok {
-				g.recordFailure(c, err, true)
+				g.recordFailure(err, true)
 				c.Close()
 				return crashed
 			}

@@ -17,8 +17,8 @@ import (
 const left = "left"
 
 // startState returns the state of an instance whose browser is not there yet.
-func (s *slot) startState() string {
-	if s.set.Extension {
+func (r *runner) startState() string {
+	if r.set.Extension {
 		return Awaiting
 	}
 	return Starting
@@ -47,15 +47,14 @@ const leaveDelay = 2 * time.Second
 // leaves reports whether the browser, which has failed a health check, has just
 // left.
 func (s *slot) leaves() bool {
-	late := time.NewTimer(leaveDelay)
-	defer late.Stop()
+	late := time.After(leaveDelay)
 	for {
 		if st, _ := s.proxy.Status(); st.State != proxy.Ready {
 			return true
 		}
 		select {
 		case <-s.wakeup:
-		case <-late.C:
+		case <-late:
 			return false
 		case <-s.ctx.Done():
 			return true

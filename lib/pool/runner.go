@@ -30,9 +30,10 @@ const (
 // never is the next retry of an instance that is not retried.
 var never = time.Unix(1<<40, 0)
 
-// runner is what it takes to keep a browser running: for one instance, or for a
-// group of instances that share it.
+// runner keeps a browser running until its context ends: for one instance, or for
+// a group of instances that share it.
 type runner struct {
+	hooks    hooks
 	service  *Service
 	poolName string
 	set      config.Settings
@@ -42,6 +43,7 @@ type runner struct {
 	stop     context.CancelFunc
 
 	// Used by run:
+	started    func()    // to call once the first browser is ready, has failed, or waits for its first use
 	began      time.Time // when the last launch began
 	backoff    wait.Backoff
 	hadBrowser bool // a browser has run before, so the next one counts as a restart
@@ -56,6 +58,19 @@ type runner struct {
 	retryAt       time.Time // when a failed browser is launched again
 	demandRetryAt time.Time // the same while a request waits
 	waiting       int       // clients' requests that wait for a browser to share
+}
+
+// hooks are what an instance and a group do in their own ways.
+type hooks interface {
+	// launch launches a browser, now or once it is used, in place of the current
+	// one if it must be fresh. Unless it fails, the state is Healthy then.
+	launch(now, fresh bool) error
+	// watch watches the browser, which launch may have launched already, until it
+	// has ended.
+	watch(launched bool) reason
+	setLocked(state string)
+	// lostLocked tells the holders that there is no browser, and what comes next.
+	lostLocked(what, next string)
 }
 
 // check is the result of the latest health check.
@@ -81,6 +96,66 @@ func (r *runner) wake() {
 	}
 }
 
+// run keeps a browser running.
+func (r *runner) run() {
+	eager := r.set.Start == "eager"
+	for launch := eager; r.ctx.Err() == nil; {
+		why := r.runBrowser(launch)
+		if why == crashed {
+			r.waitForRetry()
+		} else {
+			r.backoff.Reset()
+		}
+		r.hadBrowser = r.hadBrowser && why != idled
+		// One that waited for its first use has shown that it must be retried.
+		launch = why == crashed || why == replaced && (eager || r.set.Isolation == config.Context)
+	}
+}
+
+// runBrowser runs one browser, launched now or once it is used, and returns why
+// it has ended.
+func (r *runner) runBrowser(launch bool) reason {
+	v := r.service
+	v.mu.Lock()
+	fresh := r.replace != "" || r.forceReplace // the holder's connection may have launched one meanwhile
+	r.replace, r.forceReplace = "", false
+	if launch {
+		r.hooks.setLocked(r.startState())
+	}
+	v.mu.Unlock()
+	r.began = time.Now()
+	err := r.hooks.launch(launch, fresh)
+	if err == nil {
+		r.started()
+		return r.hooks.watch(launch)
+	}
+	if r.ctx.Err() == nil {
+		r.logFailure("no browser: ", err)
+		r.recordFailure(err, false)
+		r.started()
+	}
+	return crashed
+}
+
+// recordFailure records that the browser ended or could not be launched, and
+// when to retry.
+func (r *runner) recordFailure(why error, launched bool) {
+	v := r.service
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	next := r.scheduleLocked(launched)
+	r.check = check{at: time.Now(), err: why.Error()}
+	what := "could not be launched: "
+	if launched {
+		what = "is gone: "
+	}
+	r.hooks.lostLocked(what+briefReason(r.check.err), next)
+	r.hooks.setLocked(Failed)
+	if p := v.poolNamed(r.poolName); p != nil {
+		p.failWaitersLocked()
+	}
+}
+
 // scheduleLocked schedules the launch of the next browser after a failure. It
 // describes that for people.
 func (r *runner) scheduleLocked(launched bool) string {
@@ -103,7 +178,7 @@ func (r *runner) scheduleLocked(launched bool) string {
 }
 
 // waitForRetry waits until it is time to launch a browser again after a failure.
-func (r *runner) waitForRetry() bool {
+func (r *runner) waitForRetry() {
 	v := r.service
 	for {
 		v.mu.Lock()
@@ -115,15 +190,12 @@ func (r *runner) waitForRetry() bool {
 			at = time.Time{}
 		}
 		v.mu.Unlock()
-		timer := time.NewTimer(time.Until(at))
 		select {
 		case <-r.ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C:
-			return true
+			return
+		case <-time.After(time.Until(at)):
+			return
 		case <-r.wakeup:
-			timer.Stop()
 		}
 	}
 }
@@ -224,14 +296,6 @@ func memoryExcess(set config.Settings, pid int) string {
 		return "" // if the browser has ended, watch notices it
 	}
 	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
-}
-
-// failureText says how a browser failed.
-func failureText(launched bool) string {
-	if launched {
-		return "is gone"
-	}
-	return "could not be launched"
 }
 
 // endedPrefix begins the error for a browser that exited.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -70,7 +71,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	}
 	v := s.service
 	up.Add(1)
-	started := sync.OnceFunc(up.Done)
+	s.hooks, s.started = s, sync.OnceFunc(up.Done)
 	v.running.Go(func() {
 		s.proxy.Serve(s.ctx, s.listener)
 		v.mu.Lock()
@@ -79,15 +80,15 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 		close(s.gone)
 	})
 	v.running.Go(func() {
-		defer started()
+		defer s.started()
 		for _, before := range s.profileReleased {
-			started()
+			s.started()
 			select {
 			case <-before:
 			case <-s.ctx.Done():
 			}
 		}
-		s.run(started)
+		s.run()
 	})
 }
 
@@ -142,65 +143,25 @@ func (s *slot) syncQueueLocked() {
 	}
 }
 
-// run keeps a browser running behind the endpoint until the context ends. It
-// calls started when the first browser is ready, has failed, or waits for the
-// first connection.
-func (s *slot) run(started func()) {
-	launch := s.set.Start == "eager"
-	for s.ctx.Err() == nil {
-		why := s.runBrowser(launch, started)
-		if why == crashed {
-			if !s.waitForRetry() {
-				return
-			}
-		} else {
-			s.backoff.Reset()
-		}
-		if why == idled {
-			s.hadBrowser = false
-			s.service.mu.Lock()
-			s.notifyHolderLocked("%s; the next connection launches another one", idleText(s.set))
-			s.service.mu.Unlock()
-		}
-		// One that waited for a connection has shown that it must be retried.
-		launch = why == crashed || s.set.Start == "eager" && why != idled
-	}
-}
-
-// runBrowser runs one browser and returns why it ended. It launches it, or
-// waits for the first connection to do so.
-func (s *slot) runBrowser(launch bool, started func()) reason {
+// launch launches a browser, or leaves that to the first connection.
+func (s *slot) launch(now, fresh bool) (err error) {
 	v := s.service
-	v.mu.Lock()
-	fresh := s.replace != "" || s.forceReplace // the holder's connection may have launched one meanwhile
-	s.replace, s.forceReplace = "", false
-	if launch {
-		s.setLocked(s.startState())
-	}
 	if s.set.Extension {
+		v.mu.Lock()
 		s.check = check{} // of the last one
+		v.mu.Unlock()
+		s.started() // nobody knows when a browser joins
 	}
-	v.mu.Unlock()
-	if s.set.Extension {
-		started() // nobody knows when a browser joins
-	}
-	s.began = time.Now()
-	var err error
-	if launch {
+	if now {
 		err = s.proxy.Relaunch(s.ctx, options.Options{}, fresh)
 	} else if fresh {
 		err = s.proxy.Stop(s.ctx)
 	}
-	if s.ctx.Err() != nil {
-		return crashed
-	}
-	if err != nil {
-		s.logFailure("no browser: ", err)
-		s.recordFailure(err, false)
-		started()
-		return crashed
+	if err = cmp.Or(err, s.ctx.Err()); err != nil {
+		return err
 	}
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	if s.hadBrowser {
 		s.hadBrowser = false
 		s.restartedLocked(s)
@@ -211,25 +172,11 @@ func (s *slot) runBrowser(launch bool, started func()) reason {
 		s.uses = 1
 	}
 	s.setLocked(Healthy)
-	v.mu.Unlock()
-	started()
-	return s.watch(launch)
+	return nil
 }
 
-// recordFailure records that the browser ended or could not be launched, and
-// when to retry.
-func (s *slot) recordFailure(why error, launched bool) {
-	v := s.service
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	next := s.scheduleLocked(launched)
-	s.check = check{at: time.Now(), err: why.Error()}
-	s.notifyHolderLocked("%s: %s; %s", failureText(launched), briefReason(why.Error()), next)
-	s.setLocked(Failed)
-	if !s.retired {
-		s.pool.failWaitersLocked()
-	}
-}
+// lostLocked tells the holder of the instance.
+func (s *slot) lostLocked(what, next string) { s.notifyHolderLocked("%s; %s", what, next) }
 
 // watch watches a browser until it has ended. running says whether it runs
 // already.
@@ -246,11 +193,10 @@ func (s *slot) watch(running bool) reason {
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it waits for the first connection
 		case running && st.Exit == proxy.Unused:
+			s.notifyHolder("%s; the next connection launches another one", idleText(s.set))
 			return idled
 		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
-			v.mu.Lock()
-			s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
-			v.mu.Unlock()
+			s.notifyHolder("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
 			return replaced // not by this function
 		case running && s.set.Extension && st.LastError == "":
 			s.endLeaseOfJoined(st.LastExit)
@@ -264,13 +210,14 @@ func (s *slot) watch(running bool) reason {
 			return crashed
 		}
 		v.mu.Lock()
+		s.syncQueueLocked() // nobody leases a browser that is to be replaced
 		replace := s.forceReplace || s.replace != "" && s.lease == nil
-		v.mu.Unlock()
 		if replace {
-			v.mu.Lock()
 			s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 			s.setLocked(s.startState()) // stopping takes time
-			v.mu.Unlock()
+		}
+		v.mu.Unlock()
+		if replace {
 			s.proxy.Stop(s.ctx)
 			return replaced
 		}
@@ -293,9 +240,6 @@ func (s *slot) watch(running bool) reason {
 			}
 			if heavy != "" {
 				s.log.Info("replacing the browser, which " + heavy)
-				v.mu.Lock()
-				s.syncQueueLocked()
-				v.mu.Unlock()
 			}
 		}
 	}
