@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
+	"btools/lib/wait"
 )
 
 // group is the instances of a pool that share a browser; each lease has its own
@@ -23,7 +24,7 @@ type group struct {
 	chrome   *share.Chrome   // takes new leases; nil if there is none
 	draining []*share.Chrome // end with their last lease
 	needed   bool            // a lease or request needs a browser and there is none
-	changed  chan struct{}
+	changed  wait.Broadcast
 }
 
 // groupSettings returns the settings that the instances of a group have in
@@ -49,7 +50,7 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 			return
 		}
 	}
-	g := &group{runner: v.newRunner(s.poolName, set), slots: []*slot{s}, changed: make(chan struct{})}
+	g := &group{runner: v.newRunner(s.poolName, set), slots: []*slot{s}}
 	s.group = g
 	v.groups = append(v.groups, g)
 	up.Add(1)
@@ -89,8 +90,7 @@ func (g *group) setLocked(state string) {
 	for _, s := range slices.Clone(g.slots) {
 		s.setLocked(state)
 	}
-	close(g.changed)
-	g.changed = make(chan struct{})
+	g.changed.Wake()
 }
 
 // spareCountLocked returns how many spare sessions the browser should have.

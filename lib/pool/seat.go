@@ -234,7 +234,7 @@ func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
 			l.slot.set.ID, briefReason(g.check.err), words)
 	}
 	g.needed = true
-	return nil, g.changed, nil
+	return nil, g.changed.Next(), nil
 }
 
 // waitForChange waits until the state of the group changes.
