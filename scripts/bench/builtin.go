@@ -213,8 +213,10 @@ func rounds(b *bench) {
 	_, ours := b.builtinServer()
 	_, theirs := b.playwrightServer()
 	var t tally
+	one := &bench{}
 	alone := func(url string) func() float64 {
 		a := newAgent(url)
+		one.atEnd(func() { a.Close() })
 		n := 0
 		round := func() float64 {
 			n++
@@ -224,6 +226,7 @@ func rounds(b *bench) {
 		return round
 	}
 	m := medians(20, alone(ours), alone(theirs))
+	one.end() // its sessions would be there beside those of many
 	row("navigate, snapshot, click, evaluate, median of 20: builtin, theirs", "", "%.0f, %.0f ms", m[0], m[1])
 	row("the same: builtin ÷ @playwright/mcp", "≤ 0.25", "%.2f", m[0]/m[1])
 	var rates []float64
