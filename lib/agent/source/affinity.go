@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"btools/lib/agent/source/uses"
 	"btools/lib/coordinator/tasks"
 )
 
@@ -17,7 +19,7 @@ type affinity struct {
 }
 
 func (s *pool) Of(ctx context.Context, o Owner, _ bool) Browsers {
-	return &affinity{use: use{owner: o, ctx: ctx}, pool: s}
+	return &affinity{use: use{book: &s.uses, owner: o, ctx: ctx}, pool: s}
 }
 
 func (a *affinity) Target(ctx context.Context) (Browser, error)    { return a.pool.target(ctx) }
@@ -43,21 +45,18 @@ func (a *affinity) Status(ctx context.Context, pool string) (Status, error) {
 // keptLease is a lease that a session keeps. All calls that need it wait for the
 // same request to bpool and share its error.
 type keptLease struct {
+	owner    *affinity
 	pool     string
-	instance string        // that is asked for; "": any
-	byName   bool          // the pool was asked for by its name
-	at       *Lease        // nil: there is no lease yet
-	asking   chan struct{} // closed when the request is over; nil: none is under way
-	err      error         // of the request
-	gone     bool          // it is not kept any more
-	ours     bool          // as a request has shown since the last call
+	instance string // that is asked for; "": any
+	byName   bool   // the pool was asked for by its name
+	at       *Lease // nil: there is no lease yet
+	asking   bool   // a request is under way
+	err      error  // of the request
+	gone     bool   // it is not kept any more
+	ours     bool   // as a request has shown since the last call
 	cancel   context.CancelFunc
-	waiting  int // calls that wait for the request
-	calls    int // that use it now
 	ttl      time.Duration
-	rested   time.Time     // when the last call was over
-	resting  chan struct{} // closed when bpool knows that; nil: it need not
-	idle     *time.Timer
+	resting  chan struct{} // closed when bpool knows that no call uses it; nil: it need not
 }
 
 // affinitySession is the AFFINITY of pools whose instances a session keeps.
@@ -71,34 +70,27 @@ func (a *affinity) keep(ctx context.Context, info *poolInfo, id string, byName b
 	for !a.closed {
 		k := a.findLocked(info.Name, id)
 		if k == nil {
-			k = &keptLease{pool: info.Name, instance: id, byName: byName,
+			k = &keptLease{owner: a, pool: info.Name, instance: id, byName: byName,
 				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			a.all = append(a.all, k)
+			a.table.Set(k, uses.Rules{})
 		}
-		if k.asking == nil && !k.ours {
-			a.askLocked(k)
+		for a.table.Begin(k); !k.gone && !(k.ours && !k.asking && a.table.Ready(k)); {
+			if !k.asking && a.table.Ready(k) {
+				a.askLocked(k)
+			}
+			if err := a.waitLocked(ctx); err != nil {
+				a.returnedLocked(k)
+				if k.at == nil && k.asking && a.table.Calls(k) == 0 { // nobody waits for it any more
+					k.cancel()
+				}
+				return nil, err
+			}
 		}
-		if k.asking == nil {
-			k.calls++
+		if !k.gone {
 			at := *k.at
 			at.Release = func() { a.returned(k) }
 			return &at, nil
-		}
-		asking := k.asking
-		k.waiting++
-		a.mu.Unlock()
-		select {
-		case <-asking:
-		case <-ctx.Done():
-		}
-		a.mu.Lock()
-		k.waiting--
-		if ctx.Err() != nil {
-			if k.at == nil && k.asking != nil && k.waiting == 0 { // nobody waits for it any more
-				k.cancel()
-			}
-			a.startIdleLocked(k)
-			return nil, context.Cause(ctx)
 		}
 		if k.err != nil {
 			return nil, k.err
@@ -127,7 +119,7 @@ func (a *affinity) findLocked(pool, id string) *keptLease {
 func (a *affinity) askLocked(k *keptLease) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	at, resting := k.at, k.resting
-	k.asking, k.cancel, k.resting = make(chan struct{}), cancel, nil
+	k.asking, k.cancel, k.resting = true, cancel, nil
 	a.work.Go(func() {
 		defer cancel()
 		if at == nil {
@@ -159,7 +151,7 @@ func (a *affinity) request(ctx context.Context, k *keptLease) (*Lease, error) {
 	}
 	at, err := a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
 	if err == nil {
-		a.watchOver(k, at)
+		a.watchOver(at)
 	}
 	return at, err
 }
@@ -177,21 +169,20 @@ func (a *affinity) answered(k *keptLease, at *Lease, lost string, err error) {
 	case err != nil:
 		a.removeLocked(k)
 		k.err = err
-	case k.at == nil && k.waiting == 0:
+	case k.at == nil && a.table.Calls(k) == 0:
 		a.removeLocked(k)
 	default:
 		k.at, k.ours, drop = at, true, nil
+		a.table.Set(k, uses.Rules{Children: at.Hibernate, End: k.ttl})
 		if l := a.lost[""]; at.kept && l.pool == k.pool {
 			l.back = true
 			a.lost[""] = l
 		}
 		a.satisfyLocked(k)
 	}
-	if k.asking != nil {
-		close(k.asking)
-		k.asking = nil
-	}
-	a.startIdleLocked(k)
+	k.asking = false
+	a.restLocked(k)
+	a.advanceLocked()
 	a.mu.Unlock()
 	if drop != nil {
 		drop.Release()
@@ -206,8 +197,6 @@ func (a *affinity) satisfyLocked(k *keptLease) {
 			(other.instance == "" || other.instance == k.at.Instance) {
 			a.removeLocked(other)
 			other.cancel()
-			close(other.asking)
-			other.asking = nil
 		}
 	}
 }
@@ -215,45 +204,60 @@ func (a *affinity) satisfyLocked(k *keptLease) {
 func (a *affinity) removeLocked(k *keptLease) {
 	k.gone = true
 	a.all = slices.DeleteFunc(a.all, func(other *keptLease) bool { return other == k })
+	a.book.removeLocked(k)
 }
 
 // returned notes that a call has ended.
 func (a *affinity) returned(k *keptLease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k.calls--
-	a.startIdleLocked(k)
+	a.returnedLocked(k)
 }
 
-// startIdleLocked notes that no call uses an instance.
-func (a *affinity) startIdleLocked(k *keptLease) {
-	if k.gone || k.at == nil || k.asking != nil || k.calls+k.waiting > 0 {
+func (a *affinity) returnedLocked(k *keptLease) {
+	a.leaveLocked(k)
+	a.restLocked(k)
+}
+
+// restLocked tells bpool that no call uses an instance, if that is so.
+func (a *affinity) restLocked(k *keptLease) {
+	if k.gone || k.at == nil || k.asking || a.table.Calls(k) > 0 {
 		return
 	}
 	k.ours = false
-	k.rested = time.Now()
 	at, told := k.at, make(chan struct{})
 	k.resting = told
 	a.work.Go(func() {
 		defer close(told)
 		at.granted.rest(a.ctx)
 	})
-	k.at.children.start()
-	start(&k.idle, k.ttl, func() { a.lapse(k) })
 }
 
-// lapse releases an instance that no call has used for its time to live.
-func (a *affinity) lapse(k *keptLease) {
+// step stops the children of an instance that no call has used for its time, or releases it when its time to live is
+// over.
+func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
+	a := k.owner
 	a.mu.Lock()
-	over := !k.gone && k.asking == nil && k.calls+k.waiting == 0 && time.Since(k.rested) >= k.ttl
-	if over {
+	if k.gone || k.asking {
+		a.mu.Unlock()
+		return time.Now()
+	}
+	at := k.at
+	if due.Step == uses.End {
 		a.removeLocked(k)
+		a.mu.Unlock()
+		at.Release()
+		return kept
 	}
 	a.mu.Unlock()
-	if over {
-		k.at.Release()
-	}
+	a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at.note.begin(at.Hibernate)
+	return kept
 }
+
+func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }
 
 // Leave prevents further leases. A lease that is being requested is released by the
 // goroutine that requests it.
@@ -264,11 +268,13 @@ func (a *affinity) Leave() (release func()) {
 	a.closed = true
 	for _, k := range a.all {
 		k.gone = true
-		if k.asking == nil {
+		a.table.Remove(k)
+		if !k.asking {
 			held = append(held, k.at)
 		}
 	}
 	a.all = nil
+	a.changed.Wake()
 	return func() {
 		for _, at := range held {
 			a.work.Go(at.Release)

@@ -48,11 +48,9 @@ func (a *affinity) Figures(ctx context.Context) []Figure {
 		if k.at == nil {
 			continue
 		}
-		one := Figure{Pool: k.at.Pool, Instance: k.at.Instance}
-		if k.calls == 0 && !k.rested.IsZero() {
-			one.Idle = time.Since(k.rested).Round(time.Millisecond).Seconds()
-		}
-		all, kept = append(all, one), append(kept, k.at)
+		all = append(all, Figure{Pool: k.at.Pool, Instance: k.at.Instance,
+			Idle: a.table.Unused(k, time.Now()).Round(time.Millisecond).Seconds()})
+		kept = append(kept, k.at)
 	}
 	a.mu.Unlock()
 	var wg sync.WaitGroup

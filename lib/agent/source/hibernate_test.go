@@ -11,10 +11,10 @@ import (
 func TestNoteOnAHibernatedBrowser(t *testing.T) {
 	var now *hibernation
 	looks := 0
-	u, n := &use{}, &idleChildren{}
+	u, n := &use{book: &book{}}, &hibernated{}
 	says := func(what string, want bool) {
 		t.Helper()
-		l := &Lease{children: n, look: func(context.Context) *hibernation { looks++; return now }}
+		l := &Lease{note: n, look: func(context.Context) *hibernation { looks++; return now }}
 		r := u.Note(t.Context(), l)
 		if told := strings.Contains(r.Restored, "not been used for 1m0s and was hibernated"); told != want {
 			t.Errorf("%s: the result says %+v", what, r)
@@ -37,7 +37,7 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 	now.RestoredAt = "2026-01-02T11:15:30.123Z"
 	died := make(chan struct{})
 	close(died)
-	if r := u.Note(t.Context(), &Lease{children: n, Died: died}); r != (Note{}) {
+	if r := u.Note(t.Context(), &Lease{note: n, Died: died}); r != (Note{}) {
 		t.Errorf("the result of a browser that has ended says %+v", r)
 	}
 	says("a browser that has come back again", true)
@@ -45,15 +45,15 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 }
 
 func TestNoteOnARestoredBrowser(t *testing.T) {
-	u := &use{}
+	u := &use{book: &book{}}
 	now := &hibernation{RestoredAt: "2026-01-02T10:15:30.123Z"}
-	l := &Lease{Browser: Browser{ID: "one", Session: "a"}, children: &idleChildren{},
+	l := &Lease{Browser: Browser{ID: "one", Session: "a"}, note: &hibernated{},
 		look: func(context.Context) *hibernation { return now }}
 	if r := u.Note(t.Context(), l); r != (Note{}) {
 		t.Errorf("the first result says %+v", r)
 	}
 	l.ID = "two"
-	l.children.begin(time.Minute)
+	l.note.begin(time.Minute)
 	r := u.Note(t.Context(), l)
 	if !strings.Contains(r.Restored, "was hibernated") || r.Replaced != "" || !strings.Contains(r.Text(), "a new one") {
 		t.Errorf("the result of a browser that came back in another process says %+v", r)

@@ -337,7 +337,7 @@ func (h *hub) Instances() *instances.Set { return h.Launched }
 
 func (h *hub) Close() {
 	h.Launched.Close()
-	h.admission.close()
+	h.uses.close()
 	h.mu.Lock()
 	h.stop()
 	h.mu.Unlock()

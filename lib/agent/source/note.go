@@ -64,7 +64,7 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 
 // restored says, once, that the browser of a call was hibernated before it; "": it was not.
 func (u *use) restored(ctx context.Context, at *Lease) string {
-	n := at.children
+	n := at.note
 	if n == nil {
 		return ""
 	}

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"btools/lib/agent/source/uses"
 	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 	"btools/lib/record"
@@ -16,11 +19,14 @@ import (
 type oneBrowser struct {
 	plain
 	provider
-	sessions  Sessions
-	idle      idling
-	admission admission
+	sessions Sessions
+	uses     book
+	// stopUnused stops the browser, which no call uses, or which is empty. It returns when it has been used last, as it
+	// turns out.
+	stopUnused func(empty bool) time.Time
+	stopping   sync.WaitGroup
 
-	ids atomic.Int64 // session_ids that are in use
+	ids int // session_ids that are in use, under the lock of the book
 	// The session_ids that one host, and all hosts, may have at a time.
 	maxIDsOfHost, maxIDs int
 	emptyings            atomic.Int64 // how often a session was ended whose last tab was closed
@@ -52,12 +58,16 @@ type provider interface {
 
 func (s *oneBrowser) init(p provider, how Sessions) {
 	s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = p, how, maxIDsOfHost, maxIDs
-	s.admission.table.Max, s.admission.table.Rest = how.MaxBrowsers, placeRest
-	s.admission.vacate = func(v *part) bool { return v.owner.vacate(v) }
+	s.uses.table.Max, s.uses.table.Rest = how.MaxBrowsers, placeRest
+	s.uses.table.Set(s, uses.Rules{End: how.BrowserIdle})
 }
 
+// placeRest is how long a virtual browser keeps a place that others wait for without a call (--max-sessions): then it is
+// hibernated, and its next call waits for a place in its turn.
+const placeRest = 5 * time.Second
+
 func (s *oneBrowser) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	return &parts{use: use{owner: o, ctx: ctx}, oneBrowser: s, shared: shared, all: map[partKey]*part{},
+	return &parts{use: use{book: &s.uses, owner: o, ctx: ctx}, oneBrowser: s, shared: shared, all: map[partKey]*part{},
 		states: map[partKey]string{}}
 }
 

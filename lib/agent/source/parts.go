@@ -1,11 +1,14 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"btools/lib/agent/source/uses"
 	"btools/lib/control"
 	"btools/lib/coordinator/tasks"
 )
@@ -17,7 +20,7 @@ type parts struct {
 	*oneBrowser
 	shared bool // the owner is several hosts, which know nothing of each other
 
-	// Under the lock of use:
+	// Under the lock of the book:
 	all    map[partKey]*part
 	states map[partKey]string // with which those start again that have ended
 }
@@ -32,19 +35,13 @@ type partKey struct {
 type part struct {
 	owner *parts
 	partKey
-	name     string // that bproxy knows
-	calls    int    // that use it now
-	rested   time.Time
-	idle     *time.Timer
-	children idleChildren
-	gone     chan struct{} // closed when it has ended; nil: it is not to
-	over     chan struct{} // closed when its end begins
-	// stopping is closed when its children are being stopped no more; nil: they are not.
-	stopping chan struct{}
+	name string // that bproxy knows
+	note hibernated
+	over chan struct{} // closed when its end begins
 
-	state     string        // that it starts with; "": none. It stays the same
-	beginning chan struct{} // closed when it has been started with its state, or cannot be; nil: no call does that
-	begunIn   begun         // where it has been
+	state     string // that it starts with; "": none. It stays the same
+	beginning bool   // a call starts it with its state
+	begunIn   begun  // where it has been
 }
 
 // begun is a browser, and how many sessions had ended there with their last tab.
@@ -60,16 +57,6 @@ func (b *parts) Target(ctx context.Context) (Browser, error) {
 
 func (b *parts) Early() bool { return b.up("", "") == nil }
 
-// do runs a function in a goroutine that the owner's end waits for, unless that has
-// begun.
-func (b *parts) do(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.work.Go(f)
-	}
-}
-
 func (b *parts) Leave() (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,11 +66,8 @@ func (b *parts) Leave() (release func()) {
 	all := b.all
 	b.closed, b.all = true, nil
 	for id, v := range all {
-		if v.idle != nil {
-			v.idle.Stop()
-		}
-		if id != (partKey{}) {
-			b.ids.Add(-1)
+		if b.table.Start(v, uses.End); id != (partKey{}) {
+			b.ids--
 		}
 	}
 	if name := b.nameOf(""); all[partKey{}] == nil && name != "" {
@@ -93,77 +77,69 @@ func (b *parts) Leave() (release func()) {
 		for _, v := range all {
 			b.work.Go(func() {
 				b.end(v.instance, v.name)
-				b.admission.remove(v)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.removeLocked(v)
 			})
 		}
 		b.work.Wait()
 	}
 }
 
-// Take returns the one browser for a call, or the part with its session_id.
-func (b *parts) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
-	if err := b.idle.enter(ctx); err != nil {
-		return nil, err
-	}
-	at, err := b.takeEntered(ctx, w)
-	if err != nil {
-		b.idle.leave()
-		return nil, err
-	}
-	return b.idle.held(at), nil
+func (b *parts) TryTake(w BrowserRef) *Lease {
+	at, _ := b.Take(noWait, w)
+	return at
 }
 
-func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
-	id := w.Session
-	switch {
-	case w.State != "" && id == "":
-		return nil, errors.New("state is for a call with a session_id: browser_state with the action load replaces " +
-			"the login of this session")
-	case b.nameOf(id) == "":
-		return b.acquire(ctx, "", "")
+// Take returns the one browser for a call, or the part with its session_id. It waits for nothing if the context has
+// ended.
+func (b *parts) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+	if err := b.enter(ctx, b.oneBrowser); err != nil {
+		return nil, err
 	}
-	var at *Lease
-	var err error
-	which := partKey{id: id}
-	if w.Instance != "" {
-		if at, err = b.acquire(ctx, w.Instance, b.nameOf(id)); err != nil {
-			return nil, err
+	at, v, err := b.takeEntered(ctx, w)
+	if err != nil {
+		b.leave(b.oneBrowser)
+		return nil, err
+	}
+	return b.leaseOf(at, v), nil
+}
+
+// takeEntered returns the browser, and the part if it is not all of it.
+func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *part, err error) {
+	name, which := b.nameOf(w.Session), partKey{id: w.Session}
+	switch {
+	case w.State != "" && w.Session == "":
+		return nil, nil, errors.New("state is for a call with a session_id: browser_state with the action load " +
+			"replaces the login of this session")
+	case ctx.Err() != nil:
+		if at = b.up(w.Instance, name); at == nil {
+			return nil, nil, context.Cause(ctx)
 		}
+	case w.Instance != "" || name == "":
+		if at, err = b.acquire(ctx, w.Instance, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	if name == "" {
+		return at, nil, nil
+	}
+	if at != nil {
 		which.instance = at.Instance // none, if it is the browser that other calls use
 	}
-	var v *part
-	for v == nil {
-		var ending <-chan struct{}
-		if v, ending, err = b.enter(which, w.State); err != nil {
-			return nil, err
-		}
-		if v != nil {
-			break
-		}
-		select {
-		case <-ending:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	if err := b.admission.enter(ctx, v); err != nil {
-		b.leave(v)
-		return nil, err
+	if v, err = b.join(ctx, which, w.State); err != nil {
+		return nil, nil, err
 	}
 	if at == nil {
 		at, err = b.acquire(ctx, "", "")
-	}
-	if err == nil && b.isOver(v) {
-		err = ErrBrowserDied
 	}
 	if err == nil {
 		err = b.begin(ctx, v, at)
 	}
 	if err != nil {
-		b.release(v)
-		return nil, err
+		b.leave(v)
 	}
-	return b.leaseOf(v, at), nil
+	return at, v, err
 }
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
@@ -171,28 +147,26 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (*Lease, error) {
 func (b *parts) begin(ctx context.Context, v *part, at *Lease) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for v.beginning != nil {
-		beginning := v.beginning
-		b.mu.Unlock()
-		select {
-		case <-beginning:
-		case <-ctx.Done():
-		}
-		b.mu.Lock()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	for v.beginning {
+		if err := b.waitLocked(ctx); err != nil {
+			return err
 		}
 	}
 	in := begun{at.ID, b.emptyings.Load()}
-	if v.state == "" || v.begunIn == in {
+	switch {
+	case b.table.Ending(v):
+		return ErrBrowserDied
+	case v.state == "" || v.begunIn == in:
 		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	v.beginning = make(chan struct{})
+	v.beginning = true
 	b.mu.Unlock()
 	err := b.newSession(ctx, v.name, v.state)
 	b.mu.Lock()
-	close(v.beginning)
-	v.beginning = nil
+	v.beginning = false
+	b.changed.Wake()
 	var e *control.Error
 	if errors.As(err, &e) && e.Code == control.SessionExists { // it came back after a crash
 		err = nil
@@ -206,53 +180,6 @@ func (b *parts) begin(ctx context.Context, v *part, at *Lease) error {
 	return Explain(err)
 }
 
-// hasBegun reports whether begin has nothing to do and to wait for.
-func (b *parts) hasBegun(v *part, at *Lease) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return v.state == "" || v.beginning == nil && v.begunIn == begun{at.ID, b.emptyings.Load()}
-}
-
-// isOver reports whether a virtual browser is being ended, or has been.
-func (b *parts) isOver(v *part) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return v.gone != nil
-}
-
-func (b *parts) TryTake(w BrowserRef) *Lease {
-	if b.idle.tryEnter() != nil {
-		return nil
-	}
-	at := b.tryTakeEntered(w)
-	if at == nil {
-		b.idle.leave()
-		return nil
-	}
-	return b.idle.held(at)
-}
-
-func (b *parts) tryTakeEntered(w BrowserRef) *Lease {
-	id := w.Session
-	name := b.nameOf(id)
-	at := b.up(w.Instance, name)
-	if at != nil && name == "" && w.State == "" {
-		return at
-	}
-	if at == nil || name == "" {
-		return nil
-	}
-	v, _, err := b.enter(partKey{id, at.Instance}, w.State)
-	if err != nil || v == nil {
-		return nil
-	}
-	if !b.hasBegun(v, at) || !b.admission.tryEnter(v) {
-		b.leave(v)
-		return nil
-	}
-	return b.leaseOf(v, at)
-}
-
 func (b *parts) Queue(w BrowserRef) tasks.Queue {
 	return tasks.Queue{Key: "part " + w.Instance + " " + b.nameOf(w.Session), Slots: 1}
 }
@@ -263,62 +190,65 @@ func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
 	}
 	return func() (int, bool) {
 		b.mu.Lock()
-		v := b.all[partKey{id: w.Session}]
-		b.mu.Unlock()
-		return b.admission.ahead(v)
+		defer b.mu.Unlock()
+		return b.table.Ahead(b.all[partKey{id: w.Session}])
 	}
 }
 
-// release notes that a call on a virtual browser with a place has ended.
-func (b *parts) release(v *part) {
-	b.leave(v)
-	b.admission.leave(v)
-}
-
-func (b *parts) leaseOf(v *part, at *Lease) *Lease {
+// leaseOf is the browser, or a part of it, until the call on it is released.
+func (b *parts) leaseOf(at *Lease, v *part) *Lease {
 	p := *at
-	p.Browser, p.children, p.look = at.part(v.name), &v.children, b.lookAt(v.name)
-	p.Release = func() { b.release(v) }
-	p.Lapse = func() <-chan struct{} { return v.over }
+	if v != nil {
+		p.Browser, p.note, p.look = at.part(v.name), &v.note, b.lookAt(v.name)
+		p.Lapse = func() <-chan struct{} { return v.over }
+	}
+	p.Release = sync.OnceFunc(func() {
+		if v != nil {
+			b.leave(v)
+		}
+		b.leave(b.oneBrowser)
+	})
 	return &p
 }
 
-// enter counts a call on a virtual browser, which starts with a state if it has one. If
-// the browser is being ended, or its children stopped, it returns a channel that is
-// closed then.
-func (b *parts) enter(id partKey, state string) (v *part, ending <-chan struct{}, err error) {
+// join counts a call on a virtual browser, and waits until it can use it.
+func (b *parts) join(ctx context.Context, id partKey, state string) (*part, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return nil, nil, ErrEnded
+	for b.endingLocked(id) {
+		if err := b.waitLocked(ctx); err != nil {
+			return nil, err
+		}
 	}
-	v = b.all[id]
+	v, err := b.partLocked(id, state)
+	if err == nil {
+		err = b.enterLocked(ctx, v)
+	}
+	return v, err
+}
+
+func (b *parts) endingLocked(id partKey) bool { return b.all[id] != nil && b.table.Ending(b.all[id]) }
+
+// partLocked is the virtual browser for a call, which starts with a state if it has one.
+func (b *parts) partLocked(id partKey, state string) (*part, error) {
+	v := b.all[id]
 	switch {
-	case v != nil && v.gone != nil:
-		return nil, v.gone, nil
-	case v != nil && v.stopping != nil:
-		return nil, v.stopping, nil
-	}
-	if v != nil && state != "" && v.state != state {
-		return nil, nil, fmt.Errorf("the session %q is open already: state is for its first call, and browser_state "+
+	case b.closed:
+		return nil, ErrEnded
+	case v != nil && state != "" && v.state != state:
+		return nil, fmt.Errorf("the session %q is open already: state is for its first call, and browser_state "+
 			"with the action load replaces its login", id.id)
+	case v != nil:
+		return v, nil
 	}
-	if v == nil {
-		if err := b.roomLocked(id); err != nil {
-			return nil, nil, err
-		}
-		if state == "" {
-			state = b.states[id]
-		}
-		v = &part{owner: b, partKey: id, name: b.nameOf(id.id), over: make(chan struct{}), state: state}
-		v.children = idleChildren{after: b.sessions.Hibernate, stop: func() { b.do(func() { b.stopChildren(v) }) }}
-		b.all[id] = v
+	if err := b.roomLocked(id); err != nil {
+		return nil, err
 	}
-	v.calls++
-	if v.idle != nil {
-		v.idle.Stop()
-	}
-	return v, nil, nil
+	v = &part{owner: b, partKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
+		state: cmp.Or(state, b.states[id])}
+	b.all[id] = v
+	b.table.Set(v, uses.Rules{Children: b.sessions.Hibernate, End: b.sessions.Idle, Place: true})
+	return v, nil
 }
 
 // roomLocked counts a session_id, or returns why there may be no other.
@@ -334,72 +264,59 @@ func (b *parts) roomLocked(id partKey) error {
 	if some >= b.maxIDsOfHost && !b.shared {
 		return fmt.Errorf("there are %d session_ids in use, and no more are allowed: %s", some, hint)
 	}
-	if b.ids.Add(1) > int64(b.maxIDs) {
-		b.ids.Add(-1)
+	if b.ids >= b.maxIDs {
 		return fmt.Errorf("there are %d session_ids of all hosts in use, and no more are allowed: %s",
 			b.maxIDs, hint)
 	}
+	b.ids++
 	return nil
-}
-
-// leave notes that a call has ended. A virtual browser that has not been used for
-// long ends.
-func (b *parts) leave(v *part) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v.calls--
-	b.startIdleLocked(v)
-}
-
-func (b *parts) startIdleLocked(v *part) {
-	if v.calls > 0 || v.gone != nil || b.closed {
-		return
-	}
-	v.rested = time.Now()
-	v.children.start()
-	if idle := b.sessions.Idle; idle > 0 {
-		start(&v.idle, idle, func() { b.do(func() { b.expire(v, idle) }) })
-	}
 }
 
 // maxEnded is of how many virtual browsers an owner is told that they have ended.
 const maxEnded = 10_000
 
-// expire ends a virtual browser that has not been used.
-func (b *parts) expire(v *part, idle time.Duration) {
-	busy := b.owner.Busy(v.matches) // with what is no tool's call
-	b.mu.Lock()
-	if busy {
-		b.startIdleLocked(v)
+// step gives a virtual browser up that no call uses, unless something that is no tool's call does.
+func (v *part) step(due uses.Due[usable]) (kept time.Time) {
+	b := v.owner
+	if b.owner.Busy(v.matches) {
+		return time.Now()
 	}
-	over := !b.closed && v.gone == nil && v.calls == 0 && time.Since(v.rested) >= idle
-	if over {
-		v.endLocked()
+	unused := b.sessions.Hibernate
+	switch due.Step {
+	case uses.End:
+		b.mu.Lock()
+		close(v.over)
 		if len(b.lost) >= maxEnded {
 			clear(b.lost)
 			clear(b.states)
 		}
-		b.loseLocked(v.key(), loss{text: fmt.Sprintf("this browser had not been used for %v and was ended", idle)})
+		b.loseLocked(v.key(), loss{text: fmt.Sprintf("this browser had not been used for %v and was ended",
+			b.sessions.Idle)})
 		if v.state != "" {
 			b.states[v.partKey] = v.state
 		}
-	}
-	b.mu.Unlock()
-	if over {
+		b.mu.Unlock()
 		b.finish(v)
+		return kept
+	case uses.Vacate:
+		unused = due.Unused.Round(time.Second)
 	}
+	stopped := b.owner.StopChildren(v.matches, false)
+	b.mu.Lock()
+	v.note.begin(unused)
+	b.mu.Unlock()
+	if due.Step == uses.Children {
+		return kept
+	}
+	if stopped(); !b.hibernate(b.ctx, v.name) {
+		return time.Now()
+	}
+	return kept
 }
+
+func (v *part) group() *sync.WaitGroup { return &v.owner.work }
 
 func (v *part) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
-
-// endLocked notes that the end begins.
-func (v *part) endLocked() {
-	v.gone = make(chan struct{})
-	close(v.over)
-	if v.idle != nil {
-		v.idle.Stop()
-	}
-}
 
 // matches reports whether a browser is this one.
 func (v *part) matches(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
@@ -408,21 +325,16 @@ func (v *part) matches(b *Browser) bool { return b.Session == v.name && b.Instan
 // one.
 func (b *parts) expel(id partKey) {
 	b.mu.Lock()
-	v := b.all[id]
-	if v == nil || b.closed {
-		b.mu.Unlock()
-		return
+	defer b.mu.Unlock()
+	for v := b.all[id]; v != nil && b.all[id] == v; b.waitLocked(context.Background()) {
+		if b.table.Start(v, uses.End) {
+			close(v.over)
+			b.mu.Unlock()
+			b.finish(v)
+			b.mu.Lock()
+			return
+		}
 	}
-	ending := v.gone
-	if ending == nil {
-		v.endLocked()
-	}
-	b.mu.Unlock()
-	if ending != nil {
-		<-ending
-		return
-	}
-	b.finish(v)
 }
 
 // finish ends a virtual browser and the children that are for it.
@@ -434,14 +346,13 @@ func (b *parts) finish(v *part) {
 	b.end(v.instance, v.name) // whatever its children do
 	stopped()
 	b.end(v.instance, v.name) // which one may have made again
-	b.admission.remove(v)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.all[v.partKey] == v {
 		delete(b.all, v.partKey)
 		if v.partKey != (partKey{}) {
-			b.ids.Add(-1)
+			b.ids--
 		}
 	}
-	close(v.gone)
+	b.removeLocked(v)
 }

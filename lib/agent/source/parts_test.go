@@ -29,7 +29,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 	s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly}).(*proxied)
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
-		_, _, err := b.(*parts).enter(partKey{id: fmt.Sprint("agent", n)}, "")
+		_, err := b.(*parts).join(t.Context(), partKey{id: fmt.Sprint("agent", n)}, "")
 		return err != nil
 	}
 	one, shared := s.Of(t.Context(), fakeOwner{name: "one"}, false), s.Of(t.Context(), fakeOwner{name: "all"}, true)
@@ -43,7 +43,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 			t.Errorf("session_id %d of all hosts: %v", n, refused)
 		}
 	}
-	if _, _, err := one.(*parts).enter(partKey{}, ""); err != nil {
+	if _, err := one.(*parts).join(t.Context(), partKey{}, ""); err != nil {
 		t.Errorf("the host's own browser counts: %v", err)
 	}
 	one.Leave()
@@ -59,33 +59,90 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 		stopping := make(chan struct{})
 		s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly, Hibernate: time.Minute}).(*proxied)
 		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
-		v, _, err := b.enter(partKey{}, "")
+		v, err := b.join(t.Context(), partKey{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.leave(v)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		again, ending, err := b.enter(partKey{}, "")
-		if again != nil || ending == nil || err != nil {
-			t.Fatalf("a call enters meanwhile: %v, %v", again, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.join(ctx, partKey{}, ""); err != context.DeadlineExceeded {
+			t.Fatalf("a call meanwhile: %v", err)
 		}
-		close(stopping)
-		<-ending
-		if again, _, err = b.enter(partKey{}, ""); again != v || err != nil {
+		time.AfterFunc(time.Second, func() { close(stopping) })
+		if again, err := b.join(t.Context(), partKey{}, ""); again != v || err != nil {
 			t.Errorf("a call then: %v, %v", again, err)
 		}
 		b.leave(v)
 		b.Leave()
+		s.uses.close()
+	})
+}
+
+// A call that comes while a session ends waits, and gets a new one; a call that waits for a place in it learns of its
+// end. A session that is saved for the place of another one is not woken before it has given up its place.
+func TestCallsAtTheEndOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowStart{start: make(chan struct{}), step: make(chan struct{})}
+		s := &oneBrowser{}
+		s.init(p, Sessions{Kind: SessionsOnly, MaxBrowsers: 1, Idle: time.Hour})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
+		join := func(id string) chan error {
+			got := make(chan error, 1)
+			go func() {
+				_, err := b.join(t.Context(), partKey{id: id}, "")
+				got <- err
+			}()
+			synctest.Wait()
+			return got
+		}
+		ann, bob := partKey{id: "ann"}, partKey{id: "bob"}
+		if err := <-join("ann"); err != nil {
+			t.Fatal(err)
+		}
+		waits := join("bob")
+		go b.expel(bob)
+		synctest.Wait()
+		again := join("bob")
+		p.step <- struct{}{} // it has ended, and then
+		p.step <- struct{}{} // what its children have made again
+		if err := <-waits; err != ErrBrowserDied {
+			t.Errorf("a call that waits for the place of a session that ends: %v", err)
+		}
+		synctest.Wait()
+		b.leave(b.all[ann])
+		time.Sleep(placeRest)
+		synctest.Wait() // ann is being saved
+		woken := join("ann")
+		if len(woken) > 0 || len(again) > 0 || b.all[bob] == nil {
+			t.Fatal("a session has the place of one that is being saved")
+		}
+		p.step <- struct{}{}
+		if err := <-again; err != nil || len(woken) > 0 {
+			t.Errorf("the session that has waited for a place: %v", err)
+		}
+		b.leave(b.all[bob])
+		time.Sleep(placeRest)
+		p.step <- struct{}{} // bob is saved
+		if err := <-woken; err != nil {
+			t.Errorf("the session that was used while it was saved: %v", err)
+		}
+		b.Leave()
+		s.uses.close()
 	})
 }
 
 // slowStart is a browser whose sessions start when the test says so.
 type slowStart struct {
 	provider
-	start chan struct{}
-	began int
+	start, step chan struct{}
+	began       int
 }
+
+func (s *slowStart) end(string, string)                     { <-s.step }
+func (s *slowStart) hibernate(context.Context, string) bool { <-s.step; return true }
 
 func (s *slowStart) up(string, string) *Lease { return &Lease{Browser: Browser{ID: "one"}} }
 func (s *slowStart) newSession(context.Context, string, string) error {
@@ -103,7 +160,7 @@ func TestCallsWhileASessionStarts(t *testing.T) {
 		s.init(p, Sessions{Kind: SessionsOnly})
 		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
 		with := BrowserRef{Session: "agent", State: "login"}
-		v, _, err := b.enter(partKey{id: "agent"}, "login")
+		v, err := b.join(t.Context(), partKey{id: "agent"}, "login")
 		if err != nil {
 			t.Fatal(err)
 		}

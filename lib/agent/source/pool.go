@@ -32,6 +32,7 @@ type pool struct {
 
 	state string // with which leases start; "": as the service is configured
 
+	uses book
 	work sync.WaitGroup // what close waits for
 
 	mu     sync.Mutex
@@ -77,6 +78,7 @@ func newPooled(withState string) *pool {
 func (s *pool) Kind() Kind { return Pool }
 
 func (s *pool) Close() {
+	s.uses.close()
 	s.mu.Lock()
 	s.stop()
 	for _, c := range s.free {

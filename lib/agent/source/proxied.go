@@ -43,14 +43,14 @@ func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) So
 	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags())}
 	s.init(s, how)
 	s.proxy = newSibling(store, s.start)
-	s.idle.after, s.idle.stop = how.BrowserIdle, s.stopIdle
+	s.stopUnused = s.stopIdle
 	return s
 }
 
 func (s *proxied) Close() {
-	s.admission.close()
+	s.uses.close()
 	s.proxy.close()
-	s.idle.close()
+	s.stopping.Wait()
 	s.watching.Wait()
 }
 
@@ -76,7 +76,7 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 			s.mu.Lock()
 			s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
 			s.mu.Unlock()
-			s.idle.begin()
+			s.uses.touch(&s.oneBrowser)
 			return held, nil
 		}
 		err = errors.New("bproxy has not noted where it listens to us")

@@ -16,9 +16,12 @@ func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
 	}
 	st.proxied(rec)
 	st.Sessions = b.statuses(ctx)
-	if n, places := b.admission.waiting(); n > 0 {
+	b.mu.Lock()
+	waiting := b.table.Waiting()
+	b.mu.Unlock()
+	if waiting > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
-			"allows", n, places))
+			"allows", waiting, b.sessions.MaxBrowsers))
 	}
 	return st, nil
 }

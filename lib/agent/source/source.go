@@ -56,14 +56,14 @@ func (b *Browser) IsBelow() bool {
 // Lease is a browser for one call.
 type Lease struct {
 	Browser
-	Died     <-chan struct{} // closed when the browser has ended; nil: unknown
-	Release  func()
-	several  bool          // the next call may get another browser
-	fresh    bool          // each call gets a new browser
-	ended    string        // why the previous browser ended; "": unknown
-	joined   bool          // it has joined by its extension, and is not launched
-	notices  *notices      // nil: none arrive
-	children *idleChildren // nil: it is never hibernated
+	Died    <-chan struct{} // closed when the browser has ended; nil: unknown
+	Release func()
+	several bool        // the next call may get another browser
+	fresh   bool        // each call gets a new browser
+	ended   string      // why the previous browser ended; "": unknown
+	joined  bool        // it has joined by its extension, and is not launched
+	notices *notices    // nil: none arrive
+	note    *hibernated // nil: it never is
 	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
 	look func(context.Context) *hibernation
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
@@ -186,12 +186,13 @@ type Browsers interface {
 // use is how one owner uses browsers: what the Browsers of all kinds have, and their answers where a kind has
 // no other.
 type use struct {
+	*book
 	owner Owner
 	ctx   context.Context // of the owner
 
-	work sync.WaitGroup // begun under the lock, while it is open
+	work sync.WaitGroup // begun under the lock of the book, while it is open
 
-	mu     sync.Mutex
+	// Under that lock, too:
 	closed bool
 	seen   map[string]string // the IDs of the browsers that results were from, by SeenKey; an ID may be ""
 	lost   map[string]loss   // what is not told yet, by SeenKey; by "" with the next result
@@ -266,7 +267,7 @@ type byChild struct {
 func (n byChild) Kind() Kind   { return ByChild }
 func (n byChild) Type() string { return n.browser.Type }
 func (n byChild) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ownByChild{use{owner: o}, n.browser}
+	return &ownByChild{use{book: &book{}, owner: o}, n.browser}
 }
 
 // ownByChild is the browser that an owner's children launch.

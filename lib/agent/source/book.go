@@ -1,0 +1,145 @@
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"btools/lib/agent/source/uses"
+	"btools/lib/wait"
+)
+
+// book is which calls use what of a source, and what is done when none does. Its lock is that of the source and of all
+// its owners, too.
+type book struct {
+	mu      sync.Mutex
+	table   uses.Table[usable]
+	changed wait.Broadcast // a call may go on
+	timer   *time.Timer
+	over    bool
+}
+
+// usable is what calls use: the one browser, a virtual browser on it, or a lease that is kept.
+type usable interface {
+	// step takes a step. It returns the zero time if it has, else the time at which something has used it instead.
+	step(due uses.Due[usable]) (kept time.Time)
+	// group has the goroutine of the step.
+	group() *sync.WaitGroup
+}
+
+// noWait is the context of a call that must not wait: it has ended.
+var noWait = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// enter counts a call, and waits until it can use k.
+func (b *book) enter(ctx context.Context, k usable) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.enterLocked(ctx, k)
+}
+
+func (b *book) enterLocked(ctx context.Context, k usable) error {
+	if b.table.Begin(k); !b.table.Ready(k) && ctx.Err() == nil {
+		b.advanceLocked() // it may wait for a place
+	}
+	for !b.table.Ready(k) {
+		if !b.table.Knows(k) {
+			return ErrBrowserDied
+		}
+		if err := b.waitLocked(ctx); err != nil {
+			b.leaveLocked(k)
+			return err
+		}
+	}
+	return nil
+}
+
+// waitLocked waits until something has changed.
+func (b *book) waitLocked(ctx context.Context) error {
+	changed := b.changed.Next()
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// leave notes that a call has ended.
+func (b *book) leave(k usable) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leaveLocked(k)
+}
+
+// touch notes that k has been used.
+func (b *book) touch(k usable) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.table.Begin(k)
+	b.leaveLocked(k)
+}
+
+func (b *book) leaveLocked(k usable) {
+	b.table.Finish(k, time.Now())
+	b.advanceLocked()
+}
+
+// removeLocked notes that there is no k any more.
+func (b *book) removeLocked(k usable) {
+	b.table.Remove(k)
+	b.advanceLocked()
+}
+
+// advanceLocked tells those that wait of a change, and begins the steps that are due.
+func (b *book) advanceLocked() {
+	b.changed.Wake()
+	if b.over {
+		return
+	}
+	now := time.Now()
+	all, next := b.table.Due(now)
+	for _, due := range all {
+		b.beginLocked(due)
+	}
+	switch in := next.Sub(now); {
+	case next.IsZero():
+	case b.timer == nil:
+		b.timer = time.AfterFunc(in, b.advance)
+	default:
+		b.timer.Reset(in)
+	}
+}
+
+func (b *book) advance() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advanceLocked()
+}
+
+// beginLocked begins a step.
+func (b *book) beginLocked(due uses.Due[usable]) {
+	due.Key.group().Go(func() {
+		kept := due.Key.step(due)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.table.Done(due.Key, due.Step, kept)
+		b.advanceLocked()
+	})
+}
+
+// close begins no step any more.
+func (b *book) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over = true; b.timer != nil {
+		b.timer.Stop()
+	}
+}
