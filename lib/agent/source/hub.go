@@ -42,7 +42,7 @@ type hub struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 
-	mu      sync.Mutex
+	// Under the lock of the book:
 	running bool     // follow runs
 	at      keep.Hub // the last one; its HTTPURL is "" before
 	cur     *Lease   // nil: there is no browser
@@ -83,8 +83,8 @@ func (h *hub) withdraw(id string) {
 }
 
 func (h *hub) reoffer(change func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.uses.mu.Lock()
+	defer h.uses.mu.Unlock()
 	if change(); h.again != nil {
 		h.again()
 	}
@@ -95,15 +95,15 @@ func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 	ctx, again := context.WithCancel(h.ctx)
 	defer again()
 	params := map[string]any{"as": h.As, "by": h.As}
-	h.mu.Lock()
+	h.uses.mu.Lock()
 	if len(h.offers) > 0 {
 		params["instance"] = h.offers[0]
 	}
 	h.again = again
-	h.mu.Unlock()
+	h.uses.mu.Unlock()
 	r, id, err := claim(ctx, c, params)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.uses.mu.Lock()
+	defer h.uses.mu.Unlock()
 	h.again = nil
 	return r, id, err
 }
@@ -133,8 +133,8 @@ func (h *hub) leaseLocked(as, id string, died chan struct{}) *Lease {
 
 // change changes what is known under the lock, and wakes those that wait.
 func (h *hub) change(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.uses.mu.Lock()
+	defer h.uses.mu.Unlock()
 	f()
 	h.changed.Wake()
 }
@@ -210,13 +210,13 @@ func (h *hub) browserAt(as string) Browser {
 // can join.
 func (h *hub) await(ctx context.Context, done func() bool) error {
 	for started := false; ; {
-		h.mu.Lock()
+		h.uses.mu.Lock()
 		if done() {
-			h.mu.Unlock()
+			h.uses.mu.Unlock()
 			return nil
 		}
 		if !h.running && started {
-			defer h.mu.Unlock()
+			defer h.uses.mu.Unlock()
 			return h.err
 		}
 		if !h.running && h.ctx.Err() == nil {
@@ -224,7 +224,7 @@ func (h *hub) await(ctx context.Context, done func() bool) error {
 			h.work.Go(h.follow)
 		}
 		changed := h.changed.Next()
-		h.mu.Unlock()
+		h.uses.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -243,8 +243,8 @@ func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease,
 	defer cancel()
 	err = h.await(ctx, func() bool { at = h.cur; return at != nil })
 	if errors.Is(err, errNotJoined) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
+		h.uses.mu.Lock()
+		defer h.uses.mu.Unlock()
 		err = h.missingLocked()
 	}
 	return at, err
@@ -278,8 +278,8 @@ func (h *hub) target(ctx context.Context) (b Browser, err error) {
 }
 
 func (h *hub) status(context.Context) (*record.Record, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.uses.mu.Lock()
+	defer h.uses.mu.Unlock()
 	var missing error
 	if h.cur == nil {
 		missing = h.missingLocked()
@@ -319,9 +319,9 @@ func (h *hub) list(ctx context.Context) (all []json.RawMessage) {
 }
 
 func (h *hub) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
-	h.mu.Lock()
+	h.uses.mu.Lock()
 	path := h.at.Control
-	h.mu.Unlock()
+	h.uses.mu.Unlock()
 	if path == "" {
 		return nil
 	}
@@ -338,9 +338,9 @@ func (h *hub) Instances() *instances.Set { return h.Launched }
 func (h *hub) Close() {
 	h.Launched.Close()
 	h.uses.close()
-	h.mu.Lock()
+	h.uses.mu.Lock()
 	h.stop()
-	h.mu.Unlock()
+	h.uses.mu.Unlock()
 	h.work.Wait()
 	h.Hubs.Close()
 }

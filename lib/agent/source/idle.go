@@ -55,8 +55,8 @@ func (s *proxied) stop(ctx context.Context, why string) {
 	if _, err := s.control(ctx, "stop", options.Options{}); err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	s.stopped = why
 }
 

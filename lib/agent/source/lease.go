@@ -153,8 +153,8 @@ func (s *pool) advised(err error) error {
 	if s.own == nil || !errors.As(err, &e) {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	own := *e
 	own.Hint = poolCommand.ReplaceAllString(e.Hint, "$0 --socket "+s.sock)
 	return &own
@@ -165,7 +165,7 @@ var poolCommand = regexp.MustCompile(`bpool (status|restart) \S+`)
 // known returns what is known of an instance, and whether there are others.
 func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
 	for try := 0; ; try++ {
-		s.mu.Lock()
+		s.uses.mu.Lock()
 		info := s.pools[pool]
 		all := 0
 		for name, p := range s.pools {
@@ -173,7 +173,7 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 				all += len(p.Instances)
 			}
 		}
-		s.mu.Unlock()
+		s.uses.mu.Unlock()
 		if i := info.instance(instance); i != nil {
 			return browserOf(&info, i), all > 1
 		}
@@ -187,11 +187,12 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 // notices are what bpool tells the holder of a lease about its browser: that it is
 // gone, and why.
 type notices struct {
-	mu   sync.Mutex
-	line string // the last one that is not read
-	more wait.Broadcast
+	uses *book
 	over chan struct{} // closed when the lease was ended
 
+	// Under the lock of the book:
+	line    string // the last one that is not read
+	more    wait.Broadcast
 	yielded bool // to another request, as it was not used
 }
 
@@ -204,8 +205,8 @@ func (n *notices) ending() string {
 	case <-n.over:
 	case <-time.After(noticeDelay):
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.uses.mu.Lock()
+	defer n.uses.mu.Unlock()
 	if !n.yielded {
 		return ""
 	}
@@ -214,16 +215,16 @@ func (n *notices) ending() string {
 
 // next returns a channel that is closed when there is more news.
 func (n *notices) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.uses.mu.Lock()
+	defer n.uses.mu.Unlock()
 	return n.more.Next()
 }
 
 // await waits until there is unread news, which follows a change at once.
 func (n *notices) await() {
-	n.mu.Lock()
+	n.uses.mu.Lock()
 	line, more := n.line, n.more.Next()
-	n.mu.Unlock()
+	n.uses.mu.Unlock()
 	if line != "" {
 		return
 	}
@@ -241,8 +242,8 @@ func (n *notices) read() string {
 	if n == nil {
 		return ""
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.uses.mu.Lock()
+	defer n.uses.mu.Unlock()
 	line := n.line
 	n.line = ""
 	return line
@@ -250,9 +251,9 @@ func (n *notices) read() string {
 
 // follow reads the news of a lease, until it has ended or the context ends.
 func (s *pool) follow(ctx context.Context, lease string) *notices {
-	n := &notices{over: make(chan struct{})}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	n := &notices{uses: &s.uses, over: make(chan struct{})}
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	if s.ctx.Err() != nil {
 		return n
 	}
@@ -283,12 +284,12 @@ func (n *notices) listen(ctx context.Context, s *pool, lease string) {
 			return
 		}
 		after, ended = got.Last, got.Ended != ""
-		n.mu.Lock()
+		n.uses.mu.Lock()
 		n.yielded = got.Yielded
 		if len(got.Lines) > 0 {
 			n.line = got.Lines[len(got.Lines)-1]
 			n.more.Wake()
 		}
-		n.mu.Unlock()
+		n.uses.mu.Unlock()
 	}
 }

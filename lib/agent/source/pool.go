@@ -35,7 +35,7 @@ type pool struct {
 	uses book
 	work sync.WaitGroup // what close waits for
 
-	mu     sync.Mutex
+	// Under the lock of the book:
 	sock   string // of our own
 	free   []*control.Client
 	pools  map[string]poolInfo     // by name; "": the default one
@@ -53,9 +53,9 @@ func Pooled(store *state.Store, log io.Writer, args []string, withState string) 
 		if _, err := s.own.Get(ctx); err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
+		s.uses.mu.Lock()
 		sock := s.sock
-		s.mu.Unlock()
+		s.uses.mu.Unlock()
 		return control.Dial(ctx, sock)
 	}
 	return s
@@ -79,12 +79,12 @@ func (s *pool) Kind() Kind { return Pool }
 
 func (s *pool) Close() {
 	s.uses.close()
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	s.stop()
 	for _, c := range s.free {
 		c.Close()
 	}
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	s.work.Wait()
 	if s.own != nil {
 		s.own.close()
@@ -101,8 +101,8 @@ func (s *pool) start(ctx context.Context, args []string) (*launcher.Browser, err
 		own.Stop()
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	s.sock, s.pools = at.Socket, nil
 	return own, nil
 }
@@ -110,18 +110,18 @@ func (s *pool) start(ctx context.Context, args []string) (*launcher.Browser, err
 // dial returns a connection to the service, and starts one of our own if it is not
 // running.
 func (s *pool) dial(ctx context.Context) (*control.Client, error) {
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	if s.ctx.Err() != nil {
-		s.mu.Unlock()
+		s.uses.mu.Unlock()
 		return nil, errors.New("bmcp is stopping")
 	}
 	if n := len(s.free); n > 0 {
-		defer s.mu.Unlock()
+		defer s.uses.mu.Unlock()
 		c := s.free[n-1]
 		s.free = s.free[:n-1]
 		return c, nil
 	}
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	return s.find(ctx)
 }
 
@@ -150,20 +150,20 @@ func (s *pool) call(ctx context.Context, method string, params, result any) (*co
 // lost closes the connections to a service that has gone, and gives our own
 // service time to end.
 func (s *pool) lost(ctx context.Context) {
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	for _, c := range s.free {
 		c.Close()
 	}
 	s.free, s.pools = nil, nil // the next one may have other pools
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	if s.own != nil {
 		s.own.settle(ctx)
 	}
 }
 
 func (s *pool) put(c *control.Client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	if s.ctx.Err() != nil || len(s.free) >= 64 {
 		c.Close()
 		return
@@ -240,8 +240,8 @@ func (p *poolInfo) instance(id string) *poolInstance {
 // session keeps. Others take any that is free: as many of them run as there are
 // instances. What is not known yet is known when the task has its browser.
 func (s *pool) queue(owner string, w BrowserRef) tasks.Queue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	info := s.pools[w.Pool]
 	key := "pool " + cmp.Or(info.Name, w.Pool) + "/" + info.id(w.Instance)
 	kept := info.Affinity == affinitySession
@@ -270,9 +270,9 @@ func (s *pool) look(ctx context.Context) (st poolStatus, err error) {
 			pools[""] = p
 		}
 	}
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	s.pools, s.looked = pools, time.Now()
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	return st, nil
 }
 
@@ -282,21 +282,21 @@ const lookAgain = time.Second
 
 // info returns what is known of a pool; "" is the default one.
 func (s *pool) info(ctx context.Context, name string) (poolInfo, error) {
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	known := s.pools != nil
 	old := known && time.Since(s.looked) > lookAgain
 	if old && s.ctx.Err() == nil {
 		s.looked = time.Now()
 		s.work.Go(func() { s.look(s.ctx) })
 	}
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	if !known {
 		if _, err := s.look(ctx); err != nil {
 			return poolInfo{}, err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	return s.pools[name], nil
 }
 
@@ -361,8 +361,8 @@ func browserOf(p *poolInfo, i *poolInstance) Browser {
 
 // watch is watch, once for each process.
 func (s *pool) watch(pid int) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	for other, died := range s.dead {
 		if wait.Closed(died) {
 			delete(s.dead, other)

@@ -30,7 +30,7 @@ type proxied struct {
 
 	watching sync.WaitGroup // browsers
 
-	mu      sync.Mutex
+	// Under the lock of the book:
 	at      record.Proxy
 	path    string // of its control socket
 	cur     *Lease // nil: none is known to be up
@@ -56,9 +56,9 @@ func (s *proxied) Close() {
 
 // start starts the proxy, on the port of its predecessor if there was one.
 func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	port := s.at.Port
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
 	held, err := launcher.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
@@ -73,9 +73,9 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 	if err = errors.Join(err, err2); err == nil {
 		i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
 		if i >= 0 {
-			s.mu.Lock()
+			s.uses.mu.Lock()
 			s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
-			s.mu.Unlock()
+			s.uses.mu.Unlock()
 			s.uses.touch(&s.oneBrowser)
 			return held, nil
 		}
@@ -89,8 +89,8 @@ func (s *proxied) target(ctx context.Context) (Browser, error) {
 	if _, err := s.proxy.Get(ctx); err != nil {
 		return Browser{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	return s.browserLocked(), nil
 }
 
@@ -102,8 +102,8 @@ func (s *proxied) up(string, string) *Lease {
 	if s.proxy.Running() == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	if s.cur == nil || wait.Closed(s.cur.Died) {
 		return nil
 	}
@@ -170,8 +170,8 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
 	if !ok || i.PID == 0 {
 		s.cur = nil
 		return rec, nil
@@ -224,9 +224,9 @@ func (s *proxied) list(ctx context.Context) []json.RawMessage {
 }
 
 func (s *proxied) ask(ctx context.Context, method string, params, result any) error {
-	s.mu.Lock()
+	s.uses.mu.Lock()
 	path := s.path
-	s.mu.Unlock()
+	s.uses.mu.Unlock()
 	return control.Call(ctx, path, method, params, result)
 }
 

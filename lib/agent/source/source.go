@@ -2,8 +2,8 @@
 // a hub, or none, as children launch theirs. It shares them among hosts, which it knows as Owners, and hibernates
 // and ends what they do not use. It knows neither MCP nor the children.
 //
-// A lock guards its own data. Nothing waits, and no other lock is taken, while it is held; but for that of a grant,
-// which orders the requests on a connection.
+// A source has one lock, that of its book. Nothing waits, and no other lock is taken, while it is held. A grant has
+// another one, which orders the requests on its connection.
 package source
 
 import (
