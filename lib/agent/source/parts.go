@@ -203,10 +203,12 @@ func (b *parts) leaseOf(at *Lease, v *part) *Lease {
 		p.Lapse = func() <-chan struct{} { return v.over }
 	}
 	p.Release = sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if v != nil {
-			b.leave(v)
+			b.table.Finish(v, time.Now())
 		}
-		b.leave(b.oneBrowser)
+		b.leaveLocked(b.oneBrowser)
 	})
 	return &p
 }
