@@ -15,11 +15,22 @@ import (
 	"btools/lib/websocket"
 )
 
-// real starts a Chromium, and returns what shares it and a connection beside
-// that sees what is left of it.
-func real(t *testing.T) (*Browser, *cdp.Conn) {
-	t.Helper()
+// TestChrome is on one browser; no part leaves a context.
+func TestChrome(t *testing.T) {
+	t.Parallel()
 	url, _ := chrometest.StartShell(t)
+	for name, part := range map[string]func(*testing.T, string){
+		"frees connections": freesConnections, "resumes targets": resumesTargets, "page": likeAPage,
+		"session not found": sessionNotFound, "large results": largeResults,
+	} {
+		t.Run(name, func(t *testing.T) { part(t, url) })
+	}
+}
+
+// share returns what shares a Chrome, and a connection beside that sees what is left of
+// it.
+func share(t *testing.T, url string) (*Browser, *cdp.Conn) {
+	t.Helper()
 	b := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
 	t.Cleanup(b.Close)
 	beside, err := cdp.Dial(t.Context(), url, func(cdp.Event) {})
@@ -27,6 +38,7 @@ func real(t *testing.T) (*Browser, *cdp.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(beside.Close)
+	until(t, "no context is left of another test", func() bool { return len(contexts(t, beside)) == 0 })
 	return b, beside
 }
 
@@ -102,9 +114,8 @@ func until(t *testing.T, what string, ok func() bool) {
 
 // Chrome frees what it keeps for a connection when that ends, and nothing of
 // another one.
-func TestChromeFreesConnections(t *testing.T) {
-	t.Parallel()
-	b, beside := real(t)
+func freesConnections(t *testing.T, url string) {
+	b, beside := share(t, url)
 	one, two := dial(t, b, ""), dial(t, b, "")
 	mine, others := one.newContext(), two.newContext()
 	target, _ := one.newTab(mine)
@@ -128,9 +139,8 @@ func TestChromeFreesConnections(t *testing.T) {
 
 // A target that waits for a client resumes when that is gone, and new ones wait
 // no more.
-func TestChromeResumesTargets(t *testing.T) {
-	t.Parallel()
-	b, beside := real(t)
+func resumesTargets(t *testing.T, url string) {
+	b, beside := share(t, url)
 	p := dial(t, b, "")
 	p.call("", "Target.setAutoAttach", `{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true}`)
 	var made struct{ TargetID string }
@@ -175,11 +185,8 @@ func TestChromeResumesTargets(t *testing.T) {
 }
 
 // A connection to a page works as one of Chrome's, up to the end of the page.
-func TestChromePage(t *testing.T) {
-	t.Parallel()
-	url, _ := chrometest.StartShell(t)
-	b := New(func(ctx context.Context) (*websocket.Conn, error) { return websocket.Dial(ctx, url) })
-	t.Cleanup(b.Close)
+func likeAPage(t *testing.T, url string) {
+	b, _ := share(t, url)
 	p := dial(t, b, "")
 	target, _ := p.newTab(p.newContext())
 	at, _, _ := strings.Cut(url, "browser/")
@@ -227,9 +234,7 @@ func (p *peer) rest() (all string) {
 // Chrome itself answers as the connection does for a session of another one, so
 // that nobody sees the difference; and a command that meets the end of its
 // session is answered or the end is told.
-func TestChromeSessionNotFound(t *testing.T) {
-	t.Parallel()
-	url, _ := chrometest.StartShell(t)
+func sessionNotFound(t *testing.T, url string) {
 	conn, err := websocket.Dial(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -253,9 +258,8 @@ func TestChromeSessionNotFound(t *testing.T) {
 
 // Results of 3 MB of several pages at once arrive whole and in order, and short
 // ones of another page are not held up for long.
-func TestChromeLargeResults(t *testing.T) {
-	t.Parallel()
-	b, _ := real(t)
+func largeResults(t *testing.T, url string) {
+	b, _ := share(t, url)
 	var work sync.WaitGroup
 	for range 3 {
 		p := dial(t, b, "")
