@@ -45,7 +45,7 @@ func TestOutboxKeepsTheOrder(t *testing.T) {
 // A connection whose other side does not read is closed when too much waits.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
-	server, client := ends(t)
+	server, client := narrow(t)
 	o := NewOutbox(server)
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() { o.Run(done); close(gone) }()
