@@ -324,7 +324,7 @@ func TestProxyBrowserKilled(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Proxy(fakeFlags("")...)
 	t.Run("again and again", func(t *testing.T) {
-		for i := range 50 {
+		for i := range map[bool]int{false: 15, true: 50}[cmdtest.IsLong] {
 			if code, body := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 200 {
 				t.Fatalf("%d: %d %s", i, code, body)
 			}

@@ -66,7 +66,7 @@ func TestCast(t *testing.T) {
 	})
 	w := cmdtest.New(t)
 	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy share is running")
-	p := w.Proxy("--isolate")
+	p := w.Proxy("--isolate", "--window-size", "320,240") // each frame costs less
 	session := "ws://" + p.Addr + "/session/one/devtools/browser/one"
 	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, `no named session "one"`)
 	c := cmdtest.Dial(t, session)

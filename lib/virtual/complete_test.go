@@ -65,7 +65,6 @@ func TestStateByEachWay(t *testing.T) {
 	t.Cleanup(server.Close)
 	site = server.URL
 	also = strings.Replace(site, "127.0.0.1", "localhost", 1)
-	b := openChrome(t)
 	state := &states.State{Origins: []states.Origin{
 		{Origin: site, LocalStorage: items(map[string]string{"token": "old"})},
 		{Origin: also, LocalStorage: items(map[string]string{"token": "also", "kept": "yes"})},
@@ -98,6 +97,10 @@ func TestStateByEachWay(t *testing.T) {
 			return p.attach(page)
 		},
 	} {
+		b := sharedBrowser(t)
+		if strings.Contains(name, " pre") {
+			b = sharedChrome(t)
+		}
 		s := newSession(t, b, Options{State: state})
 		p := connect(t, s, "")
 		page := open(s, p)
@@ -135,7 +138,7 @@ func TestLargeState(t *testing.T) {
 		one[fmt.Sprint("small", i)] = "x"
 	}
 	for i := range 20 {
-		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 50_000)
+		many[fmt.Sprint("item", i)] = strings.Repeat("\u20ac", 10_000)
 	}
 	b := openShell(t)
 	for _, values := range []map[string]string{one, many} {
