@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/spell"
 )
 
 // WhyNoLease explains why the pool cannot grant a lease now, or, if instance is
 // not empty, why that instance cannot be leased: who holds the instances, which
 // have failed, and why. It returns "" if there is nothing to report.
-func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
-	var leased, failed []InstanceStatus
+func WhyNoLease(p *api.PoolStatus, instance string, now time.Time) string {
+	var leased, failed []api.InstanceStatus
 	total, starting, awaiting, draining := 0, 0, 0, 0
 	for _, i := range p.Instances {
 		if instance != "" && i.ID != instance && (i.Alias == nil || *i.Alias != instance) {
@@ -55,8 +56,8 @@ func (p *PoolStatus) WhyNoLease(instance string, now time.Time) string {
 }
 
 // Holders reports the number of leases and who holds them.
-func (st *Status) Holders(now time.Time) string {
-	var leased []InstanceStatus
+func Holders(st *api.PoolsStatus, now time.Time) string {
+	var leased []api.InstanceStatus
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
 			if i.Leased {
@@ -71,8 +72,10 @@ func (st *Status) Holders(now time.Time) string {
 const maxListed = 3
 
 // holders lists the holders of leases, the oldest lease first.
-func holders(leased []InstanceStatus, now time.Time) string {
-	slices.SortStableFunc(leased, func(a, b InstanceStatus) int { return a.LeaseStarted.Compare(b.LeaseStarted.Time) })
+func holders(leased []api.InstanceStatus, now time.Time) string {
+	slices.SortStableFunc(leased, func(a, b api.InstanceStatus) int {
+		return a.LeaseStarted.Compare(b.LeaseStarted.Time)
+	})
 	var names []string
 	for _, i := range leased[:min(maxListed, len(leased))] {
 		name := cmp.Or(i.Holder, "an unnamed holder") + " for " +
@@ -94,7 +97,7 @@ func holders(leased []InstanceStatus, now time.Time) string {
 
 // failures lists why instances have failed, each reason once, and when the next
 // one is retried.
-func failures(failed []InstanceStatus, now time.Time) string {
+func failures(failed []api.InstanceStatus, now time.Time) string {
 	var reasons []string
 	var next *time.Time
 	for _, i := range failed {

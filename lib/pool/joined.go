@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/proxy"
 )
 
@@ -63,6 +64,6 @@ func (s *slot) leaves() bool {
 }
 
 // AllAwait reports whether all instances of the pool wait for a browser to join.
-func (p *PoolStatus) AllAwait() bool {
-	return !slices.ContainsFunc(p.Instances, func(i InstanceStatus) bool { return i.Status != Awaiting })
+func AllAwait(p *api.PoolStatus) bool {
+	return !slices.ContainsFunc(p.Instances, func(i api.InstanceStatus) bool { return i.Status != Awaiting })
 }

@@ -235,7 +235,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		return err
 	}
 	st, _ := p.status()
-	if busy := st.WhyNoLease(r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
+	if busy := WhyNoLease(&st, r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
 		e.Message += " (" + busy + ")"
 	} else if busy != "" {
 		e.Message += ": " + busy

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/pool/config"
 	"btools/lib/states"
 	"btools/lib/virtual"
@@ -113,13 +114,13 @@ func (g *login) keep(s *virtual.Session) {
 }
 
 // status returns the state of the session, as its holder has it; nil: none.
-func (g *login) status() *virtual.StateStatus {
+func (g *login) status() *api.StateStatus {
 	if g == nil || !g.mu.TryLock() {
 		return nil
 	}
 	defer g.mu.Unlock()
 	if g.session == nil {
-		return &virtual.StateStatus{Name: g.name}
+		return &api.StateStatus{Name: g.name}
 	}
 	return g.session.Stats().State
 }

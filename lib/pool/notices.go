@@ -6,21 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/wait"
 )
-
-// Notices is what the holder of a lease may not know yet.
-type Notices struct {
-	// Ended says how the lease ended, for example "the lease was released"; it
-	// is "" while the lease lasts.
-	Ended string `json:"ended,omitempty"`
-	// Yielded says that another request got the instance, as it was not used.
-	Yielded bool `json:"yielded,omitempty"`
-	// Lines describes what happened to the browser, one sentence each, after
-	// the lines that the holder has read. Last counts all lines so far.
-	Lines []string `json:"lines,omitempty"`
-	Last  int      `json:"last"`
-}
 
 // notices are those of one lease. The service's lock protects them.
 type notices struct {
@@ -63,15 +51,15 @@ func endReason(event string, ttl time.Duration) string {
 
 // Notices waits until a lease has more lines than the holder has read, or has
 // ended. Every call after the end returns at once.
-func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, error) {
+func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notices, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil {
 		if event := v.endOf(id); event != "" {
-			return Notices{Ended: endReason(event, 0), Yielded: event == yielded, Last: after}, nil
+			return api.Notices{Ended: endReason(event, 0), Yielded: event == yielded, Last: after}, nil
 		}
-		return Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
+		return api.Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
 	for l.ended == "" && l.last <= after {
 		more := l.changed.Next()
@@ -84,13 +72,13 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (Notices, e
 		v.mu.Lock()
 		switch {
 		case v.ctx.Err() != nil:
-			return Notices{Ended: "the service has ended", Last: after}, nil
+			return api.Notices{Ended: "the service has ended", Last: after}, nil
 		case ctx.Err() != nil:
-			return Notices{}, context.Cause(ctx)
+			return api.Notices{}, context.Cause(ctx)
 		}
 	}
 	from := min(len(l.lines), max(0, len(l.lines)-(l.last-after)))
-	return Notices{Ended: l.ended, Yielded: l.yielded, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
+	return api.Notices{Ended: l.ended, Yielded: l.yielded, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
 }
 
 func (s *slot) notifyHolder(format string, args ...any) {

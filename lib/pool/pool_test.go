@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/record"
@@ -119,7 +120,7 @@ func code(err error) string {
 	return ""
 }
 
-func status(t testing.TB, v *pool.Service) pool.PoolStatus {
+func status(t testing.TB, v *pool.Service) api.PoolStatus {
 	t.Helper()
 	st, err := v.Status("A")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool"
@@ -316,7 +317,7 @@ func TestNewsOfALease(t *testing.T) {
 		t.Error("a lease that there never was goes on")
 	}
 	l = lease(t.Context(), v, pool.Request{Held: true})
-	ended := make(chan pool.Notices, 1)
+	ended := make(chan api.Notices, 1)
 	go func() {
 		n, _ := v.Notices(t.Context(), l.id, 0)
 		ended <- n

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/forward"
+	"btools/lib/control/api"
 	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -30,7 +30,6 @@ import (
 	"btools/lib/spell"
 	"btools/lib/state"
 	"btools/lib/states"
-	"btools/lib/virtual"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -468,91 +467,9 @@ func (p *pool) aliases() string {
 	return " and " + strings.Join(names, ", ")
 }
 
-// Status is the state of the pools, as the specification of browser_pool_status
-// defines it.
-type Status struct {
-	Pools   []PoolStatus `json:"pools"`
-	Summary Summary      `json:"summary"`
-}
-
-// Summary adds up the pools that are shown.
-type Summary struct {
-	Pools     int `json:"total_pools"`
-	Total     int `json:"total_instances"`
-	Healthy   int `json:"healthy_instances"`
-	Failed    int `json:"failed_instances"`
-	Leased    int `json:"leased_instances"`
-	Available int `json:"available_instances"`
-	Waiting   int `json:"waiting"`
-}
-
-// PoolStatus is the state of a pool.
-type PoolStatus struct {
-	Name        string           `json:"name"`
-	Description string           `json:"description"`
-	IsDefault   bool             `json:"is_default"`
-	Total       int              `json:"total_instances"`
-	Healthy     int              `json:"healthy_instances"`
-	Leased      int              `json:"leased_instances"`
-	Available   int              `json:"available_instances"`
-	Waiting     int              `json:"waiting"`  // requests
-	Affinity    string           `json:"affinity"` // call or session
-	LeaseTTL    int64            `json:"lease_ttl_ms"`
-	Interval    int64            `json:"health_interval_ms"`
-	Timeout     int64            `json:"health_timeout_ms"`
-	Instances   []InstanceStatus `json:"instances"`
-}
-
-// InstanceStatus is the state of an instance.
-type InstanceStatus struct {
-	ID            string       `json:"id"`
-	Alias         *string      `json:"alias"`
-	Status        string       `json:"status"` // starting, waiting, healthy, failed or draining
-	Leased        bool         `json:"leased"`
-	LeaseDuration *int64       `json:"lease_duration_ms"`
-	LeaseStarted  *record.Time `json:"lease_started_at"`
-	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if the lease lasts as long as its holder
-	Browser       string       `json:"browser"`
-	Headless      bool         `json:"headless"`
-	UserDataDir   string       `json:"user_data_dir,omitempty"` // a profile that is kept
-	WSLWindows    bool         `json:"wsl_windows,omitempty"`   // its browser and its clients run on Windows, from WSL
-	Isolated      bool         `json:"isolated,omitempty"`
-	Timeout       int64        `json:"timeout_ms"` // of a launch, and in bmcp of a tool call; 0: no limit
-	ProcessID     *int         `json:"process_id"`
-	Health        HealthStatus `json:"health_check"`
-	NextTry       *record.Time `json:"next_try_at,omitempty"` // if it has failed and will be retried
-	Isolation     string       `json:"isolation"`             // process, or context for a shared browser
-	Uses          int          `json:"uses"`                  // leases of this browser
-	Restarts      int          `json:"restarts"`
-	Lease         string       `json:"lease,omitempty"`
-	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
-	Endpoint      string       `json:"http_url,omitempty"`
-	// Proxy is the state of the proxy of a leased session.
-	Proxy *forward.Status `json:"proxy,omitempty"`
-	// Login is the state with which the session of a lease has started.
-	Login *virtual.StateStatus `json:"login,omitempty"`
-	// HibernateAfter is when an unused lease is hibernated; 0: never. Hibernated: it
-	// is, and its next client gets it back. RestoredAt is when that happened last. KeptAt is
-	// a time as of which the session comes back if its browser ends; nil: there is none yet.
-	HibernateAfter int64        `json:"hibernate_ms,omitempty"`
-	Hibernated     bool         `json:"hibernated,omitempty"`
-	RestoredAt     *record.Time `json:"restored_at,omitempty"`
-	KeptAt         *record.Time `json:"kept_at,omitempty"`
-	// Tabs is how many tabs the session of a lease has; nil: it has not begun, or the
-	// lease has a browser to itself.
-	Tabs *int `json:"tab_count,omitempty"`
-}
-
-// HealthStatus is the result of the latest health check.
-type HealthStatus struct {
-	LastCheck  *record.Time `json:"last_check"`
-	Responsive bool         `json:"responsive"`
-	Error      *string      `json:"error"`
-}
-
 // Status returns the state of the named pool, or of all pools if the name is
 // "".
-func (v *Service) Status(name string) (*Status, error) {
+func (v *Service) Status(name string) (*api.PoolsStatus, error) {
 	st, slots, err := v.poolStatuses(name)
 	if err != nil {
 		return nil, err
@@ -565,7 +482,7 @@ func (v *Service) Status(name string) (*Status, error) {
 
 // poolStatuses returns the status without what the proxies know, because they
 // are called without the lock, and the slot of each instance in it.
-func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot, error) {
+func (v *Service) poolStatuses(name string) (*api.PoolsStatus, map[*api.InstanceStatus]*slot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	shown := v.pools
@@ -576,7 +493,8 @@ func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot,
 		}
 		shown = []*pool{p}
 	}
-	st, all := &Status{Pools: []PoolStatus{}, Summary: Summary{Pools: len(shown)}}, map[*InstanceStatus]*slot{}
+	all := map[*api.InstanceStatus]*slot{}
+	st := &api.PoolsStatus{Pools: []api.PoolStatus{}, Summary: api.PoolsSummary{Pools: len(shown)}}
 	for _, p := range shown {
 		ps, slots := p.status()
 		st.Pools = append(st.Pools, ps)
@@ -593,16 +511,16 @@ func (v *Service) poolStatuses(name string) (*Status, map[*InstanceStatus]*slot,
 			}
 		}
 	}
-	slices.SortFunc(st.Pools, func(a, b PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(st.Pools, func(a, b api.PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return st, all, nil
 }
 
 // status returns the pool's status and the slots of its instances.
-func (p *pool) status() (PoolStatus, []*slot) {
-	ps := PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault, Total: len(p.slots),
-		Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity, LeaseTTL: p.cfg.LeaseTTL.Milliseconds(),
-		Interval: p.cfg.HealthInterval.Milliseconds(), Timeout: p.cfg.HealthTimeout.Milliseconds(),
-		Instances: []InstanceStatus{}}
+func (p *pool) status() (api.PoolStatus, []*slot) {
+	ps := api.PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault,
+		Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity,
+		LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Interval: p.cfg.HealthInterval.Milliseconds(),
+		Timeout: p.cfg.HealthTimeout.Milliseconds(), Instances: []api.InstanceStatus{}}
 	slots := slices.Clone(p.slots)
 	for _, l := range p.service.leases { // removed instances that end with their lease
 		if l.slot.retired && l.slot.poolName == p.cfg.Name {
@@ -625,12 +543,12 @@ func (p *pool) status() (PoolStatus, []*slot) {
 	return ps, slots
 }
 
-func (s *slot) status() InstanceStatus {
+func (s *slot) status() api.InstanceStatus {
 	state, r := s.state, s.runs()
 	if state == Healthy && (s.pool.drained || s.retired || s.service.closing) {
 		state = Draining
 	}
-	i := InstanceStatus{
+	i := api.InstanceStatus{
 		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless,
 		UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
@@ -668,7 +586,7 @@ func (s *slot) status() InstanceStatus {
 		i.Tabs = s.lease.tabsLocked()
 	}
 	if !r.check.at.IsZero() {
-		i.Health = HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}
+		i.Health = api.HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}
 		if r.check.err != "" {
 			i.Health.Error = new(r.check.err) // a copy, because the answer is written without the lock
 		}
@@ -677,7 +595,7 @@ func (s *slot) status() InstanceStatus {
 }
 
 // addBrowserDetails adds what only the record of the running browser tells.
-func (s *slot) addBrowserDetails(st *InstanceStatus) {
+func (s *slot) addBrowserDetails(st *api.InstanceStatus) {
 	rec := s.browser()
 	if rec == nil {
 		return

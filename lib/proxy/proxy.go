@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -198,26 +199,8 @@ var (
 
 // Status is the state of a proxy.
 type Status struct {
-	State       string          `json:"state"`       // stopped, launching, ready, stopping, foreign, or unresponsive
-	Owned       bool            `json:"owned"`       // false: another program launches and stops the browser
-	Connections int             `json:"connections"` // of clients, WebSockets included
-	WebSockets  int             `json:"websockets"`
-	Launches    int             `json:"launches"` // so far
-	Options     options.Options `json:"options"`
-	// IdleSeconds is the time since the last use of the browser, by the rule of
-	// IdleByConnections; nil: there is no browser.
-	IdleSeconds *float64 `json:"idle_seconds,omitempty"`
-	// With Sessions only:
-	ActiveSessions *int            `json:"active_sessions,omitempty"`
-	Sessions       []sessions.Info `json:"sessions,omitempty"`
-
-	Exit     error  `json:"-"`                   // why the last browser ended; nil: none has
-	LastExit string `json:"last_exit,omitempty"` // the same, for people
-	// why the last launch failed, or a foreign browser is unresponsive
-	// LastError is why the last launch failed, or why a browser of another owner
-	// is unresponsive.
-	LastError string       `json:"last_error,omitempty"`
-	LastCheck *record.Time `json:"last_check,omitempty"` // time of the last health check
+	api.ProxyStatus
+	Exit error `json:"-"` // why the last browser ended; nil: none has
 }
 
 // Status returns the proxy's state, and the browser's record if the browser is
@@ -238,8 +221,8 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches, Options: b.opts,
-		Exit: b.lastExit, LastError: b.lastError}
+	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches,
+		Options: b.opts, LastError: b.lastError}, b.lastExit}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}

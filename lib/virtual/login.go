@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
 	"btools/lib/storage"
@@ -32,12 +33,6 @@ const (
 	restoreTimeout = 5 * time.Minute // to fill the storage of the origins that are needed
 	saveTimeout    = 5 * time.Minute // to read the storage of all origins
 )
-
-// StateStatus is the state with which a session has started.
-type StateStatus struct {
-	Name  string `json:"name"`
-	Error string `json:"error,omitempty"` // the last origin whose storage could not be filled, and why
-}
 
 // stored is the storage of an origin of the session's state.
 type stored struct {
@@ -69,7 +64,7 @@ func (s *Session) Restore(ctx context.Context, name string, state *states.State)
 	var gated sync.WaitGroup
 	b.mu.Lock()
 	if name != "" {
-		s.state = &StateStatus{Name: name}
+		s.state = &api.StateStatus{Name: name}
 	}
 	for _, o := range state.Origins {
 		s.startedWith = append(s.startedWith, o.Origin)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/cdp/wire"
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
 	"btools/lib/virtual/chrometest"
@@ -186,7 +187,7 @@ func TestState(t *testing.T) {
 	if got := q.do(page, "found"); got != "null" {
 		t.Errorf("a storage that was cleared has %s again", got)
 	}
-	if st := two.Stats().State; st == nil || *st != (StateStatus{Name: "login"}) {
+	if st := two.Stats().State; st == nil || *st != (api.StateStatus{Name: "login"}) {
 		t.Errorf("the status of the state is %+v", st)
 	}
 

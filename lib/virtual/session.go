@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/cdp/wire"
+	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
@@ -96,7 +97,7 @@ type Session struct {
 	ignoreCertErrors bool // certificate errors
 	downloads        map[string]*download
 	wishes           map[string]wish    // what clients want done with downloads, by context
-	state            *StateStatus       // nil: it has started with none
+	state            *api.StateStatus   // nil: it has started with none
 	startedWith      []string           // the origins of its state
 	unfilled         map[string]*stored // of the state's origins, until they are needed
 	visits           storage.Visits
@@ -390,23 +391,9 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 	return infos
 }
 
-// Stats are the figures of a session.
-type Stats struct {
-	TabCount    int         `json:"tab_count"`
-	Clients     int         `json:"clients"`
-	IdleSeconds float64     `json:"idle_seconds"` // since the session was used last
-	StartedAt   record.Time `json:"started_at"`
-	BytesIn     int64       `json:"bytes_in"`  // from clients
-	BytesOut    int64       `json:"bytes_out"` // to clients
-	// Proxy is the state of the session's proxy; nil: it has none.
-	Proxy *forward.Status `json:"proxy,omitempty"`
-	// State is the state with which it has started; nil: none.
-	State *StateStatus `json:"state,omitempty"`
-}
-
 // Stats returns the session's figures.
-func (s *Session) Stats() Stats {
-	st := Stats{
+func (s *Session) Stats() api.Stats {
+	st := api.Stats{
 		IdleSeconds: time.Since(s.Used()).Round(time.Millisecond).Seconds(), StartedAt: record.Time{Time: s.started},
 		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
 	}

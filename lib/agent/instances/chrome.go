@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/extension"
 	"btools/lib/extension/keep"
 	"btools/lib/held"
@@ -117,7 +118,7 @@ func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) err
 		}
 	}()
 	rec := &record.Record{}
-	err := control.Call(ctx, hub.Control, "join", map[string]string{"launch": mark}, rec)
+	err := control.Call(ctx, hub.Control, "join", api.JoinRequest{Launch: mark}, rec)
 	if err == nil {
 		_, err = rec.Get("joined", &l.joined)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/extension/keep"
 	"btools/lib/record"
 )
@@ -265,7 +266,7 @@ const leftBound = 5 * time.Second
 func awaitLeft(ctx context.Context, hub keep.Hub, id string) {
 	ctx, cancel := context.WithTimeout(ctx, leftBound)
 	defer cancel()
-	control.Call(ctx, hub.Control, "left", map[string]string{"instance": id}, nil)
+	control.Call(ctx, hub.Control, "left", api.InstanceRequest{Instance: id}, nil)
 }
 
 // Close stops all browsers and returns when they have ended.

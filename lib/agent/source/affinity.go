@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"btools/lib/agent/source/uses"
+	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
 )
 
@@ -34,7 +35,7 @@ func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	if info.Affinity != affinitySession {
 		return a.pool.lease(ctx, w.Pool, w.Instance, a.owner.Name(), false)
 	}
-	return a.keep(ctx, &info, info.id(w.Instance), w.Pool != "")
+	return a.keep(ctx, &info, instanceID(&info, w.Instance), w.Pool != "")
 }
 
 func (a *affinity) Status(ctx context.Context, pool string) (Status, error) {
@@ -64,7 +65,7 @@ const affinitySession = "session"
 
 // keep returns an instance of a pool that the session keeps from now on: the one
 // with the ID, or, with "", the one that it has kept longest.
-func (a *affinity) keep(ctx context.Context, info *poolInfo, id string, byName bool) (*Lease, error) {
+func (a *affinity) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for !a.closed {

@@ -61,7 +61,7 @@ func (a *affinity) Figures(ctx context.Context) []Figure {
 				return
 			}
 			all[i].Hibernated, all[i].Tabs = now.Hibernated, now.Tabs
-			if !at.Virtual && now.PID != 0 { // else it would be launched to be asked
+			if !at.Virtual && now.ProcessID != nil { // else it would be launched to be asked
 				all[i].Tabs = countTabs(ctx, at.HTTPURL)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"btools/lib/agent/source/uses"
+	"btools/lib/control/api"
 )
 
 // Bproxy and bpool hibernate a browser that no client is connected to: they save
@@ -17,20 +18,14 @@ import (
 type hibernated struct {
 	pending bool          // it may have been hibernated since its last result
 	unused  time.Duration // it had not been used for, then
-	told    string        // when it had come back before the last result that told so
-}
-
-// hibernation is what bproxy and bpool say of a browser.
-type hibernation struct {
-	Hibernated bool   `json:"hibernated,omitempty"`
-	RestoredAt string `json:"restored_at,omitempty"` // when it came back last; "": never
+	told    time.Time     // when it had come back before the last result that told so
 }
 
 // begin notes that the browser has lost its children, as it was not used for so long.
 func (n *hibernated) begin(unused time.Duration) { n.pending, n.unused = true, unused }
 
 // now is how the browser of a lease is; nil: that is not known.
-func (l *Lease) now(ctx context.Context) *hibernation {
+func (l *Lease) now(ctx context.Context) *api.Hibernation {
 	if l.look == nil {
 		return nil
 	}
@@ -40,13 +35,12 @@ func (l *Lease) now(ctx context.Context) *hibernation {
 }
 
 // lookAt returns what tells how a session is.
-func (s *oneBrowser) lookAt(name string) func(context.Context) *hibernation {
-	return func(ctx context.Context) *hibernation {
-		now := &hibernation{}
-		if json.Unmarshal(s.session(ctx, "", name), now) != nil {
-			return nil
+func (s *oneBrowser) lookAt(name string) func(context.Context) *api.Hibernation {
+	return func(ctx context.Context) *api.Hibernation {
+		if now := s.session(ctx, "", name); now != nil {
+			return &now.Hibernation
 		}
-		return now
+		return nil
 	}
 }
 
@@ -56,22 +50,22 @@ func (a *affinity) watchOver(at *Lease) {
 		return
 	}
 	at.note = &hibernated{}
-	at.look = func(ctx context.Context) *hibernation {
+	at.look = func(ctx context.Context) *api.Hibernation {
 		if now := a.pool.instanceNow(ctx, at.Pool, at.Instance); now != nil {
-			return &now.hibernation
+			return &now.Hibernation
 		}
 		return nil
 	}
 }
 
 // instanceNow returns how an instance is now; nil: it is not known.
-func (s *pool) instanceNow(ctx context.Context, pool, instance string) *poolInstance {
+func (s *pool) instanceNow(ctx context.Context, pool, instance string) *api.InstanceStatus {
 	raw, err := s.status(ctx, pool)
-	var st poolStatus
+	var st api.PoolsStatus
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
 		return nil
 	}
-	return st.Pools[0].instance(instance)
+	return st.Pools[0].Find(instance)
 }
 
 // Away hibernates the virtual browsers that no call uses.

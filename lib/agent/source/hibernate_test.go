@@ -5,16 +5,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"btools/lib/control/api"
+	"btools/lib/record"
 )
+
+func at(hour int) *record.Time {
+	return &record.Time{Time: time.Date(2026, 1, 2, hour, 15, 30, 123e6, time.UTC)}
+}
 
 // A result tells once of each hibernation, and of nothing that was none.
 func TestNoteOnAHibernatedBrowser(t *testing.T) {
-	var now *hibernation
+	var now *api.Hibernation
 	looks := 0
 	u, n := &use{book: &book{}}, &hibernated{}
 	says := func(what string, want bool) {
 		t.Helper()
-		l := &Lease{note: n, look: func(context.Context) *hibernation { looks++; return now }}
+		l := &Lease{note: n, look: func(context.Context) *api.Hibernation { looks++; return now }}
 		r := u.Note(t.Context(), l)
 		if told := strings.Contains(r.Restored, "not been used for 1m0s and was hibernated"); told != want {
 			t.Errorf("%s: the result says %+v", what, r)
@@ -26,15 +33,15 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 	}
 	n.begin(time.Minute)
 	says("a browser that is not known", false)
-	now = &hibernation{Hibernated: true}
+	now = &api.Hibernation{Hibernated: true}
 	says("a call that has not woken it", false)
-	now = &hibernation{RestoredAt: "2026-01-02T10:15:30.123Z"}
+	now = &api.Hibernation{RestoredAt: at(10)}
 	says("a browser that has come back", true)
 	says("the next result", false)
 	n.begin(time.Minute)
 	says("children that were started again before its hibernation", false)
 	n.begin(time.Minute)
-	now.RestoredAt = "2026-01-02T11:15:30.123Z"
+	now.RestoredAt = at(11)
 	died := make(chan struct{})
 	close(died)
 	if r := u.Note(t.Context(), &Lease{note: n, Died: died}); r != (Note{}) {
@@ -46,9 +53,9 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 
 func TestNoteOnARestoredBrowser(t *testing.T) {
 	u := &use{book: &book{}}
-	now := &hibernation{RestoredAt: "2026-01-02T10:15:30.123Z"}
+	now := &api.Hibernation{RestoredAt: at(10)}
 	l := &Lease{Browser: Browser{ID: "one", Session: "a"}, note: &hibernated{},
-		look: func(context.Context) *hibernation { return now }}
+		look: func(context.Context) *api.Hibernation { return now }}
 	if r := u.Note(t.Context(), l); r != (Note{}) {
 		t.Errorf("the first result says %+v", r)
 	}

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +11,8 @@ import (
 
 	"btools/lib/agent/instances"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/extension/keep"
-	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/wait"
@@ -94,10 +93,10 @@ func (h *hub) reoffer(change func()) {
 func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 	ctx, again := context.WithCancel(h.ctx)
 	defer again()
-	params := map[string]any{"as": h.As, "by": h.As}
+	params := api.ClaimRequest{As: h.As, By: h.As}
 	h.uses.mu.Lock()
 	if len(h.offers) > 0 {
-		params["instance"] = h.offers[0]
+		params.Instance = h.offers[0]
 	}
 	h.again = again
 	h.uses.mu.Unlock()
@@ -109,7 +108,7 @@ func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 }
 
 // claim returns the record of the browser that it has claimed, and its ID.
-func claim(ctx context.Context, c *control.Client, params any) (*record.Record, string, error) {
+func claim(ctx context.Context, c *control.Client, params api.ClaimRequest) (*record.Record, string, error) {
 	r, i := &record.Record{}, record.Instance{}
 	err := c.Call(ctx, "claim", params, r)
 	if err == nil {
@@ -191,10 +190,8 @@ func (h *hub) hold(c *control.Client, r *record.Record, id string) {
 		h.cur, h.record, h.id = h.leaseLocked(h.As, id, died), r, id
 		h.cur.ended = h.left
 	})
-	var left struct {
-		Why string `json:"why"`
-	}
-	if c.Call(h.ctx, "left", map[string]string{"instance": id}, &left) != nil {
+	var left api.Left
+	if c.Call(h.ctx, "left", api.InstanceRequest{Instance: id}, &left) != nil {
 		left.Why = "its hub has ended"
 	}
 	h.change(func() { h.cur, h.record, h.id, h.left = nil, nil, "", left.Why })
@@ -287,7 +284,7 @@ func (h *hub) status(context.Context) (*record.Record, error) {
 	if h.at.HTTPURL == "" {
 		return nil, missing
 	}
-	r, now := record.New(), proxyStatus{State: "stopped", LastExit: h.left}
+	r, now := record.New(), api.ProxyStatus{State: "stopped", LastExit: h.left}
 	if h.record != nil {
 		r, now.State = h.record.Clone(), "ready"
 	}
@@ -303,34 +300,32 @@ func (h *hub) newSession(context.Context, string, string) error { return errUser
 func (h *hub) hibernate(context.Context, string) bool           { return true }
 
 // list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
-func (h *hub) list(ctx context.Context) (all []json.RawMessage) {
-	var others []json.RawMessage
-	for _, session := range sessionsIn(h.call(ctx, "session_list", nil)) {
-		_, below, _ := strings.Cut(jsonrpc.GetString(session, "http_url"), "/session/")
-		id, _, _ := strings.Cut(below, "/")
-		session = jsonrpc.Set(session, "instanceId", jsonrpc.Quote(id))
-		if h.instanceOf(id) == "" {
-			all = append(all, session)
+func (h *hub) list(ctx context.Context) (all []session) {
+	var found, others []session
+	h.call(ctx, "session_list", nil, &found)
+	for _, s := range found {
+		_, below, _ := strings.Cut(s.HTTPURL, "/session/")
+		s.instance, _, _ = strings.Cut(below, "/")
+		if h.instanceOf(s.instance) == "" {
+			all = append(all, s)
 		} else {
-			others = append(others, session)
+			others = append(others, s)
 		}
 	}
 	return append(all, others...)
 }
 
-func (h *hub) call(ctx context.Context, method string, params map[string]string) (result json.RawMessage) {
+// call asks the last hub, if there is one.
+func (h *hub) call(ctx context.Context, method string, params, result any) {
 	h.uses.mu.Lock()
 	path := h.at.Control
 	h.uses.mu.Unlock()
 	if path == "" {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	if control.Call(ctx, path, method, params, &result) != nil {
-		return nil
-	}
-	return result
+	control.Call(ctx, path, method, params, result)
 }
 
 func (h *hub) Instances() *instances.Set { return h.Launched }

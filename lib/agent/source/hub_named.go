@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/wait"
 )
 
@@ -88,7 +89,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	}()
 	sum := sha256.Sum256([]byte(id))
 	as := h.As + "-" + hex.EncodeToString(sum[:4])
-	_, _, err = claim(ctx, c, map[string]any{"instance": id, "as": as, "by": h.As, "now": true})
+	_, _, err = claim(ctx, c, api.ClaimRequest{Instance: id, As: as, By: h.As, Now: true})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	n.at.Instance = id
 	h.named[id] = n
 	h.work.Go(func() {
-		c.Call(follow, "left", map[string]string{"instance": as}, nil) // or its hub has ended
+		c.Call(follow, "left", api.InstanceRequest{Instance: as}, nil) // or its hub has ended
 		c.Close()
 		release()
 		h.uses.mu.Lock()
@@ -136,7 +137,7 @@ func (h *hub) end(id, session string) {
 	}
 	n := h.named[id]
 	h.uses.mu.Unlock()
-	h.call(context.Background(), "session_end", map[string]string{"instance": of, "name": session})
+	h.call(context.Background(), "session_end", api.SessionRequest{Instance: of, Name: session}, nil)
 	h.uses.mu.Lock()
 	defer h.uses.mu.Unlock()
 	if n == nil || h.named[id] != n {
@@ -159,7 +160,7 @@ func (h *hub) idOf(ctx context.Context, id string) (string, error) {
 		return id, err
 	}
 	defer release()
-	return id, control.Call(ctx, hub.Control, "session_list", map[string]string{"instance": id}, nil)
+	return id, control.Call(ctx, hub.Control, "session_list", api.SessionRequest{Instance: id}, nil)
 }
 
 // instanceOf is an ID as a Browser has it: that of the browser that calls use which

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"btools/lib/agent/source/uses"
+	"btools/lib/control/api"
 	"btools/lib/launch/options"
 )
 
@@ -43,11 +44,11 @@ func (s *proxied) stopIdle(empty bool) time.Time {
 
 // unused is for how many seconds the browser was not used; nil: it is not known.
 func (s *oneBrowser) unused(ctx context.Context) *float64 {
-	var now proxyStatus
+	var now api.ProxyStatus
 	if rec, err := s.status(ctx); err == nil && rec != nil {
 		rec.Get("status", &now)
 	}
-	return now.Idle
+	return now.IdleSeconds
 }
 
 // stop stops the browser, and notes why.

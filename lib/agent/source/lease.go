@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/record"
 	"btools/lib/wait"
 )
@@ -30,12 +31,8 @@ type grant struct {
 
 // lease leases an instance, for one call or, with keep, for several.
 func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
-	params := map[string]any{"hold": true, "keep": who, "holder": fmt.Sprintf("bmcp (%d)", os.Getpid())}
-	for name, value := range map[string]string{"pool": pool, "instance": instance, "state": s.state} {
-		if value != "" {
-			params[name] = value
-		}
-	}
+	params := api.LeaseRequest{Pool: pool, Instance: instance, Hold: true, Keep: who,
+		Holder: fmt.Sprintf("bmcp (%d)", os.Getpid()), State: s.state}
 	rec := &record.Record{}
 	c, err := s.call(ctx, "lease", params, rec)
 	if err != nil {
@@ -65,7 +62,7 @@ func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool)
 }
 
 func (g *grant) ask(ctx context.Context, method string, result any) error {
-	return g.c.Call(ctx, method, map[string]string{"lease": g.id}, result)
+	return g.c.Call(ctx, method, api.LeaseID{Lease: g.id}, result)
 }
 
 // living returns what is closed when the browser of an instance dies, and the browser's ID. Bpool may not have noticed
@@ -174,7 +171,7 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 			}
 		}
 		s.uses.mu.Unlock()
-		if i := info.instance(instance); i != nil {
+		if i := info.Find(instance); i != nil {
 			return browserOf(&info, i), all > 1
 		}
 		if try > 0 {
@@ -274,13 +271,8 @@ func (n *notices) listen(ctx context.Context, s *pool, lease string) {
 	}
 	defer c.Close()
 	for after, ended := 0, false; !ended; {
-		var got struct {
-			Ended   string   `json:"ended"`
-			Yielded bool     `json:"yielded"`
-			Lines   []string `json:"lines"`
-			Last    int      `json:"last"`
-		}
-		if c.Call(ctx, "held", map[string]any{"lease": lease, "after": after}, &got) != nil {
+		var got api.Notices
+		if c.Call(ctx, "held", api.LeaseID{Lease: lease, After: after}, &got) != nil {
 			return
 		}
 		after, ended = got.Last, got.Ended != ""

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"btools/lib/wait"
 )
@@ -53,7 +54,7 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 		r.Replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", at.ended)
 	case at.ended != "":
 		r.Replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", at.ended)
-		if now := at.now(ctx); now != nil && now.RestoredAt != "" {
+		if now := at.now(ctx); now != nil && now.RestoredAt != nil {
 			r.Replaced, r.Restored = "", r.Replaced+"; its pages were reloaded"
 		}
 	default:
@@ -81,10 +82,14 @@ func (u *use) restored(ctx context.Context, at *Lease) string {
 		return ""
 	}
 	n.pending = false
-	if now.RestoredAt == n.told { // its children were back early enough
+	var back time.Time
+	if now.RestoredAt != nil {
+		back = now.RestoredAt.Time
+	}
+	if back.Equal(n.told) { // its children were back early enough
 		return ""
 	}
-	n.told = now.RestoredAt
+	n.told = back
 	return fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded", n.unused)
 }
 

@@ -3,14 +3,12 @@ package source
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"btools/lib/agent/source/uses"
-	"btools/lib/jsonrpc"
+	"btools/lib/control/api"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 )
@@ -46,8 +44,7 @@ type provider interface {
 	// status is the record of the browser and its port; nil: there is none. The error says what is wrong.
 	status(ctx context.Context) (*record.Record, error)
 	control(ctx context.Context, method string, o options.Options) (*record.Record, error)
-	// list returns the records of the sessions.
-	list(ctx context.Context) []json.RawMessage
+	list(ctx context.Context) []session
 	newSession(ctx context.Context, name, state string) error
 	// hibernate hibernates a session whose clients have just gone. It reports whether the session needs no pages
 	// any more; it does if others are connected to it.
@@ -77,25 +74,24 @@ func (s *oneBrowser) Clients(ctx context.Context, b Browser) int {
 	if s.Kind() == SharedProfile {
 		return 0
 	}
-	n, _ := strconv.Atoi(string(jsonrpc.Get(s.session(ctx, b.Instance, cmp.Or(b.Session, hostSession)), "clients")))
-	return n
+	if at := s.session(ctx, b.Instance, cmp.Or(b.Session, hostSession)); at != nil {
+		return at.Clients
+	}
+	return 0
 }
 
 // session is what is known of a session; nil: there is none.
-func (s *oneBrowser) session(ctx context.Context, instance, name string) json.RawMessage {
-	for _, session := range s.list(ctx) {
-		if jsonrpc.GetString(session, "name") == name &&
-			(instance == "" || instance == jsonrpc.GetString(session, "instanceId")) {
-			return session
+func (s *oneBrowser) session(ctx context.Context, instance, name string) *session {
+	for _, at := range s.list(ctx) {
+		if at.Name == name && (instance == "" || instance == at.instance) {
+			return &at
 		}
 	}
 	return nil
 }
 
-// sessionsIn are the sessions in records.
-func sessionsIn(records json.RawMessage) (all []json.RawMessage) {
-	for r := range jsonrpc.Elements(records) {
-		all = append(all, jsonrpc.Get(r, "session"))
-	}
-	return all
+// session is what bproxy or a hub says of a session.
+type session struct {
+	api.Session `json:"session"`
+	instance    string // the browser that has it, of those that have joined
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/launcher"
 	"btools/lib/record"
@@ -38,9 +39,9 @@ type pool struct {
 	// Under the lock of the book:
 	sock   string // of our own
 	free   []*control.Client
-	pools  map[string]poolInfo     // by name; "": the default one
-	looked time.Time               // when these were asked for
-	dead   map[int]<-chan struct{} // by the browser's process
+	pools  map[string]api.PoolStatus // by name; "": the default one
+	looked time.Time                 // when these were asked for
+	dead   map[int]<-chan struct{}   // by the browser's process
 }
 
 // Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
@@ -181,59 +182,16 @@ func (s *pool) Call(ctx context.Context, method string, params, result any) erro
 }
 
 func (s *pool) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
-	err = s.Call(ctx, "status", map[string]string{"pool_name": name}, &raw)
+	err = s.Call(ctx, "status", api.PoolsRequest{Pool: name}, &raw)
 	return raw, err
 }
 
-// poolInstance is the part of an instance's status that matters here.
-type poolInstance struct {
-	ID        string `json:"id"`
-	Alias     string `json:"alias"`
-	Browser   string `json:"browser"`
-	Headless  bool   `json:"headless"`
-	Windows   bool   `json:"wsl_windows"`
-	Isolated  bool   `json:"isolated"`
-	Isolation string `json:"isolation"`
-	Timeout   int64  `json:"timeout_ms"`
-	Endpoint  string `json:"http_url"`
-	Profile   string `json:"user_data_dir"`
-	Hibernate int64  `json:"hibernate_ms"`
-	Tabs      *int   `json:"tab_count"` // of a virtual browser
-	PID       int    `json:"process_id"`
-	hibernation
-}
-
-type poolStatus struct {
-	Pools []poolInfo `json:"pools"`
-}
-
-type poolInfo struct {
-	Name      string         `json:"name"`
-	IsDefault bool           `json:"is_default"`
-	Affinity  string         `json:"affinity"`
-	LeaseTTL  int64          `json:"lease_ttl_ms"`
-	Interval  int64          `json:"health_interval_ms"`
-	Timeout   int64          `json:"health_timeout_ms"`
-	Instances []poolInstance `json:"instances"`
-}
-
-// id returns the ID of the instance with this ID or alias.
-func (p *poolInfo) id(name string) string {
-	for _, i := range p.Instances {
-		if i.Alias == name && name != "" {
-			return i.ID
-		}
+// instanceID returns the ID of the instance of a pool with this ID or alias.
+func instanceID(p *api.PoolStatus, name string) string {
+	if i := p.Find(name); i != nil {
+		return i.ID
 	}
 	return name
-}
-
-// instance returns the instance with an ID; nil: there is none.
-func (p *poolInfo) instance(id string) *poolInstance {
-	i := slices.IndexFunc(p.Instances, func(i poolInstance) bool { return i.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &p.Instances[i]
 }
 
 // queue is where tasks wait for an instance that they name, or for the one that their
@@ -243,19 +201,19 @@ func (s *pool) queue(owner string, w BrowserRef) tasks.Queue {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
 	info := s.pools[w.Pool]
-	key := "pool " + cmp.Or(info.Name, w.Pool) + "/" + info.id(w.Instance)
+	key := "pool " + cmp.Or(info.Name, w.Pool) + "/" + instanceID(&info, w.Instance)
 	kept := info.Affinity == affinitySession
 	if w.Instance == "" && !kept && len(info.Instances) > 0 {
 		return tasks.Queue{Key: key, Slots: len(info.Instances)}
 	}
-	if i := info.instance(info.id(w.Instance)); w.Instance == "" || kept || i != nil && i.isVirtual() {
+	if i := info.Find(w.Instance); w.Instance == "" || kept || i != nil && isVirtual(i) {
 		key += " " + owner
 	}
 	return tasks.Queue{Key: key, Slots: 1}
 }
 
 // look updates what is known of pools and instances.
-func (s *pool) look(ctx context.Context) (st poolStatus, err error) {
+func (s *pool) look(ctx context.Context) (st api.PoolsStatus, err error) {
 	raw, err := s.status(ctx, "")
 	if err == nil {
 		err = json.Unmarshal(raw, &st)
@@ -263,7 +221,7 @@ func (s *pool) look(ctx context.Context) (st poolStatus, err error) {
 	if err != nil {
 		return st, err
 	}
-	pools := map[string]poolInfo{}
+	pools := map[string]api.PoolStatus{}
 	for _, p := range st.Pools {
 		pools[p.Name] = p
 		if p.IsDefault {
@@ -281,7 +239,7 @@ func (s *pool) look(ctx context.Context) (st poolStatus, err error) {
 const lookAgain = time.Second
 
 // info returns what is known of a pool; "" is the default one.
-func (s *pool) info(ctx context.Context, name string) (poolInfo, error) {
+func (s *pool) info(ctx context.Context, name string) (api.PoolStatus, error) {
 	s.uses.mu.Lock()
 	known := s.pools != nil
 	old := known && time.Since(s.looked) > lookAgain
@@ -292,7 +250,7 @@ func (s *pool) info(ctx context.Context, name string) (poolInfo, error) {
 	s.uses.mu.Unlock()
 	if !known {
 		if _, err := s.look(ctx); err != nil {
-			return poolInfo{}, err
+			return api.PoolStatus{}, err
 		}
 	}
 	s.uses.mu.Lock()
@@ -314,7 +272,7 @@ func (s *pool) target(ctx context.Context) (Browser, error) {
 	}
 	for _, p := range st.Pools {
 		if p.IsDefault && len(p.Instances) > 0 {
-			if p.Instances[0].isVirtual() {
+			if isVirtual(&p.Instances[0]) {
 				return nowhere, nil
 			}
 			return browserOf(&p, &p.Instances[0]), nil
@@ -327,7 +285,7 @@ func (s *pool) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for i := range p.Instances {
-			if i := &p.Instances[i]; !i.isVirtual() { // whose children start with the lease
+			if i := &p.Instances[i]; !isVirtual(i) { // whose children start with the lease
 				all = append(all, browserOf(&p, i))
 			}
 		}
@@ -337,13 +295,13 @@ func (s *pool) targets(ctx context.Context) (all []Browser, err error) {
 
 // isVirtual reports whether each lease of an instance has a virtual browser,
 // with an endpoint of its own.
-func (i *poolInstance) isVirtual() bool { return i.Isolation == "context" }
+func isVirtual(i *api.InstanceStatus) bool { return i.Isolation == "context" }
 
-func browserOf(p *poolInfo, i *poolInstance) Browser {
-	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.Windows,
-		Profile: i.Profile}
-	b.Isolated, b.Virtual = i.Isolated || i.isVirtual(), i.isVirtual()
-	b.Hibernate = time.Duration(i.Hibernate) * time.Millisecond
+func browserOf(p *api.PoolStatus, i *api.InstanceStatus) Browser {
+	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.WSLWindows,
+		Profile: i.UserDataDir}
+	b.Isolated, b.Virtual = i.Isolated || isVirtual(i), isVirtual(i)
+	b.Hibernate = time.Duration(i.HibernateAfter) * time.Millisecond
 	b.CallTimeout = time.Duration(i.Timeout) * time.Millisecond
 	b.HealthInterval = time.Duration(p.Interval) * time.Millisecond
 	b.HealthTimeout = time.Duration(p.Timeout) * time.Millisecond

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
@@ -136,14 +136,6 @@ func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 // that its browser has ended.
 const noticed = 5 * time.Second
 
-type proxyStatus struct {
-	State     string `json:"state"`
-	LastExit  string `json:"last_exit,omitempty"`
-	LastError string `json:"last_error,omitempty"`
-
-	Idle *float64 `json:"idle_seconds,omitempty"`
-}
-
 // control sends the proxy a request, repeats it if the proxy has ended meanwhile,
 // and records the browser.
 func (s *proxied) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
@@ -179,7 +171,7 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 	if s.cur == nil || s.cur.ID != i.ID {
 		b := s.browserLocked()
 		b.ID, b.Headless = i.ID, i.Headless
-		var now proxyStatus
+		var now api.ProxyStatus
 		rec.Get("status", &now)
 		if s.stopped != "" {
 			now.LastExit, s.stopped = s.stopped, ""
@@ -208,19 +200,18 @@ func (s *proxied) idOf(context.Context, string) (string, error) { return "", nil
 func (s *proxied) end(_, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endBound)
 	defer cancel()
-	s.ask(ctx, "session_end", map[string]string{"name": name}, nil) // what can't be ended ends with bproxy
+	s.ask(ctx, "session_end", api.SessionRequest{Name: name}, nil) // what can't be ended ends with bproxy
 }
 
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
 	return s.ask(ctx, "session_new", map[string]string{"name": name, "state": state}, nil)
 }
 
-func (s *proxied) list(ctx context.Context) []json.RawMessage {
+func (s *proxied) list(ctx context.Context) (all []session) {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	var all json.RawMessage
 	s.ask(ctx, "session_list", nil, &all) // without bproxy there are none
-	return sessionsIn(all)
+	return all
 }
 
 func (s *proxied) ask(ctx context.Context, method string, params, result any) error {
@@ -244,7 +235,7 @@ func (s *proxied) hibernate(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {
-		err := s.ask(ctx, "session_hibernate", map[string]string{"name": name}, nil)
+		err := s.ask(ctx, "session_hibernate", api.SessionRequest{Name: name}, nil)
 		var e *control.Error
 		switch {
 		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/launch/options"
 	"btools/lib/record"
@@ -32,7 +33,7 @@ func (st *Status) proxied(rec *record.Record) {
 		return
 	}
 	var p record.Proxy
-	var ps proxyStatus
+	var ps api.ProxyStatus
 	rec.Get("proxy", &p)
 	rec.Get("status", &ps)
 	st.Port = &p.Port

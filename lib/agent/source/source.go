@@ -18,6 +18,7 @@ import (
 
 	"btools/lib/agent/instances"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
@@ -65,7 +66,7 @@ type Lease struct {
 	notices *notices    // nil: none arrive
 	note    *hibernated // nil: it never is
 	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
-	look func(context.Context) *hibernation
+	look func(context.Context) *api.Hibernation
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
 	Lapse func() <-chan struct{}
 	// kept says that its session is that of an earlier lease of the same host.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/states"
 )
@@ -181,7 +182,7 @@ type VirtualStatus struct {
 	HTTPURL   string  `json:"http_url"`
 	Tabs      int     `json:"tab_count"`
 	Idle      float64 `json:"idle_seconds"`
-	hibernation
+	api.Hibernation
 	id string
 }
 
@@ -200,13 +201,13 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 	if b.sessions.Kind == ProfileAndSessions {
 		ids[hostSession] = ""
 	}
-	for _, session := range b.list(ctx) {
-		id, his := ids[jsonrpc.GetString(session, "name")]
+	for _, s := range b.list(ctx) {
+		id, his := ids[s.Name]
 		if !his {
 			continue
 		}
-		v := VirtualStatus{id: id}
-		json.Unmarshal(session, &v)
+		v := VirtualStatus{Instance: s.instance, HTTPURL: s.HTTPURL, Tabs: s.TabCount, Idle: s.IdleSeconds,
+			Hibernation: s.Hibernation, id: id}
 		if id != "" {
 			v.SessionID = &id
 		}

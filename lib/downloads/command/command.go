@@ -4,32 +4,18 @@ package command
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"btools/lib/cli"
+	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/record"
 )
-
-// Request is the part of a request for downloads that is the same for all.
-type Request struct {
-	Wait      bool  `json:"wait,omitempty"` // until there is a download and none is in progress
-	TimeoutMS int64 `json:"timeout_ms,omitempty"`
-}
-
-// Timeout is how long the answer may wait for downloads; 0: not at all.
-func (r Request) Timeout() time.Duration {
-	if !r.Wait {
-		return 0
-	}
-	return time.Duration(r.TimeoutMS) * time.Millisecond
-}
 
 // Print asks for the downloads of the session or lease that the one argument
 // names, prints them, and saves copies of the complete ones for --save. member
 // returns the member "download" of a record; saved is the path of a copy. kind
 // is "session" or "lease".
-func Print[T any](c *cli.Context, kind string, ask func(name string, r Request) ([]downloads.File, error),
+func Print[T any](c *cli.Context, kind string, ask func(name string, r api.DownloadsRequest) ([]downloads.File, error),
 	member func(f downloads.File, name, saved string) T) error {
 	var sample T
 	out, err := c.Output([]cli.Column{
@@ -49,7 +35,8 @@ func Print[T any](c *cli.Context, kind string, ask func(name string, r Request) 
 		return c.UsageError("--timeout must be positive, such as 5m")
 	}
 	name := c.Args()[0]
-	all, err := ask(name, Request{Wait: c.Bool("wait"), TimeoutMS: c.Duration("timeout").Milliseconds()})
+	all, err := ask(name, api.DownloadsRequest{Wait: c.Bool("wait"),
+		TimeoutMS: c.Duration("timeout").Milliseconds()})
 	if err != nil {
 		return err
 	}

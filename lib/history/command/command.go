@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/record"
 )
@@ -17,8 +18,8 @@ import (
 func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, program string,
 	number func(E) int64) error {
 	for after := int64(-1); ; {
-		var got struct{ Events []E }
-		if err := cl.Call(ctx, "watch", map[string]int64{"after": after}, &got); err != nil {
+		var got api.Events[E]
+		if err := cl.Call(ctx, "watch", api.WatchRequest{After: &after}, &got); err != nil {
 			var e *control.Error
 			if !errors.As(err, &e) {
 				return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the %s has ended", program)}

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
@@ -110,7 +111,7 @@ type instanceRow struct {
 	Pool  string `json:"pool"`
 	Held  string `json:"held,omitempty"`  // how long it has been leased, for example 1m30s
 	Error string `json:"error,omitempty"` // of the latest health check
-	pool.InstanceStatus
+	api.InstanceStatus
 }
 
 // Status prints the state of the pools: on a terminal a row for each instance,
@@ -121,12 +122,13 @@ func Status(c *cli.Context) error {
 		return err
 	}
 	wide := c.Bool("wide")
-	out, err := c.Output(statusColumns(wide), cli.Schema(map[string]any{"pools": nil, "summary": pool.Summary{}}), nil)
+	members := map[string]any{"pools": nil, "summary": api.PoolsSummary{}}
+	out, err := c.Output(statusColumns(wide), cli.Schema(members), nil)
 	if err != nil {
 		return err
 	}
-	fetch := func() (st pool.Status, err error) {
-		return st, call(c, "status", map[string]string{"pool_name": name}, &st)
+	fetch := func() (st api.PoolsStatus, err error) {
+		return st, call(c, "status", api.PoolsRequest{Pool: name}, &st)
 	}
 	if c.Bool("watch") {
 		if !out.Table() {
@@ -148,7 +150,7 @@ func Status(c *cli.Context) error {
 }
 
 // table prints a row for each instance.
-func table(out *cli.Output, st pool.Status, wide bool) error {
+func table(out *cli.Output, st api.PoolsStatus, wide bool) error {
 	if wide {
 		out.Wide()
 	}
@@ -178,7 +180,7 @@ func table(out *cli.Output, st pool.Status, wide bool) error {
 }
 
 // watchStatus prints the status in place, every second.
-func watchStatus(c *cli.Context, fetch func() (pool.Status, error)) error {
+func watchStatus(c *cli.Context, fetch func() (api.PoolsStatus, error)) error {
 	const home, toEndOfLine, toEndOfScreen, cut, wrap = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?7l", "\x1b[?7h"
 	for ; ; time.Sleep(time.Second) {
 		st, err := fetch()
@@ -255,7 +257,7 @@ func Lease(c *cli.Context) error {
 			return err
 		}
 	}
-	p := leaseParams{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
+	p := api.LeaseRequest{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
 		Hold: cmd != "" || c.Bool("wait")}
 	if c.IsSet("state") {
 		if err := states.CheckName(c.String("state")); err != nil {
@@ -337,7 +339,7 @@ func Lease(c *cli.Context) error {
 
 // requestLease requests a lease and returns its record and the connection that
 // holds it until it is confirmed.
-func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.Client, *record.Record, error) {
+func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*control.Client, *record.Record, error) {
 	most := locate.StartWait
 	if p.Timeout != nil {
 		most = min(most, time.Duration(*p.Timeout)*time.Millisecond)
@@ -375,7 +377,7 @@ func requestLease(ctx context.Context, c *cli.Context, p leaseParams) (*control.
 func confirm(cl *control.Client, id string) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
 	defer cancel()
-	err := cl.Call(ctx, "confirm", idParams{Lease: id}, nil)
+	err := cl.Call(ctx, "confirm", api.LeaseID{Lease: id}, nil)
 	var e *control.Error
 	if errors.As(err, &e) {
 		return err
@@ -396,7 +398,7 @@ const noticeDelay = time.Second
 
 // logWaiting says what a request for a lease is waiting for, if that takes a
 // while. Call answered when the request has been answered.
-func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
+func logWaiting(c *cli.Context, p api.LeaseRequest) (answered func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -408,11 +410,11 @@ func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 		}
 		callCtx, cancelCall := context.WithTimeout(ctx, noticeDelay)
 		defer cancelCall()
-		var st pool.Status
+		var st api.PoolsStatus
 		cl, err := dial(callCtx, c)
 		if err == nil {
 			defer cl.Close()
-			err = cl.Call(callCtx, "status", map[string]string{"pool_name": p.Pool}, &st)
+			err = cl.Call(callCtx, "status", api.PoolsRequest{Pool: p.Pool}, &st)
 		}
 		if ctx.Err() != nil {
 			return
@@ -429,7 +431,7 @@ func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 			if p.Instance != "" {
 				what = fmt.Sprintf("instance %q of pool %s", p.Instance, ps.Name)
 			}
-			if busy := ps.WhyNoLease(p.Instance, time.Now()); busy != "" {
+			if busy := pool.WhyNoLease(&ps, p.Instance, time.Now()); busy != "" {
 				what += ": " + busy
 			}
 			c.Log.Info("waiting for " + what)
@@ -444,8 +446,8 @@ func logWaiting(c *cli.Context, p leaseParams) (answered func()) {
 // watchLease waits until the lease or the context ends, and returns how the
 // lease ended. Meanwhile it logs what happens to the browser.
 func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
-	for p := (idParams{Lease: id}); ; {
-		var n pool.Notices
+	for p := (api.LeaseID{Lease: id}); ; {
+		var n api.Notices
 		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
 			return ""
 		} else if err != nil {
@@ -488,15 +490,15 @@ func Release(c *cli.Context) error {
 	}
 	var done []string
 	if c.Bool("all") {
-		var r released
-		if err := call(c, "release", idParams{All: true}, &r); err != nil {
+		var r api.Released
+		if err := call(c, "release", api.LeaseID{All: true}, &r); err != nil {
 			return err
 		}
 		done = r.Released
 	}
 	for _, id := range ids {
-		var r released
-		if err := call(c, "release", idParams{Lease: id}, &r); err != nil {
+		var r api.Released
+		if err := call(c, "release", api.LeaseID{Lease: id}, &r); err != nil {
 			return err
 		}
 		if len(r.Released) == 0 {
@@ -533,7 +535,7 @@ func Renew(c *cli.Context) error {
 	if err := checkDurations(c, "ttl"); err != nil {
 		return err
 	}
-	if err := call(c, "renew", idParams{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
+	if err := call(c, "renew", api.LeaseID{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
 		return err
 	}
 	return errors.Join(out.Write(r), out.Close())
@@ -549,8 +551,8 @@ func Restart(c *cli.Context) error {
 		return c.UsageError("name the pool or the instance: POOL or POOL/ID")
 	}
 	name, instance, _ := strings.Cut(target, "/")
-	var n struct{ Instances int }
-	if err := call(c, "restart", map[string]string{"pool": name, "instance": instance}, &n); err != nil {
+	var n api.Instances
+	if err := call(c, "restart", api.RestartRequest{Pool: name, Instance: instance}, &n); err != nil {
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("restarting %s (%s)", target, spell.Count(n.Instances, "instance")))
@@ -563,8 +565,8 @@ func Drain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var n struct{ Instances int }
-	if err := call(c, "drain", map[string]any{"pool": name, "off": c.Bool("off")}, &n); err != nil {
+	var n api.Instances
+	if err := call(c, "drain", api.DrainRequest{Pool: name, Off: c.Bool("off")}, &n); err != nil {
 		return err
 	}
 	what := "pool " + name
@@ -590,7 +592,7 @@ func Scale(c *cli.Context) error {
 	if err != nil {
 		return c.UsageError("%q is not a number of instances", args[1])
 	}
-	if err := call(c, "scale", map[string]any{"pool": args[0], "instances": n}, nil); err != nil {
+	if err := call(c, "scale", api.ScaleRequest{Pool: args[0], Instances: n}, nil); err != nil {
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], spell.Count(n, "instance")))

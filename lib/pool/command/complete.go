@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/pool"
 	"btools/lib/pool/locate"
 	"btools/lib/state"
@@ -20,7 +21,7 @@ import (
 // What the records of commands have, for --field.
 var (
 	SettingFields  = cli.Fields(map[string]any{"setting": setting{}})
-	StatusFields   = cli.Fields(map[string]any{"pools": nil, "summary": pool.Summary{}})
+	StatusFields   = cli.Fields(map[string]any{"pools": nil, "summary": api.PoolsSummary{}})
 	DownloadFields = cli.Fields(map[string]any{"download": download{}})
 	EventFields    = cli.Fields(map[string]any{"event": pool.Event{}})
 )
@@ -65,10 +66,10 @@ func running(c *cli.Completion) string {
 }
 
 // pools returns the pools of the service that runs.
-func pools(c *cli.Completion) []pool.PoolStatus {
-	var st pool.Status
+func pools(c *cli.Completion) []api.PoolStatus {
+	var st api.PoolsStatus
 	if socket := running(c); socket != "" {
-		control.Call(context.Background(), socket, "status", map[string]string{}, &st) // one that fails offers none
+		control.Call(context.Background(), socket, "status", api.PoolsRequest{}, &st) // one that fails offers none
 	}
 	return st.Pools
 }
@@ -76,7 +77,7 @@ func pools(c *cli.Completion) []pool.PoolStatus {
 // Pools offers the pools.
 func Pools(c *cli.Completion) { offerPools(c, pools(c)) }
 
-func offerPools(c *cli.Completion, all []pool.PoolStatus) {
+func offerPools(c *cli.Completion, all []api.PoolStatus) {
 	for _, p := range all {
 		c.Offer(p.Name, fmt.Sprintf("%d of %d instances leased", p.Leased, p.Total))
 	}
@@ -100,7 +101,7 @@ func Instances(c *cli.Completion) {
 	}
 }
 
-func offerInstances(c *cli.Completion, p pool.PoolStatus, head string) {
+func offerInstances(c *cli.Completion, p api.PoolStatus, head string) {
 	for _, i := range p.Instances {
 		about := strings.TrimSpace(i.Status + " " + i.Holder)
 		c.Offer(head+i.ID, about)

@@ -5,19 +5,14 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/virtual/sessions"
 )
 
-// downloadsParams names a lease.
-type downloadsParams struct {
-	Lease string `json:"lease"`
-	downloadscommand.Request
-}
-
 // downloads answers with the downloads of a lease.
-func (h *handler) downloads(ctx context.Context, p downloadsParams) (any, error) {
+func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) (any, error) {
 	return control.Later(func() (any, error) {
 		files, err := h.service.Downloads(ctx, p.Lease)
 		switch {
@@ -39,9 +34,10 @@ type download struct {
 
 // Downloads prints the downloads of a lease.
 func Downloads(c *cli.Context) error {
-	return downloadscommand.Print(c, "lease", func(lease string, r downloadscommand.Request) ([]downloads.File, error) {
+	return downloadscommand.Print(c, "lease", func(lease string, r api.DownloadsRequest) ([]downloads.File, error) {
 		var all []downloads.File
-		err := callWithin(c, answerTimeout+r.Timeout(), "downloads", downloadsParams{lease, r}, &all)
+		r.Lease = lease
+		err := callWithin(c, answerTimeout+r.Timeout(), "downloads", r, &all)
 		return all, err
 	}, func(f downloads.File, lease, saved string) download { return download{f, lease, saved} })
 }

@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/envfile"
 	"btools/lib/exit"
 	"btools/lib/extension/keep"
@@ -258,10 +259,10 @@ func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-
 	for _, p := range st.Pools {
 		if p.Healthy == 0 { // it grants no leases, and its browsers' messages may go unread
 			log := c.Log.Warn
-			if p.AllAwait() {
+			if pool.AllAwait(&p) {
 				log = c.Log.Info // as it is meant to be
 			}
-			log("pool " + p.Name + ": " + p.WhyNoLease("", time.Now()) + "; see bpool status " + p.Name)
+			log("pool " + p.Name + ": " + pool.WhyNoLease(&p, "", time.Now()) + "; see bpool status " + p.Name)
 		}
 	}
 	return nil
@@ -273,7 +274,7 @@ func waitForLeases(c *cli.Context, v *pool.Service, now <-chan struct{}) {
 	v.StopLeasing()
 	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
 		c.Log.Info(fmt.Sprintf("stopping: waiting up to %v for %s; signal again to stop at once", timeout,
-			st.Holders(time.Now())))
+			pool.Holders(st, time.Now())))
 	}
 	late := time.After(timeout)
 	for v.Leases() > 0 {
@@ -362,99 +363,52 @@ type handler struct {
 	states  *remote.Server
 }
 
-// leaseParams are the parameters of lease.
-type leaseParams struct {
-	Pool     string         `json:"pool,omitempty"`
-	Instance string         `json:"instance,omitempty"` // an ID or alias
-	Timeout  *int64         `json:"timeout_ms,omitempty"`
-	TTL      int64          `json:"ttl_ms,omitempty"`
-	Hold     bool           `json:"hold,omitempty"`    // the lease ends with the connection
-	Confirm  bool           `json:"confirm,omitempty"` // the same until the method confirm is called
-	Holder   string         `json:"holder,omitempty"`  // the holder's name in the status
-	Keep     string         `json:"keep,omitempty"`    // the connections stay for the next lease that says the same
-	Owner    *proc.Identity `json:"owner,omitempty"`   // the lease ends with this process
-	State    string         `json:"state,omitempty"`   // the name of the state with which it starts
-}
-
-// idParams are the parameters of methods for a lease.
-type idParams struct {
-	Lease string `json:"lease,omitempty"`
-	All   bool   `json:"all,omitempty"`    // of release
-	TTL   int64  `json:"ttl_ms,omitempty"` // of renew
-	After int    `json:"after,omitempty"`  // of held: number of notices already known
-}
-
-// released is the result of release.
-type released struct {
-	Released []string `json:"released"`
-}
-
-// instances is the result of methods for several instances.
-type instances struct {
-	Instances int `json:"instances"`
-}
-
 // methods are those of the control socket.
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
-	control.Handle(m, "status", func(_ context.Context, p struct {
-		Pool string `json:"pool_name"`
-	}) (any, error) {
-		return v.Status(p.Pool)
-	})
+	control.Handle(m, "status", func(_ context.Context, p api.PoolsRequest) (any, error) { return v.Status(p.Pool) })
 	control.Handle(m, "lease", h.lease)
-	control.Handle(m, "release", func(_ context.Context, p idParams) (any, error) {
+	control.Handle(m, "release", func(_ context.Context, p api.LeaseID) (any, error) {
 		switch {
 		case p.All:
-			return released{v.ReleaseAll()}, nil
+			return api.Released{Released: v.ReleaseAll()}, nil
 		case v.Release(p.Lease):
-			return released{[]string{p.Lease}}, nil
+			return api.Released{Released: []string{p.Lease}}, nil
 		}
-		return released{[]string{}}, nil
+		return api.Released{Released: []string{}}, nil
 	})
-	control.Handle(m, "confirm", func(_ context.Context, p idParams) (any, error) {
+	control.Handle(m, "confirm", func(_ context.Context, p api.LeaseID) (any, error) {
 		return struct{}{}, v.Confirm(p.Lease)
 	})
-	control.Handle(m, "held", func(ctx context.Context, p idParams) (any, error) {
+	control.Handle(m, "held", func(ctx context.Context, p api.LeaseID) (any, error) {
 		// Answered when there are notices, or the lease has ended.
 		return control.Later(func() (any, error) { return v.Notices(ctx, p.Lease, p.After) }), nil
 	})
-	control.Handle(m, "renew", func(_ context.Context, p idParams) (any, error) {
+	control.Handle(m, "renew", func(_ context.Context, p api.LeaseID) (any, error) {
 		if err := checkTimes(p.TTL, nil); err != nil {
 			return nil, err
 		}
 		return v.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	})
-	control.Handle(m, "rest", func(_ context.Context, p idParams) (any, error) {
+	control.Handle(m, "rest", func(_ context.Context, p api.LeaseID) (any, error) {
 		return struct{}{}, v.Rest(p.Lease)
 	})
-	control.Handle(m, "restart", func(_ context.Context, p struct {
-		Pool     string `json:"pool"`
-		Instance string `json:"instance"` // an ID or alias
-	}) (any, error) {
+	control.Handle(m, "restart", func(_ context.Context, p api.RestartRequest) (any, error) {
 		n, err := v.Restart(p.Pool, p.Instance)
-		return instances{n}, err
+		return api.Instances{Instances: n}, err
 	})
-	control.Handle(m, "drain", func(_ context.Context, p struct {
-		Pool string `json:"pool"`
-		Off  bool   `json:"off"` // grant leases again
-	}) (any, error) {
+	control.Handle(m, "drain", func(_ context.Context, p api.DrainRequest) (any, error) {
 		n, err := v.Drain(p.Pool, !p.Off)
-		return instances{n}, err
+		return api.Instances{Instances: n}, err
 	})
-	control.Handle(m, "scale", func(_ context.Context, p struct {
-		Pool      string `json:"pool"`
-		Instances int    `json:"instances"`
-	}) (any, error) {
-		return instances{p.Instances}, v.Scale(p.Pool, p.Instances)
+	control.Handle(m, "scale", func(_ context.Context, p api.ScaleRequest) (any, error) {
+		return api.Instances{Instances: p.Instances}, v.Scale(p.Pool, p.Instances)
 	})
 	control.Handle(m, "reload", func(context.Context, struct{}) (any, error) { return h.reload() })
-	control.Handle(m, "watch", func(ctx context.Context, p struct {
-		After int64 `json:"after"` // number of the last known event; -1: only new events
-	}) (any, error) {
+	control.Handle(m, "watch", func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			events, err := v.Events(ctx, p.After)
-			return map[string]any{"events": events}, err
+			events, err := v.Events(ctx, p.From(0))
+			return api.Events[pool.Event]{Events: events}, err
 		}), nil
 	})
 	control.Handle(m, "downloads", h.downloads)
@@ -463,7 +417,7 @@ func (h *handler) methods() *control.Mux {
 	return m
 }
 
-func (h *handler) lease(ctx context.Context, p leaseParams) (any, error) {
+func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
 	if err := checkTimes(p.TTL, p.Timeout); err != nil {
 		return nil, err
 	}

@@ -15,10 +15,10 @@ import (
 
 	"btools/lib/cast"
 	"btools/lib/cli"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
 	"btools/lib/lifetime"
-	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/spell"
 	"btools/lib/state"
@@ -101,16 +101,12 @@ func sessionBase(c *cli.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var rs []*record.Record
-	if err := callInto(p, "session_list", nil, &rs, statusTimeout); err != nil {
+	all, err := sessionsAt(p)
+	if err != nil {
 		return "", err
 	}
 	var names []string
-	for _, r := range rs {
-		var s Session
-		if _, err := r.Get("session", &s); err != nil {
-			return "", err
-		}
+	for _, s := range all {
 		if s.Name == name && s.HTTPURL != "" {
 			return s.HTTPURL, nil
 		}
@@ -146,7 +142,7 @@ func wholeBase(c *cli.Context) (string, error) {
 	}
 	var e record.Proxy
 	r.Get("proxy", &e)
-	var status proxy.Status
+	var status api.ProxyStatus
 	r.Get("status", &status)
 	switch {
 	case e.Isolated:

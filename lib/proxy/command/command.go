@@ -21,6 +21,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/flags"
@@ -37,7 +38,6 @@ import (
 	statecommand "btools/lib/states/command"
 	"btools/lib/states/remote"
 	"btools/lib/systemd"
-	"btools/lib/virtual/sessions"
 )
 
 var columns = []cli.Column{
@@ -49,7 +49,7 @@ var columns = []cli.Column{
 	{Head: "ENDPOINT", Field: "proxy.http_url"},
 }
 
-func schema() map[string]any { return cli.Schema(map[string]any{"status": proxy.Status{}}) }
+func schema() map[string]any { return cli.Schema(map[string]any{"status": api.ProxyStatus{}}) }
 
 // Run serves until it is stopped, or as long as a command runs.
 func Run(c *cli.Context) error {
@@ -151,7 +151,7 @@ func Run(c *cli.Context) error {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
 		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
-			e.WSURL = sessionOf(sessions.Info{Name: cmdSession}, e).WSURL
+			e.WSURL = sessionOf(api.Session{Name: cmdSession}, e).WSURL
 		}
 		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
 		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}

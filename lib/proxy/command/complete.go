@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"btools/lib/cli"
+	"btools/lib/control/api"
 	"btools/lib/flags"
-	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
@@ -19,8 +19,8 @@ import (
 
 // What the records of commands have, for --field.
 var (
-	StatusFields   = cli.Fields(map[string]any{"status": proxy.Status{}})
-	SessionFields  = cli.Fields(map[string]any{"session": Session{}})
+	StatusFields   = cli.Fields(map[string]any{"status": api.ProxyStatus{}})
+	SessionFields  = cli.Fields(map[string]any{"session": api.Session{}})
 	DownloadFields = cli.Fields(map[string]any{"download": Download{}})
 	EventFields    = cli.Fields(map[string]any{"event": sessions.Event{}})
 )
@@ -67,7 +67,8 @@ func SessionNames(c *cli.Completion) {
 	var asked sync.WaitGroup
 	for _, p := range ps {
 		asked.Go(func() {
-			for _, s := range sessionsAt(p) {
+			all, _ := sessionsAt(p) // one that does not answer has none to offer
+			for _, s := range all {
 				what := fmt.Sprintf("%d tabs", s.TabCount)
 				if s.Hibernated {
 					what = "hibernated"
@@ -79,18 +80,6 @@ func SessionNames(c *cli.Completion) {
 		})
 	}
 	asked.Wait()
-}
-
-func sessionsAt(p state.Proxy) (all []Session) {
-	var rs []*record.Record
-	callInto(p, "session_list", nil, &rs, statusTimeout) // one that does not answer has none to offer
-	for _, r := range rs {
-		var s Session
-		if _, err := r.Get("session", &s); err == nil {
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // SessionToEnd offers the sessions after end.
@@ -124,7 +113,8 @@ func Pages(c *cli.Completion) {
 	}
 	base := ""
 	for _, p := range ps {
-		for _, s := range sessionsAt(p) {
+		all, _ := sessionsAt(p)
+		for _, s := range all {
 			if len(c.Args()) > 0 && s.Name == c.Args()[0] && !s.Hibernated {
 				base = s.HTTPURL
 			}

@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
@@ -118,14 +119,8 @@ func isNear(p *proxy.Proxy) bool {
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// downloadsRequest names a session.
-type downloadsRequest struct {
-	Name string `json:"name"`
-	downloadscommand.Request
-}
-
 // downloads answers with the downloads of a session.
-func (s *service) downloads(ctx context.Context, r downloadsRequest) (any, error) {
+func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, error) {
 	if r.Name == "" {
 		return nil, control.Errorf(control.BadRequest, "session_downloads takes the name of a session")
 	}
@@ -148,7 +143,8 @@ type Download struct {
 
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
-	ask := func(name string, r downloadscommand.Request) (all []downloads.File, err error) {
+	ask := func(name string, r api.DownloadsRequest) (all []downloads.File, err error) {
+		r.Name = name
 		p, err := proxyOf(c, name)
 		if err != nil {
 			return nil, err
@@ -157,7 +153,7 @@ func Downloads(c *cli.Context) error {
 		if r.Wait {
 			bound = 0
 		}
-		err = callInto(p, "session_downloads", downloadsRequest{name, r}, &all, bound)
+		err = callInto(p, "session_downloads", r, &all, bound)
 		return all, err
 	}
 	return downloadscommand.Print(c, "session", ask,
@@ -202,23 +198,11 @@ func Watch(c *cli.Context) error {
 }
 
 // events answers with the events after a number.
-func (s *service) events(ctx context.Context, p afterRequest) (any, error) {
+func (s *service) events(ctx context.Context, p api.WatchRequest) (any, error) {
 	return control.Later(func() (any, error) {
-		events, err := s.proxy.Sessions.Events(ctx, p.after())
-		return map[string]any{"events": events}, err
+		events, err := s.proxy.Sessions.Events(ctx, p.From(-1))
+		return api.Events[sessions.Event]{Events: events}, err
 	}), nil
-}
-
-// afterRequest is the parameters of watch.
-type afterRequest struct {
-	After *int64 `json:"after"` // number of the last known event; -1, as without it: only new events
-}
-
-func (r afterRequest) after() int64 {
-	if r.After == nil {
-		return -1
-	}
-	return *r.After
 }
 
 // cloned returns settings whose lists belong to nobody else.

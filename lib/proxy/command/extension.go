@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
 	"btools/lib/extension/endpoint"
@@ -342,7 +343,7 @@ func chromeVersion(agent string) string {
 // status returns the record of the hub.
 func (h *extensionHub) status() *record.Record {
 	r := h.record.Clone()
-	s := proxy.Status{State: proxy.Stopped, Connections: h.limit.Count()}
+	s := api.ProxyStatus{State: proxy.Stopped, Connections: h.limit.Count()}
 	for _, i := range h.server.Hub.List() {
 		s.State = proxy.Ready
 		if g := h.server.Sessions(i.ID); g != nil {
@@ -357,13 +358,10 @@ func (h *extensionHub) status() *record.Record {
 
 // methods are those of the control socket.
 func (h *extensionHub) methods() *control.Mux {
-	type instance struct {
-		Instance string `json:"instance"` // the ID or port of a browser
-	}
 	m := &control.Mux{Program: "a hub"}
 	control.Handle(m, "status", func(context.Context, struct{}) (any, error) { return h.status(), nil })
 	control.Handle(m, "instances", func(context.Context, struct{}) (any, error) { return h.instances(), nil })
-	control.Handle(m, "stop", func(_ context.Context, p instance) (any, error) {
+	control.Handle(m, "stop", func(_ context.Context, p api.InstanceRequest) (any, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
 			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named(p.Instance))
@@ -373,9 +371,8 @@ func (h *extensionHub) methods() *control.Mux {
 			return h.status(), nil
 		}), nil
 	})
-	control.Handle(m, "join", func(ctx context.Context, p struct {
-		Launch string `json:"launch"`
-	}) (any, error) { // waits for a browser and describes it
+	// It waits for a browser and describes it.
+	control.Handle(m, "join", func(ctx context.Context, p api.JoinRequest) (any, error) {
 		return control.Later(func() (any, error) {
 			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
 			if err != nil {
@@ -385,24 +382,25 @@ func (h *extensionHub) methods() *control.Mux {
 		}), nil
 	})
 	control.Handle(m, "claim", h.claim)
-	control.Handle(m, "left", func(ctx context.Context, p instance) (any, error) { // waits until a browser has left
+	// It waits until a browser has left.
+	control.Handle(m, "left", func(ctx context.Context, p api.InstanceRequest) (any, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
-			return map[string]string{"why": "it has left"}, nil
+			return api.Left{Why: "it has left"}, nil
 		}
 		return control.Later(func() (any, error) {
 			select {
 			case <-l.Done():
-				return map[string]string{"why": l.Err().Error()}, nil
+				return api.Left{Why: l.Err().Error()}, nil
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
 		}), nil
 	})
-	control.Handle(m, "watch", func(ctx context.Context, p afterRequest) (any, error) {
+	control.Handle(m, "watch", func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			events, err := h.server.Hub.Events(ctx, p.after())
-			return map[string]any{"events": events}, err
+			events, err := h.server.Hub.Events(ctx, p.From(-1))
+			return api.Events[hub.Event]{Events: events}, err
 		}), nil
 	})
 	control.Handle(m, "session_list", h.listSessions)
@@ -459,7 +457,7 @@ func onInstance(c *cli.Context, method string) (*record.Record, error) {
 			case "status":
 				return r, nil
 			case "stop":
-				return r, callInto(p, "stop", map[string]string{"instance": i.ID}, &record.Record{}, 0)
+				return r, callInto(p, "stop", api.InstanceRequest{Instance: i.ID}, &record.Record{}, 0)
 			}
 			return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)
 		}

@@ -5,24 +5,19 @@ import (
 	"errors"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/record"
 	"btools/lib/virtual/sessions"
 )
 
-// hubSessions name sessions of a browser, or of all that have joined.
-type hubSessions struct {
-	Instance string `json:"instance"` // its ID or port; "": of all
-	Name     string `json:"name"`     // "": all
-}
-
 // listSessions answers session_list.
-func (h *extensionHub) listSessions(_ context.Context, p hubSessions) (any, error) {
+func (h *extensionHub) listSessions(_ context.Context, p api.SessionRequest) (any, error) {
 	found, _, err := h.findSessions(p)
 	return found, err
 }
 
 // endSession answers session_end.
-func (h *extensionHub) endSession(ctx context.Context, p hubSessions) (any, error) {
+func (h *extensionHub) endSession(ctx context.Context, p api.SessionRequest) (any, error) {
 	if p.Name == "" {
 		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session")
 	}
@@ -40,7 +35,7 @@ func (h *extensionHub) endSession(ctx context.Context, p hubSessions) (any, erro
 }
 
 // findSessions returns the records of sessions, and for each the registry that has it.
-func (h *extensionHub) findSessions(p hubSessions) (found []*record.Record, of []*sessions.Registry, err error) {
+func (h *extensionHub) findSessions(p api.SessionRequest) (found []*record.Record, of []*sessions.Registry, err error) {
 	ids := h.idsOf(p.Instance)
 	if p.Instance != "" && len(ids) == 0 {
 		return nil, nil, h.unknown(p.Instance)

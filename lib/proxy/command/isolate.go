@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
 	"btools/lib/forward"
@@ -159,41 +160,34 @@ func checkIsolated(c *cli.Context, p *proxy.Proxy, protocol string) error {
 	return nil
 }
 
-// Session is the member "session" of a record.
-type Session struct {
-	Name    string `json:"name"`
-	HTTPURL string `json:"http_url,omitempty"` // of a named one
-	WSURL   string `json:"ws_url"`
-	sessions.Info
-}
-
 // sessionOf returns a session with its addresses.
-func sessionOf(i sessions.Info, e record.Proxy) Session {
-	s := Session{Name: i.Name, Info: i}
+func sessionOf(s api.Session, e record.Proxy) api.Session {
 	base := ""
-	if !i.Anonymous {
-		base = "/session/" + i.Name
+	if !s.Anonymous {
+		base = "/session/" + s.Name
 		s.HTTPURL = e.HTTPURL + base
 	}
-	s.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + base + "/devtools/browser/" + i.Name
+	s.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + base + "/devtools/browser/" + s.Name
 	return s
 }
 
-// sessions returns the records of all sessions.
-func (s *service) sessions() []*record.Record {
+// sessions returns the records of the sessions with a name; "": of all.
+func (s *service) sessions(name string) []*record.Record {
 	var e record.Proxy
 	s.record.Get("proxy", &e)
 	all := []*record.Record{}
 	for _, i := range s.proxy.Sessions.List() {
-		all = append(all, sessionRecord(i, e))
+		if name == "" || i.Name == name {
+			all = append(all, sessionRecord(i, e))
+		}
 	}
 	return all
 }
 
-func sessionRecord(i sessions.Info, e record.Proxy) *record.Record {
+func sessionRecord(s api.Session, e record.Proxy) *record.Record {
 	r := record.New()
 	r.MustSet("proxy", e)
-	r.MustSet("session", sessionOf(i, e))
+	r.MustSet("session", sessionOf(s, e))
 	return r
 }
 
@@ -233,19 +227,13 @@ func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, 
 	}), nil
 }
 
-// endRequest says which sessions to end.
-type endRequest struct {
-	Name string `json:"name,omitempty"`
-	All  bool   `json:"all,omitempty"`
-}
-
 // registerSessions adds the methods for sessions.
 func (s *service) registerSessions(m *control.Mux) {
 	control.Handle(m, "watch", s.events)
-	control.Handle(m, "session_list", func(context.Context, struct{}) (any, error) { return s.sessions(), nil })
+	control.Handle(m, "session_list", func(context.Context, struct{}) (any, error) { return s.sessions(""), nil })
 	control.Handle(m, "session_new", s.newSession)
 	control.Handle(m, "session_downloads", s.downloads)
-	control.Handle(m, "session_hibernate", func(ctx context.Context, e endRequest) (any, error) {
+	control.Handle(m, "session_hibernate", func(ctx context.Context, e api.SessionRequest) (any, error) {
 		if e.All || e.Name == "" {
 			return nil, control.Errorf(control.BadRequest, "session_hibernate takes the name of a session")
 		}
@@ -253,20 +241,14 @@ func (s *service) registerSessions(m *control.Mux) {
 			return []*record.Record{}, s.proxy.Sessions.Free(ctx, e.Name)
 		}), nil
 	})
-	control.Handle(m, "session_end", func(ctx context.Context, e endRequest) (any, error) {
+	control.Handle(m, "session_end", func(ctx context.Context, e api.SessionRequest) (any, error) {
 		if e.All == (e.Name != "") {
 			return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
 		}
 		return control.Later(func() (any, error) {
-			before := s.sessions()
+			ended := s.sessions(e.Name)
 			if e.All {
-				return before, s.proxy.Sessions.EndAll(ctx)
-			}
-			ended := []*record.Record{}
-			for _, r := range before {
-				if nameOf(r) == e.Name {
-					ended = append(ended, r)
-				}
+				return ended, s.proxy.Sessions.EndAll(ctx)
 			}
 			return ended, s.proxy.Sessions.End(ctx, e.Name)
 		}), nil
@@ -285,7 +267,7 @@ var sessionColumns = []cli.Column{
 // Sessions lists the sessions of the running proxies, or creates or ends
 // sessions of one.
 func Sessions(c *cli.Context) error {
-	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": Session{}}), nil)
+	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": api.Session{}}), nil)
 	if err != nil {
 		return err
 	}
@@ -299,9 +281,9 @@ func Sessions(c *cli.Context) error {
 	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
 		err = listSessions(c, out)
 	case len(args) == 2 && args[0] == "end" && !c.Bool("all"):
-		err = endSessions(c, out, endRequest{Name: args[1]})
+		err = endSessions(c, out, api.SessionRequest{Name: args[1]})
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
-		err = endSessions(c, out, endRequest{All: true})
+		err = endSessions(c, out, api.SessionRequest{All: true})
 	case len(args) == 2 && args[0] == "new" && !c.Bool("all"):
 		err = newSession(c, out, args[1])
 	default:
@@ -326,7 +308,7 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 	return nil
 }
 
-func endSessions(c *cli.Context, out *cli.Output, e endRequest) error {
+func endSessions(c *cli.Context, out *cli.Output, e api.SessionRequest) error {
 	find := isolatedProxy
 	if !e.All {
 		find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, e.Name) }
@@ -407,11 +389,11 @@ func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
 	}
 	var have []state.Proxy
 	for _, p := range ps {
-		var rs []*record.Record
-		if err := callInto(p, "session_list", nil, &rs, statusTimeout); err != nil {
+		all, err := sessionsAt(p)
+		if err != nil {
 			c.Log.Warn(err.Error()) // another may have it
 		}
-		if slices.ContainsFunc(rs, func(r *record.Record) bool { return nameOf(r) == name }) {
+		if slices.ContainsFunc(all, func(s api.Session) bool { return s.Name == name }) {
 			have = append(have, p)
 		}
 	}
@@ -428,11 +410,14 @@ func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
 		described(have))
 }
 
-// nameOf returns the name of a session's record.
-func nameOf(r *record.Record) string {
-	var s struct{ Name string }
-	r.Get("session", &s)
-	return s.Name
+// sessionsAt returns the sessions of a proxy.
+func sessionsAt(p state.Proxy) (all []api.Session, err error) {
+	var answer []struct{ Session api.Session }
+	err = callInto(p, "session_list", nil, &answer, statusTimeout)
+	for _, r := range answer {
+		all = append(all, r.Session)
+	}
+	return all, err
 }
 
 // isolatedProxy returns the proxy of --port, or the only one with sessions.

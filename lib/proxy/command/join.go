@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
 	"btools/lib/extension/locate"
@@ -24,18 +25,9 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// claimRequest are the parameters of claim.
-type claimRequest struct {
-	Instance string `json:"instance,omitempty"` // an ID or port; "": any that nobody has launched for itself
-	As       string `json:"as,omitempty"`       // finds the browser below /session/, while it is claimed
-	By       string `json:"by,omitempty"`       // who may claim a browser several times; "": nobody
-	Now      bool   `json:"now,omitempty"`      // fail instead of waiting for the browser, named by its ID
-	Session  bool   `json:"session,omitempty"`  // give the holder a session, which ends with the claim
-}
-
 // claim waits for a browser that nobody else has claimed, and describes it. The claim
 // ends with the connection, whose end cancels the context.
-func (h *extensionHub) claim(ctx context.Context, p claimRequest) (any, error) {
+func (h *extensionHub) claim(ctx context.Context, p api.ClaimRequest) (any, error) {
 	if p.As != "" {
 		if err := sessions.CheckName(p.As); err != nil {
 			return nil, err
@@ -179,7 +171,7 @@ func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*r
 		ctx, cancel = context.WithTimeoutCause(ctx, d, errNoBrowser)
 		defer cancel()
 	}
-	q := claimRequest{Session: c.Bool("session")}
+	q := api.ClaimRequest{Session: c.Bool("session")}
 	if len(c.Args()) == 1 {
 		q.Instance = c.Args()[0]
 	}
@@ -191,10 +183,8 @@ func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*r
 func awaitLeft(ctx context.Context, client *control.Client, r *record.Record) error {
 	var i record.Instance
 	r.Get("instance", &i)
-	var left struct {
-		Why string `json:"why"`
-	}
-	if err := client.Call(ctx, "left", map[string]string{"instance": i.ID}, &left); err != nil {
+	var left api.Left
+	if err := client.Call(ctx, "left", api.InstanceRequest{Instance: i.ID}, &left); err != nil {
 		return hubError(err)
 	}
 	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the browser has left: %s", left.Why)}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 )
 
 // hibernating is a registry whose sessions are hibernated after 20 s, in a
@@ -27,7 +28,7 @@ func hibernating(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 }
 
 // listed returns what the list says of a session.
-func listed(t *testing.T, g *Registry, name string) Info {
+func listed(t *testing.T, g *Registry, name string) api.Session {
 	t.Helper()
 	for _, i := range g.List() {
 		if i.Name == name {
@@ -35,7 +36,7 @@ func listed(t *testing.T, g *Registry, name string) Info {
 		}
 	}
 	t.Fatalf("the session %s is not listed", name)
-	return Info{}
+	return api.Session{}
 }
 
 func TestHibernatedSessionComesBack(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/exit"
 	"btools/lib/history"
@@ -77,7 +78,7 @@ type session interface {
 	Err() error
 	Snapshot(context.Context) (*virtual.Snapshot, error)
 	Look(context.Context) (*virtual.Snapshot, error)
-	Stats() virtual.Stats
+	Stats() api.Stats
 	End(context.Context) error
 }
 
@@ -101,7 +102,7 @@ type creation struct {
 	ready    chan struct{} // closed when it has been created or has failed
 	session  session       // nil also while it is hibernated
 	err      error
-	info     Info         // while it is hibernated
+	info     api.Session  // while it is hibernated
 	restored *record.Time // when it came back; nil: it was never hibernated
 
 	kept atomic.Pointer[record.Time] // as of when there is a running save; nil: there is none yet
@@ -132,14 +133,14 @@ func (g *Registry) Use(ctx context.Context, k Key) (s *virtual.Session, done fun
 }
 
 // New creates a named session. It fails if there is one with this name.
-func (g *Registry) New(ctx context.Context, name string, settings Settings) (Info, error) {
+func (g *Registry) New(ctx context.Context, name string, settings Settings) (api.Session, error) {
 	if err := CheckName(name); err != nil {
-		return Info{}, err
+		return api.Session{}, err
 	}
 	k := Key{Name: name}
 	e, err := g.use(ctx, k, &settings)
 	if err != nil {
-		return Info{}, err
+		return api.Session{}, err
 	}
 	defer g.leave(e)
 	return infoOf(k, e.creation), nil
@@ -447,28 +448,15 @@ func (g *Registry) onChrome(ctx context.Context, k Key, settings Settings) (sess
 	}
 }
 
-// Info describes a session to other programs.
-type Info struct {
-	Name      string `json:"name"`
-	Anonymous bool   `json:"anonymous,omitempty"` // it ends by itself once no client is connected
-	// Hibernated: it is saved, and its next user gets it back. RestoredAt is when
-	// that happened last; nil: never.
-	Hibernated bool         `json:"hibernated,omitempty"`
-	RestoredAt *record.Time `json:"restored_at,omitempty"`
-	// KeptAt is a time as of which the session is kept; nil: it is not yet.
-	KeptAt *record.Time `json:"kept_at,omitempty"`
-	virtual.Stats
-}
-
 // infoOf describes a session that has been created.
-func infoOf(k Key, c *creation) Info {
-	return Info{Name: k.Name, Anonymous: k.Kind != Named, RestoredAt: c.restored, KeptAt: c.kept.Load(),
-		Stats: c.session.Stats()}
+func infoOf(k Key, c *creation) api.Session {
+	return api.Session{Name: k.Name, Anonymous: k.Kind != Named, Hibernation: api.Hibernation{RestoredAt: c.restored},
+		KeptAt: c.kept.Load(), Stats: c.session.Stats()}
 }
 
 // List returns the sessions that have been created, the oldest first.
-func (g *Registry) List() []Info {
-	all := []Info{}
+func (g *Registry) List() []api.Session {
+	all := []api.Session{}
 	created := map[Key]*creation{}
 	g.mu.Lock()
 	for k, e := range g.table.entries {
@@ -485,7 +473,7 @@ func (g *Registry) List() []Info {
 	for k, c := range created { // each asks the browser, without the lock
 		all = append(all, infoOf(k, c))
 	}
-	slices.SortFunc(all, func(a, b Info) int {
+	slices.SortFunc(all, func(a, b api.Session) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return all

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/virtual"
 )
 
@@ -39,7 +40,7 @@ type fake struct {
 
 func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
 func (f *fake) Done() <-chan struct{} { return f.done }
-func (f *fake) Stats() virtual.Stats  { return virtual.Stats{} }
+func (f *fake) Stats() api.Stats      { return api.Stats{} }
 func (f *fake) Err() error            { return f.why }
 func (f *fake) Look(context.Context) (*virtual.Snapshot, error) {
 	return f.fakes.look.Load(), nil

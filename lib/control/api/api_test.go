@@ -1,0 +1,92 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"btools/lib/forward"
+	"btools/lib/record"
+)
+
+// What clients of other versions read and write stays as it is, the order of the
+// members too.
+func TestWire(t *testing.T) {
+	t.Parallel()
+	at := &record.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)}
+	const on = `"2026-01-02T03:04:05.006Z"`
+	s := Session{Name: "n", Anonymous: true, Hibernation: Hibernation{true, at}, KeptAt: at,
+		Stats: Stats{1, 2, 3.5, *at, 4, 5, &forward.Status{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"}}}
+	const listed = `"anonymous":true,"hibernated":true,"restored_at":` + on + `,"kept_at":` + on +
+		`,"tab_count":1,"clients":2,"idle_seconds":3.5,"started_at":` + on + `,"bytes_in":4,"bytes_out":5,` +
+		`"proxy":{"url":"http://p","error":"e"},"state":{"name":"s","error":"x"}}`
+	full := s
+	full.HTTPURL, full.WSURL = "http://h", "ws://w"
+	i := InstanceStatus{ID: "0", Alias: new("a"), Status: "healthy", Leased: true, LeaseDuration: new(int64(1)),
+		LeaseStarted: at, LeaseExpires: at, Browser: "chrome", Headless: true, UserDataDir: "d", WSLWindows: true,
+		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
+		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", Endpoint: "http://e",
+		Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"}, HibernateAfter: 6,
+		Hibernation: Hibernation{true, at}, KeptAt: at, Tabs: new(7)}
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{full, `{"name":"n","http_url":"http://h","ws_url":"ws://w",` + listed},
+		{ProxyStatus{State: "ready", Owned: true, Connections: 1, WebSockets: 2, Launches: 3, IdleSeconds: new(1.5),
+			ActiveSessions: new(1), Sessions: []Session{s}, LastExit: "x", LastError: "y", LastCheck: at},
+			`{"state":"ready","owned":true,"connections":1,"websockets":2,"launches":3,"options":{},` +
+				`"idle_seconds":1.5,"active_sessions":1,"sessions":[{"name":"n",` + listed +
+				`],"last_exit":"x","last_error":"y","last_check":` + on + `}`},
+		{ProxyStatus{}, `{"state":"","owned":false,"connections":0,"websockets":0,"launches":0,"options":{}}`},
+		{PoolsStatus{[]PoolStatus{{"A", "d", true, 1, 2, 3, 4, 5, "call", 6, 7, 8, []InstanceStatus{i, {}}}},
+			PoolsSummary{1, 2, 3, 4, 5, 6, 7}},
+			`{"pools":[{"name":"A","description":"d","is_default":true,"total_instances":1,"healthy_instances":2,` +
+				`"leased_instances":3,"available_instances":4,"waiting":5,"affinity":"call","lease_ttl_ms":6,` +
+				`"health_interval_ms":7,"health_timeout_ms":8,"instances":[{"id":"0","alias":"a","status":"healthy",` +
+				`"leased":true,"lease_duration_ms":1,"lease_started_at":` + on + `,"lease_expires_at":` + on +
+				`,"browser":"chrome","headless":true,"user_data_dir":"d","wsl_windows":true,"isolated":true,` +
+				`"timeout_ms":2,"process_id":3,"health_check":{"last_check":` + on + `,"responsive":true,` +
+				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"lease":"l",` +
+				`"holder":"h","http_url":"http://e","proxy":{"url":"http://p"},"login":{"name":"s"},"hibernate_ms":6,` +
+				`"hibernated":true,"restored_at":` + on + `,"kept_at":` + on + `,"tab_count":7},` +
+				`{"id":"","alias":null,"status":"","leased":false,"lease_duration_ms":null,` +
+				`"lease_started_at":null,"lease_expires_at":null,"browser":"","headless":false,"timeout_ms":0,` +
+				`"process_id":null,"health_check":{"last_check":null,"responsive":false,"error":null},` +
+				`"isolation":"","uses":0,"restarts":0}]}],"summary":` +
+				`{"total_pools":1,"total_instances":2,"healthy_instances":3,"failed_instances":4,` +
+				`"leased_instances":5,"available_instances":6,"waiting":7}}`},
+		{Notices{"e", true, []string{"l"}, 1}, `{"ended":"e","yielded":true,"lines":["l"],"last":1}`},
+		{Notices{}, `{"last":0}`},
+		{Events[int]{}, `{"events":null}`},
+		{LeaseRequest{Pool: "A", Instance: "0", Timeout: new(int64(0)), TTL: 1, Hold: true, Confirm: true, Holder: "h",
+			Keep: "k", State: "s"},
+			`{"pool":"A","instance":"0","timeout_ms":0,"ttl_ms":1,"hold":true,"confirm":true,"holder":"h",` +
+				`"keep":"k","state":"s"}`},
+		{LeaseID{"l", true, 1, 2}, `{"lease":"l","all":true,"ttl_ms":1,"after":2}`},
+		{DrainRequest{}, `{"off":false,"pool":""}`},
+		{RestartRequest{Pool: "A"}, `{"instance":"","pool":"A"}`},
+		{ScaleRequest{2, "A"}, `{"instances":2,"pool":"A"}`},
+		{SessionRequest{}, `{}`},
+		{SessionRequest{true, "i", "n"}, `{"all":true,"instance":"i","name":"n"}`},
+		{DownloadsRequest{"n", "", true, 5}, `{"name":"n","wait":true,"timeout_ms":5}`},
+		{WatchRequest{new(int64(-1))}, `{"after":-1}`},
+		{ClaimRequest{"a", "b", "i", true, true}, `{"as":"a","by":"b","instance":"i","now":true,"session":true}`},
+		{ClaimRequest{}, `{}`},
+	} {
+		if b, err := json.Marshal(c.value); err != nil || string(b) != c.want {
+			t.Errorf("%T is\n%s, %v\nrather than\n%s", c.value, b, err, c.want)
+		}
+	}
+}
+
+// Programs differ in what they take a watch for that says nothing.
+func TestWatchFrom(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]int64{`{}`: -1, `{"after":null}`: -1, `{"after":0}`: 0, `{"after":7}`: 7} {
+		var r WatchRequest
+		if err := json.Unmarshal([]byte(params), &r); err != nil || r.From(-1) != want {
+			t.Errorf("%s watches from %d, %v, want %d", params, r.From(-1), err, want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"btools/lib/forward"
+	"btools/lib/launch/options"
+	"btools/lib/record"
+)
+
+// SessionRequest is the parameters of session_list, session_end and
+// session_hibernate. Their answer is an array of records with the members proxy and
+// session: the sessions, those that have ended, and none.
+type SessionRequest struct {
+	All      bool   `json:"all,omitempty"`      // session_end of bproxy: of all sessions, in the place of Name
+	Instance string `json:"instance,omitempty"` // of a hub: the ID or port of a browser; "": of all
+	Name     string `json:"name,omitempty"`
+}
+
+// Session is a session, the member "session" of a record.
+type Session struct {
+	Name string `json:"name"`
+	// HTTPURL is its address if it is a named one, WSURL the one of any. In the status
+	// of a proxy sessions have neither.
+	HTTPURL   string `json:"http_url,omitempty"`
+	WSURL     string `json:"ws_url,omitempty"`
+	Anonymous bool   `json:"anonymous,omitempty"` // it ends by itself once no client is connected
+	Hibernation
+	// KeptAt is a time as of which the session is kept; nil: it is not yet.
+	KeptAt *record.Time `json:"kept_at,omitempty"`
+	Stats
+}
+
+// Hibernation is what a session, or the instance of a lease that has one, says of it.
+type Hibernation struct {
+	Hibernated bool         `json:"hibernated,omitempty"`  // it is saved, and its next user gets it back
+	RestoredAt *record.Time `json:"restored_at,omitempty"` // when that happened last; nil: never
+}
+
+// Stats are the figures of a session.
+type Stats struct {
+	TabCount    int             `json:"tab_count"`
+	Clients     int             `json:"clients"`
+	IdleSeconds float64         `json:"idle_seconds"` // since the session was used last
+	StartedAt   record.Time     `json:"started_at"`
+	BytesIn     int64           `json:"bytes_in"`        // from clients
+	BytesOut    int64           `json:"bytes_out"`       // to clients
+	Proxy       *forward.Status `json:"proxy,omitempty"` // nil: it has none
+	State       *StateStatus    `json:"state,omitempty"` // with which it has started; nil: none
+}
+
+// StateStatus is the state with which a session has started.
+type StateStatus struct {
+	Name  string `json:"name"`
+	Error string `json:"error,omitempty"` // the last origin whose storage could not be filled, and why
+}
+
+// ProxyStatus is the state of a proxy, the member "status" of the record with which
+// bproxy answers status, launch, restart and stop.
+type ProxyStatus struct {
+	State       string          `json:"state"`       // stopped, launching, ready, stopping, foreign, or unresponsive
+	Owned       bool            `json:"owned"`       // false: another program launches and stops the browser
+	Connections int             `json:"connections"` // of clients, WebSockets included
+	WebSockets  int             `json:"websockets"`
+	Launches    int             `json:"launches"` // so far
+	Options     options.Options `json:"options"`
+	// IdleSeconds is the time since the last use of the browser, by the rule of
+	// --idle-by; nil: there is no browser.
+	IdleSeconds *float64 `json:"idle_seconds,omitempty"`
+	// With sessions only:
+	ActiveSessions *int      `json:"active_sessions,omitempty"`
+	Sessions       []Session `json:"sessions,omitempty"`
+
+	LastExit string `json:"last_exit,omitempty"` // why the last browser ended; "": none has
+	// LastError is why the last launch failed, or why a browser of another owner is
+	// unresponsive.
+	LastError string       `json:"last_error,omitempty"`
+	LastCheck *record.Time `json:"last_check,omitempty"` // time of the last health check
+}
