@@ -26,8 +26,7 @@ func (k *Client) command(message []byte) error {
 	}
 	r, given := k.rootOf(c.Session), c.Params
 	rule := policy.Lookup(c.Method, r == nil)
-	isUse := c.Method != "Page.screencastFrameAck" // a recording keeps no session alive
-	if isUse {
+	if !rule.Has(policy.NoUse) {
 		k.noteUse(c.Session)
 		k.unanswered.add(c)
 		k.session.wake(k.ctx)
@@ -47,7 +46,7 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	var roots []string
-	if c.Method == "DOM.setFileInputFiles" || c.Method == "Page.handleFileChooser" {
+	if rule.Has(policy.Uploads) {
 		roots = k.session.uploadRoots()
 		c.Params, refused = k.session.resolveFiles(c.Params, roots)
 	}
@@ -69,21 +68,21 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	k.noteMetrics(c)
-	switch c.Method {
-	case "Page.crash":
+	switch {
+	case rule.Has(policy.Crashes):
 		k.noteCrash(c.Session)
-	case "Page.navigate":
+	case rule.Has(policy.Navigates):
 		k.awaitReady(c.Session)
 		if (Tab{URL: jsonrpc.GetString(c.Params, "url")}).isBlank() {
 			k.leaveRestored(c.Session)
 		}
-	case "Fetch.enable", "Network.setRequestInterception":
+	case rule.Has(policy.Pauses):
 		k.session.fillAll()
 	}
 	changed := string(params) != string(given)
 	c.Params = params
 	switch {
-	case r == nil && c.Method == "Runtime.runIfWaitingForDebugger" && k.keepsPaused(c):
+	case rule.Has(policy.Resumes) && k.keepsPaused(c):
 		return nil
 	case rule.Action != policy.Pass && !k.hasSession(c.Session):
 		k.refuse(c, policy.NoSession())
@@ -91,7 +90,7 @@ func (k *Client) command(message []byte) error {
 	case rule.Action != policy.Pass:
 		k.handle(c, r, rule.Action)
 		return nil
-	case r == nil && c.Method == "Page.captureScreenshot" && k.captureAmongOthers(c):
+	case rule.Has(policy.Clips) && k.captureAmongOthers(c):
 		return nil
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)

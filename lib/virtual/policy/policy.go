@@ -40,15 +40,32 @@ const (
 	Optional
 )
 
+// Effects are what a command does besides, which a line of the table adds to its Action.
+const (
+	NoUse     Action = 1 << (iota + 8) // it keeps no session alive
+	Uploads                            // it names files, in its member files
+	Crashes                            // the target is gone before Chrome says so
+	Navigates                          // its page must have been set up
+	Pauses                             // requests wait for the client: all storage is filled before
+	Resumes                            // the target stays paused until all clients have set it up
+	Clips                              // it may end what another client emulates
+
+	effects = ^(NoUse - 1)
+)
+
 func (a Action) String() string {
 	return [...]string{"refuse", "pass", "context", "own", "filter", "answer", "fan", "missing", "optional"}[a]
 }
 
 // Rule is the table's rule for one method on one kind of CDP session.
 type Rule struct {
-	Action Action
-	Why    string // the reason; "": obvious
+	Action  Action
+	effects Action
+	Why     string // the reason; "": obvious
 }
+
+// Has reports whether a command has an effect.
+func (r Rule) Has(effect Action) bool { return r.effects&effect != 0 }
 
 // Refusal returns the answer to a command that is not forwarded: Chrome's own
 // for a method that the target does not have, NotAllowed for all others.
@@ -73,10 +90,11 @@ func Lookup(method string, page bool) Rule {
 			return Rule{Action: Refuse, Why: "a domain that the table lacks"}
 		}
 	}
+	a := l.root
 	if page {
-		return Rule{l.page, l.why}
+		a = l.page
 	}
-	return Rule{l.root, l.why}
+	return Rule{a &^ effects, a & effects, l.why}
 }
 
 // methods are the lines of the table by their method, or "Domain.*".

@@ -3,7 +3,7 @@ package policy
 // tableLine is one line of the table.
 type tableLine struct {
 	method     string // or "Domain.*": all methods that no other line names
-	root, page Action
+	root, page Action // with effects
 	why        string
 }
 
@@ -11,7 +11,8 @@ type tableLine struct {
 // page's renderer, or for its frame and storage only: Chrome itself refuses
 // methods that they do not have, and their new methods pass. The browser layer
 // serves its domains on *every* session, including those of pages, and mostly
-// for all of Chrome: methods that are not listed are refused.
+// for all of Chrome: methods that are not listed are refused. What a command does
+// besides is added to its Action.
 var table = []tableLine{
 	// method                                root      page      why
 
@@ -110,6 +111,7 @@ var table = []tableLine{
 	{"Storage.untrackIndexedDBForStorageKey", Refuse, Pass, ""},
 
 	{"Fetch.*", Refuse, Pass, "on the root it stops the requests of all contexts"},
+	{"Fetch.enable", Refuse, Pass | Pauses, ""},
 
 	{"Security.*", Refuse, Refuse, ""},
 	{"Security.disable", Answer, Pass, ""},
@@ -171,6 +173,7 @@ var table = []tableLine{
 	{"Console.*", Missing, Pass, ""},
 	{"CrashReportContext.*", Missing, Pass, ""},
 	{"DOM.*", Missing, Pass, ""},
+	{"DOM.setFileInputFiles", Missing, Pass | Uploads, ""},
 	{"DOMDebugger.*", Missing, Pass, ""},
 	{"DOMSnapshot.*", Missing, Pass, ""},
 	{"DOMStorage.*", Missing, Pass, ""},
@@ -200,9 +203,15 @@ var table = []tableLine{
 	{"Log.*", Missing, Pass, ""},
 	{"Media.*", Missing, Pass, ""},
 	{"Network.*", Missing, Pass, "cookies and cache are the page's partition"},
+	{"Network.setRequestInterception", Missing, Pass | Pauses, ""},
 	{"Overlay.*", Missing, Pass, ""},
 	{"Page.*", Missing, Pass, ""},
 	{"Page.bringToFront", Missing, Pass, "raises the context's own window; headed, it takes the user's focus"},
+	{"Page.captureScreenshot", Missing, Pass | Clips, ""},
+	{"Page.crash", Missing, Pass | Crashes, ""},
+	{"Page.handleFileChooser", Missing, Pass | Uploads, ""},
+	{"Page.navigate", Missing, Pass | Navigates, ""},
+	{"Page.screencastFrameAck", Missing | NoUse, Pass | NoUse, "a recording keeps no session alive"},
 	{"Page.setDownloadBehavior", Missing, Context, "acts on the page's context; the path is the session's directory"},
 	{"Page.startScreenRecording", Missing, Refuse, "ends Chrome when it is stopped at once"},
 	{"Page.stopScreenRecording", Missing, Refuse, "as Page.startScreenRecording"},
@@ -211,7 +220,7 @@ var table = []tableLine{
 	{"Preload.*", Missing, Pass, ""},
 	{"Profiler.*", Missing, Pass, ""},
 	{"Runtime.*", Missing, Pass, ""},
-	{"Runtime.runIfWaitingForDebugger", Pass, Pass, "Chrome takes it on the root, too"},
+	{"Runtime.runIfWaitingForDebugger", Pass, Pass | Resumes, "Chrome takes it on the root, too"},
 	{"Schema.*", Missing, Pass, ""},
 	{"ServiceWorker.*", Missing, Pass, "stopAllWorkers stops those of the partition"},
 	{"WebAudio.*", Missing, Pass, ""},

@@ -83,6 +83,26 @@ func TestTableIsInOrder(t *testing.T) {
 	}
 }
 
+func TestEffects(t *testing.T) {
+	for _, test := range []struct {
+		method     string
+		root, page Action
+	}{
+		{"Page.screencastFrameAck", NoUse, NoUse},
+		{"Page.crash", 0, Crashes},
+		{"Page.reload", 0, 0},
+		{"Runtime.runIfWaitingForDebugger", 0, Resumes},
+		{"DOM.setFileInputFiles", 0, Uploads},
+	} {
+		for effect := NoUse; effect <= Clips; effect <<= 1 {
+			root, page := Lookup(test.method, false).Has(effect), Lookup(test.method, true).Has(effect)
+			if root != (test.root == effect) || page != (test.page == effect) {
+				t.Errorf("%s, effect %#x: %v and %v", test.method, int(effect), root, page)
+			}
+		}
+	}
+}
+
 func TestLookup(t *testing.T) {
 	for _, test := range []struct {
 		method     string
